@@ -98,7 +98,7 @@ def test_pictures_keep_a_size_that_is_set_and_other_changes_are_said(folder, cap
     with caplog.at_level("INFO"):
         assert inherit(config).data.image.size == 48
     assert "image.size" not in caplog.text
-    assert "config.data.text.max_length=20 instead of 32" in caplog.text
+    assert "config.data.text.max_length is 32, the weights have 20" in caplog.text
 
 
 def build(argument, folder):

@@ -191,19 +191,13 @@ TOWERS = "init_from.towers"
 @pytest.mark.parametrize(
     ("argument", "folder", "values", "message"),
     [
-        ("bow", "", {}, r"config\.init_from\.towers\.text is empty: .* the encoder 'words'"),
+        ("bow", "", {}, r"config\.init_from\.towers\.text is empty: name the"),
         ("bow", "bow", {f"{TOWERS}.image": "x"}, "image='x', but config.model.image is None"),
         ("bow", "none", {}, "none is not a converted tower"),
         ("bow", "bert", {}, "(?s)bert:.*encoder.name is 'words', .* have 'bert'"),
         ("sentence_encoder", "bert", {"model.text.encoder.depth": 12}, "depth is 12, .* have 2"),
         ("sentence_encoder", "bert", {"model.text.encoder.dpeth": 2}, "'dpeth'"),
         ("sentence_encoder", "bert", {"model.text.projection": {"width": 4}}, "have text/proj"),
-        (
-            "sentence_encoder",
-            "bert",
-            {"data.text.max_length": 13},
-            "max_length is 13, .* 12 tokens",
-        ),
         ("sentence_encoder", "bert", {"data.text.vocabulary": "/none"}, "/none"),
         ("bow", "bow", {"data.text.tokenizer": "wordpiece"}, "is 'wordpiece', .* have 'words'"),
         ("bow", "bow", {"model.similarity": {"name": "cos"}}, "'cos'"),

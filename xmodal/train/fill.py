@@ -47,84 +47,59 @@ def fill(config: ConfigDict, examples: int | None = None, entries: int | None = 
         batch_size = sized.get("batch_size", RunConfig.batch_size)
         check_value("config.batch_size", Annotated[int, Bounds(at_least=1)], batch_size)
         steps = max(1, examples // int(batch_size))
-    filled = ConfigDict(resolve_epochs(sized, steps), type_safe=False)
-    fill_warmup(filled, is_final=examples is not None)
+    filled = resolve_epochs(sized, steps)
+    schedule = _section(filled, "optimizer", "schedule")
+    if warmup := schedule.get("warmup_steps"):
+        # "up to 40", the default of a config, is shorter in a short run.
+        steps = choose_warmup(warmup, filled.get("total_steps", RunConfig.total_steps))
+        schedule["warmup_steps"] = steps
+        if examples is not None and str(warmup) not in (str(steps), f"up to {steps}"):
+            logging.warning(
+                "config.optimizer.schedule.warmup_steps=%r is %d, since config.total_steps=%d.",
+                *(warmup, steps, filled["total_steps"]),
+            )
     _fill_vocabulary(filled, entries)
-    return filled
+    return ConfigDict(filled, type_safe=False)
 
 
-def fill_warmup(config: ConfigDict, *, is_final: bool) -> None:
-    """Sets a warm-up of "up to 40" steps, which is shorter in a short run, to a number.
-
-    Args:
-      config: the root, which is changed.
-      is_final: whether to warn of a shorter warm-up.
-    """
-    section = config.get("optimizer")
-    schedule = section.get("schedule") if isinstance(section, ConfigDict) else None
-    if not isinstance(schedule, ConfigDict):
-        return  # An error where the section is read.
-    default = schedule.get("warmup_steps")
-    steps = choose_warmup(default, config.get("total_steps", RunConfig.total_steps))
-    if steps == default:
-        return
-    schedule.warmup_steps = steps
-    if is_final and default not in (f"up to {steps}", str(steps)):
-        logging.warning(
-            "config.optimizer.schedule.warmup_steps=%r is %d, since config.total_steps=%d; set a "
-            "number to choose another.",
-            *(default, steps, config.total_steps),
-        )
+def _section(config: Mapping[str, Any], *path: str) -> Any:
+    """A section; an empty one if it is missing, and if it is none, which is an error later."""
+    for name in path:
+        config = config.get(name)
+        if not isinstance(config, Mapping):
+            return {}
+    return config
 
 
-def _fill_vocabulary(config: ConfigDict, entries: int | None) -> None:
+def _fill_vocabulary(config: dict[str, Any], entries: int | None) -> None:
     """Sets the rows of tables of words, and task modules' outputs over words, if they are 0.
 
     A table for a learned vocabulary has a few rows more, which no id reads: vocabularies of similar
     size share compiled programs. Outputs over words have none, since a softmax would count them.
-
-    Raises:
-      UserError: the model has fewer rows than the vocabulary has entries.
     """
-    text = config.model.get("text")
-    if text is None or not _has_rows(text.encoder):
+    encoder = _section(config, "model", "text", "encoder")
+    row = ENCODERS.get(encoder.get("name"))
+    if row is None or not any(f.name == "vocab_size" for f in dataclasses.fields(row.config)):
         return
-    rows = text.encoder.get("vocab_size", 0)
-    if entries is None:
-        entries = rows or _SOME_ROWS
+    rows = encoder.get("vocab_size", 0)
+    entries = entries or rows or _SOME_ROWS
     if 0 < rows < entries:
         raise UserError(
             f"config.model.text.encoder.vocab_size={rows} is smaller than the vocabulary of "
             f"config.data.text ({entries} entries); set it to {entries}, or to 0 to use that size."
         )
-    with config.unlocked():
-        text.encoder.vocab_size = rows or _count_rows(config, entries)
-        if text.head and text.head.get("vocab_size") == 0:
-            text.head.vocab_size = text.encoder.vocab_size
-        for task in config.get("tasks", {}).values():
-            module = task.loss.get("module", {})
-            if module.get("vocab_size") == 0:
-                module.vocab_size = entries
-
-
-def _count_rows(config: ConfigDict, entries: int) -> int:
-    """Rows of the word table for a vocabulary with this many entries.
-
-    A file's vocabulary is the same in every run. Losses that share the table, and a sum of squares
-    over parameters, would depend on rows that are not in use.
-    """
-    text = config.data.get("text") or {}
-    tasks = config.get("tasks", {}).values()
-    if text.get("vocabulary") or config.get("l2") or any(task.loss.get("reads") for task in tasks):
-        return entries
-    return -(-entries // _ROWS) * _ROWS
-
-
-def _has_rows(encoder: ConfigDict) -> bool:
-    """Whether an encoder reads the size of the vocabulary; an unknown one is an error later."""
-    row: Any = ENCODERS.get(encoder.get("name"))
-    keys = () if row is None else dataclasses.fields(row.config)
-    return any(key.name == "vocab_size" for key in keys)
+    losses = [_section(config, "tasks", name, "loss") for name in _section(config, "tasks")]
+    # A file's vocabulary is the same in every run. Losses that share the table, and a sum of
+    # squares over parameters, would depend on rows that are not in use.
+    is_exact = _section(config, "data", "text").get("vocabulary") or config.get("l2")
+    if not is_exact and not any(loss.get("reads") for loss in losses):
+        rows = rows or -(-entries // _ROWS) * _ROWS
+    encoder["vocab_size"] = rows or entries
+    sizes = [(_section(config, "model", "text", "head"), rows or entries)]
+    sizes += [(_section(loss, "module"), entries) for loss in losses]
+    for section, size in sizes:
+        if section.get("vocab_size") == 0:
+            section["vocab_size"] = size
 
 
 def fill_metrics(config: ConfigDict, evals: Mapping[str, Options]) -> None:
@@ -147,25 +122,23 @@ def fill_metrics(config: ConfigDict, evals: Mapping[str, Options]) -> None:
         options.check_dataset(f"config.evals.{name}", dataset)
         if tag := options.default_metric(dataset):
             found.append(evaluator_tag(name, tag))
-    select, plateau = config.get("select") or ConfigDict(), config.optimizer.get("plateau")
-    if not (select.get("metric") or found):
+    select, plateau = config.get("select") or {}, config.optimizer.get("plateau")
+    metric = select.get("metric") or next(iter(found), "")
+    if not metric:
         raise UserError(
             "config.select.metric is empty, and no evaluator of config.evals has a default metric; "
             "name the one that selects the best checkpoint."
         )
-    metric = select.get("metric") or found[0]
     lookup(f"config.select.metric={metric!r}", metric.partition("/")[0], evals)
-    with config.unlocked():
-        config.select = {**select, "metric": metric}
-        if plateau is not None:
-            plateau.metric = plateau.get("metric") or metric
-            name = plateau.metric.partition("/")[0]
-            if not lookup("config.optimizer.plateau.metric", name, evals).every:
-                raise UserError(
-                    f"config.optimizer.plateau waits for {plateau.metric!r}, but config.evals."
-                    f"{name}.every is 0, so that only the last step is evaluated: set it to the "
-                    "steps between two evaluations, or remove the plateau."
-                )
+    config.select = {**select, "metric": metric}
+    if plateau is not None:
+        plateau.metric = plateau.get("metric") or metric
+        name = plateau.metric.partition("/")[0]
+        if not lookup("config.optimizer.plateau.metric", name, evals).every:
+            raise UserError(
+                f"config.optimizer.plateau waits for {plateau.metric!r}, but config.evals.{name}."
+                "every is 0: set it to the steps between two evaluations, or remove the plateau."
+            )
 
 
 def _preference(options: Options) -> int:

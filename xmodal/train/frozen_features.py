@@ -28,7 +28,7 @@ from xmodal.core.progress import progress
 from xmodal.core.result_files import check_writable
 from xmodal.core.tree_paths import unflatten
 from xmodal.models.tower import Tower
-from xmodal.train.frozen_checks import check_folder
+from xmodal.train.checks import check_folder
 from xmodal.train.run import Run
 from xmodal.train.step.state import TrainState
 from xmodal.train.tree import Tree, flatten
@@ -51,7 +51,7 @@ def open_or_compute(
     The first process computes and writes missing features; the others wait for them.
 
     Args:
-      parts: parts of the run, see `frozen_checks.check`.
+      parts: parts of the run, see `checks.check_parts`.
       state: weights of the run.
       compute: False for a dry run: missing features are left out, with a warning.
 

@@ -1,268 +1,337 @@
 """Settings that come with the weights a run starts from, or from the run itself when it resumes.
 
-Weights determine the meaning of their inputs: the keywords of the layers, the tokenizer and its
+Weights bring their part of `config.model` and the inputs that belong to it: the tokenizer and its
 vocabulary, the scaling of pixels. What a config leaves unset (left out, `None`, "", or 0 for
-`vocab_size` and `size`) is taken from the weights; any other value is an error that shows both.
+`vocab_size` and `size`) is taken from them. What the folder of a tower or model says otherwise is
+an error that shows both values. A run also saved how it was trained, such as its dropout, so that
+values other than its own are only logged; array shapes tell the rest.
 """
 
-import itertools
+import dataclasses
+import json
 import os
 from collections.abc import Mapping
 from typing import Any
 
-import ml_collections
 from absl import logging
 from etils import epath
+from ml_collections import ConfigDict
 
 from xmodal.core import processes
 from xmodal.core.config import read
 from xmodal.core.errors import UserError
 from xmodal.data.text.published_merges import is_packaged
-from xmodal.data.text.text_config import SUBWORDS, WORD_SETTINGS, TextConfig
-from xmodal.data.text.tokenizer_files import read_vocabulary
+from xmodal.data.text.text_config import ID_FIELDS, SUBWORDS, WORD_SETTINGS, TextConfig
+from xmodal.data.text.tokenizer_files import FILES, read_vocabulary
+from xmodal.models import ENCODERS
+from xmodal.pretrained.folder import check_weights, read_description
 from xmodal.pretrained.model_folder import SIDES, read_model
 from xmodal.train.folder import run_folder
-from xmodal.train.initialization import from_word_vectors
+from xmodal.train.initialization import from_run, from_towers, from_word_vectors
 from xmodal.train.sections import InitConfig
-from xmodal.train.weights_settings import WeightsSettings, named_weights, of_own_run
+
+_PIXELS = ("size", "patch", "eval_recipe", "eval_crop")
+_ZERO_IS_UNSET = ("vocab_size", "size")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Weights:
+    """The settings that belong to the weights in one folder.
+
+    Attributes:
+      name: the folder, as messages name it.
+      fixed: path of a section -> its keywords, which a config must not contradict.
+      proposed: path of a section -> keywords that apply unless a config sets them.
+      vocabulary: path of the tokenizer's file, "" if it is missing; None without a text encoder.
+    """
+
+    name: str
+    fixed: dict[str, Any]
+    proposed: dict[str, Any]
+    vocabulary: str | None = None
 
 
 def inherit(
-    config: ml_collections.ConfigDict, run_dir: str | None = None, *, level: int = logging.INFO
-) -> ml_collections.ConfigDict:
+    config: ConfigDict, run_dir: str | None = None, *, level: int = logging.INFO
+) -> ConfigDict:
     """Returns a config with all settings that weights determine.
 
     No weights are read, unless `init_from.model` names a published CLIP or SigLIP, which is
     converted once; the config then names the converted folder.
 
     Args:
-      config: the root.
+      config: the root; it is not changed.
       run_dir: the run's folder. A run with checkpoints resumes as it was started and needs no
         other folder. None for a model that is not trained.
       level: logging level of the messages about settings that were filled in.
-
-    Raises:
-      UserError: a run, tower or file is missing, incomplete or damaged, or contradicts the config.
     """
-    config = config.copy_and_resolve_references()
-    _check_sections(config)
+    settings = config.to_dict()
+    for path in ("model", "data"):
+        if _section(settings, path) is None:
+            raise UserError(f"config.{path} is missing; it must be a section.")
+    for side in SIDES:
+        if side not in settings["model"]:
+            raise UserError(f"config.model.{side} is missing; set it to None for no such side.")
     if run_dir and run_folder.steps(run_dir):
-        own = of_own_run(run_dir)
-        _fill(config, own, logging.DEBUG)
-        given = config.data.get("text") and config.data.text.get("vocabulary")
+        _resume(settings, run_dir)
+    else:
+        _start(settings, level)
+    return ConfigDict(settings, type_safe=False)
+
+
+def _section(config: Mapping[str, Any], path: str) -> dict[str, Any] | None:
+    """The section at a path; None if it, or one that it is in, is None or missing."""
+    section: Any
+    section, place = config, "config"
+    for name in path.split("."):
+        section, place = (section or {}).get(name), f"{place}.{name}"
+        if not isinstance(section, dict | None):
+            raise UserError(f"{place} is {section!r}; it must be a section.")
+    return section
+
+
+def _resume(config: dict[str, Any], run_dir: str) -> None:
+    """Fills in what the run was started with; `run_changes` compares what the config sets."""
+    own = run_folder.load_run(run_dir).to_dict()
+    image, text = own["data"]["image"] or {}, own["data"]["text"] or {}
+    sections = {
+        f"model.{side}.{part}": keywords
+        for side in SIDES
+        for part, keywords in (own["model"].get(side) or {}).items()
+    }
+    sections["data.image"] = {"size": image.get("size")}
+    keys = (*ID_FIELDS, "max_length", "vocabulary")
+    sections["data.text"] = {key: text.get(key) for key in keys}
+    _fill(config, sections)
+    if section := _section(config, "data.text"):
+        given, known = section["vocabulary"], text["vocabulary"]
         # The run may have been moved without the file from which it was started.
-        is_lost = given and not (is_packaged(given) or epath.Path(given).exists())
-        if own.vocabulary and (not given or is_lost or _same_entries(given, own.vocabulary)):
-            config.data.text.vocabulary = own.vocabulary
-        return config
-    _convert_published(config)
+        is_lost = not (is_packaged(given) or epath.Path(given).exists())
+        if is_lost or read_vocabulary(given) == read_vocabulary(known):
+            section["vocabulary"] = known
+
+
+def _start(config: dict[str, Any], level: int) -> None:
+    """Fills in what comes with the weights of `config.init_from`."""
     source = read(InitConfig, "config.init_from", config.get("init_from", {}))
-    from_word_vectors.check_file(source, bool(config.model.get("text")))
-    if source.model and not any(config.model.get(side) for side in SIDES):
+    if source.model:
+        source = dataclasses.replace(source, model=_convert_published(source.model))
+        config["init_from"]["model"] = source.model
+    from_word_vectors.check_file(source, bool(config["model"]["text"]))
+    if source.model and not any(config["model"][side] for side in SIDES):
         _take_model(config, source.model, level)
-    for weights in named_weights(config, source):
-        _fill(config, weights, level)
-        if wrong := _contradictions(config, weights):
+    for weights in _named_weights(config, source):
+        wrong = _fill(config, weights.fixed, weights.name, level)
+        wrong += _use_vocabulary(config, weights)
+        if wrong:
             lines = "".join(f"  {line}\n" for line in wrong)
             raise UserError(
                 f"The config contradicts {weights.name}:\n{lines}Leave these unset (None; '' for "
                 "a name or path) to use the values that came with the weights, or start from "
                 "other weights."
             )
+        other = _fill(config, weights.proposed, weights.name, level)
+        if other := [line for line in other if line.startswith("config.model.")]:
+            logging.log(level, "Unlike %s: %s.", weights.name, "; ".join(other))
     for side in SIDES:
-        section = config.model.get(side)
-        if section and section.get("encoder") and section.encoder.get("name") == "":
+        encoder = _section(config, f"model.{side}.encoder")
+        if encoder is not None and encoder.get("name") == "":
             raise UserError(
                 f"config.model.{side}.encoder has no name: name the folder of a tower in "
                 f"config.init_from.towers.{side}, or an encoder."
             )
-    return config
 
 
-def _check_sections(config: ml_collections.ConfigDict) -> None:
-    """Raises an error for a value in place of a section that is changed before it is read."""
-    _need(config, "config", "model", "data")
-    for side in SIDES:
-        if side not in config.model:
-            raise UserError(f"config.model.{side} is missing; set it to None for no such side.")
-        if config.model[side] is not None:
-            _need(config.model, "config.model", side)
-            _need(config.model[side], f"config.model.{side}", "encoder")
-            given = (part for part in ("head", "projection") if config.model[side].get(part))
-            _need(config.model[side], f"config.model.{side}", *given)
-    tasks = config.get("tasks")
-    for name in tasks if isinstance(tasks, ml_collections.ConfigDict) else ():
-        _need(tasks, "config.tasks", name)
-        _need(tasks[name], f"config.tasks.{name}", "loss")
-
-
-def _need(section: ml_collections.ConfigDict, where: str, *keys: str) -> None:
-    for key in keys:
-        if not isinstance(section.get(key), ml_collections.ConfigDict):
-            raise UserError(f"{where}.{key} is {section.get(key)!r}; it must be a section.")
-
-
-def _section(config: ml_collections.ConfigDict, path: str) -> Any:
-    """The section at a path; None if it, or one that it is in, is None or missing."""
-    section: Any = config
-    for name in path.split("."):
-        section = None if section is None else section.get(name)
-    return section
-
-
-def _convert_published(config: ml_collections.ConfigDict) -> None:
-    """Replaces the folder or file of a published model by the folder that it is converted into."""
-    section = config.get("init_from")
-    if not section or not section.get("model"):
-        return
-    path = epath.Path(section.model)
+def _convert_published(folder: str) -> str:
+    """The folder that a published model is converted into; a converted folder itself."""
+    path = epath.Path(folder)
     if not path.exists() or any((path / f"{kind}.json").exists() for kind in ("model", "tower")):
-        return
+        return folder
     # It imports readers of other formats, which no other config needs.
     from xmodal.pretrained.published_models import NotPublishedError, convert_once
 
     try:
         processes.first_does("convert the published model", lambda: convert_once(path))
         # Other hosts may not see the cache of the first.
-        section.model = os.fspath(convert_once(path))
+        return os.fspath(convert_once(path))
     except NotPublishedError as error:
         raise UserError(
-            f"config.init_from.model={os.fspath(path)!r} is not a converted model: "
+            f"config.init_from.model={folder!r} is not a converted model: "
             f"{path / 'model.json'} is missing, nor does it open as a published CLIP or SigLIP: "
             f"{error}"
         ) from error
 
 
-def _take_model(config: ml_collections.ConfigDict, folder: str, level: int) -> None:
+def _take_model(config: dict[str, Any], folder: str, level: int) -> None:
     """Takes the whole model, its tasks and its input preprocessing from a folder.
 
     Images keep a size that the config sets, to which positions are resampled.
     """
     description = read_model(folder)
-    model, own = description.model(), config.model.get("similarity") or {}
+    model, own = description.model(), config["model"].get("similarity") or {}
     if own.get("name") == model["similarity"]["name"]:
         # It may learn more than it did, such as a bias.
-        model["similarity"] = {**own, **model["similarity"]}
-    with config.unlocked():
-        config.model = model
-        if not config.get("tasks"):
-            config.tasks = {name: dict(task) for name, task in description.tasks.items()}
-        replaced = [
-            line
-            for side, tower in description.sides.items()
-            if config.data.get(side) is not None
-            for line in _replace_inputs(config.data[side], side, tower.preprocessing)
-        ]
+        model["similarity"] = own | model["similarity"]
+    config["model"] = model
+    if not config.get("tasks"):
+        config["tasks"] = {name: dict(task) for name, task in description.tasks.items()}
+    replaced = []
+    for side, tower in description.sides.items():
+        section = _section(config, f"data.{side}")
+        if section is None:
+            continue
+        inputs = tower.preprocessing
+        if inputs.get("tokenizer") in SUBWORDS:  # Settings of words are not for pieces.
+            unset = {key: value for key, value in WORD_SETTINGS.items() if key in section}
+            inputs = {**unset, **inputs}
+        if section.get("size"):
+            inputs = {**inputs, "size": section["size"]}
+        replaced += _fill(config, {f"data.{side}": inputs}, folder, level)
+        section |= inputs
     if replaced:
-        logging.log(level, "From the model %s: %s.", folder, ", ".join(replaced))
+        logging.log(level, "The model %s is taken whole: %s.", folder, "; ".join(replaced))
 
 
-def _replace_inputs(
-    section: ml_collections.ConfigDict, side: str, inputs: Mapping[str, Any]
-) -> list[str]:
-    """Sets a section of `config.data` as weights need it; returns a phrase for every change."""
-    changed = []
-    if inputs.get("tokenizer") in SUBWORDS:  # Settings of words are not for pieces.
-        unset = {key: value for key, value in WORD_SETTINGS.items() if key in section}
-        inputs = {**unset, **inputs}
-    for key, value in inputs.items():
-        given = section.get(key)
-        if _plain(given) == _plain(value) or (key == "size" and not _is_unset(key, given)):
-            continue
-        old = "" if _is_unset(key, given) else f" instead of {given!r}"
-        changed.append(f"config.data.{side}.{key}={value!r}{old}")
-        section[key] = value
-    return changed
+def _named_weights(config: Mapping[str, Any], source: InitConfig) -> list[_Weights]:
+    """The settings of all weights that `config.init_from`, read as `source`, names."""
+    found = []
+    if source.model:
+        model = read_model(source.model)
+        fixed = {"model.similarity": model.similarity, "model.pair_scorer": model.pair_scorer}
+        found.append(_Weights(f"the model {source.model}", fixed, {}))
+    for side, folder in from_towers.named_folders(source).items():
+        if not config["model"][side]:
+            what = "model" if source.model else f"towers.{side}"
+            raise UserError(f"config.init_from.{what}={folder!r}, but config.model.{side} is None.")
+        found.append(_of_tower(side, folder, of_model=bool(source.model)))
+    if source.run:
+        found.append(_of_run(source))
+    if source.blend.run:
+        blend = InitConfig(run=source.blend.run, step=source.blend.step, optimizer=False)
+        found.append(_of_run(blend))
+    return found
 
 
-def _fill(config: ml_collections.ConfigDict, weights: WeightsSettings, level: int) -> None:
-    """Sets the values that the config leaves unset."""
-    filled = []
-    with config.unlocked():
-        for path, keywords in itertools.chain(weights.fixed.items(), weights.proposed.items()):
-            parent, _, last = path.rpartition(".")
-            owner = _section(config, parent)
-            if owner is not None and last in ("encoder", "head") and owner.get(last) is None:
-                owner[last] = {}
-            section = _section(config, path)
-            if keywords is None or section is None or _is_other(section, keywords):
-                continue
-            for key, value in keywords.items():
-                # "No layer" is a choice that a projection may have made.
-                is_choice = last == "projection" and key in section
-                if not is_choice and _is_unset(key, section.get(key)) and not _is_unset(key, value):
-                    section[key] = value
-                    filled.append(f"config.{path}.{key}={value!r}")
-        text = config.data.get("text")
-        if text is not None and weights.reads_text and not text.get("vocabulary"):
-            if not weights.vocabulary:
-                raise UserError(
-                    f"{weights.name} has no vocab.txt: set config.data.text.vocabulary to the one "
-                    "that its weights were trained with."
-                )
-            text.vocabulary = weights.vocabulary
-    if filled:
-        logging.log(level, "From %s: %s.", weights.name, ", ".join(filled))
+def _of_tower(side: str, folder: str, *, of_model: bool) -> _Weights:
+    """A folder of `xmodal convert`, alone or, with its head and projection, in a model."""
+    tower, where = read_description(folder), f"model.{side}"
+    check_weights(folder)
+    inputs, encoder = tower.preprocessing, dict(tower.encoder)
+    if inputs.get("normalization"):
+        encoder["normalization"] = inputs["normalization"]
+    fixed: dict[str, Any] = {f"{where}.encoder": encoder}
+    proposed: dict[str, Any] = {}
+    if hasattr(ENCODERS[encoder["name"]].config, "position_resize"):
+        proposed[f"{where}.encoder"] = {"max_positions": encoder.pop("max_positions", None)}
+    (fixed if of_model else proposed)[f"{where}.head"] = tower.side()["head"]
+    if of_model:
+        fixed[f"{where}.projection"] = tower.projection
+    if side == "image":
+        proposed["data.image"] = {key: inputs[key] for key in _PIXELS if key in inputs}
+        return _Weights(f"the tower {folder}", fixed, proposed)
+    fixed["data.text"] = {key: inputs[key] for key in ID_FIELDS if key in inputs}
+    if longest := inputs.get("max_length"):
+        if inputs.get("reads_pads"):
+            fixed["data.text"]["max_length"] = longest
+        else:
+            proposed["data.text"] = {"max_length": min(longest, TextConfig.max_length)}
+    files = (epath.Path(folder) / file for file in FILES)
+    vocabulary = next((os.fspath(path) for path in files if path.exists()), "")
+    return _Weights(f"the tower {folder}", fixed, proposed, vocabulary)
 
 
-def _contradictions(config: ml_collections.ConfigDict, weights: WeightsSettings) -> list[str]:
-    """Returns a line for every value that differs in the weights."""
-    wrong = []
-    for path, keywords in weights.fixed.items():
-        section = _section(config, path)
-        if section is None and (keywords is None or path in ("model.pair_scorer", "data.text")):
-            continue
-        if section is None or keywords is None:
-            given = None if section is None else section.to_dict()
-            wrong.append(f"config.{path} is {given}, the weights have {keywords}")
-            continue
-        for key in ["name"] if _is_other(section, keywords) else keywords:
-            given, value = section.get(key), keywords[key]
-            both_unset = _is_unset(key, given) and _is_unset(key, value)
-            if not both_unset and _plain(given) != _plain(value):
-                wrong.append(f"config.{path}.{key} is {given!r}, the weights have {value!r}")
-    text = config.data.get("text")
-    if text is None:
-        return wrong
-    if weights.reads_text and weights.vocabulary and text.vocabulary != weights.vocabulary:
-        wrong += _vocabulary_difference(text.vocabulary, weights.vocabulary)
-    longest = text.get("max_length", TextConfig.max_length)
-    if weights.longest is not None and longest > weights.longest:
-        wrong.append(
-            f"config.data.text.max_length is {longest}, the weights support texts of at most "
-            f"{weights.longest} tokens"
-        )
-    return wrong
+def _of_run(source: InitConfig) -> _Weights:
+    """The parts of another run with a parameter that `include` takes, and their inputs."""
+    taken, _ = from_run.split_paths(source)
+    config, name = run_folder.load_run(source.run).to_dict(), f"the run {source.run}"
+
+    def takes(part: str) -> bool:
+        return any(path.startswith(f"{part}/") for path in taken)
+
+    proposed: dict[str, Any] = {}
+    for side in SIDES:
+        for part in ("encoder", "head", "projection"):
+            # A head may have no parameters; it goes with its encoder.
+            if takes(f"{side}/{part}") or (part == "head" and takes(f"{side}/encoder")):
+                proposed[f"model.{side}.{part}"] = config["model"][side].get(part)
+    for part in ("similarity", "pair_scorer"):
+        if takes(part):
+            proposed[f"model.{part}"] = config["model"][part]
+    if takes("image/encoder"):
+        proposed["data.image"] = {"size": config["data"]["image"]["size"]}
+    if not takes("text/encoder"):
+        return _Weights(name, {}, proposed)
+    text = read(TextConfig, "config.data.text", config["data"]["text"])
+    ids = {key: getattr(text, key) for key in ID_FIELDS}
+    length = {"max_length": text.max_length}
+    if text.reads_pads:
+        return _Weights(name, {"data.text": ids | length}, proposed, text.vocabulary)
+    proposed["data.text"] = length
+    return _Weights(name, {"data.text": ids}, proposed, text.vocabulary)
 
 
-def _vocabulary_difference(given: str, known: str) -> list[str]:
-    """Returns a line on the first entry that differs between two files; [] if none does."""
-    ours, theirs = read_vocabulary(given), read_vocabulary(known)
-    if ours == theirs:
+def _use_vocabulary(config: Mapping[str, Any], weights: _Weights) -> list[str]:
+    """Sets the vocabulary if it is unset; returns a line if it differs from the weights' own."""
+    text, known = _section(config, "data.text"), weights.vocabulary
+    if text is None or known is None:
         return []
-    pairs = enumerate(itertools.zip_longest(ours, theirs))
-    place, (one, other) = next(
-        ((i, pair) for i, pair in pairs if pair[0] != pair[1]), (0, (ours.name, theirs.name))
-    )
-    return [
+    if not (text.get("vocabulary") or known):
+        raise UserError(
+            f"{weights.name} has no vocab.txt: set config.data.text.vocabulary to the one that "
+            "its weights were trained with."
+        )
+    given = text["vocabulary"] = text.get("vocabulary") or known
+    if not known or given == known:
+        return []
+    ours, theirs = read_vocabulary(given), read_vocabulary(known)
+    line = (
         f"config.data.text.vocabulary is {given!r} with {len(ours):,} entries, the weights have "
-        f"the {len(theirs):,} of {known!r}; the first to differ is number {place}, {one!r} and "
-        f"{other!r}"
-    ]
+        f"the {len(theirs):,} of {known!r}"
+    )
+    return [] if ours == theirs else [line]
 
 
-def _same_entries(given: str, own: str) -> bool:
-    return read_vocabulary(given) == read_vocabulary(own)
+def _fill(
+    config: Mapping[str, Any],
+    sections: Mapping[str, Mapping[str, Any] | None],
+    name: str = "",
+    level: int = logging.DEBUG,
+) -> list[str]:
+    """Sets the values that the config leaves unset, and logs them.
 
+    Args:
+      config: the root, which is changed.
+      sections: path of a section -> keywords that belong to weights.
+      name: their name.
+      level: logging level.
 
-def _is_other(section: Mapping[str, Any], keywords: Mapping[str, Any]) -> bool:
-    """Returns whether a section names a different part from the weights' own."""
-    return "name" in keywords and section.get("name") not in (None, "", keywords["name"])
-
-
-def _is_unset(key: str, value: Any) -> bool:
-    return value is None or value == "" or (key in ("vocab_size", "size") and value == 0)
-
-
-def _plain(value: Any) -> Any:
-    return tuple(value) if isinstance(value, (list, tuple)) else value
+    Returns:
+      A line for every value that differs.
+    """
+    filled, other = [], []
+    for path, keywords in sections.items():
+        parent, _, last = path.rpartition(".")
+        owner = _section(config, parent)
+        if not owner or not keywords:
+            continue
+        if owner.get(last) is None and last in ("encoder", "head"):
+            owner[last] = {}
+        section = _section(config, path)
+        if section is None:
+            if last == "projection":
+                other.append(f"config.{path} is None, the weights have {keywords}")
+            continue
+        names_other = section.get("name") not in (None, "", keywords.get("name"))
+        for key in ["name"] if names_other and "name" in keywords else keywords:
+            given, value = section.get(key), keywords[key]
+            is_unset = given is None or given == "" or (key in _ZERO_IS_UNSET and given == 0)
+            if not is_unset:
+                if json.dumps(given) != json.dumps(value):
+                    other.append(f"config.{path}.{key} is {given!r}, the weights have {value!r}")
+            # "No layer" is a choice that a projection may have made.
+            elif not (last == "projection" and key in section) and value not in (None, ""):
+                section[key] = value
+                filled.append(f"config.{path}.{key}={value!r}")
+    if filled:
+        logging.log(level, "From %s: %s.", name, ", ".join(filled))
+    return other

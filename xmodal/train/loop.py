@@ -50,8 +50,7 @@ def train(
       config: see the files under configs/.
       run_dir: the run's folder; an existing run is resumed.
       allow_changes: paths of the config in which a resumed run may differ from its start;
-        `records` means the records of the training split, `devices` the number of devices, where
-        batch normalization depends on it.
+        `records` means the records of the training split.
 
     Returns:
       False if a signal stopped the run before its last step; the run is saved.

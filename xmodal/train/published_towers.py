@@ -12,11 +12,11 @@ from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.buckets import split_folders
 from xmodal.core.errors import UserError
-from xmodal.data.text.text_config import TextConfig
 from xmodal.data.text.tokenizer_files import read_vocabulary
 from xmodal.evals import read_options
 from xmodal.evals.scores.embed import Items
-from xmodal.pretrained.model_folder import read_model
+from xmodal.pretrained.model_folder import SIDES, read_model
+from xmodal.train.checks import check_data_sides
 from xmodal.train.evaluation.ensemble_subjects import Member, open_ensemble
 from xmodal.train.evaluation.model_identity import ModelIdentity
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
@@ -26,11 +26,11 @@ from xmodal.train.evaluation.suite import Subject
 from xmodal.train.fill import fill
 from xmodal.train.inherit import inherit
 from xmodal.train.initialization import from_towers
-from xmodal.train.resolve import check_data_sides, make_model
+from xmodal.train.resolve import make_model
 from xmodal.train.run import Run
-from xmodal.train.run_config import RunConfig, read_settings
+from xmodal.train.run_config import read_settings
 from xmodal.train.step.state import TrainState
-from xmodal.train.step.tasks import Task, make_tasks
+from xmodal.train.step.tasks import make_tasks
 from xmodal.train.tree import Tree, flatten
 
 
@@ -45,24 +45,29 @@ def build_untrained(config: ml_collections.ConfigDict) -> Run:
       UserError: an unknown key or name, no folder for a tower, or weights of another tower or
         another vocabulary; all of these are found before the dataset is read.
     """
-    config = fill(inherit(config), examples=1, entries=None)
+    config = fill(inherit(config), examples=1)
     settings = read_settings(config)
     folders = from_towers.named_folders(settings.init_from)
-    for side in ("image", "text"):
-        if config.model[side] is not None and side not in folders:
+    if missing := [side for side in SIDES if settings.model[side] and side not in folders]:
+        raise UserError(
+            f"config.init_from.towers.{missing[0]} is empty: name the folder that `xmodal convert` "
+            "made of the published weights."
+        )
+    if settings.data.text is not None and "text" in folders:
+        entries = len(read_vocabulary(settings.data.text.vocabulary))
+        if entries != (rows := settings.model["text"]["encoder"]["vocab_size"]):
             raise UserError(
-                f"config.init_from.towers.{side} is empty: name the folder that "
-                "`xmodal convert` made of the published weights of the encoder "
-                f"{config.model[side].encoder.name!r}."
+                f"config.data.text.vocabulary={settings.data.text.vocabulary!r} has {entries:,} "
+                f"tokens, but the text tower has {rows:,} rows."
             )
-    if "text" in folders and settings.data.text is not None:
-        _check_rows(settings.data.text, config.model.text.encoder.vocab_size)
     mesh = mesh_lib.make_mesh()
     model = make_model(settings.model, mesh)
     check_data_sides(model.towers, settings.data)
+    known = read_model(settings.init_from.model).tasks if settings.init_from.model else {}
+    sections = {name: task for name, task in settings.tasks.items() if name in known}
+    tasks = make_tasks(sections) if sections else ()
     batch = data.batch_spec(settings.data, settings.batch_size, trains=False)
-    evals = read_options(settings.evals)
-    return Run(config, settings, evals, mesh, model, _tasks_with_weights(settings), batch)
+    return Run(config, settings, read_options(settings.evals), mesh, model, tasks, batch)
 
 
 def open_towers(
@@ -78,46 +83,28 @@ def open_towers(
       names: evaluators to use; None for all.
       split: `Request.split`.
     """
-    if len(folders := models_of(config)) > 1:
-        return open_ensemble([_member(config, each, names) for each in folders], split)
-    parts = build_untrained(config)
-    evaluation = RunEvaluation(parts, names=names, trains=False)
+    members = []
+    for folder in models_of(config) or [""]:
+        own = config.copy_and_resolve_references()
+        own.init_from.model = folder
+        parts, identity = build_untrained(own), ModelIdentity.of_config(own)
+        evaluation = RunEvaluation(parts, names=names, trains=False)
+        load = functools.partial(load_weights, parts)
+        members.append(Member(epath.Path(folder).name, folder, evaluation, load, identity))
+    if len(members) > 1:
+        return open_ensemble(members, split)
 
     def subjects() -> Iterator[Subject]:
-        provider = evaluation.provider(*load_weights(parts))
+        provider = evaluation.provider(*load())
         yield Subject(config.name, provider, lambda split: describe(parts, split))
 
-    identity, settings = ModelIdentity.of_config(config), config.to_dict()
-    return Opened(evaluation.suite, subjects(), identity, parts.settings.tensorboard, settings)
+    tensorboard = parts.settings.tensorboard
+    return Opened(evaluation.suite, subjects(), identity, tensorboard, config.to_dict())
 
 
 def models_of(config: ml_collections.ConfigDict) -> list[str]:
     """Returns the folders that `init_from.model` names."""
     return split_folders(config.init_from.model)
-
-
-def _member(
-    config: ml_collections.ConfigDict, folder: str, names: Collection[str] | None
-) -> Member:
-    own = config.copy_and_resolve_references()
-    own.init_from.model = folder
-    parts = build_untrained(own)
-    return Member(
-        epath.Path(folder).name,
-        folder,
-        RunEvaluation(parts, names=names, trains=False),
-        functools.partial(load_weights, parts),
-        ModelIdentity.of_config(own),
-    )
-
-
-def _tasks_with_weights(settings: RunConfig) -> tuple[Task, ...]:
-    """The tasks of the config whose parameters are in the folder of a model."""
-    if not settings.init_from.model:
-        return ()
-    known = read_model(settings.init_from.model).tasks
-    sections = {name: task for name, task in settings.tasks.items() if name in known}
-    return make_tasks(sections) if sections else ()
 
 
 def load_weights(parts: Run) -> tuple[Tree, Tree]:
@@ -150,13 +137,3 @@ def describe(parts: Run, split: Items) -> list[str]:
     if "text" in folders and text.tokenizer == "words":
         notes += describe_words(text, read_vocabulary(text.vocabulary), split.caption_texts)
     return notes
-
-
-def _check_rows(text: TextConfig, rows: int) -> None:
-    """Raises an error if the size of the vocabulary differs from the tower's."""
-    tokens = read_vocabulary(text.vocabulary)
-    if len(tokens) != rows:
-        raise UserError(
-            f"config.data.text.vocabulary={text.vocabulary!r} has {len(tokens):,} tokens, but the "
-            f"text tower has {rows:,} rows."
-        )

@@ -8,8 +8,10 @@ _AUTO = re.compile(r"auto(?:/([1-9]\d*))?")
 # Smallest number of training examples -> value. A small dataset takes small batches, so that an
 # epoch has enough updates, and more epochs.
 _BATCH_SIZE = {0: 4, 32: 16, 200: 32, 2000: 64}
-_TOTAL_EPOCHS = {0: 60, 2000: 30, 50000: 10}
-_EVERY_EPOCHS = {0: 10, 2000: 3, 50000: 1}
+_EPOCHS = {
+    "total_steps": {0: 60, 2000: 30, 50000: 10},
+    "every": {0: 10, 2000: 3, 50000: 1},
+}
 
 
 def resolve_sizes(config: Mapping[str, Any], examples: int) -> dict[str, Any]:
@@ -32,23 +34,17 @@ def resolve_sizes(config: Mapping[str, Any], examples: int) -> dict[str, Any]:
     sized = dict(config)
     if config.get("batch_size") == "auto":
         sized["batch_size"] = _largest(_BATCH_SIZE, examples)
-    _choose(sized, "total_steps", _TOTAL_EPOCHS, examples)
+    for key, epochs in _EPOCHS.items():
+        if match := _AUTO.fullmatch(str(config.get(key))):
+            sized[key] = f"{_largest(epochs, examples) / int(match[1] or 1):.4g} epochs"
     if isinstance(config.get("checkpoint"), Mapping):
-        sized["checkpoint"] = dict(config["checkpoint"])
-        _choose(sized["checkpoint"], "every", _EVERY_EPOCHS, examples)
+        sized["checkpoint"] = resolve_sizes(config["checkpoint"], examples)
     if isinstance(config.get("evals"), Mapping):
-        sized["evals"] = dict(config["evals"])
-        for name, section in sized["evals"].items():
-            if isinstance(section, Mapping):
-                sized["evals"][name] = dict(section)
-                _choose(sized["evals"][name], "every", _EVERY_EPOCHS, examples)
+        sized["evals"] = {
+            name: resolve_sizes(section, examples) if isinstance(section, Mapping) else section
+            for name, section in config["evals"].items()
+        }
     return sized
-
-
-def _choose(section: dict[str, Any], key: str, epochs: Mapping[int, int], examples: int) -> None:
-    given = section.get(key)
-    if isinstance(given, str) and (match := _AUTO.fullmatch(given)):
-        section[key] = f"{_largest(epochs, examples) / int(match[1] or 1):.4g} epochs"
 
 
 def _largest(values: Mapping[int, int], examples: int) -> int:

@@ -110,7 +110,6 @@ def test_a_run_starts_from_all_of_it(folder):
         ("model.text.head.width", 16, "text.head.width is 16, the weights have 32"),
         ("model.image.head", {"name": "mean"}, "head.name is 'mean', the .* 'gaussian'"),
         ("model.similarity", {"name": "dot"}, "name is 'dot', .* 'match_probability'"),
-        ("model.image.projection", {"width": 4}, "is {'width': 4}, .* None"),
         ("init_from.towers.text", "x", "provides both towers, and config.init_from.towers"),
         ("data.text.markers", "none", "is 'none', the weights have 'sentence'"),
         ("init_from.model", "/nowhere", "/nowhere is not a converted model: /nowhere/model.json"),

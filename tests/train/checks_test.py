@@ -22,15 +22,14 @@ def without_data(monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"freeze": []}, r"'text', but text/encoder/\w+.* is trained: match it in"),
+        ({"freeze": []}, r"'text', whose .*: text/encoder/\w+.* is trained; change"),
         ({"freeze": ["text/encoder/lower_layers"]}, "text/encoder/.*embeddings.* is trained"),
-        ({"freeze": ["text/encoder/.*emb"]}, "text/encoder/lower_layers.* is trained: match it"),
-        ({"model.text.encoder.lower_depth": 0}, "text/encoder/layers/.* is trained: match it"),
-        ({"model.text.encoder.dropout": 0.1}, "config.model.text.encoder.dropout=0.1 changes"),
-        ({"data.text.augment": {"delete": 0.1}}, "config.data.text.augment changes the inputs"),
+        ({"freeze": ["text/encoder/.*emb"]}, "text/encoder/lower_layers.* is trained"),
+        ({"model.text.encoder.lower_depth": 0}, "text/encoder/layers/.* is trained"),
+        ({"model.text.encoder.dropout": 0.1}, "config.model.text.encoder.dropout=0.1; change"),
+        ({"data.text.augment": {"delete": 0.1}}, "config.data.text.augment is set"),
         ({"frozen_features.sides": ["image"]}, "'image', but config.model.image is None"),
         ({"frozen_features.folder": "gs://bucket/x"}, "'gs://bucket/x' is not on a file system"),
-        ({"frozen_features.folder": __file__}, "_test.py' is a file; give a folder"),
     ],
 )
 @pytest.mark.usefixtures("without_data")
@@ -42,12 +41,12 @@ def test_features_that_would_change_are_refused_without_data(config, changes, me
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"freeze": ["text/encoder/"]}, "'image', but image/encoder/.* is trained: match it"),
+        ({"freeze": ["text/encoder/"]}, "'image', whose .*: image/encoder/.* is trained"),
         (
             {"model.image.encoder.batch_norm": "batch_frozen"},
-            "config.model.image.encoder.batch_norm='batch_frozen' changes the features",
+            "config.model.image.encoder.batch_norm='batch_frozen'; change",
         ),
-        ({"data.image.augment": {"flip": True}}, "config.data.image.augment changes the inputs"),
+        ({"data.image.augment": {"flip": True}}, "config.data.image.augment is set"),
     ],
 )
 @pytest.mark.usefixtures("without_data", "few_stages")
