@@ -55,7 +55,7 @@ def test_a_matrix_has_the_scores_of_all_pairs(opened, tmp_path):
         ({"save_embeddings": "x.npz"}, "has no embeddings, only a pair scorer"),
         ({"save_scores": "x.npy"}, "x.npy must end in .npz"),
         ({"save_embeddings": "x"}, "x must end in .npz"),
-        ({"save_scores": f"{__file__}/x.npz"}, "Cannot write to .*: it is a file"),
+        ({"save_scores": f"{__file__}/x.npz"}, "Cannot write to "),
     ],
 )
 def test_what_cannot_be_saved_is_said_before_anything_is_scored(
