@@ -125,7 +125,7 @@ def test_results_of_another_run_are_kept_unless_told_otherwise(saved_run_dir, tm
     (other / "config.json").write_text(json.dumps(longer))
     evaluate(run=str(other), step="4", **given)  # the same model, trained on
     (other / "config.json").write_text(json.dumps(config | {"seed": 1}))
-    with pytest.raises(UserError, match=r"a different tiny_quick .*replace them with --overw"):
+    with pytest.raises(UserError, match=r"differs from tiny_quick .*replace them with --overw"):
         evaluate(run=str(other), **given)
     assert read(tmp_path / "out/metrics.json")["step"] == 4
     evaluate(run=str(other), overwrite=True, **given)
