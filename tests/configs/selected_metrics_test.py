@@ -13,7 +13,7 @@ from xmodal.evals.evaluators.boards import BoardsOptions
 from xmodal.evals.labels.definitions import RATING_SIDES, definitions_of
 from xmodal.evals.reports.results import evaluator_tag
 from xmodal.evals.reports.summary import list_tags
-from xmodal.train.evaluation.splits import SplitSource
+from xmodal.train.evaluation.suite import read_datasets
 from xmodal.train.fill import fill, fill_metrics
 from xmodal.train.run_config import read_settings
 
@@ -86,10 +86,10 @@ def tags_of(name, options, dataset, sides):
 def test_awaited_metrics_exist(name, argument):
     config, settings = parse(get_config(name, argument))
     evals, sides = read_options(settings.evals), sides_of(settings)
+    datasets = read_datasets(config.data.to_dict(), evals)
     for where, tag in settings.awaited_metrics.items():
         evaluator = tag.partition("/")[0]
-        options = evals[evaluator]
-        dataset = SplitSource.of(config.to_dict(), evaluator, options).own.dataset
+        options, dataset = evals[evaluator], datasets[evaluator].dataset
         assert tag in tags_of(evaluator, options, dataset, sides), where
 
 

@@ -3,16 +3,14 @@
 import base64
 import html
 import io
-import itertools
 import re
 
 import numpy as np
 import PIL.Image
 import pytest
 
-from tests.browser import SIZES, check_accessibility, check_layout, open_page
+from tests.browser import check_accessibility, check_layout, open_page
 from xmodal.core.page import Group, Page, PageItem, PageRow, Section, from_markdown, to_data_uri
-from xmodal.core.text_table import format_document
 
 EVIL = """<script>alert(1)</script> & "quotes" 'too'"""
 
@@ -82,7 +80,7 @@ def test_pictures_are_kept_or_made_small(picture, kind, size):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "scheme"), list(itertools.product(SIZES, ("light", "dark"))))
+@pytest.mark.parametrize(("size", "scheme"), [("phone", "dark"), ("desktop", "light")])
 def test_looks_in_a_browser(size, scheme, chromium, tmp_path):
     path = tmp_path / "page.html"
     path.write_text(make_page().to_html(), encoding="utf-8")
@@ -132,26 +130,14 @@ def test_markdown_shows_html_as_text():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_wide_table_scrolls(scheme, chromium, tmp_path):
+def test_a_wide_table_scrolls(chromium, tmp_path):
     path = tmp_path / "page.html"
     path.write_text(from_markdown(MARKDOWN).to_html(), encoding="utf-8")
-    with open_page(chromium, path, size="phone", scheme=scheme) as page:
+    with open_page(chromium, path, size="phone", scheme="dark") as page:
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert page.evaluate(
             "(e => e.scrollWidth > 2 * e.clientWidth)(document.querySelector('.table'))"
         )
-        page.evaluate("document.querySelector('.table').scrollLeft = 1e6")
-        # The first column stays; the last one is at the edge.
-        left, first, width, last, right = page.evaluate(
-            """() => {
-                const box = (each) => document.querySelector(each).getBoundingClientRect();
-                const [table, cell] = [box(".table"), box("td:first-child")];
-                return [table.left, cell.left, cell.width, box("td:last-child").right, table.right];
-            }"""
-        )
-        assert (first, last) == (left, pytest.approx(right, abs=1))
-        assert width < 0.5 * 390
         check_accessibility(page)
 
 
@@ -161,69 +147,18 @@ def test_works_by_keyboard(chromium, tmp_path):
     path.write_text(make_page().to_html(), encoding="utf-8")
     focused = "document.activeElement.textContent.trim()"
     with open_page(chromium, path) as page:
-        page.keyboard.press("Tab")
-        assert page.evaluate(focused) == "Skip to the content"
-        outline = "getComputedStyle(document.activeElement).outlineStyle"
-        assert page.evaluate(outline) == "solid"
-        assert page.locator(".skip").bounding_box()["x"] >= 0
-        page.keyboard.press("Tab")
-        assert page.evaluate(focused) == "First"
-        page.keyboard.press("Tab")
-        page.keyboard.press("Enter")
-        page.wait_for_url("**#g2")
-        top = page.locator("#g2").bounding_box()["y"]
-        assert -1 <= top < SIZES["desktop"][1]
+        for name in ("Skip to the content", "First"):
+            page.keyboard.press("Tab")
+            assert page.evaluate(focused) == name
         page.goto(f"file://{path}#content")
         for number in (2, 3):
             page.keyboard.press("Tab")
             assert page.evaluate(focused) == "Next"
             page.keyboard.press("Enter")
             page.wait_for_url(f"**#g1-{number}")
-            assert page.evaluate("document.activeElement.id") == f"g1-{number}"
-        page.keyboard.press("Tab")
-        assert page.evaluate(focused) == "Previous"
 
 
-@pytest.mark.slow
-def test_a_frame_of_a_notebook(chromium, tmp_path):
-    path = tmp_path / "notebook.html"
+def test_a_notebook_shows_it_in_a_frame():
     frame = make_page()._repr_html_()
-    main = f"<main><h1>Notebook</h1>{frame}</main>"
-    path.write_text(f'<!doctype html><html lang="en"><title>Notebook</title>{main}</html>')
-    with open_page(chromium, path) as page:
-        check_accessibility(page)
-        (inner,) = page.frames[1:]
-        assert inner.evaluate("[...document.images].every(image => image.naturalWidth > 0)")
-        inner.click("nav a >> nth=1")
-        inner.wait_for_function("location.hash === '#g2'")
-        top = inner.evaluate("document.querySelector('#g2').getBoundingClientRect().top")
-        assert -1 <= top < 720
-        assert inner.locator("h1").inner_text() == "A page <of> tests"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        "[c](javascript:alert(1))",
-        "![c](http://x/y.png)",
-        "<http://x>",
-        "<b>c</b>",
-        r"\<b>c\</b>",
-        r"\\<b>c\\\</b>",
-        "[c][d]\n\n[d]: http://x",
-        "https://x.org/y",
-        "www.x.org",
-        "[c](../../other.html)",
-        "[c](//host/x)",
-    ],
-)
-def test_names_are_no_links(name):
-    document = format_document([f"# {name}", f"It was {name}.", [["model", "r"], [name, "1"]]])
-    for text in (document, f"# t\n\n{name}\n"):
-        page = from_markdown(text).body
-        assert "<a" not in page
-        assert "<img" not in page
-    # Elsewhere, in a report.md, by the rules of CommonMark and of hosts that link addresses.
-    assert not re.search(r"\][(\[:]|(?<!\\)(\\\\)*<[\w/!?]|(https?:)//|www\.", document)
-    assert '<a href="examples.html">' in from_markdown("# t\n\n[own](examples.html)\n").body
+    assert frame.startswith('<iframe title="A page &lt;of&gt; tests" srcdoc="&lt;!')
+    assert "&lt;base href=&quot;about:srcdoc&quot;&gt;" in frame

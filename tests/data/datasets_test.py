@@ -1,7 +1,6 @@
 """Finding, building and missing datasets; interrupted builds and concurrent processes."""
 
 import errno
-import logging
 import re
 import shutil
 
@@ -12,7 +11,6 @@ from etils import epath
 
 import data_prep
 from xmodal import data
-from xmodal.core import progress
 from xmodal.core.atomic import replacing
 from xmodal.core.errors import UserError
 from xmodal.data import column_cache, datasets
@@ -89,20 +87,6 @@ def test_records_are_read_once_for_the_columns_without_images(tiny_config, tmp_p
         for names in (["captions"], ["image_id", "caption_ids"]):
             datasets.Source(config, "train").get(names)
     assert read == [37]
-
-
-def test_reading_a_whole_split_tells_how_far_it_is(tiny_config, tmp_path, monkeypatch, caplog):
-    caplog.set_level(logging.INFO, logger="absl")
-    monkeypatch.setattr(progress, "_QUIET_SECONDS", 0.0)
-    monkeypatch.setattr(progress, "_PAUSE_SHARE", 0.0)
-    monkeypatch.setattr(datasets, "_BLOCK", 10)
-    source = datasets.Source(parse(tiny_config | {"data_dir": str(tmp_path)}), "train")
-    assert len(source.get(["captions"])["captions"].lengths) == 37
-    lines = [line for line in caplog.messages if "Reading the columns without images" in line]
-    assert [line.partition("(")[2].partition(")")[0] for line in lines] == [
-        f"{count} of 37" for count in (0, 10, 20, 30, 37)
-    ]
-    assert "tiny_captions train" in lines[0]
 
 
 def test_a_folder_that_cannot_be_written_changes_nothing(tiny_config, tmp_path, monkeypatch):

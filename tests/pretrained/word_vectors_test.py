@@ -1,15 +1,12 @@
 """Word vector files, as published and damaged."""
 
 import gzip
-import logging
 import struct
 
 import numpy as np
 import pytest
 
-from xmodal.core import progress
 from xmodal.core.errors import UserError
-from xmodal.pretrained import word_vectors
 from xmodal.pretrained.word_vectors import find_vectors, load_word_vectors, shorten_word
 
 # As in published files: words with spaces inside, other alphabets, a repeated word.
@@ -168,19 +165,3 @@ def test_a_vocabulary_is_looked_up(tmp_path):
         1: [2, 0.5], 2: [4, 0.5], 3: [3, 0.5], 4: [1, 0.5]
     }  # fmt: skip
     assert find_vectors(path, words, "random").keys() == {2, 4}
-
-
-@pytest.mark.parametrize("name", ["glove.txt", "packed.txt", "word2vec.bin"])
-@pytest.mark.parametrize("vocabulary", [None, {"nothing of it"}])
-def test_a_long_file_tells_how_far_it_is_read(tmp_path, monkeypatch, caplog, name, vocabulary):
-    caplog.set_level(logging.INFO, logger="absl")
-    monkeypatch.setattr(word_vectors, "_BUFFER", 32)
-    monkeypatch.setattr(progress, "_QUIET_SECONDS", 0.0)
-    content, _ = FORMS[name]
-    path = tmp_path / name
-    path.write_bytes(content)
-    load_word_vectors(path, vocabulary)
-    assert any(
-        f"Reading the bytes of {path}: " in line and f" of {len(content):,})" in line
-        for line in caplog.messages
-    )

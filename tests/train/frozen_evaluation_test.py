@@ -76,13 +76,6 @@ def test_ranks_are_those_of_the_whole_towers(config, monkeypatch):
     assert_equal(evaluate_validation(config), expected)
 
 
-def test_the_towers_run_where_features_cannot_be_written(text_config):
-    expected = evaluate_validation(text_config)
-    # Not even the superuser can write there.
-    read_only = changed(text_config, {"frozen_features.folder": "/proc/features"})
-    assert_equal(evaluate_validation(read_only, stores=True), expected)
-
-
 @pytest.mark.slow
 def test_other_weights_or_inputs_have_features_of_their_own(config):
     """The inputs of an evaluator may differ from those of the training."""

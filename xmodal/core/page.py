@@ -11,9 +11,7 @@ import functools
 import hashlib
 import html
 import io
-import re
 from collections.abc import Sequence
-from typing import Any
 
 import jinja2
 import PIL.Image
@@ -22,7 +20,6 @@ from xmodal.core.untrusted.picture_formats import open_picture, to_rgb
 
 Picture = bytes | PIL.Image.Image
 
-_BESIDE = re.compile(r"[\w-][\w./-]*")  # No scheme, and not another host or folder above.
 _SIDE = 320  # In pixels; larger pictures are shrunk.
 _SHOWN = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
 
@@ -129,8 +126,7 @@ class Page:
 def from_markdown(text: str) -> Page:
     """Returns a page of a text whose first line is its title, such as a report.
 
-    HTML in the text is escaped; wide tables scroll. Of links, those to files beside the page stay;
-    there are no pictures.
+    HTML in the text is escaped; wide tables scroll.
     """
     import markdown
 
@@ -138,21 +134,9 @@ def from_markdown(text: str) -> Page:
     converter = markdown.Markdown(extensions=["tables", "fenced_code"])
     converter.preprocessors.deregister("html_block")
     converter.inlinePatterns.deregister("html")
-    for name in ("image_link", "image_reference", "short_image_ref", "autolink", "automail"):
-        converter.inlinePatterns.deregister(name)
-    links = markdown.treeprocessors.Treeprocessor(converter)
-    links.run = _unlink
-    converter.treeprocessors.register(links, "links to files beside", 0)
     table = '<div class="table" tabindex="0" role="region" aria-label="Table"><table>'
     body = converter.convert(rest).replace("<table>", table)
     return Page(head.removeprefix("# "), body=body.replace("</table>", "</table></div>"))
-
-
-def _unlink(element: Any) -> None:
-    for link in element.iter("a"):
-        if not _BESIDE.fullmatch(link.get("href", "")):
-            link.tag = "span"
-            link.attrib.clear()
 
 
 def to_data_uri(picture: Picture) -> str:

@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterator
 from absl import logging
 from tqdm import tqdm
 
-# Shorter work prints nothing, and pauses between lines grow to a tenth of the time so far.
-_QUIET_SECONDS = 10.0
-_PAUSE_SHARE = 0.1
-_STALLED_SECONDS = 10.0  # Work that does not advance says so this often.
+# Shorter work is not reported; later pauses between lines grow to a tenth of the time so far.
+_PAUSE_SECONDS = 10.0
 
 STOPPED = 143  # 128 + SIGTERM: schedulers and shell loops restart such a job.
 
@@ -32,17 +30,16 @@ def interruptible(is_stopped: Callable[[], bool], *, jointly: bool = False) -> I
     Args:
       is_stopped: whether to stop.
       jointly: whether all processes of a run have to call `is_stopped` equally often, see
-        `processes.agree_to_stop`; other reports than joint ones then do not end the work.
+        `processes.agree_to_stop`; only reports that are joint themselves then end the work.
 
     Raises:
       StopRequestedError: the work has ended.
     """
-    check = is_stopped, jointly
-    _checks.append(check)
+    _checks.append((is_stopped, jointly))
     try:
         yield
     finally:
-        _checks.remove(check)
+        _checks.remove((is_stopped, jointly))
 
 
 @contextlib.contextmanager
@@ -56,29 +53,22 @@ def stoppable(then: str, agree: Callable[[], bool] | None = None) -> Iterator[No
       then: how to resume, for the message.
       agree: for several processes, `processes.agree_to_stop`; it listens to SIGTERM itself.
     """
-    with contextlib.ExitStack() as stack:
-        is_stopped = agree or stack.enter_context(_sigterm_received())
-        stack.enter_context(interruptible(is_stopped, jointly=agree is not None))
-        try:
-            yield
-        except StopRequestedError as error:
-            logging.warning("Stopped by a signal (%s); %s.", error, then)
-            sys.exit(STOPPED)
-
-
-@contextlib.contextmanager
-def _sigterm_received() -> Iterator[Callable[[], bool]]:
-    received: list[int] = []
+    received = threading.Event()
 
     def stop(number: int, frame: object) -> None:
-        received.append(number)
+        received.set()
         signal.signal(number, signal.SIG_DFL)
 
-    before = signal.signal(signal.SIGTERM, stop)
+    before = None if agree else signal.signal(signal.SIGTERM, stop)
     try:
-        yield lambda: bool(received)
+        with interruptible(agree or received.is_set, jointly=agree is not None):
+            yield
+    except StopRequestedError as error:
+        logging.warning("Stopped by a signal (%s); %s.", error, then)
+        sys.exit(STOPPED)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
 def check_stop(what: str, *, jointly: bool = False) -> None:
@@ -99,6 +89,8 @@ def check_stop(what: str, *, jointly: bool = False) -> None:
 def progress(what: str, total: int, *, jointly: bool = False) -> Iterator[Callable[[int], None]]:
     """Reports progress, rate and remaining time of work that takes over ten seconds.
 
+    A thread reports, so work that does not advance, such as a compilation, is not silent.
+
     Args:
       what: the work, as in "Embedding 25,000 captions".
       total: number of items.
@@ -107,71 +99,43 @@ def progress(what: str, total: int, *, jointly: bool = False) -> Iterator[Callab
     Yields:
       A function of the number of items done since the last call, see also `interruptible`.
     """
-    with _report(what, total) as report:
-
-        def advance(count: int) -> None:
-            report(count)
-            check_stop(what, jointly=jointly)
-
-        yield advance
-
-
-@contextlib.contextmanager
-def _report(what: str, total: int) -> Iterator[Callable[[int], object]]:
-    if sys.stderr.isatty():
-        bar = tqdm(desc=what, total=total, delay=_QUIET_SECONDS, leave=False, dynamic_ncols=True)
-        # A bar shows its time only when it is drawn again.
-        with bar, _waiting(bar.refresh, lambda: bar.n):
-            yield bar.update
-        return
-    started, done, due = time.monotonic(), 0, _QUIET_SECONDS
+    started, done, ended = time.monotonic(), 0, threading.Event()
     first: tuple[int, float] | None = None
+    # disable=None: a bar only on a terminal. It does not log, so that no thread waits for the lock
+    # of the log while it holds the lock of the bars, which the log needs to write above them.
+    bar = tqdm(
+        desc=what, total=total, delay=_PAUSE_SECONDS, leave=False, dynamic_ncols=True, disable=None
+    )
 
     def advance(count: int) -> None:
-        nonlocal done, due, first
+        nonlocal done, first
         done += count
-        now = time.monotonic()
         # The first items wait for compilation, so they do not predict the others.
-        before, since = first = first or (done, now)
-        if now - started >= due and done < total:
-            due = now - started + max(_QUIET_SECONDS, _PAUSE_SHARE * (now - started))
-            pace = ""
-            if now > since:
-                rate = (done - before) / (now - since)
-                left = tqdm.format_interval((total - done) / rate)
-                pace = f", {rate:.3g} per second, {left} left"
-            logging.info("%s: %s%s", what, _share(done, total), pace)
+        first = first or (done, time.monotonic())
+        bar.update(count)
+        check_stop(what, jointly=jointly)
 
-    # A single item has no share to show.
-    describe = (lambda: f"{what}: {_share(done, total)}") if total > 1 else (lambda: what)
-
-    def say() -> None:
-        logging.info("%s, %.0f s so far", describe(), time.monotonic() - started)
-
-    with _waiting(say, lambda: done):
-        yield advance
-
-
-def _share(done: int, total: int) -> str:
-    return f"{100 * done // total} % ({done:,} of {total:,})"
-
-
-@contextlib.contextmanager
-def _waiting(say: Callable[[], object], count: Callable[[], float]) -> Iterator[None]:
-    """Reports work that does not advance, such as the compilation before its start."""
-    ended = threading.Event()
+    def describe() -> str:
+        now = time.monotonic()
+        share = f": {100 * done // total} % ({done:,} of {total:,})" if total > 1 else ""
+        text = f"{what}{share}, {tqdm.format_interval(now - started)} so far"
+        if first is None or done == first[0]:
+            return text
+        seconds = (total - done) * (now - first[1]) / (done - first[0])
+        return f"{text}, {tqdm.format_interval(seconds)} left"
 
     def watch() -> None:
-        seen = count()
-        while not ended.wait(_STALLED_SECONDS):
-            if count() == seen:
-                say()
-            seen = count()
+        while not ended.wait(max(_PAUSE_SECONDS, (time.monotonic() - started) / 10)):
+            if bar.disable:
+                logging.info("%s", describe())
+            else:
+                bar.refresh()  # Otherwise, its time is that of the last item.
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     try:
-        yield
+        with bar:
+            yield advance
     finally:
         ended.set()
         thread.join()

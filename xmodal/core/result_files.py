@@ -11,6 +11,7 @@ from typing import Any
 
 from etils import epath
 
+from xmodal.core.atomic import replacing
 from xmodal.core.buckets import is_on_bucket
 from xmodal.core.errors import UserError
 from xmodal.core.untrusted.cells import inert_cell
@@ -25,40 +26,33 @@ def write_files(
     *,
     stale: Collection[str] = (),
 ) -> None:
-    """Writes files that belong together: writes all of them elsewhere, then moves them in.
+    """Writes files that belong together: writes all of them under other names, then renames them.
 
-    They are staged in a subfolder, so nothing outside the folder is touched. A full disk or a kill
-    while writing leaves older files unchanged. Moving is quick and keeps the order, so a reader
-    that waits for the last file also finds the others.
+    A full disk or a kill while writing leaves older files unchanged. Renaming is quick and keeps
+    the order, so a reader that waits for the last file also finds the others.
 
     Args:
       folder: created if missing; existing files of the same names are replaced, others are kept.
       contents: file name -> content.
-      stale: names of outdated files, removed before the new ones are moved in.
+      stale: names of outdated files, removed before the new ones get their names.
 
     Raises:
       UserError: the folder cannot be written.
     """
     folder = epath.Path(folder)
-    with _stage(folder) as staging:
-        for name, content in contents.items():
-            data = content.encode() if isinstance(content, str) else content
-            (staging / name).write_bytes(data)
+    with _explained(folder), contextlib.ExitStack() as unnamed:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in reversed([*contents]):  # The last one entered is named first.
+            content, file = contents[name], unnamed.enter_context(replacing(folder / name))
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
         for name in stale:
             (folder / name).unlink(missing_ok=True)
-        for name in contents:
-            (staging / name).replace(folder / name)
 
 
 def write_file(path: epath.PathLike, content: str | bytes) -> None:
-    """Does what `write_files` does, for one file by its path.
-
-    Raises:
-      UserError: the path is that of a folder, or cannot be written.
-    """
+    """Does what `write_files` does, for one file by its path."""
     place = epath.Path(path)
-    if place.is_dir():
-        raise UserError(f"{path} is a folder; name a file in it.")
     write_files(place.parent, {place.name: content})
 
 
@@ -68,39 +62,21 @@ def check_writable(folder: epath.PathLike) -> None:
     Raises:
       UserError: the folder cannot be written.
     """
-    with _stage(epath.Path(folder)):
-        pass
+    with _explained(folder):
+        place = epath.Path(folder)
+        while not (is_on_bucket(place) or place.exists()):
+            place = place.parent
+        probe = place / f".probe-{secrets.token_hex(4)}"
+        probe.write_bytes(b"")
+        probe.unlink()
 
 
 @contextlib.contextmanager
-def _stage(folder: epath.Path) -> Iterator[epath.Path]:
-    """A temporary folder within `folder`; removed afterwards, as are unneeded new folders."""
-    staging = folder / f".partial-{secrets.token_hex(4)}"
+def _explained(folder: epath.PathLike) -> Iterator[None]:
     try:
-        # A bucket has no folders to create.
-        parents = () if is_on_bucket(folder) else (folder, *folder.parents)
-        made = [each for each in parents if not each.exists()]
-        if parents and not made and not folder.is_dir():
-            raise UserError(f"Cannot write to {folder}: it is a file. Use another folder.")
-        try:
-            staging.mkdir(parents=True)
-            try:
-                yield staging
-            finally:
-                staging.rmtree(missing_ok=True)  # On a bucket, a folder disappears with its files.
-        finally:
-            _remove_empty(made)
+        yield
     except OSError as error:
         raise UserError(f"Cannot write to {folder}: {error}. Use another folder.") from error
-
-
-def _remove_empty(folders: Collection[epath.Path]) -> None:
-    """Removes folders, innermost first, up to one that is not empty."""
-    for folder in folders:
-        if folder.exists():
-            if any(folder.iterdir()):
-                return
-            folder.rmdir()
 
 
 def format_json(content: Mapping[str, Any]) -> str:

@@ -7,28 +7,15 @@ from xmodal.core.config import lookup
 
 Rows = Sequence[Sequence[str]]
 
-_LATEX = {
-    **{each: rf"\{each}" for each in "&%$#_{}"},
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": "$<$",
-    ">": "$>$",
-    "|": "$|$",
-    "→": r"$\to$",
-    "±": r"$\pm$",
-    "≥": r"$\geq$",
-    "≤": r"$\leq$",
-    "\n": " ",
-}
-# Where a link, a picture, the address of one, or an address that becomes a link begins.
-_LINK = re.compile(
-    r"(?<=\])(?=[(\[:])|(?<=https:)(?=//)|(?<=http:)(?=//)|(?<=ftp:)(?=//)|(?<=www)(?=\.)",
-    re.IGNORECASE,
+_LATEX = str.maketrans(
+    {each: rf"\{each}" for each in "&%$#_{}"}
+    | {each: f"${each}$" for each in "<>|"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {"→": r"$\to$", "±": r"$\pm$", "≥": r"$\geq$", "≤": r"$\leq$", "\n": " "}
 )
-# The start of HTML and of a cell, after backslashes, of which each second one is escaped itself.
-_HTML, _BAR = re.compile(r"(?<!\\)(\\*)(?=<[\w/!?])"), re.compile(r"(?<!\\)(\\*)(?=\|)")
 _MINUS = re.compile(r"(?<![\w.])-(?=\d)")
+# A bar that no backslash escapes.
+_BAR = re.compile(r"(?<!\\)((?:\\\\)*)\|")
 
 
 class Bold(str):
@@ -67,32 +54,29 @@ def format_document(parts: Sequence[str | Rows], format: str = "markdown") -> st
     lookup("format", format, _FORMATS)
     if format == "latex":
         return _document_as_latex(parts)
-    found = [without_links(part) if isinstance(part, str) else format_table(part) for part in parts]
+    found = [part if isinstance(part, str) else format_table(part) for part in parts]
     return "\n\n".join(found) + "\n"
 
 
-def without_links(text: str) -> str:
-    """Returns Markdown in which names, whatever they contain, are neither links nor HTML."""
-    return _LINK.sub(r"\\", _HTML.sub(_escaped, text))
+def align_columns(rows: Rows, *, right: Container[int]) -> str:
+    """Aligns cells into columns of plain text; those at the positions `right` end together."""
+    return "\n".join("  ".join(row).rstrip() for row in _pad(rows, right))
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return found[1] if len(found[1]) % 2 else found[1] + "\\"
+def _pad(rows: Rows, right: Container[int]) -> list[list[str]]:
+    """Pads the cells of each column to the width of its longest."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        [f"{cell:{'>' if n in right else '<'}{widths[n]}}" for n, cell in enumerate(row)]
+        for row in rows
+    ]
 
 
 def _as_markdown(rows: Rows) -> str:
-    rows = [[without_links(_cell(cell)) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
-    lines = []
-    for row in (rows[0], rule, *rows[1:]):
-        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
-        lines.append(" | ".join([row[0].ljust(widths[0]), *cells[1:]]))
-    return "\n".join(f"| {line} |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    return _BAR.sub(_escaped, text).replace("\n", " ")
+    cells = [[_BAR.sub(r"\1\|", cell).replace("\n", " ") for cell in row] for row in rows]
+    head, *body = _pad(cells, range(1, len(rows[0])))
+    rule = [("-" * len(cell))[bool(n) :] + ":" * bool(n) for n, cell in enumerate(head)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *body))
 
 
 def _as_latex(rows: Rows) -> str:
@@ -111,8 +95,7 @@ def _latex_cell(cell: str) -> str:
 
 
 def _escape(text: str) -> str:
-    escaped = "".join(_LATEX.get(character, character) for character in text)
-    return "--" if escaped == "-" else _MINUS.sub("$-$", escaped)
+    return "--" if text == "-" else _MINUS.sub("$-$", text.translate(_LATEX))
 
 
 def _document_as_latex(parts: Sequence[str | Rows]) -> str:
@@ -131,15 +114,3 @@ def _document_as_latex(parts: Sequence[str | Rows]) -> str:
 
 
 _FORMATS = {"markdown": _as_markdown, "latex": _as_latex}
-
-
-def align_columns(rows: Rows, *, right: Container[int]) -> str:
-    """Aligns cells into columns of plain text; those at the positions `right` end together."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if place in right else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )

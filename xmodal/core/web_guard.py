@@ -1,5 +1,6 @@
 """Checks of every request to a web server, and headers of every response."""
 
+import contextlib
 import urllib.parse
 from collections.abc import Callable, Collection
 
@@ -9,7 +10,6 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _LONGEST_PATH = 200  # Python reads no numbers of thousands of digits.
-_SAFE = ("GET", "HEAD")
 _HEADERS = {
     # Everything comes from this server; texts of a study can be neither scripts nor styles.
     "content-security-policy": (
@@ -55,71 +55,42 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
-                    headers[name] = value
+                headers.update(_HEADERS)
                 # Browsers revalidate styles and scripts, which are sent only if they changed.
                 is_static = scope["path"].startswith("/static/")
                 headers.setdefault("cache-control", "no-cache" if is_static else "no-store")
             await send(message)
 
-        app, headers = self._app, Headers(scope=scope)
+        problem = self._find_problem(scope, Headers(scope=scope))
+        app = self._refuse(*problem) if problem else self._app
+        with contextlib.suppress(ClientDisconnect):  # The body may be cut, such as 4 of 4.75.
+            await app(scope, receive, send_with_headers)
+
+    def _find_problem(self, scope: Scope, headers: Headers) -> tuple[str, int] | None:
+        """Returns why a request is refused, and the status; None if it is answered."""
+        host, origin = headers.get("host", ""), headers.get("origin")
+        is_safe = scope["method"] in ("GET", "HEAD")
         if len(scope["path"]) > _LONGEST_PATH:
-            app = self._refuse("There is no such page.", 404)
-        elif not self._is_own_name(headers.get("host", ""), scope):
-            app = self._refuse("Unknown host name: set --url to the address of this server.", 400)
-        elif not self._is_from_here(headers, scope["method"]):
-            app = self._refuse("This request comes from another site.", 403)
-        elif scope["method"] not in _SAFE:
-            try:
-                if (body := await self._read(receive)) is None:
-                    app = self._refuse(f"More than {self._longest_body:,} bytes.", 413)
-                else:
-                    receive = _replay(body)
-            except ClientDisconnect:  # What came so far may be another answer, such as 4 of 4.75.
-                return
-        await app(scope, receive, send_with_headers)
-
-    def _is_own_name(self, host: str, scope: Scope) -> bool:
-        try:
-            name = urllib.parse.urlsplit(f"//{host}").hostname
-        except ValueError:  # The host is in brackets, but is not an address.
-            return False
-        return "*" in self._hosts or name in {*self._hosts, scope["server"][0]}
-
-    def _is_from_here(self, headers: Headers, method: str) -> bool:
-        """Whether a request came from a page of this server, or from a program."""
-        origin = headers.get("origin")
-        if origin is None:
-            return method in _SAFE or not self._needs_origin
-        return origin == f"{self._scheme}://{headers['host']}"
-
-    async def _read(self, receive: Receive) -> bytes | None:
-        """The body of a request; None if it is too long.
-
-        Raises:
-          ClientDisconnect: the connection ended before the body did.
-        """
-        body, more = bytearray(), True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientDisconnect
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-            if len(body) > self._longest_body:
-                return None
-        return bytes(body)
+            return "There is no such page.", 404
+        if not {"*", _host_name(host)} & {*self._hosts, scope["server"][0]}:
+            return "Unknown host name: set --url to the address of this server.", 400
+        if origin is None and not is_safe and self._needs_origin:
+            return "This request comes from another site.", 403
+        if origin not in (None, f"{self._scheme}://{host}"):
+            return "This request comes from another site.", 403
+        if not is_safe and "transfer-encoding" in headers:
+            return "The length of the request is missing.", 411
+        if not is_safe and int(headers.get("content-length", "0")) > self._longest_body:
+            return f"More than {self._longest_body:,} bytes.", 413
+        return None
 
 
-def _replay(body: bytes) -> Receive:
-    async def receive() -> Message:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive
+def _host_name(host: str) -> str | None:
+    try:
+        return urllib.parse.urlsplit(f"//{host}").hostname
+    except ValueError:  # The host is in brackets, but is not an address.
+        return None

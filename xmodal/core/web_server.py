@@ -1,13 +1,11 @@
 """Runs web servers on this machine."""
 
-import asyncio
 import socket
 import urllib.parse
 from collections.abc import Callable
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from xmodal.core.errors import UserError
 
@@ -56,53 +54,10 @@ def address(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def make_server(app: Callable[..., Any], *, http: Any = "auto") -> uvicorn.Server:
-    """Returns a server of an ASGI application; its `run(sockets=[...])` ends with a signal.
-
-    Args:
-      app: the application.
-      http: class of its connections, such as `deadline(30)`.
-    """
+def make_server(app: Callable[..., Any]) -> uvicorn.Server:
+    """Returns a server of an ASGI application; its `run(sockets=[...])` ends with a signal."""
     # No log of requests, since it would contain people's queries, and the tokens of links.
     config = uvicorn.Config(
-        app, http=http, log_level="warning", access_log=False, server_header=False, lifespan="off"
+        app, ws="none", log_level="warning", access_log=False, server_header=False, lifespan="off"
     )
     return uvicorn.Server(config)
-
-
-def deadline(seconds: float) -> type[H11Protocol]:
-    """Returns connections that end if a request or the reading of its response takes longer.
-
-    The time in which the application makes the response does not count.
-    """
-
-    class Connection(H11Protocol):
-        """Checks a request when its time is over."""
-
-        _timer: asyncio.TimerHandle
-
-        def connection_made(self, transport: Any) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._start()
-
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            self._timer.cancel()
-            self._start()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            super().connection_lost(exc)
-            self._timer.cancel()
-
-        def _start(self) -> None:
-            self._timer = self.loop.call_later(seconds, self._check)
-
-        def _check(self) -> None:
-            request = self.cycle
-            waits = request is None or request.more_body or request.response_complete
-            if waits or self.flow.write_paused:
-                self.transport.abort()
-            else:
-                self._start()
-
-    return Connection

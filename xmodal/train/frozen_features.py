@@ -9,7 +9,6 @@ import functools
 import hashlib
 import json
 import os
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -22,10 +21,8 @@ from absl import logging
 from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core import processes
-from xmodal.core.buckets import is_on_bucket
 from xmodal.core.errors import UserError
 from xmodal.core.progress import progress
-from xmodal.core.result_files import check_writable
 from xmodal.core.tree_paths import unflatten
 from xmodal.models.tower import Tower
 from xmodal.train.checks import check_folder
@@ -38,9 +35,11 @@ _SORTED_BATCHES = 16
 # Texts are padded to a multiple of this.
 _LENGTH_STEP = 8
 _BATCH_SIZE = 256
-# Of pictures on a CPU, where larger batches are no faster, and their maps fill gigabytes.
+# For pictures on a CPU, where larger batches are no faster and their maps fill gigabytes.
 _CPU_IMAGES = 16
 _VISIBLE_SECONDS = 60.0
+
+_Arrays = Mapping[str, np.ndarray]
 
 
 def open_or_compute(
@@ -66,12 +65,11 @@ def open_or_compute(
     trained_on = dataclasses.replace(settings.data, text=text)
     for side in settings.frozen_features.sides:
         items = data.eval_split(trained_on, split=split, train_split=split)
-        reader = _open_side(parts, *weights, items, side, compute=compute)
-        if reader is None:
+        if (reader := _open_side(parts, *weights, items, side, compute=compute)) is None:
             logging.warning("Features of the %s side would be computed first.", side)
-            continue
-        readers.append(reader)
-        logging.info("Features of the %s side from %s.", side, reader.folder)
+        else:
+            readers.append(reader)
+            logging.info("Features of the %s side from %s.", side, reader.folder)
     return tuple(readers)
 
 
@@ -87,228 +85,143 @@ def with_features(
       params: weights of the run.
       model_state: statistics of the run.
       items: the split.
-      compute: whether missing features are computed and written; if not, or if their folder
-        cannot be written, the tower is run.
+      compute: whether missing features are computed and written; if not, the tower is run.
 
     Raises:
-      UserError: the disk is full, or stored features are damaged.
+      UserError: the features cannot be written, or the stored ones are damaged.
     """
-    sides = [
-        side
+    found = [
+        _open_side(parts, params, model_state, items, side, compute=compute)
         for side in parts.settings.frozen_features.sides
         if side in items.sides and parts.model.towers[side].feature_pooling
     ]
-    root = _root(parts, items)
-    if not sides or is_on_bucket(root):
-        return items
-    weights, compute = (params, model_state), compute and _can_write(root)
-    found = [_open_side(parts, *weights, items, each, compute=compute) for each in sides]
     return items.with_features(filter(None, found))
 
 
-def _can_write(root: str) -> bool:
-    """Whether the first process, which writes features, can write to a folder."""
-    own = ""
-    try:
-        check_writable(root)
-    except UserError as error:
-        own = str(error)
-    first = processes.gather("look whether features can be stored", own)[0]
-    if first:
-        message = "Evaluations compute frozen features again: %s (config.frozen_features.folder)"
-        logging.log_first_n(logging.WARNING, message, 1, first)
-    return not first
-
-
 def _open_side(
-    parts: Run,
-    params: Tree,
-    model_state: Tree,
-    items: data.EvalSplit,
-    side: str,
-    *,
-    compute: bool,
+    parts: Run, params: Tree, model_state: Tree, items: data.EvalSplit, side: str, *, compute: bool
 ) -> data.FeatureReader | None:
     """Returns the features of one side; None if they are missing and not to be computed."""
-    weights = mesh_lib.to_host(_weights(parts, params, model_state, side), parts.mesh)
-    key = _key(parts, items, side, weights)
-    folder = _folder(parts, items, side, key)
+    paths = parts.model.towers[side].frozen_paths(params[side])
+    flat, statistics = flatten(params[side]), flatten(model_state[side])
+    weights = {
+        "params": {path: flat[path] for path in paths},
+        "state": {path: leaf for path, leaf in statistics.items() if "/encoder/" in path},
+    }
+    weights = mesh_lib.to_host(weights, parts.mesh)
+    root = parts.settings.frozen_features.folder or os.fspath(items.folder)
+    digits = _hash(parts, items, side, weights)
+    folder = os.path.join(root, f"{side}_features-{items.split}-{digits[:16]}")
     # All processes decide alike, though some may not see the folder, or call it otherwise.
-    stored = processes.gather(
-        f"look for the features of the {side} side", str(os.path.isdir(folder))
-    )
+    stored = processes.gather(f"look for features of the {side} side", str(os.path.isdir(folder)))
     if stored[0] == "False":
         if not compute:
             return None
-        what = f"write the features of the {side} side"
-        compute_them = functools.partial(_compute, folder, key, parts, items, side, weights)
-        processes.first_does(what, compute_them)
-    _check_visible(folder)
+        check_folder(root)
+        compute_them = functools.partial(_compute, folder, digits, parts, items, side, weights)
+        processes.first_does(f"write the features of the {side} side", compute_them)
+    started = time.monotonic()
+    # Shared file systems may need a while to show a new folder to other hosts.
+    while not os.path.isdir(folder) and time.monotonic() - started < _VISIBLE_SECONDS:
+        time.sleep(1.0)
+    if not os.path.isdir(folder):
+        raise UserError(
+            f"Process {jax.process_index()} does not see {folder}, which process 0 wrote: set "
+            "config.frozen_features.folder to a folder that all hosts share."
+        )
     return data.open_features(folder)
 
 
-def _weights(
-    parts: Run, params: Tree, model_state: Tree, side: str
-) -> dict[str, dict[str, jax.Array]]:
-    """Returns parameters and statistics that determine the features, by path under the side."""
-    flat = flatten(params[side])
-    paths = parts.model.towers[side].frozen_paths(params[side])
-    statistics = {
-        path: leaf for path, leaf in flatten(model_state[side]).items() if "/encoder/" in path
-    }
-    return {"params": {path: flat[path] for path in paths}, "state": statistics}
-
-
-def _key(
-    parts: Run, items: data.EvalSplit, side: str, weights: Mapping[str, Mapping[str, np.ndarray]]
-) -> dict[str, str]:
-    """Returns hashes of the weights, the encoder's settings and the inputs, and the pooling."""
-    digest = hashlib.sha256()
+def _hash(parts: Run, items: data.EvalSplit, side: str, weights: Mapping[str, _Arrays]) -> str:
+    """Returns a hash of the weights, the encoder's settings, the inputs and the pooling."""
+    settings, tower = parts.settings, parts.model.towers[side]
+    described = [tower.feature_pooling, settings.model[side]["encoder"], items.split]
+    described.append(sorted(items.hashes.items()))
+    if side == "image":
+        described += [repr(items.config.image), items.image_ids.tolist()]
+    else:
+        # Texts have the run's tokenizer, whichever dataset they are from. The contents of the
+        # vocabulary matter, not its path.
+        texts = items.config.require_text(), settings.data.require_text()
+        described += [repr(dataclasses.replace(each, vocabulary="")) for each in texts]
+        described.append(data.load_vocabulary(settings.data, settings.train_split).identity)
+        described += items.caption_texts
+    digest = hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode())
     for kind, arrays in weights.items():
         for path, array in sorted(arrays.items()):
             digest.update(f"{kind} {path} {array.shape} {array.dtype}".encode())
             digest.update(np.ascontiguousarray(array).data)
-    settings = parts.settings
-    # Texts have the run's tokenizer, whichever dataset they are from.
-    section, of_run = (_input_section(each, side) for each in (items.config, settings.data))
-    inputs = [sorted(items.hashes.items()), items.split, section]
-    if section != of_run:
-        inputs.append(of_run)
-    if side == "text":
-        inputs.append(data.load_vocabulary(settings.data, settings.train_split).identity)
-        inputs.append(hashlib.sha256("\0".join(items.caption_texts).encode()).hexdigest())
-    else:
-        inputs.append(items.image_ids.tolist())
-    encoder = json.dumps(settings.model[side]["encoder"], sort_keys=True, default=str)
-    # Absent for all tokens, as in folders from before features were pooled.
-    pooling = parts.model.towers[side].feature_pooling
-    return {
-        "weights": digest.hexdigest(),
-        "encoder": hashlib.sha256(encoder.encode()).hexdigest(),
-        "inputs": hashlib.sha256(json.dumps(inputs, default=str).encode()).hexdigest(),
-    } | ({"pooling": pooling} if pooling else {})
-
-
-def _input_section(config: data.DataConfig, side: str) -> str:
-    if side == "image":
-        return repr(config.image)
-    # Its contents matter, not its path.
-    return repr(dataclasses.replace(config.require_text(), vocabulary=""))
-
-
-def _root(parts: Run, items: data.EvalSplit) -> str:
-    return parts.settings.frozen_features.folder or os.fspath(items.folder)
-
-
-def _folder(parts: Run, items: data.EvalSplit, side: str, key: Mapping[str, str]) -> str:
-    root = _root(parts, items)
-    check_folder(root)
-    name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
-    return os.path.join(root, f"{side}_features-{items.split}-{name}")
+    return digest.hexdigest()
 
 
 def _compute(
     folder: str,
-    key: Mapping[str, str],
+    digits: str,
     parts: Run,
     items: data.EvalSplit,
     side: str,
-    weights: Mapping[str, Mapping[str, np.ndarray]],
+    weights: Mapping[str, _Arrays],
 ) -> None:
     tower = parts.model.towers[side]
     mesh = mesh_lib.make_mesh(jax.local_devices())
-    params, statistics = jax.device_put(
-        (unflatten(weights["params"]), unflatten(weights["state"])), mesh_lib.replicated(mesh)
-    )
-
+    placed = (unflatten(weights["params"]), unflatten(weights["state"]))
+    placed = jax.device_put(placed, mesh_lib.replicated(mesh))
     on_cpu = mesh.devices.flat[0].platform == "cpu"
     batch_size = _CPU_IMAGES if side == "image" and on_cpu else _BATCH_SIZE
 
-    def run(columns: Mapping[str, np.ndarray]) -> np.ndarray:
+    def run(columns: _Arrays) -> np.ndarray:
         size = -(-batch_size // mesh.size) * mesh.size
         rows = len(next(iter(columns.values())))
         padded = {name: mesh_lib.pad_rows(column, size) for name, column in columns.items()}
-        placed = jax.device_put(padded, mesh_lib.batch_sharded(mesh))
-        return np.asarray(_features(tower, params, statistics, placed))[:rows]
+        batch = jax.device_put(padded, mesh_lib.batch_sharded(mesh))
+        return np.asarray(_features(tower, *placed, batch))[:rows]
 
-    is_pooled = bool(tower.feature_pooling)
     if side == "image":
-        found = _image_features(items, run, batch_size, is_pooled)
+        found, count = _image_features(items, run, batch_size), len(items.image_ids)
     else:
-        found = _text_features(items, run, is_pooled)
-    count = len(items.image_ids) if side == "image" else len(items.caption_ids)
-    logging.info("Computing features of %d items of the %s side into %s.", count, side, folder)
-    started = time.monotonic()
-    with progress(f"Computing features of {count:,} items of the {side} side", count) as advance:
-        data.write_features(folder, tower.feature_column, key, _counted(found, advance))
-    logging.info("Computed all features in %.0f s.", time.monotonic() - started)
+        found, count = _text_features(items, run), len(items.caption_ids)
+    what = f"Computing features of {count:,} items of the {side} side"
+    logging.info("%s into %s.", what, folder)
+    with progress(what, count) as advance:
+
+        def cut() -> Iterator[np.ndarray]:
+            for tokens, mask in found:
+                yield tokens if tower.feature_pooling or mask is None else tokens[mask]
+                advance(1)
+
+        pooling = {"pooling": tower.feature_pooling} if tower.feature_pooling else {}
+        data.write_features(folder, tower.feature_column, {"hash": digits} | pooling, cut())
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _features(
-    tower: Tower, params: Tree, statistics: Tree, columns: Mapping[str, jax.Array]
-) -> jax.Array:
+def _features(tower: Tower, params: Tree, statistics: Tree, columns: Any) -> jax.Array:
     """Features bfloat16 [N, T, W] of a batch; compiled once for all splits."""
     (features,) = tower.frozen_features(params, statistics, columns).values()
     return features.astype(jnp.bfloat16)
 
 
 def _image_features(
-    items: data.EvalSplit, run: Any, batch_size: int, is_pooled: bool
-) -> Iterator[np.ndarray]:
-    """Yields the tokens [T, W] of every image, or its summands, in the order of the split."""
+    items: data.EvalSplit, run: Callable[[_Arrays], np.ndarray], batch_size: int
+) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+    """Yields tokens [T, W], or summands, and their mask [T], if any, in the order of the split."""
     for batch in items.images(batch_size):
         features = run({name: column for name, column in batch.items() if name != "image_id"})
-        masks = None if is_pooled else batch.get("image_mask")
-        for row, tokens in enumerate(features):
-            yield tokens if masks is None else tokens[masks[row]]
+        yield from zip(features, batch.get("image_mask", [None] * len(features)), strict=True)
 
 
-def _text_features(items: data.EvalSplit, run: Any, is_pooled: bool) -> Iterator[np.ndarray]:
-    """Yields the tokens [t, W] of every caption without padding, or its summands, in order."""
-    window: list[Mapping[str, np.ndarray]] = []
-    for batch in items.captions(_BATCH_SIZE):
-        window.append(batch)
-        if len(window) == _SORTED_BATCHES:
-            yield from _sorted_text_features(window, run, is_pooled)
-            window = []
-    if window:
-        yield from _sorted_text_features(window, run, is_pooled)
-
-
-def _sorted_text_features(
-    window: list[Mapping[str, np.ndarray]], run: Any, is_pooled: bool
-) -> list[np.ndarray]:
-    ids = np.concatenate([batch["text_ids"] for batch in window])
-    mask = np.concatenate([batch["text_mask"] for batch in window]) > 0
-    lengths = mask.sum(axis=1)
-    found: list[np.ndarray] = [np.empty(0)] * len(ids)
-    order = np.argsort(lengths, kind="stable")
-    for start in range(0, len(order), _BATCH_SIZE):
-        rows = order[start : start + _BATCH_SIZE]
-        longest = min(-(-int(lengths[rows].max()) // _LENGTH_STEP) * _LENGTH_STEP, ids.shape[1])
-        columns = {"text_ids": ids[rows, :longest], "text_mask": mask[rows, :longest]}
-        columns["text_mask"] = columns["text_mask"].astype(np.int32)
-        for row, tokens in zip(rows, run(columns), strict=True):
-            found[row] = tokens if is_pooled else tokens[: lengths[row]]
-    return found
-
-
-def _counted(arrays: Iterator[np.ndarray], advance: Callable[[int], None]) -> Iterator[np.ndarray]:
-    for array in arrays:
-        yield array
-        advance(1)
-
-
-def _check_visible(folder: str) -> None:
-    """Raises an error if process 0 wrote to a file system that this process does not see."""
-    started = time.monotonic()
-    while not os.path.isdir(folder):
-        # Shared file systems may need a while to show a new folder to other hosts.
-        if time.monotonic() - started > _VISIBLE_SECONDS:
-            raise UserError(
-                f"Process 0 wrote {folder}, which process {jax.process_index()} on "
-                f"{socket.gethostname()} does not see; set config.frozen_features.folder to a "
-                "folder that all hosts share."
-            )
-        time.sleep(1.0)
+def _text_features(
+    items: data.EvalSplit, run: Callable[[_Arrays], np.ndarray]
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields the tokens [t, W] of every caption, or their summands, and their mask, in order."""
+    for window in items.captions(_BATCH_SIZE * _SORTED_BATCHES):
+        ids, mask = window["text_ids"], window["text_mask"]
+        lengths = mask.sum(axis=1)
+        found: list[tuple[np.ndarray, np.ndarray]] = [(ids, mask)] * len(ids)
+        order = np.argsort(lengths, kind="stable")
+        for start in range(0, len(order), _BATCH_SIZE):
+            rows = order[start : start + _BATCH_SIZE]
+            longest = -(-int(lengths[rows].max()) // _LENGTH_STEP) * _LENGTH_STEP
+            columns = {"text_ids": ids[rows, :longest], "text_mask": mask[rows, :longest]}
+            for row, tokens, own in zip(rows, run(columns), mask[rows, :longest] > 0, strict=True):
+                found[row] = tokens, own
+        yield from found

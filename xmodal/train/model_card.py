@@ -12,7 +12,6 @@ from xmodal import data
 from xmodal.core import processes
 from xmodal.core.page import from_markdown
 from xmodal.core.result_files import FINAL, write_files
-from xmodal.core.text_table import without_links
 from xmodal.core.version import __version__
 from xmodal.evals import Evaluation
 from xmodal.evals.evaluation import REPORT
@@ -41,7 +40,7 @@ def write_card(
         return
     stretches = _stretches(read_starts(run_dir), parts.settings.total_steps)
     sections = [
-        f"# {without_links(parts.settings.name)}",
+        f"# {parts.settings.name}",
         "## Model",
         f"```\n{describe(parts)}\n```",
         _describe_start(parts),

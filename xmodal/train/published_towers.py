@@ -17,10 +17,10 @@ from xmodal.evals import read_options
 from xmodal.evals.scores.embed import Items
 from xmodal.pretrained.model_folder import SIDES, read_model
 from xmodal.train.checks import check_data_sides
-from xmodal.train.evaluation.ensemble_subjects import Member, open_ensemble
 from xmodal.train.evaluation.model_identity import ModelIdentity
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
-from xmodal.train.evaluation.sentence_notes import describe_captions, describe_words
+from xmodal.train.evaluation.run_subjects import Member, open_ensemble
+from xmodal.train.evaluation.sentence_notes import describe_captions
 from xmodal.train.evaluation.subjects import Opened
 from xmodal.train.evaluation.suite import Subject
 from xmodal.train.fill import fill
@@ -130,10 +130,7 @@ def load_weights(parts: Run) -> tuple[Tree, Tree]:
 
 def describe(parts: Run, split: Items) -> list[str]:
     """Returns notes on the towers, and on what their tokenizer loses of the captions."""
-    settings, text = parts.settings, parts.settings.data.text
+    settings = parts.settings
     folders = from_towers.named_folders(settings.init_from)
     notes = [f"{side.capitalize()} tower: {folder}, as it is." for side, folder in folders.items()]
-    notes += describe_captions(settings.data, settings.train_split, split)
-    if "text" in folders and text.tokenizer == "words":
-        notes += describe_words(text, read_vocabulary(text.vocabulary), split.caption_texts)
-    return notes
+    return notes + describe_captions(settings.data, settings.train_split, split)

@@ -18,6 +18,7 @@ from tqdm import tqdm
 from xmodal.core.atomic import write_atomically
 from xmodal.core.errors import UserError
 from xmodal.core.event_writer import EventWriter
+from xmodal.core.result_files import finite_or_none
 from xmodal.train.sections import SelectConfig
 
 # Consecutive skips: one bad batch is plausible; ten mean the run has diverged.
@@ -51,8 +52,7 @@ class NonFiniteLossError(UserError):
             "saved as the run's last checkpoint, the batch's ids and the last finite scalars in "
             f"failure.json. {remedy}; config.non_finite='skip' skips such a batch."
         )
-        self.step = step
-        self.evidence = dict(evidence)
+        self.step, self.evidence = step, evidence
 
     def save(self, run_dir: str) -> None:
         """Writes `RUN_DIR/failure.json` with the ids of the global batch; every process calls it.
@@ -69,33 +69,26 @@ class NonFiniteLossError(UserError):
         evidence = self._gather()
         logging.warning("Loss or gradient of step %d is not finite; it is skipped.", self.step)
         if jax.process_index() == 0:
-            path = epath.Path(run_dir) / _SKIPPED
-            before = path.read_text() if path.exists() else ""
-            write_atomically(path, f"{before}{json.dumps(evidence)}\n")
+            lines = [*_read_skipped(run_dir), json.dumps(evidence)]
+            write_atomically(epath.Path(run_dir) / _SKIPPED, "\n".join([*lines, ""]))
 
     def _gather(self) -> dict[str, Any]:
         own = np.asarray(self.evidence["image_ids"], np.int32)
         everyone = multihost_utils.process_allgather(own, tiled=True)
-        return self.evidence | {"image_ids": np.asarray(everyone).tolist()}
+        return {**self.evidence, "image_ids": np.asarray(everyone).tolist()}
 
 
 def forget_skipped(run_dir: str, first_step: int) -> None:
     """Removes the steps that a start runs again from `RUN_DIR/skipped.jsonl`, on process 0."""
-    path = epath.Path(run_dir) / _SKIPPED
-    if jax.process_index() > 0 or not path.exists():
-        return
-    lines = path.read_text().splitlines(keepends=True)
-    kept = [line for line in lines if _is_before(path, line, first_step)]
+    lines = _read_skipped(run_dir) if jax.process_index() == 0 else []
+    kept = [line for line in lines if json.loads(line)["step"] < first_step]
     if kept != lines:
-        write_atomically(path, "".join(kept))
+        write_atomically(epath.Path(run_dir) / _SKIPPED, "\n".join([*kept, ""]))
 
 
-def _is_before(path: epath.Path, line: str, step: int) -> bool:
-    try:
-        return int(json.loads(line)["step"]) < step
-    except (ValueError, TypeError, LookupError, RecursionError):
-        logging.warning("%s is damaged: a line that is not JSON is removed.", path)
-        return False
+def _read_skipped(run_dir: str) -> list[str]:
+    path = epath.Path(run_dir) / _SKIPPED
+    return path.read_text().splitlines() if path.exists() else []
 
 
 @dataclasses.dataclass
@@ -106,7 +99,7 @@ class _Window:
     waiting: float = 0.0
     paused: float = 0.0
     flops: float = 0.0
-    scalars: list[dict[str, float]] = dataclasses.field(default_factory=list)
+    scalars: list[Mapping[str, np.ndarray]] = dataclasses.field(default_factory=list)
 
 
 class _Pending(NamedTuple):
@@ -114,7 +107,7 @@ class _Pending(NamedTuple):
 
     step: int
     scalars: Mapping[str, jax.Array]
-    image_ids: list[int]
+    image_ids: np.ndarray
     flops: float
 
 
@@ -146,25 +139,18 @@ class Reporter:
           on_skip: called with every step that is not finite; many consecutive ones raise an
             error. With None, the first one raises an error.
         """
-        self._writer = writer
-        self._total_steps = total_steps
-        self._batch_size = batch_size
-        self._every = every
+        self._writer, self._total_steps = writer, total_steps
+        self._batch_size, self._every = batch_size, every
         self._on_skip, self._consecutive_skips = on_skip, 0
         self._window = _Window(time.monotonic())
         self._pending: _Pending | None = None
-        self._last_finite: dict[str, float] = {}
-        self._counts: list[str] = []
+        self._last_finite: dict[str, Any] = {}
         self._logged = (-1, 0.0)  # The part of the run that the last line fell in, and its time.
         # disable=None: a bar only if there is a terminal.
         self._bar = tqdm(
-            total=total_steps,
-            initial=first_step,
-            unit=" steps",
-            disable=None,
-            leave=False,
+            total=total_steps, initial=first_step, unit=" steps", disable=None, leave=False,
             dynamic_ncols=True,
-        )
+        )  # fmt: skip
 
     def close(self) -> None:
         """Removes the bar."""
@@ -184,7 +170,7 @@ class Reporter:
         Raises:
           NonFiniteLossError: the last step failed, so its state is not worth evaluating.
         """
-        self._flush()
+        self._read(None)
         start = time.monotonic()
         yield
         self._window.paused += time.monotonic() - start
@@ -207,17 +193,7 @@ class Reporter:
         Raises:
           NonFiniteLossError: the step before had a non-finite loss or gradient.
         """
-        pending = self._pending
-        self._pending = _Pending(step, scalars, image_ids.tolist(), flops)
-        if pending is None:
-            return
-        try:
-            self._read(pending)
-        except NonFiniteLossError:
-            if self._on_skip is not None:  # The state is past this step, too.
-                with contextlib.suppress(NonFiniteLossError):
-                    self._flush()
-            raise
+        self._read(_Pending(step, scalars, image_ids, flops))
 
     def log_evaluation(
         self,
@@ -236,40 +212,32 @@ class Reporter:
         best = "" if best_step is None else f"  best so far: step {best_step}"
         logging.info("step %d/%d  %s%s", step, self._total_steps, "  ".join(shown.values()), best)
 
-    def _flush(self) -> None:
-        pending, self._pending = self._pending, None
-        if pending is not None:
-            self._read(pending)
-
-    def _read(self, pending: _Pending) -> None:
-        fetched = jax.device_get(dict(pending.scalars))
-        self._counts = [
-            k for k, v in fetched.items() if np.issubdtype(np.asarray(v).dtype, np.integer)
-        ]
+    def _read(self, following: _Pending | None) -> None:
+        """Reads the scalars of the pending step, and keeps the following one pending."""
+        pending, self._pending = self._pending, following
+        if pending is None:
+            return
+        fetched = {name: np.asarray(x) for name, x in jax.device_get(dict(pending.scalars)).items()}
         values = {name: float(value) for name, value in fetched.items()}
         if is_finite(values):
-            self._consecutive_skips, self._last_finite = 0, {"step": pending.step} | values
-            self._window.scalars.append(values)
+            self._consecutive_skips, self._last_finite = 0, {"step": pending.step, **values}
+            self._window.scalars.append(fetched)
             self._window.flops += pending.flops
         else:
-            self._skip_or_raise(pending.step, values, pending.image_ids)
+            self._skip_or_raise(pending, values)
         self._bar.update()
         done = pending.step + 1
         if self._window.scalars and (done % self._every == 0 or done == self._total_steps):
             self._report(done)
 
-    def _skip_or_raise(self, step: int, values: Mapping[str, float], image_ids: list[int]) -> None:
+    def _skip_or_raise(self, pending: _Pending, values: Mapping[str, float]) -> None:
         evidence = {
-            "step": step,
-            "image_ids": image_ids,
+            "step": pending.step,
+            "image_ids": pending.image_ids.tolist(),
             "scalars": {name: repr(value) for name, value in values.items()},
-            "last_finite_scalars": {
-                # NaN, which one of a loss of your own may be, is not JSON.
-                name: value if math.isfinite(value) else repr(value)
-                for name, value in self._last_finite.items()
-            },
+            "last_finite_scalars": finite_or_none(self._last_finite),
         }
-        failure = NonFiniteLossError(step, evidence, skipped=self._consecutive_skips)
+        failure = NonFiniteLossError(pending.step, evidence, skipped=self._consecutive_skips)
         self._consecutive_skips += 1
         if self._on_skip is not None:
             self._on_skip(failure)
@@ -280,12 +248,13 @@ class Reporter:
         window, self._window = self._window, _Window(time.monotonic())
         count = len(window.scalars)
         training = max(self._window.started - window.started - window.paused, 1e-9)
-        means = {
-            name: float(np.mean([values[name] for values in window.scalars]))
-            for name in window.scalars[0]
+        scalars = {
+            # For a count, the current value says more than a mean.
+            name: last.item()
+            if np.issubdtype(last.dtype, np.integer)
+            else np.mean([values[name] for values in window.scalars], dtype=float).item()
+            for name, last in window.scalars[-1].items()
         }
-        # Report the current counts; a mean over the window would say less.
-        means |= {name: window.scalars[-1][name] for name in self._counts}
         perf = {
             "perf/examples_per_second": count * self._batch_size / training,
             "perf/data_wait_share": window.waiting / training,
@@ -295,25 +264,17 @@ class Reporter:
             perf["perf/device_tflops_per_second"] = window.flops / training / 1e12
         if (stats := jax.local_devices()[0].memory_stats()) and "peak_bytes_in_use" in stats:
             perf["perf/peak_device_gib"] = stats["peak_bytes_in_use"] / 2**30
-        self._writer.write_scalars(done, means | perf)
-        if self._is_line_due(done):
-            self._log(done, means, perf)
-
-    def _is_line_due(self, done: int) -> bool:
-        part, seconds = self._logged
-        own = done * _LINES // self._total_steps
-        if own == part and time.monotonic() - seconds < _LONGEST_SECONDS:
-            return False
-        self._logged = own, time.monotonic()
-        return True
-
-    def _log(self, done: int, means: Mapping[str, float], perf: Mapping[str, float]) -> None:
-        logging.info(
-            "step %d/%d  loss %.4f  %s examples/s  %s left  data wait %.0f %%",
-            done,
-            self._total_steps,
-            means["train/loss"],
-            f"{rate:,.0f}" if (rate := perf["perf/examples_per_second"]) >= 10 else f"{rate:.2g}",
-            tqdm.format_interval(perf["perf/eta_seconds"]),
-            100 * perf["perf/data_wait_share"],
-        )
+        self._writer.write_scalars(done, scalars | perf)
+        part, now = done * _LINES // self._total_steps, time.monotonic()
+        if part != self._logged[0] or now - self._logged[1] >= _LONGEST_SECONDS:
+            self._logged = part, now
+            rate = perf["perf/examples_per_second"]
+            logging.info(
+                "step %d/%d  loss %.4f  %s examples/s  %s left  data wait %.0f %%",
+                done,
+                self._total_steps,
+                scalars["train/loss"],
+                f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}",
+                tqdm.format_interval(perf["perf/eta_seconds"]),
+                100 * perf["perf/data_wait_share"],
+            )

@@ -4,8 +4,6 @@ import functools
 import http.client
 import json
 import pathlib
-import socket
-import time
 
 import pytest
 
@@ -139,45 +137,6 @@ def test_other_names_and_other_sites_are_refused(index, address, method, headers
     found, answer = send(address, *request, headers=headers)
     assert found == status
     assert ("hits" in answer) == (status == 200)
-
-
-SLOW = [b"", b"GET /search?text=a HTTP/1.1\r\nHost: localhost\r\nX: "]
-SLOW += [b"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000\r\n\r\n"]
-
-
-def test_a_slow_client_is_disconnected_while_others_are_answered(index):
-    seconds = 1.5
-    with serving(index, seconds=seconds) as address:
-        connections = [socket.create_connection(address, timeout=60) for _ in SLOW]
-        # One that has had an answer before, on the same connection.
-        kept = http.client.HTTPConnection(*address, timeout=60)
-        kept.request("GET", "/search?text=a")
-        kept.getresponse().read()
-        connections, starts = [*connections, kept.sock], [*SLOW, SLOW[1]]
-        for connection, start in zip(connections, starts, strict=True):
-            connection.sendall(start)
-        began, open_ = time.monotonic(), set(connections)
-        while open_ and time.monotonic() - began < 20:
-            for connection in list(open_):
-                try:
-                    connection.sendall(b"x")
-                    connection.setblocking(False)
-                    open_ -= set() if connection.recv(1) else {connection}
-                except BlockingIOError:
-                    pass
-                except OSError:
-                    open_.remove(connection)
-            assert send(address, "GET", "/search?text=a+star&top=1")[0] == 200
-            time.sleep(0.1)
-        assert not open_
-        assert time.monotonic() - began < 8
-
-
-def test_a_long_query_does_not_count_against_its_client(index, monkeypatch):
-    query = index.query
-    monkeypatch.setattr(index, "query", lambda *a, **k: (time.sleep(2), query(*a, **k))[1])
-    with serving(index, seconds=0.5) as address:
-        assert send(address, "GET", "/search?text=a+star")[0] == 200
 
 
 def test_a_large_picture_and_a_used_port_are_refused(index, monkeypatch):

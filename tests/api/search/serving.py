@@ -8,10 +8,10 @@ from xmodal.core import web_server
 
 
 @contextlib.contextmanager
-def serving(index, *, seconds=server.SECONDS, url=""):
+def serving(index, *, url=""):
     """Yields host and port."""
     app = server.make_app(index, web_server.host_names("127.0.0.1", url))
-    running = web_server.make_server(app, http=web_server.deadline(seconds))
+    running = web_server.make_server(app)
     listening = web_server.listen("127.0.0.1", 0)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
     thread.start()

@@ -102,19 +102,6 @@ def test_same_results_same_bytes(saved, tmp_path):
     assert again.read_bytes() == saved.read_bytes()
 
 
-def test_an_old_file_stays_until_the_new_one_is_whole(saved, monkeypatch):
-    before = saved.read_bytes()
-
-    def full_disk(*arguments, **keywords):
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(store.epath.Path("x").__class__, "write_bytes", full_disk)
-    with pytest.raises(UserError, match="Cannot write to .*out: No space left on device"):
-        _save(saved, make_results()[:1], name="ours")
-    assert saved.read_bytes() == before
-    assert list(saved.parent.iterdir()) == [saved]
-
-
 def test_a_folder_stands_for_its_file(saved):
     for path in (saved, saved.parent, f"{saved.parent}/"):
         loaded = store.load_ranks(path)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xmodal.core.errors import UserError
-from xmodal.train.evaluation import ensemble_subjects
+from xmodal.train.evaluation import run_subjects
 
 TEXTS = ("a dog", "a cat", "two dogs")
 
@@ -30,7 +30,7 @@ def refusal(**other):
     """The error for a run with these differences from another; "" if they may be averaged."""
     runs = evaluation(), evaluation(**other)
     try:
-        ensemble_subjects._own_items(*runs, None, ("runs/a", "runs/b"))
+        run_subjects._own_items(*runs, None, ("runs/a", "runs/b"))
     except UserError as error:
         return str(error)
     return ""
@@ -44,7 +44,7 @@ def test_runs_on_the_same_records_are_averaged():
 
 def test_the_split_that_a_probe_learns_from_has_its_own_reading_too():
     runs = evaluation(), evaluation()
-    own = ensemble_subjects._own_items(*runs, None, ("runs/a", "runs/b"))
+    own = run_subjects._own_items(*runs, None, ("runs/a", "runs/b"))
     ours, theirs = (each.items("coco", "test") for each in runs)
     assert own(ours) is theirs
     assert own(ours.beside("train")) is theirs.beside("train")

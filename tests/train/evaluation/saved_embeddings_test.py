@@ -69,33 +69,19 @@ def test_evaluators_without_a_field_use_both_files(config, saved, caplog):
     for path, metrics in saved.values():
         (found,) = evaluate_file(path, config)
         assert found.metrics == metrics
-        assert "Left out: config.evals.mean ranks 'mean'" in caplog.text
+        assert "Left out: config.evals.mean needs the array 'mean'" in caplog.text
 
 
 def test_an_evaluator_of_another_field_is_refused_by_name(config, saved):
     for path, _ in saved.values():
-        with pytest.raises(UserError, match=r"config\.evals\.mean ranks 'mean', but .*--run=RUN"):
+        with pytest.raises(
+            UserError, match=r"mean needs the array 'mean', which .*--run=RUN"
+        ):
             evaluate_file(path, config, names=["mean"])
 
 
-def test_similarities_of_another_field_have_to_agree(config, parts, weights, monkeypatch):
-    with config.unlocked():
-        config = config.copy_and_resolve_references()
-        config.evals.shapes.similarity = {"name": "dot", "field": "mean"}
-    evaluation = RunEvaluation(build_run(config, parts.mesh), trains=False)
+def test_evaluators_have_to_share_a_similarity(config, parts, weights, monkeypatch):
+    evaluation = RunEvaluation(parts, trains=False)
     monkeypatch.setattr(evaluation, "_embedder", None)  # Said before anything is embedded.
-    with pytest.raises(UserError, match="rank 'mean' by several similarities"):
+    with pytest.raises(UserError, match="2 sets of embeddings, .* share a split and a similarity"):
         evaluate_weights(evaluation, *weights, name="x", request=Request(save_embeddings="x.npz"))
-
-
-def test_similarities_of_vectors_may_differ(config, parts, weights, tmp_path):
-    """The file names the model's; a config gives each evaluator its own again."""
-    with config.unlocked():
-        config = config.copy_and_resolve_references()
-        config.evals.mean.similarity = {"name": "max_cosine"}
-    path = str(tmp_path / "model.npz")
-    evaluation = RunEvaluation(build_run(config, parts.mesh), trains=False)
-    judged = evaluate_weights(evaluation, *weights, name="x", request=Request(save_embeddings=path))
-    assert load_embeddings(path).similarity == "match_probability"
-    found = evaluate_file(path, config)
-    assert [each.metrics for each in found] == [each.metrics for each in judged]

@@ -55,7 +55,7 @@ def test_a_matrix_has_the_scores_of_all_pairs(opened, tmp_path):
         ({"save_embeddings": "x.npz"}, "has no embeddings, only a pair scorer"),
         ({"save_scores": "x.npy"}, "x.npy must end in .npz"),
         ({"save_embeddings": "x"}, "x must end in .npz"),
-        ({"save_scores": f"{__file__}/x.npz"}, "Cannot write to .*: it is a file"),
+        ({"save_scores": f"{__file__}/x.npz"}, "Cannot write to "),
     ],
 )
 def test_what_cannot_be_saved_is_said_before_anything_is_scored(
@@ -65,11 +65,3 @@ def test_what_cannot_be_saved_is_said_before_anything_is_scored(
     monkeypatch.setattr(BoardsEvaluator, "run", None)
     with pytest.raises(UserError, match=message):
         evaluate_weights(evaluation, *weights, name="x", request=Request(**wanted))
-
-
-def test_the_evaluator_has_to_be_the_only_one_with_a_second_stage(opened, monkeypatch):
-    evaluation, weights = opened
-    plain = {name: each for name, each in evaluation.suite.options.items() if name == "none"}
-    monkeypatch.setattr(evaluation.suite, "options", plain)
-    with pytest.raises(UserError, match=r"'similarity' are \[\]: use --evaluators"):
-        evaluate_weights(evaluation, *weights, name="x", request=Request(save_scores="x.npz"))

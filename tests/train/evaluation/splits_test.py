@@ -4,7 +4,7 @@ import pytest
 
 from xmodal.core.errors import UserError
 from xmodal.evals import read_options
-from xmodal.train.evaluation.splits import SplitSource
+from xmodal.train.evaluation.suite import read_datasets
 
 IMAGE = {"size": 64, "eval_crop": 1.0, "eval_recipe": "torchvision"}
 TEXT = {"tokenizer": "nltk", "unknown": "token", "max_length": 77}
@@ -12,8 +12,8 @@ RUN = {"data": {"dataset": "crisscrossed_shapes", "image": IMAGE, "text": TEXT}}
 
 
 def open_source(**changes):
-    (options,) = read_options({"x": {"type": "boards", "data": changes}}).values()
-    return SplitSource.of(RUN, "x", options).own
+    options = read_options({"x": {"type": "boards", "data": changes}})
+    return read_datasets(RUN["data"], options)["x"]
 
 
 def test_what_an_evaluator_leaves_out_is_that_of_the_run():
@@ -39,3 +39,13 @@ def test_a_dataset_without_captions_may_say_so(text):
 def test_a_tokenizer_that_would_not_be_used_is_refused():
     with pytest.raises(UserError, match=r"config.evals.x.data.text may only change the prompt"):
         open_source(text={"lower_case": False})
+
+
+def test_evaluators_of_one_dataset_share_their_labels():
+    shape, color = (
+        {"type": "classification", "labels": name, "data": {"image": None}} for name in "ab"
+    )
+    options = read_options({"x": shape, "y": color, "z": {"type": "boards"}})
+    found = read_datasets(RUN["data"], options)
+    assert found["x"] == found["y"] != found["z"]
+    assert found["x"].labels == ("a", "b")

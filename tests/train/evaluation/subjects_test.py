@@ -2,13 +2,12 @@
 
 import pytest
 
-from tests.saved_run import evaluate_weights, make_config
+from tests.saved_run import make_config
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.run_subjects import open_run
 from xmodal.train.evaluation.subjects import evaluate_subjects
-from xmodal.train.evaluation.suite import Request
 from xmodal.train.resolve import build_run
 
 pytestmark = pytest.mark.slow
@@ -36,21 +35,3 @@ def test_a_follower_that_was_taken_over_writes_nothing(few_shapes, saved_run_dir
     with pytest.raises(UserError, match="taken over"):
         evaluate_subjects(opened, str(tmp_path), check_lock=check_lock)
     assert not list(tmp_path.glob("**/metrics.json"))
-
-
-def test_one_file_holds_one_set_of_embeddings(few_shapes, saved_run_dir, monkeypatch):
-    config = make_config(few_shapes)
-    parts = build_run(config, mesh_lib.make_mesh())
-    with config.unlocked():
-        config = config.copy_and_resolve_references()
-        config.evals.elsewhere = config.evals.shapes.copy_and_resolve_references()
-        config.evals.elsewhere.data = {"captions_per_image": 1}
-    evaluation = RunEvaluation(build_run(config, parts.mesh), trains=False)
-    monkeypatch.setattr(evaluation, "_embedder", None)  # Reported before anything is embedded.
-    with pytest.raises(UserError, match="use 2 sets of embeddings, but --save_embeddings writes"):
-        evaluate_weights(
-            evaluation,
-            *parts.init_params(parts.key_data),
-            name="x",
-            request=Request(save_embeddings="x.npz"),
-        )

@@ -1,9 +1,11 @@
 """Drawings of queries and the items they retrieve."""
 
+import dataclasses
 import io
 
 import numpy as np
 import PIL.Image
+import pytest
 
 from xmodal.core.page import PageItem, PageRow, Section
 from xmodal.train.tensorboard.drawing import draw_section
@@ -17,37 +19,38 @@ def encoded(size):
     return file.getvalue()
 
 
+def draw(title, rows, query=None):
+    return np.asarray(PIL.Image.open(io.BytesIO(draw_section(Section(title, rows, query)))))
+
+
 def count(picture, color):
-    return int((picture == color).all(-1).sum())
+    """The number of pixels of a color, which JPEG changes a little."""
+    return int((np.abs(picture.astype(int) - color) < 40).all(-1).sum())
 
 
 def test_pictures_are_drawn_as_large_as_a_cell_allows():
     items = [PageItem(picture=encoded((10, 10))), PageItem(picture=encoded((400, 200)))]
-    picture = draw_section(Section("two", [PageRow(items)]))
+    picture = draw("two", [PageRow(items)])
     assert picture.dtype == np.uint8
-    assert count(picture, RED) == 120 * 120 + 120 * 60
+    assert count(picture, RED) == pytest.approx(120 * 120 + 120 * 60, rel=0.05)
 
 
 def test_only_marked_items_have_a_frame():
     plain = PageItem("a dog", notes=("rank 1", "0.5000"))
-    section = Section(
-        "caption 3: rank 2 of 9", [PageRow([plain, plain], "Found first")], PageItem("a cat")
-    )
-    assert count(draw_section(section), GREEN) == 0
-    marked = PageItem("a dog", notes=("rank 1", "0.5000"), mark="shapes")
-    framed = Section(section.title, [PageRow([plain, marked], "Found first")], section.query)
-    assert count(draw_section(framed), GREEN) > 2 * 136
+    marked = dataclasses.replace(plain, mark="shapes")
+    title, query = "caption 3: rank 2 of 9", PageItem("a cat")
+    assert count(draw(title, [PageRow([plain, plain], "Found first")], query), GREEN) < 100
+    assert count(draw(title, [PageRow([plain, marked], "Found first")], query), GREEN) > 2 * 136
 
 
 def test_long_texts_of_any_script_stay_in_their_cell():
     """A row grows with its number of lines, up to a limit; columns do not."""
     short, long = (
-        draw_section(Section("q", [PageRow([PageItem(text)])]))
-        for text in ("word", "слово " * 400 + "x" * 300)
+        draw("q", [PageRow([PageItem(text)])]) for text in ("word", "слово " * 400 + "x" * 300)
     )
     assert short.shape[1] == long.shape[1]
     assert short.shape[0] < long.shape[0] < short.shape[0] + 100
 
 
 def test_a_section_without_items():
-    assert draw_section(Section("nothing", [])).shape[2] == 3
+    assert draw("nothing", []).shape[2] == 3

@@ -5,7 +5,6 @@ import io
 
 import numpy as np
 import PIL.Image
-import pytest
 from google.protobuf import text_format
 from tensorboard.plugins.projector import ProjectorConfig
 
@@ -90,21 +89,3 @@ def test_a_model_of_texts(tmp_path):
     write_projector(tmp_path, {"shapes": (texts, split)}, 3)
     _, _, rows = read(tmp_path, "shapes")
     assert [row["kind"] for row in rows] == ["caption"] * 3
-
-
-@pytest.mark.parametrize(
-    ("text", "cell"),
-    [
-        ("=1+1", "'=1+1"),
-        ('  "=cmd|calc"', "'=cmd|calc'"),
-        ("+a\tb\nc", "'+a b c"),
-        ("-5", "-5"),
-        ('a "dog"', "a 'dog'"),
-    ],
-)
-def test_no_text_is_a_formula(tmp_path, monkeypatch, text, cell):
-    monkeypatch.setattr(Pictures, "caption_texts", [text] * 100)
-    split = Pictures()
-    write_projector(tmp_path, {"shapes": (make_source(split), split)}, 1)
-    _, _, rows = read(tmp_path, "shapes")
-    assert [row["text"] for row in rows] == [cell] * 2

@@ -2,8 +2,6 @@
 
 import contextlib
 import dataclasses
-import fnmatch
-import functools
 import os
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -41,27 +39,22 @@ def check_output(output: str, model: ModelIdentity, *, overwrite: bool = False) 
       UserError: the folder cannot be written, or holds results of another model and `overwrite` is
         not set.
     """
-    check = functools.partial(_check_output, output, model, overwrite=overwrite)
+
+    def check() -> None:
+        result_files.check_writable(output)
+        folder = epath.Path(output)
+        if overwrite or not (folder / "metrics.json").exists():
+            return
+        path, remedy = folder / _MODEL, "replace the results with --overwrite."
+        before = read_json(path, remedy) if path.exists() else {}
+        if before.get("hash") != model.hash:
+            raise UserError(
+                f"{output} has results of {before.get('name', 'an unknown model')}, which differs "
+                f"from {model.name} in its settings, vocabulary or training records; replace them "
+                "with --overwrite, or use another --output."
+            )
+
     processes.first_does(f"check {output}", check)
-
-
-def _check_output(output: str, model: ModelIdentity, *, overwrite: bool) -> None:
-    result_files.check_writable(output)
-    folder = epath.Path(output)
-    if overwrite or not (folder / "metrics.json").exists():
-        return
-    path = folder / _MODEL
-    remedy = "replace the results with --overwrite, or use another --output."
-    before = read_json(path, remedy) if path.exists() else {}
-    if before.get("hash") != model.hash:
-        name = before.get("name", "an unknown model")
-        known = f"{name}, a different model from {model.name}"
-        if name == model.name:
-            known = f"a different {name} (settings, vocabulary or training records differ)"
-        raise UserError(
-            f"{output} has results of {known}; replace them with --overwrite, or use another "
-            "--output."
-        )
 
 
 @contextlib.contextmanager
@@ -77,20 +70,15 @@ def event_writer(output: str, settings: Mapping[str, Any] | None = None) -> Iter
     Raises:
       UserError: the folder cannot be written.
     """
+    older = [each.name for each in epath.Path(output).glob(f"events.*{_EVENTS_END}")]
     with tempfile.TemporaryDirectory() as folder:
         with contextlib.closing(EventWriter(folder)) as writer:
             if settings is not None:
                 writer.write_settings(settings)
             yield writer
         if jax.process_index() == 0:
-            events = {
-                f"{path.name}{_EVENTS_END}": path.read_bytes()
-                for path in epath.Path(folder).iterdir()
-            }
-            output = epath.Path(output)
-            names = [path.name for path in output.iterdir()] if output.is_dir() else []
-            older = fnmatch.filter(names, f"events.out.tfevents.*{_EVENTS_END}")
-            result_files.write_files(output, events, stale=older)
+            new = {f"{e.name}{_EVENTS_END}": e.read_bytes() for e in epath.Path(folder).iterdir()}
+            result_files.write_files(output, new, stale=older)
 
 
 def print_pages(evaluations: Sequence["Evaluation"], output: str) -> None:
@@ -105,28 +93,6 @@ def print_pages(evaluations: Sequence["Evaluation"], output: str) -> None:
         print(f"Report: {os.path.join(folder, REPORT)}", flush=True)
         if each.page is not None:
             print(f"Examples: {os.path.join(folder, EXAMPLES)}", flush=True)
-
-
-def _write_files(
-    evaluation: "Evaluation", output: str, other: "StoredResults | None", *, prints: bool
-) -> None:
-    stored = evaluation.stored
-    is_comparable = other is not None and (stored.results or stored.numbers)
-    comparison = evaluation.compare(other) if is_comparable else None
-    evaluation.save(output, comparison=comparison)
-    if prints:
-        print(evaluation.report(), flush=True)
-    if prints and comparison is not None:
-        print(comparison, flush=True)
-
-
-def _headline(evaluations: Sequence["Evaluation"]) -> str:
-    """One number per evaluator: the one that selects checkpoints, or else the first."""
-    shown = []
-    for each in evaluations:
-        tags = sorted(each.tagged, key=lambda tag: tag.rpartition("/")[2] not in MEAN_SELECTED)
-        shown += [f"{tag} {each.tagged[tag]:.4g}" for tag in tags[:1]]
-    return "  ".join(shown)
 
 
 def write_all(
@@ -161,19 +127,27 @@ def write_all(
         return
     # Before the results, so that all results have it.
     result_files.write_files(output, {_MODEL: result_files.format_json(dataclasses.asdict(model))})
+    metrics, reports, headline = dict(kept or {}), {}, []
     for each in evaluations:
-        folder, other = os.path.join(output, each.evaluator), others.get(each.evaluator)
-        _write_files(each, folder, other, prints=not brief)
+        other, comparison = others.get(each.evaluator), None
+        if other is not None and (each.stored.results or each.stored.numbers):
+            comparison = each.compare(other)
+        each.save(os.path.join(output, each.evaluator), comparison=comparison)
+        reports[f"{each.evaluator}/report".strip("/")] = each.report()
+        if not brief:
+            print(each.report(), *([comparison] if comparison else []), sep="\n", flush=True)
+        metrics |= each.tagged
+        # The number that selects checkpoints, or else the first.
+        tags = sorted(each.tagged, key=lambda tag: tag.rpartition("/")[2] not in MEAN_SELECTED)
+        headline += [f"{tag} {each.tagged[tag]:.4g}" for tag in tags[:1]]
     if brief:
-        logging.info("step %s  %s", step, _headline(evaluations))
-    metrics = {tag: x for evaluation in evaluations for tag, x in evaluation.tagged.items()}
-    views.writer.write_scalars(step or 0, select_curves(metrics))
-    reports = {f"{each.evaluator}/report".strip("/"): each.report() for each in evaluations}
+        logging.info("step %s  %s", step, "  ".join(headline))
+    own = {tag: x for each in evaluations for tag, x in each.tagged.items()}
+    views.writer.write_scalars(step or 0, select_curves(own))
     views.writer.write_texts(step or 0, reports)
     views.writer.flush()
     views.write_projector(output)
-    metrics = {**(kept or {}), **metrics}
-    head = {} if step is None else {"step": step}
+    numbers, head = result_files.format_json(metrics), {} if step is None else {"step": step}
     contents = {
         "metrics.csv": result_files.format_csv(evaluations[0].name, metrics),
         "metrics.json": result_files.format_json(head | metrics),
@@ -181,7 +155,6 @@ def write_all(
     result_files.write_files(output, contents)
     if step is not None:
         # Written last: for --follow, this file shows that the step is done.
-        numbers = result_files.format_json(metrics)
         result_files.write_files(os.path.join(output, "steps"), {f"{step}.json": numbers})
 
 

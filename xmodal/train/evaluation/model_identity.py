@@ -4,29 +4,21 @@ import contextlib
 import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import ml_collections
 from etils import epath
 
+from xmodal.core.checksums import sha256_of
 from xmodal.data.text.tokenizer_files import read_vocabulary
 from xmodal.evals.scores.arrays import named_similarity
 
 # Sections of a config that identify a model, besides `data`.
 _OF_THE_MODEL = (
-    "seed",
-    "batch_size",
-    "model",
-    "tasks",
-    "freeze",
-    "l2",
-    "train_split",
-    "optimizer",
+    *("seed", "batch_size", "model", "tasks", "freeze", "l2", "train_split", "optimizer"),
     "init_from",
 )
 # Keys of `data` that do not identify a model: it stays the same when its files move.
 _NOT_LEARNED = ("data_dir", "manual_dir", "ratings_dir", "prefetch")
-_BLOCK = 2**24
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,13 +45,10 @@ class ModelIdentity:
           ids: file of the ids of scores.
         """
         similarity = similarity or named_similarity(path)
-        digest = hashlib.sha256(similarity.encode())
-        for each in filter(None, (path, ids)):
-            # An unreadable file is reported later, when it is loaded.
-            with contextlib.suppress(OSError), epath.Path(each).open("rb") as file:
-                while block := file.read(_BLOCK):
-                    digest.update(block)
-        return cls(f"{path} ({similarity})" if similarity else path, digest.hexdigest())
+        parts = [similarity]
+        with contextlib.suppress(OSError):  # An unreadable file is reported when it is loaded.
+            parts += [sha256_of(epath.Path(each)) for each in (path, ids) if each]
+        return cls(f"{path} ({similarity})" if similarity else path, _hash(" ".join(parts)))
 
     @classmethod
     def of_config(
@@ -71,27 +60,22 @@ class ModelIdentity:
           config: config of the model.
           trained_on: hash of the records of its training data, by name, if it was trained here.
         """
+        learned = config.to_dict().get("data") or {}
+        if isinstance(text := learned.get("text"), dict):  # The config may not be checked yet.
+            path = text.pop("vocabulary", "")
+            text["words"] = read_vocabulary(path).identity if path else ()
         sections = {name: config.get(name) for name in _OF_THE_MODEL}
-        sections["data"] = _learned_from(config)
+        sections["data"] = {name: x for name, x in learned.items() if name not in _NOT_LEARNED}
         sections["records"] = sorted((trained_on or {}).values())
         text = ml_collections.ConfigDict(sections).to_json_best_effort(sort_keys=True)
-        return cls(config.name, hashlib.sha256(text.encode()).hexdigest())
+        return cls(config.name, _hash(text))
 
     @classmethod
     def of_several(cls, members: Sequence["ModelIdentity"]) -> "ModelIdentity":
         """Returns the ensemble of models."""
-        joined = " ".join(member.hash for member in members)
         names = " + ".join(member.name for member in members)
-        return cls(names, hashlib.sha256(joined.encode()).hexdigest())
+        return cls(names, _hash(" ".join(member.hash for member in members)))
 
 
-def _learned_from(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """Returns `config.data` without paths, and with the vocabulary's words instead of its path.
-
-    The config may not have been checked yet.
-    """
-    data = config.to_dict().get("data") or {}
-    if isinstance(text := data.get("text"), dict):
-        path = text.pop("vocabulary", "")
-        data["text"] = text | {"words": read_vocabulary(path).identity if path else ()}
-    return {name: value for name, value in data.items() if name not in _NOT_LEARNED}
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -64,13 +64,15 @@ class RunEvaluation:
         for name, each in self.suite.options.items():
             for split in {each.split, each.final_split} if trains else ():
                 self.suite.check(name, split)
-        datasets = [parts.settings.data, *self.suite.datasets]
+        datasets = [parts.settings.data, *self.suite.datasets.values()]
         folders = {each.manual_dir for each in datasets if data.follows_files(each)}
         self.files = {folder: hash_files(pathlib.Path(folder)) for folder in sorted(folders)}
         scores_pairs = any(each.scores_pairs for each in self.suite.options.values())
         self._embedder = make_embedder(parts, scores_pairs=scores_pairs)
         if trains:
-            self._check_awaited()
+            known = self.tags()
+            for where, tag in parts.settings.awaited_metrics.items():
+                lookup(where, tag, lookup(where, tag.partition("/")[0], known))
 
     def is_due(self, step: int) -> bool:
         """Returns whether an evaluator is due at a step of training."""
@@ -88,10 +90,9 @@ class RunEvaluation:
         provider = self.provider(state.all_params(), state.model_state)
         for name in self._due(step):
             split = self.suite.options[name].split
-            evaluator = self.suite.evaluator(name, split)
+            evaluator, items = self.suite.evaluator(name, split), self.suite.items(name, split)
             results = evaluator.run(provider)
             if view is not None:
-                items = self.suite.items(name, split)
                 view(name, evaluator, evaluator.embeddings(provider), results, items)
             metrics = summarize(results, intervals=False)
             found |= {evaluator_tag(name, tag): value for tag, value in metrics.items()}
@@ -99,18 +100,19 @@ class RunEvaluation:
 
     def tags(self) -> dict[str, dict[str, str]]:
         """Returns evaluator -> tag of a metric -> the same without the evaluator."""
-        towers = self.parts.model.towers
-        return {
-            name: {
-                evaluator_tag(name, tag): tag
-                for tag in self.suite.evaluator(name, options.split).tags(towers)
-            }
-            for name, options in self.suite.options.items()
-        }
+        found = {}
+        for name, options in self.suite.options.items():
+            tags = self.suite.evaluator(name, options.split).tags(self.parts.model.towers)
+            found[name] = {evaluator_tag(name, tag): tag for tag in tags}
+        return found
+
+    def _due(self, step: int) -> list[str]:
+        total, options = self.parts.settings.total_steps, self.suite.options
+        return [name for name, each in options.items() if is_due(step, each.every, total)]
 
     def provider(self, params: Tree, model_state: Tree) -> ModelProvider:
         """Returns the model with these weights; each set of items is embedded on first use."""
-        settings, towers = self.parts.settings, self.parts.model.towers
+        parts, settings, weights = self.parts, self.parts.settings, (params, model_state)
 
         @functools.cache
         def tokenizer() -> Any:
@@ -126,33 +128,17 @@ class RunEvaluation:
         def read(split: Items) -> Items:
             if not isinstance(split, data.EvalSplit):
                 return split
-            weights, compute = (params, model_state), self._stores
-            return frozen_features.with_features(self.parts, *weights, split, compute=compute)
+            return frozen_features.with_features(parts, *weights, split, compute=self._stores)
 
         makers: dict[str, Callable[[Sequence[Any]], GivenItems]] = {"text": texts, "image": images}
         return ModelProvider(
-            self.parts.config.name,
+            parts.config.name,
             self._embedder,
-            (params, model_state),
-            field=self.parts.model.similarity.config.field,
-            given={side: make for side, make in makers.items() if side in towers},
+            weights,
+            field=parts.model.similarity.config.field,
+            given={side: make for side, make in makers.items() if side in parts.model.towers},
             read=read,
         )
-
-    def _due(self, step: int) -> list[str]:
-        total_steps = self.parts.settings.total_steps
-        return [
-            name
-            for name, options in self.suite.options.items()
-            if is_due(step, options.every, total_steps)
-        ]
-
-    def _check_awaited(self) -> None:
-        """Raises an error if no evaluator reports a tag that the config waits for."""
-        known = self.tags()
-        for where, tag in self.parts.settings.awaited_metrics.items():
-            of_evaluator = lookup(where, tag.partition("/")[0], known)
-            lookup(where, tag, of_evaluator)
 
 
 def make_embedder(parts: Run, *, scores_pairs: bool = False) -> Embedder:

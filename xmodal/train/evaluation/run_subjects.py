@@ -2,25 +2,30 @@
 
 import functools
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple, cast
 
 import ml_collections
+import numpy as np
 from absl import logging
 
 from xmodal.core import mesh as mesh_lib
+from xmodal.core.config import lookup
+from xmodal.core.errors import UserError
 from xmodal.core.result_files import FINAL
 from xmodal.evals import Evaluation
+from xmodal.evals.evaluators import Split
+from xmodal.evals.provider import Ensemble
 from xmodal.evals.scores.embed import Items
-from xmodal.train.evaluation.ensemble_subjects import Member, open_ensemble
 from xmodal.train.evaluation.model_identity import ModelIdentity
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.sentence_notes import describe_captions, describe_sentences
 from xmodal.train.evaluation.subjects import Opened, evaluate_subjects
-from xmodal.train.evaluation.suite import Subject
+from xmodal.train.evaluation.suite import EvalSuite, Subject
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.folder.run_records import training_hashes
 from xmodal.train.resolve import build_run
-from xmodal.train.run_config import RunConfig
+from xmodal.train.tree import Tree
 
 
 def evaluate_best(evaluation: RunEvaluation, run_dir: str) -> list[Evaluation]:
@@ -48,7 +53,12 @@ def open_run(
       is_best: whether the only checkpoint is the best one; its report says what selected it.
     """
     parts, records = evaluation.parts, training_hashes(run_dir)
-    how = run_folder.explain_best_step(run_dir) if is_best else ""
+    settings = parts.settings
+    how = [run_folder.explain_best_step(run_dir)] if is_best else []
+
+    def describe(items: Items) -> list[str]:
+        given = settings.data, settings.train_split, items
+        return [*filter(None, how), *describe_captions(*given), *describe_sentences(*given)]
 
     def subjects() -> Iterator[Subject]:
         for step in steps:
@@ -60,20 +70,32 @@ def open_run(
                 # A run keeps only its last few checkpoints.
                 logging.warning("Checkpoint %d was replaced while it was being read.", step)
                 continue
-            notes = functools.partial(_notes, parts.settings, how)
             name = f"{parts.config.name} step {step}"
-            yield Subject(name, evaluation.provider(*weights), notes, records, step)
+            yield Subject(name, evaluation.provider(*weights), describe, records, step)
 
     # The stored config, with the learned words; the config in use may not name them yet.
     identity = ModelIdentity.of_config(run_folder.load_run(run_dir), records)
-    tensorboard, settings = parts.settings.tensorboard, parts.config.to_dict()
-    return Opened(evaluation.suite, subjects(), identity, tensorboard, settings)
+    return Opened(
+        evaluation.suite, subjects(), identity, settings.tensorboard, parts.config.to_dict()
+    )
 
 
-def _notes(settings: RunConfig, how: str, items: Items) -> list[str]:
-    notes = [how] if how else []
-    notes += describe_captions(settings.data, settings.train_split, items)
-    return [*notes, *describe_sentences(settings, items)]
+class Member(NamedTuple):
+    """A model of an ensemble.
+
+    Attributes:
+      label: its name in tables.
+      folder: its folder, which names it in messages.
+      evaluation: its evaluation.
+      load: returns its `(params, model_state)`.
+      identity: its identity.
+    """
+
+    label: str
+    folder: str
+    evaluation: RunEvaluation
+    load: Callable[[], tuple[Tree, Tree]]
+    identity: ModelIdentity
 
 
 def open_runs(
@@ -110,3 +132,58 @@ def open_runs(
             )
         )
     return open_ensemble(members, split)
+
+
+def open_ensemble(members: Sequence[Member], split: str | None) -> Opened:
+    """Returns several models as one, whose scores are means, with the evaluators of the first.
+
+    Args:
+      members: the models.
+      split: `Request.split`.
+
+    Raises:
+      UserError: a model lacks an evaluator, or the models read different items.
+    """
+    first = members[0].evaluation
+    labels = [each.label for each in members]
+
+    def subjects() -> Iterator[Subject]:
+        own = [
+            _own_items(first.suite, each.evaluation.suite, split, (members[0].folder, each.folder))
+            for each in members
+        ]
+        providers = [each.evaluation.provider(*each.load()) for each in members]
+        note = f"Scores are means of those of {' and '.join(labels)}."
+        provider = Ensemble([*zip(providers, own, strict=True)])
+        yield Subject(" + ".join(labels), provider, lambda items: [note])
+
+    identity = ModelIdentity.of_several([each.identity for each in members])
+    return Opened(first.suite, subjects(), identity, first.parts.settings.tensorboard)
+
+
+def _own_items(
+    first: EvalSuite, other: EvalSuite, split: str | None, folders: tuple[str, str]
+) -> Callable[[Items], Items]:
+    """Returns the function from the first model's items to another's, read by its own tokenizer.
+
+    Raises:
+      UserError: an evaluator uses different items for the models; ids may coincide.
+    """
+    own = {}
+    for name, options in first.options.items():
+        lookup(f"config.evals of {folders[1]}", name, other.options)
+        chosen = first.split_of(name, split)
+        used = [cast(Split, suite.items(name, chosen)) for suite in (first, other)]
+        for each in (chosen, *options.splits_read):
+            ours, theirs = used if each == chosen else [split.beside(each) for split in used]
+            common = ours.hashes.keys() & theirs.hashes.keys()
+            if any(ours.hashes[key] != theirs.hashes[key] for key in common) or not np.array_equal(
+                ours.caption_texts, theirs.caption_texts
+            ):
+                raise UserError(
+                    f"The evaluator {name!r} of {folders[0]} and of {folders[1]} uses different "
+                    f"records of the split {each!r}; only models on the same images and captions "
+                    "can be averaged."
+                )
+            own[id(ours)] = cast(Items, theirs)
+    return lambda items: own[id(items)]

@@ -24,8 +24,6 @@ from xmodal.train.optimization.run_lengths import resolve_epochs
 from xmodal.train.sizes import resolve_sizes
 from xmodal.train.tensorboard.example_views import TensorBoardConfig, Views, read_config
 
-_VECTORS = (None, "vector")
-
 
 class Opened(NamedTuple):
     """The models that a command evaluates.
@@ -72,21 +70,21 @@ def evaluate_subjects(
     suite, subjects, identity, tensorboard, settings = opened
     others = suite.load_others(request)
     evaluations: list[Evaluation] = []
-    entered: contextlib.AbstractContextManager = event_writer(output, settings)
-    if check_lock:  # Its curves continue, and the run that it follows has a row of settings.
-        entered = contextlib.closing(EventWriter(output))
+    # A follower's curves continue, and the run that it follows has a row of settings.
+    entered: contextlib.AbstractContextManager[EventWriter] = (
+        contextlib.closing(EventWriter(output)) if check_lock else event_writer(output, settings)
+    )
     with entered as writer:
         for subject in subjects:
-            step = subject.step
-            views = Views(writer, tensorboard, step or 0)
+            step, views = subject.step, Views(writer, tensorboard, subject.step or 0)
             kept: dict[str, float] = {}
             if keep_others and step is not None:  # Before any work, since it may be damaged.
                 kept = read_others(output, step, suite.options)
             evaluations = suite.evaluate(subject, request, others=others, view=views)
             if check_lock:
                 check_lock()
-            follows = check_lock is not None
-            write_all(evaluations, output, identity, others, views, step, kept, brief=follows)
+            brief = check_lock is not None
+            write_all(evaluations, output, identity, others, views, step, kept, brief=brief)
     return evaluations
 
 
@@ -118,64 +116,34 @@ def open_file(
     source = open_items(kind, path, ids, similarity)
     sections = {name: config[name].to_dict() for name in ("data", "evals")}
     sections = resolve_epochs(resolve_sizes(sections, 0), 1)
-    # Only the evaluators that the user named must exist.
-    names = names or _keep_possible(kind, path, read_options(sections["evals"]))
-    suite = EvalSuite(sections, sides_of(source), mesh_lib.make_mesh(), names)
-    if missing := _missing(kind, suite.options):
-        raise UserError(_explain_missing(path, missing, suite.options))
-    if others := _other_fields(suite.options):
-        raise UserError(_explain_fields(path, others))
+    lacking = {name: _lacks(kind, each) for name, each in read_options(sections["evals"]).items()}
+    needs = " and ".join(
+        f"config.evals.{name} needs {what}"
+        for name, what in lacking.items()
+        if what and (not names or name in names)
+    )
+    if needs:
+        needs += (
+            f", which {path} lacks: evaluate the model itself, with --run=RUN, name other "
+            "evaluators in --evaluators, or set --config.evals.NAME.reranker=None."
+        )
+    possible = [name for name, what in lacking.items() if not what]
+    if needs and (names or not possible):
+        raise UserError(needs)
+    if needs:
+        logging.warning("Left out: %s", needs)
+    suite = EvalSuite(sections, sides_of(source), mesh_lib.make_mesh(), names or possible)
     subject = Subject(name or name_of(path), source)
     identity = ModelIdentity.of_file(path, similarity, ids)
     return Opened(suite, [subject], identity, read_config(config))
 
 
-def _keep_possible(kind: str, path: str, options: Mapping[str, Options]) -> list[str]:
-    """Returns the evaluators that a file allows, as far as their options tell; or all if none."""
-    missing, others = _missing(kind, options), _other_fields(options)
-    kept = [name for name in options if name not in others and name not in missing]
-    if missing and kept:
-        logging.warning("Left out: %s", _explain_missing(path, missing, options))
-    if others and kept:
-        logging.warning("Left out: %s", _explain_fields(path, others))
-    return kept or list(options)
-
-
-def _missing(kind: str, options: Mapping[str, Options]) -> dict[str, str]:
-    """Returns evaluator -> what it needs and a file of this kind lacks."""
-    missing = {}
-    for name, each in options.items():
-        if each.scores_pairs:
-            missing[name] = "a pair scorer"
-        elif kind != "embeddings" and (not isinstance(each, BoardsOptions) or each.reranker):
-            missing[name] = "embeddings"
-    return missing
-
-
-def _explain_missing(path: str, missing: Mapping[str, str], options: Mapping[str, Options]) -> str:
-    listed = " and ".join(f"config.evals.{name} needs {what}" for name, what in missing.items())
-    problem = (
-        f"{listed}, which {path} lacks: evaluate the model itself, with --run=RUN, or name other "
-        "evaluators in --evaluators."
-    )
-    unset = [
-        f"--config.evals.{name}.reranker=None"
-        for name in missing
-        if isinstance(each := options[name], BoardsOptions) and each.reranker
-    ]
-    # A reranker's own file of scores comes from a config with that reranker.
-    return f"{problem} To rank by the file alone, pass {' '.join(unset)}." if unset else problem
-
-
-def _other_fields(options: Mapping[str, Options]) -> dict[str, str | None]:
-    """Returns evaluator -> array, for those that rank other arrays than vectors."""
-    return {name: each.field for name, each in options.items() if each.field not in _VECTORS}
-
-
-def _explain_fields(path: str, others: Mapping[str, str | None]) -> str:
-    listed = " and ".join(f"config.evals.{name} ranks {field!r}" for name, field in others.items())
-    return (
-        f"{listed}, but {path} has one array per item, the vectors. To evaluate another array, "
-        f"save it with --run=RUN --evaluators={next(iter(others))} --save_embeddings=FILE, and "
-        "evaluate that file with an evaluator that names no field."
-    )
+def _lacks(kind: str, options: Options) -> str:
+    """Returns what an evaluator needs and a file of this kind lacks, or ""."""
+    if options.scores_pairs:
+        return "a pair scorer"
+    if options.field not in (None, "vector"):
+        return f"the array {options.field!r}"
+    if kind != "embeddings" and (not isinstance(options, BoardsOptions) or options.reranker):
+        return "embeddings"
+    return ""

@@ -1,5 +1,6 @@
 """The evaluators of a config, the splits that they use, and their results for any model."""
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,16 +14,14 @@ from xmodal import data
 from xmodal.core import processes
 from xmodal.core.errors import UserError
 from xmodal.evals import Evaluation, evaluate_source, make_evaluator, read_options
-from xmodal.evals.evaluators import Evaluator
+from xmodal.evals.evaluators import Evaluator, Options
 from xmodal.evals.evaluators.boards import BoardsEvaluator
-from xmodal.evals.provider import ModelProvider
 from xmodal.evals.reports.example_page import check_examples
 from xmodal.evals.reports.store import SINGLE, StoredResults, find_evaluations, load_ranks
 from xmodal.evals.scores import arrays
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.origin import FileOrigin
 from xmodal.evals.scores.sources import Embeddings, Provider
-from xmodal.train.evaluation.splits import SplitSource
 from xmodal.train.tensorboard.example_views import View
 
 
@@ -68,22 +67,12 @@ class Subject(NamedTuple):
     step: int | None = None
 
 
-def _load_other(place: str, name: str) -> StoredResults:
-    """Returns another model's results of an evaluator, or of the single evaluation of a folder."""
-    found = find_evaluations(place)
-    if found and name not in found and SINGLE not in found:
-        raise UserError(
-            f"{place} has results of {', '.join(sorted(found))}, but none of {name}: choose the "
-            "evaluators to compare with --evaluators."
-        )
-    return load_ranks(found.get(name, place))
-
-
 class EvalSuite:
     """Evaluators by name; each evaluator and split is opened once.
 
     Attributes:
       options: the options of every evaluator.
+      datasets: `config.data` of every evaluator, with its own changes.
     """
 
     def __init__(
@@ -108,22 +97,19 @@ class EvalSuite:
         if unknown := sorted(set(names or ()) - set(options)):
             raise UserError(f"Unknown evaluator(s) {unknown}; config.evals has {sorted(options)}.")
         self.options = {name: options[name] for name in options if not names or name in names}
-        self._sources = _share_labels(
-            {name: SplitSource.of(config, name, each) for name, each in self.options.items()}
+        self.datasets = read_datasets(config["data"], self.options)
+        self._run, self._train_split = (
+            data.parse(config["data"]),
+            config.get("train_split", "train"),
         )
         self._sides, self._mesh = sides, mesh
         self._evaluators: dict[tuple[str, str], Evaluator] = {}
         self._splits: dict[tuple[str, str], Items] = {}
 
-    @property
-    def datasets(self) -> list[data.DataConfig]:
-        """The dataset of every evaluator."""
-        return [source.own for source in self._sources.values()]
-
     def check(self, name: str, split: str) -> None:
         """Raises an error if a split is missing or lacks a column, see `data.prepare`."""
         splits = [split, *self.options[name].splits_read]
-        data.prepare(self._sources[name].own, splits=splits)
+        data.prepare(self.datasets[name], splits=splits)
 
     def split_of(self, name: str, split: str | None) -> str:
         """Returns the split to evaluate: an evaluator with its own dataset keeps its final one."""
@@ -132,9 +118,14 @@ class EvalSuite:
 
     def items(self, name: str, split: str) -> Items:
         """Returns the split that an evaluator uses."""
-        key = (repr(self._sources[name]), split)
+        own, train_split = self.datasets[name], self._train_split
+        key = (repr(own), split)
         if key not in self._splits:
-            self._splits[key] = cast(Items, self._sources[name].open(split))
+            # The run's tokenizer reads the texts of any dataset.
+            reads_text = self.options[name].data and self._run.text is not None
+            tokenizer = data.load_tokenizer(self._run, train_split) if reads_text else None
+            found = data.eval_split(own, split=split, tokenizer=tokenizer, train_split=train_split)
+            self._splits[key] = cast(Items, found)
         return self._splits[key]
 
     def evaluator(self, name: str, split: str) -> Evaluator:
@@ -196,56 +187,45 @@ class EvalSuite:
             there is not one set of embeddings or of scores to save.
         """
         provider = subject.provider
-        splits = {each: self.split_of(each, request.split) for each in self.options}
-        for each, split in splits.items():
-            self.evaluator(each, split).check_provider(f"config.evals.{each}", provider)
-        similarity, reranked = None, ""
+        used = {
+            name: (self.evaluator(name, split), self.items(name, split))
+            for name in self.options
+            for split in [self.split_of(name, request.split)]
+        }
+        for name, (evaluator, _) in used.items():
+            evaluator.check_provider(f"config.evals.{name}", provider)
+        # Files are checked before any work, and in all processes, which would wait for one that
+        # failed.
         for path in filter(None, (request.save_embeddings, request.save_scores)):
-            # Before any work, and in all processes, which would wait for one that failed.
             processes.first_does(f"check {path}", functools.partial(arrays.check_savable, path))
+        reranker = self._reranker() if request.save_scores is not None else ""
         if request.save_embeddings is not None:
-            assert isinstance(provider, ModelProvider)
-            similarity = self._similarity_to_save(provider, splits)
-            self._check_embeddings(provider, splits, similarity)
-        if request.save_scores is not None:
-            reranked = self._evaluator_to_save()
+            self._save_embeddings(request.save_embeddings, subject, [*used.values()])
         evaluations = []
-        for each, split in splits.items():
-            evaluator, items = self.evaluator(each, split), self.items(each, split)
+        for name, (evaluator, items) in used.items():
             evaluation = evaluate_source(
                 evaluator,
                 provider,
                 name=subject.name,
-                evaluator_name=each,
+                evaluator_name=name,
                 notes=subject.notes(items),
                 trained_on=subject.trained_on,
                 split=items,
                 examples=request.examples,
-                other=(others or {}).get(each),
+                other=(others or {}).get(name),
             )
             evaluations.append(evaluation)
             if view is not None and isinstance(source := evaluator.source(provider), Embeddings):
-                view(each, evaluator, source, evaluation.results, items)
-        if request.save_embeddings is not None:
-            shared = self.items(*next(iter(splits.items())))
-            _save_embeddings(request.save_embeddings, subject, shared, similarity)
+                view(name, evaluator, source, evaluation.results, items)
         if request.save_scores is not None:
-            self._save_scores(request.save_scores, reranked, splits[reranked], subject)
+            evaluator, items = used[reranker]
+            scores = cast(BoardsEvaluator, evaluator).scores(provider)  # In all processes.
+            if jax.process_index() == 0:
+                origin = FileOrigin(subject.name, items.hashes)
+                arrays.save_scores(request.save_scores, dataclasses.replace(scores, origin=origin))
         return evaluations
 
-    def _check_embeddings(
-        self, model: ModelProvider, splits: Mapping[str, str], similarity: Mapping[str, Any] | None
-    ) -> None:
-        """Raises an error, before any evaluation, if the embeddings to save have no numbers."""
-        name, split = next(iter(splits.items()))
-        size = self.options[name].batch_size
-        if not model.items(self.items(name, split), similarity=similarity, batch_size=size).sides:
-            raise UserError(
-                f"{model.place} has no embeddings, only a pair scorer: remove --save_embeddings; "
-                "--save_scores writes its scores."
-            )
-
-    def _evaluator_to_save(self) -> str:
+    def _reranker(self) -> str:
         """Returns the only evaluator with a second stage.
 
         Raises:
@@ -262,67 +242,70 @@ class EvalSuite:
             )
         return found[0]
 
-    def _save_scores(self, path: str, name: str, split: str, subject: Subject) -> None:
-        evaluator = self.evaluator(name, split)
-        assert isinstance(evaluator, BoardsEvaluator)
-        found = evaluator.scores(subject.provider)  # In all processes.
-        if jax.process_index() == 0:
-            origin = FileOrigin(subject.name, self.items(name, split).hashes)
-            arrays.save_scores(path, dataclasses.replace(found, origin=origin))
-
-    def _similarity_to_save(
-        self, model: ModelProvider, splits: Mapping[str, str]
-    ) -> Mapping[str, Any] | None:
-        """Returns the similarity, as in `Options`, of the embeddings that all evaluators share.
-
-        It is the one that they rank by. If there are several, it is None, the model's: a config
-        gives each evaluator its own again.
-
-        Raises:
-          UserError: there are several sets of embeddings, or the model's similarity is of other
-            arrays.
-        """
-        options = self.options
-        sets = {
-            (id(self.items(name, split)), model.field_of(options[name].similarity))
-            for name, split in splits.items()
-        }
-        if len(sets) != 1:
+    def _save_embeddings(
+        self, path: str, subject: Subject, used: Sequence[tuple[Evaluator, Items]]
+    ) -> None:
+        """Writes the embeddings that all evaluators share, with the similarity that ranks them."""
+        sets = {(id(items), repr(each.options.similarity)) for each, items in used}
+        if len(sets) > 1:
             raise UserError(
                 f"The evaluators use {len(sets)} sets of embeddings, but --save_embeddings writes "
-                "one: use --evaluators to name evaluators that share a set."
+                "one: use --evaluators to name evaluators that share a split and a similarity."
             )
-        first, *others = (each.similarity for each in options.values())
-        if all(each == first for each in others):
-            return first
-        ((_, field),) = sets
-        if field != model.field:
+        (evaluator, items), *_ = used
+        found = evaluator.embeddings(subject.provider)
+        if not found.sides:
             raise UserError(
-                f"The evaluators rank {field!r} by several similarities and --save_embeddings "
-                "writes one: use --evaluators to name evaluators that share a similarity."
+                f"{subject.name} has no embeddings, only a pair scorer: remove --save_embeddings; "
+                "--save_scores writes its scores."
             )
-        return None
+        if jax.process_index() == 0:
+            origin = FileOrigin(subject.name, items.hashes)
+            arrays.save_embeddings(path, dataclasses.replace(found, origin=origin))
 
 
-def _save_embeddings(
-    path: str, subject: Subject, items: Items, similarity: Mapping[str, Any] | None
-) -> None:
-    if jax.process_index() == 0:
-        found = subject.provider.items(items, similarity=similarity)
-        assert isinstance(found, Embeddings)
-        origin = FileOrigin(subject.name, items.hashes)
-        arrays.save_embeddings(path, dataclasses.replace(found, origin=origin))
+def _load_other(place: str, name: str) -> StoredResults:
+    """Returns another model's results of an evaluator, or of the single evaluation of a folder."""
+    found = find_evaluations(place)
+    if found and name not in found and SINGLE not in found:
+        raise UserError(
+            f"{place} has results of {', '.join(sorted(found))}, but none of {name}: choose the "
+            "evaluators to compare with --evaluators."
+        )
+    return load_ranks(found.get(name, place))
 
 
-def _share_labels(sources: Mapping[str, SplitSource]) -> dict[str, SplitSource]:
-    """Gives evaluators that differ only in the labels they read all of these labels.
+def read_datasets(
+    run: Mapping[str, Any], options: Mapping[str, Options]
+) -> dict[str, data.DataConfig]:
+    """Returns `config.data` with the changes of each evaluator and the labels that it reads.
 
-    They then share a split, and thus its embeddings.
+    Evaluators that differ only in the labels they read get all of these labels. They then share a
+    split, and thus its embeddings.
+
+    Args:
+      run: `config.data` of the run.
+      options: the evaluators.
+
+    Raises:
+      UserError: an unknown key or a value out of range in an evaluator's section `data`, or one of
+        `text` that the run's tokenizer has already decided.
     """
-    labels: dict[str, set[str]] = {}
-    for each in sources.values():
-        labels.setdefault(repr(each.with_labels(())), set()).update(each.own.labels)
+    found, labels = {}, collections.defaultdict[str, set[str]](set)
+    for name, each in options.items():
+        where = f"config.evals.{name}.data"
+        changed = data.with_changes({**run, "labels": each.labels_read}, each.data or {})
+        own = data.parse(changed, where)
+        if own.text is not None and (text := data.parse(run).text) is not None:
+            vocabulary = own.text.vocabulary or text.vocabulary  # The run may have learned one.
+            if dataclasses.replace(own.text, prompt=text.prompt, vocabulary=vocabulary) != text:
+                raise UserError(
+                    f"{where}.text may only change the prompt: every evaluator reads texts with "
+                    "the tokenizer of config.data.text."
+                )
+        found[name] = dataclasses.replace(own, labels=())
+        labels[repr(found[name])].update(own.labels)
     return {
-        name: each.with_labels(tuple(sorted(labels[repr(each.with_labels(()))])))
-        for name, each in sources.items()
+        name: dataclasses.replace(each, labels=tuple(sorted(labels[repr(each)])))
+        for name, each in found.items()
     }

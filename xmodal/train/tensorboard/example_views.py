@@ -9,16 +9,14 @@ import jax
 import numpy as np
 
 from xmodal.core.config import read, setting
-from xmodal.core.event_writer import EventWriter, jpeg
+from xmodal.core.event_writer import EventWriter
 from xmodal.evals.evaluators import Evaluator
 from xmodal.evals.evaluators.boards import BoardsEvaluator
 from xmodal.evals.labels.definitions import DIRECTIONS
-from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.reports.example_page import make_groups
-from xmodal.evals.reports.example_rules import Pick, pick_fixed
+from xmodal.evals.reports.example_rules import pick_fixed
 from xmodal.evals.reports.results import BoardResult, Result
 from xmodal.evals.scores.embed import Items
-from xmodal.evals.scores.score_tiles import Scores
 from xmodal.evals.scores.similarities import draw_similarities
 from xmodal.evals.scores.sources import Embeddings
 from xmodal.train.tensorboard.drawing import draw_section
@@ -73,37 +71,30 @@ class Views:
         if not isinstance(evaluator, BoardsEvaluator):
             return
         self._shown[name] = source, items
-        boards = [each for each in results if isinstance(each, BoardResult)]
+        results = [each for each in results if isinstance(each, BoardResult)]
         rankings = functools.cache(evaluator.open_rankings(source))
-        picks = pick_fixed(evaluator.boards, boards, self._config.queries)
+        picks = pick_fixed(evaluator.boards, results, self._config.queries)
+        boards = {board.name: board for board in evaluator.boards}
         histograms: dict[str, np.ndarray] = {}
         for pick in picks if self._config.pairs else ():
-            of_direction = f"{name}/{pick.direction}/similarity"
-            scores, count = rankings(pick.direction), self._config.pairs
-            matching, other = _draw_similarities(evaluator, scores, pick, count)
-            histograms |= {f"{of_direction}/positive": matching, f"{of_direction}/other": other}
+            positives = boards[pick.board].directions[pick.direction].positives
+            query, gallery = DIRECTIONS[pick.direction]
+            scores, count, is_same = rankings(pick.direction), self._config.pairs, query == gallery
+            drawn = draw_similarities(scores, positives, count, exclude_self=is_same)
+            tags = (f"{name}/{pick.direction}/similarity/{kind}" for kind in ("positive", "other"))
+            histograms |= zip(tags, drawn, strict=True)
         groups = make_groups(evaluator, rankings, picks, items)
         if jax.process_index() > 0:
             return
         self.writer.write_histograms(self._step, histograms)
         for pick, group in zip(picks, groups, strict=True):
-            drawn = {
-                f"{name}/{pick.direction}/queries/{number}": jpeg(draw_section(section))
+            pictures = {
+                f"{name}/{pick.direction}/queries/{number}": draw_section(section)
                 for number, section in enumerate(group.sections, 1)
             }
-            self.writer.write_pictures(self._step, drawn)
+            self.writer.write_pictures(self._step, pictures)
 
     def write_projector(self, folder: str) -> None:
         """Writes the received embeddings for the projector, see `projector`."""
         if self._shown and self._config.projector and jax.process_index() == 0:
             write_projector(folder, self._shown, self._config.projector)
-
-
-def _draw_similarities(
-    evaluator: BoardsEvaluator, scores: Scores, pick: Pick, count: int
-) -> tuple[np.ndarray, np.ndarray]:
-    (board,) = (board for board in evaluator.boards if board.name == pick.board)
-    positives = board.directions[pick.direction].positives
-    assert isinstance(positives, Ragged)
-    query, gallery = DIRECTIONS[pick.direction]
-    return draw_similarities(scores, positives, count, exclude_self=query == gallery)
