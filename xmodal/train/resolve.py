@@ -32,13 +32,11 @@ from xmodal.train.step.step import check_sides, select_l2
 from xmodal.train.step.tasks import (
     Task,
     caption_indices,
-    check_reads,
     columns,
     make_tasks,
     reads_mined,
     sides,
 )
-from xmodal.train.step.trace_losses import trace_losses
 from xmodal.train.step.views import tower_inputs
 from xmodal.train.tree import Tree, check_patterns, flatten
 
@@ -165,7 +163,6 @@ def build_run(
         )
     run = Run(config, settings, evals, mesh, model, tasks, batch, records or {}, missing)
     _check_evaluators(run)
-    check_reads(tasks, flatten(run.shapes[0]))
     frozen_checks.check(run)
     return run
 
@@ -188,7 +185,6 @@ def _check_tasks(settings: RunConfig, model: DualEncoder, tasks: tuple[Task, ...
         )
     check_sides(model, tasks, settings.freeze)
     check_data_sides(model.towers, settings.data)
-    trace_losses(tasks, model.similarity)
 
 
 def _check_evaluators(run: Run) -> None:
