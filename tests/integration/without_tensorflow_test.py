@@ -25,7 +25,8 @@ from xmodal.evals.labels.make import make_boards
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.evaluators.runner import compute_boards
 from xmodal.train import reporting
-from xmodal.train import rngs, state, step, tasks, views
+from xmodal.train import rngs
+from xmodal.train.step import state, step, tasks, views
 from xmodal.train.initialization import from_run, from_towers
 from xmodal.train.optimization import optimizer
 from xmodal.train.folder import checkpoints

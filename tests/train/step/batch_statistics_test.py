@@ -9,7 +9,7 @@ from tests.similarity.slow_saf import compare_pair, linear, real_items
 from tests.similarity.token_views import make_params, make_views
 from xmodal.core import mesh as mesh_lib
 from xmodal.similarity import make_similarity
-from xmodal.train.step.batch_statistics import observe_batch
+from xmodal.train.step.task_losses import observe_batch
 from xmodal.train.step.tasks import make_tasks
 
 SAF = make_similarity({"name": "saf", "width": 5, "gate_norm": "batch"})

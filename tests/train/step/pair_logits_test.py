@@ -14,7 +14,7 @@ from xmodal.core.errors import UserError
 from xmodal.models import Embedding, Features, Mode
 from xmodal.models.pair_scorers import make_pair_scorer
 from xmodal.train.step import step, tasks
-from xmodal.train.step.pair_logits import make_pair_logits
+from xmodal.train.step.task_losses import make_pair_logits
 
 HEAD = {
     "name": "matching_head", "width": 8, "depth": 1, "heads": 2, "mlp_dim": 12, "dropout": 0.2,
@@ -41,15 +41,6 @@ def run(config, devices):
 @pytest.fixture(scope="module")
 def one_device():
     return run(make_config(), 1)
-
-
-def test_the_loss_trains_the_scorer_and_both_encoders(one_device):
-    before, after, scalars = one_device
-    assert scalars["train/match/loss"] > 0
-    assert 0 <= scalars["train/match/accuracy"] <= 1
-    one, other = (tree["pair_scorer"]["layers_0"]["cross_attention"] for tree in (before, after))
-    changes = jax.tree.map(lambda x, y: np.abs(x - y).max(), one, other)
-    assert max(jax.tree.leaves(changes)) > 1e-4
 
 
 @pytest.mark.slow
@@ -112,15 +103,6 @@ def test_devices_exchange_the_features_of_images_and_not_their_keys_and_values()
     assert gathered[0]["all-gather"].bytes > 4 * 64 * 6 * 8  # The features.
 
 
-@pytest.mark.slow
-def test_the_pairs_of_one_part_are_in_memory_at_a_time():
-    whole, parts = (
-        compile_gradient(1, steps, 256, mlp_dim=512).memory_analysis().temp_size_in_bytes
-        for steps in (1, 16)
-    )
-    assert parts < whole / 2
-
-
 def test_a_frozen_scorer_drops_nothing_and_stays():
     config = make_config(freeze=["pair_scorer/"])
     parts = tiny.make_parts(config, 1)
@@ -143,9 +125,9 @@ def test_task_and_scorer_need_each_other():
     config = make_config()
     parts = tiny.make_parts(config, 1)
     step.check_sides(parts.model, parts.tasks)
-    with pytest.raises(UserError, match="no task trains it"):
+    with pytest.raises(UserError, match="trained by no task"):
         step.check_sides(parts.model, tasks.make_tasks({"i2t": config.tasks.i2t}))
-    with pytest.raises(UserError, match=r"config\.tasks\.match trains a pair scorer"):
+    with pytest.raises(UserError, match=r"config\.model\.pair_scorer, which is None"):
         step.check_sides(tiny.make_parts(tiny.make_config(), 1).model, parts.tasks)
     for wrong in (("caption_0", "image"), ("image", "image"), ("caption_0", "caption_1")):
         with pytest.raises(UserError, match="takes an image and a text"):

@@ -165,25 +165,16 @@ def loss(**changes):
     [
         ({}, "config.tasks is empty"),
         ({"t": task("caption")}, "config.tasks.t.views has 'caption', which is not a view"),
-        ({"t": task(views=["image"])}, r"config.tasks.t.views=\['image'\] has 1 view.* takes 2"),
-        (
-            {"t": task(views=["image"] * 3, loss=loss(name="relation_bce"), negatives="none")},
-            "has 3 view.* takes 1 or 2",
-        ),
+        ({"t": task(views=["image"])}, r"config.tasks.t.views=\['image'\], but .* takes 2 view"),
         ({"t": task(loss=loss(name="hinge"))}, "'hinge' in config.tasks.t.loss.name; known: "),
-        ({"t": task(wieght=1)}, r"\['wieght'\] in config.tasks.t; .*Did you mean 'weight'"),
         ({"t": task(weight=-1)}, "config.tasks.t.weight is -1"),
         (
             {"t": task("caption_0", "caption_1", loss=loss(inputs=["text_ids"]))},
             r"config.tasks.t.loss.inputs names 'text_ids', .* of one caption, but .* are two",
         ),
         ({"t": task(negatives="none")}, "compares items with others of the batch"),
-        ({"t": task(negatives="all")}, "'all' in config.tasks.t.negatives"),
-        ({"t": {"views": ["image", "image"]}}, r"config.tasks.t lacks \['loss'\]"),
         ({"t": task(loss=loss(options={"frm": 2}))}, r"\['frm'\] in config.tasks.t.loss.options"),
         ({"t": task(loss=loss(module={"relations": 2}))}, "'softmax' has no parameters"),
-        ({"t": task(similarity={"name": "l2"})}, "'l2' in config.tasks.t.similarity"),
-        ({"t": task(weight={"schedule": "sine"})}, "'sine' in config.tasks.t.weight.schedule"),
     ],
 )
 def test_mistakes_list_the_known_names(config, message):
@@ -191,7 +182,7 @@ def test_mistakes_list_the_known_names(config, message):
         tasks.make_tasks(config)
 
 
-@pytest.mark.parametrize("name", ["caption_generation", "concept_divergence", "language_model"])
+@pytest.mark.parametrize("name", ["concept_divergence", "language_model"])
 @pytest.mark.parametrize("views", [("caption_0", "image"), ("caption_0", "caption_1")])
 def test_losses_that_differ_for_swapped_views_take_the_image_first(name, views):
     # A language model that starts from a caption's own vector would only copy it.

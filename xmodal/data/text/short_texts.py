@@ -34,8 +34,7 @@ class ShortTexts:
         Args:
           lengths: numbers of real ids of the texts of a global batch, int [B, C].
           devices: number of devices that share the batch, B / devices successive rows each.
-          parts: number of parts that a device splits its rows into, see
-            `training.batch_parts.split`.
+          parts: number of parts that a device splits its rows into, see `train.step.accumulation`.
 
         Returns:
           int32 [B, C], from 0 for the shortest of the texts at the same position of the rows of one

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -13,10 +13,9 @@ from xmodal.core.config import lookup, read, set_whole, setting
 from xmodal.core.errors import UserError
 from xmodal.core.tree_paths import path_of, unflatten
 from xmodal.train.optimization import plateau as plateau_lib
-from xmodal.train.optimization.layer_rates import layer_rates
 from xmodal.train.optimization.outliers import SkipOutliersConfig, skip_outliers
-from xmodal.train.optimization.parameter_groups import GroupConfig, assign_groups, select
-from xmodal.train.optimization.schedules import Lengths, Rate, make_schedule, read_schedule
+from xmodal.train.optimization.parameter_groups import Decay, GroupConfig, assign_groups, select
+from xmodal.train.optimization.schedules import Lengths, make_schedule, read_schedule
 from xmodal.train.optimization.update_rules import RULES, Rule
 from xmodal.train.tree import Tree, flatten
 
@@ -30,8 +29,8 @@ class WeightDecayConfig:
 
     Attributes:
       rate: each update subtracts learning rate x `rate` x w from a weight w.
-      pattern: regular expression of parameter paths, see `parameter_groups.select`; None decays
-        all parameters.
+      pattern: regular expression of parameter paths, see `tree.matches`; None decays all
+        parameters.
     """
 
     rate: float = setting(above=0)
@@ -67,21 +66,11 @@ class OptimizerConfig:
     def __post_init__(self) -> None:
         self.rule()
         read_schedule(self.schedule)
-        for name, group in self.read_groups().items():
-            if group.clip_norm is not None and not group.clip:
-                raise UserError(
-                    f"config.optimizer.groups.{name} has clip_norm={group.clip_norm} and "
-                    "clip=False; remove one."
-                )
+        self.read_groups()
         if self.name == "adamw" and self.weight_decay is None:
             raise UserError(
                 "config.optimizer.name='adamw' needs config.optimizer.weight_decay={'rate': ...}; "
                 "without decay it is 'adam'."
-            )
-        if self.plateau and self.plateau.min_rate > self.learning_rate:
-            raise UserError(
-                f"config.optimizer.plateau.min_rate={self.plateau.min_rate} is above "
-                f"config.optimizer.learning_rate={self.learning_rate}."
             )
 
     def rule(self) -> Rule:
@@ -116,113 +105,72 @@ def make_optimizer(
     and counters do not change: a group behaves like a new optimizer created at its first step.
 
     Args:
-      config: see `OptimizerConfig`.
+      config: see `OptimizerConfig`; its patterns must match, and its groups start in the run.
       total_steps: length of the run.
       params: trained parameters or their shapes, nested by path: `image/encoder/...`.
       frozen: all other parameters or their shapes, which layer decay counts too.
-
-    Raises:
-      UserError: a pattern matches no parameter, or a group starts after the end of the run.
     """
-    trained = flatten(params)
-    paths = list(trained)
-    for name, group in config.read_groups().items():
-        if group.frozen_until >= total_steps:
-            raise UserError(
-                f"config.optimizer.groups.{name}.frozen_until={group.frozen_until} leaves nothing "
-                f"of config.total_steps={total_steps}; use config.freeze."
-            )
-    groups = assign_groups(config.read_groups(), paths)
-    shapes = trained | flatten(frozen or {})
-    optimizer = _Optimizer(
-        groups=groups,
-        rates={path: _group_rate(path, group, shapes) for path, group in groups.items()},
-        starts=sorted({group.frozen_until for group in groups.values()}),
-        schedule=make_schedule(config.schedule, config.learning_rate, total_steps),
-        rule=config.rule().make(_decay(config.weight_decay, paths)),
-        clips=_clip_sets(groups, config.clip_norm),
-        skip=skip_outliers(config.skip_outliers) if config.skip_outliers else None,
-        plateau=config.plateau,
-    )
-    return optax.GradientTransformationExtraArgs(optimizer.init, optimizer.update)
+    groups = assign_groups(config.read_groups(), flatten(params))
+    starts = {path: group.frozen_until for path, group in groups.items()}
+    if (last := max(starts.values())) >= total_steps:
+        raise UserError(
+            f"A group of config.optimizer.groups has frozen_until={last}, which leaves nothing of "
+            f"config.total_steps={total_steps}; use config.freeze."
+        )
+    shapes = flatten(params) | flatten(frozen or {})
+    multipliers = {path: group.multiplier(path, shapes) for path, group in groups.items()}
+    rule = config.rule().make(_decay(config.weight_decay, starts))
+    schedule = make_schedule(config.schedule, config.learning_rate, total_steps)
+    skip = skip_outliers(config.skip_outliers) if config.skip_outliers else None
+    # `optax.partition` would keep every part of the moments in a tree with gaps.
+    parts = {f"from_{start}": start for start in sorted(set(starts.values()))}
 
+    def part_of(flat: Mapping[str, jax.Array], start: int) -> Tree:
+        return unflatten({path: leaf for path, leaf in flat.items() if starts[path] == start})
 
-@dataclasses.dataclass(frozen=True)
-class _Optimizer:
-    """The parts of an optimizer, bound to the paths of the trained parameters."""
-
-    groups: Mapping[str, GroupConfig]
-    rates: Mapping[str, Any]
-    starts: Sequence[int]
-    schedule: Rate
-    rule: optax.GradientTransformation
-    clips: Sequence[tuple[float, Sequence[str]]]
-    skip: optax.GradientTransformation | None
-    plateau: plateau_lib.PlateauConfig | None
-
-    def init(self, params: Tree) -> State:
+    def init(params: Tree) -> State:
         flat = flatten(params)
         state: State = {
             "count": jnp.zeros((), jnp.int32),
-            "scheduled_rate": self.schedule(0, None),
-            "moments": {_entry(s): self.rule.init(self._part(flat, s)) for s in self.starts},
+            "scheduled_rate": schedule(0, None),
+            "moments": {name: rule.init(part_of(flat, start)) for name, start in parts.items()},
         }
-        if self.skip:
-            state["outliers"] = self.skip.init(flat)
-        if self.plateau:
-            state["plateau"] = plateau_lib.init(self.plateau)
+        if skip:
+            state["outliers"] = skip.init(flat)
+        if config.plateau:
+            state["plateau"] = plateau_lib.init(config.plateau)
         return state
 
     def update(
-        self, gradients: Tree, state: State, params: Tree, *, lengths: Lengths | None = None
+        gradients: Tree, state: State, params: Tree, *, lengths: Lengths | None = None
     ) -> tuple[Tree, State]:
-        count = state["count"]
-        moved = state | {
-            "count": optax.safe_increment(count),
-            "scheduled_rate": self.schedule(count + 1, lengths),
-        }
+        count, weights, new = state["count"], flatten(params), dict(state)
+        new["count"] = optax.safe_increment(count)
+        new["scheduled_rate"] = schedule(count + 1, lengths)
         flat = {
-            path: _if_started(self.groups[path].frozen_until, count, leaf, jnp.zeros_like(leaf))
+            path: _from(starts[path], count, leaf, jnp.zeros_like(leaf))
             for path, leaf in flatten(gradients).items()
         }
-        if self.skip:
-            flat, moved["outliers"] = self.skip.update(flat, state["outliers"])
-        flat = self._clip(flat)
-        weights = flatten(params)
-        directions: dict[str, jax.Array] = {}
-        moved["moments"] = {}
-        for start in self.starts:
-            old = state["moments"][_entry(start)]
-            found, new = self.rule.update(self._part(flat, start), old, self._part(weights, start))
-            directions |= flatten(found)
-            moved["moments"][_entry(start)] = jax.tree.map(
-                functools.partial(_if_started, start, count), new, old
-            )
-        rate = self.schedule(count, lengths) * _reduction(state)
-        return _like(gradients, self._scale(directions, rate, count)), moved
+        if skip:
+            flat, new["outliers"] = skip.update(flat, state["outliers"])
+        flat = _clip(flat, groups, config.clip_norm)
+        rate = schedule(count, lengths) * _reduction(state)
+        updates: dict[str, jax.Array] = {}
+        new["moments"] = {}
+        for name, start in parts.items():
+            since = functools.partial(_from, start, count)
+            old = state["moments"][name]
+            found, moved = rule.update(part_of(flat, start), old, part_of(weights, start))
+            new["moments"][name] = jax.tree.map(since, moved, old)
+            for path, direction in flatten(found).items():
+                step = -(rate * multipliers[path]) * direction
+                updates[path] = since(step, jnp.zeros_like(step))
+        # Like the gradients, which may have empty branches.
+        return jax.tree_util.tree_map_with_path(
+            lambda keys, _: updates[path_of(keys)], gradients
+        ), new
 
-    def _part(self, flat: Mapping[str, jax.Array], start: int) -> Tree:
-        """Returns the nested dict of the parameters that start at a step."""
-        return unflatten(
-            {path: leaf for path, leaf in flat.items() if self.groups[path].frozen_until == start}
-        )
-
-    def _clip(self, flat: dict[str, jax.Array]) -> dict[str, jax.Array]:
-        for limit, paths in self.clips:
-            clip = optax.clip_by_global_norm(limit)
-            chosen = {path: flat[path] for path in paths}
-            flat = flat | clip.update(chosen, clip.init(chosen))[0]
-        return flat
-
-    def _scale(
-        self, directions: Mapping[str, jax.Array], rate: jax.Array, count: jax.Array
-    ) -> dict[str, jax.Array]:
-        updates = {}
-        for path, direction in directions.items():
-            group = self.groups[path]
-            update = -(rate * self.rates[path]) * direction
-            updates[path] = _if_started(group.frozen_until, count, update, jnp.zeros_like(update))
-        return updates
+    return optax.GradientTransformationExtraArgs(init, update)
 
 
 def learning_rate(opt_state: State) -> jax.Array:
@@ -277,45 +225,34 @@ def with_moments(opt_state: State, moments: State) -> State:
     return opt_state | {"moments": moments}
 
 
-def _group_rate(path: str, group: GroupConfig, shapes: Mapping[str, Any]) -> Any:
-    """The multiplier of a parameter's rate, which may differ along its first axis."""
-    if group.layer_decay == 1:
-        return group.rate
-    where = f"layer_decay={group.layer_decay} of config.optimizer.groups, {group.pattern!r},"
-    return group.rate * layer_rates(group.layer_decay, path, shapes, where)
-
-
-def _entry(start: int) -> str:
-    return f"from_{start}"
-
-
 def _reduction(opt_state: State) -> jax.Array | float:
     return opt_state["plateau"].factor if "plateau" in opt_state else 1.0
 
 
-def _if_started(start: int, count: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
+def _from(start: int, count: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
+    """Returns `new` from the step `start` on, and `old` before."""
     return new if start == 0 else jnp.where(count >= start, new, old)
 
 
-def _like(tree: Tree, flat: Mapping[str, jax.Array]) -> Tree:
-    """Returns `flat` nested as `tree`, which may have empty branches."""
-    return jax.tree_util.tree_map_with_path(lambda keys, _: flat[path_of(keys)], tree)
-
-
-def _decay(config: WeightDecayConfig | None, paths: list[str]) -> Callable[[str], float]:
+def _decay(config: WeightDecayConfig | None, paths: Mapping[str, Any]) -> Decay:
     if config is None:
         return lambda path: 0.0
-    where = f"config.optimizer.weight_decay.pattern={config.pattern!r}"
-    decayed = set(select(config.pattern or "", paths, where))
+    decayed = set(select(config.pattern or "", paths, "config.optimizer.weight_decay"))
     return lambda path: config.rate if path in decayed else 0.0
 
 
-def _clip_sets(
-    groups: Mapping[str, GroupConfig], shared_norm: float | None
-) -> list[tuple[float, list[str]]]:
-    """Returns (largest norm, paths) of each set of gradients that is clipped as one vector."""
+def _clip(
+    flat: dict[str, jax.Array], groups: Mapping[str, GroupConfig], shared_norm: float | None
+) -> dict[str, jax.Array]:
+    """Clips the gradients of each group with its own norm, and all others as one vector."""
     # In the order of the parameters, so that every process compiles the same program.
-    own = dict.fromkeys(group for group in groups.values() if group.clip_norm is not None)
-    sets = [(each.clip_norm, [p for p, group in groups.items() if group == each]) for each in own]
-    shared = [p for p, group in groups.items() if group.clip and group.clip_norm is None]
-    return sets if shared_norm is None or not shared else [*sets, (shared_norm, shared)]
+    for group in dict.fromkeys([*groups.values(), None]):
+        if group is None:
+            limit = shared_norm
+            chosen = [p for p, own in groups.items() if own.clip and own.clip_norm is None]
+        else:
+            limit, chosen = group.clip_norm, [p for p, own in groups.items() if own == group]
+        if limit is not None and chosen:
+            gradients = {path: flat[path] for path in chosen}
+            flat = flat | optax.clip_by_global_norm(limit).update(gradients, optax.EmptyState())[0]
+    return flat

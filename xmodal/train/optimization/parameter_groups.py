@@ -1,12 +1,26 @@
-"""Groups of trained parameters that differ in rate, clipping or the step they start at."""
+"""Groups of trained parameters that differ in rate, clipping or the step they start at.
+
+Layer-wise decay of the rate, along the first axis of stacked layers: Bao et al., "BEiT: BERT
+Pre-Training of Image Transformers" (2022), after Clark et al., "ELECTRA" (2020). Of L layers, layer
+i (from 1) has the rate times d^(L + 1 - i), the embeddings below them d^(L + 1), and whatever
+follows the layers 1.
+"""
 
 import dataclasses
-import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import numpy as np
 
 from xmodal.core.config import setting
 from xmodal.core.errors import UserError
-from xmodal.train.tree import matches, top_levels
+from xmodal.train.tree import check_patterns, matches
+
+Decay = Callable[[str], float]
+"""Parameter path -> rate of its decoupled weight decay."""
+# Names under `SIDE/encoder/`, from the bottom up; everything else there is an embedding.
+_STACKS = ("lower_layers", "layers")
+_AFTER = "norm"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,13 +29,12 @@ class GroupConfig:
 
     Attributes:
       pattern: regular expression of parameter paths such as `image/encoder/stem/kernel`, see
-        `select`.
+        `tree.matches`.
       rate: multiplier of the learning rate.
-      layer_decay: further multiplier for every layer that lies above a parameter's own, see
-        `layer_rates`; 1 for none.
+      layer_decay: further multiplier for every layer that lies above a parameter's own; 1 for none.
       clip_norm: largest global norm of only this group's gradients; None shares
         `config.optimizer.clip_norm` with all other groups that set no norm.
-      clip: whether the group is clipped at all; False keeps it out of every clipped norm.
+      clip: whether the group's gradients are part of that shared norm and clipped by it.
       frozen_until: the parameters and their optimizer state do not change before this step; dropout
         and batch normalization act as in training from the start.
     """
@@ -32,6 +45,31 @@ class GroupConfig:
     clip_norm: float | None = setting(None, above=0)
     clip: bool = True
     frozen_until: int = setting(0, at_least=0)
+
+    def multiplier(self, path: str, shapes: Mapping[str, Any]) -> Any:
+        """Returns the multiplier of a parameter's rate: a float, or float32 [L, 1, ...] if stacked.
+
+        Args:
+          path: path of the parameter, such as `image/encoder/layers/query/kernel`.
+          shapes: all arrays or their shapes, frozen ones included, by path.
+        """
+        side, part, *names = path.split("/")
+        if self.layer_decay == 1 or part != "encoder" or names[0] == _AFTER:
+            return self.rate
+        depths = [_depth(f"{side}/encoder/{stack}/", shapes) for stack in _STACKS]
+        if not any(depths):
+            raise UserError(
+                f"layer_decay={self.layer_decay} of config.optimizer.groups, {self.pattern!r}, is "
+                f"for stacked layers, but {side}/encoder has none: narrow the pattern, or remove "
+                "layer_decay."
+            )
+        if names[0] not in _STACKS:
+            return self.rate * self.layer_decay ** (sum(depths) + 1)
+        stack = _STACKS.index(names[0])
+        above = sum(depths[stack + 1 :])
+        exponents = np.arange(above + depths[stack], above, -1, dtype=np.float32)
+        rates = self.rate * np.float32(self.layer_decay) ** exponents
+        return rates.reshape(-1, *[1] * (len(shapes[path].shape) - 1))
 
 
 # The group of the parameters that no pattern matches.
@@ -44,50 +82,41 @@ def assign_groups(
     """Returns the group of each parameter path: the first that matches, else `OTHERS`.
 
     Args:
-      groups: `config.optimizer.groups`, in order.
+      groups: `config.optimizer.groups`, in order; every one must get a parameter.
       paths: paths of the trained parameters.
-
-    Raises:
-      UserError: a group gets no parameter; see also `select`.
     """
-    paths = list(paths)
-    assigned: dict[str, str] = {}
+    assigned = dict.fromkeys(paths, OTHERS)
     for name, group in groups.items():
-        where = f"config.optimizer.groups.{name}.pattern={group.pattern!r}"
-        matched = select(group.pattern, paths, where)
-        fresh = [path for path in matched if path not in assigned]
+        where = f"config.optimizer.groups.{name}"
+        matched = select(group.pattern, assigned, where)
+        fresh = [path for path in matched if assigned[path] is OTHERS]
         if not fresh:
             raise UserError(
-                f"{where} matches only parameters of the groups before it, "
-                f"{sorted({assigned[path] for path in matched})}; put it first, or remove it."
+                f"{where}.pattern={group.pattern!r} matches only parameters of the groups before "
+                "it; put it first, or remove it."
             )
-        assigned |= dict.fromkeys(fresh, name)
-    return {path: groups[assigned[path]] if path in assigned else OTHERS for path in paths}
+        assigned |= dict.fromkeys(fresh, group)
+    return assigned
 
 
 def select(pattern: str, paths: Collection[str], where: str) -> list[str]:
-    """Returns the paths that a regular expression matches from their start, see `tree.matches`.
+    """Returns the paths that a regular expression of a config matches; it must match one.
 
     Args:
-      pattern: the regular expression.
+      pattern: see `tree.matches`.
       paths: paths of the trained parameters.
-      where: the pattern and its place in the config, for messages.
-
-    Raises:
-      UserError: it matches nothing, or is also found inside another path, which it was probably
-        meant to match.
+      where: place of the pattern in the config, for the error.
     """
-    chosen = [path for path in paths if matches([pattern], path)]
-    if not chosen:
-        raise UserError(
-            f"{where} matches no trained parameter from the start of its path; the trained "
-            f"parameters are under {top_levels(paths)}."
-        )
-    for path in paths:
-        if not matches([pattern], path) and re.search(pattern, path):
-            raise UserError(
-                f"{where} matches {chosen[0]!r} from its start, but is only found inside {path!r}; "
-                "begin the parts of the pattern with '.*' to match both, or with '^' for the first "
-                "alone."
-            )
-    return chosen
+    check_patterns(where, [pattern], paths)
+    return [path for path in paths if matches([pattern], path)]
+
+
+def is_stacked(path: str) -> bool:
+    """Returns whether a parameter's first axis is the layer, one tensor after the other."""
+    _, *names = path.split("/")
+    return len(names) > 2 and names[0] == "encoder" and names[1] in _STACKS
+
+
+def _depth(prefix: str, shapes: Mapping[str, Any]) -> int:
+    """The number of layers of the stack below a path; 0 if there is none."""
+    return next((leaf.shape[0] for path, leaf in shapes.items() if path.startswith(prefix)), 0)

@@ -1,7 +1,11 @@
-"""Reduces the learning rate when a metric stops improving, like torch's `ReduceLROnPlateau`."""
+"""Reduces the learning rate when a metric stops improving, like torch's `ReduceLROnPlateau`.
+
+`optax.contrib.reduce_on_plateau` only minimizes: of a negated recall, a small loss would count as
+an improvement.
+"""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -54,12 +58,9 @@ class PlateauState(NamedTuple):
 def init(config: PlateauConfig) -> PlateauState:
     """Returns the state before the first evaluation."""
     worst = jnp.inf if config.mode == "min" else -jnp.inf
-    return PlateauState(
-        best=jnp.full((), worst, jnp.float32),
-        waited=jnp.zeros((), jnp.int32),
-        factor=jnp.ones((), jnp.float32),
-        observed=jnp.zeros((), jnp.int32),
-    )
+    # One array each: the training step donates them.
+    waited, observed = jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)
+    return PlateauState(jnp.float32(worst), waited, jnp.float32(1), observed)
 
 
 def update(
@@ -77,19 +78,19 @@ def update(
     best, waited, factor = (float(leaf) for leaf in state[:3])
     # Rounded as it will be stored: otherwise an equal value might look like an improvement.
     value = float(np.float32(value))
-    if config.mode == "min":
-        improved = value < best * (1 - config.threshold)
+    sign = 1 if config.mode == "max" else -1
+    if sign * value > sign * best * (1 + sign * config.threshold):
+        best, waited = value, 0
+    elif waited < config.patience:
+        waited += 1
     else:
-        improved = value > best * (1 + config.threshold)
-    best, waited = (value, 0) if improved else (best, waited + 1)
-    if waited > config.patience:
-        waited = 0
-        rate = learning_rate * factor
+        rate, waited = learning_rate * factor, 0
         reduced = max(rate * config.factor, config.min_rate)
         if rate - reduced > _SMALLEST_REDUCTION:
             factor = reduced / learning_rate
-    return PlateauState(*map(_place_like, state, (best, waited, factor, count)))
-
-
-def _place_like(old: jax.Array, value: Any) -> jax.Array:
-    return mesh_lib.put(np.asarray(value, old.dtype), old.sharding)
+    return PlateauState(
+        *(
+            mesh_lib.put(np.asarray(new, old.dtype), old.sharding)
+            for old, new in zip(state, (best, waited, factor, count), strict=True)
+        )
+    )

@@ -6,7 +6,9 @@ from typing import Any
 
 from xmodal.core.errors import UserError
 
-_EPOCHS = re.compile(r"(\d+(?:\.\d+)?) epochs?")
+_LENGTH = re.compile(r"(\d+)|(\d+(?:\.\d+)?) epochs?")
+# Also matches "three epochs" and "3 epocs", which are rejected instead of passed on.
+_IN_EPOCHS = re.compile(r"\S+ epochs?|[\d.]+ e\w+")
 # Keys of a config whose values are steps.
 _LENGTHS = ("total_steps", "log_every", "every", "warmup_steps", "frozen_until", "start", "end")
 # The default warm-up of a config is "up to 40", and at most a third of the run.
@@ -29,41 +31,9 @@ def choose_warmup(value: Any, total_steps: Any) -> Any:
     match = re.fullmatch(rf"({_UP_TO})?(\d+)", value) if isinstance(value, str) else None
     if match is None:
         return value
-    steps, is_default = int(match[2]), match[1] is not None
-    if not is_default or not isinstance(total_steps, int):
-        return steps
-    return min(steps, max(total_steps, 0) // _RUN_OVER_WARMUP)
-
-
-def to_steps(
-    value: int | str, steps_per_epoch: float, where: str = "config", *, may_vanish: bool = False
-) -> int:
-    """Returns a length in steps.
-
-    Args:
-      value: steps, as a number or a string, or a string such as "3 epochs" or "0.5 epochs".
-      steps_per_epoch: full batches in one pass over the training data.
-      where: place of the value in the config, for the error.
-      may_vanish: whether it may round to zero steps.
-
-    Raises:
-      UserError: any other string, or a length that rounds to zero steps.
-    """
-    if not isinstance(value, str):
-        return value
-    if value.isdecimal():  # Set on the command line instead of a length such as "3 epochs".
-        return int(value)
-    match = _EPOCHS.fullmatch(value)
-    if match is None:
-        raise UserError(f"{where} is {value!r}; it must be a step or a string like '3 epochs'.")
-    epochs = float(match[1])
-    steps = round(epochs * steps_per_epoch)
-    if epochs and not steps and not may_vanish:
-        raise UserError(
-            f"{where} is {value!r}, less than one step: an epoch has {steps_per_epoch:g}; "
-            "use more epochs, or a number of steps."
-        )
-    return steps
+    if not match[1] or not isinstance(total_steps, int):
+        return int(match[2])
+    return min(int(match[2]), max(total_steps, 0) // _RUN_OVER_WARMUP)
 
 
 def resolve_epochs(config: Any, steps_per_epoch: float, where: str = "config") -> Any:
@@ -77,38 +47,47 @@ def resolve_epochs(config: Any, steps_per_epoch: float, where: str = "config") -
         becomes its step as a string, since keys of a config saved as JSON are strings.
       steps_per_epoch: full batches in one pass over the training data.
       where: place of this part in the whole config, for errors.
-
-    Raises:
-      UserError: see `to_steps`; or two keys of a section become the same step.
     """
-    if isinstance(config, Mapping):
-        resolved = {}
-        for key, value in config.items():
-            place = f"{where}.{key}"
-            new_key = str(to_steps(key, steps_per_epoch, place)) if _in_epochs(key) else key
-            if new_key in resolved:
-                raise UserError(f"{place} and another key of {where} are both step {new_key}.")
-            if key in _LENGTHS and isinstance(value, str):
-                resolved[new_key] = _resolve_length(value, steps_per_epoch, place)
-            else:
-                resolved[new_key] = resolve_epochs(value, steps_per_epoch, place)
-        return resolved
     if isinstance(config, (list, tuple)):
-        items = [
+        return type(config)(
             resolve_epochs(item, steps_per_epoch, f"{where}[{i}]") for i, item in enumerate(config)
-        ]
-        return type(config)(items)
-    return config
+        )
+    if not isinstance(config, Mapping):
+        return config
+    resolved = {}
+    for key, value in config.items():
+        place = f"{where}.{key}"
+        if _IN_EPOCHS.fullmatch(str(key)):
+            key = str(_to_steps(key, steps_per_epoch, place))
+        if key in resolved:
+            raise UserError(f"{place} and another key of {where} are both step {key}.")
+        if key in _LENGTHS and isinstance(value, str):
+            resolved[key] = _resolve_length(value, steps_per_epoch, place)
+        else:
+            resolved[key] = resolve_epochs(value, steps_per_epoch, place)
+    return resolved
 
 
 def _resolve_length(value: str, steps_per_epoch: float, where: str) -> int | str:
     if value.startswith(_UP_TO):
         longest = value.removeprefix(_UP_TO)
-        return f"{_UP_TO}{to_steps(longest, steps_per_epoch, where, may_vanish=True)}"
-    is_length = value.isdecimal() or _in_epochs(value)
-    return to_steps(value, steps_per_epoch, where) if is_length else value
+        return f"{_UP_TO}{_to_steps(longest, steps_per_epoch, where, may_vanish=True)}"
+    # A number is a string where it replaces one, such as "3 epochs", on the command line.
+    is_length = value.isdecimal() or _IN_EPOCHS.fullmatch(value)
+    return _to_steps(value, steps_per_epoch, where) if is_length else value
 
 
-def _in_epochs(value: Any) -> bool:
-    # "three epochs" and "3 epocs" are rejected instead of passed on.
-    return isinstance(value, str) and re.fullmatch(r"\S+ epochs?|[\d.]+ e\w+", value) is not None
+def _to_steps(value: str, steps_per_epoch: float, where: str, *, may_vanish: bool = False) -> int:
+    """Returns "7" or "0.5 epochs" in steps; may it round to zero steps?"""
+    match = _LENGTH.fullmatch(value)
+    if match is None:
+        raise UserError(f"{where} is {value!r}; it must be a step or a string like '3 epochs'.")
+    if match[1]:
+        return int(value)
+    steps = round(float(match[2]) * steps_per_epoch)
+    if float(match[2]) and not steps and not may_vanish:
+        raise UserError(
+            f"{where} is {value!r}, less than one step: an epoch has {steps_per_epoch:g}; "
+            "use more epochs, or a number of steps."
+        )
+    return steps

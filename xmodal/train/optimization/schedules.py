@@ -3,13 +3,14 @@
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
-from xmodal.core.config import check_keys, lookup, read_named, setting
+from xmodal.core.config import Bounds, check_keys, check_value, lookup, read_named, setting
 from xmodal.core.errors import UserError
 
 Count = int | jax.Array
@@ -30,7 +31,6 @@ class Constant:
 
     def factor(self, step: jax.Array, total_steps: Count) -> jax.Array:
         """Returns the share of the peak at `step` (int32), without the warm-up."""
-        del step, total_steps
         return jnp.ones(())
 
 
@@ -50,11 +50,12 @@ class Linear(Constant):
 
     def factor(self, step: jax.Array, total_steps: Count) -> jax.Array:
         """Returns the share of the peak at `step` (int32), without the warm-up."""
-        return self.end_fraction + (1 - self.end_fraction) * (1 - self._progress(step, total_steps))
-
-    def _progress(self, step: jax.Array, total_steps: Count) -> jax.Array:
         step = step // self.every * self.every
-        return jnp.clip((step - self.warmup_steps) / (total_steps - self.warmup_steps), 0, 1)
+        passed = jnp.clip((step - self.warmup_steps) / (total_steps - self.warmup_steps), 0, 1)
+        return self.end_fraction + (1 - self.end_fraction) * self._fall(passed)
+
+    def _fall(self, passed: jax.Array) -> jax.Array:
+        return 1 - passed
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,10 +65,8 @@ class Cosine(Linear):
     `every` = one epoch gives torch's `CosineAnnealingLR` stepped once per epoch.
     """
 
-    def factor(self, step: jax.Array, total_steps: Count) -> jax.Array:
-        """Returns the share of the peak at `step` (int32), without the warm-up."""
-        share = (1 + jnp.cos(math.pi * self._progress(step, total_steps))) / 2
-        return self.end_fraction + (1 - self.end_fraction) * share
+    def _fall(self, passed: jax.Array) -> jax.Array:
+        return (1 + jnp.cos(math.pi * passed)) / 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,7 +78,6 @@ class Staircase(Constant):
 
     def factor(self, step: jax.Array, total_steps: Count) -> jax.Array:
         """Returns the share of the peak at `step` (int32), without the warm-up."""
-        del total_steps
         return self.rate ** jnp.float32(step // self.every)
 
 
@@ -94,20 +92,13 @@ class Piecewise(Constant):
     steps: Mapping[str | int, float]
 
     def __post_init__(self) -> None:
-        for step, factor in _by_step("config.optimizer.schedule.steps", self.steps).items():
-            if not _is_number(factor) or factor < 0:
-                raise UserError(
-                    f"config.optimizer.schedule.steps.{step} is {factor!r}; it must be a number "
-                    "of at least 0."
-                )
+        where = "config.optimizer.schedule.steps"
+        for step, factor in _by_step(where, self.steps).items():
+            check_value(f"{where}.{step}", Annotated[float, Bounds(at_least=0)], factor)
 
     def factor(self, step: jax.Array, total_steps: Count) -> jax.Array:
         """Returns the share of the peak at `step` (int32), without the warm-up."""
-        del total_steps
-        share = jnp.ones(())
-        for boundary, factor in _by_step("config.optimizer.schedule.steps", self.steps).items():
-            share = share * jnp.where(step >= boundary, factor, 1.0)
-        return share
+        return optax.piecewise_constant_schedule(1.0, _by_step("steps", self.steps))(step)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -118,7 +109,6 @@ class InverseSqrt(Constant):
 
     def factor(self, step: jax.Array, total_steps: Count) -> jax.Array:
         """Returns the share of the peak at `step` (int32), without the warm-up."""
-        del total_steps
         return jnp.sqrt(self.warmup_steps / jnp.maximum(step, self.warmup_steps))
 
 
@@ -133,14 +123,7 @@ SCHEDULES: dict[str, type[Constant]] = {
 
 
 def read_schedule(section: Mapping[str, Any]) -> Constant:
-    """Returns `config.optimizer.schedule` as its dataclass.
-
-    Args:
-      section: `name`, a key of `SCHEDULES`, and the fields of that row.
-
-    Raises:
-      UserError: an unknown name or key, or a value out of range.
-    """
+    """Returns `config.optimizer.schedule` as its dataclass: `name` and the fields of that row."""
     return read_named("config.optimizer.schedule", section, SCHEDULES, lambda row: row)[1]
 
 
@@ -173,10 +156,7 @@ def make_schedule(section: Mapping[str, Any], peak: float, total_steps: int) -> 
     Args:
       section: `config.optimizer.schedule`.
       peak: the learning rate that the schedule scales.
-      total_steps: length of the run.
-
-    Raises:
-      UserError: see `read_schedule`; or the warm-up is as long as the run.
+      total_steps: length of the run, which must exceed the warm-up.
     """
     schedule = read_schedule(section)
     warmup = schedule.warmup_steps
@@ -196,6 +176,14 @@ def make_schedule(section: Mapping[str, Any], peak: float, total_steps: int) -> 
     return rate
 
 
+_STEP = Annotated[int, Bounds(at_least=0)]
+_NUMBER_SCHEDULES: dict[str, dict[str, Any]] = {
+    "linear": {"from": float, "to": float, "end": _STEP, "start": _STEP, "before": float},
+    "piecewise": {"values": Mapping},
+}
+_OPTIONAL = {"start", "before"}
+
+
 def is_schedule(value: Any) -> bool:
     """Returns whether an option is a schedule of the step rather than a constant."""
     return isinstance(value, Mapping) and "schedule" in value
@@ -204,73 +192,37 @@ def is_schedule(value: Any) -> bool:
 def values(where: str, value: Any) -> list[Any]:
     """Returns an option's values during a run; the end points of a linear schedule.
 
-    Raises:
-      UserError: see `check`.
-    """
-    check(where, value)
-    if not is_schedule(value):
-        return [value]
-    if value["schedule"] == "linear":
-        return [value[key] for key in ("before", "from", "to") if key in value]
-    return list(value["values"].values())
-
-
-def check(where: str, value: Any) -> None:
-    """Raises an error for a schedule that `resolve` cannot read; other values pass.
-
     Args:
       where: place of the value in the config, as a user writes it.
       value: an option; a schedule is `{"schedule": "linear", "from", "to", "end", "start": 0}`,
         where an optional `before` is the value before the start (default: `from`), or
         `{"schedule": "piecewise", "values": {0: first, step: next, ...}}`.
-
-    Raises:
-      UserError: an unknown, missing or wrong key.
     """
     if not is_schedule(value):
-        return
-    keys = lookup(f"{where}.schedule", value["schedule"], _NUMBER_SCHEDULES)
-    check_keys(where, value, ("schedule", *keys))
-    if missing := [key for key in keys if key not in value and key not in _OPTIONAL]:
-        raise UserError(f"{where} lacks {missing}; known: {sorted(keys)}.")
-    if value["schedule"] == "piecewise":
-        _check_piecewise(where, value["values"])
-    else:
-        _check_linear(where, value)
-
-
-_NUMBER_SCHEDULES = {"linear": ("from", "to", "start", "end", "before"), "piecewise": ("values",)}
-_OPTIONAL = ("start", "before")
-
-
-def _check_linear(where: str, value: Mapping[str, Any]) -> None:
-    for key in ("from", "to", "before"):
-        if key in value and not _is_number(value[key]):
-            raise UserError(f"{where}.{key} is {value[key]!r}; it must be a finite number.")
-    start, end = value.get("start", 0), value["end"]
-    for key, step in (("start", start), ("end", end)):
-        if not isinstance(step, int) or isinstance(step, bool) or step < 0:
-            raise UserError(f"{where}.{key} is {step!r}; it must be a step of at least 0.")
-    if end <= start:
-        raise UserError(f"{where}.end is {end}; it must be more than start={start}.")
-
-
-def _check_piecewise(where: str, values: Any) -> None:
-    if not isinstance(values, Mapping) or not values:
-        raise UserError(f"{where}.values is {values!r}; it must map steps to values.")
-    by_step = _by_step(f"{where}.values", values)
-    if next(iter(by_step)) != 0:
+        return [value]
+    hints = lookup(f"{where}.schedule", value["schedule"], _NUMBER_SCHEDULES)
+    check_keys(where, value, ("schedule", *hints))
+    if missing := sorted(set(hints) - set(value) - _OPTIONAL):
+        raise UserError(f"{where} lacks {missing}; known: {sorted(hints)}.")
+    for key in sorted(set(hints) & set(value)):
+        check_value(f"{where}.{key}", hints[key], value[key])
+    if value["schedule"] == "linear":
+        if value["end"] <= value.get("start", 0):
+            raise UserError(f"{where}.end is {value['end']}; it must be more than its start.")
+        return [value[key] for key in ("before", "from", "to") if key in value]
+    by_step = _by_step(f"{where}.values", value["values"])
+    if 0 not in by_step:
         raise UserError(f"{where}.values has no value for step 0; its steps are {list(by_step)}.")
-    items = list(by_step.values())
-    if not all(map(_is_number, items)):
-        raise UserError(f"{where}.values are {items}; they must be numbers.")
+    for each in by_step.values():
+        check_value(f"{where}.values", float, each)
+    return list(by_step.values())
 
 
 def resolve(value: Any, step: jax.Array) -> Any:
     """Returns the value of an option at a step.
 
     Args:
-      value: an option that passed `check`.
+      value: an option that `values` accepts.
       step: int32 scalar.
 
     Returns:
@@ -288,18 +240,9 @@ def resolve(value: Any, step: jax.Array) -> Any:
     return jnp.array(list(by_step.values()), jnp.float32)[index]
 
 
-def _is_number(value: Any) -> bool:
-    is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_real and math.isfinite(value)
-
-
 def _by_step(where: str, values: Mapping[Any, Any]) -> dict[int, Any]:
     """Returns `{step: value}` by ascending step; the keys may be strings."""
-    by_step = {}
-    for key, value in values.items():
-        if isinstance(key, bool) or not str(key).isdecimal():
-            raise UserError(f"{where} has the key {key!r}; its keys must be steps.")
-        if int(key) in by_step:
-            raise UserError(f"{where} has step {int(key)} twice.")
-        by_step[int(key)] = value
+    by_step = {int(key): value for key, value in values.items() if str(key).isdecimal()}
+    if len(by_step) < len(values):
+        raise UserError(f"{where} has the keys {list(values)}; they must be different steps.")
     return dict(sorted(by_step.items()))

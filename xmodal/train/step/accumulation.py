@@ -10,32 +10,24 @@ that its pairs are processed in parts, too, with the features of the whole batch
 """
 
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
 from xmodal.data.text.short_texts import ShortTexts
 from xmodal.models import DualEncoder, Embedding
-from xmodal.train.step.batch_parts import join, split
 from xmodal.train.step.tasks import Task
 from xmodal.train.step.views import COLUMNS, MINED_COLUMNS, embed_views
 from xmodal.train.tree import Tree
 
 
 def check(steps: int, batch_size: int, mesh: Mesh) -> None:
-    """Refuses parts that the devices cannot share equally.
-
-    Args:
-      steps: number of parts of a batch.
-      batch_size: items on all devices together.
-      mesh: devices that the batch is split over.
-
-    Raises:
-      UserError: names the numbers that work.
-    """
+    """Raises an error if the devices cannot split `batch_size` items into `steps` equal parts."""
     if batch_size % (steps * mesh.size):
         per_device = batch_size // mesh.size
         known = [n for n in range(1, per_device + 1) if per_device % n == 0]
@@ -60,21 +52,10 @@ def embed_in_parts(
 ) -> tuple[dict[str, Embedding], Tree]:
     """Returns the views and states of `embed_views` in training, with one part in memory at a time.
 
-    Parts are those of `batch_parts.split`. Each draws its random numbers from its own key, the same
-    in both passes. Batch normalization uses the statistics of a part, and the running statistics
-    are updated after each part of the first pass.
-
-    Args:
-      model: see `embed_views`.
-      tasks: see `embed_views`.
-      params: see `embed_views`.
-      model_state: see `embed_views`.
-      batch: see `embed_views`.
-      steps: number of parts.
-      mesh: devices that the batch is split over.
-      frozen: see `embed_views`.
-      key: see `embed_views`.
-      short_texts: see `embed_views`.
+    Takes the arguments of `embed_views`, and the number of parts `steps`. Parts are those of
+    `_split`. Each draws its random numbers from its own key, the same in both passes. Batch
+    normalization uses the statistics of a part, and the running statistics are updated after each
+    part of the first pass.
     """
     read = {name for side in model.towers for name in COLUMNS[side]} | MINED_COLUMNS.keys()
     inputs = {name: column for name, column in batch.items() if name in read}
@@ -93,5 +74,51 @@ def embed_in_parts(
 
     numbers = jnp.arange(steps, dtype=jnp.uint32)
     states = {side: model_state[side] for side in model.towers}
-    states, views = jax.lax.scan(embed, states, (numbers, split(inputs, steps, mesh)))
-    return join(views, mesh), states
+    states, views = jax.lax.scan(embed, states, (numbers, _split(inputs, steps, mesh)))
+    return _join(views, mesh), states
+
+
+def map_in_parts(
+    function: Callable[[Any, jax.Array], Any], items: Any, *, steps: int, mesh: Mesh
+) -> Any:
+    """Returns the rows of a function for all items, with one part in memory at a time.
+
+    Args:
+      function: (items of a part, its number uint32) -> tree of arrays with a row per item.
+      items: tree of arrays [B, ...]; see `_split`.
+      steps: number of parts.
+      mesh: devices that the batch is split over.
+    """
+
+    @functools.partial(jax.checkpoint, prevent_cse=False)
+    def compute(part: tuple[jax.Array, Any]) -> Any:
+        number, own = part
+        return function(own, number)
+
+    numbers = jnp.arange(steps, dtype=jnp.uint32)
+    return _join(jax.lax.map(compute, (numbers, _split(items, steps, mesh))), mesh)
+
+
+def _split(items: Any, steps: int, mesh: Mesh) -> Any:
+    """Returns arrays [B, ...] as [steps, B / steps, ...], without moving items between devices.
+
+    Part j has the items j, j + steps, j + 2 steps, ...: every device splits its own items, and the
+    parts are the same on any number of devices.
+    """
+    sharding = NamedSharding(mesh, PartitionSpec(None, mesh_lib.BATCH_AXIS))
+
+    def split_column(column: jax.Array) -> jax.Array:
+        parts = column.reshape(len(column) // steps, steps, *column.shape[1:]).swapaxes(0, 1)
+        return jax.lax.with_sharding_constraint(parts, sharding)
+
+    return jax.tree.map(split_column, items)
+
+
+def _join(parts: Any, mesh: Mesh) -> Any:
+    """Returns arrays [steps, B / steps, ...] as [B, ...], the opposite of `_split`."""
+
+    def join_column(column: jax.Array) -> jax.Array:
+        count, items, *rest = column.shape
+        return mesh_lib.split_rows(column.swapaxes(0, 1).reshape(count * items, *rest), mesh)
+
+    return jax.tree.map(join_column, parts)

@@ -1,7 +1,7 @@
 """The training state: plain nested dicts, with frozen parameters separate from trained ones."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,13 +11,16 @@ import optax
 from jax.sharding import Mesh
 
 from xmodal.core import mesh as mesh_lib
+from xmodal.core.errors import UserError
 from xmodal.core.tree_paths import path_of
 from xmodal.models import DualEncoder
 from xmodal.train import rngs
-from xmodal.train.step.momentum import MOMENTUM, momentum_rate
 from xmodal.train.step.tasks import Task
 from xmodal.train.step.views import embed_views, tower_inputs
 from xmodal.train.tree import Tree, flatten, merge, partition
+
+MOMENTUM = "momentum"
+"""Key of the momentum copies of the towers in the model state."""
 
 
 @jax.tree_util.register_dataclass
@@ -65,14 +68,45 @@ def init_params(
     if not any(task.module or task.similarity for task in tasks):
         return params, model_state
     views, _ = embed_views(model, tasks, params, model_state, batch)
-    own_params, own_state = {}, {}
+    towers = dict(params)
     for task in tasks:
         key = rngs.stream_key(seed, f"params/tasks/{task.name}")
-        own_params[task.name], own_state[task.name] = task.init(key, views, batch, params)
-    for tree, own in ((params, own_params), (model_state, own_state)):
-        if filled := {name: found for name, found in own.items() if found}:
-            tree["tasks"] = filled
+        own = task.init(key, views, batch, towers)
+        for tree, found in zip((params, model_state), own, strict=True):
+            if found:
+                tree.setdefault("tasks", {})[task.name] = found
     return params, model_state
+
+
+def momentum_rate(tasks: Collection[Task]) -> float | None:
+    """Returns the momentum of the copies; None if no task needs copies.
+
+    The copies are moving averages of the towers' parameters: He et al., "Momentum Contrast for
+    Unsupervised Visual Representation Learning" (2020), equation 2.
+    """
+    modules = (task.module for task in tasks if task.module is not None)
+    rates = {each.momentum for each in modules if each.momentum is not None}
+    if len(rates) > 1:
+        raise UserError(
+            f"config.tasks have loss.module.rate={sorted(rates)}; a run has one copy of its "
+            "towers, so set them to one value."
+        )
+    return next(iter(rates), None)
+
+
+def follow(copies: Tree, params: Tree, rate: float, step: jax.Array) -> Tree:
+    """Returns the copies after a step; before the first one they equal the towers.
+
+    Args:
+      copies: copies of the parameters by side.
+      params: parameters of the whole model.
+      rate: m; the result is m copy + (1 - m) parameter.
+      step: int32 scalar.
+    """
+    kept = jnp.where(step == 0, 0.0, rate)
+    towers = {side: params[side] for side in copies}
+    mixed = jax.tree.map(lambda copy, own: kept * copy + (1 - kept) * own, copies, towers)
+    return jax.lax.stop_gradient(mixed)
 
 
 def first_state(

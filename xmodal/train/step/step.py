@@ -20,10 +20,8 @@ from xmodal.train.optimization.optimizer import learning_rate, pass_time, skippe
 from xmodal.train.optimization.parameter_groups import select
 from xmodal.train.optimization.schedules import Lengths
 from xmodal.train.step import accumulation
-from xmodal.train.step.batch_statistics import observe_batch
-from xmodal.train.step.momentum import MOMENTUM, follow, momentum_rate
-from xmodal.train.step.state import TrainState
-from xmodal.train.step.task_losses import clamp_scales, compute_losses
+from xmodal.train.step.state import MOMENTUM, TrainState, follow, momentum_rate
+from xmodal.train.step.task_losses import clamp_scales, compute_losses, observe_batch
 from xmodal.train.step.tasks import Task, sides
 from xmodal.train.step.views import embed_views
 from xmodal.train.tree import Tree, flatten, frozen_parts, matches, merge
@@ -38,7 +36,7 @@ class L2Config:
     """`config.l2`: a sum of squares added to the loss.
 
     Attributes:
-      pattern: regular expression of trained parameters' paths, see `parameter_groups.select`.
+      pattern: regular expression of trained parameters' paths, see `tree.matches`.
       scale: multiplier of the sum.
     """
 
@@ -56,9 +54,6 @@ def check_sides(model: DualEncoder, tasks: tuple[Task, ...], freeze: Sequence[st
       model: two towers, or one.
       tasks: the tasks.
       freeze: `config.freeze`; a side that is frozen as a whole needs no task.
-
-    Raises:
-      UserError: names the sides of both, the pair scorer, or the views in the wrong order.
     """
     trained = {side for side in model.towers if not matches(freeze, f"{side}/")}
     if not trained <= sides(tasks) <= set(model.towers):
@@ -75,16 +70,10 @@ def check_sides(model: DualEncoder, tasks: tuple[Task, ...], freeze: Sequence[st
                 f"{similarity.name!r} compares images with texts; set them to "
                 f"{list(reversed(task.views))}."
             )
-    trains_pairs = [f"config.tasks.{task.name}" for task in tasks if task.loss.pairs]
-    if trains_pairs and model.pair_scorer is None:
+    if (model.pair_scorer is None) == any(task.loss.pairs for task in tasks):
         raise UserError(
-            f"{trains_pairs[0]} trains a pair scorer, and config.model has none; set "
-            "config.model.pair_scorer, or remove the task."
-        )
-    if model.pair_scorer is not None and not trains_pairs:
-        raise UserError(
-            "config.model.pair_scorer is set, but no task trains it; add one with the loss "
-            "'matching', or set it to None."
+            "A task with the loss 'matching' trains config.model.pair_scorer, which is "
+            f"{'None' if model.pair_scorer is None else 'trained by no task'}; set both or neither."
         )
 
 
@@ -128,10 +117,43 @@ def make_step(
     if accumulation_steps > 1:
         embed = functools.partial(accumulation.embed_in_parts, steps=accumulation_steps)
     embed = functools.partial(embed, short_texts=short_texts, mesh=mesh)
-    compute_loss = _make_loss(
-        model, tasks, embed, mesh=mesh, l2=l2, accumulation_steps=accumulation_steps
-    )
-    update = _make_update(model, tasks, optimizer, skip_non_finite=skip_non_finite)
+    rate = momentum_rate(tasks)
+
+    def compute_loss(
+        params: Tree, state: TrainState, batch: Batch, seed: int | jax.Array
+    ) -> tuple[jax.Array, tuple[Tree, Tree, Scalars]]:
+        frozen, model_state, number = state.frozen, state.model_state, state.step
+        everything = merge(params, frozen)
+        trained, fixed = flatten(params), flatten(frozen)
+        parts = {side: frozen_parts(trained, fixed, side) for side in model.towers}
+        views, states = embed(
+            model, tasks, everything, model_state, batch,
+            frozen=parts, key=rngs.stream_key(seed, "towers", number),
+        )  # fmt: skip
+        copied: dict[str, Embedding] = {}
+        if rate is not None:
+            copies = follow(model_state[MOMENTUM], everything, rate, number)
+            copied, _ = embed(
+                model, tasks, everything | copies, model_state, batch,
+                frozen=parts, key=rngs.stream_key(seed, MOMENTUM, number),
+            )  # fmt: skip
+            copied, states[MOMENTUM] = jax.lax.stop_gradient(copied), copies
+        with jax.named_scope("losses"):
+            observed: Tree = {}
+            if _mode(params, frozen, "similarity") is Mode.TRAIN:
+                views, observed = observe_batch(tasks, views, everything, model.similarity, mesh)
+            loss, task_states, scalars = compute_losses(
+                tasks, views, batch, everything, model_state,
+                similarity=model.similarity, seed=seed, step=number, mesh=mesh,
+                pair_scorer=model.pair_scorer, pair_mode=_mode(params, frozen, "pair_scorer"),
+                copied=copied, accumulation_steps=accumulation_steps,
+            )  # fmt: skip
+            if l2 is not None:
+                scalars["l2"] = l2.scale * sum_of_squares(params, l2.pattern)
+                loss += scalars["l2"]
+        if task_states:
+            states["tasks"] = task_states
+        return loss, (dict(model_state) | states, observed, scalars | {"loss": loss})
 
     def step_function(
         state: TrainState,
@@ -141,129 +163,44 @@ def make_step(
         key_data: jax.Array | None = None,
     ) -> tuple[TrainState, Scalars]:
         gradients, (model_state, observed, scalars) = jax.grad(compute_loss, has_aux=True)(
-            state.params, state.frozen, state.model_state, batch, state.step,
-            seed if key_data is None else key_data,
-        )  # fmt: skip
+            state.params, state, batch, seed if key_data is None else key_data
+        )
         with jax.named_scope("update"):
-            return update(state, step, gradients, model_state, observed, scalars, lengths)
+            updates, opt_state = optimizer.update(
+                gradients, state.opt_state, state.params, lengths=lengths
+            )
+            params = optax.apply_updates(state.params, updates)
+            trained = flatten(params)
+            params = merge(params, {k: x for k, x in flatten(observed).items() if k in trained})
+            norm = optax.tree.norm(gradients)
+            scalars |= {"gradient_norm": norm, "learning_rate": learning_rate(state.opt_state)}
+            if (skipped := skipped_updates(opt_state)) is not None:
+                scalars["skipped_updates"] = skipped
+            advanced = dataclasses.replace(
+                state,
+                step=state.step + 1,
+                params=model.share(clamp_scales(tasks, params, model.similarity)),
+                model_state=model_state,
+                opt_state=opt_state,
+            )
+            otherwise = _skip(state, advanced) if skip_non_finite else state
+            accepted = jnp.isfinite(scalars["loss"]) & jnp.isfinite(norm) & (step == state.step)
+            chosen = _select(accepted, advanced, otherwise)
+        return chosen, {f"train/{k}": v for k, v in scalars.items()}
 
     return step_function
 
 
-def _make_update(
-    model: DualEncoder,
-    tasks: tuple[Task, ...],
-    optimizer: optax.GradientTransformationExtraArgs,
-    *,
-    skip_non_finite: bool,
-) -> Step:
-    """Returns the second half of the step, see `make_step`: from gradients to the new state."""
-
-    def update(
-        state: TrainState,
-        step: jax.Array,
-        gradients: Tree,
-        model_state: Tree,
-        observed: Tree,
-        scalars: Scalars,
-        lengths: Lengths | None,
-    ) -> tuple[TrainState, Scalars]:
-        updates, opt_state = optimizer.update(
-            gradients, state.opt_state, state.params, lengths=lengths
-        )
-        params = optax.apply_updates(state.params, updates)
-        trained = flatten(params)
-        params = merge(params, {k: x for k, x in flatten(observed).items() if k in trained})
-        norm = optax.tree.norm(gradients)
-        advanced = dataclasses.replace(
-            state,
-            step=state.step + 1,
-            params=model.share(clamp_scales(tasks, params, model.similarity)),
-            model_state=model_state,
-            opt_state=opt_state,
-        )
-        scalars |= {"gradient_norm": norm, "learning_rate": learning_rate(state.opt_state)}
-        if (skipped := skipped_updates(opt_state)) is not None:
-            scalars["skipped_updates"] = skipped
-        accepted = jnp.isfinite(scalars["loss"]) & jnp.isfinite(norm) & (step == state.step)
-        otherwise = state
-        if skip_non_finite:
-            clocks = pass_time(state.opt_state, opt_state)
-            # Copies follow before a batch, whatever it holds; at step 0, they become the towers.
-            copies = {name: tree for name, tree in model_state.items() if name == MOMENTUM}
-            otherwise = dataclasses.replace(
-                state,
-                step=state.step + 1,
-                opt_state=clocks,
-                model_state=dict(state.model_state) | copies,
-            )
-        chosen = _select(accepted, advanced, otherwise)
-        return chosen, {f"train/{k}": v for k, v in scalars.items()}
-
-    return update
-
-
-def _make_loss(
-    model: DualEncoder,
-    tasks: tuple[Task, ...],
-    embed: Callable[..., tuple[dict[str, Embedding], Tree]],
-    *,
-    mesh: Mesh,
-    l2: L2Config | None,
-    accumulation_steps: int,
-) -> Callable[..., tuple[jax.Array, tuple[Tree, Tree, dict[str, jax.Array]]]]:
-    """Returns the sum of the losses as a function of the trained parameters and the rest.
-
-    Its other results are the new model state, parameters that are set without a gradient, see
-    `observe_batch`, and scalars.
-    """
-    rate = momentum_rate(tasks)
-
-    def compute_loss(
-        params: Tree,
-        frozen: Tree,
-        model_state: Tree,
-        batch: Batch,
-        step: jax.Array,
-        seed: int | jax.Array,
-    ) -> tuple[jax.Array, tuple[Tree, Tree, dict[str, jax.Array]]]:
-        everything = merge(params, frozen)
-        parts = _frozen_parts(params, frozen, model.towers)
-        views, states = embed(
-            model, tasks, everything, model_state, batch,
-            frozen=parts, key=rngs.stream_key(seed, "towers", step),
-        )  # fmt: skip
-        copied: dict[str, Embedding] = {}
-        if rate is not None:
-            copies = follow(model_state[MOMENTUM], everything, rate, step)
-            copied, _ = embed(
-                model, tasks, everything | copies, model_state, batch,
-                frozen=parts, key=rngs.stream_key(seed, MOMENTUM, step),
-            )  # fmt: skip
-            copied, states[MOMENTUM] = jax.lax.stop_gradient(copied), copies
-        with jax.named_scope("losses"):
-            observed: Tree = {}
-            if _mode(params, frozen, "similarity") is Mode.TRAIN:
-                views, observed = observe_batch(tasks, views, everything, model.similarity, mesh)
-            loss, task_states, scalars = compute_losses(
-                tasks, views, batch, everything, model_state,
-                similarity=model.similarity, seed=seed, step=step, mesh=mesh,
-                pair_scorer=model.pair_scorer, pair_mode=_mode(params, frozen, "pair_scorer"),
-                copied=copied, accumulation_steps=accumulation_steps,
-            )  # fmt: skip
-            if l2 is not None:
-                penalty = l2.scale * sum_of_squares(params, l2.pattern)
-                loss, scalars["l2"] = loss + penalty, penalty
-        if task_states:
-            states["tasks"] = task_states
-        return loss, (dict(model_state) | states, observed, scalars | {"loss": loss})
-
-    return compute_loss
-
-
-def _frozen_parts(params: Tree, frozen: Tree, towers: Collection[str]) -> dict[str, frozenset[str]]:
-    trained, fixed = flatten(params), flatten(frozen)
-    return {side: frozen_parts(trained, fixed, side) for side in towers}
+def _skip(state: TrainState, advanced: TrainState) -> TrainState:
+    """Returns the state after a batch that is skipped: the clocks and momentum copies move."""
+    # Copies follow before a batch, whatever it holds; at step 0, they become the towers.
+    copies = {k: tree for k, tree in advanced.model_state.items() if k == MOMENTUM}
+    return dataclasses.replace(
+        state,
+        step=advanced.step,
+        opt_state=pass_time(state.opt_state, advanced.opt_state),
+        model_state=dict(state.model_state) | copies,
+    )
 
 
 def _mode(params: Tree, frozen: Tree, part: str) -> Mode:
@@ -273,23 +210,15 @@ def _mode(params: Tree, frozen: Tree, part: str) -> Mode:
 
 
 def sum_of_squares(params: Tree, pattern: str) -> jax.Array:
-    """Returns the sum of squares of the parameters whose path matches `pattern`.
-
-    Raises:
-      UserError: see `select_l2`.
-    """
+    """Returns the sum of squares of the parameters whose path matches `pattern`."""
     flat = flatten(params)
     squares = [jnp.sum(jnp.square(flat[path])) for path in select_l2(pattern, flat)]
     return functools.reduce(operator.add, squares)
 
 
 def select_l2(pattern: str, paths: Collection[str]) -> list[str]:
-    """Returns the paths of trained parameters that `config.l2.pattern` matches.
-
-    Raises:
-      UserError: see `parameter_groups.select`.
-    """
-    return select(pattern, paths, f"config.l2.pattern={pattern!r}")
+    """Returns the paths of trained parameters that `config.l2.pattern` matches."""
+    return select(pattern, paths, "config.l2")
 
 
 def _select(accepted: jax.Array, advanced: TrainState, state: TrainState) -> TrainState:

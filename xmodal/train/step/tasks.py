@@ -2,11 +2,10 @@
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from xmodal.core.config import (
     alternatives,
@@ -41,8 +40,8 @@ class LossConfig:
       name: key of `losses.LOSSES`.
       options: keyword arguments of the loss; a number may be a schedule of the step.
       inputs: batch columns that the loss or its module reads.
-      reads: paths of tower parameters that the loss shares, such as a word table; they also
-        receive this loss's gradient.
+      reads: paths of tower parameters that the loss's module shares, such as a word table; they
+        also receive this loss's gradient.
       module: keywords of the loss's module, for losses with their own parameters.
     """
 
@@ -114,18 +113,15 @@ class Task:
           params: parameters of the towers, some of which `reads` may name.
         """
         own, state = {}, {}
+        left, right = sides_of(self, views)
         if self.module is not None:
-            left, right = sides_of(self, views)
             reads = shared_parameters(self, flatten(params))
             inputs = self.read_columns(batch)
             own["module"], module_state = self.module.init(key, left, right, inputs, reads)
-            if module_state:
-                state["module"] = module_state
+            state = {"module": module_state} if module_state else {}
         if self.similarity is not None:
-            left, right = sides_of(self, views)
-            if learned := self.similarity.init(jax.random.fold_in(key, 1), left, right):
-                own["similarity"] = learned
-        return own, state
+            own["similarity"] = self.similarity.init(jax.random.fold_in(key, 1), left, right)
+        return {name: params for name, params in own.items() if params or name == "module"}, state
 
     def read_columns(self, batch: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
         """Returns the columns named by `inputs`; text columns are those of the task's caption."""
@@ -134,37 +130,9 @@ class Task:
             columns |= {name: columns[name][:, caption] for name in _of_texts(columns)}
         return columns
 
-    def group(self, image_ids: jax.Array) -> jax.Array:
-        """Returns ids int32 [B] that differ between items that are negatives of each other."""
-        if self.config.negatives == "image":
-            return image_ids
-        return jnp.arange(image_ids.shape[0])
-
-    def apply_module(
-        self, params: Tree, state: Tree, *inputs: Any, key: jax.Array
-    ) -> tuple[Mapping[str, jax.Array], Tree]:
-        """Returns the outputs of the module in training and the task's new state, both may be {}.
-
-        Args:
-          params: parameters of the task.
-          state: state of the task.
-          *inputs: the two sides, columns and shared parameters that the module is called with.
-          key: typed key.
-        """
-        if self.module is None:
-            return {}, {}
-        outputs, new_state = self.module.apply(
-            params.get("module", {}), state.get("module", {}), *inputs, train=True, key=key
-        )
-        return outputs, {"module": new_state} if new_state else {}
-
 
 def make_tasks(config: Mapping[str, Mapping[str, Any]]) -> tuple[Task, ...]:
-    """Builds the tasks of `config.tasks` in the order of their names.
-
-    Raises:
-      UserError: there are no tasks, a key is unknown or missing, or a view or loss is unknown.
-    """
+    """Builds the tasks of `config.tasks`, at least one, in the order of their names."""
     if not config:
         raise UserError("config.tasks is empty; a run needs at least one task.")
     return tuple(_make_task(name, section) for name, section in sorted(config.items()))
@@ -187,42 +155,40 @@ def _make_task(name: str, section: Mapping[str, Any]) -> Task:
     similarity = module = None
     if config.similarity is not None:
         similarity = make_similarity(config.similarity, where=f"{where}.similarity")
-    if config.loss.module and not loss.module:
-        raise UserError(f"{where}.loss.module is set, but {config.loss.name!r} has no parameters.")
     if loss.module:
         module = make_task_module(f"{where}.loss.module", loss.module, config.loss.module)
+    elif config.loss.module:
+        raise UserError(f"{where}.loss.module is set, but {config.loss.name!r} has no parameters.")
     return Task(name, config, loss, similarity, module)
 
 
 def _check_views(where: str, config: TaskConfig, loss: Loss) -> None:
     """Raises an error if the views, inputs and negatives of a task do not fit its loss."""
-    for view in config.views:
+    views, name = list(config.views), config.loss.name
+    for view in views:
         if not VIEW.fullmatch(view):
             raise UserError(
                 f"{where}.views has {view!r}, which is not a view of a batch; "
                 "known: image, caption_0, caption_1, ..."
             )
-    if len(config.views) not in loss.views:
+    if len(views) not in loss.views:
+        takes = " or ".join(map(str, loss.views))
+        raise UserError(f"{where}.views={views}, but the loss {name!r} takes {takes} view(s).")
+    if loss.image_first and len(views) == 2 and [v == "image" for v in views] != [True, False]:
         raise UserError(
-            f"{where}.views={list(config.views)} has {len(config.views)} view(s), but the loss "
-            f"{config.loss.name!r} takes {' or '.join(map(str, loss.views))}."
+            f"{where}.views={views}, but the loss {name!r} takes an image and a text, in this "
+            "order: set them to ['image', 'caption_0']."
         )
-    is_ordered = [view == "image" for view in config.views] == [True, False]
-    if loss.image_first and len(config.views) == 2 and not is_ordered:
-        raise UserError(
-            f"{where}.views={list(config.views)}, but the loss {config.loss.name!r} takes an "
-            "image and a text, in this order: set them to ['image', 'caption_0']."
-        )
-    texts, captions = _of_texts(config.loss.inputs), set(config.views) - {"image"}
-    if texts and len(captions) > 1:
+    texts = _of_texts(config.loss.inputs)
+    if texts and len({*views} - {"image"}) > 1:
         raise UserError(
             f"{where}.loss.inputs names {texts[0]!r}, which a task reads of one caption, but "
-            f"{where}.views={list(config.views)} are two; remove one of them, or the input."
+            f"{where}.views={views} are two; remove one of them, or the input."
         )
     if loss.negatives and config.negatives == "none":
         raise UserError(
-            f"{where}.negatives is 'none', but the loss {config.loss.name!r} compares items with "
-            "others of the batch; set it to 'image' or 'pair'."
+            f"{where}.negatives is 'none', but the loss {name!r} compares items with others of "
+            "the batch; set it to 'image' or 'pair'."
         )
 
 
@@ -240,8 +206,8 @@ def _expand(where: str, hint: Any, value: Any) -> list[Any]:
 
 def caption_indices(tasks: tuple[Task, ...]) -> list[int]:
     """Returns the positions of the captions of each image that the tasks compare, ascending."""
-    matches = [VIEW.fullmatch(view) for task in tasks for view in task.views]
-    return sorted({int(m.group(1)) for m in matches if m and m.group(1) is not None})
+    captions = {view for task in tasks for view in task.views if view != "image"}
+    return sorted(int(view.removeprefix("caption_")) for view in captions)
 
 
 def sides(tasks: tuple[Task, ...]) -> set[str]:
@@ -257,20 +223,6 @@ def reads_mined(tasks: tuple[Task, ...]) -> bool:
 def columns(tasks: tuple[Task, ...]) -> set[str]:
     """Returns the batch columns that the losses read besides the views."""
     return {name for task in tasks for name in task.config.loss.inputs}
-
-
-def check_reads(tasks: tuple[Task, ...], paths: Collection[str]) -> None:
-    """Raises an error if the model lacks shared parameters.
-
-    Args:
-      tasks: tasks from `make_tasks`.
-      paths: paths of all parameters.
-
-    Raises:
-      UserError: names the path and the closest matches.
-    """
-    for task in tasks:
-        shared_parameters(task, dict.fromkeys(paths))
 
 
 def shared_parameters(task: Task, flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,17 +35,13 @@ def embed_two_lengths(
     Arrays with an axis of tokens are padded with zeros where texts are short.
 
     Args:
-      embed: (inputs, key) -> (embeddings, state of the tower).
+      embed: (inputs, key) -> (embeddings, state of the tower), which may not normalize a batch.
       inputs: columns of the text tower and `RANK`, with the captions of a row in sequence.
       captions: number of captions of a row.
       short: the short texts.
       mesh: devices that the batch is split over.
       key: typed key, or None.
-
-    Raises:
-      UserError: the tower normalizes over a batch.
     """
-
     count = captions * short.count(len(inputs[RANK]) // (captions * mesh.size))
     if not count:
         return embed(inputs, key=key)
@@ -57,15 +53,15 @@ def embed_two_lengths(
         return first | cut, {name: texts[name][order[count:]] for name in first}
 
     def join(first: Embedding, others: Embedding, ranks: jax.Array) -> Embedding:
-        places = jnp.argsort(jnp.argsort(ranks))
-        return jax.tree.map(
-            lambda x, y: jnp.concatenate([_pad(x, y.shape), y])[places], first, others
-        )
+        def place(x: jax.Array, y: jax.Array) -> jax.Array:
+            missing = [(0, n - m) for m, n in zip(x.shape[1:], y.shape[1:], strict=True)]
+            return jnp.concatenate([jnp.pad(x, [(0, 0), *missing]), y])[places]
 
-    devices = functools.partial(
-        jax.shard_map, mesh=mesh, in_specs=PartitionSpec(BATCH_AXIS),
-        out_specs=PartitionSpec(BATCH_AXIS),
-    )  # fmt: skip
+        places = jnp.argsort(jnp.argsort(ranks))
+        return jax.tree.map(place, first, others)
+
+    rows = PartitionSpec(BATCH_AXIS)
+    devices = functools.partial(jax.shard_map, mesh=mesh, in_specs=rows, out_specs=rows)
     keys = (None, None) if key is None else jax.random.split(key)
     short_inputs, long_inputs = devices(divide)(inputs)
     first, state = embed(short_inputs, key=keys[0])
@@ -78,9 +74,3 @@ def embed_two_lengths(
             "texts of a batch together (batch normalization); set it to None."
         )
     return devices(join)(first, others, inputs[RANK]), state
-
-
-def _pad(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Fills all axes but the first with zeros up to a shape."""
-    missing = [n - m for m, n in zip(array.shape, shape, strict=True)]
-    return jnp.pad(array, [(0, 0), *((0, count) for count in missing[1:])])
