@@ -91,6 +91,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         self, *, file_format: str | None = None, min_kept: float | None = None, **kwargs: Any
     ) -> None:
         super().__init__(file_format=file_format or "array_record", **kwargs)
+        self.allow_missing = min_kept is not None
         self.min_kept = self.MIN_KEPT if min_kept is None else min_kept
         self.most_lost = self.MOST_LOST if min_kept is None else 1.0
         self._report: BuildReport
