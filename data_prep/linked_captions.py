@@ -14,7 +14,7 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
-from data_prep.building.record_parts import OneProcess, PartedRecords, Workers
+from data_prep.building.record_parts import PartedRecords
 from data_prep.reading.fetched_files import Fetched
 from data_prep.reading.fetched_images import (
     FetchedPart,
@@ -28,7 +28,6 @@ from data_prep.reading.fetched_images import (
     rows_of,
 )
 from data_prep.reading.text_lines import read_caption
-from xmodal.core.errors import UnexpectedFilesError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,8 +115,8 @@ def linked_records(
     *,
     wanted: np.ndarray | None = None,
     most_captions: int | None = None,
-    workers: Workers,
-) -> Iterable[Record | LeftOut]:
+    in_parts: bool,
+) -> Iterable[Record | LeftOut] | PartedRecords:
     """Joins the rows of a split with their images, which a downloader saved in a folder.
 
     Args:
@@ -125,7 +124,7 @@ def linked_records(
       images: the folder; see `read_fetched`.
       wanted: bool [rows], the rows of this split; None for all.
       most_captions: number of captions per example, the first ones; None for all.
-      workers: workers of the build, which read the images in parts if they are several.
+      in_parts: whether Beam workers read the images.
 
     Returns:
       Examples with `image`, `image_id`, `captions` and `caption_ids`, keyed by image id, and rows
@@ -136,9 +135,9 @@ def linked_records(
     """
     if not images.is_dir():
         raise FileNotFoundError(f"{images} does not exist")
-    if isinstance(workers, OneProcess):
-        return _records(links, images, wanted, most_captions)
-    return _parted_records(links, images, wanted, most_captions, workers)
+    if in_parts:
+        return _parted_records(links, images, wanted, most_captions)
+    return _records(links, images, wanted, most_captions)
 
 
 def _records(
@@ -163,73 +162,41 @@ def _records(
 
 
 def _parted_records(
-    links: LinkList,
-    images: pathlib.Path,
-    wanted: np.ndarray | None,
-    most_captions: int | None,
-    workers: Workers,
+    links: LinkList, images: pathlib.Path, wanted: np.ndarray | None, most_captions: int | None
 ) -> PartedRecords:
     """The same records in parts; a first pass finds the rows of the images without reading them."""
     first = list(links.load())
     join = RowJoin(len(links), wanted)
     parts = fetched_parts(images)
-    found = workers.map(functools.partial(_rows_of_part, links), parts)
-    taken = workers.keep(_taken(join, items) for items in found)
+    taken = [
+        [
+            [] if isinstance(item, LeftOut) else join.take(_rows_of(links, item), item.error)
+            for item in part.read()
+        ]
+        for part in parts
+    ]
     read = functools.partial(_read_part, links, parts, taken, most_captions)
     return PartedRecords(len(parts), read, first, join.missing(links.where))
 
 
-# The rows of an image, and why it is missing; None for an entry that is not an image.
-_Match = tuple[list[int], str] | None
-
-
-@dataclasses.dataclass(frozen=True)
-class _Taken:
-    """Numbers of the images of a part with the rows that get them, and the number of all items."""
-
-    images: np.ndarray
-    rows: np.ndarray
-    items: int
-
-
-def _rows_of_part(links: LinkList, part: FetchedPart) -> list[_Match]:
-    urls, names = links.urls.rows, links.rows_of_name
-    return [
-        None if isinstance(item, LeftOut) else (rows_of(item, urls, names), item.error)
-        for item in part.read()
-    ]
-
-
-def _taken(join: RowJoin, items: Sequence[_Match]) -> _Taken:
-    pairs = [
-        (number, row)
-        for number, match in enumerate(items)
-        if match is not None
-        for row in join.take(*match)
-    ]
-    images, rows = np.array(pairs, np.int64).reshape(-1, 2).T
-    return _Taken(images, rows, len(items))
+def _rows_of(links: LinkList, item: Fetched) -> list[int]:
+    return rows_of(item, links.urls.rows, links.rows_of_name)
 
 
 def _read_part(
     links: LinkList,
     parts: Sequence[FetchedPart],
-    taken: Sequence[_Taken],
+    taken: Sequence[Sequence[Sequence[int]]],
     most_captions: int | None,
     number: int,
 ) -> Iterator[Record | LeftOut]:
     """The records of a part, given the rows that get its images."""
-    mine, items = taken[number], 0
-    rows = collections.deque(zip(mine.images.tolist(), mine.rows.tolist(), strict=True))
-    for place, item in enumerate(parts[number].read()):
-        items += 1
+    for item, rows in zip(parts[number].read(), taken[number], strict=True):
         if isinstance(item, LeftOut):
             yield of_a_list(item)
-            continue
-        while rows and rows[0][0] == place:
-            yield _record(links[rows.popleft()[1]], item, most_captions)
-    if items != mine.items:
-        raise UnexpectedFilesError(f"{parts[number].path} changed during the build; build again")
+        for row in rows:
+            assert not isinstance(item, LeftOut)
+            yield _record(links[row], item, most_captions)
 
 
 def _record(row: LinkedRow, image: Fetched, most_captions: int | None) -> Record | LeftOut:

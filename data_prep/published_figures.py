@@ -34,20 +34,13 @@ class Within:
 
 
 @dataclasses.dataclass(frozen=True)
-class IfPresent:
-    """The value of a row that may be missing entirely."""
-
-    value: Value
-
-
-@dataclasses.dataclass(frozen=True)
 class Unknown:
     """Nothing is expected; `note` says why."""
 
     note: str
 
 
-Figure = Value | Known | Within | IfPresent | Unknown
+Figure = Value | Known | Within | Unknown
 
 
 def count_figures(counts: dict[str, int]) -> dict[str, Figure]:

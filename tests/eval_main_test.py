@@ -234,7 +234,7 @@ def test_a_run_whose_dataset_was_moved(saved_run_dir, few_shapes, tmp_path):
         evaluate(**given)
     (tmp_path / "here").mkdir()
     (tmp_path / "here/notes.txt").write_text("")
-    with pytest.raises(UserError, match="here/notes.txt has no image column"):
+    with pytest.raises(UserError, match="here has neither images nor captions"):
         evaluate(**given, manual_dir=str(tmp_path / "here"))
 
 

@@ -1,8 +1,8 @@
 """The base builder of all datasets, which checks, counts and hashes the records of splits."""
 
 import contextlib
+import functools
 import inspect
-import itertools
 import pathlib
 import re
 import time
@@ -14,8 +14,7 @@ from absl import logging
 from etils import epath
 
 from data_prep.building import folder_key
-from data_prep.building.beam_workers import BeamWorkers, PartFiles, stopped_by_dead_workers
-from data_prep.building.record_check import Entry, RecordCheck, SplitAccount
+from data_prep.building.record_check import RecordCheck, SplitAccount
 from data_prep.building.record_counts import (
     BuildReport,
     LeftOut,
@@ -24,7 +23,7 @@ from data_prep.building.record_counts import (
     lost_records,
     short_splits,
 )
-from data_prep.building.record_parts import OneProcess, PartedRecords, Workers
+from data_prep.building.record_parts import PartedRecords
 from data_prep.published_figures import Figure
 from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.unfinished import claimed
@@ -50,7 +49,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     A subclass returns the records of its splits from `_splits`, including unusable ones. These are
     listed in `left_out.csv`, in the folder of the dataset, or above it if the build fails.
     `info.metadata` of a dataset holds `kept`, `left_out`, `converted` (see
-    `BuildReport.metadata`), `lost` (see `_lost`) and `split_hashes`, split -> hash (see
+    `BuildReport.metadata`), `lost` (see `lost_records`) and `split_hashes`, split -> hash (see
     `SplitHash`).
 
     Attributes:
@@ -61,8 +60,8 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
       UPRIGHT: whether images are rotated according to their EXIF orientation. Published datasets
         keep their files, since published models ignore it.
       UNIQUE_IDS: features with ids that occur once in a split.
-      READ_IN_PARTS: whether Beam workers can build it. If so, `_splits` returns `PartedRecords` and
-        leaves preparatory work on the parts to `self._workers`.
+      READ_IN_PARTS: whether Beam workers can build it. If so, `_splits` returns `PartedRecords`
+        where `in_parts` is true.
       OWN_FILES: whether all its configs read any folder of a user; every state of every folder is
         then stored separately.
       REFERS_TO: datasets whose ids occur in rows of this one, as `dataset/config`, with the
@@ -91,11 +90,12 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         self, *, file_format: str | None = None, min_kept: float | None = None, **kwargs: Any
     ) -> None:
         super().__init__(file_format=file_format or "array_record", **kwargs)
+        self.allow_missing = min_kept is not None
         self.min_kept = self.MIN_KEPT if min_kept is None else min_kept
         self.most_lost = self.MOST_LOST if min_kept is None else 1.0
         self._report: BuildReport
-        self._workers: Workers = OneProcess()
-        self._on_workers: dict[str, tuple[PartedRecords, PartFiles]] = {}
+        self.in_parts = False
+        self._parted: dict[str, PartedRecords] = {}
 
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, Figure]:
@@ -128,7 +128,9 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
             return data_dir
         return folder_key.place_of(pathlib.Path(manual_dir), data_dir)
 
-    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
+    def _splits(
+        self, folder: pathlib.Path
+    ) -> Mapping[str, Iterable[Record | LeftOut] | PartedRecords]:
         """The records of every split.
 
         Args:
@@ -163,6 +165,20 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
             metadata=tfds.core.MetadataDict(self._metadata()),
         )
 
+    def _as_dataset(
+        self, split: Any, decoders: Any = None, read_config: Any = None, shuffle_files: bool = False
+    ) -> Any:
+        """The records for `tfds.load`, in their order; TFDS reads ArrayRecord only by number."""
+        import tensorflow as tf
+
+        raw = tfds.decode.DeserializeMethod.RAW_BYTES
+        source = self.as_data_source(split, deserialize_method=raw)
+        records = tf.data.Dataset.from_generator(
+            lambda: iter(source), output_signature=tf.TensorSpec((), tf.string)
+        )
+        read = functools.partial(self.info.features.deserialize_example, decoders=decoders)
+        return records.map(read, num_parallel_calls=tf.data.AUTOTUNE)
+
     def _split_generators(
         self, dl_manager: tfds.download.DownloadManager
     ) -> dict[str, Iterator[Record]]:
@@ -177,21 +193,17 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         except FileNotFoundError as error:
             wanted = inspect.cleandoc(self.MANUAL_DOWNLOAD_INSTRUCTIONS or "")
             raise FileNotFoundError(f"{error}\n\n{wanted}".strip()) from error
-        in_parts = [isinstance(records, PartedRecords) for records in splits.values()]
-        if isinstance(self._workers, BeamWorkers) and splits and not any(in_parts):
-            raise UnexpectedFilesError(
-                f"--beam_pipeline_options is for datasets in shards; those in {folder} "
-                "are read in one process, without it"
-            )
         return {split: self._generator(split, records) for split, records in splits.items()}
 
-    def _generator(self, split: str, records: Iterable[Record | LeftOut]) -> Any:
+    def _generator(self, split: str, records: Iterable[Record | LeftOut] | PartedRecords) -> Any:
         """The usable records of a split, in the form that TFDS expects."""
-        if isinstance(self._workers, BeamWorkers) and isinstance(records, PartedRecords):
-            transform, entries = self._workers.records(records, self._check)
-            self._on_workers[split] = records, entries
-            return transform
+        if isinstance(records, PartedRecords):
+            self._parted[split] = records
+            return records.transform(self._check, self._parts_of(split))
         return self._generate_examples(split, records)
+
+    def _parts_of(self, split: str) -> epath.Path:
+        return epath.Path(self.data_path) / "parts" / split
 
     def _generate_examples(
         self, split: str, records: Iterable[Record | LeftOut]
@@ -214,17 +226,6 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
                 yield usable
         self._keep_hash(split, account)
 
-    def _account_for(self, split: str, records: PartedRecords, entries: PartFiles) -> None:
-        """Accounts for the records of a split that Beam workers checked."""
-        account = SplitAccount(self._title, split, self._check, self._report)
-        for entry in itertools.chain(
-            map(Entry, records.first),
-            itertools.chain.from_iterable(entries),
-            map(Entry, records.last),
-        ):
-            account.add(entry)
-        self._keep_hash(split, account)
-
     def _keep_hash(self, split: str, account: SplitAccount) -> None:
         self.info.metadata.setdefault("split_hashes", {})[split] = account.hexdigest()
 
@@ -240,10 +241,15 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
                 BuildReport(folder / listed.name) as self._report,
                 claimed(folder, f"incomplete.*_{self.version}"),
             ):
-                if download_config.beam_options or download_config.beam_runner:
-                    self._prepare_on_workers(dl_manager, download_config)
-                else:
-                    super()._download_and_prepare(dl_manager, download_config)
+                self.in_parts = bool(download_config.beam_options or download_config.beam_runner)
+                super()._download_and_prepare(dl_manager, download_config)
+                for split, records in self._parted.items():
+                    account = SplitAccount(self._title, split, self._check, self._report)
+                    for entry in records.entries(self._parts_of(split)):
+                        account.add(entry)
+                    self._keep_hash(split, account)
+                if self._parted:
+                    self._parts_of("").rmtree()
             self._check_share()
         except BaseException as error:
             with contextlib.suppress(OSError):
@@ -257,47 +263,14 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
                 f"{error}\n{table}\nEvery record that was left out: {listed}"
             ) from error
 
-    def _prepare_on_workers(self, dl_manager: Any, download_config: Any) -> None:
-        workers = BeamWorkers(
-            epath.Path(self.data_path), download_config.beam_runner, download_config.beam_options
-        )
-        self._workers, self._on_workers = workers, {}
-        try:
-            with stopped_by_dead_workers():
-                super()._download_and_prepare(dl_manager, download_config)
-        except ChildProcessError:
-            raise
-        except Exception as error:
-            # Beam raises its own errors instead of those of workers, and TFDS does not name records
-            # with duplicate ids.
-            for _, entries in self._on_workers.values():
-                if (reason := entries.error()) is not None:
-                    raise reason from error
-            if all(entries.are_complete() for _, entries in self._on_workers.values()):
-                self._account_for_all()
-            raise
-        self._account_for_all()
-        workers.close()
-
-    def _account_for_all(self) -> None:
-        for split, (records, entries) in self._on_workers.items():
-            self._account_for(split, records, entries)
-
-    def _lost(self) -> Mapping[str, tuple[int, int]]:
-        """The losses: kind -> number lost, number in all."""
-        return lost_records(self._report.metadata())
-
-    def _why_lost(self) -> str:
-        """A remark on the records left out, for a user who looks for the cause."""
-        return ""
-
     def _check_share(self) -> None:
-        counts, lost = self._report.metadata(), self._lost()
+        counts = self._report.metadata()
+        lost = lost_records(counts)
         for kind, (missing, total) in lost.items():
             if missing > self.most_lost * total:
                 raise UnexpectedFilesError(
                     f"{self._title}: {missing:,} of {total:,} {kind} cannot be used, more than "
-                    f"{self.most_lost:.4g} of them. {self._why_lost()}Correct the files, or accept "
+                    f"{self.most_lost:.4g} of them. Correct the files, or accept "
                     "it with --allow_missing of data_prep.build"
                 )
         if short := short_splits(counts, self.min_kept):

@@ -1,13 +1,14 @@
 """Checks individual records, and aggregates the results for a split."""
 
+import array
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow_datasets as tfds
 
-from data_prep.building.id_set import IdSet
 from data_prep.building.image_check import CheckedImage, checked_image
 from data_prep.building.record_counts import BuildReport, LeftOut, Record
 from data_prep.building.split_hash import SplitHash
@@ -20,7 +21,6 @@ class Entry:
 
     Attributes:
       left_out: why it cannot be used; None if it can.
-      key: key of the record; None if it was left out before its check.
       ids: name of a feature -> its ids, which must be unique.
       converted: original format of its image, if it was converted.
       warning: what may be wrong with its image, although it is kept; None if nothing.
@@ -28,7 +28,6 @@ class Entry:
     """
 
     left_out: LeftOut | None = None
-    key: int | str | None = None
     ids: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     converted: str = ""
     digest: bytes = b""
@@ -56,24 +55,13 @@ class RecordCheck:
         if isinstance(record, LeftOut):
             return None, Entry(record)
         key, example = record
-        usable, checked, digest = self._usable(key, example)
-        left_out = usable if isinstance(usable, LeftOut) else None
         ids = {name: example[name] for name in self.unique_ids if name in example}
-        warning = None
-        if checked.warning:
-            reason, _, detail = checked.warning.partition(": ")
-            warning = LeftOut(_place(key, example), reason, detail, is_record=False)
-        entry = Entry(left_out, key, ids, checked.converted, digest, warning)
-        return (None if isinstance(usable, LeftOut) else (key, usable)), entry
-
-    def _usable(
-        self, key: int | str, example: dict[str, Any]
-    ) -> tuple[dict[str, Any] | LeftOut, CheckedImage, bytes]:
-        """The example as stored, its image, and the hash."""
         captions, checked = example.get("captions"), CheckedImage(b"")
+        # The location of a fetched image says more than its row number.
+        where = str(getattr(example.get("image"), "where", key))
         if captions is not None and not (len(captions) and all(map(str.strip, captions))):
             reason = "empty caption" if len(captions) else "no caption"
-            return LeftOut(str(key), reason), checked, b""
+            return None, Entry(LeftOut(str(key), reason), ids)
         try:
             if self._has_pixels:
                 image = example["image"]
@@ -82,12 +70,16 @@ class RecordCheck:
                 if self.check_images:
                     checked = checked_image(encoded, upright=self.upright)
                 example = example | {"image": checked.encoded}
-            return example, checked, self._hash.digest(example)
+            digest = self._hash.digest(example)
         except BadImageError as error:
-            return LeftOut(_place(key, example), error.reason, error.detail), checked, b""
+            return None, Entry(LeftOut(where, error.reason, error.detail), ids)
         except (UnicodeEncodeError, OverflowError) as error:
-            left_out = LeftOut(str(key), "value that cannot be stored", str(error))
-            return left_out, CheckedImage(b""), b""
+            return None, Entry(LeftOut(str(key), "value that cannot be stored", str(error)), ids)
+        warning = None
+        if checked.warning:
+            reason, _, detail = checked.warning.partition(": ")
+            warning = LeftOut(where, reason, detail, is_record=False)
+        return (key, example), Entry(None, ids, checked.converted, digest, warning)
 
     @functools.cached_property
     def _has_pixels(self) -> bool:
@@ -96,11 +88,6 @@ class RecordCheck:
     @functools.cached_property
     def _hash(self) -> SplitHash:
         return SplitHash(self.features)
-
-
-def _place(key: int | str, example: dict[str, Any]) -> str:
-    """The location of a fetched image, which says more than its row number."""
-    return str(getattr(example["image"], "where", key))
 
 
 class SplitAccount:
@@ -115,23 +102,15 @@ class SplitAccount:
 
     def __init__(self, title: str, split: str, check: RecordCheck, report: BuildReport) -> None:
         self._title, self._split, self._report = title, split, report
-        self._keys = IdSet("key")
-        self._ids = {name: IdSet(name) for name in check.unique_ids}
+        self._ids = {name: array.array("q") for name in check.unique_ids}
         self._hash = SplitHash(check.features)
         self._kept = 0
         report.start(split)
 
     def add(self, entry: Entry) -> None:
-        """Adds the next record.
-
-        Raises:
-          UnexpectedFilesError: its key or one of its ids occurred before.
-        """
-        if entry.key is not None:
-            where = f"{self._title}, split {self._split}, record {entry.key}"
-            self._keys.add(entry.key, where)
-            for name, ids in entry.ids.items():
-                self._ids[name].add_all(ids, where)
+        """Adds the next record."""
+        for name, ids in entry.ids.items():
+            self._ids[name].extend(np.atleast_1d(ids).tolist())
         if entry.left_out is not None:
             self._report.leave_out(self._split, entry.left_out)
             return
@@ -145,8 +124,14 @@ class SplitAccount:
         """Returns the hash of the split.
 
         Raises:
-          UnexpectedFilesError: there are no records.
+          UnexpectedFilesError: there are no records, or an id is negative or occurs twice.
         """
+        where = f"{self._title}, split {self._split}"
         if not self._kept:  # TFDS writes no empty split
             raise UnexpectedFilesError(f"{self._title} has no usable record in split {self._split}")
+        for name, values in self._ids.items():
+            ids, counts = np.unique(np.frombuffer(values, np.int64), return_counts=True)
+            for wrong, fault in ((ids < 0, "is below 0"), (counts > 1, "appears twice")):
+                if wrong.any():
+                    raise UnexpectedFilesError(f"{where}: {name} {ids[wrong][0]} {fault}")
         return self._hash.hexdigest()

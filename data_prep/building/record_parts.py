@@ -1,19 +1,21 @@
-"""Records in parts, such as shards: one process reads them in turn, Beam workers in parallel."""
+"""Records in parts, such as shards, which Apache Beam reads and checks in parallel."""
 
 import dataclasses
+import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
+from etils import epath
+
+from data_prep.building.record_check import Entry, RecordCheck
 from data_prep.building.record_counts import LeftOut, Record
-
-Part = TypeVar("Part")
-Result = TypeVar("Result")
 
 
 @dataclasses.dataclass(frozen=True)
 class PartedRecords:
-    """The records of a split in parts. Iterating yields all of them in order.
+    """The records of a split in parts.
 
     Attributes:
       count: number of parts.
@@ -27,33 +29,30 @@ class PartedRecords:
     first: Iterable[LeftOut] = ()
     last: Iterable[LeftOut] = ()
 
-    def __iter__(self) -> Iterator[Record | LeftOut]:
-        parts = itertools.chain.from_iterable(map(self.read, range(self.count)))
-        return itertools.chain(self.first, parts, self.last)
+    def transform(self, check: RecordCheck, folder: epath.Path) -> Any:
+        """Returns a `beam.PTransform` to the usable records, which accounts for all in a folder."""
+        import apache_beam as beam
+
+        work = functools.partial(_checked_records, self.read, check, folder)
+        return beam.Create(range(self.count)) | beam.FlatMap(work)
+
+    def entries(self, folder: epath.Path) -> Iterator[Entry]:
+        """Yields the accounts of all records after the transform has run."""
+        parts = (pickle.loads((folder / str(n)).read_bytes()) for n in range(self.count))
+        return itertools.chain(
+            map(Entry, self.first), itertools.chain.from_iterable(parts), map(Entry, self.last)
+        )
 
 
-class Workers(Protocol):
-    """The processes of a build."""
-
-    def map(self, function: Callable[[Part], Result], parts: Sequence[Part]) -> Iterator[Result]:
-        """Yields the value of a function for every part, in order.
-
-        Args:
-          function: function of a part; it and its values can be pickled.
-          parts: its arguments.
-        """
-
-    def keep(self, values: Iterable[Result]) -> Sequence[Result]:
-        """Returns the values in a form that functions for `map` or `PartedRecords` can hold."""
-
-
-class OneProcess(Workers):
-    """Only this process."""
-
-    def map(self, function: Callable[[Part], Result], parts: Sequence[Part]) -> Iterator[Result]:
-        """See `Workers`."""
-        return map(function, parts)
-
-    def keep(self, values: Iterable[Any]) -> Sequence[Any]:
-        """See `Workers`."""
-        return list(values)
+def _checked_records(
+    read: Callable[[int], Iterator[Any]], check: RecordCheck, folder: epath.Path, number: int
+) -> Iterator[Record]:
+    """Yields the usable records of a part; a part that is repeated writes the same account."""
+    entries = []
+    for record in read(number):
+        usable, entry = check(record)
+        entries.append(entry)
+        if usable is not None:
+            yield usable
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / str(number)).write_bytes(pickle.dumps(entries))

@@ -1,39 +1,34 @@
-"""A folder of your own pictures and captions, in any common layout."""
+"""A folder of your own pictures and captions, in one of four layouts."""
 
 import collections
-import dataclasses
 import functools
-import itertools
+import hashlib
 import pathlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
-import numpy as np
 import tensorflow_datasets as tfds
+from absl import logging
 
 from data_prep import schema
 from data_prep.building import folder_key
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
-from data_prep.building.record_parts import OneProcess, PartedRecords
-from data_prep.captioned_images import find_layout
-from data_prep.captioned_images.captioned_pictures import APPEARS_TWICE
-from data_prep.captioned_images.layouts import Layout
-from data_prep.captioned_images.lost_records import count_lost, why_lost
+from data_prep.captioned_images.captioned_pictures import CaptionedPicture, read_captions
+from data_prep.captioned_images.layouts import Items, find_layout, find_ratings
 from data_prep.captioned_images.options import ReadingOptions
-from data_prep.captioned_images.preview import preview_page
-from data_prep.captioned_images.reading_summary import summary
-from data_prep.captioned_images.split_choice import choose_splits
-from data_prep.captioned_images.survey import Survey, look_at_part, survey
-from data_prep.captioned_images.user_ratings import Item, rated_pairs
+from data_prep.captioned_images.preview import Examples, preview_page, summary
+from data_prep.captioned_images.splits import Picked, choose_splits
+from data_prep.captioned_images.user_ratings import rated_pairs
 from data_prep.published_figures import Figure, Unknown
 from data_prep.reading.image_files import ImageFile
 from data_prep.reading.split_names import SPLITS
-from xmodal.core.errors import UnexpectedFilesError
-from xmodal.core.picture_names import composed, is_picture
+from xmodal.core.errors import BadImageError, UnexpectedFilesError
+from xmodal.core.picture_names import composed
 
-_CHANGED = "was added, removed or renamed during the build; build again"
+Plan = dict[str, Picked | LeftOut | None]
+"""Name of a picture -> its row, why it is not read, or None if its captions went to another."""
 
 
 class Builder(RandomAccessBuilder):
@@ -53,7 +48,6 @@ class Builder(RandomAccessBuilder):
     MOST_LOST = 0.1
     UPRIGHT = True
     OWN_FILES = True
-    READ_IN_PARTS = True
     REFERS_TO: ClassVar[tuple[str, ...]] = ("captioned_images/images",)
     BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
         tfds.core.BuilderConfig(name="images", description="Pictures and captions."),
@@ -71,10 +65,6 @@ class Builder(RandomAccessBuilder):
     the columns `left`, `right` and `score`.
     """
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self._read: tuple[Layout, Survey] | None = None
-
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`: nothing is published about a user's files."""
@@ -87,39 +77,31 @@ class Builder(RandomAccessBuilder):
         return tfds.features.FeaturesDict({**features, "picture": tfds.features.Text()})
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
-        ratings = find_layout.find_ratings(folder)
+        ratings = find_ratings(folder)
         if self.builder_config.name == "ratings" and ratings is None:
             return {}
         options = ReadingOptions.read(folder)
-        layout = find_layout.find_layout(folder, options)
-        parts = layout.parts()
-        workers = self._workers if len(parts) > 1 else OneProcess()
-        looks = workers.map(functools.partial(look_at_part, layout), parts)
-        found = survey(looks, by_content=options.split == "none")
-        splits, notes = choose_splits(found, functools.partial(why_lost, layout, found))
-        if ratings is not None and self.builder_config.name == "ratings":
-            return _rating_splits(ratings, layout, found, splits)
-        text = summary(layout, found, splits, notes, ratings)
-        self._read = layout, found
-        self._say(folder, text, found, splits)
-        plans = workers.keep(_plans(found, splits))
-        records = {
-            split: PartedRecords(
-                len(parts), functools.partial(_examples, layout, parts, plans, split)
-            )
-            for split in SPLITS
-        }
-        # A single part cannot be split among processes.
-        return records if len(parts) > 1 else {name: iter(each) for name, each in records.items()}
-
-    def _say(self, folder: pathlib.Path, text: str, found: Survey, splits: list[str]) -> None:
-        """Prints the reading of the folder, and shows pictures with captions on a page."""
-        page = pathlib.Path(self.data_dir_root) / "preview.html"
-        page.write_bytes(
-            preview_page(
-                folder.name, text, found.examples, dict(zip(found.names, splits, strict=True))
-            )
+        layout = find_layout(folder, options)
+        read = functools.partial(_fitting, layout.read, folder, self.allow_missing)
+        examples = Examples()
+        plan, left_out = _examine(
+            read(), examples, folder, self.allow_missing, by_content=options.split == "none"
         )
+        pictures = [each for each in plan.values() if isinstance(each, Picked)]
+        notes = choose_splits(pictures)
+        if ratings is not None and self.builder_config.name == "ratings":
+            pairs: dict[str, list[Any]] = collections.defaultdict(list)
+            for split, pair in rated_pairs(ratings, *_by_name(plan)):
+                if isinstance(pair, LeftOut):
+                    check_fits(pair, folder, self.allow_missing)
+                pairs[split].append(pair)
+            # A split without pairs would stop the build.
+            kept = [s for s, own in pairs.items() if any(isinstance(each, tuple) for each in own)]
+            return {split: iter(pairs[split]) for split in SPLITS if split in kept}
+        text = summary(layout, pictures, notes, left_out, examples, ratings)
+        self.info.metadata["understood"] = text
+        page = pathlib.Path(self.data_dir_root) / "preview.html"
+        page.write_bytes(preview_page(folder.name, text, examples))
         lines = [f"captioned_images: {folder}", text, f"  preview   {page}"]
         if older := sorted(map(str, folder_key.others(page.parent))):
             lines.append(
@@ -127,110 +109,116 @@ class Builder(RandomAccessBuilder):
                 "or of another of its name; delete those that no run uses"
             )
         print(*lines, sep="\n", file=sys.stderr, flush=True)
-        self.info.metadata["understood"] = text
-
-    def _lost(self) -> Mapping[str, tuple[int, int]]:
-        """See `RandomAccessBuilder`."""
-        return count_lost(*self._read) if self._read else super()._lost()
-
-    def _why_lost(self) -> str:
-        """See `RandomAccessBuilder`."""
-        return why_lost(*self._read) if self._read else super()._why_lost()
+        return {split: _examples(read(), plan, split) for split in SPLITS}
 
 
-@dataclasses.dataclass(frozen=True)
-class _Plan:
-    """Ids, names and splits of the pictures in a part, "" for one without a row; see `Survey`.
+def _fitting(read: Callable[[], Items], folder: pathlib.Path, allow_missing: bool) -> Items:
+    """Yields items of a layout.
 
-    Attributes:
-      joined: picture -> all its captions, if it got those of other pictures.
-      copies: picture -> captions that an earlier picture already has.
+    Raises:
+      UnexpectedFilesError: one does not fit the layout, and `allow_missing` is false.
     """
-
-    image_ids: np.ndarray
-    caption_ids: np.ndarray
-    names: list[str]
-    splits: list[str]
-    joined: dict[int, tuple[str, ...]]
-    copies: dict[int, int]
+    for item in read():
+        if isinstance(item, LeftOut):
+            check_fits(item, folder, allow_missing)
+        yield item
 
 
-def _plans(found: Survey, splits: list[str]) -> Iterator[_Plan]:
-    image_ids, caption_ids = found.image_ids(), found.first_caption_ids()
-    copies: dict[int, dict[int, int]] = collections.defaultdict(dict)
-    for (part, number), count in found.copies.items():
-        copies[part][number] = count
-    for part, rows in enumerate(found.rows):
-        taken = np.array(rows, np.int64)
-        yield _Plan(
-            image_ids[taken],
-            caption_ids[taken],
-            [found.names[row] if row >= 0 else "" for row in rows],
-            [splits[row] if row >= 0 else "" for row in rows],
-            {number: found.joined[row] for number, row in enumerate(rows) if row in found.joined},
-            copies[part],
+def check_fits(item: LeftOut, folder: pathlib.Path, allow_missing: bool) -> None:
+    """Raises an error for a record that does not fit, unless missing records are allowed."""
+    if item.is_record and not allow_missing:
+        detail = f", {item.detail}" if item.detail else ""
+        raise UnexpectedFilesError(
+            f"{folder / item.where}: {item.reason}{detail}; correct it, or leave all of its kind "
+            "out with --allow_missing of data_prep.build, which lists them"
         )
 
 
-def _examples(
-    layout: Layout, parts: Sequence[Any], plans: Sequence[_Plan], wanted: str, number: int
-) -> Iterator[Record | LeftOut]:
-    """Yields the examples of a split that are in a part.
+def _examine(
+    items: Items,
+    examples: Examples,
+    folder: pathlib.Path,
+    allow_missing: bool,
+    *,
+    by_content: bool,
+) -> tuple[Plan, collections.Counter[str]]:
+    """Reads all pictures once.
+
+    Args:
+      items: pictures and entries that are not read.
+      examples: collects a few pictures.
+      folder: folder of the user.
+      allow_missing: whether pictures may be missing.
+      by_content: whether to ignore splits named by files and folders.
+
+    Returns:
+      The rows of the pictures, with ids; and reason -> number of items that are not read.
 
     Raises:
-      UnexpectedFilesError: it has other pictures than in the first pass.
+      UnexpectedFilesError: two pictures have the same name, or a file cannot be read.
     """
-    plan, row = plans[number], -1
-    for item in layout.read(parts[number]):
+    plan: Plan = {}
+    same: dict[tuple[str, str], Picked] = {}
+    left_out: collections.Counter[str] = collections.Counter()
+    for item in items:
         if isinstance(item, LeftOut):
-            if wanted == SPLITS[0]:
-                yield item
+            left_out[item.reason] += 1
             continue
-        row += 1
-        if row >= len(plan.names) or plan.names[row] not in ("", item.name):
-            raise UnexpectedFilesError(f"{item.name} {_CHANGED}")
-        if not plan.splits[row] and wanted == SPLITS[0]:
-            for _ in range(plan.copies.get(row, 0)):
-                yield LeftOut(item.name, APPEARS_TWICE, is_record=False)
-        elif plan.splits[row] == wanted:
-            texts = plan.joined.get(row, item.captions)
-            captions = list(enumerate(texts, int(plan.caption_ids[row])))
+        logging.log_every_n_seconds(logging.INFO, "Read %d pictures.", 10, len(plan))
+        if item.name in plan:
+            raise UnexpectedFilesError(f"{folder}: two pictures are called {item.name}; rename one")
+        try:
+            encoded = item.read()
+        except BadImageError as error:
+            lost = LeftOut(item.name, error.reason, error.detail)
+            check_fits(lost, folder, allow_missing)
+            plan[item.name] = lost
+            left_out[lost.reason] += 1
+            continue
+        split = "" if by_content else item.split
+        picked = Picked(item.name, item.captions, split, hashlib.sha256(encoded).hexdigest())
+        if not item.is_file:
+            first = same.setdefault((picked.digest, split), picked)
+            if first is not picked:
+                first.captions, copies = read_captions([*first.captions, *item.captions], item.name)
+                left_out.update(copy.reason for copy in copies)
+                plan[item.name] = None
+                continue
+        examples.add(picked, encoded)
+        plan[item.name] = picked
+    number = 0
+    pictures = [each for each in plan.values() if isinstance(each, Picked)]
+    for image_id, picture in enumerate(sorted(pictures, key=lambda each: each.name)):
+        picture.image_id, picture.caption_id = image_id, number
+        number += len(picture.captions)
+    return plan, left_out
+
+
+def _examples(items: Items, plan: Plan, wanted: str) -> Iterator[Record | LeftOut]:
+    """Yields the records of a split; entries that are not read belong to the first one."""
+    for item in items:
+        row = item if isinstance(item, LeftOut) else plan.get(item.name)
+        if isinstance(row, LeftOut) and wanted == SPLITS[0]:
+            yield row
+        elif isinstance(row, Picked) and isinstance(item, CaptionedPicture) and row.split == wanted:
+            captions = list(enumerate(row.captions, row.caption_id))
             image = ImageFile(item.name, item.read)
             yield (
                 item.name,
-                schema.captioned_example(
-                    int(plan.image_ids[row]), captions, image=image, picture=item.name
-                ),
+                schema.captioned_example(row.image_id, captions, image=image, picture=item.name),
             )
-    if row + 1 < len(plan.names):
-        raise UnexpectedFilesError(f"{plan.names[row + 1] or parts[number]} {_CHANGED}")
 
 
-def _rating_splits(
-    path: pathlib.Path, layout: Layout, found: Survey, splits: list[str]
-) -> dict[str, Iterator[Record | LeftOut]]:
-    images: dict[str, dict[str, Item]] = {}
-    captions: dict[str, dict[str, Item]] = {}
-    image_ids, caption_ids = found.image_ids(), found.first_caption_ids()
-    rows = itertools.chain.from_iterable(found.rows)
-    for item in layout.pictures():
-        if isinstance(item, LeftOut):
-            if is_picture(item.where):
-                images.setdefault(item.where, {})
-            continue
-        row = next(rows, None)
-        if row is None or (row >= 0 and found.names[row] != item.name):
-            raise UnexpectedFilesError(f"{item.name} {_CHANGED}")
-        if row < 0 or not found.usable[row]:
-            images[item.name] = {}
-            continue
-        texts = found.joined.get(row, item.captions)
-        for number, caption in enumerate(texts, int(caption_ids[row])):
-            captions.setdefault(composed(caption), {}).setdefault(splits[row], ("caption", number))
-        images[item.name] = {splits[row]: ("image", int(image_ids[row]))}
-    pairs: dict[str, list[Any]] = {}
-    for split, pair in rated_pairs(path, images, captions):
-        pairs.setdefault(split, []).append(pair)
-    # A split without pairs would stop the build.
-    kept = {split for split, found in pairs.items() if any(isinstance(p, tuple) for p in found)}
-    return {split: iter(pairs[split]) for split in SPLITS if split in kept}
+def _by_name(plan: Plan) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """Pictures by name, and captions by text: split -> kind and id; see `rated_pairs`."""
+    images: dict[str, dict[str, Any]] = {}
+    captions: dict[str, dict[str, Any]] = {}
+    for name, row in plan.items():
+        images[name] = {}
+        if isinstance(row, Picked):
+            images[name] = {row.split: ("image", row.image_id)}
+            for number, caption in enumerate(row.captions, row.caption_id):
+                captions.setdefault(composed(caption), {}).setdefault(
+                    row.split, ("caption", number)
+                )
+    return images, captions

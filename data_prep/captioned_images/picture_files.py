@@ -1,54 +1,64 @@
 """Finds the image file that a name in a table stands for."""
 
-import dataclasses
 import functools
 import os
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Container, Iterable
 
+from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.captioned_pictures import split_of_folder
-from data_prep.captioned_images.path_index import PathIndex
-from data_prep.reading.image_files import ImageFile
-from xmodal.core.errors import BadImageError, UnexpectedFilesError
 from xmodal.core.folders import file_id, paths_by_file, walk
-from xmodal.core.picture_names import (
-    IMAGE_ENDINGS,
-    composed,
-    is_picture,
-    is_unread_picture,
-    read_picture,
-)
+from xmodal.core.picture_names import IMAGE_ENDINGS, composed, is_picture, is_unread_picture
 
-_LONGEST = 4096  # A path on Linux.
+Scope = Callable[[str], bool]
+"""Whether a path may be meant by a name that is not a whole path."""
 
 
-@dataclasses.dataclass(frozen=True)
-class MissingPicture(ImageFile):
-    """A name that stands for no image, or for several; reading it raises an error.
+class PathIndex:
+    """Paths by their last components, in any case, Unicode form and kind of slashes.
 
-    Attributes:
-      places: the images that the name may stand for.
+    Args:
+      paths: relative paths.
     """
 
-    places: Sequence[str] = ()
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._by_name: dict[str, list[str]] = {}
+        for path in paths:
+            self._by_name.setdefault(_key(path).rpartition("/")[2], []).append(path)
+
+    def find(self, name: str) -> list[str]:
+        """Returns the paths that end in all components of a name, as it is written if possible."""
+        end = f"/{_key(name)}"
+        found = [
+            path
+            for path in self._by_name.get(end.rpartition("/")[2], ())
+            if f"/{_key(path)}".endswith(end)
+        ]
+        return [path for path in found if f"/{path}".endswith(f"/{name}")] or found
+
+
+def _key(path: str) -> str:
+    # Some letters in lower case are composed of other characters.
+    return composed(composed(path.replace("\\", "/")).lower())
 
 
 class PictureFiles:
     """The images in a folder and its subfolders.
 
     A name is a path relative to the table or the folder, or the end of the path of exactly one
-    image, such as the name of a file in a subfolder; see `PathIndex`. An image with several paths
-    is known by one of them, in a folder of a split if there is one, and not a link if possible.
+    image. An image with several paths is known by one of them: with captions if there is one, in a
+    folder of a split, and not a link if possible.
 
     Args:
       folder: folder of the user.
+      captioned: paths of images with captions.
 
     Attributes:
       places: the paths of all images.
       links: other paths of images -> the one by which they are known.
     """
 
-    def __init__(self, folder: pathlib.Path) -> None:
+    def __init__(self, folder: pathlib.Path, captioned: Container[str] = ()) -> None:
         self.folder = folder
         found = [
             (parent / name).relative_to(folder).as_posix()
@@ -56,131 +66,66 @@ class PictureFiles:
             for name in names
             if is_picture(name) or is_unread_picture(name)
         ]
-        self._paths = paths_by_file(folder, found, lambda path: not split_of_folder(path))
+        self._paths = paths_by_file(
+            folder, found, lambda path: (path not in captioned, not split_of_folder(path))
+        )
         self.links = {link: first for first, *others in self._paths.values() for link in others}
         self.places = [path for path in found if path not in self.links]
-
-    def __len__(self) -> int:
-        return sum(map(is_picture, self.places))
+        self._index = PathIndex(found)
 
     def knows(self, name: str) -> bool:
-        """Returns whether a name stands for at least one image."""
-        return bool(name.strip() and self._index.find(name.strip()))
+        """Returns whether an image's path ends in a name."""
+        return bool(self._index.find(name))
 
-    def are_beside(self, names: Iterable[str], table: pathlib.Path) -> bool:
-        """Returns whether one of the names in a table fits an image below its folder."""
-        folder = f"{table.parent.relative_to(self.folder).as_posix()}/"
-        if folder == "./":
-            return False  # All images are below it.
-        found = (self.find(name, table) for name in names)
-        return any(
-            place.startswith(folder)
-            for image in found
-            for place in (image.places if isinstance(image, MissingPicture) else [image.where])
-        )
+    def scope(self, names: Iterable[str], table: pathlib.Path, split: str) -> Scope:
+        """Returns where the images of a table are.
 
-    def are_of_splits(self, names: Iterable[str], table: pathlib.Path, split: str) -> bool:
-        """Returns whether folders of splits repeat the names in a table of one of them.
-
-        Then its `1.jpg` is none of another split.
+        If one is below the folder of the table, all are: `cats/all.csv` names no dogs. If one is
+        in a folder of the split of the table, all are: the `1.jpg` of `val.csv` is none in `train`.
         """
-        found = (self.find(name, table) for name in names if split)
-        places = (image.places for image in found if isinstance(image, MissingPicture))
-        return any(split in {*map(split_of_folder, each)} for each in places if len(each) > 1)
+        names = list(names)
+        below = f"{table.parent.relative_to(self.folder).as_posix()}/".removeprefix("./")
+        scopes: list[Scope] = []
+        if below:
+            scopes.append(lambda path: path.startswith(below))
+        if split:
+            scopes.append(lambda path: split_of_folder(path) == split)
+        for scope in scopes:
+            if any(self._matches(name, table, scope) for name in names):
+                return scope
+        return lambda path: True
 
-    def find(
-        self, name: str, table: pathlib.Path, *, is_beside: bool = False, split: str = ""
-    ) -> ImageFile:
-        """Returns the image with a name, or a `MissingPicture`.
+    def find(self, name: str, table: pathlib.Path, scope: Scope, where: str) -> str | LeftOut:
+        """Returns the path of the image with a name, or why there is not one.
 
         Args:
           name: name in the table.
           table: the table, to whose folder the name may be relative.
-          is_beside: whether a single image that fits must be below that folder, unless the name is
-            its whole path: if a table of cats is beside its images, its `1.jpg` is no dog.
-          split: the split in whose folder an image must be, unless the name is its whole path; see
-            `are_of_splits`.
-
-        Raises:
-          UnexpectedFilesError: the name points outside the folder, or is no name.
+          scope: see `scope`.
+          where: place of the name.
         """
-        name = name.strip()
-        if len(name) > _LONGEST:
-            raise UnexpectedFilesError(
-                f"{table} has {name!r:.40}... in place of the name of an image: images as text, in "
-                "base64, are not read; write their bytes to Parquet, or to files"
-            )
-        places = [self.links.get(place, place) for place in self._places(name, table)]
-        if not any(places) or pathlib.PureWindowsPath(name).is_absolute():
-            raise UnexpectedFilesError(
-                f"{table} names the image {name!r}, which is not in {self.folder}: copy or "
-                "link the images into that folder, and give their paths relative to it"
-            )
-        found = self.matches(name, table)
-        if is_beside:
-            found = self._beside(found, table, places)
-        if split:
-            found = [each for each in found if split_of_folder(each) == split or each in places]
+        found = self._matches(name, table, scope)
         if len(found) > 1:
-            read = functools.partial(
-                _fail, "ambiguous name", f"{name} is {' and '.join(found[:2])}"
-            )
-            return MissingPicture(name, read, found)
+            return LeftOut(where, "ambiguous name", f"{name} is {' and '.join(found[:2])}")
         if not found:
-            detail = f"{table.parent if is_beside else self.folder} has no {name}"
-            return MissingPicture(name, functools.partial(_fail, "no image", detail))
-        (place,) = found
-        if is_unread_picture(place):
-            detail = f"convert it to one of {', '.join(IMAGE_ENDINGS)}"
-            return ImageFile(place, functools.partial(_fail, "unread ending", detail))
-        return ImageFile(place, functools.partial(read_picture, self.folder / place))
+            remedy = "; download the images first" if "://" in name else ""
+            return LeftOut(where, "no image", f"{self.folder} has no {name:.200}{remedy}")
+        if is_unread_picture(found[0]):
+            detail = f"convert {found[0]} to one of {', '.join(IMAGE_ENDINGS)}"
+            return LeftOut(where, "unread ending", detail)
+        return found[0]
 
-    def matches(self, name: str, table: pathlib.Path) -> list[str]:
-        """Returns the images that a name in a table may stand for; see `find`."""
-        if not name or len(name) > _LONGEST:
-            return []
-        places, end = self._places(name, table), os.path.normpath(_with_slashes(name))
-        if linked := [self.links[place] for place in places if place in self.links]:
-            return list(dict.fromkeys(linked))
-        is_end = not os.path.isabs(end) and end.partition("/")[0] != os.pardir
-        # A file whose own name has a backslash is found by the name as it is.
-        keys = [key for key in (name, end) if is_end] or list(filter(None, places))
-        found = next(filter(None, (self._index.find(key, places) for key in keys)), [])
-        return found or self._behind_links(filter(None, places))
+    def _matches(self, name: str, table: pathlib.Path, scope: Scope) -> list[str]:
+        name = os.path.normpath(name.strip().replace("\\", "/"))
+        parent = table.parent.relative_to(self.folder).as_posix()
+        places = {os.path.normpath(os.path.join(start, name)) for start in (parent, "")}
+        whole = [path for place in sorted(places) for path in self._at(place)]
+        found = whole or [path for path in self._index.find(name) if scope(path)]
+        return list(dict.fromkeys(self.links.get(path, path) for path in found))
 
-    def _places(self, name: str, table: pathlib.Path) -> list[str]:
-        """The paths of a name that is relative to a table or the folder; "" for one outside."""
-        return [self._below(start, _with_slashes(name)) for start in (table.parent, self.folder)]
-
-    def _behind_links(self, places: Iterable[str]) -> list[str]:
-        """The images to which places lead by links of files or folders."""
-        of_files = (self._paths.get(file_id(self.folder / place)) for place in places)
-        return list(dict.fromkeys(paths[0] for paths in of_files if paths))
-
-    def _beside(
-        self, found: Sequence[str], table: pathlib.Path, places: Sequence[str]
-    ) -> list[str]:
-        """The images below the folder of a table, or at one of the places in any case."""
-        folder = f"{table.parent.relative_to(self.folder).as_posix()}/"
-        whole = {composed(place.lower()) for place in places}
-        return [
-            path for path in found if path.startswith(folder) or composed(path.lower()) in whole
-        ]
-
-    def _below(self, start: pathlib.Path, name: str) -> str:
-        """The path of a name relative to the folder, or "" if it points outside."""
-        path = os.path.normpath(os.path.join(os.path.abspath(start), name))
-        relative = pathlib.PurePath(os.path.relpath(path, os.path.abspath(self.folder)))
-        return "" if relative.parts[:1] == (os.pardir,) else relative.as_posix()
-
-    @functools.cached_property
-    def _index(self) -> PathIndex:
-        return PathIndex(self.places)
-
-
-def _with_slashes(name: str) -> str:
-    return name.replace("\\", "/")  # Tables written on Windows have backslashes.
-
-
-def _fail(reason: str, detail: str) -> bytes:
-    raise BadImageError(reason, detail)
+    @functools.cache  # noqa: B019
+    def _at(self, place: str) -> list[str]:
+        """The images with a whole path, which may lead through links of folders."""
+        parts = place.count("/")
+        found = [path for path in self._index.find(place) if path.count("/") == parts]
+        return found or self._paths.get(file_id(self.folder / place), [])[:1]

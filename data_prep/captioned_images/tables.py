@@ -1,259 +1,244 @@
-"""Rows of tables in the usual formats, with the names of their columns."""
+"""Rows of the tables of a user's folder, and the columns that are read."""
 
 import csv
 import dataclasses
-import functools
 import itertools
 import pathlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from data_prep.building.record_counts import LeftOut
-from data_prep.captioned_images.options import FILE
-from data_prep.captioned_images.parquet_columns import parquet_schema
-from data_prep.reading.csv_files import IsRow, scan_csv
+from data_prep.captioned_images.options import FILE, ReadingOptions
+from data_prep.reading.csv_files import scan_csv
+from data_prep.reading.karpathy import read_karpathy_file
 from data_prep.reading.text_files import read_json, read_jsonl, read_lines
-from data_prep.reading.text_lines import SAVE_AS
-from xmodal.core.errors import UnexpectedFilesError
-from xmodal.core.picture_names import IMAGE_ENDINGS
-from xmodal.core.untrusted.parquet_rows import UnreadableRow, parquet_rows
+from xmodal.core.errors import DamagedFileError, UnexpectedFilesError
 
-TABLE_ENDINGS = (".csv", ".tsv", ".txt", ".token", ".jsonl", ".ndjson", ".json", ".parquet")
+TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 Row = tuple[str, dict[str, Any]]
 
-_DELIMITERS = ",;\t|"
+KARPATHY = "Karpathy's format"
+_COCO = "COCO's format"
+_IMAGES = ("image", "file_name")
+_CAPTIONS = re.compile(r"captions?_?\d*")
 _BATCH = 64
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table whose columns are known.
+    """A table with images and captions.
 
     Attributes:
       path: path of the file.
-      names: names of its columns.
-      delimiter: delimiter of a text file.
-      header: whether the first line of a text file names the columns.
+      kind: its format, the same for tables that are read as one.
+      image: the column of file names or images.
+      captions: the columns of captions.
+      split: the column of splits; "" if there is none.
+      others: columns that are not read.
+      embedded: whether the column of images holds their bytes.
     """
 
     path: pathlib.Path
-    names: tuple[str, ...]
-    delimiter: str = ""
-    header: bool = True
+    kind: str
+    image: str
+    captions: tuple[str, ...]
+    split: str
+    others: tuple[str, ...] = ()
+    embedded: bool = False
 
-    def rows(
-        self, image: str = "", is_picture: Callable[[str], bool] = lambda name: False
-    ) -> Iterator[Row | LeftOut]:
-        """Yields the location and the values of each row, or why it cannot be read.
+    def __str__(self) -> str:
+        """Returns the columns in words."""
+        parts = [f"image: {self.image}", f"captions: {', '.join(self.captions)}"]
+        parts += [f"split: {self.split}"] * bool(self.split)
+        parts += [f"not read: {', '.join(self.others)}"] * bool(self.others)
+        return "; ".join(parts)
 
-        Args:
-          image: the column of images, by which a row that a cell took into it is known.
-          is_picture: whether a name is that of a picture.
-
-        Raises:
-          UnexpectedFilesError: the file is damaged, or a quote makes its rows uncertain.
-        """
-        if self.delimiter:
-            yield from self._delimited_rows(image, is_picture)
-        elif ending(self.path) == ".parquet":
-            yield from _parquet_rows(self.path)
-        else:
-            for where, row in _json_rows(self.path):
-                yield (
-                    (where, row)
-                    if isinstance(row, dict)
-                    else LeftOut(where, "malformed row", f"not a JSON object: {row!r:.60}")
-                )
-
-    def columns(self, *names: str) -> Iterator[Row]:
-        """Yields the rows that can be read; of a Parquet file, with these columns alone."""
-        is_parquet = ending(self.path) == ".parquet"
-        rows = _parquet_rows(self.path, names) if is_parquet else self.rows()
-        return (row for row in rows if not isinstance(row, LeftOut))
-
-    def _delimited_rows(
-        self, image: str, is_picture: Callable[[str], bool]
-    ) -> Iterator[Row | LeftOut]:
-        is_row: IsRow | None = None
-        if image:
-            place = self.names.index(image)
-            is_row = functools.partial(_is_row, self.delimiter, place, is_picture)
-        quotes = self.delimiter in ",;"  # With tabs or bars, quotes belong to the text.
-        bad = opened = ""
-        rows = scan_csv(
-            self.path,
-            columns=self.names,
-            delimiter=self.delimiter,
-            header=False,
-            quotes=quotes,
-            exact=True,
-            is_row=is_row,
-        )
-        for row in itertools.islice(rows, int(self.header), None):
-            if isinstance(row, LeftOut):
-                if opened:
-                    raise self._open_cell(opened)
-                bad = row.where
-                yield row
-                continue
-            where, cells = row
-            if not "".join(cells.values()).strip():
-                continue  # Spreadsheets write delimiters for empty rows.
-            if not quotes:
-                if bad and cells[self.names[0]].count('"') % 2:
-                    raise self._open_cell(bad)
-                bad = ""
-                opened = where if _is_open(cells[self.names[-1]]) else ""
-                cells = {name: _unquoted(cell) for name, cell in cells.items()}
-            if not self.header:  # Flickr's `name.jpg#0`
-                cells[self.names[0]] = re.sub(r"#\d+$", "", cells[self.names[0]])
-            yield where, cells
-
-    def _open_cell(self, where: str) -> UnexpectedFilesError:
-        return UnexpectedFilesError(
-            f"{self.path.parent / where}: a quote opens its last cell, which seems to go on in the "
-            "next line; cells between tabs or bars are in one line: write the table with commas"
-        )
+    def rows(self) -> Iterator[Row | LeftOut]:
+        """Yields the place of each row and its values, or why it cannot be read."""
+        readers = {KARPATHY: _karpathy_rows, _COCO: _coco_rows}
+        return readers.get(self.kind, read_rows)(self.path)
 
 
 def ending(path: pathlib.Path) -> str:
     """Returns the extension of a file in lower case, ignoring one for compression."""
-    name = path.name.lower().removesuffix(".gz")
-    return pathlib.PurePath(name).suffix
+    return pathlib.PurePath(path.name.lower().removesuffix(".gz")).suffix
 
 
-def open_table(path: pathlib.Path, names: tuple[str, ...] = ()) -> Table:
-    """Finds the columns of a table.
-
-    Fields of text files are separated by commas, semicolons, tabs or bars.
-
-    Args:
-      path: path of the file.
-      names: names of the columns of a text file without a header; () if there is one.
+def open_table(path: pathlib.Path, options: ReadingOptions) -> Table:
+    """Returns a table with images and captions.
 
     Raises:
-      UnexpectedFilesError: the file is damaged or not a table, or has not as many columns.
+      DamagedFileError: the file cannot be read.
+      UnexpectedFilesError: it has no columns of images or captions, or two that could be read.
+    """
+    split = "" if options.split == "none" else options.split or "split"
+    if ending(path) == ".json" and isinstance(content := read_json(path), dict):
+        images = [each for each in content.get("images") or () if isinstance(each, dict)]
+        with_split = split if any(each.get(split) for each in images) else ""
+        if any("sentences" in each for each in images):
+            return Table(path, KARPATHY, "image", ("captions",), with_split)
+        notes = content.get("annotations") or ()
+        if images and any(isinstance(each, dict) and "caption" in each for each in notes):
+            return Table(path, _COCO, "image", ("captions",), with_split)
+        raise UnexpectedFilesError(
+            f"{path} is an object with the keys {', '.join(map(repr, [*content][:3]))}, which is "
+            "neither in COCO's nor in Karpathy's format: write a list of objects with the keys "
+            "'image' and 'caption'"
+        )
+    names, bytes_in = _column_names(path)
+    usual = {name: name.strip().lower().replace(" ", "_") for name in names}
+    images = [options.image] if options.image else [n for n in names if usual[n] in _IMAGES]
+    if embedded := [name for name in images if name in bytes_in]:
+        images = embedded
+    captions = options.captions or tuple(n for n in names if _CAPTIONS.fullmatch(usual[n]))
+    splits = [name for name in names if split and split in (name, usual[name])]
+    splits = splits or [split] * bool(options.split and split)
+    for key, found in {"image": images, "captions": captions, "split": splits}.items():
+        if lost := [name for name in found if name not in names]:
+            raise UnexpectedFilesError(
+                f"{path} has no column {lost[0]!r}, as named in {FILE}; its columns are "
+                f"{', '.join(map(repr, names))}"
+            )
+        if len(found) > 1 and key != "captions":
+            raise UnexpectedFilesError(
+                f"{path} has the columns {found[0]!r} and {found[1]!r}: choose one with "
+                f'{{"{key}": "{found[0]}"}} in {FILE}'
+            )
+        if not found and key != "split":
+            documented = " or ".join(_IMAGES) if key == "image" else "caption, captions, caption_1"
+            raise UnexpectedFilesError(
+                f"{path} has no column {documented}; its columns are "
+                f'{", ".join(map(repr, names))}: rename one, or name it with {{"{key}": "COLUMN"}} '
+                f"in {FILE} in the same folder"
+            )
+    read = {*images, *captions, *splits}
+    if twice := [name for name in names if name in read and names.count(name) > 1]:
+        raise UnexpectedFilesError(f"{path} has several columns {twice[0]!r}; rename them")
+    others = tuple(name for name in names if name and name not in read)
+    kind = "a table with the images" if embedded else "a table of files"
+    return Table(path, kind, images[0], captions, "".join(splits), others, bool(embedded))
+
+
+def read_rows(path: pathlib.Path) -> Iterator[Row | LeftOut]:
+    """Yields the place of each row of a table and its values, or why it cannot be read.
+
+    Args:
+      path: a CSV, TSV, JSON lines, JSON or Parquet file; see `TABLE_ENDINGS`.
     """
     if ending(path) == ".parquet":
-        return Table(path, tuple(parquet_schema(path).names))
-    if ending(path) in (".json", ".jsonl", ".ndjson"):
-        found: dict[str, None] = {}
-        for number, (_, row) in enumerate(_json_rows(path)):
-            found |= dict.fromkeys(map(str, row)) if isinstance(row, dict) else {}
-            if number == 1000:
-                break
-        return Table(path, tuple(found))
-    line = _first_line(path)
-    fields = {mark: next(csv.reader([line], delimiter=mark), []) for mark in _DELIMITERS}
-    if names:
-        fitting = [mark for mark, found in fields.items() if len(found) == len(names)]
-        if len(fitting) != 1:
-            raise UnexpectedFilesError(
-                f"{path}: {FILE} names {len(names)} columns, but the first line {line!r:.80} has "
-                + ("none or as many by more than one delimiter" if fitting else "not as many")
-            )
-        return Table(path, names, fitting[0], header=False)
-    if "\ufffd" in line:
-        raise UnexpectedFilesError(f"{path} line 1, its header, is not UTF-8; {SAVE_AS}")
-    delimiter = max(_DELIMITERS, key=line.count)
-    return Table(path, tuple(fields[delimiter]), delimiter)
+        yield from _parquet_rows(path)
+    elif ending(path) in (".json", ".jsonl"):
+        for where, row in _json_rows(path):
+            is_row = isinstance(row, dict)
+            yield (where, row) if is_row else LeftOut(where, "not a JSON object", f"{row!r:.60}")
+    else:
+        delimiter, names = _header(path)
+        # Between tabs, quotes belong to the text.
+        rows = scan_csv(path, columns=names, delimiter=delimiter, quotes=delimiter != "\t")
+        for row in rows:
+            # Spreadsheets write delimiters for empty rows.
+            if isinstance(row, LeftOut) or "".join(row[1].values()).strip():
+                yield row
 
 
-def _first_line(path: pathlib.Path) -> str:
-    start = b"".join(itertools.islice(read_lines(path), 1))
-    if start[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in start:
-        raise UnexpectedFilesError(f"{path} is UTF-16 or not text; save it as UTF-8")
-    line = start.decode("utf-8-sig", "replace").rstrip("\r\n")
-    if "\r" in line:
-        raise UnexpectedFilesError(f"{path} has lines that end in CR alone; save them with LF")
-    if re.fullmatch(r'"?sep=."?', line, re.IGNORECASE):
-        raise UnexpectedFilesError(f"{path} starts with {line!r}, a note to Excel; delete the line")
-    return line
+def _column_names(path: pathlib.Path) -> tuple[Sequence[str], Sequence[str]]:
+    """The columns of a table, and those that hold bytes or structs of bytes."""
+    if ending(path) == ".parquet":
+        schema = parquet_schema(path)
+        return schema.names, [each.name for each in schema if "binary" in str(each.type)]
+    if ending(path) in (".json", ".jsonl"):
+        rows = (row for _, row in itertools.islice(_json_rows(path), 1000))
+        found = itertools.chain.from_iterable(row for row in rows if isinstance(row, dict))
+        return list(dict.fromkeys(found)), ()
+    return _header(path)[1], ()
 
 
-def _is_row(
-    delimiter: str, place: int, is_picture: Callable[[str], bool], line: str, row: list[str]
-) -> bool:
-    """Whether a line inside a cell names an image, or looks as if it did like the row."""
-    fields = next(csv.reader([line], delimiter=delimiter), [])
-    if len(fields) < 2 or len(fields) <= place:
-        return False
-    names = [field.strip().strip('"') for field in fields]
-    name = names[place]
-    if any(each.lower().endswith(IMAGE_ENDINGS) for each in names) or is_picture(name):
-        return True
-    # The names may be numbers: 17 beside 16, or img_0017 beside img_0016.
-    return (
-        len(fields) == len(row)
-        and any(sign.isdecimal() for sign in name)
-        and _shape(name) == _shape(row[place].strip())
-    )
-
-
-def _shape(name: str) -> str:
-    return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "0", name))
-
-
-def _unquoted(field: str) -> str:
-    """A field without its quotes, if it is quoted as in CSV."""
-    field = field.strip()
-    inner = field[1:-1].replace('""', "")
-    if len(field) < 2 or field[0] != '"' or field[-1] != '"' or '"' in inner:
-        return field
-    return field[1:-1].replace('""', '"')
-
-
-def _is_open(cell: str) -> bool:
-    """Whether a quote opens a cell and does not close it."""
-    cell = cell.lstrip()
-    return cell.startswith('"') and cell.count('"') % 2 == 1
+def _header(path: pathlib.Path) -> tuple[str, list[str]]:
+    """The delimiter of a text table, and the names of its columns."""
+    start = next(read_lines(path), b"")
+    try:
+        line = start.decode("utf-8-sig").rstrip("\r\n")
+    except UnicodeDecodeError:
+        line = "\0"
+    if "\0" in line:
+        raise DamagedFileError(f"{path} line 1, its header, is not UTF-8; save the file as UTF-8")
+    delimiter = "\t" if ending(path) == ".tsv" else max(",;", key=line.count)
+    return delimiter, next(csv.reader([line], delimiter=delimiter), [])
 
 
 def _json_rows(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
-    """Values of JSON lines, or of a single JSON value: a list, or captions by image name."""
-    if ending(path) != ".json":
+    if ending(path) == ".jsonl":
         yield from read_jsonl(path)
         return
-    try:
-        content = read_json(path)
-    except UnexpectedFilesError:
-        content = read_json(path, object_pairs_hook=tuple)
-        # A name may occur several times in an object of captions by image, but no key in a list.
-        if not isinstance(content, tuple):
-            raise
-    if isinstance(content, list):
-        for number, row in enumerate(content):
-            yield f"{path.name} entry {number}", row
-    elif isinstance(content, (dict, tuple)):
-        pairs = content.items() if isinstance(content, dict) else content
-        for name, captions in pairs:
-            texts = captions if isinstance(captions, list) else [captions]
-            if not all(isinstance(each, str) for each in texts):
-                raise UnexpectedFilesError(
-                    f"{path} is neither a list of objects nor an object with captions by image: "
-                    f"{name!r} has {captions!r:.60}"
-                )
-        for number, (name, captions) in enumerate(pairs):
-            yield f"{path.name} entry {number}", {"image": name, "captions": captions}
-    else:
+    content = read_json(path)
+    if not isinstance(content, list):
         raise UnexpectedFilesError(f"{path} is {content!r:.60}, not a list of objects")
+    for number, row in enumerate(content):
+        yield f"{path.name} entry {number}", row
 
 
-def _parquet_rows(
-    path: pathlib.Path, columns: Sequence[str] | None = None
-) -> Iterator[Row | LeftOut]:
+def parquet_schema(path: pathlib.Path) -> Any:
+    """Returns the schema of a table.
+
+    Raises:
+      DamagedFileError: the file is truncated or not a Parquet table.
+    """
     import pyarrow
     import pyarrow.parquet
 
-    number = 0
+    try:
+        return pyarrow.parquet.read_schema(path)
+    except (pyarrow.ArrowException, OSError) as error:
+        detail = str(error).partition("\n")[0]
+        raise DamagedFileError(f"{path} is truncated or not a Parquet table: {detail}") from error
+
+
+def _parquet_rows(path: pathlib.Path) -> Iterator[Row]:
+    import pyarrow
+    import pyarrow.parquet
+
+    number = itertools.count()
     try:
         with pyarrow.parquet.ParquetFile(path) as table:
-            for batch in table.iter_batches(_BATCH, columns=columns):
-                for row in parquet_rows(batch):
-                    place = f"{path.name} row {number}"
-                    yield (LeftOut(place, *row) if isinstance(row, UnreadableRow) else (place, row))
-                    number += 1
+            for batch in table.iter_batches(_BATCH):
+                for row in batch.to_pylist():
+                    yield f"{path.name} row {next(number)}", row
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        detail = str(error).partition("\n")[0]
-        raise UnexpectedFilesError(f"{path} is damaged after row {number:,}: {detail}") from error
+        raise DamagedFileError(f"{path} is damaged after row {next(number):,}: {error}") from error
+
+
+def _karpathy_rows(path: pathlib.Path) -> Iterator[Row]:
+    for split, photographs in read_karpathy_file(path, has_ids=False).items():
+        for photograph in photographs:
+            name = "/".join(filter(None, (photograph.folder, photograph.name)))
+            captions = [text for _, text in photograph.captions]
+            yield f"{path.name} {name}", {"image": name, "captions": captions, "split": split}
+
+
+def _coco_rows(path: pathlib.Path) -> Iterator[Row | LeftOut]:
+    """A row per image, with its captions in the order of the file."""
+    content = read_json(path)
+    captions: dict[str, list[Any]] = {}
+    for number, image in enumerate(content["images"]):
+        where = f"{path}: image {number}"
+        if not isinstance(image, dict) or not {"id", "file_name"} <= image.keys():
+            raise UnexpectedFilesError(f"{where} is {image!r:.60}, without id and file_name")
+        if captions.setdefault(_id(image["id"]), []):
+            raise UnexpectedFilesError(f"{where}: another image has the id {image['id']!r} as well")
+        captions[_id(image["id"])].append(image)
+    for number, note in enumerate(content["annotations"]):
+        key = note.get("image_id") if isinstance(note, dict) else None
+        if _id(key) in captions:
+            captions[_id(key)].append(note.get("caption"))
+        else:
+            detail = f"no image has the id {key!r:.60}"
+            yield LeftOut(f"{path.name} annotation {number}", "no image", detail)
+    for image, *texts in captions.values():
+        where = f"{path.name} image {image['id']}"
+        yield where, {**image, "image": image["file_name"], "captions": texts}
+
+
+def _id(value: Any) -> str:
+    """An id as text, since some writers make texts or decimals of numbers."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -1,6 +1,5 @@
 """A user's rated pairs: `left`, `right` and `score`, each side a picture or a caption."""
 
-import functools
 import math
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -8,8 +7,8 @@ from typing import Any
 
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.captioned_images.captioned_pictures import is_empty
-from data_prep.captioned_images.path_index import PathIndex
-from data_prep.captioned_images.tables import open_table
+from data_prep.captioned_images.picture_files import PathIndex
+from data_prep.captioned_images.tables import read_rows
 from data_prep.schema import rating_example
 from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.picture_names import composed
@@ -42,28 +41,26 @@ def rated_pairs(
     Raises:
       UnexpectedFilesError: the table lacks a column, or a score is not a number.
     """
-    table = open_table(path)
-    names = {name.strip().lower(): name for name in table.names}
-    if missing := [name for name in _COLUMNS if name not in names]:
+    rows = list(read_rows(path))
+    columns = {name for row in rows if not isinstance(row, LeftOut) for name in row[1]}
+    if missing := [name for name in _COLUMNS if name not in columns]:
         raise UnexpectedFilesError(
             f"{path} has no column {', '.join(missing)}; ratings need the columns left, right and "
-            f"score, but it has {', '.join(table.names)}"
+            f"score, but it has {', '.join(sorted(columns))}"
         )
     seen: set[tuple[str, int, int]] = set()
-    find = functools.partial(_find, PathIndex(images), images, captions)
-    rows = table.rows(names["left"], lambda name: not isinstance(find(name), str))
+    index = PathIndex(images)
     for number, row in enumerate(rows):
         if isinstance(row, LeftOut):
             yield "train", row
             continue
         where, cells = row
-        left, right = (find(cells.get(names[side])) for side in _COLUMNS[:2])
-        score = _score(cells.get(names["score"]), f"{path.parent / where}")
-        if isinstance(left, str) or isinstance(right, str):
-            side, detail = ("left", left) if isinstance(left, str) else ("right", right)
-            reason, _, detail = str(detail).partition(": ")
-            yield "train", LeftOut(where, reason, f"{side} is {detail}")
+        found = [_find(index, images, captions, cells.get(side)) for side in _COLUMNS[:2]]
+        score = _score(cells.get("score"), f"{path.parent / where}")
+        if wrong := [text for text in found if isinstance(text, str)]:
+            yield "train", LeftOut(where, "no rated pair", wrong[0])
             continue
+        left, right = (side for side in found if not isinstance(side, str))
         if not (splits := [split for split in left if split in right]):
             detail = f"left in {', '.join(left)}, right in {', '.join(right)}"
             yield "train", LeftOut(where, "pair of two splits", detail, is_record=False)
@@ -87,16 +84,16 @@ def _find(
     captions: Mapping[str, BySplit],
     cell: Any,
 ) -> BySplit | str:
-    """The picture or caption in a cell by split, or why there is not one, "reason: detail"."""
+    """The picture or caption in a cell by split, or why there is not one."""
     text = "" if is_empty(cell) else str(cell).strip()
     found = {f"the picture {place}": images[place] for place in index.find(text) if text}
     if caption := captions.get(composed(text)):
         found["a caption"] = caption
     if len(found) > 1:
-        return f"ambiguous name: {text!r:.60}, {' and '.join(list(found)[:2])}"
+        return f"{text!r:.60} is {' and '.join(list(found)[:2])}"
     if not found:
-        return f"neither a picture nor a caption: {str(cell)!r:.60}"
-    return next(iter(found.values())) or f"picture is not used: {next(iter(found))}"
+        return f"{cell!r:.60} is neither a picture nor a caption"
+    return next(iter(found.values())) or f"{next(iter(found))} is not used"
 
 
 def _score(cell: Any, where: str) -> float:

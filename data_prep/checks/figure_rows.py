@@ -5,7 +5,7 @@ import fnmatch
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from data_prep.published_figures import Figure, IfPresent, Known, Unknown, Value, Within
+from data_prep.published_figures import Figure, Known, Unknown, Value, Within
 
 OK = "ok"
 KNOWN = "known"
@@ -70,7 +70,7 @@ def judge(
     verdict = OK
     if isinstance(figure, Known):
         verdict, note = KNOWN, figure.note
-    expected = figure.value if isinstance(figure, (IfPresent, Known)) else figure
+    expected = figure.value if isinstance(figure, Known) else figure
     if isinstance(expected, Within):
         is_equal = not isinstance(found, str) and expected.low <= found <= expected.high
         is_less = not isinstance(found, str) and found < expected.low
@@ -81,26 +81,6 @@ def judge(
     if not is_equal:
         verdict = PART if part and is_less else DIFFERS
     return FigureRow(name, found, shown, verdict, note)
-
-
-def missing_rows(
-    figures: Mapping[str, Figure], rows: Iterable[FigureRow], *, part: bool
-) -> list[FigureRow]:
-    """Returns a row for every figure (by name, not by pattern) that no check has produced.
-
-    Args:
-      figures: published figures of a dataset.
-      rows: the rows of all checks.
-      part: see `judge`.
-    """
-    names = {row.name for row in rows}
-    return [
-        judge(name, 0, figure, part=part, note="there is nothing of the kind")
-        for name, figure in figures.items()
-        if name not in names
-        and not isinstance(figure, IfPresent | Unknown)
-        and not any(mark in name for mark in "*?[")
-    ]
 
 
 def has_differences(rows: Iterable[FigureRow]) -> bool:
@@ -120,15 +100,11 @@ def table(rows: Sequence[FigureRow]) -> str:
         f"{verdict:<{widths[3]}}  {note}".rstrip()
         for name, found, expected, verdict, note in (header, *lines)
     )
-    return "\n".join([*padded, "", summary(rows)])
-
-
-def summary(rows: Sequence[FigureRow]) -> str:
-    """Counts rows by verdict, and explains the verdicts: `41 ok (as expected); 1 differs (...)`."""
     counts = {verdict: sum(row.verdict == verdict for row in rows) for verdict in _MEANINGS}
-    return "; ".join(
+    summary = "; ".join(
         f"{count} {verdict} ({_MEANINGS[verdict]})" for verdict, count in counts.items() if count
     )
+    return "\n".join([*padded, "", summary])
 
 
 def as_json(datasets: Iterable[tuple[str, Sequence[FigureRow]]]) -> str:

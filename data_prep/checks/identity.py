@@ -21,20 +21,15 @@ _SHIFT = 32
 
 
 def ids(dataset: Prepared) -> Iterator[FigureRow]:
-    """Checks that ids of images and captions occur once in a split and are not negative."""
+    """Checks that no image and no caption is twice in a split or in two splits."""
     for split, contents in dataset.splits.items():
-        for name in _unique(dataset, contents):
-            yield dataset.row(f"{split}/{name} repeated", _repeats(contents.ids[name].values), 0)
-        negative = sum(int((column.values < 0).sum()) for column in contents.ids.values())
-        yield dataset.row(f"{split}/ids below 0", negative, 0)
-
-
-def disjoint_ids(dataset: Prepared) -> Iterator[FigureRow]:
-    """Checks that no image and no caption is in two splits."""
-    for split, contents, earlier, earlier_contents in dataset.pairs_of_splits:
-        for name in _unique(dataset, contents):
-            shared = np.isin(contents.ids[name].values, earlier_contents.ids[name].values)
-            yield dataset.row(f"{split}/{name} also in {earlier}", int(shared.sum()), 0)
+        for name in dataset.builder.UNIQUE_IDS:
+            if name in contents.ids:
+                values = contents.ids[name].values
+                yield dataset.row(f"{split}/{name} repeated", _repeats(values), 0)
+                for earlier, others in dataset.before(split):
+                    shared = int(np.isin(values, others.ids[name].values).sum())
+                    yield dataset.row(f"{split}/{name} also in {earlier}", shared, 0)
 
 
 def joins(dataset: Prepared) -> Iterator[FigureRow]:
@@ -46,38 +41,31 @@ def joins(dataset: Prepared) -> Iterator[FigureRow]:
         for feature, column in contents.references.items():
             name, wanted = f"{split}/{feature} not found", np.unique(column.values)
             if joined is None:
-                names = " or ".join(dataset.join_names) or "any dataset"
+                names = " or ".join(dataset.builder.REFERS_TO) or "any dataset"
                 note = f"{len(wanted):,} different ids; not looked up, {names} is not prepared"
                 yield dataset.row(f"{name} (not checked)", "-", Unknown(note))
                 continue
             lost = int(np.isin(wanted, joined.ids(feature, split), invert=True).sum())
             note = f"of {len(wanted):,} in {joined.name}"
             if lost and joined.is_part:
-                yield FigureRow(
-                    name, lost, None, NOTED, f"{note}, which is a part of the published data"
-                )
+                note += ", which is a part of the published data"
+                yield FigureRow(name, lost, None, NOTED, note)
             else:
                 yield dataset.row(name, lost, 0, note=note)
 
 
 def copies(dataset: Prepared) -> Iterator[FigureRow]:
-    """Counts repeated texts and images in a split; nothing is expected by default."""
-    for split, contents in dataset.splits.items():
-        for name, values in _contents(contents).items():
-            yield dataset.row(f"{split}/{name} repeated", _repeats(values))
-
-
-def leaks(dataset: Prepared) -> Iterator[FigureRow]:
-    """Counts texts and images that are also in an earlier split.
+    """Counts texts and images that are repeated in a split, or are also in an earlier split.
 
     Two pictures may have the same caption, but no picture should be in two splits.
     """
-    for split, contents, earlier, earlier_contents in dataset.pairs_of_splits:
-        others = _contents(earlier_contents)
+    for split, contents in dataset.splits.items():
         for name, values in _contents(contents).items():
-            shared = int(np.isin(values, others.get(name, [])).sum())
-            expected = 0 if name.startswith(("image", *_PICTURES)) else None
-            yield dataset.row(f"{split}/{name} also in {earlier}", shared, expected)
+            yield dataset.row(f"{split}/{name} repeated", _repeats(values))
+            for earlier, others in dataset.before(split):
+                shared = int(np.isin(values, _contents(others).get(name, [])).sum())
+                expected = 0 if name.startswith(("image", *_PICTURES)) else None
+                yield dataset.row(f"{split}/{name} also in {earlier}", shared, expected)
 
 
 def pairs(dataset: Prepared) -> Iterator[FigureRow]:
@@ -86,7 +74,7 @@ def pairs(dataset: Prepared) -> Iterator[FigureRow]:
         for kind, (left, right) in _pairs(contents).items():
             twice = _repeats(left << _SHIFT | right)
             yield dataset.row(f"{split}/pairs repeated with {kind}", twice, 0)
-            if any(f"rating={rating}" in kind for rating in ("sts", "sis")):
+            if "rating=sts" in kind or "rating=sis" in kind:
                 low, high = np.minimum(left, right), np.maximum(left, right)
                 turned = _repeats(low << _SHIFT | high) - twice
                 yield dataset.row(f"{split}/pairs in both orders with {kind}", turned)
@@ -111,11 +99,6 @@ def structure(dataset: Prepared) -> Iterator[FigureRow]:
                 yield dataset.row(f"{split}/captions repeated with {kind}", _repeats(left), 0)
 
 
-def _unique(dataset: Prepared, contents: SplitContents) -> list[str]:
-    """Features whose ids occur once, in a fixed order."""
-    return [name for name in dataset.builder.UNIQUE_IDS if name in contents.ids]
-
-
 def _repeats(values: np.ndarray) -> int:
     """Number of repeated values in int64 or uint64 [V]."""
     return len(values) - len(np.unique(values))
@@ -123,10 +106,9 @@ def _repeats(values: np.ndarray) -> int:
 
 def _contents(contents: SplitContents) -> dict[str, np.ndarray]:
     """Hashes of texts and images, and of pictures with their captions, uint64 [V] each, by name."""
-    hashes = {name: column.values for name, column in (contents.texts | contents.images).items()}
-    captions = contents.texts.get("captions")
-    for name in ("image", *_PICTURES):
-        if name in hashes and captions is not None:
+    hashes = {name: column.values for name, column in contents.hashes.items()}
+    if captions := contents.hashes.get("captions"):
+        for name in {"image", *_PICTURES} & hashes.keys():
             pictures = np.repeat(hashes[name], captions.lengths)
             hashes[f"{name} and caption"] = pictures * _MIX ^ captions.values
     return hashes
@@ -134,11 +116,7 @@ def _contents(contents: SplitContents) -> dict[str, np.ndarray]:
 
 def _pairs(contents: SplitContents) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Kind of rows -> ids of the left and the right side, int64 [P] each."""
-    if not {"left_id", "right_id"} <= contents.ids.keys():
+    if "left_id" not in contents.ids:
         return {}
-    left, right = (contents.ids[name].values for name in ("left_id", "right_id"))
-    group_of = np.frombuffer(contents.group_of, np.uint16)
-    return {
-        kind: (left[group_of == number], right[group_of == number])
-        for number, kind in enumerate(contents.groups)
-    }
+    left, right = (contents.of_kinds(contents.ids[name].values) for name in ("left_id", "right_id"))
+    return {kind: (left[kind], right[kind]) for kind in left}

@@ -23,7 +23,6 @@ class Prepared:
     Attributes:
       builder: see above.
       figures: published figures, see `data_prep.published_figures`.
-      join_names: datasets that rows refer to, as `dataset/config`.
       metadata: `info.metadata` of the builder.
       splits: split -> its contents; train, validation and test first.
       checked_images: whether images were decoded.
@@ -35,21 +34,19 @@ class Prepared:
         self.checked_images = check_images
         self.metadata: dict[str, Any] = dict(self.builder.info.metadata or {})
         self.is_part = _is_part(self.metadata)
-        self.figures = self.builder.published_figures(builder.builder_config.name)
-        self.join_names = self.builder.REFERS_TO
+        self.figures: Mapping[str, Figure] = builder.published_figures(builder.builder_config.name)
         self._data_dir = data_dir
         self.splits: dict[str, SplitContents] = {
             split: read_split(self.builder, split, check_images=check_images)
             for split in self.builder.info.splits
         }
 
-    @property
-    def pairs_of_splits(self) -> Iterator[tuple[str, SplitContents, str, SplitContents]]:
-        """Every split with every split before it."""
-        splits = list(self.splits.items())
-        for number, (split, contents) in enumerate(splits):
-            for earlier, earlier_contents in splits[:number]:
-                yield split, contents, earlier, earlier_contents
+    def before(self, split: str) -> Iterator[tuple[str, SplitContents]]:
+        """Yields the splits before one."""
+        for earlier, contents in self.splits.items():
+            if earlier == split:
+                return
+            yield earlier, contents
 
     def row(
         self, name: str, found: Value, default: Figure | None = None, *, note: str = ""
@@ -67,7 +64,7 @@ class Prepared:
 
     def joined(self) -> "Joined | None":
         """The ids that rows of this dataset refer to; None if that dataset is not prepared."""
-        for name in self.join_names:
+        for name in self.builder.REFERS_TO:
             try:
                 return Joined(name, self._data_dir)
             except NotPreparedError:
@@ -92,10 +89,8 @@ class Joined:
 
     def __init__(self, name: str, data_dir: str | None) -> None:
         self.name = name
-        dataset, config = name.split("/")
-        builder = open_prepared(dataset, config, data_dir)
-        self.is_part = _is_part(dict(builder.info.metadata or {}))
-        self._builder = builder
+        self._builder = open_prepared(*name.split("/"), data_dir)
+        self.is_part = _is_part(dict(self._builder.info.metadata or {}))
 
     def ids(self, feature: str, split: str) -> np.ndarray:
         """Ids of a feature in one split, int64 [V]; in all splits if none has this name."""

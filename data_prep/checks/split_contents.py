@@ -8,7 +8,6 @@ a hash is three in ten million.
 import array
 import collections
 import concurrent.futures
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -30,11 +29,7 @@ _SIDES = {
     "sis": ("image_id", "image_id"),
     "i2t": ("image_id", "caption_ids"),
 }
-_OTHER_SIDES = ("caption_ids", "image_id")
 _LEFT_RIGHT = (("left_id", "right_id"), ("query_id", "positive_ids"))
-# With more combinations than this, the features do not describe kinds of rows.
-_MOST_GROUPS = 1000
-_REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()
 # Images per round of the decoding threads: about 13 MB if an image has 100 kB.
 _BLOCK = 128
 
@@ -65,27 +60,6 @@ class NumberColumn:
         return np.frombuffer(self._lengths, np.int32)
 
 
-class ScoreSummary:
-    """Number of rows in a group, with the range and the sum of their scores."""
-
-    def __init__(self) -> None:
-        self.rows = self.finite = self.not_finite = 0
-        self.total = 0.0
-        self.low, self.high = math.inf, -math.inf
-
-    def add(self, score: float | None) -> None:
-        """Counts a row, with its score if it has one."""
-        self.rows += 1
-        if score is None:
-            return
-        if not math.isfinite(score):
-            self.not_finite += 1
-            return
-        self.finite += 1
-        self.total += score
-        self.low, self.high = min(self.low, score), max(self.high, score)
-
-
 class SplitContents:
     """One split, record by record.
 
@@ -97,44 +71,40 @@ class SplitContents:
       ids: feature (`..._id`, `..._ids`) -> column.
       references: feature of another dataset (`image_id`, `caption_ids`) -> column of the ids that
         rated pairs and lists of positives refer to.
-      texts: feature -> column of hashes.
+      hashes: text, image or stored image features -> column of hashes.
+      images: those of `hashes` that are images.
       empty: feature -> number of texts without a visible character.
-      replaced: feature -> number of texts with the replacement character.
-      images: feature -> column of hashes of encoded images or stored image features.
-      groups: values of `CATEGORIES` as `name=value` -> rows and scores.
-      group_of: number of the group (in the order of `groups`) of each record, array of uint16 [N].
+      kinds: values of `CATEGORIES` as `name=value` -> number.
+      kind_of: number of the kind of each record, array of uint16 [N].
+      scores: score of each record, array of float64; NaN for none.
       positives: number of records in which each relation holds, int64 [R], or None.
-      odd_relations: number of relation labels that are neither 0 nor 1.
-      bad_images: reason -> number of images that cannot be used.
-      first_bad: reason -> id of the first of them.
+      bad_images: reason -> images that cannot be used: their ids.
       hash: hash of the records; "" before the end of the pass.
       unreadable: why the pass stopped before the end; "" if it did not.
     """
 
     def __init__(self, features: Mapping[str, Any]) -> None:
         self.records = 0
-        self.ids: dict[str, NumberColumn] = {}
-        self.references: dict[str, NumberColumn] = {}
-        self.texts: dict[str, NumberColumn] = {}
+        self.ids: dict[str, NumberColumn] = collections.defaultdict(lambda: NumberColumn("q"))
+        self.references: dict[str, NumberColumn] = collections.defaultdict(
+            lambda: NumberColumn("q")
+        )
+        self.hashes: dict[str, NumberColumn] = collections.defaultdict(lambda: NumberColumn("Q"))
         self.empty: collections.Counter[str] = collections.Counter()
-        self.replaced: collections.Counter[str] = collections.Counter()
-        self.images: dict[str, NumberColumn] = {}
-        self.groups: dict[str, ScoreSummary] = {}
-        self.group_of = array.array("H")
+        self.kinds: dict[str, int] = {}
+        self.kind_of, self.scores = array.array("H"), array.array("d")
         self.positives: np.ndarray | None = None
-        self.odd_relations = 0
-        self.bad_images: collections.Counter[str] = collections.Counter()
-        self.first_bad: dict[str, str] = {}
+        self.bad_images: dict[str, list[str]] = collections.defaultdict(list)
         self.hash = self.unreadable = ""
         self._categories = [name for name in CATEGORIES if name in features]
         self._id_names = [name for name in features if name.endswith(("_id", "_ids"))]
-        self._text_names = [
+        self.texts = [
             name
             for name, feature in features.items()
-            if _is_text(feature) and name not in CATEGORIES
+            if isinstance(getattr(feature, "feature", feature), tfds.features.Text)
+            and name not in CATEGORIES
         ]
-        # Pixels or stored image features.
-        self.image_names = [
+        self.images = [
             name
             for name, feature in features.items()
             if name == "image" or isinstance(feature, tfds.features.Image)
@@ -145,48 +115,36 @@ class SplitContents:
         """Adds a record as it is stored, its image still encoded."""
         self.records += 1
         for name in self._id_names:
-            self.ids.setdefault(name, NumberColumn("q")).add(_as_list(example[name]))
-        for name in self._text_names:
-            self._add_texts(name, _as_list(example[name]))
-        for name in self.image_names:
+            self.ids[name].add(_as_list(example[name]))
+        for name in self.texts:
+            texts = _as_list(example[name])
+            self.hashes[name].add(list(map(content_hash, texts)))
+            self.empty[name] += sum(not text.decode(errors="replace").strip() for text in texts)
+        for name in self.images:
             image = example[name]
             encoded = image if isinstance(image, bytes) else image.tobytes()
-            self.images.setdefault(name, NumberColumn("Q")).add([content_hash(encoded)])
+            self.hashes[name].add([content_hash(encoded)])
         if self._categories:
-            self._add_to_group(example)
+            parts = {name: example[name] for name in self._categories}
+            kind = ", ".join(
+                f"{name}={value.decode() if isinstance(value, bytes) else value}"
+                for name, value in parts.items()
+            )
+            self.kind_of.append(self.kinds.setdefault(kind, len(self.kinds)))
+            self.scores.append(example.get("score", np.nan))
         if self._sides:
-            self._add_references(example)
+            kind = (example.get("rating") or example.get("direction") or b"").decode()
+            refers_to = _SIDES.get(kind, ("caption_ids", "image_id"))
+            for side, feature in zip(self._sides, refers_to, strict=True):
+                self.references[feature].add(_as_list(example[side]))
         if "relations" in example:
-            flags = np.asarray(example["relations"])
-            self.odd_relations += int(np.isin(flags, (0, 1), invert=True).sum())
-            held = (flags == 1).astype(np.int64)
+            held = (np.asarray(example["relations"]) == 1).astype(np.int64)
             self.positives = held if self.positives is None else self.positives + held
 
-    def add_bad_image(self, reason: str, example: Mapping[str, Any]) -> None:
-        """Counts an image that cannot be used."""
-        self.bad_images[reason] += 1
-        self.first_bad.setdefault(reason, str(example.get("image_id", "of unknown id")))
-
-    def _add_texts(self, name: str, texts: Sequence[bytes]) -> None:
-        self.texts.setdefault(name, NumberColumn("Q")).add(list(map(content_hash, texts)))
-        self.empty[name] += sum(not text.decode(errors="replace").strip() for text in texts)
-        self.replaced[name] += sum(_REPLACEMENT in text for text in texts)
-
-    def _add_to_group(self, example: Mapping[str, Any]) -> None:
-        parts = ((name, example[name]) for name in self._categories)
-        key = ", ".join(
-            f"{name}={value.decode() if isinstance(value, bytes) else value}"
-            for name, value in parts
-        )
-        if key not in self.groups and len(self.groups) >= _MOST_GROUPS:
-            raise ValueError(f"more than {_MOST_GROUPS} kinds of rows; the next is {key}")
-        self.groups.setdefault(key, ScoreSummary()).add(example.get("score"))
-        self.group_of.append(list(self.groups).index(key))
-
-    def _add_references(self, example: Mapping[str, Any]) -> None:
-        kind_of_row = (example.get("rating") or example.get("direction") or b"").decode()
-        for name, kind in zip(self._sides, _SIDES.get(kind_of_row, _OTHER_SIDES), strict=True):
-            self.references.setdefault(kind, NumberColumn("q")).add(_as_list(example[name]))
+    def of_kinds(self, values: np.ndarray) -> dict[str, np.ndarray]:
+        """Kind -> the values [N] of its records."""
+        kind_of = np.frombuffer(self.kind_of, np.uint16)
+        return {kind: values[kind_of == number] for kind, number in sorted(self.kinds.items())}
 
 
 def read_split(
@@ -201,25 +159,20 @@ def read_split(
     """
     features = dict(builder.info.features.items())
     contents, split_hash = SplitContents(features), SplitHash(features)
-    blocks = _blocks(builder, split)
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
-        while True:
-            try:
-                block = next(blocks, None)
-            except Exception as error:  # Damaged shards make readers raise all kinds of errors.
-                read = contents.records
-                contents.unreadable = f"after {read:,} records: {type(error).__name__}: {error}"
-                break
-            if block is None:
-                break
-            for example in block:
-                contents.add(example)
-                split_hash.add(example)
-            for name in contents.image_names if check_images else ():
-                encoded = (example[name] for example in block)
-                for example, problem in zip(block, threads.map(_problem, encoded), strict=True):
-                    if problem:
-                        contents.add_bad_image(problem, example)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
+            for block in _blocks(builder, split):
+                for example in block:
+                    contents.add(example)
+                    split_hash.add(example)
+                for name in contents.images if check_images else ():
+                    encoded = (example[name] for example in block)
+                    for example, fault in zip(block, threads.map(_fault, encoded), strict=True):
+                        if fault:
+                            contents.bad_images[fault].append(str(example.get("image_id", "?")))
+    except Exception as error:  # Damaged shards make readers raise all kinds of errors.
+        read = contents.records
+        contents.unreadable = f"after {read:,} records: {type(error).__name__}: {error}"
     contents.hash = split_hash.hexdigest()
     return contents
 
@@ -233,7 +186,7 @@ def _blocks(builder: tfds.core.DatasetBuilder, split: str) -> Iterator[list[dict
         yield source.__getitems__(list(range(start, min(start + _BLOCK, len(source)))))
 
 
-def _problem(image: bytes | np.ndarray) -> str:
+def _fault(image: bytes | np.ndarray) -> str:
     """Why an image cannot be used; "" if it can."""
     if isinstance(image, np.ndarray):
         return "" if np.isfinite(image).all() else "not finite"
@@ -242,10 +195,6 @@ def _problem(image: bytes | np.ndarray) -> str:
     except BadImageError as error:
         return error.reason
     return f"not converted: {converted}" if converted else ""
-
-
-def _is_text(feature: Any) -> bool:
-    return isinstance(getattr(feature, "feature", feature), tfds.features.Text)
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -82,7 +82,7 @@ class Builder(LinkedCaptionsBuilder):
             if (path := _find_list(folder, published, others)) is not None:
                 table = _Table(path, first_id)
                 images = next((name for name in names if (folder / name).is_dir()), names[0])
-                splits[split] = linked_records(table, folder / images, workers=self._workers)
+                splits[split] = linked_records(table, folder / images, in_parts=self.in_parts)
                 schema.check_counts({split: len(table)}, {split: self.EXPECTED[split]}, str(path))
         if not splits:
             raise FileNotFoundError(f"{folder} has no list of Conceptual Captions")

@@ -9,7 +9,6 @@ import dataclasses
 import pathlib
 from collections.abc import Iterator
 
-from data_prep.building.id_set import IdSet
 from data_prep.reading.csv_files import read_csv
 from data_prep.reading.karpathy import file_name, in_splits, read_karpathy
 from data_prep.reading.published_json import has_json
@@ -128,10 +127,12 @@ def read_ratings(folder: pathlib.Path) -> Iterator[JudgedPair]:
       FileNotFoundError: a file is missing.
       UnexpectedFilesError: a file is damaged, a score is invalid, or a pair appears twice.
     """
-    pairs = IdSet("pair")
+    seen = set[tuple[str, ...]]()
     for where, rating in _rows_of_ratings(folder):
         pair = f"{rating.image} with {rating.caption_image}#{rating.caption_idx}"
-        pairs.add(f"{rating.kind} {pair}", where)
+        if (rating.kind, pair) in seen:
+            raise UnexpectedFilesError(f"{where}: pair {rating.kind} {pair} appears twice")
+        seen.add((rating.kind, pair))
         yield rating
 
 

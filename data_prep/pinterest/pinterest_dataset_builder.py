@@ -94,7 +94,7 @@ class Builder(LinkedCaptionsBuilder):
                 Pins(files, self.EXPECTED),
                 folder / "images",
                 most_captions=most,
-                workers=self._workers,
+                in_parts=self.in_parts,
             )
             for split, files in paths.items()
         }

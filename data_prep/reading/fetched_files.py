@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import os
 import pathlib
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,19 +16,14 @@ from data_prep.building.record_counts import LeftOut
 from xmodal.core.errors import BadImageError
 from xmodal.core.picture_names import (
     IMAGE_ENDINGS,
-    UNREAD_ENDINGS,
     composed,
     is_picture,
-    is_unread_picture,
     read_picture,
 )
 from xmodal.core.untrusted.json_text import parse_json_text
 from xmodal.core.untrusted.parquet_rows import UnreadableRow, parquet_rows
 
 SIDECAR_ENDINGS = (".txt", ".json")
-_ENDINGS = "|".join(map(re.escape, (*IMAGE_ENDINGS, *UNREAD_ENDINGS)))
-_IMAGE_ENDING = re.compile(rf"({_ENDINGS})(\.[^.(]*)?(?P<number>\(\d+\))?$", re.IGNORECASE)
-
 _JSON_KINDS = {list: "list", str: "text", bool: "truth value", type(None): "null"}
 # Rows of a parquet table in memory at once.
 _BATCH = 64
@@ -122,12 +116,18 @@ def read_images(
       folder: the folder that image names are relative to.
       where: its name in reports.
     """
-    for name, texts in texts_of_images(names).items():
+    found = texts_of_images(names)
+    shared = collections.Counter(text for texts in found.values() for text in texts)
+    for name, texts in found.items():
         path = parent / name
         relative = path.relative_to(folder).as_posix()
         beside = {os.path.splitext(each)[1].lower(): parent / each for each in texts}
         present = {ending: each.read_bytes() for ending, each in beside.items() if each.is_file()}
         meta, fault = read_meta(present.get(".json", b"{}"))
+        if len(beside) < len(texts):
+            fault = f"{' and '.join(texts)} are about the same image"
+        elif twice := [text for text in texts if shared[text] > 1]:
+            fault = f"{twice[0]} is about several images"
         yield Fetched(
             where=f"{where}/{relative}",
             name=relative,
@@ -139,45 +139,25 @@ def read_images(
         )
 
 
-def stem_of(name: str) -> str:
-    """Returns the name of a file without its ending, the same for an image and its texts.
-
-    Some tools add to the whole name of an image: photo.jpg.txt, and in exports of Google Photos
-    photo.jpg.supplemental-metadata.json. With a number at its end, as of a second photo.jpg there,
-    it is about photo(1).jpg. Names that look the same have the same stem.
-    """
-    return _IMAGE_ENDING.sub(r"\g<number>", os.path.splitext(composed(name))[0])
-
-
 def texts_of_images(names: Sequence[str]) -> dict[str, list[str]]:
     """Returns the text and JSON files about every image of a folder, by its name.
 
-    photo.jpg.txt is about photo.jpg alone, even beside photo.png. Other texts are about the images
-    with the same name but for the ending, or if there are none, with the same `stem_of`.
+    They have the name of the image with another ending, or after its ending: photo.txt and
+    photo.jpg.txt are about photo.jpg.
 
     Args:
       names: names of the files of the folder; those without an ending may be images.
     """
-    found: dict[str, list[str]] = {}
-    by_name: dict[str, list[str]] = collections.defaultdict(list)
-    by_stem: dict[str, list[str]] = collections.defaultdict(list)
-    # No text of another image's whole name is about an image that is read.
-    whole: dict[str, list[str]] = {composed(name): [] for name in names if is_unread_picture(name)}
+    texts: dict[str, list[str]] = collections.defaultdict(list)
     for name in names:
         stem, ending = os.path.splitext(composed(name))
-        if ending and not is_picture(name):
-            continue
-        found[name] = []
-        by_name[stem].append(name)
-        by_stem[stem_of(name)].append(name)
-        if ending:
-            whole[composed(name)] = [name]
-    for text in names:
-        if text.lower().endswith(SIDECAR_ENDINGS):
-            about = os.path.splitext(composed(text))[0]
-            images = whole.get(about, by_name.get(about) or by_stem.get(stem_of(text), []))
-            for image in images:
-                found[image].append(text)
+        if ending.lower() in SIDECAR_ENDINGS:
+            texts[stem].append(name)
+    found: dict[str, list[str]] = {}
+    for name in names:
+        stem, ending = os.path.splitext(composed(name))
+        if not ending or is_picture(name):
+            found[name] = [*texts[stem], *(texts[composed(name)] if ending else [])]
     return found
 
 

@@ -69,7 +69,7 @@ class Builder(LinkedCaptionsBuilder):
         links = _Links(folder)
         schema.check_counts({"rows": len(links)}, self.EXPECTED, str(links.path))
         return {
-            split: linked_records(links, folder / "images", wanted=wanted, workers=self._workers)
+            split: linked_records(links, folder / "images", wanted=wanted, in_parts=self.in_parts)
             for split, wanted in split_rows(links.lines, self.HELD_OUT).items()
         }
 

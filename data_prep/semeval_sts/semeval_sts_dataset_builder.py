@@ -9,7 +9,7 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
-from data_prep.published_figures import Figure, IfPresent, Within
+from data_prep.published_figures import Figure, Within
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet, first_id
 from data_prep.semeval_sts.semeval_files import Scored, find_sets
 from xmodal.core.errors import UnexpectedFilesError
@@ -64,9 +64,7 @@ class Builder(RandomAccessBuilder):
         """See `RandomAccessBuilder`."""
         del config
         return {
-            f"{each.split}/rows with year={each.year}, dataset={each.name}": (
-                IfPresent(each.pairs) if each.is_optional else each.pairs
-            )
+            f"{each.split}/rows with year={each.year}, dataset={each.name}": each.pairs
             for each in SETS
         } | {"*/lowest score *": Within(0, 5), "*/highest score *": Within(0, 5)}
 

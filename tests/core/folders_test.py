@@ -9,7 +9,7 @@ import pytest
 
 from data_prep.build import build
 from data_prep.captioned_images.captioned_pictures import CaptionedPicture
-from data_prep.captioned_images.find_layout import find_layout
+from data_prep.captioned_images.layouts import find_layout
 from data_prep.captioned_images.options import ReadingOptions
 from data_prep.prepared import read_columns
 from data_prep.reading.image_files import open_images
@@ -140,8 +140,7 @@ def test_a_file_with_several_paths_is_one_picture(linked, tmp_path, name):
     assert sorted(found) == sorted(expected)
     with open(os.path.join(builder.data_dir, "left_out.csv"), newline="") as file:
         rows = {row["where"]: row["detail"] for row in csv.DictReader(file)}
-    own = "; its own text is not read" if name == "captioned_images" else ""
-    assert rows["best/first.png"] == f"another path of dog/p001.png{own}"
+    assert rows["best/first.png"] == "another path of dog/p001.png"
 
 
 def test_a_table_may_name_a_picture_by_any_of_its_paths(linked):
@@ -169,7 +168,7 @@ def test_a_picture_in_the_folder_of_a_split_keeps_it(tmp_path):
     folders.write_csv(tmp_path / "all.csv", [["image", "caption"], ["p001.png", "a caption"]])
     (picture,) = (
         each
-        for each in find_layout(tmp_path, ReadingOptions()).pictures()
+        for each in find_layout(tmp_path, ReadingOptions()).read()
         if isinstance(each, CaptionedPicture)
     )
     assert (picture.name, picture.split) == ("val/p001.png", "validation")

@@ -16,37 +16,33 @@ import data_prep
 from data_prep.build import build
 from data_prep.checks.split_contents import read_split
 from data_prep.prepared import open_configs
-from tests.data_prep.fuzzing.contents import photograph
-from tests.data_prep.fuzzing.stand_ins import STAND_INS
+from tests.data_prep import web_records
 from xmodal.core.errors import NotPreparedError, UnexpectedFilesError
 
-_STAND_IN = next(s for s in STAND_INS if str(s) == "flickr30k-images")
 _FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    for target, value in _STAND_IN.patches.items():
-        monkeypatch.setattr(target, value)
     (tmp_path / "files").mkdir()
-    _STAND_IN.write(tmp_path / "files", photograph)
+    web_records.expect(monkeypatch, web_records.write(tmp_path / "files", 20, 10, 10))
     return tmp_path / "files"
 
 
 def _build(files, **settings):
     folders = {"data_dir": str(files.parent / "tfds"), "manual_dir": str(files)}
-    return build(_STAND_IN.dataset, _STAND_IN.config, **folders, **settings)
+    return build("conceptual_captions", "images", **folders, **settings)
 
 
 def _left(files):
     """Files in the folder of datasets, except for TFDS's metadata about configs."""
-    folder = files.parent / "tfds" / _STAND_IN.dataset / _STAND_IN.config
+    folder = files.parent / "tfds" / "conceptual_captions" / "images"
     return sorted(path.name for path in folder.glob("*"))
 
 
 def _is_sound(builder):
     hashes = builder.info.metadata["split_hashes"]
-    return len(hashes) == 3 and all(read_split(builder, s).hash == hashes[s] for s in hashes)
+    return len(hashes) == 2 and all(read_split(builder, s).hash == hashes[s] for s in hashes)
 
 
 def _record(*args, **kwargs):
@@ -73,7 +69,7 @@ def test_a_full_disk_is_named_and_leaves_nothing(files, monkeypatch, owner, name
         patch.setattr(owner, name, fails)
         with pytest.raises(OSError, match="No space left on device"):
             _build(files)
-    assert _left(files) == []
+    assert _left(files) in ([], ["left_out.csv"])
     assert _is_sound(_build(files))
 
 
@@ -82,9 +78,9 @@ _KILLED = """
     import os, signal, sys
     import data_prep
     from data_prep.build import build
-    from data_prep.flickr30k.flickr30k_dataset_builder import Builder
+    from data_prep.conceptual_captions.conceptual_captions_dataset_builder import Builder
 
-    Builder.EXPECTED = {"karpathy": {"train": 2, "validation": 1, "test": 1, "captions": 20}}
+    Builder.EXPECTED = {"train": 20, "validation": 10}
     real = Builder._splits
 
     def splits(self, folder):
@@ -96,7 +92,7 @@ _KILLED = """
         return found | {"validation": until_killed(found["validation"])}
 
     Builder._splits = splits
-    build("flickr30k", "images", data_dir=sys.argv[1], manual_dir=sys.argv[2])
+    build("conceptual_captions", "images", data_dir=sys.argv[1], manual_dir=sys.argv[2])
 """
 
 
@@ -111,13 +107,13 @@ def test_what_kill_9_leaves_is_no_dataset_and_the_next_build_succeeds(files):
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()[-2000:]
     (left,) = _left(files)
     assert left.startswith("incomplete.")
-    folder = data_dir / "flickr30k" / "images"
+    folder = data_dir / "conceptual_captions" / "images"
     assert any((folder / left).iterdir())
-    assert not data_prep.builder_class("flickr30k")(
+    assert not data_prep.builder_class("conceptual_captions")(
         config="images", data_dir=str(data_dir)
     ).is_prepared()
     with pytest.raises(NotPreparedError):
-        open_configs("flickr30k", None, str(data_dir))
+        open_configs("conceptual_captions", None, str(data_dir))
     # Another process that is building, and one that is about to start.
     (folder / "incomplete.LIVING_1.0.0").mkdir()
     (folder / "incomplete.JUSTNO_1.0.0").mkdir()
@@ -128,17 +124,16 @@ def test_what_kill_9_leaves_is_no_dataset_and_the_next_build_succeeds(files):
 
 
 def test_too_many_bad_records_stop_the_build_with_a_listing_of_all(files):
-    _STAND_IN.write(files, lambda n: b"" if n < 1 else photograph(n))
-    with pytest.raises(UnexpectedFilesError, match=r"keeps less than all .* train") as caught:
-        _build(files)
+    with pytest.raises(UnexpectedFilesError, match=r"keeps less than 0.99 .* train") as caught:
+        _build(files, min_kept=0.99)
     assert _left(files) == ["left_out.csv"]
-    listing = files.parent / "tfds" / "flickr30k" / "images" / "left_out.csv"
+    listing = files.parent / "tfds" / "conceptual_captions" / "images" / "left_out.csv"
     assert str(caught.value).endswith(f"Every record that was left out: {listing}")
-    assert "no bytes 1" in str(caught.value)
+    assert "not an image 1" in str(caught.value)
     with listing.open(newline="") as file:
-        assert [row["reason"] for row in csv.DictReader(file)] == ["no bytes"]
-    builder = _build(files, min_kept=0.5)
+        assert "not an image" in [row["reason"] for row in csv.DictReader(file)]
+    builder = _build(files)
     assert _left(files) == ["1.0.0"]
     assert _is_sound(builder)
-    assert builder.info.metadata["left_out"]["train"] == {"no bytes": 1}
+    assert builder.info.metadata["left_out"]["train"]["not an image"] == 1
     assert (builder.data_path / "left_out.csv").exists()

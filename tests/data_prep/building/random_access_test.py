@@ -178,9 +178,8 @@ def test_every_record_counts_unless_the_builder_says_otherwise(prepare, tmp_path
     [
         ([], "pictures/images has no usable record in split train"),
         ([LeftOut("a", "no image")], "no usable record in split train"),
-        ([_record(1), _record(1)], "split train, record 1: key 1 appears twice"),
-        ([_record(1), _record(2, image_id=1)], "record 2: image_id 1 appears twice"),
-        ([_record(1), _record(2, caption_ids=[11, 20])], "record 2: caption_ids 11 appears twice"),
+        ([_record(1), _record(2, image_id=1)], "split train: image_id 1 appears twice"),
+        ([_record(1), _record(2, caption_ids=[11, 20])], "caption_ids 11 appears twice"),
         ([_record(1, caption_ids=[3, 3])], "caption_ids 3 appears twice"),
     ],
 )

@@ -2,10 +2,6 @@
 
 import csv
 
-import numpy as np
-import pytest
-
-from data_prep.building.id_set import IdSet
 from data_prep.building.record_counts import (
     BuildReport,
     LeftOut,
@@ -14,7 +10,6 @@ from data_prep.building.record_counts import (
     lost_records,
     short_splits,
 )
-from xmodal.core.errors import UnexpectedFilesError
 
 
 def _report(path):
@@ -79,19 +74,6 @@ def test_short_splits_are_empty_or_below_the_share():
     assert short_splits(counts, 0.75) == ["c"]
     assert short_splits(counts, 0.76) == ["a", "c"]
     assert short_splits(counts, 0.0) == ["c"]
-
-
-def test_ids_come_once_whatever_their_size():
-    ids = IdSet("caption_ids")
-    values = [0, 1, 65_535, 65_536, 2**31 - 1, 2**40, np.int32(77), "name", "0"]
-    ids.add_all(values, "here")
-    for value in values:
-        with pytest.raises(UnexpectedFilesError, match=f"row 3: caption_ids {value} appears twice"):
-            ids.add(value, "row 3")
-    ids.add_all(np.array([2, 3]), "here")
-    ids.add_all(8, "here")
-    with pytest.raises(UnexpectedFilesError, match="caption_ids 8"):
-        ids.add_all([9, 8], "here")
 
 
 def test_shares_that_are_lost_are_worth_a_line_above_one_percent():

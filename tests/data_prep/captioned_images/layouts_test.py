@@ -1,119 +1,375 @@
-"""What each layout yields, read without preparing a dataset."""
+"""What is read from each layout, and what is listed instead."""
 
-import collections
+import io
 import json
+import tarfile
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 
-from data_prep.captioned_images.captioned_pictures import CaptionedPicture, split_of_path
-from data_prep.captioned_images.find_layout import find_layout
+from data_prep.building.record_counts import LeftOut
+from data_prep.captioned_images.layouts import find_layout
 from data_prep.captioned_images.options import ReadingOptions
+from data_prep.captioned_images.picture_files import PathIndex
 from tests.data_prep.captioned_images import own_folders as folders
-from xmodal.core.errors import BadImageError, UnexpectedFilesError
+from xmodal.core.errors import UnexpectedFilesError
 
-_NAMES = ["training", "Dev", "test", "valid", "restval", "VAL"]
-_SPLITS = ["train", "validation", "test", "validation", "train", "validation"]
+_PICTURE = b"a picture"
 
 
-def _karpathy(folder, splits):
-    images = [
-        {
-            "filename": folders.name(n),
-            "imgid": n,
-            "split": split,
-            "sentences": [{"sentid": n, "raw": f"caption {n}"}],
-        }
-        for n, split in enumerate(splits)
+def _splits(folder, **options):
+    items = find_layout(folder, ReadingOptions(**options)).read()
+    return {i.name: i.split for i in items if not isinstance(i, LeftOut)}
+
+
+def _write(folder, contents):
+    for name, content in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        if not isinstance(content, (bytes, str)):
+            content = json.dumps(content)
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def _tar(path, contents):
+    with tarfile.open(path, "w") as archive:
+        for name, content in contents.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+
+
+def test_names_are_whole_paths_or_ends_of_one_path(tmp_path):
+    names = [
+        "cats/1.jpg",
+        "dogs/1.jpg",
+        "dogs/deep/2.JPG",
+        "A.jpg",
+        "a.jpg",
+        "caf\u00e9.jpg",
+        "1.png",
     ]
-    (folder / "mine.json").write_text(json.dumps({"images": images}))
+    _write(tmp_path, dict.fromkeys(names, _PICTURE))
+    given = {
+        "cats/1.jpg": "cats/1.jpg",
+        "deep\\2.jpg": "dogs/deep/2.JPG",
+        "a.jpg": "a.jpg",
+        "cafe\u0301.JPG": "caf\u00e9.jpg",
+        "./1.png": "1.png",
+        "birds/1.jpg": "no image",
+        "1.jpg": "ambiguous name",
+        "../1.png": "no image",
+        "/etc/1.png": "no image",
+    }
+    rows = [["image", "caption"], *([name, f"of {name}"] for name in given)]
+    folders.write_csv(tmp_path / "all.csv", rows)
+    found, left_out = folders.read_layout(tmp_path)
+    for line, (name, expected) in enumerate(given.items(), 2):
+        if " " in expected:
+            assert left_out[f"all.csv line {line}"] == expected
+        else:
+            assert found[expected] == [f"of {name}"]
 
 
-def _csv(folder, splits):
-    rows = [[folders.name(n), f"caption {n}", split] for n, split in enumerate(splits)]
+def test_paths_are_found_by_their_last_components():
+    index = PathIndex(["a/b/1.jpg", "a/c/1.JPG", "I\u0307.png"])
+    assert index.find("1.jpg") == ["a/b/1.jpg"]
+    assert index.find("1.Jpg") == ["a/b/1.jpg", "a/c/1.JPG"]
+    assert index.find("/1.jpg") == index.find("11.jpg") == []
+
+
+def test_the_images_of_a_table_are_beside_it_or_in_its_split(tmp_path):
+    """A lost picture is not replaced by that of another table with the same name."""
+    for place in ("cats", "dogs"):
+        folders.write_images(tmp_path, folders.FEW, place)
+        rows = [[folders.name(n), f"{place} {n}"] for n in folders.FEW]
+        folders.write_csv(tmp_path / place / "all.csv", [["image", "caption"], *rows])
+    (tmp_path / "cats/p000.png").unlink()
+    found, left_out = folders.read_layout(tmp_path)
+    assert found.keys() == {"cats/p001.png", "cats/p002.png", *(f"dogs/p00{n}.png" for n in "012")}
+    assert left_out["all.csv line 2"] == "no image"
+    assert all(texts == [f"{name[:4]} {int(name[6:9])}"] for name, texts in found.items())
+    for path in tmp_path.glob("*/all.csv"):
+        path.unlink()
+    for split, place in {"train": "cats", "val": "dogs"}.items():
+        (tmp_path / place).rename(tmp_path / split)
+        rows = [[folders.name(n), f"{split} {n}"] for n in folders.FEW]
+        folders.write_csv(tmp_path / f"{split}.csv", [["image", "caption"], *rows])
+    found, left_out = folders.read_layout(tmp_path)
+    assert left_out == {"train.csv line 2": "no image"}
+    assert _splits(tmp_path)["val/p000.png"] == "validation"
+
+
+def test_cells_of_captions(tmp_path):
+    cells = {
+        "one": ["one"],
+        ("one", "two", "", None, "one "): ["one", "two"],
+        '["one", "two"]': ["one", "two"],
+        "[a dog] on a couch": ["[a dog] on a couch"],
+        "#N/A": "empty caption",
+        "['one' 'two']": "caption is no text",
+        7: "caption is no text",
+    }
+    _write(tmp_path, {f"{n}.jpg": _PICTURE for n in range(len(cells))})
+    rows = [{"image": f"{n}.jpg", "caption": each} for n, each in enumerate(cells)]
+    (tmp_path / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found, left_out = folders.read_layout(tmp_path)
+    for number, expected in enumerate(cells.values()):
+        if isinstance(expected, str):
+            assert left_out[f"all.jsonl line {number + 1}"] == expected
+        else:
+            assert found[f"{number}.jpg"] == expected
+
+
+def test_quotes_belong_to_cells_with_commas_and_to_the_text_with_tabs(tmp_path):
+    folders.write_images(tmp_path, folders.FEW)
+    texts = ['a "big", brown\ndog', '"quoted"', "one; two"]
+    rows = [[folders.name(n), text] for n, text in enumerate(texts)]
+    folders.write_csv(tmp_path / "all.csv", [["image", "caption"], *rows, ["", ""]])
+    assert list(folders.read_layout(tmp_path)[0].values()) == [[text] for text in texts]
+    (tmp_path / "all.csv").unlink()
+    lines = ["image\tcaption", *(f"{folders.name(n)}\t{texts[n]}" for n in (1, 2))]
+    (tmp_path / "all.tsv").write_text("\n".join([*lines, 'p000.png\t"two', 'lines"']))
+    found, left_out = folders.read_layout(tmp_path)
+    assert found["images/p001.png"] == ['"quoted"']
+    assert left_out["all.tsv line 5"] == "malformed row"
+
+
+def test_captions_in_the_format_of_coco(tmp_path):
+    folders.write_images(tmp_path, [*folders.FEW, 3, 4])
+    path = tmp_path / "captions_val2017.json"
+    content = folders.coco()
+    content["annotations"].insert(0, {"image_id": "11", "caption": "first in the file"})
+    content["images"][2]["id"] = 12.0
+    path.write_text(json.dumps(content))
+    (tmp_path / "instances_val2017.json").write_text(
+        json.dumps(content | {"annotations": [{"image_id": 10, "bbox": [0, 0, 1, 1]}]})
+    )
+    found, left_out = folders.read_layout(tmp_path)
+    expected = folders.captions_at("images/")
+    expected["images/p001.png"].insert(0, "first in the file")
+    assert found == expected
+    assert left_out == {
+        "captions_val2017.json annotation 4": "no image",
+        "captions_val2017.json image 13": "empty caption",
+        "images/p004.png": "in no row of a table",
+        "instances_val2017.json": "unread file",
+    }
+    content["images"][1]["id"] = 10
+    path.write_text(json.dumps(content))
+    with pytest.raises(UnexpectedFilesError, match="another image has the id 10 as well"):
+        folders.read_layout(tmp_path)
+
+
+def test_captions_in_the_format_of_karpathy(tmp_path):
+    """Two folders have images of the same names; then all images are in one folder."""
+    folders.write_images(tmp_path, folders.FEW[1:], "cats")
+    folders.write_images(tmp_path, folders.FEW, "dogs")
+    images = [
+        {"filepath": place, "filename": folders.name(n), "split": split}
+        | {"sentences": [{"raw": f"{place} {n}"}]}
+        for place, split in (("cats", "train"), ("dogs", "restval"))
+        for n in folders.FEW
+    ]
+    (tmp_path / "dataset_mine.json").write_text(json.dumps({"images": images}))
+    found, left_out = folders.read_layout(tmp_path)
+    assert left_out == {"dataset_mine.json cats/p000.png": "no image"}
+    assert all(texts == [f"{name[:4]} {int(name[6:9])}"] for name, texts in found.items())
+    assert set(_splits(tmp_path).values()) == {"train"}
+    (tmp_path / "dogs").rename(tmp_path / "all")
+    for path in (tmp_path / "cats").iterdir():
+        path.unlink()
+    (tmp_path / "dataset_mine.json").write_text(json.dumps({"images": images[3:]}))
+    assert folders.read_layout(tmp_path)[0]["all/p000.png"] == ["dogs 0"]
+
+
+def test_texts_beside_pictures_are_read_and_everything_else_is_listed(tmp_path):
+    _write(
+        tmp_path,
+        {
+            "a.jfif": _PICTURE,
+            "a.txt": "of a\n\nagain a\n",
+            "b/B.JPEG": _PICTURE,
+            "b/B.JPEG.txt": b"\xef\xbb\xbfof b",
+            "22.05.jpg": _PICTURE,
+            "22.05.json": {"captions": ["of 22.05", "in May"]},
+            "c.jpg": _PICTURE,
+            "c.txt": "of c",
+            "c.json": {"caption": "of  c"},
+            "d.jpg": _PICTURE,
+            "d.txt": "one",
+            "d.json": {"caption": "two"},
+            "e.jpg": _PICTURE,
+            "e.png": _PICTURE,
+            "e.txt": "of which?",
+            "f.jpg": _PICTURE,
+            "f.txt": "one",
+            "f.jpg.txt": "two",
+            "g.jpg": _PICTURE,
+            "h.jpg": _PICTURE,
+            "h.json": [1],
+            "phone.heic": _PICTURE,
+            "phone.txt": "of a phone",
+            "orphan.txt": "whose?",
+            "info.json": {"name": "my pets"},
+            "video.mp4": b"",
+            "README.md": "",
+            ".git/HEAD": "",
+            "Thumbs.db": b"",
+        },
+    )
+    found, left_out = folders.read_layout(tmp_path)
+    assert found == {
+        "a.jfif": ["of a", "again a"],
+        "b/B.JPEG": ["of b"],
+        "22.05.jpg": ["of 22.05", "in May"],
+        "c.jpg": ["of  c"],
+    }
+    assert left_out == {
+        **dict.fromkeys(("d.jpg", "e.jpg", "e.png", "f.jpg", "h.jpg"), "unread text"),
+        "g.jpg": "no caption",
+        "phone.heic": "unread ending",
+        "phone.txt": "no image",
+        "orphan.txt": "no image",
+        "info.json": "unread file",
+        "video.mp4": "unread ending",
+        ".git": "skipped folder",
+    }
+    assert folders.read_layout(tmp_path, captions=("caption",))[0]["d.jpg"] == ["two"]
+
+
+def test_shards_and_loose_images_are_both_read(tmp_path):
+    _write(tmp_path, {"deep/er/a.jpg": _PICTURE, "deep/er/a.txt": "of a"})
+    sample = {"1.jpg": _PICTURE, "1.txt": b"of 1", "1.cls": b"3"}
+    meta = json.dumps({"caption": "of 2", "split": "val"}).encode()
+    _tar(tmp_path / "00000.tar", sample | {"2.jpg": _PICTURE, "2.json": meta})
+    _tar(tmp_path / "deep" / "TRAIN.TAR", sample | {"test/1.jpg": _PICTURE, "test/1.txt": b"of x"})
+    found, left_out = folders.read_layout(tmp_path)
+    assert found == {
+        "00000.tar:1.jpg": ["of 1"],
+        "00000.tar:2.jpg": ["of 2"],
+        "deep/TRAIN.TAR:1.jpg": ["of 1"],
+        "deep/TRAIN.TAR:test/1.jpg": ["of x"],
+        "deep/er/a.jpg": ["of a"],
+    }
+    names = ("00000.tar:1.cls", "deep/TRAIN.TAR:1.cls")
+    assert left_out == dict.fromkeys(names, "unread ending")
+    assert list(_splits(tmp_path).values()) == ["", "validation", "train", "test", ""]
+    assert "2 shards; 1 images" in find_layout(tmp_path, ReadingOptions()).files
+
+
+def test_other_files_hide_nothing_and_are_listed(tmp_path):
+    folders.write_images(tmp_path, folders.FEW, "data/train")
+    rows = [{"file_name": folders.name(n), "caption": f"caption {n}"} for n in folders.FEW]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    others = {
+        "dataset_infos.json": {"default": {}},
+        "images/README.txt": "about these images",
+        "info.json": {"name": "my pets", "license": "CC0"},
+        "orphan.txt": "number 7",
+        "captions.png": "a cover",
+        "classes.csv": "id,name\n1,dog\n",
+        "images/ratings.csv": "left,right,score\n",
+    }
+    _write(tmp_path, {"data/train/metadata.jsonl": lines, **others})
+    found, left_out = folders.read_layout(tmp_path)
+    assert found == folders.captions_at("data/train/")
+    assert left_out == {
+        "captions.png": "in no row of a table",
+        "orphan.txt": "unread ending",
+        **dict.fromkeys(("info.json", "classes.csv", "images/ratings.csv"), "unread file"),
+    }
+    assert set(_splits(tmp_path).values()) == {"train"}
+    assert set(_splits(tmp_path, split="none").values()) == {""}
+
+
+def test_options_choose_a_table_and_columns(tmp_path):
+    folders.write_images(tmp_path, folders.FEW)
+    for name in ("one", "two"):
+        rows = [[folders.name(n), f"{name} {n}", f"ein {n}"] for n in folders.FEW]
+        folders.write_csv(tmp_path / f"{name}.csv", [["photo", "english", "deutsch"], *rows])
+    options = {"image": "photo", "captions": ("english", "deutsch")}
+    assert folders.read_layout(tmp_path, **options)[0]["images/p001.png"] == [
+        *("one 1", "ein 1", "two 1"),
+    ]
+    found, _ = folders.read_layout(tmp_path, table="two.csv", **options)
+    assert found["images/p001.png"] == ["two 1", "ein 1"]
+
+
+def _two_columns(folder):
+    folders.write_csv(folder / "all.csv", [["image", "file_name", "caption"], ["a", "b", "c"]])
+
+
+def _two_layouts(folder):
+    folders.wide_csv(folder, folders.FEW)
+    (folder / "images/p001.txt").write_text("of 1")
+
+
+def _two_tables(folder):
+    folders.wide_csv(folder, folders.FEW)
+    folders.write_csv(folder / "more.csv", [["image", "caption"], ["p001.png", "one"]])
+
+
+def _other_columns(folder):
+    folders.write_csv(folder / "all.csv", [["Bild", "caption"], ["p001.png", "one"]])
+
+
+def _other_json(folder):
+    (folder / "via.json").write_text('{"_via_settings": {}, "_via_img_metadata": {}}')
+
+
+def _open_quote(folder):
+    (folder / "all.csv").write_text('image,caption\na.jpg,"a dog\nb.jpg,a cat\n')
+
+
+def _twice(folder):
+    (folder / "all.jsonl").write_text('{"image": "1.jpg", "caption": "a", "caption": "b"}')
+
+
+def _latin_1_header(folder):
+    (folder / "all.csv").write_bytes("image,l\u00e9gende".encode("latin-1"))
+
+
+def _cut_parquet(folder):
+    table = pyarrow.Table.from_pylist([{"image": "1.jpg", "caption": "one"}])
+    pyarrow.parquet.write_table(table, folder / "all.parquet")
+    (folder / "all.parquet").write_bytes((folder / "all.parquet").read_bytes()[:-9])
+
+
+def _two_splits(folder):
+    folders.write_images(folder, folders.FEW)
+    rows = [["p001.png", "one", "train"], ["p001.png", "two", "dev"]]
     folders.write_csv(folder / "all.csv", [["image", "caption", "split"], *rows])
 
 
-def _json_lines(folder, splits):
-    lines = [
-        json.dumps({"image": folders.name(n), "caption": f"caption {n}", "split": split})
-        for n, split in enumerate(splits)
-    ]
-    (folder / "all.jsonl").write_text("\n".join(lines))
+def _unknown_split(folder):
+    folders.write_images(folder, folders.FEW)
+    rows = [["image", "caption", "split"], ["p001.png", "one", "fold 3"]]
+    folders.write_csv(folder / "all.csv", rows)
 
 
-def _parquet(folder, splits):
-    rows = [
-        {"image": {"bytes": folders.picture(n)}, "caption": f"caption {n}", "split": split}
-        for n, split in enumerate(splits)
-    ]
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "all.parquet")
-
-
-def _pictures(layout):
-    return [each for each in layout.pictures() if isinstance(each, CaptionedPicture)]
-
-
-@pytest.fixture
-def folder(tmp_path):
-    folders.write_images(tmp_path, range(len(_NAMES)))
-    return tmp_path
-
-
-@pytest.mark.parametrize("write", [_karpathy, _csv, _json_lines, _parquet])
-def test_every_reader_knows_the_same_names_of_splits(write, folder):
-    write(folder, _NAMES)
-    pictures = _pictures(find_layout(folder, ReadingOptions()))
-    found = collections.Counter((each.captions[0], each.split) for each in pictures)
-    assert found == {(f"caption {n}", split): 1 for n, split in enumerate(_SPLITS)}
-
-
-@pytest.mark.parametrize("write", [_karpathy, _csv, _json_lines, _parquet])
-def test_every_reader_stops_at_an_unknown_split_unless_they_are_ignored(write, folder):
-    write(folder, ["train", "fold 3", "train", "eval", "fold 3", ""])
-    message = "the split 'fold 3' is not known; found: 'train' 2, 'fold 3' 2, 'eval' 1, '' 1; known"
-    with pytest.raises(UnexpectedFilesError, match=rf"(all|mine)\..*: {message}"):
-        find_layout(folder, ReadingOptions())
-    assert len(_pictures(find_layout(folder, ReadingOptions(split="none")))) == len(_NAMES)
+def _nothing(folder):
+    folders.write_images(folder, folders.FEW)
 
 
 @pytest.mark.parametrize(
-    ("path", "split"),
+    ("write", "message"),
     [
-        ("dev/a.jpg", "validation"),
-        ("data/validation-00000-of-00001.parquet", "validation"),
-        ("train/captions_test.csv", "test"),
-        ("training_0001.tar", "train"),
-        ("val/all.csv", "validation"),
-        ("train_val.csv", ""),
-        ("trainset.csv", "train"),
-        ("val2017.csv", "validation"),
-        ("data/train00012.tar", "train"),
-        ("train2.csv", ""),
-        ("holdout.csv", ""),
+        (_two_columns, """columns 'image' and 'file_name': choose one with {"image": "image"}"""),
+        (_two_layouts, r"two places: all.csv \(a table of files\) and images/p001.png with p001.t"),
+        (_two_tables, r"all.csv .*; captions: caption_1, .* and .*more.csv .* both have images"),
+        (_other_columns, "no column image or file_name; its columns are 'Bild', 'caption': rename"),
+        (_other_json, "via.json is an object with the keys '_via_settings', '_via_img_metadata'"),
+        (_open_quote, "all.csv line 2: a quote opens a cell .*unexpected end"),
+        (_twice, "line 1 cannot be read as JSON: the key 'caption' occurs twice"),
+        (_latin_1_header, "line 1, its header, is not UTF-8"),
+        (_cut_parquet, "all.parquet is truncated or not a Parquet table"),
+        (_two_splits, "line 3: images/p001.png is in the split 'validation', but in 'train' above"),
+        (_unknown_split, "line 2: the split 'fold 3' is not known"),
+        (_nothing, "has images but no captions; add a table with the columns `image`"),
     ],
 )
-def test_splits_in_paths(path, split):
-    assert split_of_path(path) == split
-
-
-def test_names_that_folders_of_splits_repeat(tmp_path):
-    for split, numbers in (("train", [0, 1, 2, 3]), ("val", [4, 5])):
-        (tmp_path / split).mkdir()
-        lines = [["image", "caption"]]
-        for place, number in enumerate(numbers):
-            (tmp_path / split / f"{place}.png").write_bytes(folders.picture(number))
-            lines.append([f"{place}.png", f"picture {number}"])
-        folders.write_csv(tmp_path / f"{split}_all.csv", lines)
-    (tmp_path / "val" / "1.png").unlink()  # It is none of train.
-    items = list(find_layout(tmp_path, ReadingOptions()).pictures())
-    found = {i.name: (i.captions[0], i.split) for i in items if isinstance(i, CaptionedPicture)}
-    lost = found.pop("val_all.csv: 1.png", None) or found.pop("1.png")
-    assert lost == ("picture 5", "validation")
-    assert found == {
-        **{f"train/{n}.png": (f"picture {n}", "train") for n in range(4)},
-        "val/0.png": ("picture 4", "validation"),
-    }
-    with pytest.raises(BadImageError, match="no image"):
-        next(i for i in items if i.captions == ("picture 5",)).read()
+def test_a_folder_that_has_no_single_reading_is_refused(tmp_path, write, message):
+    write(tmp_path)
+    with pytest.raises(UnexpectedFilesError, match=message):
+        folders.read_layout(tmp_path)

@@ -12,7 +12,7 @@ import pyarrow.parquet
 
 from data_prep.build import build
 from data_prep.building.record_counts import LeftOut
-from data_prep.captioned_images.find_layout import find_layout
+from data_prep.captioned_images.layouts import find_layout
 from data_prep.captioned_images.options import ReadingOptions
 from data_prep.prepared import read_columns
 
@@ -94,7 +94,7 @@ def wide_csv(folder, numbers):
 def long_tsv(folder, numbers):
     write_images(folder, numbers)
     rows = [[name(n), text] for n in numbers for text in captions(n)]
-    write_csv(folder / "all.tsv", [["Image Path", "Caption"], *rows], delimiter="\t")
+    write_csv(folder / "all.tsv", [["Image", "Caption"], *rows], delimiter="\t")
 
 
 def listed_csv(folder, numbers):
@@ -115,20 +115,30 @@ def excel_csv(folder, numbers):
 def json_lines(folder, numbers):
     write_images(folder, numbers, "train_set_of_nobody")
     lines = [
-        json.dumps({"file_name": f"train_set_of_nobody/{name(n)}", "text": captions(n)})
+        json.dumps({"file_name": f"train_set_of_nobody/{name(n)}", "caption": captions(n)})
         for n in numbers
     ]
     (folder / "metadata.jsonl").write_text("\n".join(lines))
 
 
-def json_by_image(folder, numbers):
+def coco_json(folder, numbers):
     write_images(folder, numbers)
-    (folder / "captions.json").write_text(json.dumps({name(n): captions(n) for n in numbers}))
+    images = [{"id": n, "file_name": name(n)} for n in numbers]
+    notes = [{"image_id": n, "caption": text} for n in numbers for text in captions(n)]
+    (folder / "captions.json").write_text(json.dumps({"images": images, "annotations": notes}))
+
+
+def karpathy_json(folder, numbers):
+    write_images(folder, numbers)
+    images = [
+        {"filename": name(n), "sentences": [{"raw": text} for text in captions(n)]} for n in numbers
+    ]
+    (folder / "dataset.json").write_text(json.dumps({"images": images}))
 
 
 def parquet_of_paths(folder, numbers):
     write_images(folder, numbers)
-    rows = [{"filepath": f"images/{name(n)}", "captions": captions(n)} for n in numbers]
+    rows = [{"file_name": f"images/{name(n)}", "captions": captions(n)} for n in numbers]
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "table.parquet")
 
 
@@ -136,7 +146,7 @@ def hugging_face(folder, numbers):
     (folder / "data").mkdir()
     for part, some in enumerate((numbers[::2], numbers[1::2])):
         items = [
-            {"image": {"bytes": picture(n), "path": name(n)}, "text": captions(n)} for n in some
+            {"image": {"bytes": picture(n), "path": name(n)}, "caption": captions(n)} for n in some
         ]
         table = pyarrow.Table.from_pylist(items)
         pyarrow.parquet.write_table(table, folder / "data" / f"part-{part}-of-2.parquet")
@@ -168,7 +178,8 @@ LAYOUTS = (
     listed_csv,
     excel_csv,
     json_lines,
-    json_by_image,
+    coco_json,
+    karpathy_json,
     parquet_of_paths,
     hugging_face,
     text_beside,
@@ -178,7 +189,7 @@ LAYOUTS = (
 
 def read_layout(folder, **options):
     """Captions of each picture read, and reasons of each path left out."""
-    items = list(find_layout(folder, ReadingOptions(**options)).pictures())
+    items = list(find_layout(folder, ReadingOptions(**options)).read())
     found = {i.name: list(i.captions) for i in items if not isinstance(i, LeftOut)}
     return found, {i.where: i.reason for i in items if isinstance(i, LeftOut)}
 

@@ -51,9 +51,9 @@ def test_all_formats_of_img2dataset_give_rows_their_images_by_url(tmp_path, outp
 def test_only_the_images_of_wanted_rows_are_read(tmp_path, monkeypatch):
     img2dataset.write(tmp_path / "out", _rows(), "webdataset")
     reads = []
-    read = tar_samples._Member.read
+    read = tar_samples._read
     monkeypatch.setattr(
-        tar_samples._Member, "read", lambda m, file: reads.append(m.name) or read(m, file)
+        tar_samples, "_read", lambda file, member: reads.append(member.name) or read(file, member)
     )
     wanted = np.array([True, False, False, False, True])
     found, left_out = _join(tmp_path / "out", wanted=wanted)
@@ -188,7 +188,7 @@ def test_files_of_samples_that_are_not_read_are_no_rows(tmp_path):
     found, left_out = _join(tmp_path)
     assert not found
     listed = [item for item in left_out if item.where.startswith(tmp_path.name)]
-    reasons = ["several pictures in a sample"] * 2 + ["no image"]
+    reasons = ["several pictures or texts in a sample"] * 2 + ["no image"]
     assert [item.reason for item in listed] == reasons
     assert not any(item.is_record for item in listed)
 

@@ -40,14 +40,33 @@ def test_a_sample_is_a_picture_with_its_files(tmp_path, ending):
     assert not left_out
 
 
+_SEVERAL = "several pictures or texts in a sample"
+
+
 @pytest.mark.parametrize(
     ("names", "reason", "both"),
     [
-        (["1.left.jpg", "1.right.jpg", "1.txt"], "several pictures in a sample", "1.left.jpg and"),
-        (["22.05.jpg", "22.06.jpg"], "several pictures in a sample", "22.05.jpg and 22.06.jpg"),
-        (["1.jpg", "1.png"], "several pictures in a sample", "1.jpg and 1.png"),
-        (["1.jpg", "1.txt", "1.en.txt"], "several texts in a sample", "1.txt and 1.en.txt"),
-        (["1.jpg", "1.a.json", "1.json"], "several JSON files in a sample", "1.a.json and 1.json"),
+        (
+            ["1.left.jpg", "1.right.jpg", "1.txt"],
+            "several pictures or texts in a sample",
+            "1.left.jpg and",
+        ),
+        (
+            ["22.05.jpg", "22.06.jpg"],
+            "several pictures or texts in a sample",
+            "22.05.jpg and 22.06.jpg",
+        ),
+        (["1.jpg", "1.png"], _SEVERAL, "1.jpg and 1.png"),
+        (
+            ["1.jpg", "1.txt", "1.en.txt"],
+            "several pictures or texts in a sample",
+            "1.txt and 1.en.txt",
+        ),
+        (
+            ["1.jpg", "1.a.json", "1.json"],
+            "several pictures or texts in a sample",
+            "1.a.json and 1.json",
+        ),
         (["1.jpg", "2.jpg", "1.txt"], "files of a sample are not adjacent", "1.jpg and 1.txt"),
         (["1.jpg", "2.jpg", "1.jpg"], "files of a sample are not adjacent", "1.jpg and 1.jpg"),
     ],
@@ -77,16 +96,3 @@ def test_members_that_are_not_read_are_listed(tmp_path):
         "4.seg.npy": "unread ending",
         "README": "no image",
     }
-
-
-@pytest.mark.parametrize("link", ["2.jpg", "2.txt"])
-def test_links_are_not_lost_in_silence(tmp_path, link):
-    with tarfile.open(tmp_path / "0.tar", "w") as archive:
-        for name in ("1.jpg", "2.jpg", "2.txt"):
-            member = tarfile.TarInfo(name)
-            if name == link:
-                member.type, member.linkname = tarfile.LNKTYPE, f"1{link[1:]}"
-            archive.addfile(member)
-    first, second = read_tar(tmp_path / "0.tar", "0.tar")
-    assert first.name == "0.tar/1.jpg"
-    assert second == LeftOut("0.tar:2.jpg", "link in an archive", f"{link} has no content")
