@@ -1,6 +1,6 @@
 """Checks configs, trains runs and reads their metrics, for programs that train several runs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import ml_collections
 
@@ -53,9 +53,17 @@ def check_folder(folder: str, config: ml_collections.ConfigDict) -> None:
     check_writable(folder)
 
 
-def train_once(config: ml_collections.ConfigDict, run_dir: str) -> bool:
-    """Trains or resumes a run, unless it has finished; returns False as `xmodal.train` does."""
-    return bool(finished_reports(config, run_dir)) or loop.train(config, run_dir)
+def train_once(
+    config: ml_collections.ConfigDict,
+    run_dir: str,
+    watch: Callable[[int, Mapping[str, float]], None] | None = None,
+) -> bool:
+    """Trains or resumes a run, unless it has finished; returns False as `xmodal.train` does.
+
+    `watch` is called with the step and the metrics of every evaluation, and may end the run by an
+    error.
+    """
+    return bool(finished_reports(config, run_dir)) or loop.train(config, run_dir, watch=watch)
 
 
 def best_metrics(run_dir: str) -> dict[str, float]:

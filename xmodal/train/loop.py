@@ -4,7 +4,7 @@ import contextlib
 import functools
 import os
 import signal
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -40,6 +40,7 @@ def train(
     run_dir: str,
     *,
     allow_changes: Collection[str] = (),
+    watch: Callable[[int, Mapping[str, float]], None] | None = None,
 ) -> bool:
     """Trains or resumes one run, evaluating it along the way and once more at the end.
 
@@ -51,6 +52,7 @@ def train(
       run_dir: the run's folder; an existing run is resumed.
       allow_changes: paths of the config in which a resumed run may differ from its start;
         `records` means the records of the training split.
+      watch: called with the step and the metrics of every evaluation during training.
 
     Returns:
       False if a signal stopped the run before its last step; the run is saved.
@@ -61,7 +63,7 @@ def train(
     """
     check_folder(run_dir)
     parts = resolve(config, run_dir, allow_changes=allow_changes)
-    evaluation = RunEvaluation(parts, stores=True)
+    evaluation = RunEvaluation(parts, stores=True, watch=watch)
     with folder_lock.hold(run_dir) as check_lock:
         if not _train(parts, run_dir, evaluation, check_lock):
             return False

@@ -59,14 +59,6 @@ def test_a_model_that_is_trained_again_may_differ_more():
     assert check.reason == "two trainings of a model differ"
 
 
-def test_units_of_the_table():
-    percent = dataclasses.replace(TABLE, scale=100.0)
-    metrics = {"a/x": 0.413, "a/x_low": 0.4, "a/x_high": 0.42}
-    (check,) = compare_rows([row({"a/x": "41.3"}, table=percent)], [metrics])
-    assert (check.measured, check.low, check.high) == pytest.approx((41.3, 40, 42))
-    assert check.inside
-
-
 def test_names_seeds_and_intervals():
     metrics = {"coco/a/x": 1.0, "coco/a/x_low": 0.5, "coco/a/x_high": 2.0, "mean/a/x": 9.0}
     # Two evaluators have it, and none is named.

@@ -12,9 +12,9 @@ import pytest
 
 from xmodal.__main__ import COMMANDS
 from xmodal.apps.config_files import find_config_file
-from xmodal.apps.ledger.available import brace_of, folders_of
+from xmodal.apps.ledger.files import brace_of, folders_of
 from xmodal.apps.ledger.ledger_entries import Ledger, System, read_ledger
-from xmodal.apps.ledger.system_commands import commands_of, run_system
+from xmodal.apps.ledger.reproduce import commands_of, run_system
 from xmodal.core.errors import UserError
 
 WORK = pathlib.Path("work")

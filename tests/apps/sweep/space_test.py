@@ -1,48 +1,48 @@
-"""Search spaces from flags and config files, and their draws."""
+"""Search spaces: flags and config files, names of entries, draws."""
 
-import numpy as np
+import dataclasses
+
+import optuna
 import pytest
-from optuna.distributions import FloatDistribution, IntDistribution
 
+from tests.apps.sweep.bag import SELECT
 from xmodal.apps.sweep import space as space_lib
-from xmodal.apps.sweep.space import choices
+from xmodal.apps.sweep.plan import Plan, keep, make_plan
+from xmodal.apps.sweep.space import with_values
 from xmodal.core.errors import UserError
 
+RATE = "optimizer.learning_rate"
 FLAGS = {
-    "optimizer.learning_rate:log:1e-4:1e-2": FloatDistribution(1e-4, 1e-2, log=True),
-    "config.model.text.encoder.dropout:uniform:0:0.5": FloatDistribution(0.0, 0.5),
-    "model.text.encoder.layers:int:1:3": IntDistribution(1, 3),
-    "total_steps:int:1:1234567": IntDistribution(1, 1_234_567),
-    "batch_size:choice:64,128": choices((64, 128)),
-    "tasks.i2t.loss.name:choice:pearson,covariance": choices(("pearson", "covariance")),
-    "l2:choice:None,{'pattern': 'text/', 'scale': 0.1}": choices(
-        (None, {"pattern": "text/", "scale": 0.1})
+    f"{RATE}:log:1e-4:1e-2": ("log", 1e-4, 1e-2),
+    "config.model.text.encoder.dropout:uniform:0:0.5": ("uniform", 0, 0.5),
+    "seed:int:0:9": ("int", 0, 9),
+    "tasks.i2t.loss.name:choice:pearson,rank": ("choice", "pearson", "rank"),
+    "optimizer.schedule:choice:None,{'name': 'cosine', 'warmup_steps': 5}": (
+        "choice",
+        None,
+        {"name": "cosine", "warmup_steps": 5},
     ),
-    "data.text.lower_case:choice:true,False": choices((True, False)),
+    "data.image.size:choice:[224, 224],[256, 256]": ("choice", [224, 224], [256, 256]),
 }
 
 
 @pytest.mark.parametrize("text", FLAGS)
-def test_a_flag_and_its_description_are_the_same(text):
+def test_flags(text):
     path, found = space_lib.parse_space(text)
     assert path == text.partition(":")[0].removeprefix("config.")
     assert found == FLAGS[text]
-    again = space_lib.parse_space(f"{path}:{space_lib.describe(found)}")
-    assert again == (path, found)
+    assert space_lib.parse_space(f"{path}:{space_lib.describe(found)}") == (path, found)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("optimizer.learning_rate", "Unknown name ''"),
         ("seed:chioce:1,2", "Unknown name 'chioce'.*Did you mean 'choice'?"),
         ("seed:int:1", "needs the smallest and the largest value"),
         ("seed:int:1:2.5", "is 2.5; it must be an integer"),
-        ("optimizer.learning_rate:uniform:nan:1", "A bound of .* is 'nan'; it must be a number"),
-        ("optimizer.learning_rate:log:1:inf", "A bound of .* is 'inf'; it must be a number"),
-        ("optimizer.learning_rate:log:1:1e999", "A bound of .* is inf; it must be a finite"),
-        ("optimizer.learning_rate:log:0:1", "low"),
-        ("optimizer.learning_rate:log:1e-2:1e-4", "low=0.01, high=0.0001"),
+        (f"{RATE}:uniform:nan:1", "A bound of .* is 'nan'; it must be a number"),
+        (f"{RATE}:log:0:1", "low"),
+        (f"{RATE}:log:1e-2:1e-4", "low=0.01, high=0.0001"),
         ("seed:choice:1,1", "has a value twice"),
     ],
 )
@@ -54,26 +54,27 @@ def test_mistakes_name_the_flag(text, message):
 
 def test_the_space_of_a_config_file():
     given = {"seed": ("int", 0, 3), "l2": ("choice", None, {"scale": 0.1})}
-    found = {"seed": IntDistribution(0, 3), "l2": choices((None, {"scale": 0.1}))}
-    assert space_lib.read_space(given, "get_space()") == found
+    assert space_lib.read_space(given, "get_space()") == given
     with pytest.raises(UserError, match=r"get_space\(\)\['seed'\].*Did you mean 'choice'"):
         space_lib.read_space({"seed": ("choise", 1)}, "get_space()")
-    with pytest.raises(UserError, match=r"get_space\(\)\['seed'\] is nan"):
-        space_lib.read_space({"seed": ("uniform", float("nan"), 1.0)}, "get_space()")
-    for wrong in (["seed"], {"seed": 1}):
-        with pytest.raises(UserError, match="must map paths"):
-            space_lib.read_space(wrong, "get_space()")
+    with pytest.raises(UserError, match="must map paths"):
+        space_lib.read_space({"seed": 1}, "get_space()")
 
 
-def test_a_draw_depends_on_seed_index_and_path_alone():
-    path = "optimizer.learning_rate"
-    space = {path: FloatDistribution(1e-4, 1e-2, log=True), "batch_size": choices((64, 128, 256))}
-    larger = {"seed": IntDistribution(0, 9)} | space
-    few = space_lib.draw(space, 7, 5)
-    for one, other in zip(few, space_lib.draw(larger, 7, 20), strict=False):
-        assert {name: other[name] for name in space} == one
-    assert few != space_lib.draw(space, 8, 5)
-    assert space_lib.draw({}, 0, 2) == [{}, {}]
+def plan_of(**changes):
+    plan = Plan(None, {}, None, 0, "a/recall@1", "max")
+    return dataclasses.replace(plan, **changes)
+
+
+def test_draws_depend_on_the_seed_alone_and_stay_within_their_bounds():
+    plan = plan_of(space={RATE: ("log", 1e-4, 1e-2), "batch_size": ("choice", 64, 128)})
+    many = list(plan.preview(20))
+    assert list(plan.preview(3)) == many[:3]
+    assert len({each[RATE] for each in many}) == 20
+    assert all(1e-4 <= each[RATE] <= 1e-2 for each in many)
+    assert {each["batch_size"] for each in many} == {64, 128}
+    assert list(dataclasses.replace(plan, seed=1).preview(3)) != many[:3]
+    assert len(list(dataclasses.replace(plan, sampler="tpe").preview(4))) == 4
 
 
 @pytest.mark.parametrize(
@@ -85,41 +86,122 @@ def test_a_draw_depends_on_seed_index_and_path_alone():
     ],
 )
 def test_a_space_of_few_combinations_is_drawn_once(flags):
-    space = dict(map(space_lib.parse_space, flags))
+    plan = plan_of(space=dict(map(space_lib.parse_space, flags)))
     size = 3 * 4 ** (len(flags) > 1)
-    orders = []
-    for seed in range(20):
-        drawn = space_lib.draw(space, seed, size)
-        assert len({repr(each) for each in drawn}) == size
-        assert space_lib.draw(space, seed, 2) == drawn[:2]
-        assert space_lib.draw(space, seed, 100) == drawn
-        assert all(list(each) == list(space) for each in drawn)
-        orders.append(repr(drawn))
-    assert len(set(orders)) > 3
+    drawn = list(plan.preview(100))
+    assert len(drawn) == len({repr(each) for each in drawn}) == size
 
 
-def test_a_choice_beside_a_range_takes_each_value_as_often_as_the_others():
-    space = {"x": FloatDistribution(0.0, 1.0), "seed": choices((0, 1, 2))}
-    drawn = space_lib.draw(space, 0, 9)
-    assert len({each["x"] for each in drawn}) == 9
-    for start in (0, 3, 6):
-        assert sorted(each["seed"] for each in drawn[start : start + 3]) == [0, 1, 2]
-    large = {"seed": IntDistribution(0, 10**6)}
-    assert len(space_lib.draw(large, 0, 5)) == 5
+@pytest.mark.parametrize("seeds", [(0, 1), (0, 1, 2, 3)])
+def test_a_study_runs_the_same_draws_with_every_value(seeds):
+    space = {"batch_size": ("choice", 64, 128)} | ({RATE: ("log", 1e-4, 1e-2)} if seeds[2:] else {})
+    trials = list(plan_of(space=space, studied=("seed", seeds)).preview(2))
+    for number, each in enumerate(trials):
+        first = trials[number // len(seeds) * len(seeds)]
+        assert each == {"seed": seeds[number % len(seeds)]} | {path: first[path] for path in space}
+    assert len(trials) == 2 * len(seeds)
 
 
-def test_draws_stay_within_their_bounds_and_have_four_digits():
-    space = {"x": FloatDistribution(0.1000004, 0.1000006), "y": FloatDistribution(0.0, 0.5)}
-    for drawn in space_lib.draw(space, 0, 50):
-        assert 0.1000004 <= drawn["x"] <= 0.1000006
-        assert drawn["y"] == float(f"{drawn['y']:.4g}")
+def test_tpe_draws_near_the_best_trials():
+    plan = plan_of(space={"x": ("uniform", 0.0, 1.0)}, sampler="tpe")
+    study = plan.make_study()
+    for _ in range(40):
+        plan.seed_study(study)
+        trial = study.ask()
+        study.tell(trial, -abs(plan.draw(study, trial)["x"] - 0.7))
+    late = [each.params["x"] for each in study.trials[20:]]
+    assert sum(abs(x - 0.7) < 0.2 for x in late) > 14
 
 
-def test_draws_of_parameters_are_uniform_and_independent():
-    space = {name: FloatDistribution(0.0, 1.0) for name in ("a", "b")}
-    drawn = np.array([list(each.values()) for each in space_lib.draw(space, 0, 2000)])
-    np.testing.assert_allclose(drawn.mean(axis=0), 0.5, atol=0.03)
-    np.testing.assert_allclose(drawn.std(axis=0), 12**-0.5, atol=0.02)
-    assert abs(np.corrcoef(drawn.T)[0, 1]) < 0.07
-    other = np.array([list(each.values()) for each in space_lib.draw(space, 1, 2000)])
-    assert abs(np.corrcoef(drawn[:, 0], other[:, 0])[0, 1]) < 0.07
+LOSS = {"name": "softmax", "options": {"scale": 2.0}, "inputs": ["x"], "module": {"width": 8}}
+
+
+@pytest.mark.parametrize(
+    ("path", "before", "values", "after"),
+    [
+        ("tasks.t2t.loss", LOSS, {"name": "triplet"}, {"name": "triplet"}),
+        ("tasks.t2t.loss", LOSS, {"name": "softmax"}, LOSS),
+        (
+            "optimizer",
+            {"name": "adam", "options": {"b1": 0.5}, "learning_rate": 0.1},
+            {"options": {"momentum": 0.9}, "name": "sgd"},
+            {"name": "sgd", "options": {"momentum": 0.9}, "learning_rate": 0.1},
+        ),
+        (
+            "model.text.encoder",
+            {"name": "words", "width": 8, "dropout": 0.5},
+            {"width": 16, "name": "rnn"},
+            {"name": "rnn", "width": 16},
+        ),
+        (
+            "model.similarity",
+            {"name": "match_probability", "temperature": 0.1, "match_scale": 2.0},
+            {"name": "dot"},
+            {"name": "dot", "temperature": 0.1},
+        ),
+    ],
+)
+def test_another_entry_has_no_options_of_the_one_before(config, path, before, values, after):
+    config = with_values(config, {path: before})
+    section = with_values(config, {f"{path}.{key}": value for key, value in values.items()})
+    for name in path.split("."):
+        section = section[name]
+    assert section.to_dict() == after
+
+
+def test_sections_and_keys_that_a_file_leaves_out_can_be_drawn(config):
+    values = {"l2": {"pattern": "text/", "scale": 0.1}, "l2.scale": 0.2, "seed": 3}
+    changed = with_values(config, values)
+    assert (changed.l2.scale, changed.seed) == (0.2, 3)
+    assert config.l2 is None
+    with pytest.raises(UserError, match="'optimzer' in the path .*; sections of config"):
+        with_values(config, {"optimzer.learning_rate": 1})
+
+
+def test_a_folder_keeps_to_its_plan(plan):
+    study = plan.make_study(optuna.storages.InMemoryStorage())
+    keep(plan, study)
+    moved = plan.config.copy_and_resolve_references()
+    moved.data.data_dir, moved.log_every = "/elsewhere", 7
+    keep(dataclasses.replace(plan, config=moved, records={"a": "unknown"}), study)
+    keep(dataclasses.replace(plan, records={"a": "1"}), study)
+    longer = plan.config.copy_and_resolve_references()
+    longer.total_steps = 8
+    for changes, line in (
+        ({"config": longer}, "config.total_steps: 4 -> 8"),
+        ({"seed": 1}, "draw_seed: 0 -> 1"),
+        ({"space": {RATE: ("log", 1e-3, 1.0)}}, f"space.{RATE}: log:0.001:0.1 -> log:0.001:1.0"),
+        ({"records": {"a": "2"}}, "records.a: 1 -> 2"),
+    ):
+        with pytest.raises(UserError, match="has trials of another sweep") as caught:
+            keep(dataclasses.replace(plan, **changes), study)
+        assert line in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        ({"optimizer.learning_rte": ("log", 1e-3, 1.0)}, "learning_rte=0.001.*'learning_rate'"),
+        ({"model.text.encoder.dropout": ("choice", 0.5, 1.5)}, "dropout=1.5. .* it must be"),
+        ({"batch_size": ("choice", 16, 1024)}, "batch_size=1024.* is more than the 150 training"),
+    ],
+)
+def test_ends_of_the_space_are_checked(plan, space, message):
+    with pytest.raises(UserError, match=message):
+        make_plan(dataclasses.replace(plan, space=space), None)
+
+
+@pytest.mark.parametrize(
+    ("select", "mode", "found"),
+    [
+        (None, "max", (SELECT, "max")),
+        ("shapes/t2t", "max", ("shapes/t2t/recall@1", "max")),
+        ("shapes/t2t/median_rank", "max", ("shapes/t2t/median_rank", "min")),
+        ("shapes/t2t/recall@5", "last", ("shapes/t2t/recall@5", "last")),
+    ],
+)
+def test_the_metric_of_a_sweep(plan, select, mode, found):
+    plan.config.select.mode = mode
+    made = make_plan(dataclasses.replace(plan, space={"seed": ("choice", 0, 1)}), select)
+    assert (made.select, made.mode) == found
+    assert len(*made.records.values()) == 64

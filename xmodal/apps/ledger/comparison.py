@@ -5,23 +5,24 @@ import json
 import math
 import pathlib
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from xmodal.apps.ledger.ledger_entries import LedgerRow, System
-from xmodal.apps.ledger.system_commands import Numbers
 from xmodal.core.processor import describe_processor
 from xmodal.core.result_files import write_files
 from xmodal.core.text_table import Rows, format_document, format_table
 from xmodal.core.version import __version__
 from xmodal.evals.reports.paired_differences import compute_t_interval
 
+Numbers = dict[str, float]
 _VERDICTS = {
     True: "reproduced",
     False: "not reproduced",
     None: "undecided, since all expected numbers are unverified",
 }
+_WORDS = {True: "inside", False: "OUTSIDE", None: "not computed"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,8 +37,8 @@ class Check:
       allowed: the row's tolerance and, for a number with a deviation, the spread of new seeds.
       reason: why the tolerance is not 0.
       measured: the mean over seeds; None if the commands do not compute it.
-      low: lower end of the 95 % interval: of several seeds, that of their mean; of one, that of
-        its evaluation, if there is one.
+      low: lower end of the 95 % interval: of the mean over several seeds, or of the evaluation of
+        one seed, if it has one.
       high: upper end.
     """
 
@@ -60,10 +61,7 @@ class Check:
 
 
 def compare_rows(rows: Sequence[LedgerRow], metrics: Sequence[Numbers]) -> list[Check]:
-    """Compares every number of a system's rows.
-
-    A number that was measured here is compared with the stored one, and otherwise with the
-    paper's.
+    """Compares every number of a system's rows: with the stored one, or else with the paper's.
 
     Args:
       rows: the rows of one system.
@@ -72,16 +70,16 @@ def compare_rows(rows: Sequence[LedgerRow], metrics: Sequence[Numbers]) -> list[
     checks = []
     for row in rows:
         paper = "unverified" if row.table.unverified else "published"
-        for against, values in ((paper, row.published), ("stored", row.measured)):
-            for tag, value in values.items():
-                if value.number is not None and (against == "stored" or tag not in row.measured):
-                    tolerance, reason = row.tolerance
-                    seeds = len(row.system.seeds) if against == "stored" else 0
-                    allowed = tolerance + _spread(value.deviation, seeds, len(metrics))
-                    place = (row.table.name, tag, against, value.number, allowed, reason)
-                    measured = _measure(tag, row.system, metrics)
-                    scaled = (each and each * row.table.scale for each in measured)
-                    checks.append(Check(*place, *scaled))
+        values = [(paper, *each) for each in row.published.items() if each[0] not in row.measured]
+        values += [("stored", *each) for each in row.measured.items()]
+        for against, tag, value in values:
+            if value.number is not None:
+                tolerance, reason = row.tolerance
+                seeds = len(row.system.seeds) if against == "stored" else 0
+                allowed = tolerance + _spread(value.deviation, seeds, len(metrics))
+                found = (x and x * row.table.scale for x in _measure(tag, row.system, metrics))
+                place = row.table.name, tag, against, value.number, allowed, reason
+                checks.append(Check(*place, *found))
     return checks
 
 
@@ -93,38 +91,37 @@ def _spread(deviation: float, seeds: int, new: int) -> float:
     """
     if not deviation or seeds < 2 or not new:
         return 2 * deviation
-    from scipy import special  # Slow to import.
+    from scipy import stats  # Slow to import.
 
-    return float(special.stdtrit(seeds - 1, 0.975) * deviation * math.sqrt(1 / seeds + 1 / new))
+    return float(stats.t.ppf(0.975, seeds - 1)) * deviation * math.sqrt(1 / seeds + 1 / new)
 
 
-def _measure(
-    tag: str, system: System, metrics: Sequence[Numbers]
-) -> tuple[float | None, float | None, float | None]:
-    """The mean over seeds, and its interval."""
+def _measure(tag: str, system: System, metrics: Sequence[Numbers]) -> tuple[float | None, ...]:
+    """The mean over seeds, and its interval; `A+B` is the mean of two metrics."""
     tags = tag.split("+")
     found = [[_find(each, system.evaluator, numbers) for each in tags] for numbers in metrics]
-    names = [[name for name in each if name is not None] for each in found]
-    if names != found or not metrics:
+    if not found or any(each is None for names in found for each in names):
         return None, None, None
-    values = [
-        sum(numbers[name] for name in each) / len(tags)
-        for each, numbers in zip(names, metrics, strict=True)
-    ]
-    if len(values) > 1:
-        return (sum(values) / len(values), *compute_t_interval(np.array(values)))
-    if len(tags) > 1:
-        return values[0], None, None
-    low, high = (metrics[0].get(f"{names[0][0]}_{end}") for end in ("low", "high"))
-    return values[0], low, high
+    means = np.array(
+        [np.mean([x[0] for x in names if x is not None]) for names in found], dtype=float
+    )
+    if len(means) > 1:
+        return (float(means.mean()), *compute_t_interval(means))
+    ends = (found[0][0] or ())[1:] if len(tags) == 1 else (None, None)
+    return (float(means[0]), *ends)
 
 
-def _find(tag: str, evaluator: str, numbers: Numbers) -> str | None:
-    """The metric's whole name, which may begin with that of an evaluator."""
+def _find(
+    tag: str, evaluator: str, numbers: Numbers
+) -> tuple[float, float | None, float | None] | None:
+    """A metric and its interval; its whole name may begin with that of an evaluator."""
     if evaluator:
-        return name if (name := f"{evaluator}/{tag}") in numbers else None
-    names = [name for name in numbers if name == tag or name.endswith(f"/{tag}")]
-    return names[0] if len(names) == 1 else None
+        names = [f"{evaluator}/{tag}"] if f"{evaluator}/{tag}" in numbers else []
+    else:
+        names = [name for name in numbers if name == tag or name.endswith(f"/{tag}")]
+    if len(names) != 1:
+        return None
+    return numbers[names[0]], numbers.get(f"{names[0]}_low"), numbers.get(f"{names[0]}_high")
 
 
 def is_reproduced(checks: Sequence[Check]) -> bool | None:
@@ -151,7 +148,7 @@ def write_report(
     folder: pathlib.Path, system: System, checks: Sequence[Check], commands: Sequence[str]
 ) -> None:
     """Writes `reproduced.json`, `reproduced.md` and `reproduced.tex` to a folder."""
-    content: Mapping[str, object] = {
+    content = {
         "system": system.name,
         "reproduced": is_reproduced(checks),
         "version": __version__,
@@ -161,8 +158,9 @@ def write_report(
         "checks": [dataclasses.asdict(check) | {"inside": check.inside} for check in checks],
     }
     parts = [f"# {system.label}: {describe_verdict(checks)}", _tabulate(checks)]
-    parts += [f"Tolerance in {table}: {reason}." for table, reason in _reasons(checks).items()]
-    parts += [f"Processor: {describe_processor()}."]
+    reasons = {check.table: check.reason for check in checks}
+    parts += [f"Tolerance in {table}: {reason}." for table, reason in reasons.items()]
+    parts += [f"Processor: {content['processor']}."]
     code = "\n".join(f"    xmodal {command}" for command in commands)
     write_files(
         folder,
@@ -180,16 +178,11 @@ def format_checks(checks: Sequence[Check]) -> str:
 
 
 def _tabulate(checks: Sequence[Check]) -> Rows:
-    words = {True: "inside", False: "OUTSIDE", None: "not computed"}
-    head = ["metric", "against", "expected", "measured", "95 % interval", "tolerance", ""]
-    rows = [head]
+    rows = [["metric", "against", "expected", "measured", "95 % interval", "tolerance", ""]]
     for check in checks:
         measured = "-" if check.measured is None else f"{check.measured:.2f}"
         interval = "-" if check.low is None else f"[{check.low:.2f}, {check.high:.2f}]"
         numbers = [f"{check.expected:g}", measured, interval, f"{check.allowed:g}"]
-        rows.append([f"{check.table}: {check.tag}", check.against, *numbers, words[check.inside]])
+        name = f"{check.table}: {check.tag}"
+        rows.append([name, check.against, *numbers, _WORDS[check.inside]])
     return rows
-
-
-def _reasons(checks: Sequence[Check]) -> dict[str, str]:
-    return {check.table: check.reason for check in checks}

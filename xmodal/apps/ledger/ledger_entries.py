@@ -24,15 +24,13 @@ of everything; and {seed}.
 """
 
 import dataclasses
-import importlib.util
+import importlib
 import itertools
 import pathlib
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
-
-from xmodal.core.errors import UserError
 
 _NUMBER = re.compile(r"[-+]?\d*\.?\d+")
 _BRACKETS = re.compile(r"\[[^\]]*\]")
@@ -89,20 +87,6 @@ class Files:
     bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     sha256: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    @staticmethod
-    def alternatives(name: str) -> list[str]:
-        """The paths of which any one is enough."""
-        return name.split("|")
-
-    def describe(self, name: str) -> str:
-        """A name and its alternatives, with their known sizes and checksums."""
-        return " or ".join(map(self._describe, self.alternatives(name)))
-
-    def _describe(self, path: str) -> str:
-        facts = [f"{self.bytes[path]:,} bytes"] if path in self.bytes else []
-        facts += [f"SHA-256 {self.sha256[path]}"] if path in self.sha256 else []
-        return f"{path} ({', '.join(facts)})" if facts else path
-
 
 @dataclasses.dataclass(frozen=True)
 class System:
@@ -137,12 +121,9 @@ class System:
     metric: str = ""
     note: str = ""
 
-    def first_seeds(self, count: int) -> "System":
-        """Returns the system with at most `count` seeds, and their share of the minutes.
-
-        The first one takes longer if later ones read its stored features.
-        """
-        if len(self.seeds) <= count:
+    def first_seeds(self, count: int | None) -> "System":
+        """Returns the system with at most `count` seeds, and their share of the minutes."""
+        if count is None or len(self.seeds) <= count:
             return self
         minutes = None if self.minutes is None else self.minutes * count / len(self.seeds)
         return dataclasses.replace(self, seeds=self.seeds[:count], minutes=minutes)
@@ -259,7 +240,7 @@ class Ledger:
         if files.names:
             return files.names
         named = [name for each in system.needs for name in self.files[each].names]
-        others = {path for name in named for path in Files.alternatives(name)}
+        others = {path for name in named for path in name.split("|")}
         read = re.findall(rf"{{{files.folder}}}/(\S+)", " ".join(self.commands_of(system)))
         return tuple(name for name in dict.fromkeys(read) if name not in others)
 
@@ -276,22 +257,11 @@ def fill(text: str, places: Mapping[str, str]) -> str:
     return text
 
 
-def ledger_folder() -> pathlib.Path:
-    """Returns the folder of the ledger, of the checkout or installed.
-
-    Raises:
-      UserError: the installation lacks it.
-    """
-    spec = importlib.util.find_spec("configs")
-    for folder in spec.submodule_search_locations or () if spec else ():
-        if (found := pathlib.Path(folder, "results")).is_dir():
-            return found
-    raise UserError("The folder configs/results of the installation is missing: install it again.")
-
-
 def read_ledger(folder: pathlib.Path | None = None) -> Ledger:
-    """Reads the files of a folder, by default `ledger_folder`."""
-    paths = sorted((folder or ledger_folder()).glob("*.toml"))
+    """Reads FOLDER/*.toml, by default of `configs/results`, of the checkout or installed."""
+    roots = importlib.import_module("configs").__path__
+    places = [folder] if folder else [pathlib.Path(root, "results") for root in roots]
+    paths = sorted(path for each in places for path in each.glob("*.toml"))
     read = {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in paths}
     shared = read.pop("files")
     systems = {

@@ -10,18 +10,13 @@ from collections.abc import Mapping
 
 from xmodal.apps.ledger.ledger_entries import Ledger, LedgerRow, Value
 from xmodal.core.errors import UserError
-from xmodal.core.text_table import Rows, format_document
 
 COUNTS = "counts"
 _PLACE = re.compile(r"(<!--ledger:(?P<name>[^>]*)-->\n).*?(<!--end-->)", re.DOTALL)
 
 
 def fill_page(text: str, ledger: Ledger) -> str:
-    """Returns the text of a page with all of its tables made again.
-
-    Raises:
-      UserError: a name is not a table of the ledger.
-    """
+    """Returns the text of a page with all of its tables made again."""
 
     def fill(place: re.Match) -> str:
         name = place["name"]
@@ -32,11 +27,7 @@ def fill_page(text: str, ledger: Ledger) -> str:
 
 
 def rewrite_pages(ledger: Ledger, root: pathlib.Path) -> list[str]:
-    """Makes the tables of all pages of a checkout again; returns the pages that changed.
-
-    Raises:
-      UserError: `root` is not a checkout.
-    """
+    """Makes the tables of all pages of a checkout again; returns the pages that changed."""
     changed = []
     for page in pages_of(ledger):
         if not (path := root / page).exists():
@@ -68,22 +59,8 @@ def count_rows(ledger: Ledger) -> str:
     )
 
 
-def tables_as_latex(ledger: Ledger) -> str:
-    """Returns the tables of all pages in LaTeX, each with its name as caption."""
-    names = dict.fromkeys(row.table.name for row in ledger.rows if row.table.page)
-    parts: list[str | Rows] = []
-    for name in names:
-        cells = [[cell.replace("`", "") for cell in line] for line in _cells_of(name, ledger)]
-        parts += [f"# {name}", cells]
-    return format_document(parts, "latex")
-
-
 def table_of(name: str, ledger: Ledger) -> str:
-    """Returns a table in Markdown.
-
-    Raises:
-      UserError: the ledger has no such table on a page.
-    """
+    """Returns a table in Markdown."""
     cells = _cells_of(name, ledger)
     rule = "|---" + "|---:" * (len(cells[0]) - 1) + "|"
     head, *lines = ("|" + "|".join(f" {cell} " if cell else " " for cell in line) + "|"

@@ -21,9 +21,9 @@ compares its metrics with every number of the ledger; `reproduced.md`, `reproduc
 number is outside of its tolerance, other than an unverified one, and 2 if files are missing.
 Folders are those in `XMODAL_TEST_DATA`, or --folder=NAME=PATH. The name of a group, the part before
 the slash, stands for all of its systems that have commands. `--write_tables` makes the tables of
-README.md and configs/results.md in the working directory again, and `--write_latex=tables.tex`
-writes them in LaTeX. `--write_published=papers.csv` writes the papers' numbers, of all systems or
-of those that are named, for `xmodal board --published=papers.csv`; unverified ones are left out.
+README.md and configs/results.md in the working directory again. `--write_published=papers.csv`
+writes the papers' numbers, of all systems or of those that are named, for
+`xmodal board --published=papers.csv`; unverified ones are left out.
 """
 
 import argparse
@@ -32,29 +32,38 @@ import math
 import os
 import pathlib
 import shlex
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
+from etils import epath
+
 from xmodal.apps.arguments import make_parser, positive_int
-from xmodal.apps.ledger.available import check_files, describe_missing, folders_of, missing_files
 from xmodal.apps.ledger.comparison import (
+    Numbers,
     compare_rows,
     describe_verdict,
     format_checks,
     is_reproduced,
     write_report,
 )
-from xmodal.apps.ledger.ledger_entries import Ledger, System, read_ledger
-from xmodal.apps.ledger.ledger_tables import count_rows, rewrite_pages, tables_as_latex
-from xmodal.apps.ledger.system_commands import commands_of, results_of, run_system
+from xmodal.apps.ledger.files import (
+    Folders,
+    check_files,
+    describe_missing,
+    folders_of,
+    missing_files,
+)
+from xmodal.apps.ledger.ledger_entries import Ledger, System, fill, read_ledger
+from xmodal.apps.ledger.ledger_tables import count_rows, rewrite_pages
 from xmodal.core import console
 from xmodal.core.config import suggest
 from xmodal.core.errors import UserError
+from xmodal.core.json_files import read_numbers
 from xmodal.core.result_files import csv_text, write_file
 from xmodal.core.text_table import align_columns
 
 OUTSIDE, MISSING = 1, 2
-Folders = Mapping[str, pathlib.Path]
 
 
 @console.readable_errors()
@@ -70,10 +79,6 @@ def main() -> None:
         text = published_csv(ledger, args.names)
         write_file(args.write_published, text)
         print(f"{args.write_published} has {len(text.splitlines()) - 1} published numbers.")
-        return
-    if args.write_latex:
-        write_file(args.write_latex, tables_as_latex(ledger))
-        print(f"{args.write_latex} has the tables of all pages.")
         return
     folders = folders_of(ledger, args.folder)
     runs, systems = bool(args.names or args.all), list(ledger.systems.values())
@@ -92,23 +97,16 @@ def main() -> None:
 
 
 def find_systems(ledger: Ledger, names: Sequence[str]) -> list[System]:
-    """Returns the systems of names, and those of groups; all for none.
-
-    Raises:
-      UserError: a name is unknown.
-    """
+    """Returns the systems of names, and those of groups; all for no name."""
     found: dict[str, System] = {}
     for name in names:
         group = f"{name.partition('/')[0]}/"
         near = {each: system for each, system in ledger.systems.items() if each.startswith(group)}
-        if name in near:
-            found[name] = near[name]
-        elif name in ledger.titles and near:
-            found |= near
-        else:
+        if name not in near and name not in ledger.titles:
             raise UserError(
                 f"{name!r} is not in the ledger; {suggest([name], list(near) or ledger.titles)}"
             )
+        found |= {name: near[name]} if name in near else near
     return list(found.values()) if names else list(ledger.systems.values())
 
 
@@ -127,14 +125,8 @@ def choose_systems(
       folders: leaves out systems whose files these folders lack; None keeps them.
       minutes: leaves out those that take longer, or an unknown time; None keeps them.
       seeds: the number of seeds of each, at most; None for all of them.
-
-    Raises:
-      UserError: a name is unknown, or of a system without commands.
     """
-    chosen = [
-        system if seeds is None else system.first_seeds(seeds)
-        for system in find_systems(ledger, names)
-    ]
+    chosen = [each.first_seeds(seeds) for each in find_systems(ledger, names)]
     for system in chosen:
         if system.name in names and not system.run:
             raise UserError(f"{system.name} has no command: {system.note or system.parity}")
@@ -158,25 +150,21 @@ def reproduce(
     missing: dict[str, list[str]] = {}
     for system in systems:
         for key, names in missing_files(system, ledger, folders).items():
-            # Systems may need other files of one set.
             missing[key] = list(dict.fromkeys([*missing.get(key, ()), *names]))
     if missing:
         print(f"Error: {describe_missing(missing, ledger)}", file=sys.stderr)
         return MISSING
     codes = {each.name: _reproduce_one(each, ledger, folders, work) for each in systems}
     if len(codes) > 1:
-        print(_summary(codes))
+        failed = [name for name, code in codes.items() if code]
+        named = f"; outside or failed: {', '.join(failed)}" if failed else ""
+        inside = len(codes) - len(failed)
+        print(f"{inside} of {len(codes)} systems have no number outside{named}")
     return max(codes.values(), default=0)
 
 
-def _summary(codes: Mapping[str, int]) -> str:
-    failed = [name for name, code in codes.items() if code]
-    named = f"; outside or failed: {', '.join(failed)}" if failed else ""
-    return f"{len(codes) - len(failed)} of {len(codes)} systems have no number outside{named}"
-
-
 def _reproduce_one(system: System, ledger: Ledger, folders: Folders, work: pathlib.Path) -> int:
-    start = _cpu_minutes()
+    start = os.times()
     try:
         check_files(system, ledger, folders)
         metrics = run_system(system, ledger, folders, work)
@@ -189,16 +177,82 @@ def _reproduce_one(system: System, ledger: Ledger, folders: Folders, work: pathl
         for seed in system.seeds or (None,)
         for arguments in commands_of(system, ledger, folders, work, seed)
     ]
-    write_report(results_of(system, work), system, checks, commands)
-    verdict = f"{describe_verdict(checks)}, in {_cpu_minutes() - start:.1f} CPU minutes"
+    write_report(_results_of(system, work), system, checks, commands)
+    end = os.times()
+    seconds = end.children_user + end.children_system - start.children_user - start.children_system
+    verdict = f"{describe_verdict(checks)}, in {seconds / 60:.1f} CPU minutes"
     print(f"\n{system.name}: {verdict}\n\n{format_checks(checks)}\n", flush=True)
     return OUTSIDE if is_reproduced(checks) is False else 0
 
 
-def _cpu_minutes() -> float:
-    """Those of all commands so far."""
-    times = os.times()
-    return (times.children_user + times.children_system) / 60
+def commands_of(
+    system: System, ledger: Ledger, folders: Folders, work: pathlib.Path, seed: int | None = None
+) -> list[list[str]]:
+    """Returns the arguments of `xmodal` for each command of a system, for one seed.
+
+    Args:
+      system: the system.
+      ledger: its `commands` are parts of commands.
+      folders: name in braces -> folder.
+      work: folder for everything that is written.
+      seed: the seed.
+    """
+    places = {name: str(folder) for name, folder in folders.items()}
+    places |= {"work": str(work), "model": str(work / "models" / system.name), "seed": str(seed)}
+    places["out"] = str(_results_of(system, work, seed))
+    # Words are split first: a folder's name may have spaces.
+    whole = map(shlex.split, ledger.commands_of(system))
+    return [[fill(word, places) for word in words] for words in whole]
+
+
+def run_system(
+    system: System, ledger: Ledger, folders: Folders, work: pathlib.Path
+) -> list[Numbers]:
+    """Runs a system's commands; returns the metrics of every seed.
+
+    A command whose weights exist already is left out; runs that ended before are not repeated;
+    evaluations are, and replace those of other code.
+    """
+    found = []
+    for seed in system.seeds or (None,):
+        for arguments in commands_of(system, ledger, folders, work, seed):
+            prefix = "--output="
+            outputs = [word.removeprefix(prefix) for word in arguments if word.startswith(prefix)]
+            if arguments[0] == "convert" and outputs and os.path.exists(outputs[0]):
+                continue
+            replaces = arguments[0] == "evaluate" and outputs
+            _run([*arguments, "--overwrite"] if replaces else arguments)
+        found.append(_read(_results_of(system, work, seed)))
+    return found
+
+
+def _results_of(system: System, work: pathlib.Path, seed: int | None = None) -> pathlib.Path:
+    """The folder of a system's results, of one seed."""
+    folder = work / "results" / system.name
+    return folder if seed is None else folder / f"seed_{seed}"
+
+
+def _run(arguments: Sequence[str]) -> None:
+    print(f"xmodal {shlex.join(arguments)}", flush=True)
+    ended = subprocess.run([sys.executable, "-m", "xmodal", *arguments])
+    if ended.returncode:
+        raise UserError(f"`xmodal {arguments[0]}` ended with {ended.returncode}; see above.")
+
+
+def _read(folder: pathlib.Path) -> Numbers:
+    """The metrics of an evaluation, of a run, or of the evaluators in a folder."""
+    remedy = "remove the folder and repeat the command."
+    for name in ("metrics.json", "test/metrics.json"):
+        if (path := folder / name).exists():
+            return read_numbers(epath.Path(path), remedy)
+    parts = {path.parent.name: path for path in sorted(folder.glob("*/metrics.json"))}
+    if not parts:
+        raise UserError(f"{folder} holds no metrics: {remedy}")
+    return {
+        f"{name}/{tag.removeprefix(f'{name}/')}": number
+        for name, path in parts.items()
+        for tag, number in read_numbers(epath.Path(path), remedy).items()
+    }
 
 
 def published_csv(ledger: Ledger, names: Sequence[str] = ()) -> str:
@@ -207,9 +261,6 @@ def published_csv(ledger: Ledger, names: Sequence[str] = ()) -> str:
     Args:
       ledger: the ledger.
       names: see `find_systems`.
-
-    Raises:
-      UserError: a name is unknown, or no number of the systems is published.
     """
     systems = find_systems(ledger, names)
     lines = [
@@ -228,11 +279,12 @@ def list_ledger(ledger: Ledger, folders: Folders, systems: Sequence[System]) -> 
     """Returns the groups, and a line per system: rows, status, missing files or commands."""
     parts = []
     for group, title in ledger.titles.items():
-        own = [system for system in systems if system.name.startswith(f"{group}/")]
-        lines = [
-            [f"  {each.name}", _statuses(each, ledger), _next(each, ledger, folders)]
-            for each in own
-        ]
+        lines = []
+        for each in systems:
+            if each.name.startswith(f"{group}/"):
+                counts = collections.Counter(row.status for row in ledger.of_system(each.name))
+                statuses = ", ".join(f"{count} {status}" for status, count in counts.items())
+                lines.append([f"  {each.name}", statuses, _next(each, ledger, folders)])
         if lines:
             parts.append(f"{title}\n{align_columns(lines, right=())}")
     parts.append(
@@ -240,28 +292,22 @@ def list_ledger(ledger: Ledger, folders: Folders, systems: Sequence[System]) -> 
     )
     ready = [each for each in systems if each.run and not missing_files(each, ledger, folders)]
     known = [each.minutes for each in ready if each.minutes is not None]
-    minutes = f"{len(ready)} systems can run here, in up to {math.ceil(sum(known)):,} CPU minutes"
     others = len(ready) - len(known)
+    minutes = f"{len(ready)} systems can run here, in up to {math.ceil(sum(known)):,} CPU minutes"
     parts.append(f"{minutes} and the unknown time of {others}." if others else f"{minutes}.")
     return "\n\n".join([*parts, count_rows(ledger).replace("\n", " ")])
 
 
-def _statuses(system: System, ledger: Ledger) -> str:
-    counts = collections.Counter(row.status for row in ledger.of_system(system.name))
-    return ", ".join(f"{count} {status}" for status, count in counts.items())
-
-
-def _next(system: System, ledger: Ledger, folders: Folders) -> str:
+def _next(system: System, ledger: Ledger, folders: Mapping[str, pathlib.Path]) -> str:
     if not system.run:
         return system.note or f"tested by {system.parity}"
     if missing := missing_files(system, ledger, folders):
         return f"missing: {', '.join(missing)}"
-    work = pathlib.Path()
-    counts = collections.Counter(each[0] for each in commands_of(system, ledger, folders, work))
+    commands = commands_of(system, ledger, folders, pathlib.Path())
+    counts = collections.Counter(each[0] for each in commands)
     steps = ", ".join(f"{n} x {step}" if n > 1 else step for step, n in counts.items())
     seeds = f", {len(system.seeds)} seeds" if len(system.seeds) > 1 else ""
-    count = math.ceil(system.minutes or 0)
-    minutes = f", {count} CPU {'minute' if count == 1 else 'minutes'}" if count else ""
+    minutes = f", {math.ceil(system.minutes)} CPU minute(s)" if system.minutes else ""
     return f"would run {steps}{seeds}{minutes}"
 
 
@@ -277,7 +323,6 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--seeds", type=positive_int, help="at most this many seeds of each")
     parser.add_argument("--workdir", default="reproduced", help="folder of everything written")
     parser.add_argument("--write_tables", action="store_true", help="make Markdown tables again")
-    parser.add_argument("--write_latex", metavar="FILE", help="the same tables in LaTeX")
     parser.add_argument("--write_published", metavar="FILE", help="CSV of papers for `board`")
     return parser.parse_args()
 

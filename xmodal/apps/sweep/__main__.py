@@ -1,4 +1,4 @@
-r"""Random search over the values of a config.
+r"""Searches for the best values of a config by Optuna: at random, or by its TPE sampler.
 
     python -m xmodal sweep --config=configs/vete.py --trials=100 --select=sts/avg2016
     python -m xmodal sweep --config=configs/flickr8k.py --trials=20 \
@@ -11,14 +11,16 @@ by --config.PATH are fixed. The name of another entry, as in optimizer.name, com
 of that entry instead of the options in the config. --study compares values of one parameter over
 the same draws of all others.
 
+--sampler=tpe draws near the best trials so far, and --pruner=median (or halving, hyperband) ends
+trials whose evaluations are worse than those of others.
+
 The folder of the sweep has a run per trial in `trials`, Optuna's study `sweep` in `optuna.db`, and
 at the end `report.md`, its tables in `report.tex`, `results.csv` and `scores.png`. The same command
-resumes a sweep that was stopped or killed, and several may run concurrently, on one or several
-machines that share the folder and its file locks. A higher --trials adds trials. Exit codes are
-those of xmodal.main.
+resumes a sweep that was stopped or killed; a killed trial resumes after a minute without heartbeat.
+Several may run concurrently, on one or several machines that share the folder and its file locks. A
+higher --trials adds trials. Exit codes are those of xmodal.main.
 """
 
-import importlib.util
 import os
 import pathlib
 import sys
@@ -27,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from xmodal.apps import config_flag, training_flags
+from xmodal.apps.arguments import require_extra
 from xmodal.apps.training_flags import DRY_RUN, WORKDIR
 from xmodal.core.buckets import is_on_bucket
 from xmodal.core.errors import UserError
@@ -59,6 +62,13 @@ SPACE = flags.DEFINE_multi_string(
 STUDY = flags.DEFINE_string(
     "study", None, "Compares PATH=VALUE,VALUE: every draw is run with every value."
 )
+SAMPLER = flags.DEFINE_enum("sampler", "random", ["random", "tpe"], "How Optuna draws values.")
+PRUNER = flags.DEFINE_enum(
+    "pruner",
+    "none",
+    ["none", "median", "halving", "hyperband"],
+    "Which of Optuna's pruners ends poor trials early.",
+)
 DRAW_SEED = flags.DEFINE_integer("draw_seed", 0, "Seed of the draws.")
 RETRY_FAILED = flags.DEFINE_bool("retry_failed", False, "Run failed trials again.")
 KEEP_CHECKPOINTS = flags.DEFINE_enum(
@@ -74,14 +84,13 @@ def main(argv: list[str]) -> None:
     from xmodal.core import processes
     from xmodal.core.compilation_cache import use_compilation_cache
 
-    if importlib.util.find_spec("optuna") is None:
-        raise UserError('A sweep needs Optuna: pip install "xmodal[sweep]", or pip install optuna.')
+    require_extra("sweep", "optuna")
     space, studied = _read_parameters()
     folder = WORKDIR.value or os.path.join("sweeps", config.name)
     if is_on_bucket(folder):
         raise UserError(f"--workdir={folder} must be a folder that this machine mounts.")
-    from xmodal.apps.sweep import plan as plan_lib  # This takes seconds.
-    from xmodal.apps.sweep import sweep_report, worker
+    from xmodal.apps.sweep import search, sweep_report  # This takes seconds.
+    from xmodal.apps.sweep.plan import Plan, make_plan
 
     use_compilation_cache()
     processes.initialize()
@@ -90,16 +99,17 @@ def main(argv: list[str]) -> None:
             "A trial runs in one process. Several sweeps may share a --workdir: start one on each "
             f"host, without {', '.join(processes.VARIABLES)}."
         )
-    plan = plan_lib.make_plan(config, space, studied, seed=DRAW_SEED.value, select=SELECT.value)
+    plan = Plan(config, space, studied, DRAW_SEED.value, "", "", SAMPLER.value, PRUNER.value)
+    plan = make_plan(plan, SELECT.value)
     if DRY_RUN.value:
-        trials = plan.trials(TRIALS.value)
         rows = [
-            [f"{n:04d}", *map(sweep_report.format_value, x.values())] for n, x in enumerate(trials)
+            [f"{number:04d}", *map(sweep_report.format_value, values.values())]
+            for number, values in enumerate(plan.preview(TRIALS.value))
         ]
         print(format_table([["trial", *plan.parameters], *rows]))
-        print(f"\n{len(trials)} trials, compared by {plan.select}.")
+        print(f"\n{len(rows)} trials, compared by {plan.select}.")
         return
-    is_done = worker.search(
+    is_done = search.search(
         plan,
         pathlib.Path(folder),
         draws=TRIALS.value,
@@ -116,19 +126,15 @@ def _overlap(path: str, other: str) -> bool:
 
 
 def _read_parameters() -> tuple["Space", tuple[str, tuple[Any, ...]] | None]:
-    """Returns the search space, and the studied parameter with its values.
-
-    Raises:
-      UserError: there is nothing to draw, or a flag contradicts another one.
-    """
-    from xmodal.apps.sweep.space import chooses, ends, parse_space, read_space
+    """Returns the search space, and the studied parameter with its values."""
+    from xmodal.apps.sweep.space import chooses, parse_space, read_space
     from xmodal.core.event_writer import flat_config
 
     given, studied = dict(map(parse_space, SPACE.value)), None
     if STUDY.value:
         path, _, values = STUDY.value.partition("=")
-        ((path, each),) = [parse_space(f"{path}:choice:{values}")]
-        studied = path, ends(each)
+        path, (_, *each) = parse_space(f"{path}:choice:{values}")
+        studied = path, tuple(each)
     fixed = config_flag.overrides()
     own = read_space(config_flag.call_config_file("get_space") or {}, "get_space()")
     free = [p for p in own if not any(f"{p}.".startswith(f"{other}.") for other in fixed)]
@@ -144,15 +150,11 @@ def _read_parameters() -> tuple["Space", tuple[str, tuple[Any, ...]] | None]:
     space = {path: own[path] for path in free} | given
     if studied:
         space.pop(studied[0], None)
-    if not space and studied is None:
+    if not space and (studied is None or TRIALS.value > 1):
         raise UserError(
             "There is nothing to draw: the config file has no function get_space. Use "
-            "--space=PATH:log:LOW:HIGH or --space=PATH:choice:VALUE,VALUE, or --study."
-        )
-    if not space and TRIALS.value > 1:
-        raise UserError(
-            f"--study={STUDY.value} alone draws nothing, so all --trials={TRIALS.value} would be "
-            "the same: set --trials=1, or use --space."
+            "--space=PATH:log:LOW:HIGH or --space=PATH:choice:VALUE,VALUE; or --study with "
+            "--trials=1."
         )
     return space, studied
 

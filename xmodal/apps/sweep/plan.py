@@ -1,39 +1,41 @@
-"""The plan of a sweep: everything that determines its trials, stored in `sweep.json`."""
+"""The plan of a sweep: everything that determines its trials, stored in Optuna's study."""
 
 import dataclasses
 import json
-import pathlib
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import optuna
 from absl import logging
-from etils import epath
 from ml_collections import ConfigDict
-from optuna.distributions import BaseDistribution
 
 from xmodal.api.run_training import CheckedConfig
-from xmodal.apps.sweep.space import Space, choices, chooses, describe, draw, ends
+from xmodal.apps.sweep.space import Space, describe, grid, suggest, with_values
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.event_writer import flat_config
-from xmodal.core.json_files import read_json
-from xmodal.core.result_files import format_json, write_files
 from xmodal.data import UNKNOWN_HASH, DatasetMissingError
 from xmodal.evals.reports.metrics import lower_is_better
 
+SAMPLERS = ("random", "tpe")
+PRUNERS = {
+    "none": optuna.pruners.NopPruner,
+    "median": optuna.pruners.MedianPruner,
+    "halving": optuna.pruners.SuccessiveHalvingPruner,
+    "hyperband": optuna.pruners.HyperbandPruner,
+}
 # Config values that do not affect trials.
-_FREE = (
-    r"config\.(name|log_every|checkpoint|sharding|tensorboard|frozen_features\.folder)(\.|$)",
-    r"config\.(.+\.)?(data_dir|manual_dir|ratings_dir|prefetch)$",
+_FREE = re.compile(
+    r"config\.(name|log_every|checkpoint|sharding|tensorboard|frozen_features\.folder)(\.|$)"
+    r"|config\.(.+\.)?(data_dir|manual_dir|ratings_dir|prefetch)$"
 )
-# Other records are known by another hash under the same name.
-_NO_HASH = {None, UNKNOWN_HASH}
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Trials of a random search, for any number of draws.
+    """Trials of a search.
 
     Without a studied parameter, every draw is a trial (algorithm 1 of VETE, Kurach et al. 2017).
     With one, every draw gives a trial for each of its values (algorithm 2), so that the values are
@@ -46,6 +48,8 @@ class Plan:
       seed: seed of the draws.
       select: tag of the metric that trials are compared by.
       mode: "max", "min" or "last", how the checkpoint of a trial is selected.
+      sampler: one of `SAMPLERS`. A space of few combinations is drawn at random without repetition.
+      pruner: key of `PRUNERS`, which ends trials whose evaluations are worse than those of others.
       records: the hash of the config's training split by its name and version.
     """
 
@@ -55,15 +59,9 @@ class Plan:
     seed: int
     select: str
     mode: str
+    sampler: str = "random"
+    pruner: str = "none"
     records: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    def trials(self, draws: int) -> list[dict[str, Any]]:
-        """Returns the values of every trial by path, draw by draw."""
-        drawn = draw(self.space, self.seed, draws)
-        if self.studied is None:
-            return drawn
-        path, values = self.studied
-        return [{path: value} | others for others in drawn for value in values]
 
     @property
     def sign(self) -> int:
@@ -71,10 +69,59 @@ class Plan:
         return -1 if lower_is_better(self.select) else 1
 
     @property
-    def parameters(self) -> dict[str, BaseDistribution]:
+    def parameters(self) -> Space:
         """Distributions of all values that differ between trials, the studied one first."""
-        studied = {} if self.studied is None else {self.studied[0]: choices(self.studied[1])}
+        studied = {} if self.studied is None else {self.studied[0]: ("choice", *self.studied[1])}
         return {**studied, **self.space}
+
+    def total(self, draws: int) -> int:
+        """Returns the number of trials of draws; a space of few combinations has no more."""
+        values = len(self.studied[1]) if self.studied else 1
+        if self.sampler == "random" and (few := grid(self.space)):
+            draws = min(draws, math.prod(map(len, few.values())))
+        return draws * values
+
+    def make_study(self, storage: optuna.storages.BaseStorage | None = None) -> optuna.Study:
+        """Opens or creates the study of the trials; in memory without a storage."""
+        return optuna.create_study(
+            study_name="sweep",
+            storage=storage,
+            direction="minimize" if self.sign < 0 else "maximize",
+            pruner=PRUNERS[self.pruner](),
+            load_if_exists=True,
+        )
+
+    def seed_study(self, study: optuna.Study) -> None:
+        """Makes the next draw depend on the seed and the number of trials so far."""
+        few, seed = grid(self.space), self.seed + 1_000_003 * len(study.get_trials(deepcopy=False))
+        if self.sampler == "random" and few:
+            study.sampler = optuna.samplers.GridSampler(few, self.seed)
+        elif self.sampler == "random":
+            study.sampler = optuna.samplers.RandomSampler(seed % 2**32)
+        else:
+            study.sampler = optuna.samplers.TPESampler(seed=seed % 2**32)
+
+    def draw(self, study: optuna.Study, trial: optuna.Trial) -> dict[str, Any]:
+        """Returns the values of a trial; of a new draw, also queues the other studied values."""
+        drawn = suggest(trial, self.space)
+        if "values" in trial.user_attrs:
+            return trial.user_attrs["values"]
+        if self.studied:
+            path, (first, *others) = self.studied
+            frozen = study.get_trials()[trial.number]
+            for value in others:
+                study.add_trial(
+                    optuna.trial.create_trial(
+                        state=optuna.trial.TrialState.WAITING,
+                        params=frozen.params,
+                        distributions=frozen.distributions,
+                        user_attrs={"values": {path: value} | drawn},
+                        system_attrs=frozen.system_attrs,
+                    )
+                )
+            drawn = {path: first} | drawn
+        trial.set_user_attr("values", drawn)
+        return drawn
 
     def config_of(self, name: str, values: Mapping[str, Any]) -> ConfigDict:
         """Returns the config of a trial."""
@@ -84,91 +131,49 @@ class Plan:
             config.select = {"metric": self.select, "mode": self.mode}
         return config
 
+    def preview(self, draws: int) -> Iterator[dict[str, Any]]:
+        """Yields the values of every trial, if no score is known yet."""
+        study = self.make_study()
+        for _ in range(self.total(draws)):
+            self.seed_study(study)
+            yield self.draw(study, study.ask())
 
-def make_plan(
-    config: ConfigDict,
-    space: Space,
-    studied: tuple[str, tuple[Any, ...]] | None,
-    *,
-    seed: int,
-    select: str | None,
-) -> Plan:
-    """Returns the plan of a search after building the config with the ends of every distribution.
+
+def make_plan(plan: Plan, select: str | None) -> Plan:
+    """Returns a plan with its metric, after building the config with the ends of distributions.
 
     Args:
-      config: see `Plan`, as for the next three.
-      space: drawn parameters.
-      studied: the studied parameter.
-      seed: seed of the draws.
+      plan: without `select`, `mode` and `records`.
       select: tag of a metric, or its beginning, which selects the first of its metrics:
         `sts/avg2016` for `sts/avg2016/pearson`. None for the metric of `config.select`.
 
     Raises:
-      UserError: the config is wrong, or rejects a path or a value; or there is no such metric.
       data.DatasetMissingError: a dataset is missing; says how to get it.
     """
-    plan = Plan(config, space, studied, seed, "", "")
     logging.info("Checking %s of the search space.", ", ".join(plan.parameters))
-    checked = CheckedConfig(config)
-    for path, value in ((path, x) for path, each in plan.parameters.items() for x in ends(each)):
+    checked = CheckedConfig(plan.config)
+    for path, value in ((path, x) for path, each in plan.parameters.items() for x in each[1:]):
         try:
-            CheckedConfig(with_values(config, {path: value}))
+            CheckedConfig(with_values(plan.config, {path: value}))
         except DatasetMissingError:
             raise
         except UserError as error:
             raise UserError(f"The search space has {path}={value!r}. {error}") from error
-    metric = _resolve_metric(checked, select)
+    metric = checked.select.metric
+    if select is not None:
+        tags = lookup(f"--select={select}", select.partition("/")[0], checked.tags())
+        # A table stands for the first of its metrics.
+        starts = [x for x in tags if x.rpartition("/")[0] == select]
+        metric = starts[0] if select not in tags and starts else select
+        lookup(f"--select={select}", metric, tags)
     # A metric of --select may be better where that of the config is worse.
     mode = "min" if lower_is_better(metric) else "max"
     mode = "last" if checked.select.mode == "last" else mode
     return dataclasses.replace(plan, select=metric, mode=mode, records=checked.records)
 
 
-def _resolve_metric(checked: CheckedConfig, given: str | None) -> str:
-    if given is None:
-        return checked.select.metric
-    tags = lookup(f"--select={given}", given.partition("/")[0], checked.tags())
-    # A table stands for the first of its metrics.
-    given = next((x for x in tags if given not in tags and x.rpartition("/")[0] == given), given)
-    lookup(f"--select={given}", given, tags)
-    return given
-
-
-def with_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
-    """Returns a copy of a config with other values.
-
-    Args:
-      config: the root.
-      values: values by path; a mapping replaces a whole section, in which other values may be set.
-        The name of another entry, such as a loss, removes the options of the one before.
-
-    Raises:
-      UserError: a path leads into a section that does not exist.
-    """
-    config = config.copy_and_resolve_references()
-    # Sections before their keys, names before options.
-    for path in sorted(values, key=lambda path: (path.count("."), not path.endswith(".name"))):
-        value = values[path]
-        *parents, last = path.split(".")
-        section, place = config, "config"
-        for name in parents:
-            sections = {key: each for key, each in section.items() if isinstance(each, ConfigDict)}
-            section = lookup(f"the path {path!r}; sections of {place}", name, sections)
-            place += f".{name}"
-        with section.unlocked(), section.ignore_type():
-            if value != section.get(last):
-                for key in [x for x in section if chooses(path, ".".join([*parents, x]))]:
-                    del section[key]
-            section[last] = ConfigDict(value) if isinstance(value, Mapping) else value
-    return config
-
-
-def keep(plan: Plan, folder: pathlib.Path) -> None:
-    """Writes `sweep.json`, unless the folder has trials of another plan.
-
-    Raises:
-      UserError: lists every difference as `path: before -> now`.
-    """
+def keep(plan: Plan, study: optuna.Study) -> None:
+    """Stores the plan in its study, which must not have trials of another one."""
     content = {
         "select": plan.select,
         "mode": plan.mode,
@@ -178,20 +183,19 @@ def keep(plan: Plan, folder: pathlib.Path) -> None:
         "config": json.loads(plan.config.to_json_best_effort()),
         "records": dict(plan.records),
     }
-    text, path = format_json(content), folder / "sweep.json"
-    if path.exists():
-        saved = read_json(epath.Path(path), "copy it from a backup, or use another --workdir.")
-        before, now = (flat_config(each) for each in (saved, json.loads(text)))
-        lines = [
-            f"  {key}: {before.get(key)} -> {now.get(key)}\n"
-            for key in dict.fromkeys([*before, *now])
-            if before.get(key) != now.get(key)
-            and not any(re.match(free, key) for free in _FREE)
-            and not (key.startswith("records.") and {before.get(key), now.get(key)} & _NO_HASH)
-        ]
-        if lines:
-            raise UserError(
-                f"{folder} has trials of another sweep:\n{''.join(lines)}Set the values before the "
-                "arrows, or use another --workdir."
-            )
-    write_files(folder, {"sweep.json": text})
+    before, now = study.user_attrs, {"plan": json.dumps(content)}
+    old, new = (flat_config(json.loads(each.get("plan", now["plan"]))) for each in (before, now))
+    lines = [
+        f"  {key}: {old.get(key)} -> {new.get(key)}\n"
+        for key in dict.fromkeys([*old, *new])
+        if old.get(key) != new.get(key)
+        and not _FREE.match(key)
+        # Other records are known by another hash under the same name.
+        and not (key.startswith("records.") and {old.get(key), new.get(key)} & {None, UNKNOWN_HASH})
+    ]
+    if lines:
+        raise UserError(
+            f"The folder has trials of another sweep:\n{''.join(lines)}Set the values before the "
+            "arrows, or use another --workdir."
+        )
+    study.set_user_attr("plan", now["plan"])

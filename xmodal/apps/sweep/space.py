@@ -1,36 +1,26 @@
-"""The search space of a sweep: an Optuna distribution for each path of the config that it draws."""
+"""The search space of a sweep: which values of a config are drawn, and from which distribution."""
 
 import ast
 import dataclasses
-import itertools
 import json
 import math
-import warnings
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import optuna
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
+from ml_collections import ConfigDict
+from optuna.distributions import FloatDistribution, IntDistribution
 
 from xmodal.apps.arguments import literal
 from xmodal.core.config import check_value, lookup
 from xmodal.core.errors import UserError
 from xmodal.similarity.similarity import SimilarityConfig
 
-Space = Mapping[str, BaseDistribution]
-"""Path of the config, such as `optimizer.learning_rate` -> distribution of its values."""
+Space = Mapping[str, tuple[Any, ...]]
+"""Path of the config -> `("log", low, high)`, `("uniform", low, high)`, `("int", low, high)` or
+`("choice", value, ...)`."""
 _NAMES = dict.fromkeys(("choice", "int", "log", "uniform"))
-_DIGITS = 4
 _FEW = 1000  # Combinations.
-# Optuna reports every study that it creates.
-optuna.logging.set_verbosity(optuna.logging.WARNING)
-
 # Keys that belong to the entry that a section names, and those that every entry has.
 _OF_ENTRY = {"optimizer": {"options"}, "loss": {"options", "inputs", "reads", "module"}}
 _OF_SECTION = {
@@ -40,32 +30,17 @@ _OF_SECTION = {
 
 
 def read_space(given: Mapping[str, tuple[Any, ...]], where: str) -> Space:
-    """Returns the space of a config file.
-
-    Args:
-      given: path -> name and values of a distribution: `("log", low, high)`, `("uniform", low,
-        high)`, `("int", low, high)` or `("choice", value, ...)`.
-      where: place of the space, for errors.
-
-    Raises:
-      UserError: an unknown distribution, or bounds out of order.
-    """
-    if not isinstance(given, Mapping) or not all(
-        isinstance(each, tuple) for each in given.values()
-    ):
+    """Returns the space of a config file; `where` is its place, for errors."""
+    if not isinstance(given, Mapping) or not all(isinstance(x, tuple) for x in given.values()):
         raise UserError(f"{where} must map paths of the config to tuples: ('log', LOW, HIGH).")
-    return {strip(path): _read(f"{where}[{path!r}]", *each) for path, each in given.items()}
+    return {strip(path): _checked(f"{where}[{path!r}]", *each) for path, each in given.items()}
 
 
-def parse_space(text: str) -> tuple[str, BaseDistribution]:
-    """Returns the path and the distribution of a flag `PATH:log:1e-4:1e-2`.
-
-    Raises:
-      UserError: says what is wrong with the flag.
-    """
+def parse_space(text: str) -> tuple[str, tuple[Any, ...]]:
+    """Returns the path and the distribution of a flag `PATH:log:1e-4:1e-2`."""
     path, name, values = (*text.split(":", 2), "", "")[:3]
     given = parse_values(values) if name == "choice" else map(literal, values.split(":"))
-    return strip(path), _read(f"--space={text}", name, *given)
+    return strip(path), _checked(f"--space={text}", name, *given)
 
 
 def parse_values(text: str) -> tuple[Any, ...]:
@@ -76,97 +51,55 @@ def parse_values(text: str) -> tuple[Any, ...]:
         return tuple(literal(each) for each in text.split(","))
 
 
-def choices(values: tuple[Any, ...]) -> CategoricalDistribution:
-    """Returns a choice of values of any type.
-
-    Raises:
-      ValueError: it has no values, or a duplicate value.
-    """
-    if len({repr(value) for value in values}) < len(values):
-        raise ValueError(f"a choice of {list(values)} has a value twice.")
-    with warnings.catch_warnings(action="ignore"):  # Lists and sections, see `as_category`.
-        return CategoricalDistribution(values)
-
-
-def as_category(value: Any) -> Any:
-    """Returns a value that Optuna can store: lists and sections become JSON."""
-    is_plain = value is None or isinstance(value, bool | int | float | str)
-    return value if is_plain else json.dumps(value)
-
-
-def draw(space: Space, seed: int, count: int) -> list[dict[str, Any]]:
-    """Returns up to `count` random draws, a value for every path; more begin with the same ones.
-
-    A space of few combinations is drawn without repetition, so there are no more draws than that.
-    In any other space, a draw of a path depends only on the seed and the path, and a parameter
-    with few values takes all of them before it takes one again.
-    """
-    if space and _has_few_combinations(space):
-        return _shuffle(space, seed)[:count]
-    drawn: list[dict[str, Any]] = [{} for _ in range(count)]
-    for path, each in space.items():
-        draws = _cycle if _has_few_combinations({path: each}) else _sample
-        for values, value in zip(drawn, draws(path, each, seed), strict=False):
-            values[path] = value
-    return drawn
+def _checked(where: str, name: str, *values: Any) -> tuple[Any, ...]:
+    lookup(where, name, _NAMES)
+    if name == "choice":
+        if len(set(map(json.dumps, values))) < len(values):
+            raise UserError(f"{where}: a choice of {list(values)} has a value twice.")
+        return name, *values
+    if len(values) != 2:
+        raise UserError(f"{where} needs the smallest and the largest value: PATH:{name}:LOW:HIGH.")
+    for bound in values:
+        check_value(f"A bound of {where}", int if name == "int" else float, bound)
+    try:
+        kind = IntDistribution if name == "int" else FloatDistribution
+        kind(*values, log=name == "log")
+    except ValueError as error:  # Bounds out of order.
+        raise UserError(f"{where}: {error}") from error
+    return name, *values
 
 
-def _cycle(path: str, distribution: BaseDistribution, seed: int) -> Iterator[Any]:
-    for cycle in itertools.count():
-        for values in _shuffle({path: distribution}, zlib.crc32(f"{seed} {path} {cycle}".encode())):
-            yield values[path]
+def suggest(trial: optuna.Trial, space: Space) -> dict[str, Any]:
+    """Returns the values of a trial by path."""
+    values: dict[str, Any] = {}
+    for path, (name, *given) in space.items():
+        if name == "choice":  # Optuna stores texts, but neither lists nor sections.
+            texts = {json.dumps(value): value for value in given}
+            values[path] = texts[trial.suggest_categorical(path, list(texts))]
+        elif name == "int":
+            values[path] = trial.suggest_int(path, *given)
+        else:
+            values[path] = trial.suggest_float(path, *given, log=name == "log")
+    return values
 
 
-def _sample(path: str, distribution: BaseDistribution, seed: int) -> Iterator[Any]:
-    study = optuna.create_study()
-    trial = optuna.trial.create_trial(state=optuna.trial.TrialState.RUNNING)
-    sampler = optuna.samplers.RandomSampler(zlib.crc32(f"{seed} {path}".encode()))
-    while True:
-        value = sampler.sample_independent(study, trial, path, distribution)
-        if isinstance(distribution, FloatDistribution):
-            value = float(f"{value:.{_DIGITS}g}")
-            value = min(max(value, distribution.low), distribution.high)
-        yield value
+def grid(space: Space) -> dict[str, list[Any]] | None:
+    """Returns all values of a space, as `suggest` stores them; None if it has many."""
+    if not space or any(name in ("log", "uniform") for name, *_ in space.values()):
+        return None
+    found = {
+        path: [*map(json.dumps, given)] if name == "choice" else range(given[0], given[1] + 1)
+        for path, (name, *given) in space.items()
+    }
+    few = math.prod(map(len, found.values())) <= _FEW
+    return {path: list(values) for path, values in found.items()} if few else None
 
 
-def _shuffle(space: Space, seed: int) -> list[dict[str, Any]]:
-    """Returns all combinations in random order."""
-    values = {path: _values(each) for path, each in space.items()}
-    places = {path: range(len(each)) for path, each in values.items()}
-    study = optuna.create_study(sampler=optuna.samplers.GridSampler(places, seed))
-    trials = [study.ask() for _ in itertools.product(*places.values())]
-    return [
-        {path: each[trial.suggest_categorical(path, places[path])] for path, each in values.items()}
-        for trial in trials
-    ]
-
-
-def _has_few_combinations(space: Space) -> bool:
-    return 0 < math.prod(len(_values(each)) for each in space.values()) <= _FEW
-
-
-def _values(distribution: BaseDistribution) -> Sequence[Any]:
-    """Returns all values; none for a distribution of real numbers."""
-    if isinstance(distribution, IntDistribution):
-        return range(distribution.low, distribution.high + 1)
-    return distribution.choices if isinstance(distribution, CategoricalDistribution) else ()
-
-
-def ends(distribution: BaseDistribution) -> tuple[Any, ...]:
-    """Returns values such that a config that allows them allows the whole distribution."""
-    if isinstance(distribution, CategoricalDistribution):
-        return distribution.choices
-    assert isinstance(distribution, FloatDistribution | IntDistribution)
-    return (distribution.low, distribution.high)
-
-
-def describe(distribution: BaseDistribution) -> str:
+def describe(distribution: tuple[Any, ...]) -> str:
     """Returns a distribution as written after `--space=PATH:`."""
-    values = [each if isinstance(each, str) else repr(each) for each in ends(distribution)]
-    if isinstance(distribution, CategoricalDistribution):
-        return f"choice:{','.join(values)}"
-    name = "int" if isinstance(distribution, IntDistribution) else "uniform"
-    return ":".join(["log" if getattr(distribution, "log", False) else name, *values])
+    name, *values = distribution
+    texts = [each if isinstance(each, str) else repr(each) for each in values]
+    return f"{name}:{(',' if name == 'choice' else ':').join(texts)}"
 
 
 def chooses(path: str, other: str) -> bool:
@@ -185,18 +118,25 @@ def strip(path: str) -> str:
     return path.removeprefix("--").removeprefix("config.")
 
 
-def _read(where: str, name: str, *values: Any) -> BaseDistribution:
-    lookup(where, name, _NAMES)
-    if name != "choice" and len(values) != 2:
-        raise UserError(f"{where} needs the smallest and the largest value: PATH:{name}:LOW:HIGH.")
-    for bound in () if name == "choice" else values:
-        check_value(f"A bound of {where}", int if name == "int" else float, bound)
-    try:
-        if name == "choice":
-            return choices(values)
-        low, high = values
-        if name == "int":
-            return IntDistribution(low, high)
-        return FloatDistribution(low, high, log=name == "log")
-    except ValueError as error:  # Bounds out of order, or a value twice.
-        raise UserError(f"{where}: {error}") from error
+def with_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
+    """Returns a copy of a config with other values by path.
+
+    A mapping replaces a whole section, in which other values may be set. The name of another entry,
+    such as a loss, removes the options of the one before.
+    """
+    config = config.copy_and_resolve_references()
+    # Sections before their keys, names before options.
+    for path in sorted(values, key=lambda path: (path.count("."), not path.endswith(".name"))):
+        value = values[path]
+        *parents, last = path.split(".")
+        section, place = config, "config"
+        for name in parents:
+            sections = {key: each for key, each in section.items() if isinstance(each, ConfigDict)}
+            section = lookup(f"the path {path!r}; sections of {place}", name, sections)
+            place += f".{name}"
+        with section.unlocked(), section.ignore_type():
+            if value != section.get(last):
+                for key in [x for x in section if chooses(path, ".".join([*parents, x]))]:
+                    del section[key]
+            section[last] = ConfigDict(value) if isinstance(value, Mapping) else value
+    return config

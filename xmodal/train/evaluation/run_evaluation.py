@@ -6,7 +6,7 @@ numbers cannot differ.
 
 import functools
 import pathlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from xmodal import data
@@ -45,6 +45,7 @@ class RunEvaluation:
         names: Collection[str] | None = None,
         trains: bool = True,
         stores: bool = False,
+        watch: Callable[[int, Mapping[str, float]], None] | None = None,
     ) -> None:
         """Reads `config.evals` and prepares its datasets.
 
@@ -53,13 +54,14 @@ class RunEvaluation:
           names: evaluators to use; None for all.
           trains: whether training splits are evaluated too; their labels are read here.
           stores: whether missing features are written, see `frozen_features.with_features`.
+          watch: called by `run_state` with the step and its metrics.
 
         Raises:
           UserError: an unknown type, option, board or name; a dataset or model without the
             labels or sides of an evaluator; a run that waits for a metric that nothing reports.
           data.DatasetMissingError: a dataset is missing; says how to get it.
         """
-        self.parts, self._stores = parts, stores
+        self.parts, self._stores, self._watch = parts, stores, watch
         self.suite = EvalSuite(parts.config.to_dict(), parts.model.towers, parts.mesh, names)
         for name, each in self.suite.options.items():
             for split in {each.split, each.final_split} if trains else ():
@@ -96,6 +98,8 @@ class RunEvaluation:
                 view(name, evaluator, evaluator.embeddings(provider), results, items)
             metrics = summarize(results, intervals=False)
             found |= {evaluator_tag(name, tag): value for tag, value in metrics.items()}
+        if self._watch is not None:
+            self._watch(step, found)
         return found
 
     def tags(self) -> dict[str, dict[str, str]]:

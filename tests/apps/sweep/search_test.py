@@ -1,0 +1,244 @@
+"""Whole sweeps of tiny runs in this process: checked, stopped, killed, continued, failed."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import optuna
+import pytest
+
+from tests.apps.sweep.bag import SELECT, SPACE
+from xmodal.apps.sweep import plan as plan_lib
+from xmodal.apps.sweep import search as search_lib
+from xmodal.apps.sweep.search import open_study, search, trials_of
+from xmodal.apps.sweep.sweep_report import name_of
+from xmodal.core.errors import UserError
+from xmodal.core.result_files import format_json
+from xmodal.train import loop, reporting
+from xmodal.train.folder import run_folder
+
+pytestmark = pytest.mark.usefixtures("one_device", "kept_functions")
+
+
+@pytest.fixture
+def sweep(plan, tmp_path):
+    """Function that runs a sweep and returns its trials."""
+
+    def run(draws, plan=plan, *, retry_failed=False, keep_all=False):
+        search(plan, tmp_path, draws=draws, retry_failed=retry_failed, keep_all=keep_all)
+        return trials_of(open_study(tmp_path, plan))
+
+    return run
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Folders of the runs for which training was called, in order."""
+    called, train = [], loop.train
+
+    def calling(config, run_dir, **options):
+        called.append(os.path.basename(run_dir))
+        return train(config, run_dir, **options)
+
+    monkeypatch.setattr(loop, "train", calling)
+    return called
+
+
+@pytest.mark.slow
+def test_a_sweep_and_its_continuation(sweep, plan, trained, tmp_path, capsys):
+    found = sweep(2)
+    assert trained == ["0000", "0001"]
+    for each in found:
+        folder = tmp_path / "trials" / name_of(each)
+        rate = run_folder.load_run(str(folder)).optimizer.learning_rate
+        assert rate == each.user_attrs["values"]["optimizer.learning_rate"]
+        metrics = json.loads((folder / "test/metrics.json").read_text())
+        assert each.user_attrs["metrics"]["shapes/t2t/recall@10"] == metrics["shapes/t2t/recall@10"]
+        assert each.user_attrs["rank"][0] == each.value
+        assert "Similarity: " in (folder / "log.txt").read_text()
+    printed = capsys.readouterr().out
+    assert "# Sweep of bag" in printed
+    assert "Similarity: " not in printed  # the reports of runs are in their logs
+
+    found = sweep(3)
+    assert trained == ["0000", "0001", "0002"]
+    best = max(found, key=lambda each: each.value)
+    for each in found:
+        assert bool(run_folder.steps(str(tmp_path / "trials" / name_of(each)))) == (each is best)
+    assert (tmp_path / "report.md").read_text() in capsys.readouterr().out
+    assert len((tmp_path / "results.csv").read_text().splitlines()) == 4
+    assert (tmp_path / "scores.png").read_bytes().startswith(b"\x89PNG")
+    assert len(list((tmp_path / "hparams").iterdir())) == 3
+    with pytest.raises(UserError, match="has trials of another sweep"):
+        sweep(1, dataclasses.replace(plan, seed=5))
+
+
+@pytest.mark.slow
+def test_a_stopped_sweep_goes_on_in_the_middle_of_a_run(
+    sweep, plan, trained, tmp_path, monkeypatch
+):
+    whole = sweep(2, keep_all=True)
+    folder, make_batches = tmp_path / "other", loop.make_batches
+
+    def stopping(parts, first_step, features):
+        for step, batch in enumerate(make_batches(parts, first_step, features), first_step):
+            if parts.config.name == "bag_0001" and first_step == 0 and step == 1:
+                os.kill(os.getpid(), signal.SIGINT)
+            yield batch
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "make_batches", stopping)
+        assert not search(plan, folder, draws=2, retry_failed=False, keep_all=True)
+    study = open_study(folder, plan)
+    assert [each.state.name for each in trials_of(study)] == ["COMPLETE", "WAITING"]
+    assert run_folder.steps(str(folder / "trials/0001"))[-1] == 2
+    del trained[:]
+    assert search(plan, folder, draws=2, retry_failed=False, keep_all=True)
+    assert trained == ["0001"]
+    found = trials_of(study)
+    assert [(each.value, each.user_attrs["metrics"]) for each in found] == [
+        (each.value, each.user_attrs["metrics"]) for each in whole
+    ]
+
+
+KILLED = """
+import os, signal, sys
+import jax, optuna
+from tests.apps.sweep.bag import SELECT, SPACE, make_config
+from xmodal.apps.sweep import search
+from xmodal.apps.sweep.plan import Plan
+from xmodal.api import run_training
+
+def killed(*arguments):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+search._HEARTBEAT_SECONDS = 1
+run_training.train_once = killed
+plan = Plan(make_config(sys.argv[1]), SPACE, None, 0, SELECT, "max")
+search.search(plan, search.pathlib.Path(sys.argv[2]), draws=1, retry_failed=False, keep_all=True)
+"""
+
+
+def fake_results(run_dir, **numbers):
+    folder = pathlib.Path(run_dir) / "test"
+    folder.mkdir(parents=True)
+    (folder / "metrics.json").write_text(format_json({"step": 4} | numbers))
+
+
+@pytest.mark.slow
+def test_the_trial_of_a_killed_process_is_run_again(few_shapes, sweep, tmp_path, monkeypatch):
+    command = [sys.executable, "-c", KILLED, few_shapes, str(tmp_path)]
+    assert subprocess.run(command).returncode == -signal.SIGKILL
+    monkeypatch.setattr(search_lib, "_HEARTBEAT_SECONDS", 1)
+    ran = []
+
+    def train(config, run_dir, **_):
+        ran.append(os.path.basename(run_dir))
+        fake_results(run_dir)
+        return True
+
+    monkeypatch.setattr(loop, "train", train)
+    monkeypatch.setattr(search_lib.run_training, "best_metrics", lambda run_dir: {SELECT: 7.0})
+    start = time.monotonic()
+    (trial,) = sweep(1)
+    assert (ran, trial.value, trial.state.name) == (["0000"], 7.0, "COMPLETE")
+    assert time.monotonic() - start < 30
+
+
+@pytest.mark.slow
+def test_a_failed_trial_is_recorded_and_the_others_go_on(sweep, trained, tmp_path, monkeypatch):
+    step = reporting.Reporter.record
+
+    def diverging(self, number, scalars, *others):
+        nan = {"train/loss": float("nan")} if trained == ["0000"] else {}
+        step(self, number, scalars | nan, *others)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reporting.Reporter, "record", diverging)
+        found = sweep(2)
+    assert [each.state.name for each in found] == ["FAIL", "COMPLETE"]
+    assert found[0].user_attrs["error"].startswith("Loss or gradient of step 0 is not finite")
+    assert "Traceback" in (tmp_path / "trials/0000/log.txt").read_text()
+    assert "- 0000: Loss or gradient" in (tmp_path / "report.md").read_text()
+    assert [each.state.name for each in sweep(2, retry_failed=True)] == ["COMPLETE"] * 2
+    assert trained == ["0000", "0001", "0000"]
+
+
+def test_undefined_numbers_of_a_trial(sweep, tmp_path, monkeypatch):
+    """Other metrics may be undefined; the one that trials are compared by may not."""
+    scores = {"0000": 50.0, "0001": float("nan")}
+
+    def train(config, run_dir, **_):
+        fake_results(run_dir, **{"a/t2t/spearman": float("nan"), "a/t2t/pairs": 7.0})
+        return True
+
+    monkeypatch.setattr(loop, "train", train)
+    monkeypatch.setattr(
+        search_lib.run_training, "best_metrics", lambda run_dir: {SELECT: scores[run_dir[-4:]]}
+    )
+    first, second = sweep(2)
+    assert (first.value, first.user_attrs["metrics"]) == (50, {"a/t2t/pairs": 7})
+    assert second.user_attrs["error"] == f"{SELECT} of the best checkpoint is undefined."
+    assert second.state.name == "FAIL"
+
+
+@pytest.mark.parametrize(
+    ("error", "tried", "state"),
+    [(RuntimeError("no memory"), 3, "FAIL"), (OSError("disk full"), 1, "WAITING")],
+)
+def test_errors_that_would_come_again_end_the_sweep(
+    sweep, plan, tmp_path, monkeypatch, error, tried, state
+):
+    called = []
+
+    def failing(config, run_dir, **_):
+        called.append(run_dir)
+        raise error
+
+    monkeypatch.setattr(loop, "train", failing)
+    with pytest.raises((UserError, OSError), match="no memory|disk full"):
+        sweep(5)
+    assert len(called) == tried
+    states = [each.state.name for each in trials_of(open_study(tmp_path, plan))]
+    assert states == [state] * tried
+
+
+def test_a_pruner_ends_trials_that_are_worse(sweep, plan, monkeypatch):
+    """The second trial is below the first at every step; the median is that of the first."""
+    scores = {"0000": 50.0, "0001": 40.0, "0002": 60.0}
+
+    def train(config, run_dir, *, watch):
+        score = scores[run_dir[-4:]]
+        for step in (2, 4):
+            watch(step, {SELECT: score})
+        fake_results(run_dir)
+        return True
+
+    monkeypatch.setattr(loop, "train", train)
+    monkeypatch.setattr(
+        search_lib.run_training, "best_metrics", lambda run_dir: {SELECT: scores[run_dir[-4:]]}
+    )
+    pruner = optuna.pruners.MedianPruner(n_startup_trials=1)
+    monkeypatch.setitem(plan_lib.PRUNERS, "median", lambda: pruner)
+    found = sweep(3, dataclasses.replace(plan, pruner="median"))
+    assert [each.state.name for each in found] == ["COMPLETE", "PRUNED", "COMPLETE"]
+
+
+@pytest.mark.slow
+def test_the_values_of_a_study_are_compared(sweep, plan, tmp_path):
+    studied = dataclasses.replace(
+        plan,
+        space={"optimizer.learning_rate": SPACE["optimizer.learning_rate"]},
+        studied=("model.text.encoder.width", (8, 16)),
+    )
+    found = sweep(1, studied)
+    assert [each.user_attrs["values"]["model.text.encoder.width"] for each in found] == [8, 16]
+    assert len({each.user_attrs["values"]["optimizer.learning_rate"] for each in found}) == 1
+    assert "| 8 (0000) | 16 (0001) |" in " ".join((tmp_path / "report.md").read_text().split())
+    # The best trial of each value keeps its weights.
+    assert all(run_folder.steps(str(tmp_path / f"trials/{name}")) for name in ("0000", "0001"))

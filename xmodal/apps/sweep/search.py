@@ -1,0 +1,213 @@
+"""Runs the trials of an Optuna study; several processes may do so concurrently.
+
+The study is `sweep` in `FOLDER/optuna.db`. A running trial has a heartbeat; without it, Optuna
+returns the trial to the queue, and it resumes from the last checkpoint of its run.
+"""
+
+import contextlib
+import gc
+import math
+import pathlib
+import shutil
+import time
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping
+
+import filelock
+import jax
+import optuna
+from absl import logging
+from etils import epath
+from optuna.storages import RetryHeartbeatStaleTrialCallback
+from optuna.trial import FrozenTrial, TrialState
+
+from xmodal.api import run_training
+from xmodal.apps.sweep import sweep_report as report
+from xmodal.apps.sweep.plan import Plan, keep
+from xmodal.core.config import FolderInUseError
+from xmodal.core.errors import UserError
+from xmodal.core.json_files import read_numbers
+from xmodal.core.result_files import FINAL
+from xmodal.data import DatasetMissingError
+
+LOG = "log.txt"
+_HEARTBEAT_SECONDS = 20
+# A sweep ends when this many trials in a row fail with the same error.
+_ALIKE = 3
+# Optuna reports every study that it creates, and calls heartbeats experimental.
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+_RETRY = RetryHeartbeatStaleTrialCallback(inherit_intermediate_values=True)
+
+
+class _TrialError(Exception):
+    """A trial failed; the others still run."""
+
+
+class _StoppedError(Exception):
+    """A signal stopped the trial."""
+
+
+def open_study(folder: pathlib.Path, plan: Plan) -> optuna.Study:
+    """Opens or creates the study of a sweep in its folder."""
+    return plan.make_study(
+        optuna.storages.RDBStorage(
+            f"sqlite:///{folder / 'optuna.db'}",
+            engine_kwargs={"connect_args": {"timeout": 60}},
+            heartbeat_interval=_HEARTBEAT_SECONDS,
+            grace_period=3 * _HEARTBEAT_SECONDS,
+            heartbeat_stale_trial_callback=_RETRY,
+        )
+    )
+
+
+def trials_of(study: optuna.Study) -> list[FrozenTrial]:
+    """Returns the newest attempt at every trial, by name."""
+    found = {report.name_of(each): each for each in study.get_trials(deepcopy=False)}
+    return [found[name] for name in sorted(found)]
+
+
+def search(
+    plan: Plan, folder: pathlib.Path, *, draws: int, retry_failed: bool, keep_all: bool
+) -> bool:
+    """Runs the unfinished trials of a plan and writes the report.
+
+    Args:
+      plan: plan from `make_plan`.
+      folder: folder of the sweep; a stopped sweep resumes. Trials run in `trials/NUMBER`.
+      draws: total number of draws; more than before adds trials.
+      retry_failed: whether failed trials are run again.
+      keep_all: whether to keep all checkpoints, or only those of the best trials.
+
+    Returns:
+      False if a signal stopped it.
+    """
+    run_training.check_folder(str(folder), plan.config)
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(folder / "sweep.lock")
+    with lock:
+        study = open_study(folder, plan)
+        keep(plan, study)
+        for each in trials_of(study) if retry_failed else ():
+            if each.state == TrialState.FAIL:
+                _RETRY(study, each)
+    errors: list[str] = []
+
+    def objective(trial: optuna.Trial) -> float:
+        values = plan.draw(study, trial)
+        lock.release()  # Others may draw the next trial.
+        return _run(plan, study, trial, values, folder)
+
+    def after(study: optuna.Study, trial: FrozenTrial) -> None:
+        with lock:  # Another process would replace newer tables by its older ones.
+            known = trials_of(study)
+            if not keep_all:
+                _remove_checkpoints(folder, known, report.best_trials(plan, known))
+            report.write_tables(plan, folder, known)
+        name, error = report.name_of(trial), trial.user_attrs.get("error", "")
+        state = f"{trial.state.name.lower()} {trial.value or error}"
+        logging.info("Trial %s: %s; %d of %d", name, state, len(known), plan.total(draws))
+        errors.append(error if trial.state == TrialState.FAIL else "")
+        if len(errors) >= _ALIKE and error and set(errors[-_ALIKE:]) == {error}:
+            raise UserError(
+                f"{_ALIKE} trials in a row failed alike: {error} (trials/{name}/{LOG} has more). "
+                "The same command continues with the next one; --retry_failed starts these again."
+            )
+
+    try:
+        while True:
+            lock.acquire()
+            optuna.storages.fail_stale_trials(study)
+            states = [each.state for each in trials_of(study)]
+            if len(states) < plan.total(draws) or TrialState.WAITING in states:
+                plan.seed_study(study)
+                study.optimize(objective, n_trials=1, catch=_TrialError, callbacks=[after])
+            elif TrialState.RUNNING in states:  # In another process, which may have died.
+                lock.release()
+                time.sleep(_HEARTBEAT_SECONDS)
+            else:
+                return True
+    except _StoppedError:
+        logging.warning("Stopped; the same command resumes the sweep.")
+        return False
+    finally:
+        lock.release(force=True)
+        with lock:
+            report.write_report(plan, folder, trials_of(study))
+
+
+def _run(
+    plan: Plan,
+    study: optuna.Study,
+    trial: optuna.Trial,
+    values: Mapping[str, object],
+    folder: pathlib.Path,
+) -> float:
+    """Trains or resumes a trial and returns its score."""
+    name = report.name_of(study.get_trials(deepcopy=False)[trial.number])
+    run_dir, config = folder / "trials" / name, plan.config_of(name, values)
+    logging.info("Trial %s: %s", name, values)
+
+    def watch(step: int, metrics: Mapping[str, float]) -> None:
+        if plan.pruner != "none" and plan.select in metrics:
+            trial.report(metrics[plan.select], step)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+
+    try:
+        with _output_to(run_dir / LOG):
+            if not run_training.train_once(config, str(run_dir), watch):
+                raise _StoppedError
+            best = run_training.best_metrics(str(run_dir))
+        path = epath.Path(run_dir) / FINAL / "metrics.json"
+        metrics = read_numbers(path, "remove it, and run the trial again with --retry_failed.")
+        # The database has no NaN: undefined numbers are left out.
+        numbers = {tag: x for tag, x in metrics.items() if tag != "step" and math.isfinite(x)}
+        trial.set_user_attr("metrics", numbers)
+        trial.set_user_attr("rank", run_training.rank_metrics(config, best))
+        trial.set_user_attr("error", "")  # That of an earlier attempt.
+        if math.isnan(score := best[config.select.metric]):
+            raise UserError(f"{config.select.metric} of the best checkpoint is undefined.")
+        return score
+    except optuna.TrialPruned:
+        raise
+    except (KeyboardInterrupt, _StoppedError, OSError, FolderInUseError, DatasetMissingError):
+        _RETRY(study, study.get_trials()[trial.number])
+        raise
+    except Exception as error:
+        kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+        trial.set_user_attr("error", kind + str(error).strip())
+        raise _TrialError from error
+    finally:
+        # Every trial compiles its own functions.
+        jax.clear_caches()
+        gc.collect()
+
+
+def _remove_checkpoints(
+    folder: pathlib.Path, trials: list[FrozenTrial], best: Mapping[str, FrozenTrial]
+) -> None:
+    """Removes the weights of finished trials except the best ones."""
+    kept = {report.name_of(each) for each in best.values()}
+    for each in trials:
+        name = report.name_of(each)
+        if each.state in (TrialState.COMPLETE, TrialState.PRUNED) and name not in kept:
+            for part in ("checkpoints", "frozen"):
+                shutil.rmtree(folder / "trials" / name / part, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _output_to(path: pathlib.Path) -> Iterator[None]:
+    """Appends everything that is logged and printed to a file, with error traces."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        path.open("a", encoding="utf-8") as file,
+        contextlib.redirect_stdout(file),
+        contextlib.redirect_stderr(file),
+    ):
+        try:
+            yield
+        except Exception:
+            traceback.print_exc()
+            raise
