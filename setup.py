@@ -56,8 +56,6 @@ setuptools.setup(
         "protobuf>=6.31.1,<8",
         # tensorflow-datasets brings it; data_prep reads img2dataset's tables with it.
         "pyarrow>=16,<30",
-        # nltk brings it; CLIP's byte pairs split words with it.
-        "regex>=2024.4,<2028",
         "safetensors>=0.5,<1",
         "scipy>=1.14,<2",
         "simplejpeg>=1.8.2,<2",
@@ -65,6 +63,7 @@ setuptools.setup(
         "tensorflow-datasets>=4.9.10,<4.10",
         "tensorflow>=2.21,<2.22",
         "tensorflow-text>=2.21.1,<2.22",
+        "tokenizers>=0.21,<1",
         "tqdm>=4.66,<5",
     ],
     extras_require={
@@ -86,8 +85,8 @@ setuptools.setup(
         # CLIP's published merges, `config.data.text.vocabulary="pip:open-clip-torch"`. Large: it
         # brings torch, without which `pip install --no-deps open-clip-torch` also serves.
         "clip": ["ftfy>=6.1,<7", "open-clip-torch>=3,<4"],
-        # CLIP's byte pairs, SentencePiece models and tokenizer.json: `config.data.text.tokenizer`.
-        "tokenizers": ["ftfy>=6.1,<7", "sentencepiece>=0.2,<0.3", "tokenizers>=0.21,<1"],
+        # CLIP's byte pairs and SentencePiece models: `config.data.text.tokenizer`.
+        "tokenizers": ["ftfy>=6.1,<7", "sentencepiece>=0.2,<0.3"],
         # CMCM's baseline of words alone, `python -m xmodal caption_relations`.
         "baselines": ["scikit-learn>=1.5,<2"],
         # VETE's baseline of word vectors, `python -m xmodal word2vec`.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from xmodal.core.errors import UserError
-from xmodal.data.text.byte_pairs import END, START, byte_symbols, split_pattern
+from xmodal.data.text.byte_pairs import END, START, BytePairs, byte_symbols
 from xmodal.data.text.text_config import TextConfig
 from xmodal.data.text.tokenizer_files import read_vocabulary
 from xmodal.data.text.tokenizers import make_tokenizer
@@ -77,14 +77,17 @@ def test_padding_is_told_by_the_length_alone(merges):
     ("text", "words"),
     [
         ("it's 12 o'clock!?", ["it", "'s", "1", "2", "o", "'", "clock", "!?"]),
-        ("été\u00a0naïve", ["été", "naïve"]),
+        ("t\u00a0s", ["t", "s"]),
         ("don't we'll 'tis", ["don", "'t", "we", "'ll", "'t", "is"]),
-        ("<|endoftext|>x <|end", ["<|endoftext|>", "x", "<|", "end"]),
+        ("<|endoftext|>x <|end", [END, "x", "<|", "end"]),
         ("  ", []),
     ],
 )
-def test_words_of_a_text(text, words):
-    assert split_pattern(text) == words
+def test_words_of_a_text(merges, text, words):
+    file = read_vocabulary(merges)
+    groups = BytePairs(MERGES, lower_case=True).by_word(text)
+    spelled = ["".join(file[token] for token in group) for group in groups]
+    assert [word.removesuffix("</w>") for word in spelled] == words
 
 
 def test_without_the_library(merges, monkeypatch):

@@ -4,7 +4,6 @@ import csv
 import gzip
 import json
 import pathlib
-import sys
 
 import numpy as np
 import pytest
@@ -133,10 +132,3 @@ def test_a_file_that_contradicts_itself(tmp_path):
         make_tokenizer(TextConfig("tokenizer_json", max_length=9), read_vocabulary(path)).encode(
             ["§"]
         )
-
-
-def test_without_the_library(tmp_path, monkeypatch):
-    path = write(tmp_path / "tokenizer.json", pad_token="[UNK]", pad_id=1)
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(UserError, match=r"pip install 'xmodal\[tokenizers\]'"):
-        read_vocabulary(path)

@@ -31,7 +31,8 @@ _LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 _TOKENIZER_LIBRARIES = {
     "ptb": ("nltk",),
     "nltk": ("nltk",),
-    "bpe": ("ftfy", "regex"),
+    "wordpiece": ("tokenizers",),
+    "bpe": ("ftfy", "tokenizers"),
     "sentencepiece": ("sentencepiece",),
     "tokenizer_json": ("tokenizers",),
 }

@@ -6,32 +6,22 @@ in GPT-2, with openai/CLIP's clean-up, end-of-word mark, order of ids and patter
 
 import functools
 import html
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 
-import regex
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
 from xmodal.core.errors import UserError
+from xmodal.data.text.words import ids_by_word
 
 START, END, _LAST = "<|startoftext|>", "<|endoftext|>", "</w>"
-# A text that spells a marker has its id.
-_WORDS = regex.compile(
-    r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+",
-    regex.IGNORECASE,
-)
-_REMEMBERED = 2**16  # Words whose ids a tokenizer caches.
+_WORDS = r"(?i)'s|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+"
+_REMEMBERED = 2**17  # Texts whose ids are cached; less than 100 MB.
 
 
 def byte_symbols() -> list[str]:
     """Returns a printable character for each of the 256 bytes, in the order of CLIP's ids."""
-    return [character for _, character in _bytes_and_symbols()]
-
-
-def _bytes_and_symbols() -> list[tuple[int, str]]:
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in printable]
-    pairs = [(byte, chr(byte)) for byte in printable]
-    return pairs + [(byte, chr(256 + rank)) for rank, byte in enumerate(others)]
+    return [chr(code) for code in [*printable, *range(256, 512 - len(printable))]]
 
 
 def read_merges(text: str) -> list[tuple[str, str]]:
@@ -78,54 +68,36 @@ class BytePairs:
           UserError: ftfy, which repairs encodings, is not installed.
         """
         self._mend = _load_mender()
-        self._ids = {token: number for number, token in enumerate(merged_tokens(text))}
-        self._ranks = {pair: rank for rank, pair in enumerate(read_merges(text))}
-        self._symbols = dict(_bytes_and_symbols())
         self._lower_case = lower_case
-        self._word_ids = functools.lru_cache(_REMEMBERED)(self._encode_word)
+        ids = {token: number for number, token in enumerate(merged_tokens(text))}
+        self._tokenizer = Tokenizer(
+            models.BPE(ids, read_merges(text), end_of_word_suffix=_LAST, fuse_unk=False)
+        )
+        # A text that spells a marker has its id.
+        self._tokenizer.add_special_tokens([START, END])
+        self._tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(_WORDS), behavior="removed", invert=True),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
+        # Every epoch has each caption.
+        self._ids_of = functools.lru_cache(_REMEMBERED)(self._encode)
 
-    def __call__(self, text: str) -> list[int]:
+    def __call__(self, text: str) -> tuple[int, ...]:
         """Returns the ids of a text."""
-        return list(itertools.chain(*self.by_word(text)))
+        return self._ids_of(text)
 
-    def by_word(self, text: str) -> list[tuple[int, ...]]:
+    def _encode(self, text: str) -> tuple[int, ...]:
+        return tuple(self._tokenizer.encode(self._clean(text)).ids)
+
+    def by_word(self, text: str) -> list[list[int]]:
         """Returns the ids of every word of a text."""
-        # Of printable ASCII, ftfy changes entities only; it takes longer than all the rest.
-        if not (text.isascii() and text.isprintable() and "&" not in text):
-            text = html.unescape(html.unescape(self._mend(text)))
-        text = " ".join(text.split())
-        text = text.lower() if self._lower_case else text
-        return [self._word_ids(word) for word in split_pattern(text)]
+        return ids_by_word(self._tokenizer.encode(self._clean(text)))
 
-    def _encode_word(self, word: str) -> tuple[int, ...]:
-        if word in (START, END):
-            return (self._ids[word],)
-        parts = [self._symbols[byte] for byte in word.encode()]
-        parts[-1] += _LAST
-        while len(parts) > 1:
-            pairs = list(itertools.pairwise(parts))
-            best = min(pairs, key=lambda pair: self._ranks.get(pair, len(self._ranks)))
-            if best not in self._ranks:
-                break
-            parts = list(_merge(parts, best))
-        return tuple(self._ids[part] for part in parts)
-
-
-def _merge(parts: Sequence[str], pair: tuple[str, str]) -> Iterator[str]:
-    """Joins every occurrence of a pair, from the left."""
-    place = 0
-    while place < len(parts):
-        if tuple(parts[place : place + 2]) == pair:
-            yield "".join(pair)
-            place += 2
-        else:
-            yield parts[place]
-            place += 1
-
-
-def split_pattern(text: str) -> list[str]:
-    """Returns markers, contractions, runs of letters, single numbers and runs of others."""
-    return _WORDS.findall(text)
+    def _clean(self, text: str) -> str:
+        text = " ".join(html.unescape(html.unescape(self._mend(text))).split())
+        return text.lower() if self._lower_case else text
 
 
 def _load_mender() -> Callable[[str], str]:

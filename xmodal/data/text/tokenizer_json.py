@@ -5,12 +5,14 @@ those of the config instead.
 """
 
 import functools
-import itertools
 from collections.abc import Callable
 from typing import Any
 
+import tokenizers
+
 from xmodal.core.errors import UserError
 from xmodal.core.untrusted.json_text import parse_json_text
+from xmodal.data.text.words import ids_by_word
 
 _PROBE = "a photo"  # Any text with a token.
 _MOST_TOKENS = 2**24  # A tiny file may claim any id, of which the ids below would be made.
@@ -23,7 +25,6 @@ def json_tokens(content: bytes) -> list[str]:
 
     Raises:
       ValueError: it is not a tokenizer.json.
-      UserError: the library is not installed.
     """
     ids = _load(content).get_vocab(with_added_tokens=True)
     count = 1 + max(ids.values(), default=-1)
@@ -75,10 +76,7 @@ class JsonPieces:
 
     def by_word(self, text: str) -> list[list[int]]:
         """Returns the ids of every word of a text, as the file splits it into words."""
-        found = self._encode(text)
-        pairs = zip(found.word_ids, found.ids, strict=True)
-        groups = itertools.groupby(pairs, key=lambda pair: pair[0])
-        return [[number for _, number in group] for _, group in groups]
+        return ids_by_word(self._encode(text))
 
     def _encode(self, text: str) -> Any:
         return _encode(self._tokenizer, self._clean(text), markers=False)
@@ -115,13 +113,6 @@ def _encode(tokenizer: Any, text: str, *, markers: bool) -> Any:
 # A start reads the file several times; large ones take a second.
 @functools.lru_cache(2)
 def _load(content: bytes) -> Any:
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise UserError(
-            "A tokenizer.json needs tokenizers: pip install 'xmodal[tokenizers]', or pip install "
-            "tokenizers."
-        ) from error
     try:
         tokenizer = tokenizers.Tokenizer.from_str(content.decode("utf-8-sig"))
     except Exception as error:  # The library raises no other class.
