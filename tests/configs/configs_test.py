@@ -151,7 +151,7 @@ def build(name, argument=""):
         settings["data"]["image"]["size"] = settings["data"]["image"]["size"] or 224
     if settings["model"]["text"] is not None:
         encoder = settings["model"]["text"]["encoder"]
-        encoder["vocab_size"] = encoder["vocab_size"] or VOCABULARY
+        encoder["vocab_size"] = encoder.get("vocab_size") or VOCABULARY
     for task in settings["tasks"].values():
         if task["loss"]["module"].get("vocab_size") == 0:
             task["loss"]["module"]["vocab_size"] = VOCABULARY
