@@ -10,12 +10,6 @@ from xmodal.data.text.text_config import TextConfig
 from xmodal.train.optimization.optimizer import OptimizerConfig
 from xmodal.train.run_config import RunConfig
 
-TEXT_TOWER_KEYS = (
-    "tokenizer", "lower_case", "canonicalize", "unknown", "markers", "reads_pads", "separators",
-    "max_words", "max_length",
-)  # fmt: skip
-"""Keys of `config.data.text` that a published text tower determines."""
-
 
 def base(name: str) -> ConfigDict:
     """A run without a model, tasks or evaluators; the defaults are those of `RunConfig`."""
@@ -46,6 +40,11 @@ def wordpiece(vocabulary_size: int = 1000, max_length: int = 32, **options: obje
     """`config.data.text` for BERT's tokenizer with a learned vocabulary."""
     own = {"vocabulary_size": vocabulary_size, "max_length": max_length}
     return defaults(TextConfig) | own | options
+
+
+def any_text() -> dict:
+    """`config.data.text` that leaves everything else to a published text tower."""
+    return {"vocabulary": "", "vocabulary_size": 1000}
 
 
 def words(tokenizer: str, min_count: int, max_length: int, **options: object) -> dict:

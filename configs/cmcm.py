@@ -23,7 +23,7 @@ ImageNet's:
     captions  only relations, predicted from the captions: no pictures are needed
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ml_collections import ConfigDict
@@ -121,29 +121,15 @@ def variant(config: ConfigDict, argument: str, relations: Mapping[str, float]) -
     """The variants that an argument names, joined by commas; `quick` or `shapes` comes first.
 
     Raises:
-      ValueError: a variant is unknown, or cannot be combined with another.
+      ValueError: a variant is unknown, or comes too late.
     """
     names = argument.split(",")
-    _check_variants(names, {*relations, *SHAPES_RELATIONS})
+    if late := {"quick", "shapes"}.intersection(names[1:]):
+        raise ValueError(f"Variant {min(late)!r} must come first, in place of {names[0]!r}.")
     for name in names:
         known = relations if config.data.dataset != "crisscrossed_shapes" else SHAPES_RELATIONS
         config = base.variant(config, name, quick=quick, shapes=shapes, **_changes(known))
     return config
-
-
-def _check_variants(names: Sequence[str], relations: Collection[str]) -> None:
-    for name in names[1:]:
-        if name in ("quick", "shapes"):
-            raise ValueError(f"Variant {name!r} must come first, in place of {names[0]!r}.")
-    alternatives = (
-        {"base", "cmca", "captions", *relations},
-        {"captions", "shapes"},
-        {"captions", "cosine"},
-        {"base", "no_attn"},
-    )
-    for several in alternatives:
-        if len(found := [name for name in names if name in several]) > 1:
-            raise ValueError(f"Variants {found[0]!r} and {found[1]!r} cannot be combined.")
 
 
 def _changes(relations: Mapping[str, float]) -> dict[str, Callable[[ConfigDict], ConfigDict]]:

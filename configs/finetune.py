@@ -27,9 +27,7 @@ def get_config() -> ConfigDict:
     config.data = base.dataset("flickr8k")
     config.data.captions_per_image = 2
     config.data.image = base.pixels(0, cxc.crops(), crop=0.875)
-    # The text tower determines these.
-    for key in base.TEXT_TOWER_KEYS:
-        del config.data.text[key]
+    config.data.text = base.any_text()
     config.tasks = {"i2t": cxc.image_text(), "t2t": cxc.text_text()}
     config.init_from.published = ("image/encoder/", "text/encoder/")
     config.optimizer = base.adamw(1e-3, decay=0.01, warmup="up to 0.5 epochs", clip_norm=1.0)

@@ -53,8 +53,7 @@ def trained() -> ConfigDict:
     config.log_every = 10
     config.data = base.dataset("captioned_images")
     config.data.image = base.pixels(0, {})
-    for key in (*base.TEXT_TOWER_KEYS, "min_count"):
-        del config.data.text[key]
+    config.data.text = base.any_text()
     config.model.similarity.temperature = 0.07
     config.tasks = {"i2t": cxc.image_text()}
     config.optimizer = base.adamw(3e-3, decay=0.05, warmup="up to 3 epochs", clip_norm=1.0)

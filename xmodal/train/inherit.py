@@ -103,8 +103,9 @@ def _resume(config: dict[str, Any], run_dir: str) -> None:
     keys = (*ID_FIELDS, "max_length", "vocabulary")
     sections["data.text"] = {key: text.get(key) for key in keys}
     _fill(config, sections)
-    if section := _section(config, "data.text"):
-        given, known = section["vocabulary"], text["vocabulary"]
+    section, known = _section(config, "data.text"), text.get("vocabulary")
+    if section and known:
+        given = section["vocabulary"]
         # The run may have been moved without the file from which it was started.
         is_lost = not (is_packaged(given) or epath.Path(given).exists())
         if is_lost or read_vocabulary(given) == read_vocabulary(known):
