@@ -1,6 +1,7 @@
 """Every field of a run with its default, and sections that several papers share."""
 
 from collections.abc import Callable
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -36,7 +37,7 @@ def pixels(size: int, augment: dict | None = None, crop: float = 1.0, recipe: st
     return {"size": size, "augment": augment, "eval_crop": crop, "eval_recipe": recipe}
 
 
-def wordpiece(vocabulary_size: int = 1000, max_length: int = 32, **options: object) -> dict:
+def wordpiece(vocabulary_size: int = 1000, max_length: int = 32, **options: Any) -> dict:
     """`config.data.text` for BERT's tokenizer with a learned vocabulary."""
     own = {"vocabulary_size": vocabulary_size, "max_length": max_length}
     return defaults(TextConfig) | own | options
@@ -47,33 +48,33 @@ def any_text() -> dict:
     return {"vocabulary": "", "vocabulary_size": 1000}
 
 
-def words(tokenizer: str, min_count: int, max_length: int, **options: object) -> dict:
+def words(tokenizer: str, min_count: int, max_length: int, **options: Any) -> dict:
     """`config.data.text` for a word tokenizer with the training words seen `min_count` times."""
     own = {"tokenizer": tokenizer, "min_count": min_count, "unknown": "token"}
     return wordpiece(max_length=max_length) | own | options
 
 
-def tower(encoder: dict, head: str | dict | None = "mean", **projection: object) -> dict:
+def tower(encoder: dict, head: str | dict | None = "mean", **projection: Any) -> dict:
     """One side of `config.model`; keywords are those of its projection, none for no projection."""
     head = {"name": head} if isinstance(head, str) else head
     return {"encoder": encoder, "head": head, "projection": projection or None}
 
 
 def adam(
-    rate: float, schedule: dict | None = None, clip_norm: float | None = None, **options: object
+    rate: float, schedule: dict | None = None, clip_norm: float | None = None, **options: Any
 ) -> dict:
     """`config.optimizer` for plain Adam; the default schedule is constant."""
     own = {"options": options, "learning_rate": rate, "clip_norm": clip_norm}
     return defaults(OptimizerConfig) | own | {"schedule": schedule or {"name": "constant"}}
 
 
-def adamw(rate: float, decay: float, warmup: int | str = 0, **options: object) -> dict:
+def adamw(rate: float, decay: float, warmup: int | str = 0, **options: Any) -> dict:
     """`config.optimizer` for AdamW with a cosine schedule; see `adam` for the options."""
     schedule = {"name": "cosine", "warmup_steps": warmup}
     return adam(rate, schedule, **options) | {"name": "adamw", "weight_decay": {"rate": decay}}
 
 
-def boards(every: int | str = 1000, **options: object) -> dict:
+def boards(every: int | str = 1000, **options: Any) -> dict:
     """An evaluator of retrieval and rated pairs on the run's own dataset."""
     return {"type": "boards", "every": every, "batch_size": 512} | options
 
@@ -87,19 +88,19 @@ def task(
     negatives: str = "image",
     inputs: tuple[str, ...] = (),
     module: dict | None = None,
-    **options: object,
+    **options: Any,
 ) -> dict:
     """One entry of `config.tasks`: two views compared by a loss."""
     section = {"name": loss, "options": options, "inputs": inputs, "module": module or {}}
     return {"views": [left, right], "loss": section, "weight": weight, "negatives": negatives}
 
 
-def bert(**changes: object) -> dict:
+def bert(**changes: Any) -> dict:
     """The text encoder BERT, by default with the sizes of BERT-Base, uncased."""
     return {"name": "bert", "vocab_size": 30522} | changes
 
 
-def small_convnet(width: float = 0.25, **changes: object) -> dict:
+def small_convnet(width: float = 0.25, **changes: Any) -> dict:
     """An EfficientNet small enough for a laptop CPU."""
     return {"name": "efficientnet", "width": width, "depth": 0.25} | changes
 

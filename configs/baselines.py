@@ -37,7 +37,7 @@ from configs import base, cxc
 
 TEXT = {"bow": {"name": "words", "vocab_size": 0}, "sentence_encoder": {"name": "bert"}}
 # The encoder, the size of pictures and their crop.
-IMAGE = {
+IMAGE: dict[str, tuple[dict, int, str]] = {
     "inception_v3": ({"name": "inception_v3"}, 299, "cxc"),
     "resnet152": ({"name": "resnet", "depth": 152, "variant": "slim"}, 224, "cxc"),
     "simclr": ({"name": "resnet", "depth": 50, "variant": "simclr"}, 224, "simclr"),

@@ -124,7 +124,9 @@ def _layers(width: int, depth: int, heads: int, mlp_dim: int) -> dict[str, Any]:
 
 
 def _clip_text(text: tuple, embedding: int) -> dict[str, Any]:
-    encoder = {"name": "text_transformer", "vocab_size": 0, **_layers(*text, 4 * text[0])}
+    width, depth, heads = text
+    layers = _layers(width, depth, heads, 4 * width)
+    encoder = {"name": "text_transformer", "vocab_size": 0, **layers}
     return base.tower(encoder, "last", width=embedding, bias=False, init="lecun")
 
 
@@ -138,7 +140,7 @@ def _pretrain(image: dict, text: dict, pixels: int, config: ConfigDict) -> Confi
     tokenizer = {"tokenizer": "bpe", "vocabulary": "pip:open-clip-torch", "max_length": 77}
     config.data.text.update(tokenizer)
     config.evals.boards.final_split = "validation"
-    moments = {"b2": 0.98, "eps": 1e-6}
+    moments: dict[str, Any] = {"b2": 0.98, "eps": 1e-6}
     if image["encoder"]["name"] == "modified_resnet":
         moments = {"b1": 0.9, "b2": 0.999, "eps": 1e-8}
     config.optimizer = adamw(5e-4, decay=0.2, **moments)
@@ -172,7 +174,7 @@ def learned_scale() -> dict[str, Any]:
 
 
 def adamw(
-    rate: float, decay: float, decayed: str = "(kernel|_embeddings)", **options: float
+    rate: float, decay: float, decayed: str = "(kernel|_embeddings)", **options: Any
 ) -> ConfigDict:
     """`config.optimizer` that decays neither biases, norms nor the scale of the similarity."""
     optimizer = base.adamw(rate, decay, "up to 10000", **options)

@@ -25,6 +25,7 @@ ImageNet's:
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -54,7 +55,8 @@ def experiment(
     config = base.base(name)
     config.total_steps, config.batch_size, config.log_every = 10_000, 32, 100
     config.seed = 8
-    projection = {"width": DIMENSION, "batch_norm": True, "init": "torch", "normalize": True}
+    projection: dict[str, Any] = {"width": DIMENSION, "batch_norm": True, "init": "torch"}
+    projection["normalize"] = True
     words = {"name": "rnn", "cell": "lstm", "vocab_size": 0, "width": 300, "bidirectional": True}
     config.model.image = base.tower({"name": "resnet"}, **projection)  # torchvision's ResNet-50
     config.model.text = base.tower(words, "attention", **projection)

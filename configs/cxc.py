@@ -1,5 +1,7 @@
 """Settings that the experiments of the Crisscrossed Captions paper share."""
 
+from typing import Any
+
 from ml_collections import ConfigDict
 
 from configs import base
@@ -26,13 +28,13 @@ def experiment(name: str) -> ConfigDict:
     return config
 
 
-def frozen_bert(**projection: int) -> dict:
+def frozen_bert(**projection: Any) -> dict:
     """The text side: BERT-Base, three new layers, a linear projection."""
     encoder = base.bert(lower_depth=0, dtype="bfloat16")
     return base.tower(encoder, {"name": "transformer", "dtype": "bfloat16"}, **projection)
 
 
-def minilm(lower_depth: int, **projection: int) -> dict:
+def minilm(lower_depth: int, **projection: Any) -> dict:
     """The sentence encoder all-MiniLM-L6-v2, with its first layers separate, to be frozen."""
     encoder = base.bert(width=384, depth=6, lower_depth=lower_depth, mlp_dim=1536)
     return base.tower(encoder, **projection)
@@ -77,7 +79,7 @@ def text_text(weight: float = 1.0) -> dict:
 
 
 def _softmax(left: str, right: str, weight: float) -> dict:
-    options = {"form": "with_positive", "directions": "mean", "engine": "dense"}
+    options: dict[str, Any] = {"form": "with_positive", "directions": "mean", "engine": "dense"}
     return base.task(left, right, "softmax", weight=weight, **options)
 
 

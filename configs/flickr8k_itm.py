@@ -114,7 +114,7 @@ def reduce_pairs(config: ConfigDict) -> ConfigDict:
 def narrow(model: ConfigDict) -> None:
     """`DIMENSION` in place of every paper's 1024, and half of it in place of 256."""
     for side in (model.image, model.text):
-        for section in (side.head, side.projection or {}):
+        for section in filter(None, (side.head, side.projection)):
             if section.get("width"):
                 section.width = DIMENSION
     text = model.text.encoder

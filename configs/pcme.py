@@ -37,6 +37,8 @@ labels. `python -m xmodal.eval_main --run=RUN2 --step=latest --evaluators=coco
 --boards=coco1k,coco5k,pmrp_pcme_1k` evaluates.
 """
 
+from typing import Any
+
 from ml_collections import ConfigDict
 
 from configs import base, itm
@@ -55,7 +57,7 @@ def get_config(argument: str = "") -> ConfigDict:
     config.model.text = base.tower(words, texts)
     config.model.similarity = {"name": "match_probability"}
     config.freeze = config.init_from.published = ("image/encoder/", "text/encoder/table")
-    options = {"directions": "sum", "kl_weight": 1e-5}
+    options: dict[str, Any] = {"directions": "sum", "kl_weight": 1e-5}
     loss = base.task("image", "caption_0", "soft_contrastive", negatives="pair", **options)
     config.tasks = {"i2t": loss}
     config.data.image.augment.erase = 0.2

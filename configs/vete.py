@@ -48,6 +48,7 @@ rank .788, skt_5 .791, pearson .797.
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -218,12 +219,12 @@ def quick(config: ConfigDict) -> ConfigDict:
     return config
 
 
-def shuffled(loss: str, **options: float) -> dict:
+def shuffled(loss: str, **options: Any) -> dict:
     """A task on images and captions whose loss is over B true and B shuffled pairs."""
     return base.task("image", "caption_0", loss, negatives="none", **options)
 
 
-RANK = {"margin": 0.2, "mining": "all", "reduction": "sum"}
+RANK: dict[str, Any] = {"margin": 0.2, "mining": "all", "reduction": "sum"}
 LOSSES = {
     "pearson": shuffled("pearson"),
     "covariance": shuffled("covariance"),

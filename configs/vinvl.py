@@ -23,6 +23,8 @@ VinVL_MODEL_ZOO.md, COCO 5K, R@1/5:
     large  I->T 75.4 92.9   T->I 58.8 83.5
 """
 
+from typing import Any
+
 from ml_collections import ConfigDict
 
 from configs import base
@@ -59,7 +61,7 @@ def experiment() -> ConfigDict:
     config.tasks.matching = base.task("image", "caption_0", "matching")
     config.tasks.matching.loss.options = {"negatives": "either"}
     config.init_from.published = ("image/", "pair_scorer/")
-    rule = {"b2": 0.999, "eps_before_correction": True}
+    rule: dict[str, Any] = {"b2": 0.999, "eps_before_correction": True}
     config.optimizer = base.adamw(2e-5, decay=0.05, clip_norm=1.0, **rule)
     config.optimizer.schedule = {"name": "linear", "warmup_steps": 0}
     config.optimizer.weight_decay.pattern = _DECAYED
