@@ -18,7 +18,7 @@ from etils import epath
 from ml_collections import ConfigDict
 
 from xmodal.core import processes
-from xmodal.core.config import lookup, read
+from xmodal.core.config import find_section, lookup, read
 from xmodal.core.errors import UserError
 from xmodal.data.text.published_merges import is_packaged
 from xmodal.data.text.text_config import ID_FIELDS, SUBWORDS, WORD_SETTINGS, TextConfig
@@ -65,7 +65,7 @@ def inherit(
     """
     settings = config.to_dict()
     for path in ("model", "data"):
-        if _section(settings, path) is None:
+        if find_section(settings, path) is None:
             raise UserError(f"config.{path} is missing; it must be a section.")
     for side in SIDES:
         if side not in settings["model"]:
@@ -75,17 +75,6 @@ def inherit(
     else:
         _start(settings, level)
     return ConfigDict(settings, type_safe=False)
-
-
-def _section(config: Mapping[str, Any], path: str) -> dict[str, Any] | None:
-    """The section at a path; None if it, or one that it is in, is None or missing."""
-    section: Any
-    section, place = config, "config"
-    for name in path.split("."):
-        section, place = (section or {}).get(name), f"{place}.{name}"
-        if not isinstance(section, dict | None):
-            raise UserError(f"{place} is {section!r}; it must be a section.")
-    return section
 
 
 def _resume(config: dict[str, Any], run_dir: str) -> None:
@@ -100,7 +89,7 @@ def _resume(config: dict[str, Any], run_dir: str) -> None:
     sections["data.image"] = {"size": image.get("size")}
     sections["data.text"] = {key: text.get(key) for key in (*ID_FIELDS, "max_length")}
     _fill(config, sections)
-    section, known = _section(config, "data.text"), text.get("vocabulary")
+    section, known = find_section(config, "data.text"), text.get("vocabulary")
     if section and known:
         given = section.get("vocabulary") or known
         # The run may have been moved without the file from which it was started.
@@ -131,7 +120,7 @@ def _start(config: dict[str, Any], level: int) -> None:
         if other := [line for line in other if line.startswith("config.model.")]:
             logging.log(level, "Unlike %s: %s.", weights.name, "; ".join(other))
     for side in SIDES:
-        encoder = _section(config, f"model.{side}.encoder")
+        encoder = find_section(config, f"model.{side}.encoder")
         if encoder is not None and encoder.get("name") == "":
             raise UserError(
                 f"config.model.{side}.encoder has no name: name the folder of a tower in "
@@ -174,7 +163,7 @@ def _take_model(config: dict[str, Any], folder: str, level: int) -> None:
         config["tasks"] = {name: dict(task) for name, task in description.tasks.items()}
     replaced = []
     for side, tower in description.sides.items():
-        section = _section(config, f"data.{side}")
+        section = find_section(config, f"data.{side}")
         if section is None:
             continue
         inputs = tower.preprocessing
@@ -288,12 +277,12 @@ def _fill(
     filled, other = [], []
     for path, keywords in sections.items():
         parent, _, last = path.rpartition(".")
-        owner = _section(config, parent)
+        owner = find_section(config, parent)
         if not owner or not keywords:
             continue
         if owner.get(last) is None and last in ("encoder", "head"):
             owner[last] = {}
-        section = _section(config, path)
+        section = find_section(config, path)
         if section is None:
             if last == "projection":
                 other.append(f"config.{path} is None, the weights have {keywords}")
