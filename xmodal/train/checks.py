@@ -12,8 +12,7 @@ from xmodal.core.errors import UserError
 from xmodal.models.attention import check_platform
 from xmodal.train.step import accumulation
 from xmodal.train.step.step import check_sides, select_l2
-from xmodal.train.step.tasks import caption_indices, check_reads, columns, reads_mined, sides
-from xmodal.train.step.trace_losses import trace_losses
+from xmodal.train.step.tasks import caption_indices, columns, reads_mined, sides
 from xmodal.train.step.views import tower_inputs
 from xmodal.train.tree import Tree, check_patterns, flatten
 
@@ -31,7 +30,6 @@ def check_parts(run: "Run") -> None:
                 f"config.evals.{name} ranks by {part}, and config.model has none; change its "
                 "reranker, or remove it."
             )
-    check_reads(run.tasks, flatten(run.shapes[0]))
     _check_frozen(run)
 
 
@@ -93,7 +91,6 @@ def _check_tasks(run: "Run") -> None:
         )
     check_sides(run.model, tasks, settings.freeze)
     check_data_sides(run.model.towers, settings.data)
-    trace_losses(tasks, run.model.similarity)
     if unknown := sorted(columns(tasks) - set(run.batch)):
         raise UserError(
             f"config.tasks read the columns {unknown}, and a batch has {sorted(run.batch)}; name "

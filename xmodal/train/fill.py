@@ -69,7 +69,7 @@ def _fill_vocabulary(config: dict[str, Any], entries: int | None) -> None:
     size share compiled programs. Outputs over words have none, since a softmax would count them.
     """
     encoder = find_section(config, "model.text.encoder") or {}
-    row = ENCODERS.get(encoder.get("name"))
+    row = ENCODERS.get(encoder.get("name", ""))
     if row is None or not any(f.name == "vocab_size" for f in dataclasses.fields(row.config)):
         return
     rows = encoder.get("vocab_size", 0)
