@@ -24,7 +24,7 @@ from xmodal.train.run_config import RunConfig
 from xmodal.train.sizes import resolve_sizes
 
 # Stand in for a dataset that is not known.
-_MANY, _SOME_STEPS, _SOME_ROWS = 2**31 - 1, 1000, 1000
+_MANY, _SOME_STEPS, _SOME_ROWS, _ANY_LENGTH = 2**31 - 1, 1000, 1000, 2**31 - 2
 _ROWS = 512  # The rows of a word table are a multiple.
 
 
@@ -48,6 +48,9 @@ def fill(config: ConfigDict, examples: int | None = None, entries: int | None = 
         check_value("config.batch_size", Annotated[int, Bounds(at_least=1)], batch_size)
         steps = max(1, examples // int(batch_size))
     filled = resolve_epochs(sized, steps)
+    keys = ("total_steps", "optimizer")
+    if examples is None and any("epoch" in repr(sized.get(key)) for key in keys):
+        filled["total_steps"] = _ANY_LENGTH  # Groups that start late are valid in a long run.
     schedule = find_section(filled, "optimizer.schedule") or {}
     if warmup := schedule.get("warmup_steps"):
         # "up to 40", the default of a config, is shorter in a short run.
