@@ -18,6 +18,8 @@ Paper, COCO test, 1K, the mean of two models' similarities, R@1:
     I->T 77.5   T->I 63.5
 """
 
+from typing import Any
+
 from ml_collections import ConfigDict
 
 from configs import base, itm, vsrn
@@ -28,10 +30,8 @@ def get_config(argument: str = "") -> ConfigDict:
     config = vsrn.get_config()
     config.name, config.total_steps = "aoq", "20 epochs"
     config.data.mined_negatives = "mined/vsrn"
-    config.tasks.i2t = base.task(
-        "image", "caption_0", "quintuplet",
-        negatives="pair", margin=0.2, offline_margin=0.0, weight_scale=0.3,
-    )  # fmt: skip
+    options: dict[str, Any] = {"margin": 0.2, "offline_margin": 0.0, "weight_scale": 0.3}
+    config.tasks.i2t = base.task("image", "caption_0", "quintuplet", negatives="pair", **options)
     config.tasks.i2t.loss.options.weight = 1.5  # Beta; the weight of the task is 1.
     config.optimizer = itm.clipped_adam(2e-4, "10 epochs")
     return base.variant(config, argument, flickr30k=flickr30k, quick=quick)

@@ -1,6 +1,7 @@
 """Every field of a run with its default, and sections that several papers share."""
 
 from collections.abc import Callable
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -9,12 +10,6 @@ from xmodal.data.data_config import DataConfig
 from xmodal.data.text.text_config import TextConfig
 from xmodal.train.optimization.optimizer import OptimizerConfig
 from xmodal.train.run_config import RunConfig
-
-TEXT_TOWER_KEYS = (
-    "tokenizer", "lower_case", "canonicalize", "unknown", "markers", "reads_pads", "separators",
-    "max_words", "max_length",
-)  # fmt: skip
-"""Keys of `config.data.text` that a published text tower determines."""
 
 
 def base(name: str) -> ConfigDict:
@@ -33,35 +28,55 @@ def base(name: str) -> ConfigDict:
 
 def dataset(name: str, builder_config: str = "images") -> dict:
     """`config.data` for a dataset with captions and, unless `image` is None, pictures."""
-    image = {"size": 224, "augment": None, "eval_crop": 1.0, "eval_recipe": "cxc"}
-    own = {"dataset": name, "config": builder_config, "image": image, "text": wordpiece()}
+    own = {"dataset": name, "config": builder_config, "image": pixels(224), "text": wordpiece()}
     return defaults(DataConfig) | own
 
 
-def wordpiece(vocabulary_size: int = 1000, max_length: int = 32) -> dict:
+def pixels(size: int, augment: dict | None = None, crop: float = 1.0, recipe: str = "cxc") -> dict:
+    """`config.data.image`: the size and, in training and evaluation, the crop of pictures."""
+    return {"size": size, "augment": augment, "eval_crop": crop, "eval_recipe": recipe}
+
+
+def wordpiece(vocabulary_size: int = 1000, max_length: int = 32, **options: Any) -> dict:
     """`config.data.text` for BERT's tokenizer with a learned vocabulary."""
     own = {"vocabulary_size": vocabulary_size, "max_length": max_length}
-    return defaults(TextConfig) | own
+    return defaults(TextConfig) | own | options
 
 
-def words(tokenizer: str, min_count: int, max_length: int, **options: object) -> dict:
+def any_text() -> dict:
+    """`config.data.text` that leaves everything else to a published text tower."""
+    return {"vocabulary": "", "vocabulary_size": 1000}
+
+
+def words(tokenizer: str, min_count: int, max_length: int, **options: Any) -> dict:
     """`config.data.text` for a word tokenizer with the training words seen `min_count` times."""
     own = {"tokenizer": tokenizer, "min_count": min_count, "unknown": "token"}
     return wordpiece(max_length=max_length) | own | options
 
 
-def adam(learning_rate: float, schedule: dict | None = None, **options: object) -> dict:
+def tower(encoder: dict, head: str | dict | None = "mean", **projection: Any) -> dict:
+    """One side of `config.model`; keywords are those of its projection, none for no projection."""
+    head = {"name": head} if isinstance(head, str) else head
+    return {"encoder": encoder, "head": head, "projection": projection or None}
+
+
+def adam(
+    rate: float, schedule: dict | None = None, clip_norm: float | None = None, **options: Any
+) -> dict:
     """`config.optimizer` for plain Adam; the default schedule is constant."""
-    return defaults(OptimizerConfig) | {
-        "options": options,
-        "learning_rate": learning_rate,
-        "schedule": schedule or {"name": "constant", "warmup_steps": 0},
-    }
+    own = {"options": options, "learning_rate": rate, "clip_norm": clip_norm}
+    return defaults(OptimizerConfig) | own | {"schedule": schedule or {"name": "constant"}}
 
 
-def boards(every: int | str = 1000) -> dict:
+def adamw(rate: float, decay: float, warmup: int | str = 0, **options: Any) -> dict:
+    """`config.optimizer` for AdamW with a cosine schedule; see `adam` for the options."""
+    schedule = {"name": "cosine", "warmup_steps": warmup}
+    return adam(rate, schedule, **options) | {"name": "adamw", "weight_decay": {"rate": decay}}
+
+
+def boards(every: int | str = 1000, **options: Any) -> dict:
     """An evaluator of retrieval and rated pairs on the run's own dataset."""
-    return {"type": "boards", "every": every, "batch_size": 512}
+    return {"type": "boards", "every": every, "batch_size": 512} | options
 
 
 def task(
@@ -71,42 +86,23 @@ def task(
     *,
     weight: float = 1.0,
     negatives: str = "image",
-    **options: object,
+    inputs: tuple[str, ...] = (),
+    module: dict | None = None,
+    **options: Any,
 ) -> dict:
     """One entry of `config.tasks`: two views compared by a loss."""
-    return {
-        "views": [left, right],
-        "loss": {"name": loss, "options": options, "inputs": [], "reads": [], "module": {}},
-        "weight": weight,
-        "negatives": negatives,
-        "similarity": None,
-    }
+    section = {"name": loss, "options": options, "inputs": inputs, "module": module or {}}
+    return {"views": [left, right], "loss": section, "weight": weight, "negatives": negatives}
 
 
-def bert(**changes: object) -> dict:
+def bert(**changes: Any) -> dict:
     """The text encoder BERT, by default with the sizes of BERT-Base, uncased."""
-    return {
-        "name": "bert",
-        "vocab_size": 30522,
-        "width": 768,
-        "depth": 12,
-        "heads": 12,
-        "mlp_dim": 3072,
-        "max_positions": 512,
-        "dropout": 0.0,
-        "dtype": "float32",
-    } | changes
+    return {"name": "bert", "vocab_size": 30522} | changes
 
 
-def small_convnet(width: float = 0.25, batch_norm: str = "batch") -> dict:
+def small_convnet(width: float = 0.25, **changes: Any) -> dict:
     """An EfficientNet small enough for a laptop CPU."""
-    return {
-        "name": "efficientnet",
-        "width": width,
-        "depth": 0.25,
-        "batch_norm": batch_norm,
-        "statistics": "global",
-    }
+    return {"name": "efficientnet", "width": width, "depth": 0.25} | changes
 
 
 def on_built_in_dataset(config: ConfigDict, steps: int = 60) -> ConfigDict:
@@ -114,15 +110,13 @@ def on_built_in_dataset(config: ConfigDict, steps: int = 60) -> ConfigDict:
     config = config.copy_and_resolve_references()
     config.name += "_quick"
     config.total_steps, config.batch_size, config.log_every = steps, 64, steps // 3
-    config.data.dataset, config.data.config = "crisscrossed_shapes", "images"
+    config.data.update({"dataset": "crisscrossed_shapes", "config": "images"})
     config.data.text.vocabulary = ""
     config.init_from.published = ()
     if config.data.image is not None:
         config.data.image.size = 64
     config.optimizer.learning_rate = 1e-3
-    evaluator = boards(steps // 2)
-    evaluator["bootstrap_samples"] = 100
-    config.evals = {"shapes": evaluator}
+    config.evals = {"shapes": boards(steps // 2, bootstrap_samples=100)}
     config.select = {"metric": "shapes/mean_recall@10", "mode": "max"}
     config.checkpoint.every = steps // 2
     return config

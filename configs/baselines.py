@@ -35,19 +35,12 @@ from ml_collections import ConfigDict
 
 from configs import base, cxc
 
-TEXT = {
-    "bow": {"name": "words", "vocab_size": 0},
-    "sentence_encoder": {"name": "bert", "dtype": "float32"},
-}
-IMAGE = {
-    "inception_v3": {"name": "inception_v3", "dtype": "float32"},
-    "resnet152": {"name": "resnet", "depth": 152, "variant": "slim", "dtype": "float32"},
-    "simclr": {"name": "resnet", "depth": 50, "variant": "simclr", "dtype": "float32"},
-}
-PIXELS = {
-    "inception_v3": {"size": 299, "eval_recipe": "cxc"},
-    "resnet152": {"size": 224, "eval_recipe": "cxc"},
-    "simclr": {"size": 224, "eval_recipe": "simclr"},
+TEXT = {"bow": {"name": "words", "vocab_size": 0}, "sentence_encoder": {"name": "bert"}}
+# The encoder, the size of pictures and their crop.
+IMAGE: dict[str, tuple[dict, int, str]] = {
+    "inception_v3": ({"name": "inception_v3"}, 299, "cxc"),
+    "resnet152": ({"name": "resnet", "depth": 152, "variant": "slim"}, 224, "cxc"),
+    "simclr": ({"name": "resnet", "depth": 50, "variant": "simclr"}, 224, "simclr"),
 }
 NAMES = (*TEXT, *IMAGE)
 
@@ -57,23 +50,17 @@ def get_config(argument: str = "") -> ConfigDict:
     if argument not in NAMES:
         raise ValueError(f"Unknown baseline {argument!r} of baselines.py; known: {NAMES}.")
     config = base.base(argument)
-    config.model.similarity = {"name": "cosine"}
     config.data = cxc.coco()
-    config.evals = {"coco": base.boards()}
-    config.evals.coco.batch_size = 128
-    if argument in PIXELS:
-        config.model.image = {
-            "encoder": IMAGE[argument],
-            "head": {"name": "mean"},
-            "projection": None,
-        }
-        config.data.image = {"augment": None, "eval_crop": 0.875, **PIXELS[argument]}
+    config.evals = {"coco": base.boards(batch_size=128)}
+    if argument in IMAGE:
+        encoder, size, recipe = IMAGE[argument]
+        config.model.image = base.tower(encoder)
+        config.data.image = base.pixels(size, crop=0.875, recipe=recipe)
         config.data.text = None
     else:
         use_text_tower(config, argument)
         config.data.image, config.data.config = None, "captions"
-        # Longer than any COCO caption.
-        config.data.text.max_length = 64
+        config.data.text.max_length = 64  # Longer than any COCO caption.
     return config
 
 

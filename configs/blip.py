@@ -29,11 +29,10 @@ again, and all pairs. DIR contains Flickr8k's captions, splits, ratings and pict
     python -m xmodal compare top10=RUN/test/top10 towers=RUN/test/flickr8k
 
 Two of its settings are not BLIP's. Layers this narrow start from values that follow their width
-(`layer_init`): with BERT's 0.02, which suits 768, the scores hardly depend on the pair, and the
-matching loss stayed near chance for three epochs. And the matching head, whose negatives are drawn
-in proportion to exp(cosine / t), learns the odds that this draw leaves: to rank, they need cosine /
-t added, 14.3 times the cosine. The evaluators `*_blip` add it once, as BLIP does. The results are
-in configs/results.md.
+(`layer_init`): with BERT's 0.02, the scores hardly depend on the pair. And the matching head learns
+the odds that remain after its negatives are drawn in proportion to exp(cosine / t): to rank, they
+need cosine / t added. The evaluators `*_blip` add the cosine once, as BLIP does. Results:
+configs/results.md.
 """
 
 from ml_collections import ConfigDict
@@ -45,52 +44,32 @@ TEMPERATURE = 0.07
 
 def get_config(argument: str = "") -> ConfigDict:
     """`large` has ViT-L/16; `quick` is on the built-in dataset, `flickr8k` on Flickr8k."""
-    return base.variant(
-        experiment(),
-        argument,
-        large=use_large,
-        quick=lambda config: quick(),
-        flickr8k=lambda config: flickr8k(),
-    )
+    return base.variant(experiment(), argument, large=use_large, quick=quick, flickr8k=flickr8k)
 
 
 def experiment() -> ConfigDict:
     """ViT-B/16 at 384 pixels and BERT-Base on COCO."""
     config = base.base("blip")
     config.total_steps, config.batch_size = "6 epochs", 256
+    vit = {"name": "vit", "normalization": "clip", "remat": True, "dtype": "bfloat16"}
+    bert = base.bert(types=0, dropout=0.1, dtype="bfloat16")
     config.model = {
-        "image": {
-            "encoder": {
-                "name": "vit", "patch": 16, "width": 768, "depth": 12, "heads": 12,
-                "mlp_dim": 3072, "normalization": "clip", "remat": True, "dtype": "bfloat16",
-            },
-            "head": {"name": "first"},
-            "projection": {"width": 256},
-        },
-        "text": {
-            "encoder": base.bert(types=0, dropout=0.1, dtype="bfloat16"),
-            "head": {"name": "first"},
-            "projection": {"width": 256},
-        },
-        "similarity": {
-            "name": "cosine", "temperature": 0.07, "learned_temperature": True, "max_scale": 1000.0
-        },
+        "image": base.tower(vit, "first", width=256),
+        "text": base.tower(bert, "first", width=256),
+        "similarity": _learned_temperature() | {"max_scale": 1000.0},
         "pair_scorer": {"name": "cross_attention", "score": "logit"},
-    }  # fmt: skip
+    }
     config.data = base.dataset("coco_captions")
     config.data.examples = "pairs"
-    config.data.image.update({"size": 384, "eval_recipe": "squash"})
-    config.data.image.augment = itm.RESIZED_CROP | {"area": (0.5, 1.0), "filter": "bicubic"}
+    crops = itm.RESIZED_CROP | {"area": (0.5, 1.0), "filter": "bicubic"}
+    config.data.image = base.pixels(384, crops, recipe="squash")
     config.data.text.update({"max_length": 35, "separators": '.!"()*#:;~', "max_words": 30})
-    config.tasks = {
-        "i2t": _contrastive(57600),
-        "matching": base.task("image", "caption_0", "matching"),
-    }
+    config.tasks = _tasks(57600)
     config.init_from.published = ("image/", "text/", "pair_scorer/")
-    config.optimizer = base.adam(1e-5, {"name": "cosine", "every": "1 epochs", "warmup_steps": 0})
-    config.optimizer.update({"name": "adamw", "weight_decay": {"rate": 0.05}})
-    config.evals = {"coco": base.boards(every="1 epochs")}
-    config.evals.coco.reranker = {"name": "pair_scorer", "top": 256, "first_stage_weight": 1.0}
+    config.optimizer = base.adamw(1e-5, decay=0.05)
+    config.optimizer.schedule.every = "1 epochs"
+    reranker = {"name": "pair_scorer", "top": 256, "first_stage_weight": 1.0}
+    config.evals = {"coco": base.boards("1 epochs", reranker=reranker)}
     config.select.metric = "coco/coco5k/rsum"
     config.checkpoint.every = "1 epochs"
     return config
@@ -99,71 +78,62 @@ def experiment() -> ConfigDict:
 def use_large(config: ConfigDict) -> ConfigDict:
     """ViT-L/16 with stochastic depth, and the batch and the rate of the large model."""
     config.name += "_large"
-    config.model.image.encoder.update(
-        {"width": 1024, "depth": 24, "heads": 16, "mlp_dim": 4096, "drop_path": 0.1}
-    )
+    sizes = {"width": 1024, "depth": 24, "heads": 16, "mlp_dim": 4096}
+    config.model.image.encoder.update(sizes | {"drop_path": 0.1})
     config.batch_size, config.optimizer.learning_rate = 128, 5e-6
     return config
 
 
-def _contrastive(size: int, rate: float = 0.995) -> dict:
-    task = base.task("image", "caption_0", "momentum_softmax")
+def _learned_temperature() -> dict:
+    return {"name": "cosine", "temperature": TEMPERATURE, "learned_temperature": True}
+
+
+def _tasks(queue: int, rate: float = 0.995) -> dict:
     # The weight of the copies' softmax in the targets rises during the first epoch.
-    task["loss"]["options"]["soft"] = {
-        "schedule": "linear", "from": 0.0, "to": 0.4, "start": 0, "end": "1 epochs"
-    }  # fmt: skip
-    task["loss"] |= {"inputs": ["image_id"], "module": {"size": size, "rate": rate}}
-    return task
+    soft = {"schedule": "linear", "from": 0.0, "to": 0.4, "start": 0, "end": "1 epochs"}
+    contrastive = base.task(
+        "image", "caption_0", "momentum_softmax", soft=soft,
+        inputs=("image_id",), module={"size": queue, "rate": rate},
+    )  # fmt: skip
+    return {"i2t": contrastive, "matching": base.task("image", "caption_0", "matching")}
 
 
-def quick() -> ConfigDict:
+def quick(_: ConfigDict) -> ConfigDict:
     """Two layers on each side, on the built-in dataset, without published weights."""
     config = quickstart.matching_quick(quickstart.multitask())
     config.name = "blip_quick"
     config.model.pair_scorer = {"name": "cross_attention", "score": "logit"}
-    config.model.image.encoder = {
-        "name": "vit", "patch": 8, "width": 64, "depth": 2, "heads": 2, "mlp_dim": 128
-    }  # fmt: skip
-    config.model.image.head = {"name": "first"}
-    config.model.text.encoder.update({"width": 64, "depth": 2, "heads": 2, "mlp_dim": 128})
-    config.model.text.head = {"name": "first"}
-    config.tasks.i2t = _contrastive(256)
-    config.model.similarity = {"name": "cosine", "temperature": 0.07, "learned_temperature": True}
+    sizes = {"width": 64, "depth": 2, "heads": 2, "mlp_dim": 128}
+    config.model.image.encoder = {"name": "vit", "patch": 8, **sizes}
+    config.model.text.encoder.update(sizes)
+    config.model.image.head = config.model.text.head = {"name": "first"}
+    config.tasks = _tasks(256)
+    config.model.similarity = _learned_temperature()
     config.evals.reranked.reranker.first_stage_weight = 1.0
     return config
 
 
-def flickr8k() -> ConfigDict:
+def flickr8k(_: ConfigDict) -> ConfigDict:
     """One layer of text that also attends to 25 cells of MobileNetV2, and rerankings."""
     config = base.base("blip_flickr8k")
     config.total_steps, config.batch_size, config.log_every = "2 epochs", 128, 39
+    sizes = {"width": 128, "depth": 1, "heads": 4, "mlp_dim": 256, "max_positions": 32}
+    bert = base.bert(vocab_size=0, types=0, dropout=0.1, layer_init="siglip", **sizes)
     config.model = {
-        "image": {"head": {"name": "mean"}, "projection": {"width": 256}},
-        "text": {
-            "encoder": {
-                "name": "bert", "vocab_size": 0, "width": 128, "depth": 1, "heads": 4,
-                "mlp_dim": 256, "max_positions": 32, "types": 0, "dropout": 0.1,
-                "dtype": "float32", "layer_init": "siglip",
-            },
-            "head": {"name": "mean"},
-            "projection": {"width": 256},
-        },
+        "image": base.tower({}, width=256),
+        "text": base.tower(bert, width=256),
         "similarity": {"name": "cosine", "temperature": TEMPERATURE},
         "pair_scorer": {"name": "cross_attention", "score": "log_odds"},
-    }  # fmt: skip
+    }
     config.data = base.dataset("flickr8k")
     config.data.examples = "pairs"
     config.data.text = base.wordpiece(vocabulary_size=5000, max_length=16)
     flickr8k_itm.use_cells(config)
     config.data.image.size = 160
-    config.tasks = {
-        "i2t": _contrastive(1024, rate=0.99),
-        "matching": base.task("image", "caption_0", "matching"),
-    }
-    config.optimizer = base.adam(1.5e-3, {"name": "cosine", "warmup_steps": 40})
-    config.optimizer.update({"name": "adamw", "weight_decay": {"rate": 0.05}, "clip_norm": 1.0})
+    config.tasks = _tasks(1024, rate=0.99)
+    config.optimizer = base.adamw(1.5e-3, decay=0.05, warmup=40, clip_norm=1.0)
     # No checkpoint is selected by it.
-    towers = base.boards(every=0) | {"split": "validation[:5%]", "batch_size": 32}
+    towers = base.boards(every=0, split="validation[:5%]", batch_size=32)
     config.evals = {"flickr8k": towers}
     for name, top in (("top10", 10), ("top50", 50), ("all", None)):
         for suffix, weight in (("", 1 / TEMPERATURE), ("_blip", 1.0)):

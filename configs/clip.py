@@ -66,171 +66,132 @@ SIGLIPS = {
 
 def get_config(argument: str = "") -> ConfigDict:
     """A config without a model that evaluates, or one that trains the size of this name."""
-    sizes: dict[str, Callable[..., ConfigDict]] = {
-        **{name: partial(_pretrain, size=vit(*size)) for name, size in VITS.items()},
-        **{name: partial(_pretrain, size=resnet(*size)) for name, size in RESNETS.items()},
-        **{
-            name: partial(
-                _pretrain_siglip, size=siglip(*size), is_second=name.startswith("siglip2")
-            )
-            for name, size in SIGLIPS.items()
-        },
-        "quick": quick,
-        "quick_sigmoid": quick_sigmoid,
-    }
-    config = base.variant(evaluated(), argument, **sizes)
+    sizes: dict[str, Callable[..., ConfigDict]] = {"quick": quick, "quick_sigmoid": quick_sigmoid}
+    sizes |= {name: partial(_pretrain, *vit(*size)) for name, size in VITS.items()}
+    sizes |= {name: partial(_pretrain, *resnet(*size)) for name, size in RESNETS.items()}
+    for name, size in SIGLIPS.items():
+        # Pads are, in SigLIP, the end of a text; SigLIP 2 has Gemma's tokenizer.
+        marks = ("<eos>", "<pad>") if name.startswith("siglip2") else ("</s>", "</s>")
+        sizes[name] = partial(_pretrain_siglip, *siglip(*size), marks)
+    # No model, no training: `init_from.model` brings the model.
+    config = base.base("clip")
+    config.data = base.dataset("coco_captions")
+    config.data.image.size = 0  # The folder's.
+    config.evals = {"boards": base.boards(batch_size=128)}
+    config = base.variant(config, argument, **sizes)
     config.name = f"clip_{argument}" if argument else "clip"
     return config
 
 
-def evaluated() -> ConfigDict:
-    """No model, no training: `init_from.model` brings the model."""
-    config = base.base("clip")
-    config.data = base.dataset("coco_captions")
-    config.data.image.size = 0  # The folder's.
-    config.evals = {"boards": base.boards()}
-    config.evals.boards.batch_size = 128
-    return config
-
-
-def vit(pixels: int, patch: int, image: tuple, text: tuple, embedding: int) -> dict[str, Any]:
-    """`config.model` and the size of the pictures of a CLIP with a Vision Transformer."""
-    encoder = {"name": "vit", "patch": patch} | _layers(*image)
-    encoder |= {"patch_bias": False, "norm_before": True, "activation": "quick_gelu"}
-    encoder |= {"epsilon": 1e-5, "init": "clip", "normalization": "clip"}
-    side = {"encoder": encoder, "head": {"name": "first"}, "projection": _projection(embedding)}
-    return {"image": side, "text": _clip_text(text, embedding), "pixels": pixels}
+def vit(pixels: int, patch: int, image: tuple, text: tuple, width: int) -> tuple[dict, dict, int]:
+    """Both towers of a CLIP with a Vision Transformer, and the size of its pictures."""
+    encoder = {"name": "vit", "patch": patch, "patch_bias": False, "norm_before": True}
+    encoder |= {"activation": "quick_gelu", "epsilon": 1e-5, "init": "clip"}
+    encoder |= {"normalization": "clip", **_layers(*image)}
+    projection = {"width": width, "bias": False, "init": "lecun"}
+    return base.tower(encoder, "first", **projection), _clip_text(text, width), pixels
 
 
 def resnet(
     pixels: int, width: int, units: tuple, heads: int, text: tuple, embedding: int
-) -> dict[str, Any]:
-    """The same of a CLIP with a ResNet, which has no projection besides its pooling."""
+) -> tuple[dict, dict, int]:
+    """Both towers of a CLIP with a ResNet, whose pooling projects, and the size of its pictures."""
     encoder = {"name": "modified_resnet", "width": width, "units": units, "dtype": "bfloat16"}
     # As torch's DistributedDataParallel.
     encoder |= {"statistics": "per_device"}
     head = {"name": "attention_pool", "heads": heads, "width": embedding}
-    side = {"encoder": encoder, "head": head, "projection": None}
-    return {"image": side, "text": _clip_text(text, embedding), "pixels": pixels}
+    return base.tower(encoder, head), _clip_text(text, embedding), pixels
 
 
 def siglip(
     pixels: int, patch: int, image: tuple, text: tuple, embedding: int, length: int
-) -> dict[str, Any]:
-    """The same of a SigLIP, and the number of ids of its texts."""
+) -> tuple[dict, dict, int, int]:
+    """Both towers of a SigLIP, the size of its pictures, and the number of ids of its texts."""
     shared = {"activation": "gelu_tanh", "epsilon": 1e-6, "init": "siglip"}
+    shared["position_resize"] = "corners"
     encoder = {"name": "vit", "patch": patch, "class_token": False, "normalization": "inception"}
-    encoder["position_resize"] = "corners"
     encoder |= {"drops_rest": True} if pixels % patch else {}
     head = {"name": "map", "heads": image[2], "mlp_dim": image[3]}
     words = {"name": "text_transformer", "vocab_size": 0, "max_positions": length, "causal": False}
-    words["position_resize"] = "corners"
-    return {
-        "image": {"encoder": encoder | _layers(*image) | shared, "head": head, "projection": None},
-        "text": {
-            "encoder": words | _layers(*text) | shared,
-            "head": {"name": "last"},
-            "projection": {"width": embedding, "bias": True},
-        },
-        "pixels": pixels,
-        "length": length,
-    }
+    words |= _layers(*text) | shared
+    images = base.tower(encoder | _layers(*image) | shared, head)
+    return images, base.tower(words, "last", width=embedding, bias=True), pixels, length
 
 
 def _layers(width: int, depth: int, heads: int, mlp_dim: int) -> dict[str, Any]:
     sizes = {"width": width, "depth": depth, "heads": heads, "mlp_dim": mlp_dim}
-    return sizes | {"dtype": "bfloat16", "remat": False}
-
-
-def _projection(embedding: int) -> dict[str, Any]:
-    return {"width": embedding, "bias": False, "init": "lecun"}
+    return sizes | {"dtype": "bfloat16"}
 
 
 def _clip_text(text: tuple, embedding: int) -> dict[str, Any]:
     width, depth, heads = text
-    encoder = {"name": "text_transformer", "vocab_size": 0, "max_positions": 77, "causal": True}
-    encoder |= _layers(width, depth, heads, 4 * width)
-    encoder |= {"activation": "quick_gelu", "epsilon": 1e-5, "init": "clip"}
-    return {"encoder": encoder, "head": {"name": "last"}, "projection": _projection(embedding)}
+    layers = _layers(width, depth, heads, 4 * width)
+    encoder = {"name": "text_transformer", "vocab_size": 0, **layers}
+    return base.tower(encoder, "last", width=embedding, bias=False, init="lecun")
 
 
-def _pretrain(config: ConfigDict, size: dict[str, Any]) -> ConfigDict:
+def _pretrain(image: dict, text: dict, pixels: int, config: ConfigDict) -> ConfigDict:
     """CLIP's recipe: 32 epochs at a batch of 32,768."""
     config.total_steps, config.batch_size = "32 epochs", 32_768
-    config.model = {"image": size["image"], "text": size["text"], "similarity": learned_scale()}
+    config.model = {"image": image, "text": text, "similarity": learned_scale()}
     config.tasks = {"i2t": cxc.image_text()}
     config.data = base.dataset("conceptual_captions")
-    config.data.image = {"size": size["pixels"], "augment": crops()} | _crop("clip")
-    config.data.text.update(
-        {"tokenizer": "bpe", "vocabulary": "pip:open-clip-torch", "max_length": 77}
-    )
-    config.evals.boards.update({"final_split": "validation"})
-    resnets = size["image"]["encoder"]["name"] == "modified_resnet"
-    moments: dict[str, Any] = (
-        {"b1": 0.9, "b2": 0.999, "eps": 1e-8} if resnets else {"b2": 0.98, "eps": 1e-6}
-    )
+    config.data.image = base.pixels(pixels, crops(), recipe="clip")
+    tokenizer = {"tokenizer": "bpe", "vocabulary": "pip:open-clip-torch", "max_length": 77}
+    config.data.text.update(tokenizer)
+    config.evals.boards.final_split = "validation"
+    moments: dict[str, Any] = {"b2": 0.98, "eps": 1e-6}
+    if image["encoder"]["name"] == "modified_resnet":
+        moments = {"b1": 0.9, "b2": 0.999, "eps": 1e-8}
     config.optimizer = adamw(5e-4, decay=0.2, **moments)
     return config
 
 
 def _pretrain_siglip(
-    config: ConfigDict, size: dict[str, Any], *, is_second: bool = False
+    image: dict, text: dict, pixels: int, length: int, marks: tuple[str, str], config: ConfigDict
 ) -> ConfigDict:
-    config = _pretrain(config, size)
-    config.model.similarity = {
-        "name": "cosine", "temperature": 0.1, "learned_temperature": True,
-        "bias": -10.0, "learned_bias": True,
-    }  # fmt: skip
+    config = _pretrain(image, text, pixels, config)
+    scale = {"temperature": 0.1, "learned_temperature": True}
+    config.model.similarity = {"name": "cosine", "bias": -10.0, "learned_bias": True, **scale}
     config.tasks = {"i2t": base.task("image", "caption_0", "sigmoid", engine="dense")}
-    config.data.image.update(_crop("big_vision"))
-    # The model reads pads: in SigLIP, the end of a text; SigLIP 2 has Gemma's tokenizer.
-    end, pad = ("<eos>", "<pad>") if is_second else ("</s>", "</s>")
-    config.data.text.update({"tokenizer": "sentencepiece", "vocabulary": "", "end": end})
-    config.data.text.update({"pad": pad, "reads_pads": True, "max_length": size["length"]})
-    config.optimizer = adamw(1e-3, decay=0.1, kernels_only=True, b2=0.95)
-    config.optimizer.clip_norm = 1.0
+    config.data.image.eval_recipe = "big_vision"
+    pads = {"end": marks[0], "pad": marks[1], "reads_pads": True, "max_length": length}
+    config.data.text.update({"tokenizer": "sentencepiece", "vocabulary": "", **pads})
+    config.optimizer = adamw(1e-3, decay=0.1, decayed="kernel", clip_norm=1.0, b2=0.95)
     return config
-
-
-def _crop(recipe: str) -> dict[str, Any]:
-    return {"eval_crop": 1.0, "eval_recipe": recipe}
 
 
 def crops() -> dict[str, Any]:
     """`config.data.image.augment` of open_clip."""
-    return {
-        "crop": "torchvision", "area": (0.9, 1.0), "aspect": (3 / 4, 4 / 3), "filter": "bicubic",
-        "flip": False, "color": False,
-    }  # fmt: skip
+    ranges = {"area": (0.9, 1.0), "aspect": (3 / 4, 4 / 3), "flip": False, "color": False}
+    return {"crop": "torchvision", "filter": "bicubic", **ranges}
 
 
 def learned_scale() -> dict[str, Any]:
     """CLIP's similarity, whose scale every update brings back to 1 to 100."""
-    return {
-        "name": "cosine", "temperature": 0.07, "learned_temperature": True,
-        "max_scale": 100.0, "clamp": True,
-    }  # fmt: skip
+    scale = {"temperature": 0.07, "learned_temperature": True, "max_scale": 100.0, "clamp": True}
+    return {"name": "cosine", **scale}
 
 
-def adamw(rate: float, *, decay: float, kernels_only: bool = False, **options: float) -> ConfigDict:
+def adamw(
+    rate: float, decay: float, decayed: str = "(kernel|_embeddings)", **options: Any
+) -> ConfigDict:
     """`config.optimizer` that decays neither biases, norms nor the scale of the similarity."""
-    schedule = {"name": "cosine", "warmup_steps": "up to 10000"}
-    optimizer = ConfigDict(base.adam(rate, schedule, **options), type_safe=False)
-    names = "kernel" if kernels_only else "(kernel|_embeddings)"
-    decayed = {"rate": decay, "pattern": f"(image|text)/.*{names}$"}
-    optimizer.update({"name": "adamw", "weight_decay": decayed})
-    return optimizer
+    optimizer = base.adamw(rate, decay, "up to 10000", **options)
+    optimizer["weight_decay"]["pattern"] = f"(image|text)/.*{decayed}$"
+    return ConfigDict(optimizer, type_safe=False)
 
 
 def quick(config: ConfigDict) -> ConfigDict:
     """Towers of two layers on the built-in dataset."""
-    return _small(_pretrain(config, vit(48, 8, (64, 2, 2, 128), (64, 2, 2), 64)))
+    return _small(_pretrain(*vit(48, 8, (64, 2, 2, 128), (64, 2, 2), 64), config))
 
 
 def quick_sigmoid(config: ConfigDict) -> ConfigDict:
     """The same with SigLIP's towers and loss."""
     layers = (64, 2, 2, 128)
-    config = _small(_pretrain_siglip(config, siglip(48, 8, layers, layers, 64, 32)))
+    config = _pretrain_siglip(*siglip(48, 8, layers, layers, 64, 32), ("", ""), config)
+    config = _small(config)
     config.data.text.update({"pad": "[SEP]", "reads_pads": True})
     config.model.similarity.bias = -4.0  # About -log of the batch.
     return config
@@ -242,5 +203,5 @@ def _small(config: ConfigDict) -> ConfigDict:
     config.log_every, config.optimizer.schedule.warmup_steps = 10, "up to 10"
     for side in ("image", "text"):
         config.model[side].encoder.dtype = "float32"
-    config.data.image.size, config.data.text = size, base.wordpiece(1000, 32)
+    config.data.image.size, config.data.text = size, base.wordpiece()
     return config

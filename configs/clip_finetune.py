@@ -50,16 +50,13 @@ def experiment() -> ConfigDict:
     config.model.similarity = clip.learned_scale()
     config.tasks = {"i2t": cxc.image_text()}
     config.data = base.dataset("coco_captions")
-    config.data.image.size, config.data.image.augment = 0, clip.crops()
-    config.optimizer = clip.adamw(1e-5, decay=0.1, b2=0.98, eps=1e-6)
+    config.data.image = base.pixels(0, clip.crops())
+    config.optimizer = clip.adamw(1e-5, decay=0.1, clip_norm=1.0, b2=0.98, eps=1e-6)
     config.optimizer.schedule.warmup_steps = "up to 0.5 epochs"
-    config.optimizer.clip_norm = 1.0
     image = {"pattern": "image/", "rate": 0.1, "layer_decay": 0.7, "frozen_until": "1 epochs"}
-    config.optimizer["groups"] = {
-        "image": image,
-        "text": {"pattern": "text/", "layer_decay": 0.7},
-    }
-    config.evals = {"boards": base.boards(every="1 epochs") | {"batch_size": 128}}
+    text = {"pattern": "text/", "layer_decay": 0.7}
+    config.optimizer.groups = {"image": image, "text": text}
+    config.evals = {"boards": base.boards(every="1 epochs", batch_size=128)}
     config.checkpoint.every = "1 epochs"
     return config
 
@@ -112,8 +109,7 @@ def quick(config: ConfigDict) -> ConfigDict:
     """The recipe for two random towers, on the built-in dataset."""
     small = clip.get_config("quick")
     config = base.on_built_in_dataset(config, steps=50)
-    for side in ("image", "text"):
-        config.model[side] = small.model[side]
+    config.model.image, config.model.text = small.model.image, small.model.text
     config.data.image.size, config.data.text = small.data.image.size, small.data.text
     config.log_every, config.optimizer.schedule.warmup_steps = 10, "up to 10"
     if "image" in config.optimizer.groups:

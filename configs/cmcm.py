@@ -23,18 +23,21 @@ ImageNet's:
     captions  only relations, predicted from the captions: no pictures are needed
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs import base, quickstart
+from configs import base, itm, quickstart
 
 DIMENSION = 1024
 # Negatives per positive in the training split of the built-in dataset, within 6 %.
 SHAPES_RELATIONS = {
     "visible": 0.52, "subjective": 9.0, "action": 5.9, "story": 3.0, "meta": 1.5, "irrelevant": 9.6,
 }  # fmt: skip
+# The held-out tenth of the training pairs.
+HELD_OUT = {"split": "train[90%:]", "batch_size": 128}
 
 
 def experiment(
@@ -52,48 +55,35 @@ def experiment(
     config = base.base(name)
     config.total_steps, config.batch_size, config.log_every = 10_000, 32, 100
     config.seed = 8
-    projection = {"width": DIMENSION, "batch_norm": True, "init": "torch", "normalize": True}
-    config.model.image = {
-        "encoder": {"name": "resnet", "depth": 50, "variant": "torchvision"},
-        "head": {"name": "mean"},
-        "projection": dict(projection),
+    projection: dict[str, Any] = {"width": DIMENSION, "batch_norm": True, "init": "torch"}
+    projection["normalize"] = True
+    words = {"name": "rnn", "cell": "lstm", "vocab_size": 0, "width": 300, "bidirectional": True}
+    config.model.image = base.tower({"name": "resnet"}, **projection)  # torchvision's ResNet-50
+    config.model.text = base.tower(words, "attention", **projection)
+    retrieval = base.task("image", "caption_0", "distance_triplet", margin=0.3)
+    relation = base.task(
+        "image", "caption_0", "relation_bce", weight=0.1, negatives="none",
+        inputs=("relations",), module={"relations": 0},
+    )  # fmt: skip
+    config.tasks = {
+        "t2i": retrieval | {"similarity": {"name": "euclidean"}},
+        "relations": relation,
     }
-    config.model.text = {
-        "encoder": {
-            "name": "rnn",
-            "cell": "lstm",
-            "vocab_size": 0,
-            "embedding_width": 300,
-            "width": 300,
-            "layers": 1,
-            "bidirectional": True,
-            "dropout": 0.0,
-        },
-        "head": {"name": "attention"},
-        "projection": dict(projection),
-    }
-    config.model.similarity = {"name": "cosine"}
-    retrieval = base.task("image", "caption_0", "distance_triplet", negatives="image", margin=0.3)
-    retrieval["similarity"] = {"name": "euclidean"}
-    config.tasks = {"t2i": retrieval}
     config.init_from.published = ("image/encoder/", "text/encoder/table")
     config.data, config.train_split = dataset, "train[:90%]"
     config.data.labels = ("relations",)
-    config.data.image.augment = {"square": True, "flip": False, "color": False}
-    config.data.image.eval_recipe = "torchvision"
+    crops = {"square": True, "flip": False, "color": False}
+    config.data.image = base.pixels(224, crops, recipe="torchvision")
     config.data.text = base.words("spaces", min_count=1, max_length=max_length, lower_case=False)
     config.optimizer = base.adam(1e-4, b1=0.5, b2=0.999)
-    metric = "pools/t2i/median_rank"
-    config.optimizer["plateau"] = {"metric": metric, "mode": "min", "factor": 0.1, "patience": 5}
-    task = base.task("image", "caption_0", "relation_bce", weight=0.1, negatives="none")
-    task["loss"]["inputs"], task["loss"]["module"] = ["relations"], {"relations": 0}
-    config.tasks.relations = task
+    config.select = {"metric": "pools/t2i/median_rank", "mode": "min"}
+    config.optimizer["plateau"] = config.select.to_dict() | {"factor": 0.1, "patience": 5}
+    reranker = {"name": "selective_refinement", "strength": strength, "gap": 0.05}
     config.evals = {
         "pools": pools(every=100),
-        "refined": pools(every=500) | {"reranker": refinement(strength), "task": "relations"},
-        "relations": average_precision(every=500),
+        "refined": pools(every=500, reranker=reranker, task="relations"),
+        "relations": {"type": "relations", "task": "relations", "every": 500, **HELD_OUT},
     }
-    config.select = {"metric": metric, "mode": "min"}
     config.checkpoint.every = 500
     return judge(config, tuple(relations.values()))
 
@@ -118,64 +108,30 @@ def judge(
     return config
 
 
-def pools(every: int, split: str = "test") -> dict:
+def pools(every: int = 0, split: str = "test", **options: object) -> dict:
     """An evaluator of retrieval from random pools of 500 pairs, ten times."""
-    return {
-        "type": "pools",
-        "split": "train[90%:]",
-        "final_split": split,
-        "every": every,
-        "batch_size": 128,
-        "size": 500,
-        "repeats": 10,
-    }
-
-
-def refinement(strength: float) -> dict:
-    """The reranker for uncertain queries."""
-    return {"name": "selective_refinement", "strength": strength, "gap": 0.05}
+    sizes = {"size": 500, "repeats": 10}
+    return {"type": "pools", "final_split": split, "every": every, **HELD_OUT, **sizes, **options}
 
 
 def not_visible() -> dict:
     """The final pools, queried with captions that describe nothing visible."""
-    return pools(every=0) | {"without": ("Visible",)}
-
-
-def average_precision(every: int) -> dict:
-    """An evaluator of the relations that the task predicts for true pairs."""
-    return {
-        "type": "relations",
-        "split": "train[90%:]",
-        "every": every,
-        "batch_size": 128,
-        "task": "relations",
-    }
+    return pools(without=("Visible",))
 
 
 def variant(config: ConfigDict, argument: str, relations: Mapping[str, float]) -> ConfigDict:
     """The variants that an argument names, joined by commas; `quick` or `shapes` comes first.
 
     Raises:
-      ValueError: a variant is unknown, or cannot be combined with another.
+      ValueError: a variant is unknown, or comes too late.
     """
     names = argument.split(",")
-    _check_variants(names, {*relations, *SHAPES_RELATIONS})
+    if late := {"quick", "shapes"}.intersection(names[1:]):
+        raise ValueError(f"Variant {min(late)!r} must come first, in place of {names[0]!r}.")
     for name in names:
         known = relations if config.data.dataset != "crisscrossed_shapes" else SHAPES_RELATIONS
         config = base.variant(config, name, quick=quick, shapes=shapes, **_changes(known))
     return config
-
-
-def _check_variants(names: Sequence[str], relations: Collection[str]) -> None:
-    sizes = {"quick", "shapes"}
-    for name in names[1:]:
-        if name in sizes:
-            raise ValueError(f"Variant {name!r} must come first, in place of {names[0]!r}.")
-    # Alternatives.
-    for several in ({"base", "cmca", "captions", *relations}, {"captions", "shapes"},
-                    {"captions", "cosine"}, {"base", "no_attn"}):  # fmt: skip
-        if len(found := [name for name in names if name in several]) > 1:
-            raise ValueError(f"Variants {found[0]!r} and {found[1]!r} cannot be combined.")
 
 
 def _changes(relations: Mapping[str, float]) -> dict[str, Callable[[ConfigDict], ConfigDict]]:
@@ -203,10 +159,13 @@ def without_relations(config: ConfigDict, name: str) -> ConfigDict:
     config.name += f"_{name}"
     config.data.labels = ()
     del config.tasks["relations"]
-    for name, section in config.evals.items():
-        if section.get("task"):
-            del config.evals[name]
+    keep_evaluators(config, lambda section: not section.get("task"))
     return config
+
+
+def keep_evaluators(config: ConfigDict, is_kept: Callable[[ConfigDict], bool]) -> None:
+    """Removes the other evaluators."""
+    config.evals = {name: section for name, section in config.evals.items() if is_kept(section)}
 
 
 def with_one_relation(
@@ -220,9 +179,7 @@ def with_one_relation(
 def by_cosine(config: ConfigDict) -> ConfigDict:
     """Eq. (1): hardest cross-modal negatives by cosine, mean over the pairs of each direction."""
     config.name += "_cosine"
-    config.tasks.t2i = base.task(
-        "image", "caption_0", "triplet", margin=0.3, mining="hardest", reduction="mean"
-    )
+    config.tasks.t2i = itm.hinge(margin=0.3, reduction="mean") | {"negatives": "image"}
     return config
 
 
@@ -234,14 +191,12 @@ def captions_alone(config: ConfigDict) -> ConfigDict:
         config.data.config = config.data.config.removesuffix("images") + "labels"
     config.init_from.published = ("text/encoder/table",)
     config.tasks = {"relations": config.tasks.relations}
-    config.tasks.relations.views, config.tasks.relations.weight = ("caption_0",), 1.0
+    config.tasks.relations.update({"views": ("caption_0",), "weight": 1.0})
     # No network is pretrained here, and a text model soon memorizes the few captions.
     config.total_steps, config.optimizer.learning_rate = min(config.total_steps, 1000), 1e-3
     # It replaces the pools for selecting the learning rate and the checkpoint.
     config.evals.relations.every = config.evals.pools.every
-    for name, section in config.evals.items():
-        if section.type != "relations":
-            del config.evals[name]
+    keep_evaluators(config, lambda section: section.type == "relations")
     config.select = {"metric": "relations/mean/average_precision", "mode": "max"}
     config.optimizer.plateau.update(config.select)
     return config
@@ -249,23 +204,22 @@ def captions_alone(config: ConfigDict) -> ConfigDict:
 
 def quick(config: ConfigDict) -> ConfigDict:
     """Small towers, and the captions of the built-in dataset with their coherence relations."""
-    evals, plateau, select = config.evals, config.optimizer.plateau, config.select
+    evals, select = config.evals, config.select
     config = base.on_built_in_dataset(config, steps=50)
     config.train_split = "train"
     config.data.config = "coherence"
     config.model.image.encoder = base.small_convnet()
     config.model.text.encoder.update({"embedding_width": 32, "width": 32})
-    for side in ("image", "text"):
-        config.model[side].projection.width = 64
+    config.model.image.projection.width = config.model.text.projection.width = 64
     config.data.image.augment = None
     config.data.text.max_length = 32
     config.evals = {name: evals[name] for name in ("pools", "refined", "relations")}
     config.evals.not_visible = not_visible()
     for section in config.evals.values():
-        section.split, section.every = "validation", 25
+        section.update({"split": "validation", "every": 25})
         if section.type == "pools":
-            section.size, section.repeats = 20, 3
-    config.optimizer.plateau, config.select = plateau, select
+            section.update({"size": 20, "repeats": 3})
+    config.select = select
     return judge(config, tuple(SHAPES_RELATIONS.values()))
 
 
@@ -281,6 +235,6 @@ def shapes(config: ConfigDict) -> ConfigDict:
     for section in config.evals.values():
         section.every = 0
         if section.type == "pools":
-            section.size, section.repeats = 500, 10
-    config.evals.pools.every, config.checkpoint.every = 200, 200
+            section.update({"size": 500, "repeats": 10})
+    config.evals.pools.every = config.checkpoint.every = 200
     return config

@@ -44,11 +44,10 @@ RELATIONS = {
 
 def get_config(argument: str = "") -> ConfigDict:
     """CMCM, or one of the variants of `configs/cmcm.py`."""
-    config = cmcm.experiment(
-        "cmcm_clue", base.dataset("clue"), RELATIONS, max_length=40, strength=0.12
-    )
+    dataset = base.dataset("clue")
+    config = cmcm.experiment("cmcm_clue", dataset, RELATIONS, max_length=40, strength=0.12)
     config.evals.not_visible = cmcm.not_visible()
-    config.evals.deduplicated = cmcm.pools(every=0, split="test_deduplicated")
+    config.evals.deduplicated = cmcm.pools(split="test_deduplicated")
     end = {"every": 0, "final_split": "test_deduplicated"}
     for name in ("refined", "relations"):
         config.evals[f"{name}_deduplicated"] = config.evals[name].to_dict() | end

@@ -31,47 +31,25 @@ from configs import base, itm
 def get_config(argument: str = "") -> ConfigDict:
     """`flickr30k` has the settings for that dataset; `quick` runs on the built-in dataset."""
     config = itm.use_regions(itm.experiment("cvse"))
-    words = itm.gru(
-        itm.DIMENSION, bidirectional=True, directions="mean", dropout=0.4,
-        init="normal", init_scale=1.0,
-    )  # fmt: skip
-    config.model.image = {
-        "encoder": itm.regions(),
-        "head": _head(width=itm.DIMENSION, batch_norm=True),
-        "projection": None,
-    }
-    config.model.text = {
-        "encoder": words,
-        "head": _head(unit_query=True, vocab_size=0, label_share=0.4),
-        "projection": None,
-    }
+    # 300 concepts of width 300, the graph's width 512, fusion 0.85, and 0.9 in evaluation.
+    image = {"name": "consensus", "width": itm.DIMENSION, "batch_norm": True}
+    text = {"name": "consensus", "unit_query": True, "vocab_size": 0, "label_share": 0.4}
+    words = itm.averaged_gru(dropout=0.4, init="normal", init_scale=1.0)
+    config.model.image = base.tower(itm.regions(), image)
+    config.model.text = base.tower(words, text)
     config.model.similarity = {"name": "dot"}
     config.model.shared = ("head/graph",)
     config.init_from.published = ("text/encoder/table",)
     # COCO's images have up to seven captions.
     config.data.label_captions = 7
-    weights = {"fused": 3.0, "instance": 5.0, "consensus": 1.0}
-    config.tasks = {name: _hinge(name, weight) for name, weight in weights.items()}
+    for field, weight in {"fused": 3.0, "instance": 5.0, "consensus": 1.0}.items():
+        similarity = {"name": "dot", "field": field}
+        config.tasks[field] = itm.hinge() | {"weight": weight, "similarity": similarity}
     config.tasks.concepts = base.task(
         "image", "caption_0", "concept_divergence", weight=2.0, negatives="none"
     )
     config.optimizer = itm.clipped_adam(2e-4, "15 epochs")
     return base.variant(config, argument, flickr30k=flickr30k, quick=quick)
-
-
-def _head(**options: object) -> dict:
-    return {
-        "name": "consensus",
-        "concepts": 300,
-        "concept_width": 300,
-        "graph_width": 512,
-        "fusion": 0.85,
-        "eval_fusion": 0.9,
-    } | options
-
-
-def _hinge(field: str, weight: float) -> dict:
-    return itm.hinge() | {"weight": weight, "similarity": {"name": "dot", "field": field}}
 
 
 def flickr30k(config: ConfigDict) -> ConfigDict:
@@ -91,10 +69,8 @@ def quick(config: ConfigDict) -> ConfigDict:
     A concept is then one form of a word, since no lemmas are looked up.
     """
     config = itm.quick(config)
-    config.model.text.encoder.update({"embedding_width": 32, "width": 32})
-    config.model.image.head.width = 32
+    itm.shrink(config, words=32, width=32, head=32)
     for side in ("image", "text"):
-        sizes = {"concepts": 32, "concept_width": 16, "graph_width": 16}
-        config.model[side].head.update(sizes)
+        config.model[side].head.update({"concepts": 32, "concept_width": 16, "graph_width": 16})
     config.data.label_captions = 5
     return config

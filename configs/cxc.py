@@ -1,5 +1,7 @@
 """Settings that the experiments of the Crisscrossed Captions paper share."""
 
+from typing import Any
+
 from ml_collections import ConfigDict
 
 from configs import base
@@ -9,9 +11,11 @@ def experiment(name: str) -> ConfigDict:
     """DE_T2T+I2T's model, data, optimizer and evaluation; each experiment adds its tasks."""
     config = base.base(name)
     config.total_steps, config.batch_size = 40_000, 2048
+    efficientnet = {"name": "efficientnet", "variant": "b4", "dtype": "bfloat16"}
     config.model = {
-        "image": efficientnet_b4(),
-        "text": frozen_bert(),
+        # The pooled 1792-d output, without a projection.
+        "image": base.tower(efficientnet | {"statistics": "per_device"}),
+        "text": frozen_bert(width=1792),
         "similarity": {"name": "dot", "temperature": 1.0},
     }
     config.freeze = ("text/encoder/",)
@@ -19,54 +23,21 @@ def experiment(name: str) -> ConfigDict:
     config.l2 = {"pattern": "image/.*(kernel|depthwise)$", "scale": 5e-6}
     config.optimizer = skipping_adam(5e-6)
     config.data = coco()
-    config.evals = {"coco": base.boards(every=1000)}
+    config.evals = {"coco": base.boards()}
     config.select.metric = "coco/coco5k/mean_recall@10"
     return config
 
 
-def efficientnet_b4() -> dict:
-    """The image side: pooled 1792-d output, no projection."""
-    return {
-        "encoder": {
-            "name": "efficientnet",
-            "variant": "b4",
-            "dtype": "bfloat16",
-            "depthwise": "auto",
-            "batch_norm": "batch",
-            "statistics": "per_device",
-            "drop_connect": 0.2,
-            "remat": False,
-        },
-        "head": {"name": "mean"},
-        "projection": None,
-    }
-
-
-def frozen_bert(projection: int | None = 1792) -> dict:
+def frozen_bert(**projection: Any) -> dict:
     """The text side: BERT-Base, three new layers, a linear projection."""
-    return {
-        "encoder": base.bert(lower_depth=0, dtype="bfloat16"),
-        "head": {
-            "name": "transformer",
-            "block": "milan",
-            "width": 768,
-            "depth": 3,
-            "heads": 8,
-            "mlp_dim": 3072,
-            "pool": "first",
-            "dtype": "bfloat16",
-        },
-        "projection": None if projection is None else {"width": projection},
-    }
+    encoder = base.bert(lower_depth=0, dtype="bfloat16")
+    return base.tower(encoder, {"name": "transformer", "dtype": "bfloat16"}, **projection)
 
 
-def minilm(lower_depth: int, projection: int | None = None) -> dict:
+def minilm(lower_depth: int, **projection: Any) -> dict:
     """The sentence encoder all-MiniLM-L6-v2, with its first layers separate, to be frozen."""
-    return {
-        "encoder": base.bert(width=384, depth=6, lower_depth=lower_depth, mlp_dim=1536),
-        "head": {"name": "mean"},
-        "projection": None if projection is None else {"width": projection},
-    }
+    encoder = base.bert(width=384, depth=6, lower_depth=lower_depth, mlp_dim=1536)
+    return base.tower(encoder, **projection)
 
 
 def skipping_adam(learning_rate: float) -> dict:
@@ -76,27 +47,25 @@ def skipping_adam(learning_rate: float) -> dict:
     there, it counts for 32 times as much in the first step and for as much after a few thousand.
     """
     schedule = {"name": "staircase", "rate": 0.999, "every": 1000, "warmup_steps": 0}
-    optimizer = base.adam(learning_rate, schedule, b1=0.9, b2=0.999, eps=1e-8)
-    optimizer["clip_norm"] = 1.0
-    optimizer["skip_outliers"] = {"deviations": 4.0, "decay": 0.995, "floor": 0.1}
-    return optimizer
+    optimizer = base.adam(learning_rate, schedule, clip_norm=1.0, b1=0.9, b2=0.999, eps=1e-8)
+    return optimizer | {"skip_outliers": {"deviations": 4.0, "decay": 0.995, "floor": 0.1}}
+
+
+def crops(**changes: object) -> dict:
+    """`config.data.image.augment` of the paper."""
+    return {"area": (0.67, 1.0), "aspect": (0.75, 1.33), "flip": True, "color": True} | changes
 
 
 def coco() -> dict:
     """COCO in the Karpathy split, restval in train, with the released CxC ratings."""
-    data = base.dataset("coco_captions")
-    data["image"] = {
-        "size": 380,
-        "augment": {"area": (0.67, 1.0), "aspect": (0.75, 1.33), "flip": True, "color": True},
-        "eval_crop": 0.875,
-        "eval_recipe": "cxc",
+    return base.dataset("coco_captions") | {
+        "image": base.pixels(380, crops(), crop=0.875),
+        # The learned vocabulary may exceed its size by a few percent; the model has 30,522 rows.
+        "text": base.wordpiece(vocabulary_size=29_000, max_length=48),
+        # 90 % of captions have at most 16 tokens, and thus three quarters on nearly every device.
+        "short_texts": {"length": 16, "share": 0.75},
+        "prefetch": 4,
     }
-    # The learned vocabulary may exceed its target size by a few percent; the model has 30,522 rows.
-    data["text"] = base.wordpiece(vocabulary_size=29_000, max_length=48)
-    # 90 % of captions have at most 16 tokens, and thus three quarters on nearly every device.
-    data["short_texts"] = {"length": 16, "share": 0.75}
-    data["prefetch"] = 4
-    return data
 
 
 def image_text(weight: float = 1.0) -> dict:
@@ -110,24 +79,22 @@ def text_text(weight: float = 1.0) -> dict:
 
 
 def _softmax(left: str, right: str, weight: float) -> dict:
-    return base.task(
-        left, right, "softmax", weight=weight,
-        form="with_positive", directions="mean", engine="dense",
-    )  # fmt: skip
+    options: dict[str, Any] = {"form": "with_positive", "directions": "mean", "engine": "dense"}
+    return base.task(left, right, "softmax", weight=weight, **options)
 
 
 def quick(config: ConfigDict) -> ConfigDict:
     """The `:quick` variant of an experiment: the same parts, small, on the built-in dataset."""
     config = base.on_built_in_dataset(config)
-    config.data.text.vocabulary_size, config.data.text.max_length = 1000, 32
+    config.data.text.update({"vocabulary_size": 1000, "max_length": 32})
     config.data.text_lengths, config.data.short_texts = (), None
     if config.model.image is not None:
         statistics = config.model.image.encoder.statistics
-        config.model.image.encoder = base.small_convnet() | {"statistics": statistics}
+        config.model.image.encoder = base.small_convnet(statistics=statistics)
+    sizes = {"width": 64, "heads": 2, "mlp_dim": 128, "dtype": "float32"}
     text = config.model.text
-    text.encoder.update({"vocab_size": 0, "max_positions": 32, "dtype": "float32"})
-    text.encoder.update({"width": 64, "depth": 1, "heads": 2, "mlp_dim": 128})
-    text.head.update({"width": 64, "heads": 2, "mlp_dim": 128, "dtype": "float32"})
+    text.encoder.update({"vocab_size": 0, "max_positions": 32, "depth": 1, **sizes})
+    text.head.update(sizes)
     if text.projection is not None:
         # EfficientNet's last convolution has 1280 channels before scaling, 320 after.
         text.projection.width = 320

@@ -16,34 +16,22 @@ from ml_collections import ConfigDict
 
 from configs import base, cxc
 
-DIMENSION = 512
-
 
 def get_config() -> ConfigDict:
     """Leaves everything that depends on the towers unset."""
     config = base.base("finetune")
     config.total_steps, config.batch_size = "10 epochs", 64
     for side in ("image", "text"):
-        config.model[side] = {
-            "encoder": {"name": ""},
-            "head": None,
-            "projection": {"width": DIMENSION},
-        }
-    config.model.similarity = {"name": "cosine", "temperature": 0.07, "learned_temperature": True}
+        config.model[side] = base.tower({"name": ""}, None, width=512)
+    config.model.similarity.update({"temperature": 0.07, "learned_temperature": True})
     config.data = base.dataset("flickr8k")
     config.data.captions_per_image = 2
-    config.data.image.update({"size": 0, "eval_crop": 0.875})
-    config.data.image.augment = {
-        "area": (0.67, 1.0), "aspect": (0.75, 1.33), "flip": True, "color": True
-    }  # fmt: skip
-    # The text tower determines these.
-    for key in base.TEXT_TOWER_KEYS:
-        del config.data.text[key]
+    config.data.image = base.pixels(0, cxc.crops(), crop=0.875)
+    config.data.text = base.any_text()
     config.tasks = {"i2t": cxc.image_text(), "t2t": cxc.text_text()}
     config.init_from.published = ("image/encoder/", "text/encoder/")
-    config.optimizer = base.adam(1e-3, {"name": "cosine", "warmup_steps": "up to 0.5 epochs"})
-    config.optimizer.update({"name": "adamw", "weight_decay": {"rate": 0.01}, "clip_norm": 1.0})
-    config.optimizer["groups"] = {"towers": {"pattern": "(image|text)/encoder/", "rate": 0.1}}
+    config.optimizer = base.adamw(1e-3, decay=0.01, warmup="up to 0.5 epochs", clip_norm=1.0)
+    config.optimizer.groups.towers = {"pattern": "(image|text)/encoder/", "rate": 0.1}
     config.evals = {"captions": base.boards(every="1 epochs")}
     config.checkpoint.every = "1 epochs"
     return config

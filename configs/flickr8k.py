@@ -21,25 +21,8 @@ CPU minutes.
     python -m xmodal.main --config=configs/flickr8k.py:pretrained_images \\
         --config.data.manual_dir=DIR --config.init_from.run=RUN
 
-Reached, seed 0 unless noted, test split, R@1/5/10, and Spearman with the ratings:
-
-                       I->T           T->I             T->T             expert      crowd
-    from scratch       24.2 49.5 60.8 17.9 42.4 56.2   53.6 76.4 84.3   63.5 +-2.7  35.9 +-3.6
-    pretrained_i2t     26.4 52.2 65.1 18.5 45.8 59.7   58.4 81.8 88.6   65.9 +-2.5  36.9 +-3.6
-    pretrained         24.6 52.6 65.5 19.3 47.0 59.8   62.4 84.3 90.5   66.3 +-2.5  37.0 +-3.6
-    pretrained_images  21.3 48.2 61.4 18.3 45.8 60.1   62.1 83.7 90.5   66.2 +-2.6  37.2 +-3.5
-    vit, seeds 0 to 2   0.4  1.7  3.6  0.4  1.8  3.6   36.4 61.2 70.7   30.5 +-0.5   8.8 +-0.5
-
-Wall time on 2 shared CPU cores, including evaluations: 13 minutes for pretrained (not counting 11
-during which the process was suspended), 11 for pretrained_i2t, another 5 for the text features that
-both read, and 21 for pretrained_images. pretrained minus pretrained_i2t, compared on the same
-images (--compare): T->T improves at every K (R@1 +4.0 [+3.0, +4.9]), as does T->I R@5 (+1.3 [+0.5,
-+2.2]); I->T R@1 (-1.8 [-4.0, +0.5]), the ratings and the other numbers are within noise.
-pretrained_images reads pictures at 160 pixels, while the stored features are computed at 224. It
-starts from a mean R@10 of 51.0 on validation, where the features give 63.3, and ends at 59.1.
-
-The sentence encoder was trained on caption pairs from Flickr30k, which includes the photographs of
-Flickr8k, so its T->T (R@1 62.2 on validation with a random projection) is not for unseen captions.
+Results: configs/results.md. The sentence encoder was trained on caption pairs from Flickr30k, which
+includes the photographs of Flickr8k, so its T->T is not for unseen captions.
 """
 
 from ml_collections import ConfigDict
@@ -52,45 +35,26 @@ DIMENSION = 512
 def get_config(argument: str = "") -> ConfigDict:
     """The text tower from scratch, or one of the `pretrained` variants."""
     return base.variant(
-        from_scratch(),
-        argument,
-        pretrained=pretrained,
-        pretrained_i2t=pretrained_i2t,
-        pretrained_images=pretrained_images,
-        vit=vit,
-    )
+        from_scratch(), argument, pretrained=pretrained, pretrained_i2t=pretrained_i2t,
+        pretrained_images=pretrained_images, vit=vit,
+    )  # fmt: skip
 
 
 def from_scratch() -> ConfigDict:
     """A small text tower and a projection of the features."""
     config = base.base("flickr8k")
     config.total_steps, config.batch_size, config.log_every = 600, 256, 50
-    config.model.image = {
-        "encoder": {
-            "name": "precomputed",
-            "features": 1280,
-            "hidden": (),
-            "dropout": 0.0,
-            "input_norm": "l2",
-        },
-        "head": {"name": "mean"},
-        "projection": {"width": DIMENSION},
-    }
-    config.model.text = {
-        "encoder": base.bert(
-            vocab_size=0, width=256, depth=1, heads=4, mlp_dim=512, max_positions=32, dropout=0.2
-        ),
-        "head": {"name": "mean"},
-        "projection": {"width": DIMENSION},
-    }
-    config.model.similarity = {"name": "cosine", "temperature": 0.07}
+    features = {"name": "precomputed", "features": 1280, "input_norm": "l2"}
+    sizes = {"width": 256, "depth": 1, "heads": 4, "mlp_dim": 512, "max_positions": 32}
+    config.model.image = base.tower(features, width=DIMENSION)
+    config.model.text = base.tower(base.bert(vocab_size=0, dropout=0.2, **sizes), width=DIMENSION)
+    config.model.similarity.temperature = 0.07
     config.tasks = {"i2t": cxc.image_text(), "t2t": cxc.text_text(0.3)}
     config.data = base.dataset("flickr8k", "features")
     config.data.captions_per_image = 2
     config.data.image.size = 0
     config.data.text = base.wordpiece(vocabulary_size=5000, max_length=20)
-    config.optimizer = base.adam(1e-3, {"name": "cosine", "warmup_steps": "up to 100"})
-    config.optimizer.update({"name": "adamw", "weight_decay": {"rate": 0.01}, "clip_norm": 1.0})
+    config.optimizer = base.adamw(1e-3, decay=0.01, warmup="up to 100", clip_norm=1.0)
     config.evals = {"flickr8k": base.boards(every=150)}
     config.select.metric = "flickr8k/mean_recall@10"
     config.checkpoint.every = 150
@@ -103,13 +67,13 @@ def pretrained(config: ConfigDict) -> ConfigDict:
     config.total_steps, config.log_every = 200, 10
     # The same path and inputs as when MobileNetV2 itself is trained.
     config.model.image.encoder.input_norm = "none"
-    config.model.text = cxc.minilm(lower_depth=5, projection=DIMENSION)
+    config.model.text = cxc.minilm(lower_depth=5, width=DIMENSION)
     config.init_from.towers.text = "weights/minilm"
     config.freeze = ("text/encoder/(?!layers/)",)
     config.frozen_features.sides = ("text",)
     config.optimizer.learning_rate = 7e-4
     config.optimizer.schedule.warmup_steps = "up to 20"
-    config.evals.flickr8k.every, config.checkpoint.every = 100, 100
+    config.evals.flickr8k.every = config.checkpoint.every = 100
     return config
 
 
@@ -127,14 +91,9 @@ def pretrained_images(config: ConfigDict) -> ConfigDict:
     config = pretrained(config)
     config.name += "_images"
     config.batch_size = 64
-    config.model.image.encoder = {"name": "mobilenet_v2", "folded": True, "dtype": "float32"}
+    config.model.image.encoder = {"name": "mobilenet_v2", "folded": True}
     config.data.config = "images"
-    config.data.image = {
-        "size": 160,
-        "augment": {"area": (0.67, 1.0), "aspect": (0.75, 1.33), "flip": True, "color": True},
-        "eval_crop": 1.0,
-        "eval_recipe": "cxc",
-    }
+    config.data.image = base.pixels(160, cxc.crops())
     config.init_from.towers = {"image": "weights/mobilenet_v2", "text": ""}
     config.init_from.run = "runs/flickr8k_pretrained"
     config.init_from.include = ("text/", "image/projection/")
@@ -147,15 +106,10 @@ def vit(config: ConfigDict) -> ConfigDict:
     """ViT-Ti/16 from random weights, on small pictures instead of features of large ones."""
     config.name += "_vit"
     config.total_steps, config.batch_size, config.log_every = 150, 64, 10
-    config.model.image.encoder = {
-        "name": "vit", "patch": 16, "width": 192, "depth": 12, "heads": 3, "mlp_dim": 768
-    }  # fmt: skip
+    config.model.image.encoder = {"name": "vit", "width": 192, "heads": 3, "mlp_dim": 768}
     config.model.image.head = {"name": "first"}
     config.data.config = "images"
-    config.data.image = {
-        "size": 64, "augment": clip.crops() | {"flip": True},
-        "eval_crop": 1.0, "eval_recipe": "cxc",
-    }  # fmt: skip
+    config.data.image = base.pixels(64, clip.crops() | {"flip": True})
     config.optimizer.schedule.warmup_steps = "up to 10"
     config.evals.flickr8k.every = config.checkpoint.every = 75
     return config

@@ -21,33 +21,19 @@ DIR contains Flickr8k's captions, splits and ratings, and mobilenet_v2_features.
 Heads, losses (including their quirks) and clipping come from the papers' config files. Everything
 else is shared: pooled MobileNetV2 features, one vocabulary, trainable GloVe word vectors,
 embeddings and GRUs of 128 dimensions, two epochs over the 30,000 training pairs in batches of 128
-(468 steps), Adam with a cosine schedule, no augmentation, and the last checkpoint. A learning rate
-of 3e-3 beat 1e-3 on the validation split for every model that was trained with both. Losses that
-mine negatives use all of them in the first epoch, as VSE-infinity does: with the hardest from the
-first step on, vsepp and pvse_k1 collapse (rsum 53 and 13 at this rate, seed 0). The results are in
-configs/results.md.
+(468 steps), Adam at 3e-3 with a cosine schedule, no augmentation, and the last checkpoint. Losses
+that mine negatives use all of them in the first epoch, as VSE-infinity does. Each image is a single
+vector, so the heads of PVSE, PCME and VSE-infinity can only select among words.
 
 The last six read pictures through frozen MobileNetV2, whose cells are stored once; DIR then has the
 pictures, too. For cvse, these are the 7 x 7 cells of 224 pixels (750 MB); for vsepp_cells and
 softmax_cells, their mean (45 MB). With `--config.init_from.towers.image=pip:efficientnet_lite2`,
-they come from EfficientNet-Lite2 and pictures of 260 pixels; training its last stage for one pass
-afterwards gains nothing, over three seeds (configs/results.md). scan, saf and sgr compare every
-pair of a batch token by token and get less (`reduce_pairs`): the 4 x 4 cells of 128 pixels, one
-epoch in batches of 32 (937 steps), and all negatives; saf and sgr 64 dimensions, 16 numbers per
-comparison and half of the steps. A seed takes two to four CPU minutes. Under the protocol of the
-others they need a GPU, and collapse: on one H200, with all three seeds, their loss stayed at the
-margin (0.2 for each of 256 triplets) from the second epoch on, when only the hardest negatives
-count, at rsum 114, 78 and 2. A rate of 1e-3 does not suffice: on 12 of the 49 cells, saf falls to
-the margin after 50 steps of the hardest negatives (I->T R@10 among 200 pairs from 32 to 14 within
-90), and scan, whose order holds (from 52 to 53 within an epoch), does not get below it, one seed
-each. The authors mine from the first step, at 2e-4 for 30 epochs.
+they come from EfficientNet-Lite2 and pictures of 260 pixels. scan, saf and sgr compare every pair
+of a batch token by token and get less (`reduce_pairs`): the 4 x 4 cells of 128 pixels, one epoch in
+batches of 32 (937 steps), and all negatives; saf and sgr 64 dimensions, 16 numbers per comparison
+and half of the steps. With the protocol of the others, they collapse. Results: configs/results.md.
 
     python -m xmodal convert --tower=mobilenet_v2 --source=FILE --output=weights/mobilenet_v2
-
-For the others, each image is a single vector, so the heads of PVSE, PCME and VSE-infinity can only
-select among words; any gain from regions or cells does not show. Maps of 4 x 4 cells were tried,
-but cost too much on one CPU core: at 256 dimensions, a step of pvse_k1 took 0.30 s of CPU time
-instead of 0.20 with vectors, and two evaluations took 37 s instead of 11 for vsepp with vectors.
 """
 
 from collections.abc import Callable, Mapping
@@ -81,19 +67,20 @@ def share(name: str, config: ConfigDict) -> ConfigDict:
     config.name = f"flickr8k_{name}"
     config.total_steps, config.batch_size, config.log_every = "2 epochs", 128, 50
     config.model.image.encoder = {"name": "precomputed", "features": 1280}
-    config.model.text.encoder.embedding_width = WORDS
     narrow(config.model)
     for task in config.tasks.values():
-        mine_late(task.loss.options)
+        # Uses all negatives in the first epoch, as VSE-infinity does, for losses that mine.
+        if task.loss.options.get("mining") in ("hardest", "semi_hard"):
+            late = {"schedule": "piecewise", "values": {"0": 1.0, "1 epochs": 0.0}}
+            task.loss.options.all_share = late
     config.freeze = ()
     config.init_from.published = ("text/encoder/table",)
     config.data = base.dataset("flickr8k", "features")
     config.data.examples, config.data.image.size = "pairs", 0
     config.data.text = base.words("nltk", min_count=4, max_length=16, markers="sentence")
     config.data.label_captions = 5 if "concepts" in config.tasks else 0
-    clip = config.optimizer.clip_norm
-    config.optimizer = base.adam(3e-3, {"name": "cosine", "warmup_steps": "up to 20"})
-    config.optimizer.clip_norm = clip
+    schedule = {"name": "cosine", "warmup_steps": "up to 20"}
+    config.optimizer = base.adam(3e-3, schedule, clip_norm=config.optimizer.clip_norm)
     # No checkpoint is selected: the last one is used.
     config.evals = {"flickr8k": base.boards(every=0)}
     config.select.update({"metric": "flickr8k/mean_recall@10", "mode": "last"})
@@ -105,8 +92,7 @@ def use_cells(config: ConfigDict) -> ConfigDict:
     """Stored cells of the pictures instead of one vector of each."""
     # The weights determine the encoder, and the size of pictures.
     config.model.image.encoder = {"name": ""}
-    config.data.config = "images"
-    config.data.image = {"size": 0, "augment": None, "eval_crop": 1.0, "eval_recipe": "cxc"}
+    config.data.config, config.data.image = "images", base.pixels(0)
     config.init_from.towers.image = "weights/mobilenet_v2"
     config.freeze, config.frozen_features.sides = ("image/encoder/",), ("image",)
     return config
@@ -127,32 +113,31 @@ def reduce_pairs(config: ConfigDict) -> ConfigDict:
 
 def narrow(model: ConfigDict) -> None:
     """`DIMENSION` in place of every paper's 1024, and half of it in place of 256."""
-    for side in ("image", "text"):
-        for part in ("head", "projection"):
-            section = model[side][part]
-            if section is not None and section.get("width"):
+    for side in (model.image, model.text):
+        for section in filter(None, (side.head, side.projection)):
+            if section.get("width"):
                 section.width = DIMENSION
-            # CVSE's concepts start from the vectors of their words.
-            if section is not None and section.get("concept_width"):
-                section.concept_width = WORDS
-    # If the two directions are joined, each has half of it.
     text = model.text.encoder
-    text.width = DIMENSION // 2 if text.bidirectional and text.directions == "joined" else DIMENSION
+    # If the two directions are joined, each has half of it.
+    is_joined = text.get("bidirectional") and text.get("directions") != "mean"
+    text.update({"embedding_width": WORDS, "width": DIMENSION // 2 if is_joined else DIMENSION})
     if model.similarity.get("width"):
         model.similarity.width = DIMENSION // 2
-
-
-def mine_late(options: ConfigDict) -> None:
-    """Uses all negatives in the first of two epochs, as VSE-infinity does, for losses that mine."""
-    if options.get("mining") in ("hardest", "semi_hard"):
-        options.all_share = {"schedule": "piecewise", "values": {"0": 1.0, "1 epochs": 0.0}}
 
 
 def softmax() -> ConfigDict:
     """VSE++'s towers under a softmax over the batch."""
     config = vsepp.get_config()
-    config.model.similarity = {"name": "cosine", "temperature": 0.07}
+    config.model.similarity.temperature = 0.07
     config.tasks = {"i2t": cxc.image_text()}
+    return config
+
+
+def concepts() -> ConfigDict:
+    """CVSE, whose concepts start from the vectors of their words."""
+    config = cvse.get_config()
+    for side in ("image", "text"):
+        config.model[side].head.concept_width = WORDS
     return config
 
 
@@ -174,15 +159,13 @@ MODELS: Mapping[str, Callable[[], ConfigDict]] = {
     "pcme": pcme.get_config,
     "vse_infinity": grids_gru,
 }
-
 CELL_MODELS: Mapping[str, Callable[[], ConfigDict]] = {
     "vsepp_cells": vsepp.get_config,
     "softmax_cells": softmax,
     "scan": partial(scan.get_config, "t2i_mean"),
     "saf": partial(sgraf.get_config, "saf"),
     "sgr": partial(sgraf.get_config, "sgr"),
-    "cvse": cvse.get_config,
+    "cvse": concepts,
 }
-
 # Every pair of a batch is compared token by token, see `reduce_pairs`.
 PAIRWISE = ("scan", "saf", "sgr")

@@ -15,28 +15,18 @@ from configs import base, quickstart
 DIMENSION = 1024
 # The ranges of torchvision's RandomResizedCrop, and a flip.
 RESIZED_CROP = {
-    "crop": "torchvision",
-    "area": (0.08, 1.0),
-    "aspect": (0.75, 4 / 3),
-    "min_area": 0.0,
-    "flip": True,
-    "color": False,
-}
+    "crop": "torchvision", "area": (0.08, 1.0), "aspect": (0.75, 4 / 3), "min_area": 0.0,
+    "flip": True, "color": False,
+}  # fmt: skip
 
 
 def experiment(name: str) -> ConfigDict:
     """COCO with restval, in pairs, evaluated after every epoch; the caller adds the model."""
     config = base.base(name)
     config.total_steps = "30 epochs"
-    config.model.similarity = {"name": "cosine"}
     config.data = base.dataset("coco_captions")
     config.data.examples = "pairs"
-    config.data.image = {
-        "size": 224,
-        "augment": dict(RESIZED_CROP),
-        "eval_crop": 0.875,
-        "eval_recipe": "torchvision",
-    }
+    config.data.image = base.pixels(224, dict(RESIZED_CROP), crop=0.875, recipe="torchvision")
     config.data.text = base.words("nltk", min_count=4, max_length=64, markers="sentence")
     # Holds 91 % of batches of 128 captions of COCO, and 82 % of batches of 256.
     config.data.text_lengths = (32,)
@@ -50,7 +40,7 @@ def use_regions(config: ConfigDict) -> ConfigDict:
 
     Most of a step is then spent on texts. The longest of 128 captions of COCO has 25 words.
     """
-    config.data.dataset, config.data.config = "region_features", "coco"
+    config.data.update({"dataset": "region_features", "config": "coco"})
     config.data.image = {"size": 0, "augment": None}
     config.data.text_lengths = (24, 32)
     config.evals.coco.final_split = "testall"
@@ -65,15 +55,9 @@ def use_flickr30k(config: ConfigDict) -> ConfigDict:
     return config
 
 
-def resnet(batch_norm: str = "running", depth: int = 152) -> dict:
-    """`encoder` for a ResNet with torchvision's weights."""
-    return {
-        "name": "resnet",
-        "depth": depth,
-        "variant": "torchvision",
-        "batch_norm": batch_norm,
-        "statistics": "global",
-    }
+def resnet(**changes: object) -> dict:
+    """`encoder` for a ResNet-152 with torchvision's weights and their running statistics."""
+    return {"name": "resnet", "depth": 152, "batch_norm": "running"} | changes
 
 
 def regions() -> dict:
@@ -83,19 +67,13 @@ def regions() -> dict:
 
 def gru(width: int, **options: object) -> dict:
     """`encoder` for words: vectors of width 300 from U(-0.1, 0.1) and one GRU layer."""
-    return {
-        "name": "rnn",
-        "cell": "gru",
-        "vocab_size": 0,
-        "embedding_width": 300,
-        "width": width,
-        "layers": 1,
-        "bidirectional": False,
-        "directions": "joined",
-        "dropout": 0.0,
-        "init": "uniform",
-        "init_scale": 0.1,
-    } | options
+    start = {"init": "uniform", "init_scale": 0.1}
+    return {"name": "rnn", "vocab_size": 0, "width": width} | start | options
+
+
+def averaged_gru(**options: object) -> dict:
+    """`encoder` for words: a bidirectional GRU whose directions are averaged."""
+    return gru(DIMENSION, bidirectional=True, directions="mean", **options)
 
 
 def frozen_words(width: int) -> dict:
@@ -107,18 +85,14 @@ def hinge(
     mining: str = "hardest", margin: float = 0.2, reduction: str = "sum", **options: Any
 ) -> dict:
     """The task that these papers share; captions of the same image count as negatives."""
-    return base.task(
-        "image", "caption_0", "triplet",
-        negatives="pair", margin=margin, mining=mining, reduction=reduction, **options,
-    )  # fmt: skip
+    options |= {"margin": margin, "mining": mining, "reduction": reduction}
+    return base.task("image", "caption_0", "triplet", negatives="pair", **options)
 
 
-def clipped_adam(learning_rate: float, decay_after: str, **options: object) -> dict:
+def clipped_adam(learning_rate: float, decay_after: str) -> dict:
     """Adam with gradients clipped to a norm of 2; every interval divides the rate by ten."""
     schedule = {"name": "staircase", "rate": 0.1, "every": decay_after, "warmup_steps": 0}
-    optimizer = base.adam(learning_rate, schedule, **options)
-    optimizer["clip_norm"] = 2.0
-    return optimizer
+    return base.adam(learning_rate, schedule, clip_norm=2.0)
 
 
 def on_shapes(config: ConfigDict) -> ConfigDict:
@@ -127,19 +101,16 @@ def on_shapes(config: ConfigDict) -> ConfigDict:
     It is large enough to learn something. The board `shapes_matches` has all captions that are true
     of an image.
     """
-    config = base.on_built_in_dataset(config)
+    config = quick(config)
     config.name = config.name.replace("_quick", "_shapes")
     config.total_steps, config.batch_size, config.log_every = 500, 128, 100
     encoder = quickstart.get_config().model.image.encoder.to_dict()
     config.model.image.encoder = encoder | {"batch_norm": "running"}
-    config.freeze, config.frozen_features.sides = ("image/encoder/",), ("image",)
     config.init_from.run, config.init_from.include = "runs/quickstart", config.freeze
     config.init_from.optimizer = False
-    config.data.image.size, config.data.image.augment = 48, None
-    config.data.text.max_length, config.data.text.min_count = 24, 1
-    config.model.text.encoder.update({"embedding_width": 64, "width": 64})
-    for side in ("image", "text"):
-        config.model[side].head.width = 128
+    config.data.image.size, config.data.text.max_length = 48, 24
+    config.data.text_lengths = (32,)
+    shrink(config, words=64, width=64, head=128)
     config.optimizer.schedule = {"name": "cosine", "warmup_steps": "up to 50"}
     config.optimizer.plateau = None
     config.evals.shapes.boards = ("shapes_own", "shapes_matches")
@@ -158,10 +129,17 @@ def quick(config: ConfigDict) -> ConfigDict:
     """The built-in dataset without pixel augmentation, and the stored map of a small random CNN."""
     config = base.on_built_in_dataset(config, steps=50)
     config.model.image.encoder = base.small_convnet()
-    config.freeze = ("image/encoder/",)
-    config.frozen_features.sides = ("image",)
+    config.freeze, config.frozen_features.sides = ("image/encoder/",), ("image",)
     config.data.image.size, config.data.image.augment = 64, None
     config.data.text.max_length, config.data.text_lengths = 32, ()
     if config.data.text.tokenizer != "wordpiece":
         config.data.text.min_count = 1
     return config
+
+
+def shrink(config: ConfigDict, words: int, width: int, head: int | None = None) -> None:
+    """Sets the widths of words, of the recurrent layers, and of heads that have one."""
+    config.model.text.encoder.update({"embedding_width": words, "width": width})
+    for side in ("image", "text"):
+        if head and config.model[side].head.get("width"):
+            config.model[side].head.width = head

@@ -27,7 +27,6 @@ The batch size, the length of the run and the steps between evaluations depend o
 training images ("auto", see `xmodal/train/sizes.py`); any number may replace it.
 """
 
-import re
 from typing import Any
 
 from absl import logging
@@ -44,39 +43,25 @@ _UNSET = {"head": (None,), "size": (0, None)}  # Elsewhere, None is a choice, as
 
 def get_config(argument: str = "") -> ConfigDict:
     """`frozen` trains only projections of two published towers, `small` uses none."""
-    return base.variant(trained(), argument, frozen=frozen, small=small)
-
-
-def small(config: ConfigDict) -> ConfigDict:
-    """Trains small towers from scratch, even if pretrained towers are installed."""
-    return config
+    return base.variant(trained(), argument, frozen=frozen, small=lambda config: config)
 
 
 def trained() -> ConfigDict:
     """Leaves settings that depend on the towers unset, see `complete`."""
     config = base.base("own_data")
-    config.total_steps = config.batch_size = "auto"
+    config.total_steps = config.batch_size = config.checkpoint.every = "auto"
     config.log_every = 10
-    for side in ("image", "text"):
-        config.model[side] = {
-            "encoder": {"name": ""},
-            "head": None,
-            "projection": {"width": DIMENSION},
-        }
-    config.model.similarity = {"name": "cosine", "temperature": 0.07}
     config.data = base.dataset("captioned_images")
-    config.data.image.update({"size": 0, "augment": {}, "eval_crop": 1.0})
-    for key in (*base.TEXT_TOWER_KEYS, "min_count"):
-        del config.data.text[key]
+    config.data.image = base.pixels(0, {})
+    config.data.text = base.any_text()
+    config.model.similarity.temperature = 0.07
     config.tasks = {"i2t": cxc.image_text()}
-    config.optimizer = base.adam(3e-3, {"name": "cosine", "warmup_steps": "up to 3 epochs"})
-    config.optimizer.update({"name": "adamw", "weight_decay": {"rate": 0.05}, "clip_norm": 1.0})
-    config.optimizer["groups"] = {
-        f"{side}_tower": {"pattern": f"{side}/encoder/"} for side in ("image", "text")
-    }
+    config.optimizer = base.adamw(3e-3, decay=0.05, warmup="up to 3 epochs", clip_norm=1.0)
+    for side in PACKAGED:
+        config.model[side] = base.tower({"name": ""}, None, width=DIMENSION)
+        config.optimizer.groups[f"{side}_tower"] = {"pattern": f"{side}/encoder/"}
     # The maps of 512 pictures would fill the memory of a laptop.
-    config.evals = {"own": base.boards("auto") | {"batch_size": 64}}
-    config.checkpoint.every = "auto"
+    config.evals = {"own": base.boards("auto", batch_size=64)}
     return config
 
 
@@ -100,9 +85,9 @@ def complete(config: ConfigDict, argument: str = "") -> ConfigDict:
                 has_weights = starts_from_weights(config.init_from, side)
                 _fill(config, published_tower(side) if has_weights else tower)
             # A group that matches nothing that is trained is an error.
-            group = f"{side}_tower"
-            if group in config.optimizer.groups and matches(config.freeze, f"{side}/encoder/"):
-                del config.optimizer.groups[group]
+            groups, name = config.optimizer.groups, f"{side}_tower"
+            if name in groups and matches(config.freeze, f"{side}/encoder/"):
+                del groups[name]
     return config
 
 
@@ -142,9 +127,7 @@ def starts_from_weights(init_from: ConfigDict, side: str) -> bool:
     """Whether the encoder of a side comes from a tower, a model or another run."""
     if init_from.towers[side] or init_from.model:
         return True
-    return bool(init_from.run) and any(
-        re.match(pattern, f"{side}/encoder/") for pattern in init_from.include
-    )
+    return bool(init_from.run) and matches(init_from.include, f"{side}/encoder/")
 
 
 def _fill(section: ConfigDict, defaults: dict[str, Any]) -> None:
@@ -173,13 +156,8 @@ def frozen(config: ConfigDict) -> ConfigDict:
 
 def published_tower(side: str) -> dict[str, Any]:
     """Settings that do not come with the weights of a side."""
-    inputs = {"image": {"augment": augmentation()}, "text": {"min_count": 1}}
+    inputs = {"image": {"augment": cxc.crops(area=(0.5, 1.0))}, "text": {"min_count": 1}}
     return {"data": {side: inputs[side]}, "optimizer": {"groups": tower_rate(side, 0.1)}}
-
-
-def augmentation(**changes: Any) -> dict[str, Any]:
-    """Random crops and colors, with changes."""
-    return {"area": (0.5, 1.0), "aspect": (0.75, 1.33), "flip": True, "color": True} | changes
 
 
 def tower_rate(side: str, rate: float) -> dict[str, Any]:
@@ -190,9 +168,9 @@ def tower_rate(side: str, rate: float) -> dict[str, Any]:
 def small_image_tower() -> dict[str, Any]:
     """A small EfficientNet on small pictures."""
     # Few pictures mean few steps, so the running statistics have to adapt quickly.
-    encoder = base.small_convnet(width=0.35) | {"momentum": 0.9}
+    encoder = base.small_convnet(width=0.35, momentum=0.9)
     # The little that can be learned from few pictures is in their colors.
-    augment = augmentation(area=(0.3, 1.0), color=False, erase=0.3)
+    augment = cxc.crops(area=(0.3, 1.0), color=False, erase=0.3)
     return {
         "model": {"image": {"encoder": encoder, "head": {"name": "mean"}}},
         "data": {"image": {"size": 32, "augment": augment}},

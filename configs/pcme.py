@@ -37,6 +37,8 @@ labels. `python -m xmodal.eval_main --run=RUN2 --step=latest --evaluators=coco
 --boards=coco1k,coco5k,pmrp_pcme_1k` evaluates.
 """
 
+from typing import Any
+
 from ml_collections import ConfigDict
 
 from configs import base, itm
@@ -47,46 +49,31 @@ MEANS = {"name": "cosine", "field": "mean"}
 def get_config(argument: str = "") -> ConfigDict:
     """`finetuned` is the second stage; `clipped` clips gradients; `quick` is small."""
     config = itm.experiment("pcme")
-    head = {"name": "gaussian", "width": itm.DIMENSION, "samples": 7, "seed": 0}
-    config.model.image = {
-        "encoder": itm.resnet(batch_norm="batch_frozen"),
-        "head": head | {"source": "mean", "linear": True, "recurrent": False},
-        "projection": None,
-    }
-    config.model.text = {
-        "encoder": itm.frozen_words(itm.DIMENSION // 2),
-        # The spread comes from a separate GRU, read at the last word.
-        "head": head | {"source": "last", "linear": False, "recurrent": True},
-        "projection": None,
-    }
+    head = {"name": "gaussian", "width": itm.DIMENSION, "samples": 7}
+    # The spread of a text comes from a separate GRU, read at the last word.
+    texts = head | {"source": "last", "linear": False, "recurrent": True}
+    image, words = itm.resnet(batch_norm="batch_frozen"), itm.frozen_words(itm.DIMENSION // 2)
+    config.model.image = base.tower(image, head | {"source": "mean"})
+    config.model.text = base.tower(words, texts)
     config.model.similarity = {"name": "match_probability"}
-    config.freeze = ("image/encoder/", "text/encoder/table")
-    config.init_from.published = ("image/encoder/", "text/encoder/table")
-    config.tasks = {
-        "i2t": base.task(
-            "image", "caption_0", "soft_contrastive",
-            negatives="pair", directions="sum", kl_weight=1e-5,
-        )
-    }  # fmt: skip
-    config.data.image.augment = itm.RESIZED_CROP | {"erase": 0.2}
+    config.freeze = config.init_from.published = ("image/encoder/", "text/encoder/table")
+    options: dict[str, Any] = {"directions": "sum", "kl_weight": 1e-5}
+    loss = base.task("image", "caption_0", "soft_contrastive", negatives="pair", **options)
+    config.tasks = {"i2t": loss}
+    config.data.image.augment.erase = 0.2
     config.data.text.min_count = 1
     config.data.text.augment = {"unknown": 0.1, "delete": 0.1}
-    config.optimizer = base.adam(2e-4, {"name": "cosine", "every": "1 epochs", "warmup_steps": 0})
-    config.optimizer["name"] = "adamp"
-    config.optimizer["groups"] = {"similarity": {"pattern": "similarity/", "clip": False}}
+    config.optimizer = base.adam(2e-4, {"name": "cosine", "every": "1 epochs"})
+    groups = {"similarity": {"pattern": "similarity/", "clip": False}}
+    config.optimizer.update({"name": "adamp", "groups": groups})
     config.evals.coco.every = "10 epochs"
     config.select.mode = "last"
     config.evals.mean = config.evals.coco.to_dict() | {"similarity": MEANS}
     return base.variant(
-        config,
-        argument,
-        finetuned=finetuned,
-        clipped=clipped,
-        finetuned_clipped=lambda config: clipped(finetuned(config)),
-        shapes=shapes,
-        quick=quick,
+        config, argument, finetuned=finetuned, clipped=clipped,
+        finetuned_clipped=lambda config: clipped(finetuned(config)), shapes=shapes, quick=quick,
         quick_finetuned=lambda config: finetuned(quick(config)),
-    )
+    )  # fmt: skip
 
 
 def finetuned(config: ConfigDict) -> ConfigDict:
@@ -124,9 +111,9 @@ def quick(config: ConfigDict) -> ConfigDict:
     """A small random CNN, small Gaussian heads, and trainable word vectors."""
     config = base.on_built_in_dataset(config, steps=50)
     config.model.image.encoder = base.small_convnet(batch_norm="batch_frozen")
-    config.model.text.encoder.update({"embedding_width": 32, "width": 16})
+    itm.shrink(config, words=32, width=16, head=32)
     for side in ("image", "text"):
-        config.model[side].head.update({"width": 32, "samples": 3})
+        config.model[side].head.samples = 3
     config.freeze = ("image/encoder/",)
     config.evals.mean = config.evals.shapes.to_dict() | {"similarity": MEANS}
     config.evals.ambiguity = itm.ambiguity()

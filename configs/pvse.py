@@ -45,20 +45,13 @@ def get_config(argument: str = "") -> ConfigDict:
     """`k1`, `none`, `semi_hard`, `k1_none`, `k1_semi_hard`; `quick` on the built-in dataset."""
     config = itm.experiment("pvse")
     config.batch_size = 256
-    head = {"name": "pie", "width": itm.DIMENSION, "embeddings": 2, "dropout": 0.0}
-    config.model.image = {
-        "encoder": itm.resnet(batch_norm="batch_frozen"),
-        "head": head | {"source": "mean", "linear": True},
-        "projection": None,
-    }
-    config.model.text = {
-        "encoder": itm.frozen_words(itm.DIMENSION // 2),
-        "head": head | {"source": "last", "linear": False},
-        "projection": None,
-    }
+    image, words = itm.resnet(batch_norm="batch_frozen"), itm.frozen_words(itm.DIMENSION // 2)
+    config.model.image = base.tower(image, {"name": "pie", "source": "mean"})
+    config.model.text = base.tower(words, {"name": "pie", "source": "last", "linear": False})
+    for side in ("image", "text"):
+        config.model[side].head.update({"width": itm.DIMENSION, "embeddings": 2})
     config.model.similarity = {"name": "max_cosine"}
-    config.freeze = ("image/encoder/", "text/encoder/table")
-    config.init_from.published = config.freeze
+    config.freeze = config.init_from.published = ("image/encoder/", "text/encoder/table")
     views = ("image", "caption_0")
     config.tasks = {
         "i2t": itm.hinge(margin=0.1, reduction="mean"),
@@ -66,20 +59,12 @@ def get_config(argument: str = "") -> ConfigDict:
         "mmd": base.task(*views, "mmd", weight=0.01, negatives="none", distance="norm"),
     }
     config.data.text.min_count = 1
-    config.optimizer = base.adam(2e-4, amsgrad=True)
-    config.optimizer["clip_norm"] = 2.0
-    config.optimizer["plateau"] = {
-        "metric": "",  # The metric of config.select.
-        "mode": "min",
-        "factor": 0.5,
-        "patience": 10,
-        "min_rate": 1e-10,
-    }
+    config.optimizer = base.adam(2e-4, clip_norm=2.0, amsgrad=True)
+    # Of the metric of config.select.
+    plateau = {"metric": "", "mode": "min", "factor": 0.5, "patience": 10, "min_rate": 1e-10}
+    config.optimizer["plateau"] = plateau
     return base.variant(
-        config,
-        argument,
-        k1=one_embedding,
-        none=partial(mine, "all"),
+        config, argument, k1=one_embedding, none=partial(mine, "all"),
         semi_hard=partial(mine, "semi_hard"),
         k1_none=lambda config: mine("all", one_embedding(config)),
         k1_semi_hard=lambda config: mine("semi_hard", one_embedding(config)),
@@ -87,9 +72,8 @@ def get_config(argument: str = "") -> ConfigDict:
         shapes_k1=lambda config: shapes(one_embedding(config)),
         shapes_k1_none=lambda config: shapes(mine("all", one_embedding(config))),
         shapes_k1_semi_hard=lambda config: shapes(mine("semi_hard", one_embedding(config))),
-        quick=quick,
-        quick_k1=lambda config: quick(one_embedding(config)),
-    )
+        quick=quick, quick_k1=lambda config: quick(one_embedding(config)),
+    )  # fmt: skip
 
 
 def one_embedding(config: ConfigDict) -> ConfigDict:
@@ -132,7 +116,5 @@ def ambiguous_shapes(config: ConfigDict) -> ConfigDict:
 def quick(config: ConfigDict) -> ConfigDict:
     """Stored maps of a small random CNN, small heads, and trainable word vectors."""
     config = itm.quick(config)
-    config.model.text.encoder.update({"embedding_width": 32, "width": 32})
-    for side in ("image", "text"):
-        config.model[side].head.width = 64
+    itm.shrink(config, words=32, width=32, head=64)
     return config

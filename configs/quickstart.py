@@ -16,15 +16,10 @@ def get_config(argument: str = "") -> ConfigDict:
     `classify` adds evaluators, `matching` a pair scorer.
     """
     return base.variant(
-        multitask(),
-        argument,
-        i2t=image_text,
-        t2t=text_text,
-        classify=classify,
+        multitask(), argument, i2t=image_text, t2t=text_text, classify=classify,
         classify_quick=lambda config: quick(classify(config)),
-        matching=image_text_matching,
-        matching_quick=matching_quick,
-    )
+        matching=image_text_matching, matching_quick=matching_quick,
+    )  # fmt: skip
 
 
 def multitask() -> ConfigDict:
@@ -38,29 +33,20 @@ def multitask() -> ConfigDict:
     config.freeze, config.l2 = (), None
     config.data.captions_per_image = 2
     # Captions say where things are, so keep the cells of the last map separate.
-    config.model.image = {
-        "encoder": {"name": "convnet", "channels": (24, 48, 96, 128), "units": (1, 1, 1, 1)},
-        "head": {"name": "flatten"},
-        "projection": {"width": 256},
-    }
-    text = config.model.text
-    text.encoder.update({"width": 128, "heads": 4, "mlp_dim": 256})
-    text.head.update({"width": 128, "heads": 4, "mlp_dim": 256, "depth": 1})
+    encoder = {"name": "convnet", "channels": (24, 48, 96, 128), "units": (1, 1, 1, 1)}
+    config.model.image = base.tower(encoder, "flatten", width=256)
+    text, sizes = config.model.text, {"width": 128, "heads": 4, "mlp_dim": 256}
+    text.encoder.update(sizes)
+    text.head.update(sizes | {"depth": 1})
     text.projection.width = 256
     config.data.text.max_length = 24
-    config.data.image.size = 48
-    config.data.image.eval_crop = 1.0
     # Flipping would make "left of" wrong, and captions describe colors.
-    config.data.image.augment = {
-        "area": (0.85, 1.0),
-        "aspect": (0.9, 1.1),
-        "flip": False,
-        "color": False,
-    }
+    crops = {"area": (0.85, 1.0), "aspect": (0.9, 1.1), "flip": False, "color": False}
+    config.data.image = base.pixels(48, crops)
     config.optimizer.learning_rate = 3e-3
     config.optimizer.schedule = {"name": "cosine", "warmup_steps": "up to 40"}
-    config.evals.shapes.every, config.checkpoint.every = 160, 80
-    config.checkpoint.keep_last = 5
+    config.evals.shapes.every = 160
+    config.checkpoint = {"every": 80, "keep_last": 5}
     return config
 
 
@@ -109,16 +95,8 @@ def image_text_matching(config: ConfigDict) -> ConfigDict:
     """Images against captions, and BLIP's matching head, which ranks the best 10 again."""
     config = image_text(config)
     config.name = "quickstart_matching"
-    config.model.pair_scorer = {
-        "name": "matching_head",
-        "width": 128,
-        "depth": 2,
-        "heads": 4,
-        "mlp_dim": 256,
-        "dropout": 0.0,
-        "score": "log_odds",
-        "dtype": "float32",
-    }
+    sizes = {"width": 128, "depth": 2, "heads": 4, "mlp_dim": 256, "dropout": 0.0}
+    config.model.pair_scorer = {"name": "matching_head", "score": "log_odds", **sizes}
     config.tasks.matching = base.task("image", "caption_0", "matching")
     config.evals.reranked = config.evals.shapes.copy_and_resolve_references()
     config.evals.reranked.reranker = {"name": "pair_scorer", "top": 10, "first_stage_weight": 0.0}

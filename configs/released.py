@@ -31,9 +31,15 @@ def get_config(argument: str = "") -> ConfigDict:
     papers = {"clue": cmcm_clue, "cite": cmcm_cite}
     variants: dict[str, Callable[..., ConfigDict]] = {}
     variants |= {name: partial(_bare, paper.get_config()) for name, paper in papers.items()}
-    variants |= {"regions": itm.use_regions, "blip": _rank_again, "vilt": _score_all_pairs}
-    variants["vinvl"] = _score_regions
-    return base.variant(_on_coco(), argument, **variants)
+    variants |= {"regions": itm.use_regions, "vilt": _score_pairs, "vinvl": _score_regions}
+    variants["blip"] = partial(_score_pairs, top=256, first_stage_weight=1.0)
+    config = base.base("released")
+    config.data = base.dataset("coco_captions")
+    config.data.image.size = 0  # The model's.
+    # Longer than any COCO caption.
+    config.data.text = base.words("nltk", min_count=1, max_length=64)
+    config.evals = {"coco": base.boards(batch_size=128)}
+    return base.variant(config, argument, **variants)
 
 
 def _bare(config: ConfigDict, _: ConfigDict) -> ConfigDict:
@@ -44,29 +50,13 @@ def _bare(config: ConfigDict, _: ConfigDict) -> ConfigDict:
     return config
 
 
-def _rank_again(config: ConfigDict) -> ConfigDict:
-    config.evals.coco.reranker = {"name": "pair_scorer", "top": 256, "first_stage_weight": 1.0}
-    return config
-
-
-def _score_all_pairs(config: ConfigDict) -> ConfigDict:
-    config.evals.coco.reranker = {"name": "pair_scorer"}
+def _score_pairs(config: ConfigDict, **options: float) -> ConfigDict:
+    config.evals.coco.reranker = {"name": "pair_scorer", **options}
     return config
 
 
 def _score_regions(config: ConfigDict) -> ConfigDict:
-    config.data.dataset, config.data.config = "region_features", "coco_vinvl"
+    config.data.update({"dataset": "region_features", "config": "coco_vinvl"})
     config.data.image.update({"max_regions": 70, "tags": True})
     config.data.text = base.wordpiece(max_length=70)
-    return _score_all_pairs(config)
-
-
-def _on_coco() -> ConfigDict:
-    config = base.base("released")
-    config.data = base.dataset("coco_captions")
-    config.data.image.size = 0  # The model's.
-    # Longer than any COCO caption.
-    config.data.text = base.words("nltk", min_count=1, max_length=64)
-    config.evals = {"coco": base.boards()}
-    config.evals.coco.batch_size = 128
-    return config
+    return _score_pairs(config)

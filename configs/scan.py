@@ -42,16 +42,11 @@ def experiment() -> ConfigDict:
     config = itm.use_regions(itm.experiment("scan"))
     config.total_steps = "20 epochs"
     head = {"name": "unit_tokens", "width": itm.DIMENSION}
-    config.model.image = {"encoder": itm.regions(), "head": head, "projection": None}
-    config.model.text = {
-        "encoder": itm.gru(itm.DIMENSION, bidirectional=True, directions="mean"),
-        "head": {"name": "unit_tokens"},
-        "projection": None,
-    }
+    config.model.image = base.tower(itm.regions(), head)
+    config.model.text = base.tower(itm.averaged_gru(), "unit_tokens")
     config.model.similarity = {"name": "scan", **SIMILARITIES["t2i_lse"]}
-    config.tasks = {"i2t": itm.hinge()}
     # Tiles of the batch's pairs, recomputed in the backward pass.
-    config.tasks.i2t.loss.options.update({"engine": "auto:64"})
+    config.tasks = {"i2t": itm.hinge(engine="auto:64")}
     config.optimizer = itm.clipped_adam(5e-4, "10 epochs")
     return config
 
@@ -76,6 +71,5 @@ def flickr30k(name: str, config: ConfigDict) -> ConfigDict:
 def quick(config: ConfigDict) -> ConfigDict:
     """Small, on the cells of a stored map."""
     config = itm.quick(config)
-    config.model.text.encoder.update({"embedding_width": 32, "width": 32})
-    config.model.image.head.width = 32
+    itm.shrink(config, words=32, width=32, head=32)
     return config

@@ -57,19 +57,11 @@ def experiment() -> ConfigDict:
     """SAF on 36 regions of COCO."""
     config = itm.use_regions(itm.experiment("sgraf"))
     config.total_steps = "20 epochs"
-    config.model.image = {
-        "encoder": itm.regions(),
-        "head": {"name": "global_attention", "width": itm.DIMENSION, "batch_norm": True},
-        "projection": None,
-    }
-    config.model.text = {
-        "encoder": itm.gru(itm.DIMENSION, bidirectional=True, directions="mean", dropout=0.4),
-        "head": {"name": "global_attention"},
-        "projection": None,
-    }
-    config.tasks = {"i2t": itm.hinge()}
+    head = {"name": "global_attention", "width": itm.DIMENSION, "batch_norm": True}
+    config.model.image = base.tower(itm.regions(), head)
+    config.model.text = base.tower(itm.averaged_gru(dropout=0.4), "global_attention")
     # Tiles of the batch's pairs, recomputed in the backward pass.
-    config.tasks.i2t.loss.options.update({"engine": "auto:512"})
+    config.tasks = {"i2t": itm.hinge(engine="auto:512")}
     config.optimizer = itm.clipped_adam(2e-4, "10 epochs")
     return combine("saf", config)
 
@@ -93,6 +85,6 @@ def flickr30k(name: str, config: ConfigDict) -> ConfigDict:
 def quick(name: str, config: ConfigDict) -> ConfigDict:
     """Small, on the cells of a stored map."""
     config = itm.quick(combine(name, config))
-    config.model.text.encoder.update({"embedding_width": 32, "width": 32})
-    config.model.image.head.width, config.model.similarity.width = 32, 16
+    itm.shrink(config, words=32, width=32, head=32)
+    config.model.similarity.width = 16
     return config

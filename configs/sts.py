@@ -27,17 +27,12 @@ def get_config(argument: str = "") -> ConfigDict:
         known = tuple(baselines.TEXT)
         raise ValueError(f"Unknown tower {argument!r} of sts.py; known: {known} or none.")
     config = base.base("sts")
-    config.model.similarity = {"name": "cosine"}
     config.data = base.dataset("semeval_sts", "pairs")
     config.data.image = None
-    config.evals = {"sts": pairs()}
+    # Within a run, it names its dataset in `data`.
+    config.evals = {"sts": {"type": "pairs", "split": "test"}}
     config.select.metric = "sts/avg2016/pearson"
     if argument:
         baselines.use_text_tower(config, argument)
         config.data.text.max_length = 256
     return config
-
-
-def pairs() -> dict:
-    """An evaluator of sentence pairs; within a run, it names its dataset in `data`."""
-    return {"type": "pairs", "split": "test"}

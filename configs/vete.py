@@ -47,6 +47,8 @@ rank .788, skt_5 .791, pearson .797.
 """
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -59,27 +61,17 @@ def get_config(argument: str = "") -> ConfigDict:
     """Takes an encoder, a loss and `quick`, joined by commas; all are optional."""
     config = base.base("vete")
     config.total_steps = "10 epochs"
-    config.model.image = {
-        "encoder": {"name": "inception_v3"},
-        "head": {"name": "mean"},
-        "projection": {"width": DIMENSION, "bias": False},
-    }
-    config.model.text = {
-        "encoder": {"name": "words", "vocab_size": 0, "width": DIMENSION},
-        "head": {"name": "mean"},
-        "projection": None,
-    }
-    config.model.similarity = {"name": "cosine"}
-    config.freeze = ("image/encoder/",)
-    config.init_from.published = ("image/encoder/",)
+    words = {"name": "words", "vocab_size": 0, "width": DIMENSION}
+    config.model.image = base.tower({"name": "inception_v3"}, width=DIMENSION, bias=False)
+    config.model.text = base.tower(words)
+    config.freeze = config.init_from.published = ("image/encoder/",)
     config.frozen_features.sides = ("image",)
     config.tasks = {"i2t": shuffled("pearson")}
     config.data = base.dataset("coco_captions", "im2txt_one_caption")
     # The shorter side becomes 300 pixels, of which the central square is used.
-    config.data.image.update({"size": 300, "eval_crop": 1.0, "eval_recipe": "torchvision"})
-    config.data.text = base.words(
-        "ptb", min_count=4, max_length=40, markers="sentence", unknown="drop"
-    )
+    config.data.image = base.pixels(300, recipe="torchvision")
+    text = base.words("ptb", min_count=4, max_length=40, markers="sentence", unknown="drop")
+    config.data.text = text
     # A decay rate of 1 has no effect; the search draws other values.
     config.optimizer = base.adam(1e-3, {"name": "staircase", "rate": 1.0, "every": "1 epochs"})
     config.evals = {
@@ -99,20 +91,16 @@ def get_space(argument: str = "") -> dict:
 
     Recurrent layers keep their width: another one needs a linear map, see `recurrent`.
     """
-    names = argument.split(",")
-    encoder = "model.text.encoder"
+    names, encoder = argument.split(","), "model.text.encoder"
     # A language model uses only the word table and has its own dropout.
     reads_table = "pure_text_rnn" in names or "pin_model" in names
+    dropout = "tasks.words.loss.module.dropout" if reads_table else f"{encoder}.dropout"
     space = {
         "optimizer.learning_rate": ("log", 1e-4, 1e-2),
         "optimizer.schedule.rate": ("uniform", 0.5, 1.0),
         "batch_size": ("choice", 64, 128, 256, 512, 1024),
         f"{encoder}.init_scale": ("log", 0.01, 1.0),
-        "tasks.words.loss.module.dropout" if reads_table else f"{encoder}.dropout": (
-            "uniform",
-            0.0,
-            0.5,
-        ),
+        dropout: ("uniform", 0.0, 0.5),
     }
     if "gru" in names or "lstm" in names:
         space[f"{encoder}.layers"] = ("choice", 1, 2)
@@ -121,13 +109,8 @@ def get_space(argument: str = "") -> dict:
 
 def sentence_pairs(dataset: str, builder_config: str, **folders: str) -> dict:
     """An evaluator of sentence pairs; by default the folders are those of the run."""
-    return {
-        "type": "pairs",
-        "data": {"dataset": dataset, "config": builder_config, **folders},
-        "split": "test",
-        "every": "1 epochs",
-        "batch_size": 512,
-    }
+    own = {"dataset": dataset, "config": builder_config, **folders}
+    return {"type": "pairs", "data": own, "split": "test", "every": "1 epochs", "batch_size": 512}
 
 
 def bow(config: ConfigDict) -> ConfigDict:
@@ -136,91 +119,61 @@ def bow(config: ConfigDict) -> ConfigDict:
     return config
 
 
-def recurrent(cell: str) -> Callable[[ConfigDict], ConfigDict]:
+def recurrent(cell: str, config: ConfigDict) -> ConfigDict:
     """A recurrent encoder with this cell; its last state is the embedding.
 
     A width that differs from the images' needs a linear map:
     `--config.model.text.projection="{'width': 128, 'bias': False}"`.
     """
-
-    def change(config: ConfigDict) -> ConfigDict:
-        config.name += f"_{cell}"
-        config.model.text.encoder = {
-            "name": "rnn",
-            "cell": cell,
-            "vocab_size": 0,
-            "embedding_width": DIMENSION,
-            "width": DIMENSION,
-            "layers": 1,
-            "biases": 1,
-            "dropout": 0.0,
-        }
-        config.model.text.head = {"name": "last"}
-        config.data.text.unknown = "token"
-        return config
-
-    return change
+    config.name += f"_{cell}"
+    sizes = {"embedding_width": DIMENSION, "width": DIMENSION, "layers": 1, "biases": 1}
+    encoder = {"name": "rnn", "cell": cell, "vocab_size": 0, **sizes}
+    config.model.text = base.tower(encoder, "last")
+    config.data.text.unknown = "token"
+    return config
 
 
 def cnn(config: ConfigDict) -> ConfigDict:
     """Convolutions as in Kim (2014), dropout after the maximum, and a linear map."""
     config.name += "_cnn"
-    config.model.text = {
-        "encoder": {
-            "name": "textcnn",
-            "vocab_size": 0,
-            "embedding_width": DIMENSION,
-            "windows": (3, 4, 5),
-            "maps": 100,
-            "kernel_scale": 0.01,
-        },
-        "head": {"name": "max", "dropout": 0.5},
-        "projection": {"width": DIMENSION},
-    }
+    sizes = {"embedding_width": DIMENSION, "windows": (3, 4, 5), "maps": 100}
+    encoder = {"name": "textcnn", "vocab_size": 0, "kernel_scale": 0.01, **sizes}
+    config.model.text = base.tower(encoder, {"name": "max", "dropout": 0.5}, width=DIMENSION)
     config.data.text.unknown = "token"
     return config
 
 
-def task(label: str, settings: dict) -> Callable[[ConfigDict], ConfigDict]:
+def use_task(label: str, settings: dict, config: ConfigDict) -> ConfigDict:
     """Uses another loss over the same pairs."""
-
-    def change(config: ConfigDict) -> ConfigDict:
-        config.name += f"_{label}"
-        config.tasks.i2t = settings
-        return config
-
-    return change
+    config.name += f"_{label}"
+    config.tasks.i2t = settings
+    return config
 
 
 def pure_text_rnn(config: ConfigDict) -> ConfigDict:
     """A language model of captions, whose embedding is the mean of its word vectors."""
     config.name += "_pure_text_rnn"
-    config.model.image, config.data.image, config.freeze = None, None, ()
-    config.init_from.published, config.frozen_features.sides = (), ()
-    config.tasks = {"words": next_word("caption_0")}
-    config.data.text.unknown = "token"
-    del config.evals.coco
-    return config
+    config.model.image = config.data.image = None
+    config.freeze = config.init_from.published = config.frozen_features.sides = ()
+    return predict_words(config, "caption_0")
 
 
 def pin_model(config: ConfigDict) -> ConfigDict:
     """The same, with a linear map of the image as the first state."""
     config.name += "_pin_model"
     config.model.image.projection = None
-    config.tasks = {"words": next_word("image", "caption_0")}
+    return predict_words(config, "image", "caption_0")
+
+
+def predict_words(config: ConfigDict, *views: str) -> ConfigDict:
+    """Predicts the next word of a caption with the text encoder's word table."""
+    inputs, module = ("text_ids", "text_mask"), {"width": 512}
+    task = base.task("", "", "language_model", negatives="none", inputs=inputs, module=module)
+    config.tasks = {"words": task | {"views": list(views)}}
+    config.tasks.words.loss.reads = ("text/encoder/table",)
     config.data.text.unknown = "token"
     del config.evals.coco
     return config
-
-
-def next_word(*views: str) -> dict:
-    """A task that predicts the next word of a caption with the text encoder's word table."""
-    settings = base.task(views[0], views[-1], "language_model", negatives="none")
-    settings["views"] = list(views)
-    settings["loss"].update(
-        inputs=["text_ids", "text_mask"], reads=["text/encoder/table"], module={"width": 512}
-    )
-    return settings
 
 
 def word_level(config: ConfigDict) -> ConfigDict:
@@ -235,17 +188,15 @@ def flickr8k(config: ConfigDict) -> ConfigDict:
     """Stored features of 6,030 images without captions in SemEval, one caption each."""
     config.name += "_flickr8k"
     config.total_steps = "60 epochs"
-    config.data.dataset, config.data.config = "flickr8k", "features_one_caption_unseen"
+    config.data.update({"dataset": "flickr8k", "config": "features_one_caption_unseen"})
     if config.model.image is not None:
-        encoder = {"name": "precomputed", "features": 1280, "input_norm": "none"}
-        config.model.image.encoder, config.data.image.size = encoder, 0
-    config.freeze, config.init_from.published, config.frozen_features.sides = (), (), ()
+        config.model.image.encoder = {"name": "precomputed", "features": 1280}
+        config.data.image.size = 0
+    config.freeze = config.init_from.published = config.frozen_features.sides = ()
     config.data.text.min_count = 1
     config.optimizer.learning_rate = 3e-3
-    config.evals = {
-        "flickr8k_test": sentence_pairs("flickr8k", "test_pairs"),
-        "sts": config.evals.sts,
-    }
+    test = sentence_pairs("flickr8k", "test_pairs")
+    config.evals = {"flickr8k_test": test, "sts": config.evals.sts}
     for evaluator in config.evals.values():
         evaluator.every = "20 epochs"
     config.checkpoint.every = "20 epochs"
@@ -258,35 +209,34 @@ def quick(config: ConfigDict) -> ConfigDict:
     config = base.on_built_in_dataset(config, steps=50)
     if config.model.image is not None:
         config.model.image.encoder = base.small_convnet()
-    config.data.text.min_count, config.data.text.max_length = 1, 32
+    config.data.text.update({"min_count": 1, "max_length": 32})
     config.evals.sts = sts
-    config.evals.sts.data.update(dataset="crisscrossed_shapes", config="rated_captions")
-    config.evals.sts.split, config.evals.sts.every = "validation", 25
+    sts.data.update(dataset="crisscrossed_shapes", config="rated_captions")
+    sts.update({"split": "validation", "every": 25})
     if not compares_images:
         del config.evals.shapes
         config.select.metric = "sts/c2c_isim/pearson"
     return config
 
 
-def shuffled(loss: str, **options: float) -> dict:
+def shuffled(loss: str, **options: Any) -> dict:
     """A task on images and captions whose loss is over B true and B shuffled pairs."""
     return base.task("image", "caption_0", loss, negatives="none", **options)
 
 
-RANK = base.task(
-    "image", "caption_0", "triplet", negatives="pair", margin=0.2, mining="all", reduction="sum"
-)
-VARIANTS = {
+RANK: dict[str, Any] = {"margin": 0.2, "mining": "all", "reduction": "sum"}
+LOSSES = {
+    "pearson": shuffled("pearson"),
+    "covariance": shuffled("covariance"),
+    "rank": base.task("image", "caption_0", "triplet", negatives="pair", **RANK),
+    **{f"skt_{a}": shuffled("soft_kendall", alpha=float(a)) for a in ("0.2", "1", "5")},
+}
+VARIANTS: dict[str, Callable[[ConfigDict], ConfigDict]] = {
     "bow": bow,
-    "gru": recurrent("gru"),
-    "lstm": recurrent("lstm"),
+    "gru": partial(recurrent, "gru"),
+    "lstm": partial(recurrent, "lstm"),
     "cnn": cnn,
-    "pearson": task("pearson", shuffled("pearson")),
-    "covariance": task("covariance", shuffled("covariance")),
-    "rank": task("rank", RANK),
-    "skt_0.2": task("skt_0.2", shuffled("soft_kendall", alpha=0.2)),
-    "skt_1": task("skt_1", shuffled("soft_kendall", alpha=1.0)),
-    "skt_5": task("skt_5", shuffled("soft_kendall", alpha=5.0)),
+    **{label: partial(use_task, label, settings) for label, settings in LOSSES.items()},
     "pure_text_rnn": pure_text_rnn,
     "pin_model": pin_model,
     "word_level": word_level,

@@ -29,57 +29,47 @@ _DECAYED = ".*(kernel|_embeddings|class_token)$"  # Neither biases nor layer nor
 
 def get_config(argument: str = "") -> ConfigDict:
     """`quick` runs on the built-in dataset."""
-    return base.variant(experiment(), argument, quick=lambda config: quick())
+    return base.variant(experiment(), argument, quick=quick)
 
 
 def experiment() -> ConfigDict:
     """ViLT-B/32 on COCO."""
     config = base.base("vilt")
     config.total_steps, config.batch_size = "10 epochs", 256
+    patches = {"name": "patch_tokens", "patch": 32, "grid": 12, "dropout": 0.1}
+    patches |= {"normalization": "inception", "dtype": "bfloat16"}
     config.model = {
-        "image": {
-            "encoder": {
-                "name": "patch_tokens", "patch": 32, "width": 768, "grid": 12, "dropout": 0.1,
-                "normalization": "inception", "dtype": "bfloat16",
-            },
-            "head": {"name": "none"},
-        },
-        "text": {
-            "encoder": {"name": "token_ids", "vocab_size": 30522}, "head": {"name": "none"}
-        },
+        "image": base.tower(patches, "none"),
+        "text": base.tower({"name": "token_ids", "vocab_size": 30522}, "none"),
         "similarity": {"name": "dot"},
-        "pair_scorer": {
-            "name": "single_stream", "width": 768, "depth": 12, "heads": 12, "mlp_dim": 3072,
-            "positions": 40, "dropout": 0.1, "classes": 2, "score": "logit", "dtype": "bfloat16",
-        },
-    }  # fmt: skip
+        # 12 layers of width 768 over up to 40 words and the patches.
+        "pair_scorer": {"name": "single_stream", "classes": 2, "dtype": "bfloat16"},
+    }
     config.data = base.dataset("coco_captions")
     config.data.examples = "pairs"
     config.data.image = {"size": 384, "augment": None, "patch": 32}
-    config.data.text = base.wordpiece(max_length=40)
-    config.tasks = {"ranking": base.task("image", "caption_0", "pair_softmax", negatives="image")}
+    config.data.text.max_length = 40
+    config.tasks.ranking = base.task("image", "caption_0", "pair_softmax")
     config.tasks.ranking.loss.options = {"negatives": 15}
     config.init_from.published = ("image/", "pair_scorer/")
-    config.optimizer = base.adam(1e-4, {"name": "linear", "warmup_steps": "1 epochs"}, b2=0.98)
-    config.optimizer.options.eps_before_correction = True
-    config.optimizer.update({"name": "adamw", "weight_decay": {"rate": 0.01, "pattern": _DECAYED}})
-    config.evals = {"coco": base.boards(every="1 epochs")}
-    config.evals.coco.reranker = {"name": "pair_scorer"}
+    config.optimizer = base.adamw(1e-4, decay=0.01, b2=0.98, eps_before_correction=True)
+    config.optimizer.schedule = {"name": "linear", "warmup_steps": "1 epochs"}
+    config.optimizer.weight_decay.pattern = _DECAYED
+    config.evals = {"coco": base.boards("1 epochs", reranker={"name": "pair_scorer"})}
     config.checkpoint.every = "1 epochs"
     return config
 
 
-def quick() -> ConfigDict:
+def quick(config: ConfigDict) -> ConfigDict:
     """Two layers on the built-in dataset, without published weights."""
-    config = base.on_built_in_dataset(experiment(), steps=50)
+    config = base.on_built_in_dataset(config, steps=50)
     config.batch_size = 32
     config.model.image.encoder.update({"patch": 16, "width": 64, "grid": 3, "dtype": "float32"})
     config.model.text.encoder.vocab_size = 0
-    config.model.pair_scorer.update(
-        {"width": 64, "depth": 2, "heads": 2, "mlp_dim": 128, "positions": 32, "dtype": "float32"}
-    )
+    sizes = {"width": 64, "depth": 2, "heads": 2, "mlp_dim": 128, "positions": 32}
+    config.model.pair_scorer.update(sizes | {"dtype": "float32"})
     config.data.image.update({"size": 48, "patch": 16})
-    config.data.text.update({"vocabulary_size": 1000, "max_length": 32})
+    config.data.text.max_length = 32
     config.tasks.ranking.loss.options.negatives = 3
     config.evals.shapes.reranker = {"name": "pair_scorer"}
     config.optimizer.schedule.warmup_steps = "up to 10"

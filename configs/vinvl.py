@@ -23,6 +23,8 @@ VinVL_MODEL_ZOO.md, COCO 5K, R@1/5:
     large  I->T 75.4 92.9   T->I 58.8 83.5
 """
 
+from typing import Any
+
 from ml_collections import ConfigDict
 
 from configs import base
@@ -32,46 +34,38 @@ _DECAYED = ".*(kernel|_embeddings)$"  # Neither biases nor layer norms.
 
 def get_config(argument: str = "") -> ConfigDict:
     """`large` is the large model; `quick` runs on the built-in dataset."""
-    return base.variant(experiment(), argument, large=use_large, quick=lambda config: quick())
+    return base.variant(experiment(), argument, large=use_large, quick=quick)
 
 
 def experiment() -> ConfigDict:
     """VinVL base on COCO."""
     config = base.base("vinvl")
     config.total_steps, config.batch_size = "30 epochs", 128
+    regions = {"name": "region_tokens", "features": 2054, "dropout": 0.1, "dtype": "bfloat16"}
     config.model = {
-        "image": {
-            "encoder": {
-                "name": "region_tokens", "features": 2054, "width": 768, "dropout": 0.1,
-                "dtype": "bfloat16",
-            },
-            "head": {"name": "none"},
-        },
-        "text": {
-            "encoder": {"name": "token_ids", "vocab_size": 30522}, "head": {"name": "none"}
-        },
+        "image": base.tower(regions, "none"),
+        "text": base.tower({"name": "token_ids", "vocab_size": 30522}, "none"),
         "similarity": {"name": "dot"},
+        # A BERT-Base over up to 70 words and tags, and the regions.
         "pair_scorer": {
             "name": "single_stream", "norm_first": False, "modalities": False, "epsilon": 1e-12,
-            "width": 768, "depth": 12, "heads": 12, "mlp_dim": 3072, "positions": 512,
-            "length": 70, "dropout": 0.1, "pooled_dropout": 0.1, "classes": 2,
+            "positions": 512, "length": 70, "pooled_dropout": 0.1, "classes": 2,
             "score": "log_odds", "dtype": "bfloat16",
         },
     }  # fmt: skip
-    config.data = base.dataset("region_features")
-    config.data.config, config.data.examples = "coco_vinvl", "pairs"
+    config.data = base.dataset("region_features", "coco_vinvl")
+    config.data.examples = "pairs"
     config.data.image = {"size": 0, "augment": None, "max_regions": 70, "tags": True}
-    config.data.text = base.wordpiece(max_length=70)
+    config.data.text.max_length = 70
     config.data.text_lengths = (24, 40)
-    config.tasks = {"matching": base.task("image", "caption_0", "matching", negatives="image")}
+    config.tasks.matching = base.task("image", "caption_0", "matching")
     config.tasks.matching.loss.options = {"negatives": "either"}
     config.init_from.published = ("image/", "pair_scorer/")
-    config.optimizer = base.adam(2e-5, {"name": "linear", "warmup_steps": 0}, b2=0.999)
-    config.optimizer.options.eps_before_correction = True
-    config.optimizer.update({"name": "adamw", "clip_norm": 1.0})
-    config.optimizer.weight_decay = {"rate": 0.05, "pattern": _DECAYED}
-    config.evals = {"coco": base.boards(every="1 epochs")}
-    config.evals.coco.reranker = {"name": "pair_scorer"}
+    rule: dict[str, Any] = {"b2": 0.999, "eps_before_correction": True}
+    config.optimizer = base.adamw(2e-5, decay=0.05, clip_norm=1.0, **rule)
+    config.optimizer.schedule = {"name": "linear", "warmup_steps": 0}
+    config.optimizer.weight_decay.pattern = _DECAYED
+    config.evals = {"coco": base.boards("1 epochs", reranker={"name": "pair_scorer"})}
     config.checkpoint.every = "1 epochs"
     return config
 
@@ -85,19 +79,17 @@ def use_large(config: ConfigDict) -> ConfigDict:
     return config
 
 
-def quick() -> ConfigDict:
+def quick(config: ConfigDict) -> ConfigDict:
     """Two layers on the objects of the built-in dataset, without published weights."""
-    config = base.on_built_in_dataset(experiment(), steps=50)
+    config = base.on_built_in_dataset(config, steps=50)
     config.batch_size = 32
     config.model.image.encoder.update({"features": 28, "width": 64, "dtype": "float32"})
     config.model.text.encoder.vocab_size = 0
-    config.model.pair_scorer.update(
-        {"width": 64, "depth": 2, "heads": 2, "mlp_dim": 128, "length": 40, "dtype": "float32"}
-    )
-    config.model.pair_scorer.positions = 40
+    sizes = {"width": 64, "depth": 2, "heads": 2, "mlp_dim": 128, "length": 40, "positions": 40}
+    config.model.pair_scorer.update(sizes | {"dtype": "float32"})
     config.data.config = "regions"
     config.data.image.update({"size": 0, "max_regions": 4})
-    config.data.text.update({"vocabulary_size": 1000, "max_length": 32})
+    config.data.text.max_length = 32
     config.data.text_lengths = ()
     config.evals.shapes.reranker = {"name": "pair_scorer"}
     return config

@@ -9,26 +9,13 @@ from configs import base, quickstart
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """`quick` trains for 50 steps."""
-    return base.variant(experiment(), argument, quick=quick)
-
-
-def experiment() -> ConfigDict:
     """Images against captions, as in `quickstart:i2t`, but with 36 patches and a class token."""
     config = quickstart.image_text(quickstart.multitask())
     config.name = "vit"
-    config.model.image.encoder = {
-        "name": "vit",
-        "patch": 8,
-        "width": 128,
-        "depth": 4,
-        "heads": 4,
-        "mlp_dim": 256,
-        "class_token": True,
-    }
-    config.model.image.head = {"name": "first"}
+    sizes = {"patch": 8, "width": 128, "depth": 4, "heads": 4, "mlp_dim": 256}
+    config.model.image = base.tower({"name": "vit", **sizes}, "first", width=256)
     config.optimizer.learning_rate = 1e-3
-    return config
+    return base.variant(config, argument, quick=quick)
 
 
 def quick(config: ConfigDict) -> ConfigDict:

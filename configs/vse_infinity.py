@@ -69,59 +69,46 @@ def experiment() -> ConfigDict:
     late = {"schedule": "piecewise", "values": {"0": 1.0, "1 epochs": 0.0}}
     config.tasks = {"i2t": itm.hinge("hardest", all_share=late)}
     config.optimizer = itm.clipped_adam(5e-4, "15 epochs")
-    config.optimizer["name"] = "adamw"
-    config.optimizer["weight_decay"] = {"rate": 1e-4, "pattern": None}
+    config.optimizer.update({"name": "adamw", "weight_decay": {"rate": 1e-4}})
     return config
 
 
 def regions(config: ConfigDict) -> ConfigDict:
     """36 regions through a linear layer with a parallel MLP."""
     head = {"name": "gpo", "width": itm.DIMENSION, "mlp": itm.DIMENSION // 2, "drop": 0.2}
-    config.model.image = {"encoder": itm.regions(), "head": head, "projection": None}
+    config.model.image = base.tower(itm.regions(), head)
     return itm.use_regions(config)
 
 
 def grids(config: ConfigDict) -> ConfigDict:
     """The 16 x 16 cells of 512-pixel pictures; the CNN is trained from epoch 1 on."""
     head = {"name": "gpo", "width": itm.DIMENSION, "drop": 0.2, "drop_varies": True}
-    encoder = itm.resnet() | {"variant": "vse_infinity"}
-    config.model.image = {"encoder": encoder, "head": head, "projection": None}
+    config.model.image = base.tower(itm.resnet(variant="vse_infinity"), head)
     config.init_from.published += ("image/encoder/",)
-    config.data.image = {
-        "size": 512,
-        # A fraction of both sides, resized to a square like the whole picture in evaluation.
-        "augment": {"sides": (0.6, 1.0), "flip": True, "color": False},
-        "eval_crop": 1.0,
-        "eval_recipe": "cxc",
-    }
-    config.optimizer.groups.cnn = {
-        "pattern": "image/encoder/", "rate": 0.1, "frozen_until": "1 epochs"
-    }  # fmt: skip
-    config.tasks.i2t.weight = {
-        "schedule": "linear", "from": 0.0, "to": 1.0,
-        "start": "1 epochs", "end": "2 epochs", "before": 1.0,
-    }  # fmt: skip
+    # A fraction of both sides, resized to a square like the whole picture in evaluation.
+    config.data.image = base.pixels(512, {"sides": (0.6, 1.0), "flip": True, "color": False})
+    cnn = {"pattern": "image/encoder/", "rate": 0.1, "frozen_until": "1 epochs"}
+    config.optimizer.groups.cnn = cnn
+    rise = {"schedule": "linear", "from": 0.0, "to": 1.0, "start": "1 epochs", "end": "2 epochs"}
+    config.tasks.i2t.weight = rise | {"before": 1.0}
     return config
 
 
 def wsl(config: ConfigDict) -> ConfigDict:
     """ResNeXt-101 32x8d, trained on Instagram hashtags, instead of ResNet-152."""
-    config.model.image.encoder.update(
-        {"variant": "torchvision", "depth": 101, "cardinality": 32, "group_width": 8}
-    )
+    resnext = {"depth": 101, "cardinality": 32, "group_width": 8}
+    config.model.image.encoder.update({"variant": "torchvision", **resnext})
     config.optimizer.groups.cnn.rate = 0.01
     return config
 
 
 def bert(config: ConfigDict) -> ConfigDict:
     """BERT-Base, trained with a tenth of the learning rate; all its tokens are pooled."""
-    encoder = base.bert(dropout=0.1)
     head = {"name": "gpo", "width": itm.DIMENSION, "init": "torch"}
-    config.model.text = {"encoder": encoder, "head": head, "projection": None}
+    config.model.text = base.tower(base.bert(dropout=0.1), head)
     config.init_from.published += ("text/encoder/",)
     config.optimizer.groups.bert = {"pattern": "text/encoder/", "rate": 0.1}
-    config.data.text = base.wordpiece(vocabulary_size=29_000, max_length=64)
-    config.data.text.augment = dict(CHANGED_WORDS)
+    config.data.text = base.wordpiece(29_000, max_length=64, augment=dict(CHANGED_WORDS))
     return config
 
 
@@ -130,13 +117,8 @@ def gru(config: ConfigDict, decay: float = 1e-4) -> ConfigDict:
 
     The released region model with a BiGRU was trained with torch's default decay of 0.01.
     """
-    config.model.text = {
-        "encoder": itm.gru(itm.DIMENSION, bidirectional=True, directions="mean"),
-        "head": {"name": "gpo", "width": None},
-        "projection": None,
-    }
+    config.model.text = base.tower(itm.averaged_gru(), "gpo")
     config.optimizer.weight_decay.rate = decay
-    config.data.text = base.words("nltk", min_count=4, max_length=64, markers="sentence")
     config.data.text.augment = CHANGED_WORDS | {"change_markers": True}
     return config
 
@@ -146,9 +128,8 @@ def quick(config: ConfigDict) -> ConfigDict:
     config = itm.quick(_short(config))
     config.model.image.head.update({"width": 64, "mlp": 32})
     config.model.text.head.width = 64
-    config.model.text.encoder.update(
-        {"vocab_size": 0, "width": 64, "depth": 1, "heads": 2, "mlp_dim": 128, "max_positions": 32}
-    )
+    sizes = {"width": 64, "depth": 1, "heads": 2, "mlp_dim": 128, "max_positions": 32}
+    config.model.text.encoder.update({"vocab_size": 0, **sizes})
     config.data.text.vocabulary_size = 1000
     return config
 
@@ -157,8 +138,7 @@ def quick_grids(config: ConfigDict) -> ConfigDict:
     """The cells of a small CNN that is trained from step 1 on, and a small BiGRU."""
     config = itm.quick(_short(config))
     config.freeze, config.frozen_features.sides = (), ()
-    config.model.image.head.width = 64
-    config.model.text.encoder.update({"embedding_width": 32, "width": 64})
+    itm.shrink(config, words=32, width=64, head=64)
     return config
 
 

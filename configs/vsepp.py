@@ -31,26 +31,15 @@ from configs import base, itm
 def get_config(argument: str = "") -> ConfigDict:
     """`finetuned` is the second stage; `quick` runs on the built-in dataset."""
     config = itm.experiment("vsepp")
-    config.model.image = {
-        "encoder": itm.resnet(),
-        "head": {"name": "mean"},
-        "projection": {"width": itm.DIMENSION, "normalize_input": True},
-    }
-    config.model.text = {
-        "encoder": itm.gru(itm.DIMENSION),
-        "head": {"name": "last"},
-        "projection": None,
-    }
+    config.model.image = base.tower(itm.resnet(), width=itm.DIMENSION, normalize_input=True)
+    config.model.text = base.tower(itm.gru(itm.DIMENSION), "last")
     config.freeze = config.init_from.published = ("image/encoder/",)
     config.tasks = {"i2t": itm.hinge()}
     config.optimizer = itm.clipped_adam(2e-4, "15 epochs")
     return base.variant(
-        config,
-        argument,
-        finetuned=finetuned,
-        quick=quick,
+        config, argument, finetuned=finetuned, quick=quick,
         quick_finetuned=lambda config: finetuned(quick(config)),
-    )
+    )  # fmt: skip
 
 
 def finetuned(config: ConfigDict) -> ConfigDict:
@@ -67,5 +56,5 @@ def quick(config: ConfigDict) -> ConfigDict:
     """Stored features of a small random CNN, and a small GRU."""
     config = itm.quick(config)
     config.model.image.projection.width = 64
-    config.model.text.encoder.update({"embedding_width": 32, "width": 64})
+    itm.shrink(config, words=32, width=64)
     return config

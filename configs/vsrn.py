@@ -28,15 +28,13 @@ def get_config(argument: str = "") -> ConfigDict:
     """`flickr30k` has the settings for that dataset; `quick` runs on the built-in dataset."""
     config = itm.use_regions(itm.experiment("vsrn"))
     head = {"name": "graph", "width": WIDTH, "layers": 4, "input_norm": "regions"}
-    config.model.image = {"encoder": itm.regions(), "head": head, "projection": None}
-    config.model.text = {
-        "encoder": itm.gru(WIDTH),
-        "head": {"name": "last"},
-        "projection": None,
-    }
-    generation = base.task("image", "caption_0", "caption_generation", negatives="none")
-    generation["loss"]["inputs"] = ["text_ids", "text_mask"]
-    generation["loss"]["module"] = {"vocab_size": 0, "width": 512, "word_width": 300}
+    config.model.image = base.tower(itm.regions(), head)
+    config.model.text = base.tower(itm.gru(WIDTH), "last")
+    generation = base.task(
+        "image", "caption_0", "caption_generation", negatives="none",
+        inputs=("text_ids", "text_mask"),
+        module={"vocab_size": 0, "width": 512, "word_width": 300},
+    )  # fmt: skip
     config.tasks = {"i2t": itm.hinge(), "generation": generation}
     config.optimizer = itm.clipped_adam(2e-4, "15 epochs")
     return base.variant(config, argument, flickr30k=flickr30k, quick=quick)
@@ -55,6 +53,6 @@ def quick(config: ConfigDict) -> ConfigDict:
     """Stored cells of a small random CNN instead of regions, and small recurrent layers."""
     config = itm.quick(config)
     config.model.image.head.update({"width": 64, "layers": 2})
-    config.model.text.encoder.update({"embedding_width": 32, "width": 64})
+    itm.shrink(config, words=32, width=64)
     config.tasks.generation.loss.module.update({"width": 32, "word_width": 32})
     return config

@@ -1,11 +1,8 @@
 """The models of flickr8k_itm.py have their papers' parts and share everything else."""
 
-import jax
-import numpy as np
 import pytest
 
 from configs import cvse, cxc, flickr8k_itm, pcme, pvse, scan, sgraf, vse0, vse_infinity, vsepp
-from tests.configs.configs_test import build
 
 # Model -> its paper's config.
 PAPERS = {
@@ -94,13 +91,6 @@ def test_models_of_cells_differ_in_what_reads_the_images(model):
         assert is_reduced or options["all_share"] == LATE
 
 
-def test_concepts_are_as_wide_as_the_word_vectors():
-    own = make("cvse")
-    assert own["model"]["text"]["encoder"]["embedding_width"] == flickr8k_itm.WORDS
-    for side in ("image", "text"):
-        assert own["model"][side]["head"]["concept_width"] == flickr8k_itm.WORDS
-
-
 @pytest.mark.parametrize("suffix", ["", "_cells"])
 def test_softmax_differs_from_vsepp_in_its_loss(suffix):
     softmax, vsepp_ = make(f"softmax{suffix}"), make(f"vsepp{suffix}")
@@ -110,17 +100,3 @@ def test_softmax_differs_from_vsepp_in_its_loss(suffix):
     assert softmax.pop("tasks") == {"i2t": cxc.image_text()}
     # Of the optimizer, the clipping.
     assert {key for key in softmax if softmax[key] != vsepp_[key]} <= {"name", "optimizer"}
-
-
-@pytest.mark.parametrize("model", ["vsepp", "pvse_k2", "pcme", "vse_infinity"])
-def test_embeddings_are_equally_wide(model):
-    parts, _ = build("flickr8k_itm", model)
-    ids = np.ones((2, 16), np.int32)
-    columns = {
-        "image": {"image": np.zeros((2, 1280), np.float16)},
-        "text": {"text_ids": ids, "text_mask": ids},
-    }
-    for side, tower in parts.model.towers.items():
-        params, state = (tree[side] for tree in parts.shapes)
-        embedding, _ = jax.eval_shape(tower.apply, params, state, columns[side])
-        assert embedding.vector.shape[-1] == flickr8k_itm.DIMENSION

@@ -173,11 +173,6 @@ def test_sides_that_a_run_provides(include, with_weights):
     assert config.data.text.min_count == (1 if "text" in with_weights else 2)
 
 
-def test_a_folder_that_does_not_exist_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"config.data.manual_dir: .*nowhere does not exist"):
-        loop.train(make_config(tmp_path / "nowhere"), str(tmp_path / "run"))
-
-
 def test_what_is_written_among_the_pictures_would_be_another_dataset(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("a dog")
     with pytest.raises(UserError, match=r"run is inside config.data.manual_dir=.* a --workdir out"):
@@ -215,36 +210,6 @@ def test_overrides_stand(config_of_flags):
     assert small.model.image.head.name == "mean"
     assert small.data.image.augment.erase == 0.3
     assert small.model.text.encoder.name == "words"
-
-
-def test_none_is_a_choice(config_of_flags):
-    small = config_of_flags("--config.data.image.augment=None", argument=":small")
-    assert small.data.image.augment is None
-    assert (small.data.image.size, small.model.image.head.name) == (32, "mean")
-
-
-def test_a_named_tower_on_the_command_line(config_of_flags):
-    config = config_of_flags("--config.init_from.towers.text=weights/minilm")
-    assert config.model.text.encoder.to_dict() == {"name": ""}
-    assert config.optimizer.groups.text_tower.rate == 0.1
-    assert config.model.image.encoder.name == "efficientnet"
-
-
-def test_the_frozen_variant_has_no_small_towers(config_of_flags):
-    frozen = config_of_flags(argument=":frozen")
-    assert frozen.model.image.encoder.to_dict() == {"name": ""}
-    assert frozen.data.image.augment is None
-
-
-def test_towers_are_told_only_where_a_model_is_used(config_of_flags, monkeypatch, caplog):
-    monkeypatch.setattr(packaged_towers, "is_installed", lambda name: True)
-    configs = {}
-    for has_model in (True, False):
-        configs[has_model] = config_of_flags("--verbosity=0", has_model=has_model)
-        assert ("Installed pretrained towers, frozen: " in caplog.text) == has_model
-        assert logging.get_verbosity() == logging.INFO
-        caplog.clear()
-    assert configs[True].to_dict() == configs[False].to_dict()
 
 
 def test_installed_towers_are_used_frozen_unless_something_is_named(config_of_flags, monkeypatch):

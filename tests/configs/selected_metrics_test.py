@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from configs import pcme
 from data_prep.cxc.rating_files import RELEASED
 from data_prep.semeval_sts.rated_sets import SETS
 from tests.configs.configs_test import VARIANTS, get_config
@@ -91,23 +90,3 @@ def test_awaited_metrics_exist(name, argument):
         evaluator = tag.partition("/")[0]
         options, dataset = evals[evaluator], datasets[evaluator].dataset
         assert tag in tags_of(evaluator, options, dataset, sides), where
-
-
-@pytest.mark.parametrize("argument", ["", "finetuned", "clipped", "finetuned_clipped"])
-def test_pcme_takes_the_last_checkpoint(argument):
-    _, settings = parse(get_config("pcme", argument))
-    assert settings.select.mode == "last"
-    # The last step is evaluated, so that it can be selected.
-    assert settings.total_steps % settings.evals["coco"]["every"] == 0
-    assert "the last checkpoint" in pcme.__doc__
-
-
-@pytest.mark.parametrize("sides", [("image", "text"), ("text",)])
-@pytest.mark.parametrize("dataset", ["crisscrossed_shapes", "region_features"])
-def test_possible_tags_include_those_of_a_split(dataset, sides):
-    options = read_options({"x": {"type": "boards"}})["x"]
-    found = make_evaluator("x", options, TinySplit(dataset), sides).tags(sides)
-    missing = set(possible_tags(options, dataset, sides)) - set(found)
-    assert set(found) <= set(possible_tags(options, dataset, sides))
-    # Only ratings can make an image a positive of another.
-    assert all("/i2i/" in tag for tag in missing)

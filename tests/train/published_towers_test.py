@@ -215,7 +215,7 @@ def test_mistakes_are_named_before_the_dataset_is_read(
 def test_another_vocabulary_is_refused(make_config, folders, tmp_path):
     (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in WORDS[:-1]))
     config = make_config("bow", "bow", **{"data.text.vocabulary": str(tmp_path / "vocab.txt")})
-    with pytest.raises(UserError, match="with 7 entries, the weights have the 8"):
+    with pytest.raises(UserError, match="data.text.vocabulary is .*, the weights have"):
         evaluate(config, "test")
     # A folder assembled by hand: the numbers of words and rows differ.
     for name in ("tower.json", "weights.safetensors"):

@@ -1,7 +1,6 @@
 """Settings that may differ between two starts of a run, and errors for others."""
 
 import dataclasses
-import shutil
 
 import pytest
 
@@ -149,18 +148,3 @@ def test_an_unknown_path_is_named(run_dir, path, near):
     with pytest.raises(UserError, match=f"{path}'. in --allow_changes; did you mean '{near}'"):
         check(run_dir, make_config(), [path])
     assert check(run_dir, make_config(), ["records", "optimizer.learning_rate", "data"]) == []
-
-
-def test_only_the_config_that_was_in_use_is_kept(run_dir, tmp_path):
-    folder = tmp_path / "run"
-    shutil.copytree(run_dir, folder)
-    first = (folder / "config.json").read_text()
-    for rate in (0.1, 0.2):
-        config = changed({"optimizer.learning_rate": rate})
-        run_folder.save_config(str(folder), config, WORDS)
-        run_folder.save_config(str(folder), config, WORDS)
-    assert (folder / "config-5.json").read_text() == first
-    assert run_folder.load_run(str(folder)).optimizer.learning_rate == 0.2
-    assert sorted(path.name for path in folder.glob("*.*")) == [
-        "config-5.json", "config.json", "vocab.txt"
-    ]  # fmt: skip

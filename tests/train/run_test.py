@@ -1,6 +1,5 @@
 """Mistakes in a config are reported before any dataset is needed."""
 
-import jax
 import numpy as np
 import pytest
 
@@ -182,12 +181,6 @@ def test_the_metric_of_the_best_checkpoint_follows_the_dataset(text_config, eval
         fill_metrics(text_config, read_options(text_config.evals.to_dict()))
 
 
-def test_a_batch_larger_than_the_split(text_config, few_shapes):
-    text_config.data.data_dir, text_config.batch_size = few_shapes, 160
-    with pytest.raises(UserError, match="160 is more than the 150 training examples .*; lower it"):
-        resolve(text_config)
-
-
 def test_more_captions_than_an_image_has(text_config, few_shapes):
     text_config.data.data_dir, text_config.data.captions_per_image = few_shapes, 6
     message = "An image has 5 caption.s., fewer than config.data.captions_per_image=6; set it to"
@@ -265,23 +258,6 @@ def test_words_are_learned_from_the_training_split_alone(few_shapes):
     (batch,) = items.captions(1000)
     expected, _ = data.load_tokenizer(config.data, "train[:20]").encode(items.caption_texts)
     np.testing.assert_array_equal(batch["text_ids"], expected)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rows", [0, 5000])
-def test_task_modules_over_words_follow_the_vocabulary(few_shapes, rows):
-    """Even if the text tower already has rows, as in a continued run."""
-    config = vsrn.get_config("quick")
-    config.data.data_dir, config.model.text.encoder.vocab_size = few_shapes, rows
-    found = resolve(config).config
-    entries = data.vocabulary_size(config.data)
-    assert found.tasks.generation.loss.module.vocab_size == entries
-    assert found.model.text.encoder.vocab_size == (rows or 512) > entries
-
-
-def test_evaluating_elsewhere_needs_no_divisible_batch(text_config):
-    text_config.batch_size, text_config.model.text.encoder.vocab_size = 3, 50
-    assert build_run(text_config, mesh_lib.make_mesh()).mesh.size == jax.device_count() == 8
 
 
 @pytest.mark.usefixtures("without_data")

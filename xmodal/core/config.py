@@ -160,6 +160,21 @@ def as_dict(section: Any) -> Any:
     return {key: as_dict(value) for key, value in section.items()}
 
 
+def find_section(config: Mapping[str, Any], path: str) -> dict[str, Any] | None:
+    """Returns the section at a path; None if it, or one that it is in, is None or missing.
+
+    Raises:
+      UserError: another value stands in place of a section.
+    """
+    section: Any
+    section, place = config, "config"
+    for name in path.split("."):
+        section, place = (section or {}).get(name), f"{place}.{name}"
+        if not isinstance(section, dict | None):
+            raise UserError(f"{place} is {section!r}; it must be a section.")
+    return section
+
+
 def flatten_section(section: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Returns nested sections as `{"optimizer.learning_rate": 0.001}`; an empty one is a value."""
     flat: dict[str, Any] = {}

@@ -12,7 +12,7 @@ from absl import logging
 from ml_collections import ConfigDict
 
 from xmodal import data
-from xmodal.core.config import Bounds, check_value, lookup
+from xmodal.core.config import Bounds, check_value, find_section, lookup
 from xmodal.core.errors import UserError
 from xmodal.evals.evaluators import Options
 from xmodal.evals.evaluators.boards import BoardsOptions
@@ -24,7 +24,7 @@ from xmodal.train.run_config import RunConfig
 from xmodal.train.sizes import resolve_sizes
 
 # Stand in for a dataset that is not known.
-_MANY, _SOME_STEPS, _SOME_ROWS = 2**31 - 1, 1000, 1000
+_MANY, _SOME_STEPS, _SOME_ROWS, _ANY_LENGTH = 2**31 - 1, 1000, 1000, 2**31 - 2
 _ROWS = 512  # The rows of a word table are a multiple.
 
 
@@ -48,7 +48,10 @@ def fill(config: ConfigDict, examples: int | None = None, entries: int | None = 
         check_value("config.batch_size", Annotated[int, Bounds(at_least=1)], batch_size)
         steps = max(1, examples // int(batch_size))
     filled = resolve_epochs(sized, steps)
-    schedule = _section(filled, "optimizer", "schedule")
+    keys = ("total_steps", "optimizer")
+    if examples is None and any("epoch" in repr(sized.get(key)) for key in keys):
+        filled["total_steps"] = _ANY_LENGTH  # Groups that start late are valid in a long run.
+    schedule = find_section(filled, "optimizer.schedule") or {}
     if warmup := schedule.get("warmup_steps"):
         # "up to 40", the default of a config, is shorter in a short run.
         steps = choose_warmup(warmup, filled.get("total_steps", RunConfig.total_steps))
@@ -62,23 +65,14 @@ def fill(config: ConfigDict, examples: int | None = None, entries: int | None = 
     return ConfigDict(filled, type_safe=False)
 
 
-def _section(config: Mapping[str, Any], *path: str) -> Any:
-    """A section; an empty one if it is missing, and if it is none, which is an error later."""
-    for name in path:
-        config = config.get(name)
-        if not isinstance(config, Mapping):
-            return {}
-    return config
-
-
 def _fill_vocabulary(config: dict[str, Any], entries: int | None) -> None:
     """Sets the rows of tables of words, and task modules' outputs over words, if they are 0.
 
     A table for a learned vocabulary has a few rows more, which no id reads: vocabularies of similar
     size share compiled programs. Outputs over words have none, since a softmax would count them.
     """
-    encoder = _section(config, "model", "text", "encoder")
-    row = ENCODERS.get(encoder.get("name"))
+    encoder = find_section(config, "model.text.encoder") or {}
+    row = ENCODERS.get(encoder.get("name", ""))
     if row is None or not any(f.name == "vocab_size" for f in dataclasses.fields(row.config)):
         return
     rows = encoder.get("vocab_size", 0)
@@ -88,17 +82,18 @@ def _fill_vocabulary(config: dict[str, Any], entries: int | None) -> None:
             f"config.model.text.encoder.vocab_size={rows} is smaller than the vocabulary of "
             f"config.data.text ({entries} entries); set it to {entries}, or to 0 to use that size."
         )
-    losses = [_section(config, "tasks", name, "loss") for name in _section(config, "tasks")]
+    names = find_section(config, "tasks") or {}
+    losses = [find_section(config, f"tasks.{name}.loss") or {} for name in names]
     # A file's vocabulary is the same in every run. Losses that share the table, and a sum of
     # squares over parameters, would depend on rows that are not in use.
-    is_exact = _section(config, "data", "text").get("vocabulary") or config.get("l2")
+    is_exact = (find_section(config, "data.text") or {}).get("vocabulary") or config.get("l2")
     if not is_exact and not any(loss.get("reads") for loss in losses):
         rows = rows or -(-entries // _ROWS) * _ROWS
     encoder["vocab_size"] = rows or entries
-    sizes = [(_section(config, "model", "text", "head"), rows or entries)]
-    sizes += [(_section(loss, "module"), entries) for loss in losses]
+    sizes = [(find_section(config, "model.text.head"), rows or entries)]
+    sizes += [(loss.get("module"), entries) for loss in losses]
     for section, size in sizes:
-        if section.get("vocab_size") == 0:
+        if section and section.get("vocab_size") == 0:
             section["vocab_size"] = size
 
 

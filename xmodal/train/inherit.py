@@ -18,7 +18,7 @@ from etils import epath
 from ml_collections import ConfigDict
 
 from xmodal.core import processes
-from xmodal.core.config import read
+from xmodal.core.config import find_section, lookup, read
 from xmodal.core.errors import UserError
 from xmodal.data.text.published_merges import is_packaged
 from xmodal.data.text.text_config import ID_FIELDS, SUBWORDS, WORD_SETTINGS, TextConfig
@@ -42,13 +42,11 @@ class _Weights:
       name: the folder, as messages name it.
       fixed: path of a section -> its keywords, which a config must not contradict.
       proposed: path of a section -> keywords that apply unless a config sets them.
-      vocabulary: path of the tokenizer's file, "" if it is missing; None without a text encoder.
     """
 
     name: str
     fixed: dict[str, Any]
     proposed: dict[str, Any]
-    vocabulary: str | None = None
 
 
 def inherit(
@@ -67,7 +65,7 @@ def inherit(
     """
     settings = config.to_dict()
     for path in ("model", "data"):
-        if _section(settings, path) is None:
+        if find_section(settings, path) is None:
             raise UserError(f"config.{path} is missing; it must be a section.")
     for side in SIDES:
         if side not in settings["model"]:
@@ -77,17 +75,6 @@ def inherit(
     else:
         _start(settings, level)
     return ConfigDict(settings, type_safe=False)
-
-
-def _section(config: Mapping[str, Any], path: str) -> dict[str, Any] | None:
-    """The section at a path; None if it, or one that it is in, is None or missing."""
-    section: Any
-    section, place = config, "config"
-    for name in path.split("."):
-        section, place = (section or {}).get(name), f"{place}.{name}"
-        if not isinstance(section, dict | None):
-            raise UserError(f"{place} is {section!r}; it must be a section.")
-    return section
 
 
 def _resume(config: dict[str, Any], run_dir: str) -> None:
@@ -100,15 +87,16 @@ def _resume(config: dict[str, Any], run_dir: str) -> None:
         for part, keywords in (own["model"].get(side) or {}).items()
     }
     sections["data.image"] = {"size": image.get("size")}
-    keys = (*ID_FIELDS, "max_length", "vocabulary")
-    sections["data.text"] = {key: text.get(key) for key in keys}
+    sections["data.text"] = {key: text.get(key) for key in (*ID_FIELDS, "max_length")}
     _fill(config, sections)
-    if section := _section(config, "data.text"):
-        given, known = section["vocabulary"], text["vocabulary"]
+    section, known = find_section(config, "data.text"), text.get("vocabulary")
+    if section and known:
+        given = section.get("vocabulary") or known
         # The run may have been moved without the file from which it was started.
         is_lost = not (is_packaged(given) or epath.Path(given).exists())
         if is_lost or read_vocabulary(given) == read_vocabulary(known):
-            section["vocabulary"] = known
+            given = known
+        section["vocabulary"] = given
 
 
 def _start(config: dict[str, Any], level: int) -> None:
@@ -121,9 +109,7 @@ def _start(config: dict[str, Any], level: int) -> None:
     if source.model and not any(config["model"][side] for side in SIDES):
         _take_model(config, source.model, level)
     for weights in _named_weights(config, source):
-        wrong = _fill(config, weights.fixed, weights.name, level)
-        wrong += _use_vocabulary(config, weights)
-        if wrong:
+        if wrong := _fill(config, weights.fixed, weights.name, level):
             lines = "".join(f"  {line}\n" for line in wrong)
             raise UserError(
                 f"The config contradicts {weights.name}:\n{lines}Leave these unset (None; '' for "
@@ -134,7 +120,7 @@ def _start(config: dict[str, Any], level: int) -> None:
         if other := [line for line in other if line.startswith("config.model.")]:
             logging.log(level, "Unlike %s: %s.", weights.name, "; ".join(other))
     for side in SIDES:
-        encoder = _section(config, f"model.{side}.encoder")
+        encoder = find_section(config, f"model.{side}.encoder")
         if encoder is not None and encoder.get("name") == "":
             raise UserError(
                 f"config.model.{side}.encoder has no name: name the folder of a tower in "
@@ -177,7 +163,7 @@ def _take_model(config: dict[str, Any], folder: str, level: int) -> None:
         config["tasks"] = {name: dict(task) for name, task in description.tasks.items()}
     replaced = []
     for side, tower in description.sides.items():
-        section = _section(config, f"data.{side}")
+        section = find_section(config, f"data.{side}")
         if section is None:
             continue
         inputs = tower.preprocessing
@@ -221,7 +207,8 @@ def _of_tower(side: str, folder: str, *, of_model: bool) -> _Weights:
         encoder["normalization"] = inputs["normalization"]
     fixed: dict[str, Any] = {f"{where}.encoder": encoder}
     proposed: dict[str, Any] = {}
-    if hasattr(ENCODERS[encoder["name"]].config, "position_resize"):
+    row = lookup(f"{folder}/tower.json", encoder["name"], ENCODERS)
+    if hasattr(row.config, "position_resize"):
         proposed[f"{where}.encoder"] = {"max_positions": encoder.pop("max_positions", None)}
     (fixed if of_model else proposed)[f"{where}.head"] = tower.side()["head"]
     if of_model:
@@ -237,7 +224,8 @@ def _of_tower(side: str, folder: str, *, of_model: bool) -> _Weights:
             proposed["data.text"] = {"max_length": min(longest, TextConfig.max_length)}
     files = (epath.Path(folder) / file for file in FILES)
     vocabulary = next((os.fspath(path) for path in files if path.exists()), "")
-    return _Weights(f"the tower {folder}", fixed, proposed, vocabulary)
+    fixed["data.text"]["vocabulary"] = vocabulary
+    return _Weights(f"the tower {folder}", fixed, proposed)
 
 
 def _of_run(source: InitConfig) -> _Weights:
@@ -262,33 +250,11 @@ def _of_run(source: InitConfig) -> _Weights:
     if not takes("text/encoder"):
         return _Weights(name, {}, proposed)
     text = read(TextConfig, "config.data.text", config["data"]["text"])
-    ids = {key: getattr(text, key) for key in ID_FIELDS}
+    ids = {key: getattr(text, key) for key in (*ID_FIELDS, "vocabulary")}
     length = {"max_length": text.max_length}
     if text.reads_pads:
-        return _Weights(name, {"data.text": ids | length}, proposed, text.vocabulary)
-    proposed["data.text"] = length
-    return _Weights(name, {"data.text": ids}, proposed, text.vocabulary)
-
-
-def _use_vocabulary(config: Mapping[str, Any], weights: _Weights) -> list[str]:
-    """Sets the vocabulary if it is unset; returns a line if it differs from the weights' own."""
-    text, known = _section(config, "data.text"), weights.vocabulary
-    if text is None or known is None:
-        return []
-    if not (text.get("vocabulary") or known):
-        raise UserError(
-            f"{weights.name} has no vocab.txt: set config.data.text.vocabulary to the one that "
-            "its weights were trained with."
-        )
-    given = text["vocabulary"] = text.get("vocabulary") or known
-    if not known or given == known:
-        return []
-    ours, theirs = read_vocabulary(given), read_vocabulary(known)
-    line = (
-        f"config.data.text.vocabulary is {given!r} with {len(ours):,} entries, the weights have "
-        f"the {len(theirs):,} of {known!r}"
-    )
-    return [] if ours == theirs else [line]
+        return _Weights(name, {"data.text": ids | length}, proposed)
+    return _Weights(name, {"data.text": ids}, proposed | {"data.text": length})
 
 
 def _fill(
@@ -311,12 +277,12 @@ def _fill(
     filled, other = [], []
     for path, keywords in sections.items():
         parent, _, last = path.rpartition(".")
-        owner = _section(config, parent)
+        owner = find_section(config, parent)
         if not owner or not keywords:
             continue
         if owner.get(last) is None and last in ("encoder", "head"):
             owner[last] = {}
-        section = _section(config, path)
+        section = find_section(config, path)
         if section is None:
             if last == "projection":
                 other.append(f"config.{path} is None, the weights have {keywords}")
@@ -325,8 +291,13 @@ def _fill(
         for key in ["name"] if names_other and "name" in keywords else keywords:
             given, value = section.get(key), keywords[key]
             is_unset = given is None or given == "" or (key in _ZERO_IS_UNSET and given == 0)
+            if is_unset and key == "vocabulary" and not value:
+                raise UserError(
+                    f"{name} has no vocab.txt: set config.data.text.vocabulary to the one that its "
+                    "weights were trained with."
+                )
             if not is_unset:
-                if json.dumps(given) != json.dumps(value):
+                if not _agree(key, given, value):
                     other.append(f"config.{path}.{key} is {given!r}, the weights have {value!r}")
             # "No layer" is a choice that a projection may have made.
             elif not (last == "projection" and key in section) and value not in (None, ""):
@@ -335,3 +306,9 @@ def _fill(
     if filled:
         logging.log(level, "From %s: %s.", name, ", ".join(filled))
     return other
+
+
+def _agree(key: str, given: Any, value: Any) -> bool:
+    if key == "vocabulary" and value:
+        return given == value or read_vocabulary(given) == read_vocabulary(value)
+    return key == "vocabulary" or json.dumps(given) == json.dumps(value)

@@ -46,7 +46,6 @@ def write_card(
         _describe_start(parts),
         "## Training",
         _describe_training(parts, records, stretches),
-        _describe_compute(stretches, varies=len(parts.settings.data.text_layouts) > 1),
         "## Use",
         f'```python\nmodel = xmodal.load("{run_dir}")\n```',
         f"Made with xmodal {__version__} and jax {jax.__version__}; `config.json` beside "
@@ -84,40 +83,29 @@ def _stretches(starts: Sequence[Compute], total_steps: int) -> list[tuple[Comput
 def _describe_training(
     parts: Run, records: Records, stretches: Sequence[tuple[Compute, int]]
 ) -> str:
+    """The data, and the devices and FLOPs of every range of steps, a limit if texts vary."""
     settings = parts.settings
-    unknown = settings.total_steps - sum(steps for _, steps in stretches)
-    sizes = {start.batch_size for start, _ in stretches} | {settings.batch_size}
     seen = sum(steps * start.batch_size for start, steps in stretches)
-    seen += unknown * settings.batch_size
     source = f"{settings.data.dataset}/{settings.data.config}"
     if data.follows_files(settings.data):
         source = f"{data.title_of(settings.data)} ({source})"
     lines = [
-        f"{settings.total_steps:,} steps of {' or '.join(f'{n:,}' for n in sorted(sizes))} "
-        f"examples, {seen:,} in all: {seen / records['examples']:.3g} times the "
-        f"{records['examples']:,} examples of the split `{settings.train_split}` of {source}.",
+        f"{settings.total_steps:,} steps, {seen:,} examples in all: "
+        f"{seen / records['examples']:.3g} times the {records['examples']:,} examples of the "
+        f"split `{settings.train_split}` of {source}.",
         "",
     ]
     lines += [f"- {name}: `{digits[:_DIGITS]}`" for name, digits in records["train"].items()]
-    return "\n".join(lines)
-
-
-def _describe_compute(stretches: Sequence[tuple[Compute, int]], *, varies: bool) -> str:
-    """The devices of every range of steps, and the FLOPs, a limit if they vary with the texts."""
-    kinds, limit = [], "at most " if varies else ""
-    for start, _ in stretches:
-        flops = f", {limit}{start.flops_per_step / 1e9:.3g} GFLOP per step and device"
-        kinds.append(f"{start.devices} x {start.kind}{flops if start.flops_per_step else ''}")
-    unknown = stretches[0][0].step if stretches else 0
-    if len(stretches) == 1 and not unknown:
-        lines = [f"{kinds[0]}."]
-    else:
-        lines = [f"- Steps 1 to {unknown:,}: not recorded."] if unknown else []
-        for (start, steps), kind in zip(stretches, kinds, strict=True):
-            first, last, batch = start.step + 1, start.step + steps, start.batch_size
-            lines.append(f"- Steps {first:,} to {last:,}: batch {batch:,}, {kind}.")
-    if not unknown and stretches and all(start.flops_per_step for start, _ in stretches):
-        total = sum(start.flops_per_step * start.devices * steps for start, steps in stretches)
+    limit = "at most " if len(settings.data.text_layouts) > 1 else ""
+    total = 0.0
+    for start, steps in stretches:
+        total += start.flops_per_step * start.devices * steps
+        flops = f"{limit}{start.flops_per_step / 1e9:.3g} GFLOP per step and device"
+        lines.append(
+            f"- Steps {start.step + 1:,} to {start.step + steps:,}: batch {start.batch_size:,}, "
+            f"{start.devices} x {start.kind}{f', {flops}' if start.flops_per_step else ''}."
+        )
+    if total and all(start.flops_per_step for start, _ in stretches):
         counted = "as the compiler counts them: the body of a loop once"
         lines += ["", f"{limit.capitalize()}{total / 1e12:.3g} TFLOP in all, {counted}."]
     return "\n".join(lines)

@@ -69,7 +69,7 @@ def resolve(
     try:
         found, entries = _ask(source, split)
     except data.DatasetMissingError as error:
-        if needs_data:
+        if needs_data or data.is_prepared(source):
             raise
         run = dataclasses.replace(run, missing=str(error))
     else:

@@ -20,8 +20,6 @@ from xmodal.train.step.state import TrainState, first_state, init_params, with_s
 from xmodal.train.step.tasks import Task
 from xmodal.train.tree import Tree, partition
 
-_ANY_LENGTH = 2**31 - 1
-
 
 @dataclasses.dataclass(frozen=True)
 class Run:
@@ -87,9 +85,7 @@ class Run:
     def optimizer(self) -> optax.GradientTransformation:
         """The optimizer of the trained parameters."""
         settings = self.settings
-        # The length may follow from the dataset. Groups that start late are valid in a long run.
-        total_steps = _ANY_LENGTH if self.missing else settings.total_steps
-        return make_optimizer(settings.optimizer, total_steps, self.trained, self.frozen)
+        return make_optimizer(settings.optimizer, settings.total_steps, self.trained, self.frozen)
 
     def init_state(self, key_data: jax.Array | np.ndarray) -> TrainState:
         """Returns the state of step 0; a pure function."""

@@ -125,7 +125,7 @@ def test_a_run_ends_with_its_card(run):
     card = (run / "model_card.md").read_text()
     ((name, digits),) = json.loads((run / "records.json").read_text())["train"].items()
     assert f"- {name}: `{digits[:16]}`" in card
-    assert "30 steps of 16 examples, 480 in all: 13 times the 37 examples" in card
+    assert "30 steps, 480 examples in all: 13 times the 37 examples" in card
     assert "Trained from scratch. Seed 0." in card
     (start,) = json.loads((run / "compute.json").read_text())
     assert (start["step"], start["batch_size"]) == (0, 16)
@@ -151,16 +151,11 @@ def test_the_card_of_a_run_that_moved_to_other_devices(run, config, tmp_path):
     card = card_after((0, 16, 4, "v3", 2e9), (10, 16, 4, "v3", 2e9), (25, 16, 2, "v4", 9e9),
                       (20, 8, 8, "v4", 1e9), (TOTAL_STEPS, 16, 1, "cpu", 1e9))  # fmt: skip
     examples = 20 * 16 + 10 * 8
-    assert f"30 steps of 8 or 16 examples, {examples} in all: {examples / 37:.3g} times" in card
+    assert f"30 steps, {examples} examples in all: {examples / 37:.3g} times" in card
     assert "- Steps 1 to 20: batch 16, 4 x v3, 2 GFLOP per step and device.\n" in card
     assert "- Steps 21 to 30: batch 8, 8 x v4, 1 GFLOP per step and device.\n" in card
     assert f"\n{(20 * 4 * 2e9 + 10 * 8 * 1e9) / 1e12:.3g} TFLOP in all" in card
     assert "cpu" not in card
-    # An earlier version kept only the last start.
-    (tmp_path / "compute.json").write_text('{"devices": 4, "kind": "v3", "flops_per_step": 2e9}')
-    card = card_after((20, 16, 8, "v4", 1e9))
-    assert "- Steps 1 to 20: not recorded.\n- Steps 21 to 30: batch 16, 8 x v4" in card
-    assert "TFLOP in all" not in card
 
 
 def test_the_hashes_of_the_records_go_with_the_numbers(run):

@@ -1,0 +1,100 @@
+"""Values that follow from the dataset: sizes, the rows of word tables, the metric to select by."""
+
+import jax
+import numpy as np
+import pytest
+
+from configs import own_data, vete, vsrn
+from tests.saved_run import make_config
+from xmodal.evals import read_options
+from xmodal.models.initializers import initialize_words
+from xmodal.train.fill import fill, fill_metrics
+from xmodal.train.sizes import resolve_sizes
+
+
+@pytest.mark.parametrize(
+    ("examples", "batch_size", "epochs", "every"),
+    [(31, 4, 60, 10), (32, 16, 60, 10), (1999, 32, 60, 10), (2000, 64, 30, 3), (50_000, 64, 10, 1)],
+)
+def test_auto_depends_on_the_examples(examples, batch_size, epochs, every):
+    config = {
+        "batch_size": "auto",
+        "total_steps": "auto",
+        "checkpoint": {"every": "auto", "keep_last": 3},
+        "evals": {"a": {"every": "auto", "batch_size": 8}, "b": {"every": 5}, "c": "auto"},
+        "data": {"every": "auto"},
+    }
+    before = repr(config)
+    assert resolve_sizes(config, examples) == config | {
+        "batch_size": batch_size,
+        "total_steps": f"{epochs} epochs",
+        "checkpoint": {"every": f"{every} epochs", "keep_last": 3},
+        "evals": {
+            "a": {"every": f"{every} epochs", "batch_size": 8},
+            "b": {"every": 5},
+            "c": "auto",
+        },
+    }
+    assert repr(config) == before
+
+
+def test_a_share_of_the_epochs():
+    config = {"total_steps": "auto/3", "checkpoint": {"every": "auto/5"}}
+    assert resolve_sizes(config, 50_000) == {
+        "total_steps": "3.333 epochs", "checkpoint": {"every": "0.2 epochs"}
+    }  # fmt: skip
+    for other in ("auto/0", "auto/", "automatic", "auto/2 epochs"):
+        assert resolve_sizes({"total_steps": other}, 600) == {"total_steps": other}
+
+
+def rows_of(config, entries, **text):
+    config.data.text.update(text)
+    filled = fill(config, 100, entries)
+    return filled.model.text.encoder.vocab_size, filled
+
+
+def own_config():
+    return own_data.complete(own_data.get_config(), "small")
+
+
+@pytest.mark.parametrize(("entries", "rows"), [(1, 512), (512, 512), (535, 1024)])
+def test_tables_of_learned_vocabularies_come_in_few_sizes(entries, rows):
+    assert rows_of(own_config(), entries)[0] == rows
+
+
+def test_files_and_numbers_are_taken_as_they_are(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("[PAD]\n[UNK]\na\n")
+    assert rows_of(own_config(), 3, vocabulary=str(path))[0] == 3
+    config = own_config()
+    config.model.text.encoder.vocab_size = 700
+    assert rows_of(config, 535)[0] == 700
+    config = own_config()
+    config.l2 = {"pattern": "text/", "scale": 1e-4}
+    assert rows_of(config, 535)[0] == 535
+
+
+def test_a_softmax_over_words_counts_no_other_rows():
+    # A decoder has its own table and outputs; a language model shares the table of the encoder.
+    rows, filled = rows_of(vsrn.get_config("quick"), 535)
+    (module,) = [each.loss.module for each in filled.tasks.values() if each.loss.module]
+    assert (rows, module.vocab_size) == (1024, 535)
+    assert rows_of(vete.get_config("pin_model,quick"), 535)[0] == 535
+
+
+def test_first_vectors_of_words_do_not_depend_on_other_rows():
+    for name in ("normal", "uniform"):
+        init, key = initialize_words(name, None, 5), jax.random.key(3)
+        np.testing.assert_array_equal(init(key, (7, 5)), init(key, (512, 5))[:7])
+
+
+def test_boards_come_before_accuracies(tmp_path):
+    def selected(evals):
+        config = make_config(str(tmp_path))
+        config.select.metric, config.evals = "", evals
+        fill_metrics(config, read_options(config.evals.to_dict()))
+        return config.select.metric
+
+    accuracies, boards = {"type": "knn", "every": 2}, {"type": "boards", "every": 2}
+    assert selected({"animals": accuracies, "shapes": boards}).startswith("shapes/")
+    assert selected({"animals": accuracies}) == "animals/accuracy@1"
