@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
 from configs import clip
+from tests.benchmarks.accelerators import estimate_seconds, find
 from xmodal.models.transformer_layers import StackConfig
 from xmodal.train.costs import accelerators
 from xmodal.train.costs.cost import measure
@@ -62,7 +63,7 @@ def count(tower: str, args: argparse.Namespace) -> dict[str, Any]:
         return y, pull(change)
 
     cost = measure(jax.jit(both_ways).lower(params, x, x).compile())
-    seconds = cost.estimate_seconds(accelerators.find(device))
+    seconds = estimate_seconds(cost, find(device))
     assert seconds is not None
     return {
         "topology": args.topology,

@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from tests.benchmarks.accelerators import estimate_seconds, find
 from tests.benchmarks.pair_scores import IMAGE_TOKENS, WIDTH, example, make_model
 from xmodal.evals.scores.pair_scores import Tokens
 from xmodal.train.costs import accelerators
@@ -47,12 +48,12 @@ def estimate(model: str, topology: str, text_tokens: int) -> dict[str, Any]:
     """Returns the figures of a model on a slice."""
     devices = accelerators.slice_devices(topology)
     compiled = compile_block(model, text_tokens, devices[0])
-    accelerator = accelerators.find(devices[0])
+    accelerator = find(devices[0])
     assert accelerator is not None
     cost, pairs = measure(compiled), IMAGES[model] * TEXTS
     products = cost.flops / (accelerator.tflops * 1e12)
     traffic = cost.moved_bytes / (accelerator.bandwidth * 1e9)
-    seconds = cost.estimate_seconds(accelerator)
+    seconds = estimate_seconds(cost, accelerator)
     assert seconds is not None
     rate = pairs / seconds * len(devices)
     return {

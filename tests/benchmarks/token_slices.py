@@ -23,6 +23,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from tests.benchmarks.accelerators import find
 from tests.benchmarks.program import read_program
 from tests.benchmarks.token_scores import FAMILIES, REGIONS, WIDTH, draw_lengths
 from tests.benchmarks.traffic import count_traffic
@@ -69,7 +70,7 @@ def compile_family(
         count_flops(similarity, zeros, block.length) * len(block.rows) * len(block.columns)
         for block in blocks
     )
-    accelerator = accelerators.find(devices[0])
+    accelerator = find(devices[0])
     split, whole = NamedSharding(mesh, P(mesh_lib.BATCH_AXIS)), mesh_lib.replicated(mesh)
     params = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=whole), params)
     for length in lengths:

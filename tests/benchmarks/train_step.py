@@ -20,12 +20,12 @@ import jax
 import numpy as np
 from absl import flags, logging
 
+from tests.benchmarks.accelerators import find
 from xmodal.apps import config_flag
 from xmodal.core import mesh as mesh_lib
 from xmodal.data import FeatureReader
 from xmodal.train import frozen_features, loop, preflight
 from xmodal.train.compiled_step import CompiledStep, abstract_batch, compile_step
-from xmodal.train.costs import accelerators
 from xmodal.train.resolve import resolve
 from xmodal.train.run import Run
 from xmodal.train.step import state
@@ -90,7 +90,7 @@ def time_with_pipeline(parts: Run, step: CompiledStep, first: state.TrainState) 
 
 def describe(parts: Run, flops: float, seconds: float) -> dict[str, Any]:
     """The figures for a step; its FLOPs are those of one device."""
-    accelerator = accelerators.find(jax.devices()[0])
+    accelerator = find(jax.devices()[0])
     rate = flops / seconds
     return {
         "seconds": round(seconds, 5),

@@ -1,6 +1,5 @@
 """A run with a tokenizer other than a vocab.txt carries its file into loading and bundles."""
 
-import hashlib
 import json
 import os
 import subprocess
@@ -87,8 +86,6 @@ def test_pads_of_a_sentencepiece_model_are_read_by_run_and_bundle(few_shapes, tm
 
     file.unlink()
     assert (run / "sentencepiece.model").read_bytes() == content
-    hashed = json.loads((run / "records.json").read_text())["vocabulary"]
-    assert hashed == hashlib.sha256(content).hexdigest()
     model = xmodal.load(run)
     ids, mask = model.tokenize(TEXTS)
     assert mask.all()

@@ -17,7 +17,7 @@ from etils import epath
 
 from xmodal.data import feature_records
 from xmodal.pretrained import folder as tower_folder
-from xmodal.train.folder.file_hashes import save_hashes
+from xmodal.train.folder.damaged_checkpoints import save_hashes
 
 ARRAYS = {
     "a": np.arange(6, dtype=np.float32).reshape(2, 3),

@@ -209,7 +209,7 @@ def test_the_number_of_devices_counts_where_each_normalizes_its_own_items(tmp_pa
     four, eight = make(4), make(8)
     assert check_devices(folder, eight) == []
     for step, parts in ((0, eight), (5, four)):
-        Compute.of(parts.mesh, step=step, batch_size=16, flops_per_step=0).save(folder)
+        Compute(step, 16, parts.mesh.size, "cpu", 0).save(folder)
         save_step(parts, step)
     # The start on four devices has made no step yet.
     assert check_devices(folder, eight) == []
