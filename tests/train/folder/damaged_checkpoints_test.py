@@ -82,9 +82,7 @@ def test_what_cannot_be_replaced_ends_the_run(tmp_path):
         path = largest(tmp_path / folder)
         content = path.read_bytes()
         flip(path)
-        with pytest.raises(
-            UserError, match=f"{path.name} is damaged .* from a backup"
-        ):
+        with pytest.raises(UserError, match=f"{path.name} is damaged .* from a backup"):
             newest_whole(str(tmp_path), sets_aside=True)
         path.write_bytes(content)
     assert newest_whole(str(tmp_path)) == 3
