@@ -68,9 +68,6 @@ def test_byte_pairs_go_with_a_run_and_its_bundle(few_shapes, tmp_path):
     assert xmodal.load(bundle).hash_weights() == model.hash_weights()
     np.testing.assert_allclose(embed_alone(bundle, tmp_path), model.embed_texts(TEXTS), atol=1e-5)
 
-    (run / "merges.txt").write_text(MERGES.replace("r e\n", "e r\n"))
-    with pytest.raises(UserError, match=r"merges.txt has different words from those the run"):
-        xmodal.load(run)
     (run / "merges.txt").unlink()
     with pytest.raises(UserError, match=r"merges.txt, the run's vocabulary, is missing"):
         xmodal.load(run)

@@ -82,19 +82,8 @@ def test_figures_steps_and_an_evaluation(config, tmp_path, caplog):
 # Path -> value of the config, and the message.
 MISTAKES = {
     "batch": ({"batch_size": 12}, "config.batch_size=12 is not a multiple of the 8 devices; use 8"),
-    "parts": (
-        {"accumulation_steps": 4},
-        r"config.accumulation_steps=4 does not split the 2 items .* use one of \[1, 2\]",
-    ),
-    "freeze": ({"freeze": ["txt/"]}, "config.freeze pattern 'txt/' matches no parameter"),
-    "l2": ({"l2": {"pattern": "kernle", "scale": 1.0}}, "config.l2.pattern='kernle' matches no"),
-    "groups": (
-        {"optimizer.groups": {"slow": {"pattern": "image/", "rate": 0.1}}},
-        "config.optimizer.groups.slow.*matches no",
-    ),
     "weights": ({"init_from.towers.text": "no/tower"}, "no/tower"),
     "words": ({"init_from.word_vectors.file": "glove.txt"}, "'glove.txt' does not exist"),
-    "another run": ({"init_from.run": "no/run"}, "'no/run' is not a run of xmodal.main"),
     "small dataset": (
         {"batch_size": 100_000},
         r"config.batch_size=100000 is more than the [\d,]+ training examples",

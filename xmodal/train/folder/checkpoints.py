@@ -42,7 +42,7 @@ class Checkpoints(preservation_policy.PreservationPolicy):
           select: the metric of the best one, which is kept as well.
         """
         self._run_dir, self._keep_last, self._select = run_dir, config.keep_last, select
-        self._evaluated, self._explained = run_folder.load_evaluated(run_dir), False
+        self._evaluated = run_folder.load_evaluated(run_dir)
         self._manager = ocp.CheckpointManager(
             run_folder.checkpoints_folder(run_dir),
             options=ocp.CheckpointManagerOptions(
@@ -83,7 +83,6 @@ class Checkpoints(preservation_policy.PreservationPolicy):
         if metrics and self.lacks_metrics(step):
             self._evaluated[step] = dict(metrics)
             run_folder.save_evaluated(self._run_dir, self._evaluated)
-            self._warn_of_tie(metrics)
         if not self.lacks(step):
             return
         frozen = run_folder.frozen_folder(self._run_dir)
@@ -104,21 +103,14 @@ class Checkpoints(preservation_policy.PreservationPolicy):
         if not metrics:  # The line of an evaluation implies it.
             logging.info("step %d  checkpoint in %s", step, self._manager.directory / str(step))
 
-    def _warn_of_tie(self, metrics: Mapping[str, float]) -> None:
-        if self._select.rank(metrics) and not self._explained:
-            how, self._explained = self._select.explain(self._evaluated)
-            if self._explained:
-                logging.warning("%s", how)
-
     def _hash_files(self) -> None:
         """Hashes the checkpoint that is being written before it gets its final name."""
         if jax.process_index() == 0:
             folder = run_folder.step_folder(self._run_dir, self._writing)
             # Object stores cannot rename.
-            written = [
-                each for each in folder.parent.glob(f"{self._writing}.orbax-checkpoint-tmp*")
-            ]
-            save_hashes(next(iter(written), folder))
+            name = f"{folder.name}.orbax-checkpoint-tmp"
+            written = (path for path in folder.parent.iterdir() if path.name.startswith(name))
+            save_hashes(next(written, folder))
 
     def close(self) -> None:
         """Waits for pending writes."""

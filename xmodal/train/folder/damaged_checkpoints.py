@@ -5,6 +5,7 @@ Libraries do not notice a changed byte in an array.
 
 import contextlib
 import json
+import os
 from collections.abc import Sequence
 
 from absl import logging
@@ -24,17 +25,10 @@ _LATER = ("_CHECKPOINT_METADATA", "commit_success.txt", HASHES)
 
 def save_hashes(folder: epath.Path) -> None:
     """Writes `FOLDER/files.json`, the hash of every file in a complete folder."""
-    names = [name for name in _files_in(folder) if name not in _LATER]
-    hashes = {name: sha256_of(folder / name) for name in names}
+    paths = [parent / name for parent, _, names in folder.walk() for name in names]
+    names = sorted(os.fspath(path.relative_to(folder)) for path in paths)
+    hashes = {name: sha256_of(folder / name) for name in names if name not in _LATER}
     write_atomically(folder / HASHES, f"{json.dumps(hashes, indent=1)}\n")
-
-
-def _files_in(folder: epath.Path) -> list[str]:
-    found: list[str] = []
-    for path in sorted(folder.iterdir()):
-        inside = _files_in(path) if path.is_dir() else None
-        found += [path.name] if inside is None else [f"{path.name}/{name}" for name in inside]
-    return found
 
 
 def check_whole(run_dir: str, step: int, items: Sequence[str]) -> None:
