@@ -30,10 +30,7 @@ SHAPES = "crisscrossed_shapes"
 @pytest.mark.slow
 def test_one_checkpoint_agrees_with_training(saved_run_dir, tmp_path, capsys):
     evaluate(run=str(saved_run_dir), split="validation", output=str(tmp_path))
-    found, in_loop = (
-        read(tmp_path / "metrics.json"),
-        read(saved_run_dir / "checkpoints/2/metrics/metrics"),
-    )
+    found, in_loop = read(tmp_path / "metrics.json"), read(saved_run_dir / "evaluated.json")["2"]
     assert found.pop("step") == 2  # the best
     assert found.pop(BEST) == found["shapes/t2t/recall@10"]
     del in_loop[BEST]
@@ -320,7 +317,7 @@ def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
     ("values", "message"),
     [
         ({"step": "3"}, r"has no checkpoint of step 3; it has \[0, 2, 4\]"),
-        ({"step": "first"}, r"'first' of .*: give one of \[0, 2, 4\], latest or best"),
+        ({"step": "first"}, r"no checkpoint of step first; it has \[0, 2, 4\]"),
         ({"split": "train2014"}, "train2014"),
         ({"run": "runs/none"}, "'runs/none' is not a run"),
     ],

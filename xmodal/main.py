@@ -1,8 +1,8 @@
 """Trains a dual encoder: `python -m xmodal.main --config=configs/quickstart.py`.
 
 The same command resumes a run that was stopped or killed. Exit code: 0 for a finished run, 143 for
-one that a signal stopped, saved if it had begun to train, 75 for one whose other process is gone:
-the same command in all processes resumes it; 1 for an error.
+one that SIGTERM stopped, saved if it had begun to train; 75, or an abort by JAX, for one whose other
+process is gone: the same command in all processes resumes it; 1 for an error.
 """
 
 from xmodal.core import interrupts
@@ -20,7 +20,6 @@ from xmodal.apps.output_flag import OUTPUT
 from xmodal.apps.training_flags import DRY_RUN, WORKDIR
 from xmodal.core.errors import UserError
 from xmodal.core.progress import STOPPED
-from xmodal.core.sigterm import ends_at_sigterm
 
 flags.adopt_module_key_flags(config_flag)
 flags.adopt_module_key_flags(training_flags)
@@ -59,7 +58,6 @@ config_flag.define_answer(
 )
 
 
-@ends_at_sigterm("Stopped by a signal, with nothing to save; the same command starts again.")
 def main(argv: list[str]) -> None:
     """Connects the processes and starts the training loop."""
     del argv

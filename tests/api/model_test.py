@@ -234,7 +234,10 @@ def test_images_are_read_batch_by_batch_in_order(tmp_path):
         (lambda model: model.embed_texts(None), "texts are 'None'; pass several in a list"),
         (lambda model: model.embed_images(7), "images are '7'; pass several in a list"),
         (lambda model: model.tokenize(["a", 3]), "3 is not a string"),
-        (lambda model: model.embed_images(np.ones((2, 6))), r"features=5 takes features \[B, F\] .* 6\]"),
+        (
+            lambda model: model.embed_images(np.ones((2, 6))),
+            r"features=5 takes features \[B, F\] .* 6\]",
+        ),
         (
             lambda model: model.embed_images([np.ones(5), np.ones((2, 5))]),
             r"Image 1 has features \[2, 5\] and image 0 \[5\]",

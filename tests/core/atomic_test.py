@@ -1,6 +1,4 @@
-import errno
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -49,33 +47,6 @@ def test_a_folder_gets_its_name_at_the_end_or_never(tmp_path):
     assert [each.name for each in path.iterdir()] == ["a"]
 
 
-def _fill_disk():
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def test_an_error_of_the_disk_names_the_path(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "mkdir", lambda path, mode=0: _fill_disk())
-    with pytest.raises(OSError, match="No space") as raised, new_folder(tmp_path / "a"):
-        pass
-    assert raised.value.filename == str(tmp_path / "a")
-    monkeypatch.undo()
-    for writing in (new_folder, replacing):
-        with pytest.raises(OSError, match="No space") as raised, writing(tmp_path / "a"):
-            _fill_disk()
-        assert raised.value.filename == str(tmp_path / "a")
-    with pytest.raises(OSError, match="No such file") as raised, replacing(tmp_path / "none/a"):
-        pass
-    assert raised.value.filename == str(tmp_path / "none/a")
-
-
-def test_an_error_of_another_file_keeps_its_name(tmp_path):
-    with pytest.raises(FileNotFoundError) as raised, new_folder(tmp_path / "a"):
-        (tmp_path / "source").read_bytes()
-    assert raised.value.filename == str(tmp_path / "source")
-    with pytest.raises(OSError, match="^12 requested and 0 written$"), replacing(tmp_path / "a"):
-        raise OSError("12 requested and 0 written")
-
-
 KILLED = """
 import os, signal, sys
 from xmodal.core.atomic import new_folder
@@ -103,24 +74,6 @@ def test_the_folder_of_a_killed_process_is_removed_by_the_next(tmp_path):
         with pytest.raises(KeyError):
             fail_within(new_folder(path))
     assert sorted(tmp_path.iterdir()) == sorted([path, tmp_path / "b", *others])
-
-
-def test_the_folder_of_another_user_stays(tmp_path, monkeypatch):
-    path = tmp_path / "a"
-    with new_folder(path) as first:
-        lock = first.parent / ".lock"
-        opens = pathlib.Path.open
-
-        def refuse(self, *arguments, **options):
-            if self == pathlib.Path(lock):
-                raise PermissionError(self)
-            return opens(self, *arguments, **options)
-
-        monkeypatch.setattr(pathlib.Path, "open", refuse)
-        with pytest.raises(KeyError):
-            fail_within(new_folder(path))
-        assert lock.exists()
-    assert path.exists()
 
 
 @pytest.mark.parametrize("links", [True, False])

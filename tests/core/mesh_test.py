@@ -11,7 +11,7 @@ from xmodal.core.errors import UserError
 
 @pytest.mark.parametrize(
     ("batch_size", "devices", "advice"),
-    [(12, 8, "use 8 or 16\\."), (3, 4, "use 4\\."), (31, 2, "use 30 or 32")],
+    [(12, 8, "use 8 or 16\\."), (3, 4, "use 4\\.")],
 )
 def test_a_batch_that_cannot_be_shared_names_both_numbers(batch_size, devices, advice):
     mesh = mesh_lib.make_mesh(jax.devices()[:devices])
@@ -57,15 +57,9 @@ def test_the_first_rule_that_matches_wins():
 @pytest.mark.parametrize(
     ("rules", "message"),
     [
-        ([("image", "fsdp")], r"matches 'params/text/w' \(patterns: \['image'\]\); add one"),
-        (
-            [("txt/", "fsdp"), (".*", "replicated")],
-            r"pattern 'txt/' matches no array of the state, whose paths are like \['params/",
-        ),
-        (
-            [(".*", "fsdp"), ("text", "replicated")],
-            r"pattern 'text' matches only arrays of the patterns before it, \['\.\*'\]; put it",
-        ),
+        ([("image", "fsdp")], r"config.sharding matches 'params/text/w'; add one"),
+        ([("txt/", "fsdp"), (".*", "replicated")], r"\['txt/'\] match no array .* like \['params/"),
+        ([(".*", "fsdp"), ("text", "replicated")], r"\['text'\] match no array"),
         ([(".*", "fspd")], r"'fspd' in config.sharding; known: \['fsdp', 'replicated'\]"),
     ],
 )

@@ -1,6 +1,5 @@
 """A run with a tokenizer other than a vocab.txt carries its file into loading and bundles."""
 
-import hashlib
 import json
 import os
 import subprocess
@@ -69,9 +68,6 @@ def test_byte_pairs_go_with_a_run_and_its_bundle(few_shapes, tmp_path):
     assert xmodal.load(bundle).hash_weights() == model.hash_weights()
     np.testing.assert_allclose(embed_alone(bundle, tmp_path), model.embed_texts(TEXTS), atol=1e-5)
 
-    (run / "merges.txt").write_text(MERGES.replace("r e\n", "e r\n"))
-    with pytest.raises(UserError, match=r"merges.txt has different words from those the run"):
-        xmodal.load(run)
     (run / "merges.txt").unlink()
     with pytest.raises(UserError, match=r"merges.txt, the run's vocabulary, is missing"):
         xmodal.load(run)
@@ -87,8 +83,6 @@ def test_pads_of_a_sentencepiece_model_are_read_by_run_and_bundle(few_shapes, tm
 
     file.unlink()
     assert (run / "sentencepiece.model").read_bytes() == content
-    hashed = json.loads((run / "records.json").read_text())["vocabulary"]
-    assert hashed == hashlib.sha256(content).hexdigest()
     model = xmodal.load(run)
     ids, mask = model.tokenize(TEXTS)
     assert mask.all()

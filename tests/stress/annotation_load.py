@@ -1,18 +1,11 @@
 """Many raters of one study at once, each as fast as the real server answers.
 
-    python -m tests.stress.annotation_load [--raters=40] [--answers=50]
-
 Every rater opens a question, answers it, and opens the next one, over a connection of their own.
-Prints one line of JSON: answers sent and stored, answers per second, and percentiles of the wait
-for a response in milliseconds.
 """
 
-import argparse
 import asyncio
 import itertools
-import json
 import pathlib
-import tempfile
 import time
 
 import numpy as np
@@ -93,17 +86,3 @@ def measure(folder: pathlib.Path, raters: int, answers: int) -> dict[str, float]
 async def work_together(people: list[LoadRater], answers: int) -> None:
     """Lets all raters answer at once."""
     await asyncio.gather(*(each.work(answers) for each in people))
-
-
-def main() -> None:
-    """Measures one study."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--raters", type=int, default=40)
-    parser.add_argument("--answers", type=int, default=50, help="of each rater, at most 66")
-    args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(measure(pathlib.Path(folder), args.raters, args.answers)), flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""Config of a small run with two towers, which the driver monitors through files.
+"""Config of a small run with two towers, which the test monitors through files.
 
 STRESS_DATA is the folder of the dataset. The run appends every batch and loss to STRESS_LOG, and
 STRESS_EVALUATING exists while it evaluates. The batch of step STRESS_POISON has a loss of NaN.
@@ -27,9 +27,8 @@ def _log(**entry):
     os.close(descriptor)
 
 
-def _watched_batches(parts, first_step, features=()):
-    batches = _make_batches(parts, first_step, features)
-    for step, batch in enumerate(batches, first_step):
+def _watched_batches(run, first_step, features=()):
+    for step, batch in enumerate(_make_batches(run, first_step, features), first_step):
         _log(step=step, ids=batch["image_id"].tolist() + batch["caption_id"].ravel().tolist())
         yield batch
 
@@ -75,12 +74,8 @@ def get_config():
     text.encoder.update({"width": 32, "heads": 2, "mlp_dim": 64, "max_positions": 16})
     text.encoder.dropout, text.head = 0.1, {"name": "mean"}
     config.freeze = ("text/encoder/position_embeddings",)
-    config.batch_size, config.log_every = 16, 1000
-    # Adam divides tiny gradients by themselves, which would amplify rounding on several devices.
-    config.optimizer.name, config.optimizer.options = "sgd", {"momentum": 0.9}
-    config.optimizer.learning_rate = 0.01
+    config.batch_size, config.total_steps, config.log_every = 16, 60, 1000
     config.optimizer.schedule = {"name": "constant", "warmup_steps": 4}
-    config.optimizer.skip_outliers = None
-    config.evals.shapes.bootstrap_samples = 10
-    config.checkpoint.keep_last = 3
+    config.evals.shapes.update({"bootstrap_samples": 10, "every": 20})
+    config.checkpoint.update({"keep_last": 3, "every": 5})
     return config

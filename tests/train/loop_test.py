@@ -21,6 +21,7 @@ from xmodal.core.errors import UserError
 from xmodal.evals.scores import embed
 from xmodal.train import loop, preflight, resolve
 from xmodal.train.folder import checkpoints, folder_lock, run_folder, run_records
+from xmodal.train.sections import ProfileConfig
 
 
 @pytest.mark.slow
@@ -211,51 +212,21 @@ def test_a_full_disk_ends_in_one_sentence_and_leaves_the_last_checkpoint(
             loop.train(config, str(tmp_path))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["0", "20"]
+    assert run_folder.steps(str(tmp_path)) == [0, 20]
     assert int(tiny_run.load_state(config, tmp_path).step) == 20
 
 
-def test_a_workdir_that_is_a_file_is_refused_before_the_dataset(config, tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "resolve", lambda *_, **__: pytest.fail("resolved for nothing"))
+@pytest.mark.parametrize("run", [preflight.check, loop.train])
+def test_a_folder_that_cannot_be_written_is_refused_before_the_dataset(tmp_path, monkeypatch, run):
+    for module in (loop, preflight):
+        monkeypatch.setattr(module, "resolve", lambda *_, **__: pytest.fail("resolved for nothing"))
     (tmp_path / "run").write_text("mine")
     for place in (tmp_path / "run", tmp_path / "run/inside", "/proc/run"):
         with pytest.raises(UserError, match=f"Cannot write to {place}"):
-            loop.train(config, str(place))
+            run({}, str(place))
     assert (tmp_path / "run").read_text() == "mine"
-
-
-def test_a_folder_that_another_process_writes_is_refused_before_the_dataset(
-    config, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(loop, "resolve", lambda *_, **__: pytest.fail("resolved for nothing"))
-    with folder_lock.hold(tmp_path):
-        with pytest.raises(UserError, match=f"is being written by process {os.getpid()} on"):
-            loop.train(config, str(tmp_path))
-        names = {path.name for path in tmp_path.iterdir()}
-        assert names == {folder_lock.GUARD, folder_lock.LOCK}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("step", "change", "message"),
-    [
-        (17, lambda run: (run / folder_lock.LOCK).write_text("process 7"), "taken over by process"),
-        (17, shutil.rmtree, "run was removed during the work"),
-        (17, lambda run: shutil.rmtree(run / ".") or (run / "test").mkdir(parents=True), "removed"),
-        (TOTAL_STEPS - 1, shutil.rmtree, "run was removed during the work"),
-    ],
-)
-def test_a_run_that_lost_its_folder_says_so(
-    config, tmp_path, change_batches, step, change, message
-):
-    def lose(number, batch):
-        if number == step:
-            change(tmp_path / "run")
-        return batch
-
-    change_batches(lose)
-    with pytest.raises(UserError, match=message):
-        loop.train(config, str(tmp_path / "run"))
+    with folder_lock.hold(tmp_path), pytest.raises(UserError, match="is being written by process"):
+        run({}, str(tmp_path))
 
 
 def test_a_run_that_fails_leaves_no_threads_of_its_batches(config, tmp_path, monkeypatch):
@@ -328,7 +299,7 @@ def test_a_second_run_starts_with_the_words_of_the_first(whole, config, tmp_path
     loop.train(second, str(tmp_path / "run"))
 
     def metrics(run_dir, step):
-        return json.loads((run_dir / f"checkpoints/{step}/metrics/metrics").read_text())
+        return run_folder.load_metrics(str(run_dir), step)
 
     assert metrics(tmp_path / "run", 0) == metrics(whole[0], TOTAL_STEPS)
     before, now = ((each / "vocab.txt").read_text() for each in (whole[0], tmp_path / "run"))
@@ -336,22 +307,23 @@ def test_a_second_run_starts_with_the_words_of_the_first(whole, config, tmp_path
 
 
 @pytest.mark.parametrize("run", [preflight.check, loop.train])
-@pytest.mark.parametrize(
-    ("where", "section"),
-    [
-        ("config.select.metric", {"select": {"metric": f"{TINY}/t2t/recal@10"}}),
-        (
-            "config.optimizer.plateau.metric",
-            {"optimizer": {"plateau": {"metric": f"{TINY}/t2t/recal@10", "mode": "max"}}},
-        ),
-    ],
-)
-def test_a_metric_that_no_evaluator_reports_is_named_before_step_0(
-    config, tmp_path, monkeypatch, where, section, run
-):
+def test_a_metric_that_no_evaluator_reports_is_named_before_step_0(config, tmp_path, run):
     config = config.copy_and_resolve_references()
-    config.update(section)
-    monkeypatch.setattr(loop, "compile_step", lambda *args: pytest.fail("compiled"))
-    message = f"'{TINY}/t2t/recal@10' in {where}; known: .*Did you mean '{TINY}/t2t/recall@10'"
-    with pytest.raises(UserError, match=message):
+    config.select.metric = f"{TINY}/t2t/recal@10"
+    with pytest.raises(UserError, match=f"config.select.metric; .*'{TINY}/t2t/recall@10'"):
         run(config, str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_steps_of_the_config_are_traced(tmp_path):
+    def trace(config, folder, steps):
+        with loop.profiler(config, str(folder)) as before:
+            for step in range(steps):
+                before(step)
+                jax.numpy.ones(3).block_until_ready()
+        return len(list(folder.glob("plugins/profile/*/*.xplane.pb")))
+
+    assert trace(ProfileConfig(2, 2), tmp_path / "inside", 6) == 1
+    # The run ends during the trace.
+    assert trace(ProfileConfig(2, 9), tmp_path / "end", 4) == 1
+    assert trace(None, tmp_path / "none", 4) == 0

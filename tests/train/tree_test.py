@@ -1,25 +1,12 @@
 import pytest
 
 from xmodal.core.errors import UserError
-from xmodal.core.tree_paths import unflatten
 from xmodal.train import tree
 
 PARAMS = {
     "image": {"projection": {"kernel": 1, "bias": 2}},
     "text": {"bert": {"layers": {"kernel": 3}, "word": 4}, "projection": {"kernel": 5}},
 }
-
-
-def test_flatten_names_leaves_by_path():
-    flat = tree.flatten(PARAMS)
-    assert flat == {
-        "image/projection/kernel": 1,
-        "image/projection/bias": 2,
-        "text/bert/layers/kernel": 3,
-        "text/bert/word": 4,
-        "text/projection/kernel": 5,
-    }
-    assert unflatten(flat) == PARAMS
 
 
 @pytest.mark.parametrize(

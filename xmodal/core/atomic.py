@@ -20,10 +20,9 @@ def replacing(path: epath.PathLike) -> Iterator[BinaryIO]:
     path = epath.Path(path)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with _naming(path, temporary):
-            with temporary.open("wb") as file:
-                yield file
-            temporary.replace(path)
+        with temporary.open("wb") as file:
+            yield file
+        temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -57,29 +56,12 @@ def new_folder(path: epath.PathLike) -> Iterator[epath.Path]:
     """
     path = epath.Path(path)
     hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    folder = hidden / path.name
-    with _naming(path, hidden):
-        folder.mkdir(parents=True)
-    others = f".{glob.escape(path.name)}.{32 * '[0-9a-f]'}"
-    is_local = not is_on_bucket(path)
+    folder, others = hidden / path.name, f".{glob.escape(path.name)}.{32 * '[0-9a-f]'}"
+    folder.mkdir(parents=True)
     try:
-        with (
-            _naming(path, hidden),
-            claimed(pathlib.Path(hidden), others) if is_local else contextlib.nullcontext(),
-        ):
+        locked = not is_on_bucket(path)
+        with claimed(pathlib.Path(hidden), others) if locked else contextlib.nullcontext():
             yield folder
             folder.rename(path)
     finally:
         hidden.rmtree(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _naming(path: epath.Path, hidden: epath.Path) -> Iterator[None]:
-    """Puts a path into errors of the system that name no file, or a hidden one in its place."""
-    try:
-        yield
-    except OSError as error:
-        is_hidden = os.fspath(hidden) in str(error.filename)
-        if error.errno is not None and (error.filename is None or is_hidden):
-            error.filename = os.fspath(path)
-        raise

@@ -50,34 +50,22 @@ def _clean(folder: pathlib.Path, largest: int = _LARGEST) -> None:
     for each. An entry that a kill or a full disk left incomplete would make JAX warn at every
     start. One that another process is still writing may be removed, too, and is compiled again.
     """
-    marker = folder / _CHECKED
+    marker, total = folder / _CHECKED, 0
     checked = marker.stat().st_mtime if marker.exists() else 0.0
     marker.touch()
-    entries = []
-    for entry in folder.glob("*-cache"):
-        with contextlib.suppress(FileNotFoundError):  # Another process may remove it.
-            stat = entry.stat()
-            if stat.st_mtime >= checked and not _is_complete(entry.read_bytes()):
-                entry.unlink()
-            else:
-                entries.append((max(stat.st_atime, stat.st_mtime), stat.st_size, entry))
-    total = sum(size for _, size, _ in entries)
-    for _, size, entry in sorted(entries):
-        if total <= largest:
-            break
-        entry.unlink(missing_ok=True)
-        total -= size
+    found = [(entry.stat(), entry) for entry in folder.glob("*-cache")]
+    for stat, entry in sorted(found, key=lambda x: -max(x[0].st_atime, x[0].st_mtime)):
+        total += stat.st_size
+        is_new = stat.st_mtime >= checked
+        if total > largest or (is_new and not _is_complete(entry.read_bytes())):
+            entry.unlink(missing_ok=True)
 
 
 def _is_complete(entry: bytes) -> bool:
     """Returns whether an entry can be decompressed; true for zstandard, which may be missing."""
-    if entry.startswith(_ZSTD):
-        return True
-    try:
-        zlib.decompress(entry)
-    except zlib.error:
-        return False
-    return True
+    with contextlib.suppress(zlib.error):
+        return entry.startswith(_ZSTD) or bool(zlib.decompress(entry))
+    return False
 
 
 def _machine() -> str:

@@ -76,40 +76,28 @@ def tree_shardings(tree: Any, rules: Sequence[tuple[str, str]], mesh: Mesh) -> A
       The same tree with `NamedSharding` leaves.
 
     Raises:
-      UserError: a path that no rule matches, a pattern that no path is left for, or an unknown
-        rule.
+      UserError: a path that no rule matches, or a pattern that decides nothing.
     """
-    patterns = [pattern for pattern, _ in rules]
-    paths = list(leaves_by_path(tree))
-    chosen = {path: _first_match(patterns, path) for path in paths}
-    for number, pattern in enumerate(patterns):
-        if number in chosen.values():
-            continue
-        if not any(re.search(pattern, path) for path in paths):
-            raise UserError(
-                f"config.sharding pattern {pattern!r} matches no array of the state, whose paths "
-                f"are like {paths[:3]}; correct or remove it."
-            )
-        raise UserError(
-            f"config.sharding pattern {pattern!r} matches only arrays of the patterns before it, "
-            f"{patterns[:number]}; put it first, or remove it."
-        )
+    used = set()
 
     def choose(keys: tuple[Any, ...], leaf: Any) -> NamedSharding:
-        _, rule = rules[chosen[path_of(keys)]]
-        return lookup("config.sharding", rule, RULES)(mesh, leaf.shape)
+        for pattern, rule in rules:
+            if re.search(pattern, path_of(keys)):
+                used.add(pattern)
+                return lookup("config.sharding", rule, RULES)(mesh, leaf.shape)
+        raise UserError(
+            f"No pattern of config.sharding matches {path_of(keys)!r}; add one; '.*' matches "
+            "everything."
+        )
 
-    return jax.tree_util.tree_map_with_path(choose, tree)
-
-
-def _first_match(patterns: Sequence[str], path: str) -> int:
-    for number, pattern in enumerate(patterns):
-        if re.search(pattern, path):
-            return number
-    raise UserError(
-        f"No pattern of config.sharding matches {path!r} (patterns: {patterns}); add one; '.*' "
-        "matches everything."
-    )
+    found = jax.tree_util.tree_map_with_path(choose, tree)
+    if unused := [pattern for pattern, _ in rules if pattern not in used]:
+        raise UserError(
+            f"config.sharding patterns {unused} match no array of the state that an earlier "
+            f"pattern leaves, whose paths are like {list(leaves_by_path(tree))[:3]}; correct, move "
+            "or remove them."
+        )
+    return found
 
 
 def global_batch(batch: Any, mesh: Mesh) -> Any:

@@ -5,16 +5,13 @@ error before the first collective, which would otherwise abort or hang.
 """
 
 import contextlib
-import ctypes
 import hashlib
+import itertools
 import json
 import os
 import pathlib
-import signal
 import socket
 import sys
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
@@ -32,13 +29,11 @@ VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
 # Exit code after a failure of another process; 128 + SIGTERM means that the state was saved.
 TRY_AGAIN = 75  # EX_TEMPFAIL
 
-_PREFIX = "xmodal"
 # Hosts may keep the same files in different folders.
 _OF_A_HOST = ("data_dir", "manual_dir", "ratings_dir")
 _CALLS: Counter[str] = Counter()
 _STOP = "stop"
-_SHORTEST_POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.05, 1.0
-_LOG_SECONDS = 30.0
+_LOG_SECONDS = 30
 
 
 @contextlib.contextmanager
@@ -52,60 +47,43 @@ def connected(settings: Mapping[str, Any]) -> Iterator[None]:
       UserError: the processes cannot connect, or differ in settings or code.
     """
     initialize()
-    with _ended_with_a_peer(), _announced_failure():
+    if count() == 1:
+        yield
+        return
+    try:
         check_equal(settings)
         yield
+    except BaseException as error:
+        if "Gloo" in str(error):  # A collective on CPUs.
+            _end_with_a_peer(error)
+        reason = str(error) if isinstance(error, UserError) else repr(error)
+        with contextlib.suppress(Exception):  # The coordinator may be gone.
+            _set(f"failure/{index()}", f"{socket.gethostname()}: {reason}")
+        raise
 
 
 def initialize() -> None:
     """Connects the processes of a multi-host run; does nothing in a single process.
 
     TPU VMs find each other through their metadata. Elsewhere, `VARIABLES` identify the processes.
-
-    Raises:
-      UserError: some of the variables are missing, one is not a valid number, or a process
-        did not connect.
+    If one of them dies, JAX's heartbeat ends the others.
     """
     if jax.distributed.is_initialized():
         return
-    given = {name: os.environ[name] for name in VARIABLES if os.environ.get(name)}
-    if given:
-        _connect(*_read_variables(given))
-    elif os.environ.get("TPU_ML_PLATFORM") == "JAX":  # Set by JAX itself where it finds TPU chips.
-        jax.distributed.initialize()
-    if count() > 1:
-        # A handler of `signal` would run in the main thread, after the end.
-        ctypes.CDLL(None).signal(signal.SIGABRT, _ABORTED)
-
-
-def _read_variables(given: Mapping[str, str]) -> tuple[str, int, int]:
-    if missing := [name for name in VARIABLES if name not in given]:
-        raise UserError(
-            f"{' and '.join(given)} set, but not {' and '.join(missing)}: set all three variables "
-            "in every process of a run, or none of them for a run of one process."
-        )
-    address, *numbers = (given[name] for name in VARIABLES)
-    for name, text in zip(VARIABLES[1:], numbers, strict=True):
-        if not text.isdecimal():
-            raise UserError(f"{name} is {text!r}; it must be an integer.")
-    number, own = map(int, numbers)
-    if own >= number:
-        raise UserError(
-            f"JAX_PROCESS_ID is {own}; with JAX_NUM_PROCESSES={number} it must be less than that."
-        )
-    if not address.rpartition(":")[2].isdecimal():
-        raise UserError(f"JAX_COORDINATOR_ADDRESS is {address!r}; it must be HOST:PORT.")
-    return address, number, own
-
-
-def _connect(address: str, number: int, own: int) -> None:
-    logging.info("Process %d of %d: waiting for the others at %s.", own, number, address)
+    address, *numbers = (os.environ.get(name, "") for name in VARIABLES)
+    if not any((address, *numbers)):
+        if os.environ.get("TPU_ML_PLATFORM") == "JAX":  # Set by JAX where it finds TPU chips.
+            jax.distributed.initialize()
+        return
     try:
-        jax.distributed.initialize(address, number, own)
-    except RuntimeError as error:
+        total, own = map(int, numbers)
+        logging.info("Process %d of %d: waiting for the others at %s.", own, total, address)
+        jax.distributed.initialize(address, total, own)
+    except (RuntimeError, ValueError, IndexError) as error:
+        given = ", ".join(f"{name}={os.environ.get(name)}" for name in VARIABLES)
         raise UserError(
-            f"Process {own} could not join the {number} processes at {address}: "
-            f"{str(error).splitlines()[0]}"
+            f"The processes of the run could not connect ({str(error).splitlines()[0]}): {given}. "
+            "Set all three in every process, the first to HOST:PORT, or none for a single process."
         ) from error
 
 
@@ -130,30 +108,26 @@ def check_equal(settings: Mapping[str, Any]) -> None:
       UserError: names what differs between process 0 and another one, or the process that failed
         before it got here.
     """
-    if count() == 1:
-        return
-    flat = {"version of the code": _hash_code()}
-    flat |= {
+    flat = {"version of the code": _hash_code()} | {
         path: json.dumps(value, default=str)
         for path, value in flatten_section(settings).items()
         if path.rpartition(".")[2].removeprefix("--") not in _OF_A_HOST
     }
-    text = json.dumps(flat, sort_keys=True)  # Commands may collect flags in a set.
-    _set(f"settings/{index()}", text)
-    digests = gather("compare the settings", hashlib.sha256(text.encode()).hexdigest())
-    different = [number for number, each in enumerate(digests) if each != digests[0]]
-    if different:
-        what = "report its settings"
-        first, other = (json.loads(_wait(f"settings/{i}", i, what)) for i in (0, different[0]))
+    # Sorted, since commands may collect flags in a set.
+    every = gather("compare the settings", json.dumps(flat, sort_keys=True))
+    first, *others = map(json.loads, every)
+    for number, other in enumerate(others, 1):
         differences = [
             f"{key} is {first.get(key, 'missing')} in process 0 and {other.get(key, 'missing')} "
-            f"in process {different[0]}"
+            f"in process {number}"
             for key in sorted(first.keys() | other.keys())
             if first.get(key) != other.get(key)
         ]
-        raise UserError(
-            f"All processes of a run need the same command and code: {'; '.join(differences[:10])}."
-        )
+        if differences:
+            raise UserError(
+                "All processes of a run need the same command and code: "
+                f"{'; '.join(differences[:10])}."
+            )
 
 
 def gather(what: str, own: str) -> list[str]:
@@ -211,84 +185,36 @@ def _next_key(name: str) -> str:
     return f"{name}/{_CALLS[name]}"
 
 
-@contextlib.contextmanager
-def _ended_with_a_peer() -> Iterator[None]:
-    """Ends this process immediately when a CPU collective reports that another process died.
-
-    JAX's shutdown would wait for the dead process and abort after a minute.
-    """
-    try:
-        yield
-    except Exception as error:
-        if count() == 1 or "Gloo" not in str(error):
-            raise
-        _end_with_a_peer(str(error).strip().splitlines()[0])
-
-
-def _end_with_a_peer(reason: str) -> NoReturn:
+def _end_with_a_peer(error: BaseException) -> NoReturn:
+    """Ends this process at once: JAX's shutdown would wait for the dead one, and then abort."""
     print(
-        f"\nError: another process of the run is gone ({reason}). Restart the same command in all "
-        "processes to resume.",
+        f"\nError: another process of the run is gone ({str(error).strip().splitlines()[0]}). "
+        "Restart the same command in all processes to resume.",
         file=sys.stderr,
         flush=True,
     )
     os._exit(TRY_AGAIN)
 
 
-def _end_at_abort(number: int) -> None:
-    # JAX's client aborts in a thread of its own when the heartbeat of another process stops; it
-    # cannot call a Python function instead (its argument has no Python type).
-    if threading.current_thread() is not threading.main_thread():
-        _end_with_a_peer("JAX has noticed, see above")
-
-
-_ABORTED = ctypes.CFUNCTYPE(None, ctypes.c_int)(_end_at_abort)
-
-
-@contextlib.contextmanager
-def _announced_failure() -> Iterator[None]:
-    """Tells the processes that wait for this one why it failed."""
-    try:
-        yield
-    except BaseException as error:
-        if count() > 1:
-            reason = str(error) if isinstance(error, UserError) else repr(error)
-            with contextlib.suppress(Exception):  # The coordinator may be gone.
-                _set(f"failure/{index()}", f"{socket.gethostname()}: {reason}")
-        raise
-
-
 def _set(key: str, value: str) -> None:
-    distributed.global_state.client.key_value_set(f"{_PREFIX}/{key}", value)
-
-
-def _get(key: str) -> str | None:
-    try:
-        return distributed.global_state.client.key_value_try_get(f"{_PREFIX}/{key}")
-    except jax.errors.JaxRuntimeError as error:
-        if "NOT_FOUND" in str(error):
-            return None
-        raise
+    distributed.global_state.client.key_value_set(f"xmodal/{key}", value)
 
 
 def _wait(key: str, peer: int, what: str) -> str:
     """Returns the value that process `peer` sets, or the reason why it never will."""
-    started = logged = time.monotonic()
-    while True:
+    client = distributed.global_state.client
+    for seconds in itertools.count(1):
         try:
-            if (value := _get(key)) is not None:
-                return value
-            failure = _get(f"failure/{peer}")
+            return client.blocking_key_value_get(f"xmodal/{key}", 1000)
         except jax.errors.JaxRuntimeError as error:
-            _end_with_a_peer(f"waiting for process {peer} to {what}: {str(error).splitlines()[0]}")
-        if failure is not None:
-            raise UserError(f"Process {peer} ended before it could {what}. {failure}")
-        if (now := time.monotonic()) - logged > _LOG_SECONDS:
-            logged = now
-            logging.info("Waiting %.0f s for process %d to %s.", now - started, peer, what)
-        # So that a wait is at most a twentieth longer than it has to be.
-        pause = max((now - started) / 20, _SHORTEST_POLL_SECONDS)
-        time.sleep(min(pause, _LONGEST_POLL_SECONDS))
+            if "DEADLINE_EXCEEDED" not in str(error):
+                _end_with_a_peer(error)
+        failures = dict(client.key_value_dir_get("xmodal/failure"))
+        if reason := failures.get(f"xmodal/failure/{peer}"):
+            raise UserError(f"Process {peer} ended before it could {what}. {reason}")
+        if seconds % _LOG_SECONDS == 0:
+            logging.info("Waiting %d s for process %d to %s.", seconds, peer, what)
+    raise AssertionError
 
 
 def _hash_code() -> str:

@@ -16,7 +16,6 @@ from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core import processes
 from xmodal.core.progress import StopRequestedError, interruptible, stoppable
-from xmodal.core.result_files import check_writable
 from xmodal.core.reused_memory import keep_freed_memory
 from xmodal.train import frozen_features, reporting
 from xmodal.train.compiled_step import CompiledStep, compile_step
@@ -24,13 +23,12 @@ from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.run_subjects import evaluate_best
 from xmodal.train.folder import folder_lock, run_folder
 from xmodal.train.folder.compute import Compute
-from xmodal.train.folder.damaged_checkpoints import set_damaged_aside
 from xmodal.train.folder.finished import mark_finished, next_steps
 from xmodal.train.model_card import write_card
 from xmodal.train.outputs import Outputs, open_outputs
-from xmodal.train.profiler import profiler
 from xmodal.train.resolve import resolve
 from xmodal.train.run import Run
+from xmodal.train.sections import ProfileConfig
 from xmodal.train.start import starting_state
 from xmodal.train.step.state import TrainState
 
@@ -61,64 +59,48 @@ def train(
       UserError: the config is wrong, or differs from that of the existing run.
       reporting.NonFiniteLossError: the run diverged; evidence and last good state are saved.
     """
-    check_folder(run_dir)
-    parts = resolve(config, run_dir, allow_changes=allow_changes)
-    evaluation = RunEvaluation(parts, stores=True, watch=watch)
-    with folder_lock.hold(run_dir) as check_lock:
-        if not _train(parts, run_dir, evaluation, check_lock):
+    run_folder.check_path(run_dir)
+    with folder_lock.hold(run_dir):
+        run = resolve(config, run_dir, allow_changes=allow_changes)
+        evaluation = RunEvaluation(run, stores=True, watch=watch)
+        if not _train(run, run_dir, evaluation):
             return False
         agree = processes.agree_to_stop if jax.process_count() > 1 else None
         with stoppable("the same command evaluates again", agree):
             evaluations = evaluate_best(evaluation, run_dir)
-        write_card(run_dir, parts, parts.records, evaluations)
+        write_card(run_dir, run, run.records, evaluations)
         mark_finished(config, run_dir, evaluation.files)
     if processes.index() == 0:
-        print(next_steps(run_dir, config), flush=True)
+        print(next_steps(run_dir, run.config), flush=True)
     return True
 
 
-def check_folder(run_dir: str) -> None:
-    """Raises an error, on process 0, if a run cannot write its folder, or another process does.
-
-    Raises:
-      UserError: says why.
-    """
-    if processes.index() == 0:
-        run_folder.check_path(run_dir)
-        check_writable(run_dir)
-        folder_lock.check_free(run_dir)
-
-
-def _train(
-    parts: Run,
-    run_dir: str,
-    evaluation: RunEvaluation,
-    check_lock: Callable[[], None],
-) -> bool:
+def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
     """Runs the remaining steps; returns False if a signal stopped it before the last one."""
-    set_damaged_aside(run_dir)
-    state = starting_state(parts, run_dir)
-    features = frozen_features.open_or_compute(parts, state)
-    first_step, total_steps = int(state.step), parts.settings.total_steps
+    state, settings = starting_state(run, run_dir, sets_aside=True), run.settings
+    features = frozen_features.open_or_compute(run, state)
+    first_step, total_steps = int(state.step), settings.total_steps
     # The first batches are read during compilation. Their threads end with the steps, or an error.
-    with contextlib.closing(make_batches(parts, first_step, features)) as batches:
+    with contextlib.closing(make_batches(run, first_step, features)) as batches:
         # An evaluator may have been added to a finished run.
-        compiled = compile_step(parts, state, features) if first_step < total_steps else None
+        compiled = compile_step(run, state, features) if first_step < total_steps else None
+        device, flops = run.mesh.devices.flat[0], compiled.most_flops if compiled else 0.0
         # Only now: what the start allocated is not needed again.
-        keep_freed_memory(parts.mesh.devices.flat[0].platform)
-        compute = Compute.of(
-            parts.mesh,
-            step=first_step,
-            batch_size=parts.settings.batch_size,
-            flops_per_step=compiled.most_flops if compiled else 0.0,
-        )
-        _save_start(parts, run_dir, compute)
+        keep_freed_memory(device.platform)
+        compute = Compute(first_step, settings.batch_size, run.mesh.size, device.device_kind, flops)
+        # Before the config, because a concurrent evaluation waits for the config.
+        run_folder.save_records(run_dir, run.records)
+        has_texts = settings.data.text is not None
+        words = data.load_vocabulary(settings.data, settings.train_split) if has_texts else None
+        run_folder.save_config(run_dir, run.config, words)
+        if compiled is not None:
+            compute.save(run_dir)
         with (
             # First, so that a second SIGTERM, as some schedulers send, does not end the last
             # writes.
             stop_signal() as stop_requested,
-            open_outputs(parts, run_dir, evaluation, check_lock, compute) as outputs,
-            profiler(parts.settings.profile, run_dir) as trace,
+            open_outputs(run, run_dir, evaluation, compute) as outputs,
+            profiler(settings.profile, run_dir) as trace,
         ):
             if not _run_steps(state, batches, compiled, outputs, stop_requested, trace):
                 return False
@@ -166,35 +148,22 @@ def _run_steps(
     return True
 
 
-def _save_start(parts: Run, run_dir: str, compute: Compute) -> None:
-    """Writes the facts about a start that later starts and readers of the run need."""
-    settings, records, vocabulary = parts.settings, parts.records, None
-    if settings.data.text is not None:
-        vocabulary = data.load_vocabulary(settings.data, settings.train_split)
-    if vocabulary is not None:
-        records = records | {"vocabulary": run_folder.hash_vocabulary(vocabulary)}
-    # Before the config, because a concurrent evaluation waits for the config.
-    run_folder.save_records(run_dir, records)
-    run_folder.save_config(run_dir, parts.config, vocabulary)
-    if compute.step < settings.total_steps:
-        compute.save(run_dir)
-
-
 def make_batches(
-    parts: Run, first_step: int, features: Sequence[data.FeatureReader] = ()
+    run: Run, first_step: int, features: Sequence[data.FeatureReader] = ()
 ) -> Generator[dict[str, np.ndarray], None, None]:
     """Returns this process's rows of every batch from `first_step` on; `close` ends its threads."""
+    settings = run.settings
     return data.train_batches(
-        parts.settings.data,
-        split=parts.settings.train_split,
-        seed=parts.settings.seed,
-        batch_size=parts.settings.batch_size,
+        settings.data,
+        split=settings.train_split,
+        seed=settings.seed,
+        batch_size=settings.batch_size,
         first_step=first_step,
-        total_steps=parts.settings.total_steps,
+        total_steps=settings.total_steps,
         process_index=jax.process_index(),
         process_count=jax.process_count(),
-        devices=parts.mesh.size,
-        parts=parts.settings.accumulation_steps,
+        devices=run.mesh.size,
+        parts=settings.accumulation_steps,
         features=features,
     )
 
@@ -226,3 +195,21 @@ def stop_signal() -> Iterator[Callable[[int], bool]]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def profiler(config: ProfileConfig | None, run_dir: str) -> Iterator[Callable[[int], None]]:
+    """Yields a function to call before every step, which traces those of the config.
+
+    Every host writes its trace to `RUN_DIR/plugins/profile`, for TensorBoard's profile tab.
+    """
+    with contextlib.ExitStack() as trace:
+
+        def before(step: int) -> None:
+            if config is not None and step == config.start:
+                logging.info("Tracing %d steps from step %d on.", config.steps, step)
+                trace.enter_context(jax.profiler.trace(run_dir))
+            elif config is not None and step == config.start + config.steps:
+                trace.close()
+
+        yield before

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from absl import logging
 from clu.parameter_overview import get_parameter_overview
@@ -28,7 +28,6 @@ class Outputs:
     parts: Run
     run_dir: str
     evaluation: RunEvaluation
-    check_lock: Callable[[], None]
     saver: checkpoints.Checkpoints
     writer: EventWriter
     reporter: reporting.Reporter
@@ -47,7 +46,6 @@ class Outputs:
         with self.reporter.paused():
             views = Views(self.writer, settings.tensorboard, step)
             metrics = self.evaluation.run_state(step, state, views)
-            self.check_lock()
             self.writer.write_scalars(step, select_curves(metrics))
             opt_state = observe_metrics(settings.optimizer, state.opt_state, metrics)
             state = dataclasses.replace(state, opt_state=opt_state)
@@ -58,13 +56,11 @@ class Outputs:
     def stop(self, step: int, state: TrainState) -> None:
         """Saves the state at which a signal stops the run."""
         with self.reporter.paused():  # This also reads the last step.
-            self.check_lock()
             self.saver.save(state)
         logging.warning("Stopped and saved at step %d; the same command resumes the run.", step)
 
     def fail(self, failure: reporting.NonFiniteLossError, state: TrainState) -> None:
         """Saves the evidence of a failure and the last good state."""
-        self.check_lock()
         failure.save(self.run_dir)
         self.saver.save(state)
 
@@ -81,13 +77,11 @@ def open_outputs(
     parts: Run,
     run_dir: str,
     evaluation: RunEvaluation,
-    check_lock: Callable[[], None],
     compute: Compute,
 ) -> Iterator[Outputs]:
     """Opens the outputs of a start at the step of `compute`; all are written at the end."""
 
     def skip(failure: reporting.NonFiniteLossError) -> None:
-        check_lock()
         failure.append(run_dir)
 
     reporting.forget_skipped(run_dir, compute.step)
@@ -103,7 +97,7 @@ def open_outputs(
             on_skip=skip if parts.settings.non_finite == "skip" else None,
         )
         with contextlib.closing(reporter):
-            yield Outputs(parts, run_dir, evaluation, check_lock, saver, writer, reporter)
+            yield Outputs(parts, run_dir, evaluation, saver, writer, reporter)
 
 
 def _write_facts(writer: EventWriter, parts: Run) -> None:

@@ -55,21 +55,3 @@ def test_a_changed_file_that_the_config_names_is_a_change(tmp_path):
     assert finished_reports(config, str(tmp_path)) == [report]
     templates.write_text("a {}\na photo of a {}\n")
     assert not finished_reports(config, str(tmp_path))
-
-
-def test_a_torn_mark_is_none(tmp_path, caplog):
-    config = quickstart.get_config()
-    mark_finished(config, str(tmp_path))
-    reports = [tmp_path / f"test/{name}/report.md" for name in config.evals]
-    for report in reports:
-        report.parent.mkdir(parents=True)
-        report.write_text("")
-    assert [str(each) for each in finished_reports(config, str(tmp_path))] == list(
-        map(str, reports)
-    )
-    for content in ("", '{"config_ha', "[]", "{}"):
-        (tmp_path / "finished.json").write_text(content)
-        assert finished_reports(config, str(tmp_path)) == []
-    lines = [record.getMessage() for record in caplog.records]
-    assert len(lines) == 3  # {} is the mark of no config.
-    assert all("finished.json is damaged" in line and "writes it again" in line for line in lines)

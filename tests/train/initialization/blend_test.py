@@ -83,8 +83,6 @@ def test_other_models_and_half_models_are_refused_by_the_name_of_a_parameter(tmp
     )
     with pytest.raises(UserError, match="similarity/log_scale would start at random in the first"):
         start.starting_state(parts, str(tmp_path / "new"))
-    with pytest.raises(UserError, match="similarity/log_scale would start at random in the first"):
-        start.check_start(parts, str(tmp_path / "new"))
 
 
 def test_moments_of_the_first_run_do_not_fit():

@@ -3,11 +3,11 @@
 config.json             the config, with all settings that follow from dataset and initial weights
 config-STEP.json        the config until that step, if --allow_changes changed it there
 vocab.txt               the tokenizer's file, which config.json names; or merges.txt
-records.json            hash and number of the training examples, hash of that file
+records.json            hash and number of the training examples
 frozen/                 parameters that never change, written once
-checkpoints/STEP/       params, model_state, opt_state, metrics; files.json, the hashes of all files
+checkpoints/STEP/       params, model_state, opt_state; files.json, the hashes of all files
 damaged/STEP/           a checkpoint that was truncated or changed on disk
-evaluated.json          the metrics that selected the best step, of all evaluated ones
+evaluated.json          the metrics of all evaluated steps
 test/                   results of the final evaluation
 follow/SPLIT/           results of `eval_main --follow`
 step_STEP/SPLIT/        results of `eval_main --step=STEP`
@@ -17,8 +17,7 @@ finished.json           hash of the config that the run finished with
 writer.txt              the process that is writing the folder
 
 One process writes at a time, see `folder_lock`. A run resumes only on the same records and with a
-config that trains the same way, see `config.run_changes`; the number of devices may change. Before
-it resumes, it compares the files that it needs of its newest and its best checkpoint with their
-hashes: a damaged one is set aside, and the run goes back to the newest intact one. Readers refuse a
-damaged checkpoint. SIGTERM and Ctrl-C save before they stop.
+config that trains the same way, see `run_changes`; the number of devices may change. It resumes
+from the newest checkpoint whose files match their hashes; readers refuse a damaged one. SIGTERM and
+Ctrl-C save before they stop.
 """

@@ -3,9 +3,7 @@
 import dataclasses
 import json
 
-from absl import logging
 from etils import epath
-from jax.sharding import Mesh
 
 from xmodal.core import processes
 from xmodal.core.atomic import write_atomically
@@ -32,12 +30,6 @@ class Compute:
     kind: str
     flops_per_step: float
 
-    @classmethod
-    def of(cls, mesh: Mesh, *, step: int, batch_size: int, flops_per_step: float) -> "Compute":
-        """Returns the entry for a mesh."""
-        kind = mesh.devices.flat[0].device_kind
-        return cls(step, batch_size, mesh.size, kind, flops_per_step)
-
     def save(self, run_dir: str) -> None:
         """Adds a start to the run's folder, unless nothing has changed; on process 0.
 
@@ -55,11 +47,4 @@ class Compute:
 def read_starts(run_dir: str) -> list[Compute]:
     """Returns the devices and batch sizes of a run, earliest first."""
     path = epath.Path(run_dir) / _FILE
-    try:
-        found = json.loads(path.read_text()) if path.exists() else []
-        # Runs of older versions have only the last start, without its step.
-        return [Compute(**each) for each in found] if isinstance(found, list) else []
-    # Only the model card needs it, so the run continues.
-    except (ValueError, TypeError, RecursionError):
-        logging.warning("%s is damaged: devices and batch sizes of earlier starts are lost.", path)
-        return []
+    return [Compute(**each) for each in json.loads(path.read_text())] if path.exists() else []

@@ -1,97 +1,100 @@
-"""Handles truncated or changed checkpoints: a run resumes from the newest intact one.
+"""Hashes of the files of checkpoints, and the way back from a damaged checkpoint.
 
-The run also needs its best checkpoint and the metrics of all checkpoints.
+Libraries do not notice a changed byte in an array.
 """
 
+import contextlib
+import json
+import os
+from collections.abc import Sequence
+
 from absl import logging
+from etils import epath
 
 from xmodal.core import buckets, processes
+from xmodal.core.atomic import write_atomically
+from xmodal.core.checksums import check_files, sha256_of
 from xmodal.core.errors import UserError
+from xmodal.core.json_files import read_json
 from xmodal.train.folder import run_folder
-from xmodal.train.folder.file_hashes import find_damage
 
-_DAMAGED = "damaged"
-# The best checkpoint is evaluated, but training does not continue from it.
-_READ_OF_BEST = ("params/", "model_state/", "metrics/")
+HASHES = "files.json"
+# Written when the folder gets its final name; no arrays depend on them.
+_LATER = ("_CHECKPOINT_METADATA", "commit_success.txt", HASHES)
 
 
-def set_damaged_aside(run_dir: str) -> None:
-    """Moves damaged checkpoints out of the way; all processes call it.
+def save_hashes(folder: epath.Path) -> None:
+    """Writes `FOLDER/files.json`, the hash of every file in a complete folder."""
+    paths = [parent / name for parent, _, names in folder.walk() for name in names]
+    names = sorted(os.fspath(path.relative_to(folder)) for path in paths)
+    hashes = {name: sha256_of(folder / name) for name in names if name not in _LATER}
+    write_atomically(folder / HASHES, f"{json.dumps(hashes, indent=1)}\n")
 
-    Afterwards the newest checkpoint, the parameters and model state of the best one, and the
-    metrics of all are intact. The run resumes from the newest one and repeats the lost steps. The
-    files of the two are read one extra time.
+
+def check_whole(run_dir: str, step: int, items: Sequence[str]) -> None:
+    """Raises an error if a file of a checkpoint does not match its hash; every process calls it.
 
     Args:
-      run_dir: the run's folder, which only this run writes.
-
-    Raises:
-      UserError: no checkpoint is intact, or the frozen parameters are damaged.
+      run_dir: the run that wrote the checkpoint.
+      step: a saved step.
+      items: some of `ITEMS`; frozen parameters are always compared.
     """
-    processes.first_does(f"check the checkpoints of {run_dir}", lambda: _set_aside(run_dir))
+
+    def check() -> None:
+        _check(run_folder.frozen_folder(run_dir))
+        _check(run_folder.step_folder(run_dir, step), items)
+
+    processes.first_does(f"check a checkpoint of {run_dir}", check)
 
 
-def newest_whole(run_dir: str) -> int | None:
-    """Returns the step a run would resume from; None without a checkpoint. Changes nothing.
+def _check(folder: epath.Path, items: Sequence[str] = ()) -> None:
+    """Compares the files of some items of a folder, or all of them."""
+    if not folder.exists() and not items:  # No parameter is frozen.
+        return
+    remedy = "use another checkpoint, or copy this one from a backup."
+    if not (folder / HASHES).exists():
+        raise UserError(f"{folder / HASHES} is missing: {remedy}")
+    below = tuple(f"{item}/" for item in items) or ("",)
+    hashes = read_json(folder / HASHES, remedy)
+    check_files(folder, {name: x for name, x in hashes.items() if name.startswith(below)}, remedy)
 
-    Raises:
-      UserError: see `set_damaged_aside`.
+
+def newest_whole(run_dir: str, *, sets_aside: bool = False) -> int | None:
+    """Returns the step that a run resumes from; None without a checkpoint. All processes call it.
+
+    This is the newest checkpoint without damage; a warning names those that are damaged, to which
+    the best one may belong, of which only the model is read.
+
+    Args:
+      run_dir: the run's folder.
+      sets_aside: whether damaged checkpoints are moved to `RUN_DIR/damaged`, so that the run writes
+        those steps again.
     """
-    damaged, whole = _find(run_dir)
-    for step, damage in damaged.items():
-        logging.warning("The checkpoint of step %d is damaged: %s.", step, damage)
-    return whole
+    own = _find(run_dir, sets_aside) if processes.index() == 0 else None
+    return json.loads(processes.gather(f"check the checkpoints of {run_dir}", json.dumps(own))[0])
 
 
-def _set_aside(run_dir: str) -> None:
-    damaged, whole = _find(run_dir)
-    for step, damage in damaged.items():
-        _move_aside(run_dir, step, damage, whole)
-    while (best := _best_step(run_dir)) not in (None, whole):
-        if not (damage := find_damage(run_folder.step_folder(run_dir, best), _READ_OF_BEST)):
-            break
-        _move_aside(run_dir, best, damage, whole)
-
-
-def _move_aside(run_dir: str, step: int, damage: str, whole: int | None) -> None:
-    aside = buckets.absolute(run_dir) / _DAMAGED / str(step)
-    buckets.move_folder(run_folder.step_folder(run_dir, step), aside)
-    lost = "its metrics no longer count, and another step may be the best"
-    if whole is not None and step > whole:
-        lost = f"the run goes back to step {whole} and repeats the steps after it"
-    logging.error(
-        "THE CHECKPOINT OF STEP %d IS DAMAGED: %s. It is now %s; %s.", step, damage, aside, lost
-    )
-
-
-def _best_step(run_dir: str) -> int | None:
-    try:
-        return run_folder.best_step(run_dir)
-    except UserError:  # None was evaluated.
+def _find(run_dir: str, sets_aside: bool) -> int | None:
+    saved, damaged, best = run_folder.steps(run_dir), dict[int, UserError](), None
+    if not saved:
         return None
-
-
-def _find(run_dir: str) -> tuple[dict[int, str], int | None]:
-    """The damage by step, newest first, and the step of the newest intact checkpoint.
-
-    For checkpoints before that one, only the metrics are compared.
-    """
-    damaged, whole = dict[int, str](), None
-    saved = run_folder.steps(run_dir)
-    if saved and (damage := find_damage(run_folder.frozen_folder(run_dir))):
-        raise UserError(
-            f"The frozen parameters of {run_dir} are damaged: {damage}. They are written once; "
-            "copy them from a backup, or start over with another --workdir."
-        )
+    _check(run_folder.frozen_folder(run_dir))
+    with contextlib.suppress(UserError):  # None may have been evaluated.
+        best = run_folder.best_step(run_dir)
+    newest = None
     for step in reversed(saved):
-        read = "" if whole is None else "metrics/"
-        if damage := find_damage(run_folder.step_folder(run_dir, step), read):
-            damaged[step] = damage
-        elif whole is None:
-            whole = step
-    if saved and whole is None:
-        raise UserError(
-            f"No checkpoint of {run_dir} can be read; step {saved[0]}: {damaged[saved[0]]}. "
-            "Copy one from a backup, or start over with another --workdir."
-        )
-    return damaged, whole
+        items = run_folder.ITEMS if newest is None else ("params", "model_state")
+        if newest is None or step == best:
+            try:
+                _check(run_folder.step_folder(run_dir, step), items)
+                newest = step if newest is None else newest
+            except UserError as error:
+                damaged[step] = error
+    if newest is None:
+        raise damaged[saved[-1]]
+    for step, error in damaged.items():
+        logging.warning("%s The run resumes from step %d without it.", error, newest)
+        if sets_aside:
+            aside = buckets.absolute(run_dir) / "damaged" / str(step)
+            buckets.move_folder(run_folder.step_folder(run_dir, step), aside)
+    return newest

@@ -1,7 +1,5 @@
 """Hash and number of the records that a run trains on, in `RUN_DIR/records.json`."""
 
-from collections.abc import Mapping
-
 from absl import logging
 
 from xmodal import data
@@ -21,19 +19,14 @@ def check_records(run_dir: str, found: Records, *, allow_changes: bool = False) 
 
     Returns:
       The records to save: those found, with hashes that only an earlier start knew.
-
-    Raises:
-      UserError: the records have changed.
     """
     before = run_folder.load_records(run_dir)
-    if not before and run_folder.steps(run_dir):
-        text = "%s has no records.json: whether it resumes with the same data is not known."
-        logging.warning(text, run_dir)
     if not before:
         return found
     if _are_equal(before, found):
+        known = {name: x for name, x in before["train"].items() if x != data.UNKNOWN_HASH}
         # A hash that is known stays: a dataset without one may come in between.
-        return found | {"train": found["train"] | _known(before["train"])}
+        return found | {"train": found["train"] | known}
     described = f"{_describe(before)} -> {_describe(found)}"
     if not allow_changes:
         raise UserError(
@@ -46,11 +39,7 @@ def check_records(run_dir: str, found: Records, *, allow_changes: bool = False) 
 
 
 def check_steps_left(run_dir: str, records: Records, total_steps: int) -> None:
-    """Raises an error if a run has no steps left that could train on its new records.
-
-    Raises:
-      UserError: the run has all of its steps, and was trained on other records.
-    """
+    """Raises an error if a run has no steps left that could train on its new records."""
     before, steps = run_folder.load_records(run_dir), run_folder.steps(run_dir)
     if before and steps and steps[-1] >= total_steps and not _are_equal(before, records):
         raise UserError(
@@ -61,18 +50,14 @@ def check_steps_left(run_dir: str, records: Records, total_steps: int) -> None:
 
 def _are_equal(before: Records, found: Records) -> bool:
     hashes = [(digits, found["train"].get(name)) for name, digits in before["train"].items()]
-    return before.get("examples", found["examples"]) == found["examples"] and all(
+    return before["examples"] == found["examples"] and all(
         one == other or (other and data.UNKNOWN_HASH in (one, other)) for one, other in hashes
     )
 
 
-def _known(hashes: Mapping[str, str]) -> dict[str, str]:
-    return {name: digits for name, digits in hashes.items() if digits != data.UNKNOWN_HASH}
-
-
 def _describe(records: Records) -> str:
     hashes = ", ".join(f"{name} {digits[:16]}" for name, digits in records["train"].items())
-    return hashes + (f" ({records['examples']:,} examples)" if "examples" in records else "")
+    return f"{hashes} ({records['examples']:,} examples)"
 
 
 def training_hashes(run_dir: str) -> dict[str, str]:
