@@ -123,9 +123,9 @@ def _evaluate(opened: "Opened", output: str) -> None:
     # do not name the checkpoint.
     keep_others = not OUTPUT.value and not INTERPOLATE.value
     # A follower writes for hours.
-    with folder_lock.hold(output) if FOLLOW.value else contextlib.nullcontext() as check_lock:
+    with folder_lock.hold(output) if FOLLOW.value else contextlib.nullcontext():
         evaluations = subjects.evaluate_subjects(
-            opened, output, request, keep_others=keep_others, check_lock=check_lock
+            opened, output, request, keep_others=keep_others, follows=FOLLOW.value
         )
     if INTERPOLATE.value:
         from xmodal.train import interpolation

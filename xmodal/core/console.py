@@ -16,7 +16,6 @@ from tqdm import tqdm
 
 from xmodal.core import interrupts
 from xmodal.core.errors import UserError
-from xmodal.core.progress import STOPPED
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _OWN = tuple(f"{_ROOT / package}/" for package in ("xmodal", "data_prep", "configs"))
@@ -94,12 +93,10 @@ class _AboveBars(io.TextIOBase):
 
 
 def _deliver_again(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Repeats a signal whose exception a library's callback has swallowed, such as JAX's in gc."""
-    error = unraisable.exc_value
-    is_stop = isinstance(error, SystemExit) and error.code == STOPPED
-    if is_stop or isinstance(error, KeyboardInterrupt):
-        main, number = threading.main_thread().ident, signal.SIGTERM if is_stop else signal.SIGINT
-        threading.Timer(0.1, signal.pthread_kill, (main, number)).start()
+    """Repeats a Ctrl-C that a library's callback has swallowed, such as JAX's in gc."""
+    if isinstance(unraisable.exc_value, KeyboardInterrupt):
+        again = threading.main_thread().ident, signal.SIGINT
+        threading.Timer(0.1, signal.pthread_kill, again).start()
     else:
         sys.__unraisablehook__(unraisable)
 

@@ -74,9 +74,7 @@ def test_evaluators_without_a_field_use_both_files(config, saved, caplog):
 
 def test_an_evaluator_of_another_field_is_refused_by_name(config, saved):
     for path, _ in saved.values():
-        with pytest.raises(
-            UserError, match=r"mean needs the array 'mean', which .*--run=RUN"
-        ):
+        with pytest.raises(UserError, match=r"mean needs the array 'mean', which .*--run=RUN"):
             evaluate_file(path, config, names=["mean"])
 
 

@@ -20,18 +20,5 @@ def test_a_checkpoint_that_went_before_it_was_read(few_shapes, saved_run_dir, tm
     with pytest.raises(UserError, match=r"no checkpoint of step 1; it has \[0, 2, 4\]"):
         evaluate_subjects(open_run(evaluation, str(saved_run_dir), [1]), str(tmp_path / "one"))
     opened = open_run(evaluation, str(saved_run_dir), [1], follows=True)
-    found = evaluate_subjects(opened, str(tmp_path / "all"), check_lock=lambda: None)
+    found = evaluate_subjects(opened, str(tmp_path / "all"), follows=True)
     assert found == []
-
-
-def test_a_follower_that_was_taken_over_writes_nothing(few_shapes, saved_run_dir, tmp_path):
-    config = make_config(few_shapes)
-    evaluation = RunEvaluation(build_run(config, mesh_lib.make_mesh()), trains=False)
-
-    def check_lock():
-        raise UserError("taken over")
-
-    opened = open_run(evaluation, str(saved_run_dir), [2], follows=True)
-    with pytest.raises(UserError, match="taken over"):
-        evaluate_subjects(opened, str(tmp_path), check_lock=check_lock)
-    assert not list(tmp_path.glob("**/metrics.json"))

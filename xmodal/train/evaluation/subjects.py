@@ -4,7 +4,7 @@
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import ml_collections
@@ -49,7 +49,7 @@ def evaluate_subjects(
     request: Request = FINAL_SPLITS,
     *,
     keep_others: bool = False,
-    check_lock: Callable[[], None] | None = None,
+    follows: bool = False,
 ) -> list[Evaluation]:
     """Evaluates models one by one; writes and prints all results, a follower one line of each.
 
@@ -58,8 +58,8 @@ def evaluate_subjects(
       output: folder for the results, see `evaluation_files.write_all`.
       request: the splits to evaluate and the files to save.
       keep_others: whether to keep numbers of the same step from evaluators not in the suite.
-      check_lock: for a follower, whose steps continue those of an earlier call: raises if another
-        process has taken over `output`.
+      follows: whether these are steps of a run that is followed, whose curves continue those of an
+        earlier call.
 
     Returns:
       One evaluation per evaluator, of the last model.
@@ -72,7 +72,7 @@ def evaluate_subjects(
     evaluations: list[Evaluation] = []
     # A follower's curves continue, and the run that it follows has a row of settings.
     entered: contextlib.AbstractContextManager[EventWriter] = (
-        contextlib.closing(EventWriter(output)) if check_lock else event_writer(output, settings)
+        contextlib.closing(EventWriter(output)) if follows else event_writer(output, settings)
     )
     with entered as writer:
         for subject in subjects:
@@ -81,10 +81,7 @@ def evaluate_subjects(
             if keep_others and step is not None:  # Before any work, since it may be damaged.
                 kept = read_others(output, step, suite.options)
             evaluations = suite.evaluate(subject, request, others=others, view=views)
-            if check_lock:
-                check_lock()
-            brief = check_lock is not None
-            write_all(evaluations, output, identity, others, views, step, kept, brief=brief)
+            write_all(evaluations, output, identity, others, views, step, kept, brief=follows)
     return evaluations
 
 
