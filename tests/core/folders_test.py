@@ -6,9 +6,6 @@ import shutil
 
 import pytest
 
-from data_prep.captioned_images.captioned_pictures import CaptionedPicture
-from data_prep.captioned_images.find_layout import find_layout
-from data_prep.captioned_images.options import ReadingOptions
 from data_prep.reading.image_files import open_images
 from tests.data_prep.captioned_images import own_folders as folders
 from tests.data_prep.captioned_images.own_folders import NUMBERS
@@ -73,11 +70,6 @@ def test_folders_of_systems_in_archives_are_skipped(tmp_path, member):
     assert member not in images
 
 
-def test_a_folder_of_a_system_may_be_given_itself(tmp_path):
-    folders.write_images(tmp_path / "#recycle", [1], "dog")
-    assert [parent.name for parent, _ in walk(tmp_path / "#recycle")] == ["#recycle", "dog"]
-
-
 @pytest.fixture
 def linked(tmp_path):
     """Pictures with texts; a link and a hard link to one of them, and a folder linked twice."""
@@ -122,28 +114,6 @@ def test_a_table_may_name_a_picture_by_any_of_its_paths(linked):
         "best/second.png": ["six"],
     }
     assert left_out["best/first.png"] == left_out["dog/p002.png"] == "link"
-
-
-def test_a_picture_in_the_folder_of_a_split_keeps_it(tmp_path):
-    folders.write_images(tmp_path, folders.FEW, "pool")
-    (tmp_path / "val").mkdir()
-    (tmp_path / "val" / "p001.png").symlink_to("../pool/p001.png")
-    folders.write_csv(tmp_path / "all.csv", [["image", "caption"], ["p001.png", "a caption"]])
-    (picture,) = (
-        each
-        for each in find_layout(tmp_path, ReadingOptions()).pictures()
-        if isinstance(each, CaptionedPicture)
-    )
-    assert (picture.name, picture.split) == ("val/p001.png", "validation")
-
-
-def test_a_closed_folder_itself_is_an_error(tmp_path, monkeypatch):
-    def refuse(at):
-        raise PermissionError(13, "Permission denied", str(at))
-
-    monkeypatch.setattr(os, "scandir", refuse)
-    with pytest.raises(PermissionError, match="Permission denied"):
-        list(walk(tmp_path))
 
 
 def test_a_missing_folder_is_explained(tmp_path, monkeypatch):
