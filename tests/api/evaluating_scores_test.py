@@ -122,7 +122,7 @@ def test_evaluators_of_a_config_that_need_more_are_left_out(few_shapes, scores, 
         evaluate_file(str(path), config, kind="rankings", names=["uncertain"])
     np.savez(tmp_path / "scores.npz", **scores)
     file = str(tmp_path / "scores.npz")
-    remedy = r"the file alone, pass --config\.evals\.refined\.reranker=None\."
+    remedy = r"set --config\.evals\.NAME\.reranker=None\."
     with pytest.raises(xmodal.UserError, match=f"refined needs embeddings, which .*{remedy}"):
         evaluate_file(file, config, kind="scores", names=["refined"])
     config.evals.refined.reranker = None

@@ -43,9 +43,9 @@ def test_a_log_shows_how_far_long_work_is():
         ("raise KeyboardInterrupt", 130, "\nInterrupted.\n"),
         ("raise errors.UserError('No weights.')", 1, "Error: No weights.\n"),
         (
-            "raise RuntimeError from OSError(28, 'No space left on device', 'weights')",
+            "raise OSError(28, 'No space left on device', 'weights')",
             1,
-            "Error: weights cannot be read or written: No space left on device.\n",
+            "Error: [Errno 28] No space left on device: 'weights'\n",
         ),
         ("os.close(1); os.dup2(os.pipe()[1], 1); os.close(3); print('a' * 9999)", 141, ""),
     ],

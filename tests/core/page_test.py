@@ -45,20 +45,6 @@ def test_text_is_escaped_everywhere():
     assert not re.search(r"https?:|<link|@import|url\(", text)
 
 
-def test_a_printed_page_has_its_texts_without_the_bytes_of_pictures():
-    printed = repr(make_page())
-    assert "caption 3" in printed
-    assert "PNG" not in printed
-
-
-def test_words_are_shaded_by_their_weight():
-    item = PageItem(words=[("a", 0.25), ("<b>", 0.5), ("&", 0.0)])
-    text = Page("t", [Group("", [Section("s", [PageRow([item])])])]).to_html()
-    shades = re.findall(r'--share: ([\d.]+)" title="([\d.]+)">([^<]+)<', text)
-    expected = ["0.50 0.250 a", "1.00 0.500 &lt;b&gt;", "0.00 0.000 &amp;"]
-    assert [" ".join(each) for each in shades] == expected
-
-
 @pytest.mark.parametrize(
     ("picture", "kind", "size"),
     [

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from tests.frozen_runs import TINY, changed, make_image_config, make_text_config, start_run
+from tests.frozen_runs import TINY, make_image_config, make_text_config, start_run
 from tests.saved_run import evaluate, read
 from xmodal import data
 from xmodal.train import loop
@@ -74,21 +74,6 @@ def test_ranks_are_those_of_the_whole_towers(config, monkeypatch):
     module = sys.modules["xmodal.data.evaluated_split"]  # The package has a function of this name.
     monkeypatch.setattr(module, reader, lambda *args, **kwargs: pytest.fail("inputs read"))
     assert_equal(evaluate_validation(config), expected)
-
-
-@pytest.mark.slow
-def test_other_weights_or_inputs_have_features_of_their_own(config):
-    """The inputs of an evaluator may differ from those of the training."""
-    (side,) = config.frozen_features.sides
-    changes = {"image": {"max_regions": 2}, "text": {"prompt": "a photo of {}"}}[side]
-    own = {side: config.data[side].to_dict() | changes}
-    all_changes = [{}, {"seed": 1}, {f"evals.{TINY}.data": own}]
-    for number, each in enumerate(all_changes, 1):
-        again = changed(config, each)
-        evaluate_validation(again, stores=True)
-        assert splits(config) == number * ["validation"], each
-        without = changed(again, {"frozen_features.sides": []})
-        assert_equal(evaluate_validation(again), evaluate_validation(without))
 
 
 @pytest.mark.slow

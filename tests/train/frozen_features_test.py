@@ -10,7 +10,6 @@ import pytest
 
 from tests.frozen_runs import (
     LOWER,
-    TINY,
     TOTAL_STEPS,
     changed,
     make_image_config,
@@ -184,26 +183,6 @@ def test_trained_parameters_are_no_part_of_the_features(config, monkeypatch):
     assert again.folder == first.folder
 
 
-@pytest.mark.parametrize("image_config", ["pictures"], indirect=True)
-@pytest.mark.slow
-def test_running_statistics_are_a_part_of_the_features(image_config):
-    parts, state = start_run(image_config)
-    frozen_features.open_or_compute(parts, state)
-    moved = jax.tree.map(lambda leaf: leaf + 1, state.model_state)
-    frozen_features.open_or_compute(parts, dataclasses.replace(state, model_state=moved))
-    assert len(folders(image_config)) == 2
-
-
-def test_damaged_features_are_named(config):
-    parts, state = start_run(config)
-    frozen_features.open_or_compute(parts, state)
-    (folder,) = folders(config)
-    records = folder / "features.array_record"
-    records.write_bytes(records.read_bytes()[:50])
-    with pytest.raises(UserError, match=f"{folder} has no complete features.*delete it"):
-        frozen_features.open_or_compute(parts, state)
-
-
 def test_a_host_that_does_not_see_the_features_of_another(config, monkeypatch):
     """Whatever a process sees itself, it follows process 0, so that none waits for another."""
     parts, state = start_run(config)
@@ -252,12 +231,6 @@ def test_a_continued_run_reads_the_same_features(config, tmp_path, monkeypatch):
     rest = train(config, tmp_path / "run")
     assert rest == {step: whole[step] for step in range(5, TOTAL_STEPS)}
     assert len(folders(config)) == 1
-
-
-def test_features_stand_beside_the_dataset_by_default(config, tiny_data_dir):
-    config.frozen_features.folder = ""
-    (reader,) = frozen_features.open_or_compute(*start_run(config))
-    assert pathlib.Path(reader.folder).parent == pathlib.Path(tiny_data_dir, TINY, "images/1.0.0")
 
 
 @pytest.mark.slow

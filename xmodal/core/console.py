@@ -1,7 +1,6 @@
 """The console output of commands: a readable log, without messages from libraries."""
 
 import contextlib
-import errno
 import io
 import logging as log
 import os
@@ -16,17 +15,12 @@ from tqdm import tqdm
 
 from xmodal.core import interrupts
 from xmodal.core.errors import UserError
-from xmodal.core.progress import STOPPED
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _OWN = tuple(f"{_ROOT / package}/" for package in ("xmodal", "data_prep", "configs"))
 # Libraries that log an error before they raise it.
 _LIBRARIES = tuple(
     f"{os.sep}{name}{os.sep}" for name in ("asyncio", "orbax", "tensorflow_datasets")
-)
-_DISK_ERRORS = (
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS),
-    *(errno.EACCES, errno.EPERM, errno.ENOTDIR),
 )
 
 
@@ -40,30 +34,18 @@ def run(main: Callable[[], None]) -> None:
 
 @contextlib.contextmanager
 def readable_errors(*others: type[Exception]) -> Iterator[None]:
-    """Ends a command with one line on a `UserError`, an error of another type, or Ctrl-C.
-
-    So does a full disk or a missing permission, wherever it was found.
-    """
-    known: tuple[type[Exception], ...] = (UserError, *others)
+    """Ends a command with one line on Ctrl-C, a `UserError`, an `OSError`, or another type."""
     try:
         with interrupts.raised():
             yield
-    except known as error:
+    except BrokenPipeError:  # The reader of the output, such as `head`, has read enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python still writes what it has buffered.
+        sys.exit(128 + signal.SIGPIPE)
+    except (UserError, OSError, *others) as error:
         sys.exit(f"Error: {error}")
     except KeyboardInterrupt:
         print("\nInterrupted.", file=sys.stderr)
         sys.exit(130)  # 128 + SIGINT, as in shells.
-    except BrokenPipeError:  # The reader of the output, such as `head`, has read enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python still writes what it has buffered.
-        sys.exit(128 + signal.SIGPIPE)
-    except Exception as error:
-        cause: BaseException | None = error
-        while cause is not None:
-            if isinstance(cause, OSError) and cause.errno in _DISK_ERRORS:
-                place = cause.filename or "A file"
-                sys.exit(f"Error: {place} cannot be read or written: {cause.strerror}.")
-            cause = cause.__cause__ or cause.__context__
-        raise
 
 
 def make_log_readable() -> None:
@@ -94,12 +76,10 @@ class _AboveBars(io.TextIOBase):
 
 
 def _deliver_again(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Repeats a signal whose exception a library's callback has swallowed, such as JAX's in gc."""
-    error = unraisable.exc_value
-    is_stop = isinstance(error, SystemExit) and error.code == STOPPED
-    if is_stop or isinstance(error, KeyboardInterrupt):
-        main, number = threading.main_thread().ident, signal.SIGTERM if is_stop else signal.SIGINT
-        threading.Timer(0.1, signal.pthread_kill, (main, number)).start()
+    """Repeats a Ctrl-C that a library's callback has swallowed, such as JAX's in gc."""
+    if isinstance(unraisable.exc_value, KeyboardInterrupt):
+        again = threading.main_thread().ident, signal.SIGINT
+        threading.Timer(0.1, signal.pthread_kill, again).start()
     else:
         sys.__unraisablehook__(unraisable)
 

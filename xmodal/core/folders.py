@@ -5,7 +5,6 @@ import hashlib
 import os
 import pathlib
 import re
-import stat
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -69,16 +68,10 @@ def hash_files(folder: pathlib.Path) -> str:
         raise FileNotFoundError(f"{folder} does not exist or is not a folder{explain(folder)}")
     digest = hashlib.sha256()
     for parent, names in walk(folder):
-        for name in names:
-            path = parent / name
-            try:
-                status = path.stat()
-            except OSError:  # a link to nothing
-                continue
-            if stat.S_ISDIR(status.st_mode):
-                continue
-            relative = os.fsencode(path.relative_to(folder))
-            digest.update(b"%s\0%d %d\n" % (relative, status.st_size, status.st_mtime_ns))
+        for path in (parent / name for name in names):
+            if path.is_file():  # Not a link to nothing, nor a folder that is not entered.
+                status, relative = path.stat(), os.fsencode(path.relative_to(folder))
+                digest.update(b"%s\0%d %d\n" % (relative, status.st_size, status.st_mtime_ns))
     return digest.hexdigest()[:16]
 
 

@@ -47,14 +47,10 @@ def format_document(parts: Sequence[str | Rows], format: str = "markdown") -> st
       parts: paragraphs, headings and lists in Markdown, and the cells of tables.
       format: "markdown"; or "latex": every table is a `table` whose caption is the heading above
         it, paragraphs in bold stay, all other text is a comment.
-
-    Raises:
-      UserError: the format is unknown.
     """
-    lookup("format", format, _FORMATS)
     if format == "latex":
         return _document_as_latex(parts)
-    found = [part if isinstance(part, str) else format_table(part) for part in parts]
+    found = [part if isinstance(part, str) else format_table(part, format) for part in parts]
     return "\n\n".join(found) + "\n"
 
 

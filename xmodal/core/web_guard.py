@@ -9,7 +9,6 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_LONGEST_PATH = 200  # Python reads no numbers of thousands of digits.
 _HEADERS = {
     # Everything comes from this server; texts of a study can be neither scripts nor styles.
     "content-security-policy": (
@@ -74,8 +73,6 @@ class Guard:
         """Returns why a request is refused, and the status; None if it is answered."""
         host, origin = headers.get("host", ""), headers.get("origin")
         is_safe = scope["method"] in ("GET", "HEAD")
-        if len(scope["path"]) > _LONGEST_PATH:
-            return "There is no such page.", 404
         if not {"*", _host_name(host)} & {*self._hosts, scope["server"][0]}:
             return "Unknown host name: set --url to the address of this server.", 400
         if origin is None and not is_safe and self._needs_origin:

@@ -3,6 +3,7 @@
 Wortsman et al., "Robust fine-tuning of zero-shot models" (2022), WiSE-FT.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 
 from etils import epath
@@ -50,11 +51,10 @@ def open_interpolation(
     def subjects() -> Iterator[Subject]:
         state = initial_state(parts)
         first = {"params": state.all_params(), "model_state": state.model_state}
-        params, model_state = checkpoints.restore_model(run_dir, step, parts.shapes, parts.mesh)
-        last = {"params": params, "model_state": model_state}
+        restored = checkpoints.restore_model(run_dir, step, parts.shapes, parts.mesh)
+        last = dict(zip(first, restored, strict=True))
         for weight in weights:
-            mixed = mix(last, first, 1 - weight)
-            provider = evaluation.provider(mixed["params"], mixed["model_state"])
+            provider = evaluation.provider(**mix(last, first, 1 - weight))
             name = f"{weight:g} {parts.config.name} step {step}"
             yield Subject(name, provider, trained_on=records, step=round(100 * weight))
 
@@ -83,9 +83,8 @@ def write_curve(output: str, weights: Sequence[float]) -> str:
         ]
         marked = zip(cells, find_best(tag, found), strict=True)
         columns.append([tag, *(Bold(cell) if best else cell for cell, best in marked)])
-    rows = list(zip(*columns, strict=True))
-    table = format_table(rows)
-    latex = format_table(rows, "latex")
+    rows = [*zip(*columns, strict=True)]
+    table, latex = format_table(rows), format_table(rows, "latex")
     write_files(output, {"curve.md": f"{table}\n", "curve.tex": f"{latex}\n"})
     return table
 
@@ -96,16 +95,10 @@ def read_weights(given: Sequence[str]) -> list[float]:
     Raises:
       UserError: one is not a number of whole percent between 0 and 1.
     """
-    weights = []
     for text in given:
-        try:
-            weight = float(text)
-        except ValueError:
-            weight = -1.0
-        if not 0 <= weight <= 1 or abs(100 * weight - round(100 * weight)) > 1e-9:
+        if not re.fullmatch(r"0|1|0?\.\d\d?0*|[01]\.0+", text):
             raise UserError(
                 f"--interpolate has {text!r}; weights are between 0 and 1, in whole percent, such "
                 "as --interpolate=0,0.25,0.5,0.75,1."
             )
-        weights.append(weight)
-    return sorted(set(weights))
+    return sorted(set(map(float, given)))

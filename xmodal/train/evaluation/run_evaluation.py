@@ -122,19 +122,19 @@ class RunEvaluation:
         def tokenizer() -> Any:
             return data.load_tokenizer(settings.data, settings.train_split)
 
-        def texts(given: Sequence[str]) -> GivenItems:
-            return GivenItems(texts=given, tokenizer=tokenizer())
-
-        def images(given: Sequence[bytes]) -> GivenItems:
+        makers: dict[str, Callable[[Sequence[Any]], GivenItems]] = {
+            "text": lambda texts: GivenItems(texts=texts, tokenizer=tokenizer()),
             # As in a dataset, pictures are not rotated.
-            return GivenItems(images=given, config=settings.data.image, upright=False)
+            "image": lambda images: GivenItems(
+                images=images, config=settings.data.image, upright=False
+            ),
+        }
 
         def read(split: Items) -> Items:
             if not isinstance(split, data.EvalSplit):
                 return split
             return frozen_features.with_features(parts, *weights, split, compute=self._stores)
 
-        makers: dict[str, Callable[[Sequence[Any]], GivenItems]] = {"text": texts, "image": images}
         return ModelProvider(
             parts.config.name,
             self._embedder,

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -13,6 +13,7 @@ from xmodal.core.event_writer import EventWriter
 from xmodal.evals.evaluators import Evaluator
 from xmodal.evals.evaluators.boards import BoardsEvaluator
 from xmodal.evals.labels.definitions import DIRECTIONS
+from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.reports.example_page import make_groups
 from xmodal.evals.reports.example_rules import pick_fixed
 from xmodal.evals.reports.results import BoardResult, Result
@@ -71,13 +72,13 @@ class Views:
         if not isinstance(evaluator, BoardsEvaluator):
             return
         self._shown[name] = source, items
-        results = [each for each in results if isinstance(each, BoardResult)]
+        of_boards = [each for each in results if isinstance(each, BoardResult)]
         rankings = functools.cache(evaluator.open_rankings(source))
-        picks = pick_fixed(evaluator.boards, results, self._config.queries)
+        picks = pick_fixed(evaluator.boards, of_boards, self._config.queries)
         boards = {board.name: board for board in evaluator.boards}
         histograms: dict[str, np.ndarray] = {}
         for pick in picks if self._config.pairs else ():
-            positives = boards[pick.board].directions[pick.direction].positives
+            positives = cast(Ragged, boards[pick.board].directions[pick.direction].positives)
             query, gallery = DIRECTIONS[pick.direction]
             scores, count, is_same = rankings(pick.direction), self._config.pairs, query == gallery
             drawn = draw_similarities(scores, positives, count, exclude_self=is_same)

@@ -3,6 +3,7 @@
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import PIL.Image
@@ -60,7 +61,7 @@ def write_projector(
 
 def _gather(
     source: Embeddings, items: Items, count: int
-) -> tuple[np.ndarray, list[tuple[str, str, str]], list[bytes]]:
+) -> tuple[np.ndarray, list[tuple[str, str, str]], list[Any]]:
     """Vectors [P, D], rows of metadata and, if there are any, pictures of P items."""
     total = len(items.image_ids)
     at = np.linspace(0, total, min(count, total), endpoint=False).astype(int)
@@ -71,12 +72,12 @@ def _gather(
     captioned, captions = np.unique(owners, return_index=True)
     captioned, captions = captioned[captioned >= 0], captions[captioned >= 0]
     texts = dict(zip(captioned, (str(items.caption_texts[n]) for n in captions), strict=True))
-    vectors, rows, pictured = [], [], []
-    if source.images is not None:
+    vectors, rows, pictured = [], [], list[int]()
+    if source.images is not None and source.image_ids is not None:
         vectors.append(source.images[Positions("image", source.image_ids)(image_ids)])
         rows += [(texts.get(n, ""), "image", name) for n, name in enumerate(names)]
         pictured += range(len(names))
-    if source.captions is not None:
+    if source.captions is not None and source.caption_ids is not None:
         ids = np.asarray(items.caption_ids)[captions]
         vectors.append(source.captions[Positions("caption", source.caption_ids)(ids)])
         rows += [(texts[n], "caption", names[n]) for n in captioned]
@@ -85,7 +86,7 @@ def _gather(
     joined = joined.mean(axis=1) if joined.ndim == 3 else joined
     if not items.has_pictures:
         return joined, rows, []
-    pictures = items.pictures(at)
+    pictures = [*items.pictures(at)]
     return joined, rows, [pictures[n] for n in pictured]
 
 
