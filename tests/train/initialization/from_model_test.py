@@ -128,13 +128,6 @@ def test_what_does_not_fit(folder, key, value, message):
         inherit(config)
 
 
-def test_a_damaged_folder_is_a_sentence(folder, tmp_path):
-    (tmp_path / "model.json").write_text(json.dumps({"similarity": {"name": "dot"}}))
-    config = start_config(tmp_path)
-    with pytest.raises(UserError, match=r"model.json is damaged .*: convert the weights again"):
-        inherit(config)
-
-
 def release_config(folder, data_dir):
     config = released.get_config()
     config.init_from.model = str(folder)
