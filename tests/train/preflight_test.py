@@ -89,7 +89,7 @@ MISTAKES = {
         r"config.accumulation_steps=4 does not split the 2 items .* use one of \[1, 2\]",
     ),
     "freeze": ({"freeze": ["txt/"]}, "config.freeze pattern 'txt/' matches no parameter"),
-    "l2": ({"l2": {"pattern": "kernle", "scale": 1.0}}, "config.l2.pattern='kernle' matches no"),
+    "l2": ({"l2": {"pattern": "kernle", "scale": 1.0}}, "config.l2 pattern 'kernle' matches no"),
     "groups": (
         {"optimizer.groups": {"slow": {"pattern": "image/", "rate": 0.1}}},
         "config.optimizer.groups.slow.*matches no",

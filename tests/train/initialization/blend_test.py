@@ -76,9 +76,7 @@ def test_other_models_and_half_models_are_refused_by_the_name_of_a_parameter(tmp
     with pytest.raises(UserError, match="similarity/log_scale is missing here"):
         blend_weights(dataclasses.replace(state, params=params), blend)
     params = state.params | {"tasks": {"more": {"bias": state.params["similarity"]["log_scale"]}}}
-    with pytest.raises(
-        UserError, match=r"tasks/more/bias is \(\) here but missing in .*blend"
-    ):
+    with pytest.raises(UserError, match=r"tasks/more/bias is \(\) here but missing in .*blend"):
         blend_weights(dataclasses.replace(state, params=params), blend)
     parts = make_parts(
         run=str(tmp_path / "a"), step="latest", include=("image/",), blend=dataclasses.asdict(blend)
