@@ -162,21 +162,6 @@ def test_together_with_a_run(bert, tmp_path):
     )
 
 
-@pytest.mark.slow
-def test_published_parts_that_start_at_random_are_named(bert, tmp_path, caplog):
-    config = tiny.make_config_with_towers(bert[0])
-    config.model.image.encoder.hidden = (4,)
-    config.freeze = ["image/encoder/"]
-    config.init_from.published = ["image/encoder/", "text/encoder/", "tasks/"]
-    start.starting_state(tiny.make_parts(config), str(tmp_path / "new"))
-    warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
-    assert [text for text in warnings if text.startswith("Frozen at random initial values")] == [
-        "Frozen at random initial values: ['image/encoder']."
-    ]
-    (published,) = [text for text in warnings if "published weights" in text]
-    assert published.startswith("image/encoder: random at the start, but this experiment uses")
-
-
 VIT = {
     "name": "vit", "patch": 4, "width": 6, "depth": 1, "heads": 1, "mlp_dim": 5,
     "class_token": True, "position_resize": "bicubic",
