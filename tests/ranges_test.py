@@ -56,7 +56,6 @@ ROWS = [
     (TEXT, "model.similarity.temperature=-1", "temperature is -1.0; it must be more than 0"),
     (TEXT, "model.similarity.temperature=warm", "temperature is 'warm'; it must be a number."),
     (TEXT, "model.similarity.name=['dot']", "in config.model.similarity.name; known: "),
-    (TEXT, "model.similarity.field=means", "Unknown name 'means' in the field of a similarity"),
     (
         TEXT,
         "model.text.projection.width=-5",
