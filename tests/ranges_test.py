@@ -110,7 +110,7 @@ ROWS = [
     (
         TEXT,
         "tasks.t2t.weight={'schedule': 'piecewise', 'values': {0: 'low', 5: 'high'}}",
-        "config.tasks.t2t.weight.values are ['low', 'high']; they must be numbers.",
+        "config.tasks.t2t.weight.values is 'low'; it must be a number",
     ),
     (TEXT, "tasks.t2t.negatives=images", "Unknown name 'images' in config.tasks.t2t.negatives; "),
     (TEXT, "tasks.t2t.similarity={'name': 'cos'}", "Unknown name 'cos' in config.tasks.t2t.simil"),

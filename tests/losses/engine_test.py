@@ -10,7 +10,6 @@ import pytest
 from tests.benchmarks.collectives import Collectives, count_collectives
 from tests.benchmarks.program import read_program
 from xmodal.core import mesh as mesh_lib
-from xmodal.core.errors import UserError
 from xmodal.losses import engine, terms
 
 MARGIN = 0.7
@@ -191,19 +190,6 @@ def test_tied_maxima_share_their_gradient(name):
     np.testing.assert_allclose(jax.jit(jax.grad(first_row))(right)[:, 0], expected)
 
 
-@pytest.mark.parametrize("name", ["dense", "chunked", "ring"])
-def test_a_nan_reaches_every_row(name):
-    batch = make_batch(8)
-    batch["left_ids"] = np.arange(8, dtype=np.int32)
-    batch["right_ids"] = batch["left_ids"][batch["back"]]
-    batch["right"][5, 1] = np.nan
-    mesh = mesh_lib.make_mesh(jax.devices()[:2])
-    folded = jax.jit(lambda b: fold(b, {"scale": 1.0}, engine=name, chunk_size=3, mesh=mesh))(batch)
-    others = np.arange(8) != batch["back"][5]
-    for reduction in ("normalizer", "hardest", "hinges", "semi_hard"):
-        assert np.all(np.isnan(folded[reduction][0])[others]), reduction
-
-
 @pytest.mark.parametrize("name", ["dense", "chunked"])
 def test_an_item_without_negatives_has_no_gradient(name):
     batch = make_batch(5)
@@ -278,23 +264,3 @@ def test_memory_and_traffic_of_a_gradient(name, devices, batches, gathered):
 )
 def test_a_budget_chooses_the_engine(name, columns, devices, chosen):
     assert engine.choose_engine(name, 1024, columns, devices=devices) == chosen
-
-
-def test_a_budget_folds_like_its_engine():
-    batch, params = make_batch(24), {"scale": jnp.float32(1.5)}
-    texts = {
-        name: jax.jit(lambda b, p, n=name: fold(b, p, engine=n, chunk_size=5))
-        .lower(batch, params)
-        .as_text()
-        for name in ("dense", "chunked", "auto:0", "auto:1")
-    }
-    assert texts["auto:0"] == texts["chunked"] != texts["dense"] == texts["auto:1"]
-    with pytest.raises(UserError, match=r"engine='auto:x': set the megabytes per device"):
-        fold(batch, params, engine="auto:x")
-
-
-def test_unknown_engines_and_a_ring_without_a_mesh():
-    batch = make_batch(5)
-    for name, message in (("rings", "'rings'.*mean 'ring'"), ("ring", "needs a device mesh")):
-        with pytest.raises(UserError, match=message):
-            jax.eval_shape(lambda b, name=name: fold(b, {"scale": 1.0}, engine=name), batch)

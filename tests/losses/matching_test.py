@@ -1,7 +1,5 @@
 """Image-text matching against a slow loop, and the draws of its negatives."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -135,22 +133,3 @@ def test_draws_do_not_depend_on_the_number_of_devices():
     assert len(np.unique(found[0])) > 3
     for other in found[1:]:
         np.testing.assert_array_equal(found[0], other)
-
-
-def test_towers_get_no_gradient_through_the_draws(make_pairs, make_context):
-    left, right = make_pairs(SIZE)
-    table = jnp.asarray(np.random.default_rng(0).normal(size=(SIZE, SIZE, 2)), jnp.float32)
-    context = make_context(
-        jnp.arange(SIZE),
-        key=jax.random.key(0),
-        pair_logits=lambda images, texts, key: table[
-            (jnp.arange(SIZE) if images is None else images)[:, None], texts
-        ],
-    )
-
-    def loss(vectors):
-        return LOSSES["matching"].function(
-            dataclasses.replace(left, vector=vectors), right, context
-        )[0]
-
-    assert not np.any(jax.jit(jax.grad(loss))(left.vector))

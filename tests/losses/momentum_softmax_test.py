@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xmodal.core.errors import UserError
 from xmodal.losses import LOSSES
 from xmodal.models import make_task_module
 
@@ -79,9 +78,3 @@ def test_three_batches_equal_the_authors_code(make_pairs, make_context):
     held = {name: set(np.ravel(state["queue"][name]).tolist()) for name in ("left", "ids")}
     assert held["left"] == set(np.ravel(slow.queues[0]).tolist())
     assert held["ids"] == {2, 3, 4, 7, 8}
-
-
-def test_a_queue_needs_the_images(make_pairs):
-    module = make_task_module("loss.module", "momentum_queue", {"size": QUEUE})
-    with pytest.raises(UserError, match=r"set config.tasks.NAME.loss.inputs=\['image_id'\]"):
-        module.init(jax.random.key(0), *make_pairs(SIZE), {}, {})

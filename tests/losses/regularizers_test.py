@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 
 from xmodal.core import mesh as mesh_lib
-from xmodal.core.config import check_options
-from xmodal.core.errors import UserError
 from xmodal.losses import LOSSES
 
 IDS = np.arange(8, dtype=np.int32)
@@ -133,37 +131,3 @@ def test_uniformity_draws_of_many(views, make_context):
     # pairs.
     share = (np.exp(found).mean() - 1 / 48) / (1 - 1 / 48)
     np.testing.assert_allclose(share, np.exp(everything), rtol=0.1)
-
-
-def test_one_embedding_has_nothing_to_be_diverse(views, make_context):
-    one = [
-        dataclasses.replace(view, extras={"residuals": view.extras["residuals"][:, :1]})
-        for view in views
-    ]
-    value, gradients = gradients_of("diversity", {}, one, make_context(IDS, "max_cosine"))
-    assert value == 0
-    for gradient in gradients:
-        np.testing.assert_array_equal(gradient.extras["residuals"], 0)
-
-
-def test_what_is_missing_is_said(make_pairs, views, make_context):
-    context = make_context(IDS, "max_cosine")
-    with pytest.raises(UserError, match="needs embeddings with residuals; set .*'pie'"):
-        LOSSES["diversity"].function(*make_pairs(8, samples=3), context)
-    with pytest.raises(UserError, match="needs embeddings with concepts; set .*'consensus'"):
-        LOSSES["concept_divergence"].function(*views, context)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("uniformity", {"max_points": 1}, "max_points is 1; it must be at least 2"),
-        ("uniformity", {"sharpness": -1.0}, "sharpness is -1.0; it must be more than 0"),
-        ("mmd", {"gamma": 0.0}, "gamma is 0.0; it must be more than 0"),
-        ("mmd", {"distance": "root"}, "'root' in config.x.distance; known: .*'norm'"),
-        ("triplet", {"mining": "harder"}, "'harder' in config.x.mining; .* mean 'hardest'"),
-    ],
-)
-def test_options_out_of_range(name, options, message):
-    with pytest.raises(UserError, match=message):
-        check_options("config.x", LOSSES[name].function, options)

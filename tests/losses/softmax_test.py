@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 
 from xmodal.core import mesh as mesh_lib
-from xmodal.core.config import check_options
-from xmodal.core.errors import UserError
 from xmodal.losses.softmax import softmax
 
 FORMS = ["with_positive", "printed"]
@@ -38,15 +36,6 @@ def test_a_query_on_one_device_pushes_the_negatives_of_all(make_pairs, compute):
     batch = mesh_lib.global_batch({"left": left, "right": right, "ids": ids}, mesh_lib.make_mesh())
     _, (_, pushed), _ = compute(batch["left"], batch["right"], batch["ids"])
     assert np.all(np.abs(pushed).sum(axis=1) > 0)
-
-
-def test_captions_of_one_image_are_no_negatives_of_each_other(make_pairs, compute):
-    left, right = (view.vector for view in make_pairs(4, dim=3))
-    left[1:] = 0.0  # Only item 0 pulls or pushes.
-    ids = np.array([7, 7, 8, 9], np.int32)
-    _, (_, pushed), _ = compute(left, right, ids, directions="sum")
-    assert np.all(pushed[1] == 0)
-    assert np.all(np.abs(pushed[2:]).sum(axis=1) > 0)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -81,23 +70,3 @@ def test_large_scores_stay_finite(compute):
     value, gradients, _ = compute(same, same, np.arange(4, dtype=np.int32))
     np.testing.assert_allclose(value, np.log(4), rtol=1e-3)
     assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
-
-
-def test_the_temperature_of_the_similarity_divides_every_score(make_pairs, make_context):
-    views = make_pairs(6)
-    ids = np.arange(6, dtype=np.int32)
-    left = dataclasses.replace(views[0], vector=views[0].vector / 4)
-    warm = make_context(ids, {"name": "dot", "temperature": 4.0})
-    run = jax.jit(lambda: (softmax(*views, warm)[0], softmax(left, views[1], make_context(ids))[0]))
-    np.testing.assert_allclose(*run(), rtol=1e-6)
-
-
-@pytest.mark.parametrize(("option", "known"), [("form", "with_positive"), ("directions", "mean")])
-def test_unknown_names_list_the_known_ones(option, known):
-    with pytest.raises(UserError, match=known):
-        check_options("config.x", softmax, {option: "x"})
-
-
-def test_an_unknown_engine_lists_the_known_ones(make_pairs, make_context):
-    with pytest.raises(UserError, match="ring"):
-        softmax(*make_pairs(3), make_context(np.arange(3)), engine="x")

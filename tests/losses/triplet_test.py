@@ -29,14 +29,6 @@ def test_the_share_of_all_negatives_may_change_with_the_step(make_pairs, make_co
     assert hardest != everything
 
 
-def test_nothing_is_semi_hard_where_all_negatives_score_higher(make_pairs, make_context):
-    views = make_pairs(9)
-    views = [views[0], dataclasses.replace(views[0], vector=-views[0].vector)]
-    context = make_context(IDS, "cosine")
-    loss, scalars = jax.jit(lambda: triplet(*views, context, mining="semi_hard"))()
-    assert (loss, scalars["accuracy"]) == (0, 0)
-
-
 @pytest.mark.parametrize("engine", ["dense", "chunked", "ring"])
 def test_the_easiest_negative_stands_in_where_nothing_is_semi_hard(
     make_pairs, make_context, engine
@@ -62,15 +54,6 @@ def test_the_easiest_negative_stands_in_where_nothing_is_semi_hard(
     assert either > alone + 16 * 0.2
 
 
-def test_an_item_without_negatives_has_no_loss(make_pairs, make_context):
-    context = make_context(np.zeros(9, np.int32), "cosine")
-    loss, gradients = jax.jit(
-        jax.value_and_grad(lambda views: triplet(*views, context, mining="semi_hard_or_easiest")[0])
-    )(make_pairs(9))
-    assert loss == 0
-    assert not any(np.any(each.vector) for each in gradients)
-
-
 def assert_equals_torch(loss, views, expected, vectors):
     """Compares a loss and its gradients with `expected` and those of the tensors `vectors`."""
     expected.backward()
@@ -78,28 +61,6 @@ def assert_equals_torch(loss, views, expected, vectors):
     np.testing.assert_allclose(value, expected.item(), rtol=1e-5)
     for gradient, side in zip(gradients, vectors, strict=True):
         np.testing.assert_allclose(gradient.vector, side.grad, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("max_violation", [True, False])
-def test_equals_the_hinge_of_vsepp(make_pairs, make_context, max_violation):
-    torch = pytest.importorskip("torch")
-    views = make_pairs(9)
-    vectors = [torch.tensor(view.vector, requires_grad=True) for view in views]
-    images, captions = (torch.nn.functional.normalize(side, dim=1) for side in vectors)
-    scores = images @ captions.T
-    positive = scores.diag().view(-1, 1)
-    own = torch.eye(9) > 0.5
-    captions_cost = (0.2 + scores - positive).clamp(min=0).masked_fill(own, 0)
-    images_cost = (0.2 + scores - positive.t()).clamp(min=0).masked_fill(own, 0)
-    if max_violation:
-        captions_cost, images_cost = captions_cost.max(1)[0], images_cost.max(0)[0]
-    expected = captions_cost.sum() + images_cost.sum()
-
-    def loss(views):
-        mining = "hardest" if max_violation else "all"
-        return triplet(*views, make_context(IDS, "cosine"), mining=mining)[0]
-
-    assert_equals_torch(loss, views, expected, vectors)
 
 
 def test_equals_the_batch_hard_triplet_of_cmcm(make_pairs, make_context):

@@ -11,7 +11,7 @@ from xmodal.core.errors import UserError
 from xmodal.train import start
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.initialization.blend import blend_weights
-from xmodal.train.sections import BlendConfig, CheckpointConfig, InitConfig, SelectConfig
+from xmodal.train.sections import BlendConfig, CheckpointConfig, SelectConfig
 from xmodal.train.tree import flatten
 
 
@@ -43,7 +43,7 @@ def save(folder, seed, **changes):
     return state
 
 
-@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("weight", [0.3, 1.0])
 def test_every_array_is_the_weighted_mean(weight, tmp_path):
     first, second = (
         save(tmp_path / "a", 1),
@@ -73,18 +73,13 @@ def test_other_models_and_half_models_are_refused_by_the_name_of_a_parameter(tmp
         blend_weights(state, blend)
     params = {"image": state.params["image"]}
     blend = BlendConfig(str(tmp_path / "a"), "latest")
-    with pytest.raises(UserError, match="has similarity/log_scale, which this model lacks"):
+    with pytest.raises(UserError, match="similarity/log_scale is missing here"):
         blend_weights(dataclasses.replace(state, params=params), blend)
     params = state.params | {"tasks": {"more": {"bias": state.params["similarity"]["log_scale"]}}}
-    with pytest.raises(UserError, match="has no tasks/more/bias: blend runs of one model"):
+    with pytest.raises(UserError, match=r"tasks/more/bias is \(\) here but missing in .*blend"):
         blend_weights(dataclasses.replace(state, params=params), blend)
     parts = make_parts(
         run=str(tmp_path / "a"), step="latest", include=("image/",), blend=dataclasses.asdict(blend)
     )
     with pytest.raises(UserError, match="similarity/log_scale would start at random in the first"):
         start.starting_state(parts, str(tmp_path / "new"))
-
-
-def test_moments_of_the_first_run_do_not_fit():
-    with pytest.raises(UserError, match="set config.init_from.optimizer=False"):
-        InitConfig(run="a", blend=BlendConfig("b"))

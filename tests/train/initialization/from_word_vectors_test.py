@@ -6,10 +6,8 @@ import pytest
 from ml_collections import ConfigDict
 
 from configs import pcme
-from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
-from xmodal.train import run_config
 from xmodal.train.inherit import inherit
 from xmodal.train.initialization import from_word_vectors
 from xmodal.train.optimization import run_lengths
@@ -57,13 +55,6 @@ def test_found_words_take_their_vectors_and_others_stay(tmp_path, frozen):
     assert list(load(config)[1]) == [4]
 
 
-def test_a_config_of_before_has_no_such_section(tmp_path):
-    config = make_config(tmp_path)
-    with config.unlocked():
-        del config.init_from.word_vectors
-    assert load(config)[1] == {}
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -87,7 +78,3 @@ def test_what_does_not_fit_the_table(tmp_path):
         load(make_config(tmp_path, ["blue 7 8 9"]))
     with pytest.raises(UserError, match="vectors of 2 numbers, but .* a table of 3"):
         load(make_config(tmp_path, ["red 7 8"]))
-
-
-def test_the_vocabulary_is_the_runs_own(tmp_path):
-    assert data.load_vocabulary(run_config.read_settings(make_config(tmp_path)).data) == WORDS

@@ -35,13 +35,6 @@ def softmax():
     return config
 
 
-def dropout():
-    """Values dropped on both sides."""
-    config = softmax()
-    config.model.image.encoder.dropout, config.model.text.encoder.dropout = 0.3, 0.2
-    return config
-
-
 def hinge():
     """A loss with parameters that reads an image's regions after the head, and their mask."""
     generation = base.task("image", "caption_1", "caption_generation", negatives="none")
@@ -104,7 +97,7 @@ def dropping_pairs():
 
 WHOLE = {each.__name__: each for each in (softmax, hinge, matching)}
 # These draw random numbers, part by part.
-DRAWING = {each.__name__: each for each in (dropout, gaussian, dropping_pairs)}
+DRAWING = {each.__name__: each for each in (gaussian, dropping_pairs)}
 L2 = step.L2Config(".*kernel", 1e-3)
 
 

@@ -177,21 +177,6 @@ def test_a_frozen_tower_stays_as_it_is_and_has_no_backward_pass():
     assert flops(steps["text/encoder/",]) < 1.3 * forward_flops
 
 
-def test_many_steps_compile_once(parts):
-    state, traces = tiny.start(parts), []
-    function = step.make_step(parts.model, parts.tasks, parts.optimizer, seed=0, mesh=parts.mesh)
-
-    def counted(*arguments):
-        traces.append(1)
-        return function(*arguments)
-
-    jitted = step.jit_step(counted, state, parts.mesh)
-    for number in range(4):
-        state, _ = tiny.run_step(parts, jitted, state, tiny.make_batch(number), number)
-    assert int(state.step) == 4
-    assert len(traces) == 1
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_after_a_failure_the_state_stays(parts, compiled, bad):
     state, _ = tiny.run_step(parts, compiled, tiny.start(parts), tiny.make_batch(0), 0)

@@ -14,7 +14,6 @@ from xmodal.train.sections import InitConfig
 from xmodal.train.step.state import TrainState, replace_arrays
 from xmodal.train.tree import flatten
 
-_WHERE = "config.init_from.concepts"
 _GRAPH = "constants/head/graph"
 _TABLE = "text/constants/head/concept_of_word"
 
@@ -37,17 +36,14 @@ def load_constants(
       settings: `config.data`, whose vocabulary is looked up.
       train_split: `config.train_split`.
       seed: seed of the vectors that are drawn.
-
-    Raises:
-      UserError: the file is missing or damaged, or has other concepts than the model.
     """
     state = flatten(shapes.model_state)
     sides = [side for side in ("image", "text") if f"{side}/{_GRAPH}/vectors" in state]
-    if not sides:
-        if source.concepts:
-            raise UserError(f"{_WHERE}={source.concepts!r}, but no head is 'consensus'.")
-        return {}
-    if source.model:
+    if source.concepts and not sides:
+        raise UserError(
+            f"config.init_from.concepts={source.concepts!r}, but no head is 'consensus'."
+        )
+    if source.model or not sides:
         return {}
     count, width = state[f"{sides[0]}/{_GRAPH}/vectors"].shape
     concepts = data.load_concepts(source.concepts, settings, count, train_split)
@@ -56,11 +52,11 @@ def load_constants(
             f"{source.concepts or 'The training captions'} have {len(concepts.words)} concepts, "
             f"but config.model.*.head.concepts is {count}; set it to {len(concepts.words)}."
         )
-    vectors = _find_vectors(concepts, source, width, seed)
-    found = {}
-    for side in sides:
-        found[f"{side}/{_GRAPH}/vectors"] = vectors
-        found[f"{side}/{_GRAPH}/adjacency"] = concepts.adjacency()
+    graph = {
+        "vectors": _find_vectors(concepts, source, width, seed),
+        "adjacency": concepts.adjacency(),
+    }
+    found = {f"{side}/{_GRAPH}/{name}": array for side in sides for name, array in graph.items()}
     if _TABLE in state:
         words = data.load_vocabulary(settings, train_split)
         table = np.full(state[_TABLE].shape, count, np.int32)
@@ -70,30 +66,25 @@ def load_constants(
 
 
 def _find_vectors(concepts: Concepts, source: InitConfig, width: int, seed: int) -> np.ndarray:
-    vectors = concepts.vectors
+    vectors, file, rows = concepts.vectors, source.word_vectors.file, {}
     if vectors is None:
         vectors = np.random.default_rng(seed).normal(size=(len(concepts.words), width))
-        file, rows = source.word_vectors.file, {}
         if file:
             rows = find_vectors(file, concepts.words, source.word_vectors.misses)
-        if len(rows) < len(concepts.words):
+        if missing := len(concepts.words) - len(rows):
             logging.warning(
                 "%d of %d concepts have random vectors; config.init_from.word_vectors.file names "
                 "published ones.",
-                *(len(concepts.words) - len(rows), len(concepts.words)),
+                *(missing, len(concepts.words)),
             )
-        if rows and len(next(iter(rows.values()))) == width:
-            vectors[list(rows)] = np.stack(list(rows.values()))
-        elif rows:
-            raise UserError(
-                f"{file} has vectors of {len(next(iter(rows.values())))} numbers, but "
-                f"config.model.*.head.concept_width is {width}."
-            )
-    if vectors.shape[1] != width:
+    given = len(next(iter(rows.values()))) if rows else vectors.shape[1]
+    if given != width:
         raise UserError(
-            f"{source.concepts} has vectors of {vectors.shape[1]} numbers, but "
+            f"{file if rows else source.concepts} has vectors of {given} numbers, but "
             f"config.model.*.head.concept_width is {width}."
         )
+    for place, row in rows.items():
+        vectors[place] = row
     return vectors.astype(np.float32)
 
 

@@ -1,7 +1,6 @@
 """Weights from another run, selected by path."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from xmodal.train.folder.checkpoint_shapes import describe_differences, read_sha
 from xmodal.train.optimization.optimizer import moments_of, with_moments
 from xmodal.train.sections import InitConfig
 from xmodal.train.step.state import TrainState, replace_arrays
-from xmodal.train.tree import Tree, flatten, matches, part_of
+from xmodal.train.tree import check_patterns, flatten, matches, part_of
 
 # No weights: copies of the towers, which follow those that are taken, and embeddings of items that
 # another dataset may not have.
@@ -32,29 +31,26 @@ def take_weights(state: TrainState, source: InitConfig) -> TrainState:
     Returns:
       The state with the weights and running statistics in place and the same sharding; momentum
       copies and their queues start anew.
-
-    Raises:
-      UserError: an unknown key, run or step; a pattern that matches nothing; an included array
-        that the other run lacks, or has in another shape.
     """
-    run, include = source.run, source.include
-    step = run_folder.resolve_step(run, source.step)
+    run, step = source.run, run_folder.resolve_step(source.run, source.step)
     items = run_folder.ITEMS if source.optimizer else ("params", "model_state")
     checkpoints.check_whole(run, step, items)
     check_weights(state, source)
-    saved = read_params(run, step)
-    statistics = flatten(checkpoints.read_tree(run, step, "model_state"))
-    params = _take(state.params, saved, include, run)
-    frozen = _take(state.frozen, saved, include, run)
-    model_state = _take(state.model_state, statistics, include, run)
-    logging.info("Initial weights (%s) from %s, step %d.", list(include), run, step)
+    saved = read_arrays(run, step)
+    taken = {path: saved[path] for path in _wanted(state, source)}
+    logging.info("Initial weights (%s) from %s, step %d.", list(source.include), run, step)
     if step == 0:
         logging.warning(
             "%s learned nothing before step 0; config.init_from.step chooses another checkpoint, "
             "of %s.",
             *(run, run_folder.steps(run)),
         )
-    state = dataclasses.replace(state, params=params, frozen=frozen, model_state=model_state)
+    state = dataclasses.replace(
+        state,
+        params=replace_arrays(state.params, taken),
+        frozen=replace_arrays(state.frozen, taken),
+        model_state=replace_arrays(state.model_state, taken),
+    )
     if source.optimizer:
         moments = checkpoints.restore_moments(run, step, moments_of(state.opt_state))
         state = dataclasses.replace(state, opt_state=with_moments(state.opt_state, moments))
@@ -67,85 +63,68 @@ def check_weights(state: TrainState, source: InitConfig) -> None:
     Args:
       state: the state they are for; its leaves are arrays or shapes.
       source: see `take_weights`.
-
-    Raises:
-      UserError: see `take_weights`.
     """
-    step = run_folder.resolve_step(source.run, source.step)
-    saved = read_param_shapes(source.run, step)
-    params = flatten(state.all_params())
-    for pattern in source.include:
-        if not any(matches([pattern], path) for path in params):
-            raise UserError(f"config.init_from.include: {pattern!r} matches no parameter.")
-    for path, leaf in params.items():
-        if matches(source.include, path):
-            _check_leaf(path, leaf, saved, source.run)
-    if source.optimizer:
-        _check_moments(state, source, step)
-
-
-def _check_moments(state: TrainState, source: InitConfig, step: int) -> None:
+    run, step = source.run, run_folder.resolve_step(source.run, source.step)
+    check_patterns("config.init_from.include", source.include, flatten(state.all_params()))
+    saved = read_array_shapes(run, step)
+    for path, leaf in _wanted(state, source).items():
+        if path not in saved:
+            raise UserError(
+                f"{run} has no {path}; narrow config.init_from.include if it should start fresh."
+            )
+        if tuple(saved[path].shape) != tuple(leaf.shape):
+            raise UserError(f"{path} is {leaf.shape} here but {saved[path].shape} in {run}.")
+    if not source.optimizer:
+        return
     # The moments of old and new parameters share one step count.
     if fresh := [path for path in flatten(state.params) if not matches(source.include, path)]:
         raise UserError(
             f"config.init_from.include={list(source.include)} leaves out {fresh[0]}, which has no "
             "moments to continue with; set config.init_from.optimizer=False."
         )
-    saved = read_shapes(run_folder.step_folder(source.run, step) / "opt_state")
-    moments = moments_of(state.opt_state)
-    if differences := describe_differences(moments, moments_of(saved)):
+    moments = moments_of(read_shapes(run_folder.step_folder(run, step) / "opt_state"))
+    if differences := describe_differences(moments_of(state.opt_state), moments):
         raise UserError(
-            f"The optimizer of {source.run} has other moments than this run needs; {differences}\n"
+            f"The optimizer of {run} has other moments than this run needs; {differences}\n"
             "Set config.init_from.optimizer=False to start with a new optimizer."
         )
 
 
-def split_paths(source: InitConfig) -> tuple[list[str], list[str]]:
-    """Returns the paths of another run's parameters that `include` takes, and the others.
+def _wanted(state: TrainState, source: InitConfig) -> dict[str, Any]:
+    """Returns the parameters and running statistics of a state that `include` names, by path."""
+    leaves = flatten(state.all_params()) | flatten(state.model_state)
+    return {
+        path: leaf
+        for path, leaf in leaves.items()
+        if matches(source.include, part_of(path)) and not matches(_STARTS_ANEW, path)
+    }
 
-    Raises:
-      UserError: there is no such run or checkpoint, or `include` matches nothing in it.
-    """
+
+def split_paths(source: InitConfig) -> tuple[list[str], list[str]]:
+    """Returns the paths of another run's parameters that `include` takes, and the others."""
     step = run_folder.resolve_step(source.run, source.step)
-    taken: list[str] = []
-    others: list[str] = []
-    for path in read_param_shapes(source.run, step):
-        (taken if matches(source.include, path) else others).append(path)
+    paths = read_array_shapes(source.run, step, ("params",))
+    taken = [path for path in paths if matches(source.include, path)]
     if source.include and not taken:
         named = ", ".join(map(repr, source.include))
         raise UserError(f"config.init_from.include: {named} matches no parameter of {source.run}.")
-    return taken, others
+    return taken, [path for path in paths if path not in taken]
 
 
-def read_param_shapes(run: str, step: int) -> dict[str, Any]:
-    """Returns the shapes of all parameters of a checkpoint, trained and frozen, by path."""
-    folders = (run_folder.step_folder(run, step) / "params", run_folder.frozen_folder(run))
+def read_array_shapes(
+    run: str, step: int, items: tuple[str, ...] = ("params", "model_state")
+) -> dict[str, Any]:
+    """Returns the shapes of a checkpoint's arrays by path, frozen parameters included."""
+    folders = [run_folder.step_folder(run, step) / item for item in items]
     found: dict[str, Any] = {}
-    for folder in folders:
+    for folder in (*folders, run_folder.frozen_folder(run)):
         if folder.exists():
             found |= flatten(read_shapes(folder))
     return found
 
 
-def read_params(run: str, step: int) -> dict[str, np.ndarray]:
-    """Returns all parameters of a checkpoint, trained and frozen, by path."""
-    trained = checkpoints.read_tree(run, step, "params")
-    return flatten(trained) | flatten(checkpoints.read_tree(run, None, "frozen"))
-
-
-def _check_leaf(path: str, leaf: Any, source: Mapping[str, Any], run: str) -> None:
-    if path not in source:
-        raise UserError(
-            f"{run} has no {path}; narrow config.init_from.include if it should start fresh."
-        )
-    if tuple(source[path].shape) != tuple(leaf.shape):
-        raise UserError(f"{path} is {leaf.shape} here but {source[path].shape} in {run}.")
-
-
-def _take(tree: Tree, source: Mapping[str, np.ndarray], include: Sequence[str], run: str) -> Tree:
-    taken = {}
-    for path, leaf in flatten(tree).items():
-        if matches(include, part_of(path)) and not matches(_STARTS_ANEW, path):
-            _check_leaf(path, leaf, source, run)
-            taken[path] = source[path]
-    return replace_arrays(tree, taken)
+def read_arrays(run: str, step: int) -> dict[str, np.ndarray]:
+    """Returns all parameters of a checkpoint and its running statistics, by path."""
+    trees = [checkpoints.read_tree(run, step, item) for item in ("params", "model_state")]
+    frozen = checkpoints.read_tree(run, None, "frozen")
+    return flatten(trees[0]) | flatten(frozen) | flatten(trees[1])

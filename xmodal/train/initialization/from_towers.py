@@ -19,6 +19,9 @@ from xmodal.train.tree import flatten, matches, part_of, top_levels
 _SECTION = "config.init_from.towers"
 _SHOWN = 5
 
+Arrays = dict[str, np.ndarray]
+Shapes = Mapping[str, tuple[int, ...]]
+
 
 @dataclasses.dataclass(frozen=True)
 class TowerWeights:
@@ -36,11 +39,7 @@ class TowerWeights:
 
 
 def named_folders(source: InitConfig) -> dict[str, str]:
-    """Returns side -> folder for the towers that a config names, alone or in a model.
-
-    Raises:
-      UserError: see `locate_tower`.
-    """
+    """Returns side -> folder for the towers that a config names, alone or in a model."""
     if source.model:
         return {side: os.path.join(source.model, side) for side in SIDES}
     named = dataclasses.asdict(source.towers)
@@ -59,28 +58,33 @@ def load_towers(state: TrainState, source: InitConfig) -> TowerWeights:
 
     Returns:
       The weights by path, with BERT's lower layers split off if the model splits them off.
-
-    Raises:
-      UserError: a folder or file is missing or damaged, or an array has another shape, is
-        missing, or is left over.
     """
-    params: dict[str, np.ndarray] = {}
-    model_state: dict[str, np.ndarray] = {}
+    of_params, of_state = (
+        {path: tuple(leaf.shape) for path, leaf in flatten(tree).items()}
+        for tree in (state.all_params(), state.model_state)
+    )
+    params: Arrays = {}
+    model_state: Arrays = {}
     resampled: list[str] = []
     for side, folder in named_folders(source).items():
-        tower = _load_tower(state, side, folder)
-        params |= tower.params
-        model_state |= tower.model_state
-        resampled += tower.resampled
-    if source.model:
-        leaves = flatten(state.all_params())
-        params |= _task_params(source.model, leaves)
-        for part in ("similarity", "pair_scorer"):
-            params |= _part_params(source.model, part, leaves)
-        numbers = read_model(source.model).parameters
-        params |= {
-            f"similarity/{name}": np.asarray(value, np.float32) for name, value in numbers.items()
+        arrays = read_weights(folder)
+        own = {
+            f"{side}/{name.removeprefix('params/')}": array
+            for name, array in arrays.items()
+            if name.startswith("params/")
         }
+        statistics = {f"{side}/{k}": x for k, x in arrays.items() if not k.startswith("params/")}
+        wanted = _below(side, of_params)
+        own = _split_layers(own, wanted)
+        resampled += _resize_positions(own, wanted, side, folder)
+        _check_fits(folder, own | statistics, wanted | _below(side, of_state))
+        params |= own
+        model_state |= statistics
+    if source.model:
+        for part in ("tasks", "similarity", "pair_scorer"):
+            params |= _part_params(source.model, part, of_params)
+        for name, value in read_model(source.model).parameters.items():
+            params[f"similarity/{name}"] = np.asarray(value, np.float32)
     both = [path for path in params if source.run and matches(source.include, path)]
     if both:
         raise UserError(
@@ -88,68 +92,6 @@ def load_towers(state: TrainState, source: InitConfig) -> TowerWeights:
             f"{source.run}, but {_SECTION} provides it too: narrow include."
         )
     return TowerWeights(params, model_state, resampled)
-
-
-def _load_tower(state: TrainState, side: str, folder: str) -> TowerWeights:
-    params: dict[str, np.ndarray] = {}
-    model_state: dict[str, np.ndarray] = {}
-    for name, array in read_weights(folder).items():
-        kind, _, path = name.partition("/")
-        if kind == "params":
-            params[f"{side}/{path}"] = array
-        else:
-            model_state[f"{side}/{name}"] = array
-    wanted_params, wanted_state = (
-        {path: leaf.shape for path, leaf in flatten(tree).items() if path.startswith(f"{side}/")}
-        for tree in (state.all_params(), state.model_state)
-    )
-    params = _split_layers(params, wanted_params)
-    resampled = _resize_positions(params, wanted_params, side, folder)
-    _check_fits(folder, params | model_state, wanted_params | wanted_state)
-    return TowerWeights(params, model_state, resampled)
-
-
-def _resize_positions(
-    params: dict[str, np.ndarray], wanted: Mapping[str, tuple[int, ...]], side: str, folder: str
-) -> list[str]:
-    """Replaces positions for another number of tokens, and returns a description."""
-    path, encoder = f"{side}/encoder/position_embeddings", read_description(folder).encoder
-    given, rule = params.get(path), encoder.get("position_resize")
-    if given is None or not rule or path not in wanted or given.shape == wanted[path]:
-        return []
-    count = wanted[path][0]
-    if side == "text":
-        resized: np.ndarray | None = resize_text_positions(given, count, rule)
-    else:
-        resized = resize_grid_positions(given, count, rule, int(encoder["class_token"]))
-    if resized is None:
-        return []
-    params[path] = resized
-    return [f"{side} tower from {folder}: {len(given)} positions resampled to {count} ({rule})"]
-
-
-def _task_params(folder: str, leaves: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Parameters of the tasks that both the model of a folder and the state have."""
-    starts = tuple(f"tasks/{name}/" for name in read_model(folder).tasks)
-    wanted = {path: leaf.shape for path, leaf in leaves.items() if path.startswith(starts)}
-    kept = {path.split("/")[1] for path in wanted}
-    found = {
-        f"tasks/{name}": array
-        for name, array in read_part(folder, "tasks").items()
-        if name.split("/")[0] in kept
-    }
-    _check_fits(folder, found, wanted)
-    return found
-
-
-def _part_params(folder: str, part: str, leaves: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Arrays of the similarity or the pair scorer of a folder; {} if it or the state has none."""
-    wanted = {path: leaf.shape for path, leaf in leaves.items() if path.startswith(f"{part}/")}
-    found = {f"{part}/{name}": array for name, array in read_part(folder, part).items()}
-    if not wanted or not found:
-        return {}
-    _check_fits(folder, found, wanted)
-    return found
 
 
 def place(state: TrainState, weights: TowerWeights) -> TrainState:
@@ -166,51 +108,80 @@ def describe(state: TrainState, weights: TowerWeights, source: InitConfig) -> st
     """Returns the parts that come from the folders and those that do not, per tower."""
     lines = []
     for side, folder in named_folders(source).items():
-        start = f"{side}/"
-        paths = [path for path in flatten(state.all_params()) if path.startswith(start)]
-        taken = [path for path in paths if path in weights.params]
-        statistics = sum(path.startswith(start) for path in weights.model_state)
+        paths = set(_below(side, flatten(state.all_params())))
+        taken = paths & set(weights.params)
         count = sum(weights.params[path].size for path in taken)
-        fresh = top_levels(set(paths) - set(taken))
+        statistics = len(_below(side, weights.model_state))
         lines.append(
             f"{side} tower from {folder}: {len(taken)} arrays with {count:,} parameters, "
-            f"{statistics} arrays of running statistics; at their initial values: {fresh or 'none'}"
+            f"{statistics} arrays of running statistics; at their initial values: "
+            f"{top_levels(paths - taken) or 'none'}"
         )
     return "\n".join([*lines, *weights.resampled])
 
 
-def _split_layers(
-    given: dict[str, np.ndarray], wanted: Mapping[str, tuple[int, ...]]
-) -> dict[str, np.ndarray]:
+def _below(part: str, leaves: Mapping[str, Any]) -> dict[str, Any]:
+    return {path: leaf for path, leaf in leaves.items() if path.startswith(f"{part}/")}
+
+
+def _part_params(folder: str, part: str, shapes: Shapes) -> Arrays:
+    """Arrays of a model's similarity, pair scorer or tasks, for what the state has of these."""
+    found = {f"{part}/{name}": array for name, array in read_part(folder, part).items()}
+    wanted = _below(part, shapes)
+    if part == "tasks":
+        both = {path.split("/")[1] for path in found} & {path.split("/")[1] for path in wanted}
+        found = {path: array for path, array in found.items() if path.split("/")[1] in both}
+        wanted = {path: shape for path, shape in wanted.items() if path.split("/")[1] in both}
+    if not wanted or not found:
+        return {}
+    _check_fits(folder, found, wanted)
+    return found
+
+
+def _split_layers(given: Arrays, wanted: Shapes) -> Arrays:
     """Splits BERT's stacked layers if the model keeps the lower ones separate."""
     split = {}
     for path, array in given.items():
         lower = path.replace("/layers/", "/lower_layers/", 1)
-        if lower != path and lower in wanted:
-            depth = wanted[lower][0]
-            split[lower], split[path] = array[:depth], array[depth:]
-        else:
-            split[path] = array
+        depth = wanted[lower][0] if lower != path and lower in wanted else 0
+        if depth:
+            split[lower] = array[:depth]
+        split[path] = array[depth:] if depth else array
     return split
 
 
-def _check_fits(
-    folder: str, given: Mapping[str, np.ndarray], wanted: Mapping[str, tuple[int, ...]]
-) -> None:
+def _resize_positions(params: Arrays, wanted: Shapes, side: str, folder: str) -> list[str]:
+    """Replaces positions for another number of tokens, and returns a description."""
+    path, encoder = f"{side}/encoder/position_embeddings", read_description(folder).encoder
+    given, rule = params.get(path), encoder.get("position_resize")
+    if given is None or not rule or path not in wanted or given.shape == wanted[path]:
+        return []
+    count = wanted[path][0]
+    if side == "text":
+        resized: np.ndarray | None = resize_text_positions(given, count, rule)
+    else:
+        resized = resize_grid_positions(given, count, rule, int(encoder["class_token"]))
+    if resized is None:
+        return []
+    params[path] = resized
+    return [f"{side} tower from {folder}: {len(given)} positions resampled to {count} ({rule})"]
+
+
+def _check_fits(folder: str, given: Mapping[str, np.ndarray], wanted: Shapes) -> None:
+    """Raises an error unless arrays have the names and shapes of the parts that a folder has."""
     # A head or projection that the folder lacks starts at random.
     parts = {"encoder", *map(_part, given)}
-    needed = {path for path in wanted if _part(path) in parts}
-    wrong = [f"{path} is missing from the folder" for path in sorted(needed - set(given))]
-    wrong += [f"{path} is not in the model" for path in sorted(set(given) - set(wanted))]
-    wrong += [
-        f"{path} is {wanted[path]} in the model but {given[path].shape} in the folder"
-        for path in sorted(set(given) & set(wanted))
-        if given[path].shape != wanted[path]
-    ]
-    if wrong:
+    found = {path: array.shape for path, array in given.items()}
+    needed = {path: shape for path, shape in wanted.items() if _part(path) in parts}
+    if wrong := sorted(p for p in found | needed if found.get(p) != wanted.get(p)):
+        lines = [
+            f"{path} is {wanted.get(path, 'missing')} in the model but "
+            f"{found.get(path, 'missing')} in the folder"
+            for path in wrong[:_SHOWN]
+        ]
         raise UserError(
             f"{folder} does not fit the model; {len(wrong)} arrays differ, such as\n  "
-            + "\n  ".join(wrong[:_SHOWN])
+            + "\n  ".join(lines)
         )
 
 

@@ -28,9 +28,6 @@ def check_file(source: InitConfig, has_text: bool) -> None:
     Args:
       source: `config.init_from`.
       has_text: whether the model has a text tower.
-
-    Raises:
-      UserError: the file is missing, or something else also provides the table.
     """
     path = source.word_vectors.file
     if not path:
@@ -59,10 +56,6 @@ def load_rows(
       source: `config.init_from`.
       settings: `config.data`, whose vocabulary is looked up.
       train_split: `config.train_split`, from which it may be learned.
-
-    Raises:
-      UserError: the file cannot be read, has none of the words, or vectors of another width, or
-        the encoder has no word table.
     """
     path = source.word_vectors.file
     if not path:
