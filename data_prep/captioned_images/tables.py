@@ -17,7 +17,6 @@ from data_prep.reading.text_files import read_json, read_jsonl, read_lines
 from data_prep.reading.text_lines import SAVE_AS
 from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.picture_names import IMAGE_ENDINGS
-from xmodal.core.untrusted.parquet_rows import UnreadableRow, parquet_rows
 
 TABLE_ENDINGS = (".csv", ".tsv", ".txt", ".token", ".jsonl", ".ndjson", ".json", ".parquet")
 Row = tuple[str, dict[str, Any]]
@@ -250,9 +249,8 @@ def _parquet_rows(
     try:
         with pyarrow.parquet.ParquetFile(path) as table:
             for batch in table.iter_batches(_BATCH, columns=columns):
-                for row in parquet_rows(batch):
-                    place = f"{path.name} row {number}"
-                    yield (LeftOut(place, *row) if isinstance(row, UnreadableRow) else (place, row))
+                for row in batch.to_pylist():
+                    yield f"{path.name} row {number}", row
                     number += 1
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         detail = str(error).partition("\n")[0]

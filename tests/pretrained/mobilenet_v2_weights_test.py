@@ -8,12 +8,9 @@ import parity
 import PIL.Image
 import pytest
 
-from xmodal.core.errors import UserError
 from xmodal.models.encoders.mobilenet_v2 import MobileNetV2Config
 from xmodal.models.encoders.pixels import normalize
-from xmodal.pretrained.image_towers import describe_mobilenet_v2
-from xmodal.pretrained.mobilenet_v2_weights import EXPECTED_UNEXPECTED, convert_mobilenet_v2
-from xmodal.pretrained.renaming import encoder_shapes
+from xmodal.pretrained.mobilenet_v2_weights import describe_mobilenet_v2
 from xmodal.pretrained.weight_files import load_source
 
 SIZE = 65
@@ -37,8 +34,7 @@ def test_equals_keras_applications(tmp_path):
     model, images = _keras(), parity.images(2, SIZE)
     parity.save_released(model, tmp_path / "mobilenet_v2.h5")
     arrays = load_source(tmp_path / "mobilenet_v2.h5").arrays
-    flat, report = convert_mobilenet_v2(arrays)
-    report.check()
+    flat, _ = parity.convert_arrays("mobilenet_v2", arrays)
     expected = model(_pixels(images), training=False)
     assert expected.shape == (2, 1280)
     parity.check_dtypes("mobilenet_v2", flat, images, expected)
@@ -48,7 +44,7 @@ def test_equals_keras_applications(tmp_path):
 def test_training_pass_equals_keras_applications():
     parity.check_training(
         parity.tower("mobilenet_v2"),
-        lambda arrays: convert_mobilenet_v2(arrays)[0],
+        lambda arrays: parity.convert_arrays("mobilenet_v2", arrays)[0],
         _keras(),
         _pixels,
         parity.images(6, SIZE),
@@ -57,8 +53,7 @@ def test_training_pass_equals_keras_applications():
 
 def _folded():
     arrays = load_source(parity.real_file("weights/mobilenet_v2_1.0_224_tf2_float.npz")).arrays
-    flat, report = convert_mobilenet_v2(arrays, folded=True)
-    report.check(expected_unexpected=EXPECTED_UNEXPECTED)
+    flat, report = parity.convert_arrays("mobilenet_v2", arrays)
     assert set(report.unexpected) == {"logits/kernel", "logits/bias", "meta_json"}
     return arrays, flat
 
@@ -126,7 +121,7 @@ def test_published_files_name_the_scaling_of_pixels_that_a_tower_records(name, z
     source = load_source(parity.real_file(f"weights/mobilenet_v2_1.0_224_{archive}.npz"))
     note = json.loads(str(source.arrays["meta_json"]))["input_quant"]
     assert note["zero_point"] == zero_point
-    recorded = describe_mobilenet_v2(source, "").preprocessing["normalization"]
+    recorded = describe_mobilenet_v2(source).sides["image"].preprocessing["normalization"]
     assert recorded == MobileNetV2Config().normalization
     pixels = np.arange(256, dtype=np.uint8).reshape(1, 16, 16, 1).repeat(3, -1)
     expected = (pixels - np.float32(mean[0])) / np.float32(deviation[0])
@@ -157,13 +152,3 @@ def test_real_weights_recognize_their_features_from_smaller_pictures():
     assert np.mean(_cosines(ours, features[rows])) > 0.84
     nearest = [np.argmax(_cosines(vector[None], features)) for vector in ours]
     np.testing.assert_array_equal(nearest, rows)
-
-
-def test_widths():
-    """The smallest in keras.applications: the last layer keeps its 1280 channels."""
-    shapes = encoder_shapes({"name": "mobilenet_v2", "width": 0.35})
-    assert shapes["params/encoder/stem/kernel"] == (3, 3, 3, 16)
-    assert shapes["params/encoder/head/kernel"] == (1, 1, 112, 1280)
-    assert sum(map(np.prod, shapes.values())) == 410_208
-    with pytest.raises(UserError, match=r"Conv1/kernel has the shape \[3, 3, 3, 32\]"):
-        convert_mobilenet_v2({"Conv1/kernel": np.zeros((3, 3, 3, 32))}, width=0.35)

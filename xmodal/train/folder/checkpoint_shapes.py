@@ -1,7 +1,6 @@
 """Compares the names and shapes of a checkpoint's arrays with those of a model."""
 
 import contextlib
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,8 +10,6 @@ from etils import epath
 
 from xmodal.core.errors import UserError
 from xmodal.core.tree_paths import leaves_by_path
-from xmodal.core.untrusted.archives import most_expanded
-from xmodal.train.folder.file_hashes import files_in
 from xmodal.train.tree import Tree
 
 
@@ -63,21 +60,6 @@ def check_arrays(source: epath.Path, tree: Any) -> None:
             f"{source} does not fit the model; {differences}\n"
             "Use the config that the checkpoint was made with, or a new --workdir, where "
             "--config.init_from.run takes the weights of this run."
-        )
-
-
-def check_size(source: epath.Path, shapes: Tree) -> None:
-    """Raises an error if a checkpoint item of these shapes would fill memory; reads no arrays.
-
-    Raises:
-      UserError: it expands too far for its files.
-    """
-    most = most_expanded(sum(path.stat().length for path in files_in(source).values()))
-    size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
-    if size > most:
-        raise UserError(
-            f"{source} claims arrays of {size:,} bytes, more than the {most:,} that its files may "
-            "expand to: copy it from a backup."
         )
 
 

@@ -22,7 +22,7 @@ from xmodal.core import mesh as mesh_lib
 from xmodal.core.atomic import new_folder
 from xmodal.core.errors import UserError
 from xmodal.train.folder import run_folder
-from xmodal.train.folder.checkpoint_shapes import check_arrays, check_size, read_shapes, reading
+from xmodal.train.folder.checkpoint_shapes import check_arrays, read_shapes, reading
 from xmodal.train.folder.file_hashes import find_damage, save_hashes
 from xmodal.train.folder.run_folder import ITEMS
 from xmodal.train.optimization.optimizer import moments_of, with_moments
@@ -322,7 +322,6 @@ def read_arrays(folder: epath.Path) -> Tree:
       UserError: it is damaged, or claims more numbers than its files can hold.
     """
     shapes = read_shapes(folder)
-    check_size(folder, shapes)
     with reading(folder), ocp.StandardCheckpointer() as checkpointer:
         return checkpointer.restore(folder, _on_host(shapes))
 
