@@ -21,18 +21,6 @@ def _keras():
 
 
 @pytest.mark.slow
-def test_training_pass_equals_keras_applications():
-    parity.check_training(
-        parity.tower("inception_v3"),
-        lambda arrays: parity.convert_arrays("inception_v3", arrays)[0],
-        _keras(),
-        _pixels,
-        parity.images(16, SIZE),
-        tolerance=3e-3,  # the last maps are single pixels
-    )
-
-
-@pytest.mark.slow
 def test_equals_keras_applications():
     model = _keras()
     images = parity.images(2, SIZE)

@@ -91,7 +91,7 @@ def _describe(source: WeightSource, *, is_clip: bool) -> Published:
     if layout.kind == "timm":
         known = {}  # open_clip computes another one than the authors.
     elif layout.kind == "big_vision":
-        settings = dataclasses.replace(settings, recipe="big_vision")
+        settings = settings._replace(recipe="big_vision")
         known, where = usual.activations, "format of big_vision"
     elif any(re.match(_UNUSED[0], name) for name in arrays):
         # All archives of OpenAI were trained with quick_gelu.

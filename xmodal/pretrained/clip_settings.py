@@ -1,8 +1,7 @@
 """Settings of a CLIP or SigLIP that its arrays do not show, from the config files beside it."""
 
-import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,8 +41,7 @@ _SUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class ClipSettings:
+class ClipSettings(NamedTuple):
     """Settings of both sides; at first, those that the files of a publisher may leave out.
 
     Attributes:
@@ -78,22 +76,17 @@ def read_settings(source: WeightSource, kind: str, usual: ClipSettings) -> ClipS
     """
     if kind in ("openai", "timm") and "open_clip_config.json" in source.files:
         return _open_clip(source.files["open_clip_config.json"], usual)
-    if kind != "transformers":
-        return dataclasses.replace(usual, activations={}, heads={})
-    if "config.json" not in source.files:
-        raise UserError(
-            "its config.json is missing, which says the activation and the number of heads: put "
-            "it beside the weights."
-        )
-    return _transformers(source, usual)
+    if kind == "transformers":
+        return _transformers(source.files, usual)
+    return usual._replace(activations={}, heads={})
 
 
-def _transformers(source: WeightSource, usual: ClipSettings) -> ClipSettings:
-    config = source.files["config.json"]
-    if config.get("model_type") not in ("clip", "siglip"):
+def _transformers(files: Mapping[str, Any], usual: ClipSettings) -> ClipSettings:
+    config = files.get("config.json", {})
+    if (kind := config.get("model_type")) not in ("clip", "siglip"):
         raise UserError(
-            f"its config.json has model_type={config.get('model_type')!r}; known: 'clip', "
-            "'siglip'. SigLIP 2 of fixed sizes is 'siglip', too; NaFlex is not supported."
+            "it needs the config.json that says its activation and its number of heads, with the "
+            f"model_type 'clip' or 'siglip', not {kind!r}. NaFlex is not supported."
         )
     # In old files, a second section overrides the first.
     parts = {
@@ -101,19 +94,16 @@ def _transformers(source: WeightSource, usual: ClipSettings) -> ClipSettings:
         for side, name in (("image", "vision_config"), ("text", "text_config"))
     }
     own = {side: part["hidden_act"] for side, part in parts.items() if "hidden_act" in part}
-    settings = dataclasses.replace(
-        usual,
+    known = {side: _known("config.json", "hidden_act", own[side], _ACTIVATIONS) for side in own}
+    settings = usual._replace(
         file="config.json",
-        activations={
-            **usual.activations,
-            **{side: _known("config.json", "hidden_act", own[side], _ACTIVATIONS) for side in own},
-        },
+        activations={**usual.activations, **known},
         heads={s: part.get("num_attention_heads", usual.heads[s]) for s, part in parts.items()},
         epsilon={s: part.get("layer_norm_eps", usual.epsilon[s]) for s, part in parts.items()},
         size=parts["image"].get("image_size"),
     )
     for file in ("preprocessor_config.json", "processor_config.json"):
-        if (content := source.files.get(file)) is not None:
+        if (content := files.get(file)) is not None:
             return _with_pixels(settings, content.get("image_processor", content), file)
     return settings
 
@@ -135,7 +125,7 @@ def _with_pixels(settings: ClipSettings, config: Mapping[str, Any], file: str) -
     resample = config.get("resample", 3)
     filter_name = _FILTERS.get(resample, str(resample))
     return _processed(
-        dataclasses.replace(settings, size=min(sizes - {None}, default=None)),
+        settings._replace(size=min(sizes - {None}, default=None)),
         file,
         (mode, filter_name),
         config.get("image_mean"),
@@ -160,8 +150,7 @@ def _open_clip(config: Mapping[str, Any], usual: ClipSettings) -> ClipSettings:
         heads["image"] = image["width"] // image.get("head_width", 64)
     preprocess = config.get("preprocess_cfg", {})
     size = preprocess.get("size", image.get("image_size"))
-    settings = dataclasses.replace(
-        usual,
+    settings = usual._replace(
         file=file,
         activations={"image": activation, "text": "gelu_tanh" if is_tanh else activation},
         heads=heads,
@@ -188,7 +177,7 @@ def _processed(
     for known, name in _NORMALIZATIONS.items():
         if np.allclose(found, known, atol=1e-6):
             recipe_name = _known(file, "resizing", recipe, _RECIPES)
-            return dataclasses.replace(settings, recipe=recipe_name, normalization=name)
+            return settings._replace(recipe=recipe_name, normalization=name)
     raise UserError(
         f"its {file} normalizes pixels with mean={found[0]} and std={found[1]}; known: CLIP's, "
         "ImageNet's, and 0.5."

@@ -24,7 +24,10 @@ def parse_json_text(
         found = _unique_keys(pairs)
         return found if object_hook is None else object_hook(found)
 
-    return json.loads(text, **{"object_pairs_hook": read_object, **hooks})
+    try:
+        return json.loads(text, **{"object_pairs_hook": read_object, **hooks})
+    except RecursionError:
+        raise ValueError("it nests too deep") from None
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
