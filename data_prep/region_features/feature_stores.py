@@ -213,7 +213,7 @@ class _Lmdb(FeatureStore):
                 yield key.decode(), key
 
     def read(self, place: bytes) -> np.ndarray:
-        item = pickles.loads(self._file.get(place), encoding="bytes")
+        item = pickles.loads(self._file.get(place) or b"", encoding="bytes")
         # Pickles of Python 2 have bytes for names.
         names = {key.decode() if isinstance(key, bytes) else key: key for key in item}
         return _of_item({name: item[key] for name, key in names.items()})

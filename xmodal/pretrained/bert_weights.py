@@ -158,14 +158,14 @@ def hugging_face(start: str, depth: int) -> LayerRule:
 
 def _rule(names: _Names, start: str, depth: int) -> LayerRule:
     def rule(leaf: str) -> Taken:
-        name, part = start + names.find(leaf), leaf.split("/")[-2:]
+        name, (*_, part, array) = start + names.find(leaf), ["", *leaf.split("/")]
         if "{}" not in name:
             return Taken(name)
         stacked = tuple(name.format(number) for number in range(depth))
-        if part[-1] == "kernel" and names.variables["kernel"] == ".weight":
+        if array == "kernel" and names.variables["kernel"] == ".weight":
             return Taken(stacked, np.transpose, "transposed")
-        if names.heads and part[0] in ("query", "key", "value", "attention_output"):
-            return Taken(stacked, join_heads(*part), "heads joined")
+        if names.heads and part in ("query", "key", "value", "attention_output"):
+            return Taken(stacked, join_heads(part, array), "heads joined")
         return Taken(stacked)
 
     return rule

@@ -119,13 +119,14 @@ def _with_pixels(settings: ClipSettings, config: Mapping[str, Any], file: str) -
     if mode == "shortest" and not config.get("do_center_crop", True):
         mode = "shortest without a crop"
     crops = (size, config.get("crop_size") if mode == "shortest" else None, settings.size)
-    sizes = {n for crop in crops for n in (crop.values() if isinstance(crop, dict) else [crop])}
-    if len(sizes - {None}) > 1:
+    numbers = [n for crop in crops for n in (crop.values() if isinstance(crop, dict) else [crop])]
+    sizes = {int(number) for number in numbers if number is not None}
+    if len(sizes) > 1:
         raise UserError(f"its {file} has size={size} and crop_size={crops[1]}, but needs one size.")
     resample = config.get("resample", 3)
     filter_name = _FILTERS.get(resample, str(resample))
     return _processed(
-        settings._replace(size=min(sizes - {None}, default=None)),
+        settings._replace(size=min(sizes, default=None)),
         file,
         (mode, filter_name),
         config.get("image_mean"),

@@ -131,8 +131,8 @@ def read_description(folder: str | os.PathLike) -> Description:
             )
     content = read_card(path)
     files = {name: (root / name).read_bytes() for name in FILES if (root / name).exists()}
-    fields = (content.get(name) for name in ("encoder", "head", "preprocessing"))
-    return Description(*fields, files, content.get("projection"))
+    encoder, inputs = content.get("encoder", {}), content.get("preprocessing", {})
+    return Description(encoder, content.get("head"), inputs, files, content.get("projection"))
 
 
 def read_card(path: epath.Path) -> dict[str, Any]:

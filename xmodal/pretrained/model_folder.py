@@ -107,8 +107,9 @@ def read_model(folder: str | os.PathLike) -> ModelDescription:
         )
     content = read_card(path)
     sides = {side: read_description(epath.Path(folder) / side) for side in SIDES}
-    parts = (dict(content.get(part, {})) for part in ("similarity", "parameters", "tasks"))
-    return ModelDescription(sides, *parts, content.get("pair_scorer") or None)
+    similarity, numbers = content.get("similarity", {}), content.get("parameters", {})
+    scorer = content.get("pair_scorer") or None
+    return ModelDescription(sides, similarity, numbers, content.get("tasks", {}), scorer)
 
 
 def read_part(folder: str | os.PathLike, part: str) -> dict[str, np.ndarray]:

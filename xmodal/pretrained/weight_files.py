@@ -112,7 +112,8 @@ def load_source(path: str | os.PathLike) -> WeightSource:
         raise UserError(f"{path} cannot be read here: download it, or use a gs:// path.")
     given = epath.Path(path)
     given = given.parent if given.name == "saved_model.pb" else given
-    file, objects = _find(given), {}
+    file = _find(given)
+    objects: Mapping[str, Any] = {}
     try:
         if file.name.endswith(torch_files.SUFFIXES):
             found = torch_files.read_objects(file)
