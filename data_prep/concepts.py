@@ -18,7 +18,7 @@ import data_prep
 from data_prep.command_line import check_config, run
 from data_prep.concept_counts import count_concepts
 from xmodal.core.errors import NotPreparedError, UnexpectedFilesError
-from xmodal.core.untrusted import plain_pickles
+from xmodal.core.untrusted import pickles
 from xmodal.core.untrusted.json_text import parse_json_text
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 
@@ -122,10 +122,10 @@ def read_vectors(path: pathlib.Path) -> np.ndarray:
     try:
         with path.open("rb") as file:
             found: Any = (
-                load_arrays(file) if path.suffix == ".npy" else plain_pickles.load_plain(file)
+                load_arrays(file) if path.suffix == ".npy" else pickles.load(file, encoding="bytes")
             )
         vectors = np.asarray(found, np.float32)
-    except (*DAMAGE, *plain_pickles.DAMAGE) as error:
+    except (*DAMAGE, *pickles.DAMAGE) as error:
         raise UnexpectedFilesError(f"{path} has no word vectors ({error}).") from error
     if vectors.ndim != 2 or not np.isfinite(vectors).all():
         raise UnexpectedFilesError(

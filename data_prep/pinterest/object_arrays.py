@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from xmodal.core.errors import UnexpectedFilesError
-from xmodal.core.untrusted.plain_pickles import DAMAGE, load_plain
+from xmodal.core.untrusted.pickles import DAMAGE, load
 
 
 def read_objects(path: pathlib.Path) -> list[Any]:
@@ -20,7 +20,7 @@ def read_objects(path: pathlib.Path) -> list[Any]:
 
     Raises:
       FileNotFoundError: there is no such file.
-      UnexpectedFilesError: it is truncated or not such an array, or its pickle requests more.
+      UnexpectedFilesError: it is truncated or not such an array.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist")
@@ -32,11 +32,11 @@ def read_objects(path: pathlib.Path) -> list[Any]:
             shape, _, dtype = np.lib.format.read_array_header_1_0(file)
             if not dtype.hasobject:
                 raise ValueError(f"an array of {dtype}, not of objects")
-            objects = load_plain(file)
-        if not isinstance(objects, list) or shape != (len(objects),):
+            objects = load(file, encoding="bytes")
+        if np.shape(objects) != shape:
             raise ValueError(f"not an array of the shape {shape} in its header")
     except DAMAGE as error:
         raise UnexpectedFilesError(
             f"{path} is truncated, or not the array of objects that was published: {error}"
         ) from error
-    return objects
+    return list(objects)

@@ -8,27 +8,24 @@ Files are indexed once and read in place. R may differ between images.
 
 import abc
 import base64
-import io
 import pathlib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import h5py
 import numpy as np
 
 from data_prep.reading.text_lines import TextLines
-from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.errors import UnexpectedFilesError, UserError
 from xmodal.core.folders import files_below
-from xmodal.core.untrusted import saved_arrays
-from xmodal.core.untrusted.hdf5 import HDF5_ERRORS, Hdf5File
-from xmodal.core.untrusted.lmdb_files import LmdbFile, Place
-from xmodal.core.untrusted.plain_pickles import DAMAGE, load_plain
+from xmodal.core.untrusted import pickles, saved_arrays
 
 TAGS = "predictions.tsv"
 """Name of the files of `detected_tags`, which have no features."""
 
 _NUMBER = re.compile(r"(\d+)(\.\w+)*$", re.ASCII)
-_ERRORS = (*DAMAGE, *HDF5_ERRORS, *saved_arrays.DAMAGE)
+_ERRORS = (*pickles.DAMAGE, *saved_arrays.DAMAGE)
 
 
 def number_of_name(name: str) -> int | None:
@@ -154,10 +151,9 @@ class _Hdf5(FeatureStore):
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
         try:
-            self._bounded = Hdf5File(path)
-        except HDF5_ERRORS as error:
+            self._file = h5py.File(path, "r")
+        except OSError as error:
             raise UnexpectedFilesError(f"{path} is truncated or not HDF5: {error}") from error
-        self._file = self._bounded.root
 
     def places(self) -> Iterator[tuple[str, Any]]:
         shared = next((n for n in ("image_features", "features") if n in self._file), None)
@@ -174,12 +170,12 @@ class _Hdf5(FeatureStore):
         name, rows = place
         if isinstance(rows, slice) and not 0 <= rows.start <= rows.stop <= len(self._file[name]):
             raise ValueError(f"its regions {rows.start} to {rows.stop} are not in {name}")
-        features = self._bounded.read(self._file[name], rows)
+        features = self._file[name][rows]
         used = np.flatnonzero(features.any(1))
         return features[: used[-1] + 1 if len(used) else 0]
 
     def _read(self, name: str) -> np.ndarray | None:
-        return self._bounded.read(self._file[name]) if name in self._file else None
+        return self._file[name][()] if name in self._file else None
 
     def _rows(self) -> list[tuple[str, int]]:
         """The name and the row of every image."""
@@ -194,7 +190,8 @@ class _Hdf5(FeatureStore):
                 f"image_ids, and there is no {path.name} beside it"
             )
         with path.open("rb") as file:
-            return [(str(number), int(row)) for number, row in load_plain(file).items()]
+            rows = pickles.load(file, encoding="bytes")
+        return [(str(number), int(row)) for number, row in rows.items()]
 
 
 class _Lmdb(FeatureStore):
@@ -202,17 +199,21 @@ class _Lmdb(FeatureStore):
 
     def __init__(self, path: pathlib.Path) -> None:
         try:
-            self._file = LmdbFile(path)
-        except ValueError as error:
+            import lmdb
+        except ModuleNotFoundError as error:
+            raise UserError(f"{path} needs lmdb: pip install 'xmodal[convert]'.") from error
+        try:
+            self._file = lmdb.open(str(path.parent), readonly=True, lock=False).begin()
+        except lmdb.Error as error:
             raise UnexpectedFilesError(f"{path} is truncated or not an LMDB: {error}") from error
 
-    def places(self) -> Iterator[tuple[str, Place]]:
-        for key, place in self._file.places():
+    def places(self) -> Iterator[tuple[str, bytes]]:
+        for key in self._file.cursor().iternext(values=False):
             if key != b"keys":
-                yield key.decode(), place
+                yield key.decode(), key
 
-    def read(self, place: Place) -> np.ndarray:
-        item = load_plain(io.BytesIO(self._file.read(place)))
+    def read(self, place: bytes) -> np.ndarray:
+        item = pickles.loads(self._file.get(place) or b"", encoding="bytes")
         # Pickles of Python 2 have bytes for names.
         names = {key.decode() if isinstance(key, bytes) else key: key for key in item}
         return _of_item({name: item[key] for name, key in names.items()})

@@ -60,12 +60,6 @@ def test_the_order_of_words_changes_no_bit():
     np.testing.assert_array_equal(embeddings, np.broadcast_to(embeddings[0], embeddings.shape))
 
 
-def test_no_texts():
-    embeddings, coverage = embed_texts([], make_words("a"))
-    assert embeddings.shape == (0, 3)
-    assert coverage.share == 0
-
-
 def test_a_vocabulary_is_all_that_is_looked_up(tmp_path):
     texts = ["A Dog's toy", "the DOG"]
     words = ["the", "dog", "'s", "Dog", "a", "cat"]

@@ -10,7 +10,6 @@ import pytest
 from configs import blip
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.config import read
-from xmodal.core.errors import UserError
 from xmodal.core.tree_paths import unflatten
 from xmodal.models import Features, make_dual_encoder
 from xmodal.pretrained.model_folder import read_model, read_part
@@ -280,14 +279,6 @@ def test_a_run_starts_from_all_of_it(theirs, tmp_path):
     assert (schedule.every, filled.total_steps) == (20, 120)  # 2,560 / 128
 
 
-def test_a_temperature_that_is_not_positive_is_refused(theirs, tmp_path):
-    import torch
-
-    weights = to_released(theirs.state_dict()) | {"temp": torch.tensor(0.0)}
-    with pytest.raises(UserError, match=r"its temperature, model.temp, is 0\.0"):
-        convert(weights, tmp_path)
-
-
 def test_positions_are_resampled_for_larger_pictures(folder):
     """As by torch's interpolation in salesforce/BLIP, models/vit.py (interpolate_pos_embed)."""
     model = make_dual_encoder(read_model(folder).model())
@@ -298,10 +289,3 @@ def test_positions_are_resampled_for_larger_pictures(folder):
     found = load_towers(state, source)
     assert "10 positions resampled to 17 (torch_bicubic)" in found.resampled[0]
     assert found.params["image/encoder/position_embeddings"].shape == (17, WIDTH)
-
-
-def test_an_encoder_that_is_no_bert_is_refused():
-    from xmodal.models.pair_scorers import make_pair_scorer
-
-    with pytest.raises(UserError, match="shares the layers of a BERT"):
-        make_pair_scorer("config.model.pair_scorer", {"name": "cross_attention"}, object())

@@ -12,7 +12,7 @@ import pytest
 from xmodal.core.config import read
 from xmodal.core.errors import UserError
 from xmodal.models import make_dual_encoder
-from xmodal.pretrained.model_converters import convert_model
+from xmodal.pretrained.converters import convert
 from xmodal.pretrained.model_folder import save_model
 from xmodal.train.optimization.optimizer import OptimizerConfig, make_optimizer
 from xmodal.train.step.task_losses import clamp_scales, compute_losses
@@ -226,7 +226,7 @@ def test_the_resnet_equals_torch(torch, clip, tmp_path):
     source, merges = tmp_path / "rn", str(folder / "merges.txt")
     with pytest.raises(UserError, match="nothing in it names the activation"):
         published.convert("clip", source, vocabulary=merges)
-    made = convert_model("clip", source, "quick_gelu", merges)
+    made = convert("clip", source, "quick_gelu", merges)
     save_model(tmp_path / "made", *made)
     images = parity.images(3, 32)
     _, description, found = parity.embed_converted(tmp_path / "made", images, IDS[:3], MASK[:3])

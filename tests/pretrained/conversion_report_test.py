@@ -1,11 +1,9 @@
 import dataclasses
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 from xmodal.core.errors import UserError
-from xmodal.pretrained import layer_rules, torch_models
 from xmodal.pretrained.conversion_report import Mapper, Report, Taken
 
 
@@ -69,44 +67,12 @@ def test_what_is_not_expected_is_an_error():
         report.check(expected_missing=["a"], expected_unexpected=["pooler"])
 
 
-@pytest.mark.parametrize("shape", [(2, 3), (6,), (3, 2, 1)])
+@pytest.mark.parametrize("shape", [(2, 3), (6,)])
 def test_another_shape_is_named(shape):
     with pytest.raises(UserError, match=r"a.weight has the shape \[.*\], which does not give \[2"):
         convert(**{"a.weight": shape})
 
 
-@pytest.mark.parametrize(
-    ("rule", "leaf", "shape", "wanted"),
-    [
-        (layer_rules.by_part({}, "attn.qkv."), "key/bias", (4,), (4,)),  # Of one part alone.
-        (
-            torch_models.convolution("attn.qkv"),
-            "kernel",
-            (4, 2, 3),
-            (2, 4),
-        ),  # Of several positions.
-    ],
-)
-def test_an_array_that_cannot_be_changed_is_not_taken_as_it_is(rule, leaf, shape, wanted):
-    taken = rule(leaf)
-    with pytest.raises(UserError, match="which does not give"):
-        Mapper({taken.name: np.ones(shape)}).take("params/w", taken, wanted)
-
-
-def test_numbers_that_are_no_weights():
-    def take(array):
-        mapper = Mapper({"w": array})
-        mapper.take("params/w", Taken("w"), array.shape)
-        return mapper.result()[0]["params/w"]
-
-    for array, message in (
-        (np.ones(3, np.int8), "w has numbers of the type int8, which may be quantized"),
-        (np.ones(3, np.complex64), "w has numbers of the type complex64"),
-        (np.array(["a"]), "w has numbers of the type <U1"),
-        (np.array([1e39]), "w has numbers that are not finite in float32"),
-    ):
-        with pytest.raises(UserError, match=message):
-            take(array)
-    halves = np.array([1.5, -2], ml_dtypes.bfloat16)
-    for array in (halves, halves.astype(np.float16)):
-        np.testing.assert_array_equal(take(array), np.float32([1.5, -2]))
+def test_numbers_that_may_be_quantized_are_no_weights():
+    with pytest.raises(UserError, match="w has the type int8: save the weights as float32"):
+        Mapper({"w": np.ones(3, np.int8)}).take("params/w", Taken("w"), (3,))

@@ -19,8 +19,8 @@ from xmodal.core.config import read
 from xmodal.core.errors import UserError
 from xmodal.data.text.concept_graph import read_concepts
 from xmodal.models import make_dual_encoder
+from xmodal.pretrained import converters
 from xmodal.pretrained.folder import read_weights
-from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_model, save_model
 from xmodal.train.optimization.optimizer import OptimizerConfig, make_optimizer
 from xmodal.train.step.task_losses import compute_losses
@@ -92,7 +92,7 @@ def convert(torch, folder, modules, name="made", **options):
     weights = [module.state_dict() for module in modules]
     options = argparse.Namespace(data_name="coco_precomp", use_BatchNorm=True, **options)
     torch.save({"epoch": 3, "model": weights, "opt": options, "Eiters": 9}, source)
-    made = convert_model(
+    made = converters.convert(
         "cvse", source, "", str(folder / "vocab.json"), concepts=str(folder / "concepts.json")
     )
     save_model(folder / name, *made)
@@ -252,18 +252,8 @@ def check_trained(path, params, state):
         np.testing.assert_allclose(leaf, statistics[name], rtol=1e-4, atol=atol, err_msg=name)
 
 
-def test_what_does_not_fit_is_named(torch, folder, released):
-    modules, _ = released
-    with pytest.raises(UserError, match="feature_fuse_type='concat', not 'weight_sum'"):
-        convert(torch, folder, modules, "other", feature_fuse_type="concat")
-    convert(torch, folder, modules, "fits")
-    source, words = folder / "fits.pth.tar", str(folder / "vocab.json")
+def test_a_checkpoint_without_concepts_asks_for_them(torch, folder, released):
+    convert(torch, folder, released[0], "fits")
+    words = str(folder / "vocab.json")
     with pytest.raises(UserError, match="no concepts: use --concepts to name"):
-        convert_model("cvse", source, "", words)
-    with pytest.raises(UserError, match="--concepts='x' has no use: vsrn has no concepts"):
-        convert_model("vsrn", source, "", words, concepts="x")
-    with pytest.raises(UserError, match="looks like cvse: use --model=cvse"):
-        convert_model("vsrn", source, "", words)
-    (folder / "bad.json").write_text(json.dumps(CONCEPTS))
-    with pytest.raises(UserError, match=r"bad.json has no vectors: write it with"):
-        convert_model("cvse", source, "", words, concepts=str(folder / "bad.json"))
+        converters.convert("cvse", folder / "fits.pth.tar", "", words)

@@ -4,7 +4,6 @@ import parity
 import pytest
 
 from xmodal.core.errors import UserError
-from xmodal.pretrained.efficientnet_weights import EXPECTED_UNEXPECTED, convert_efficientnet
 
 
 def _keras(name, size):
@@ -24,8 +23,7 @@ def _keras_apply(model, images, training):
 
 
 def _convert(model, name):
-    flat, report = convert_efficientnet(parity.keras_arrays(model), variant=name)
-    report.check(expected_unexpected=EXPECTED_UNEXPECTED)
+    flat, report = parity.convert_arrays("efficientnet", parity.keras_arrays(model), name)
     assert all("normalization" in name for name in report.unexpected)
     return flat
 
@@ -56,20 +54,6 @@ def test_training_pass_equals_keras_applications():
 
 
 def test_a_file_with_other_pixel_statistics_is_refused():
-    arrays = {
-        "normalization/mean": np.float32([0.485, 0.456, 0.406]),
-        # The square root of the variance, as in the released files.
-        "normalization/variance": np.float32([0.229, 0.224, 0.225]),
-        "normalization/count": np.int64(0),
-    }
-    _, report = convert_efficientnet(arrays, variant="b0")
-    assert set(report.unexpected) == set(arrays)
-    arrays["normalization/mean"] = np.float32([0.5, 0.5, 0.5])
+    arrays = {"normalization/mean": np.float32([0.5, 0.5, 0.5])}
     with pytest.raises(UserError, match=r"normalization/mean is \[0\.5, 0\.5, 0\.5\]"):
-        convert_efficientnet(arrays, variant="b0")
-
-
-def test_the_wrong_variant_is_told_by_a_shape():
-    arrays = {"stem_conv/kernel": np.zeros((3, 3, 3, 48), np.float32)}
-    with pytest.raises(UserError, match=r"stem_conv/kernel has the shape \[3, 3, 3, 48\]"):
-        convert_efficientnet(arrays, variant="b0")
+        parity.convert_arrays("efficientnet", arrays, "b0")

@@ -2,7 +2,6 @@ import json
 
 import numpy as np
 import pytest
-import safetensors.numpy
 
 from xmodal.core.errors import UserError
 from xmodal.pretrained import folder
@@ -64,24 +63,10 @@ def test_damage_is_named(saved, tmp_path):
         with pytest.raises(UserError, match="is not a converted tower: .*tower.json is missing"):
             read(tmp_path)
     weights = saved / "weights.safetensors"
-    content = weights.read_bytes()
-    weights.write_bytes(content[:-1])
-    with pytest.raises(UserError, match="weights.safetensors cannot be read .*truncated"):
-        folder.read_weights(saved)
-    # A damaged number is still a number.
-    weights.write_bytes(content[:-2] + bytes([content[-2] ^ 1]) + content[-1:])
-    with pytest.raises(UserError, match="weights.safetensors is damaged .*convert the weights"):
-        folder.read_weights(saved)
-    folder.check_weights(saved)
-    description = json.loads((saved / "tower.json").read_text())
-    del description["checksums"]  # By an earlier version.
-    (saved / "tower.json").write_text(json.dumps(description))
-    folder.read_weights(saved)
-    weights.unlink()
-    with pytest.raises(UserError, match="tower is incomplete: weights.safetensors is missing"):
-        folder.read_weights(saved)
-    safetensors.numpy.save_file(ARRAYS, weights)
-    for text in ('{"name"', "{}", "[]"):
-        (saved / "tower.json").write_text(text)
-        with pytest.raises(UserError, match=r"tower.json is damaged \(.*convert the weights again"):
-            folder.read_description(saved)
+    weights.write_bytes(weights.read_bytes()[:-1])
+    for check in (folder.read_weights, folder.check_weights):
+        with pytest.raises(UserError, match="weights.safetensors cannot be read .*convert the wei"):
+            check(saved)
+    (saved / "tower.json").write_text('{"name"')
+    with pytest.raises(UserError, match=r"tower.json is damaged \(.*convert the weights again"):
+        folder.read_description(saved)

@@ -2,9 +2,6 @@ import numpy as np
 import parity
 import pytest
 
-from xmodal.core.errors import UserError
-from xmodal.pretrained.inception_v3_weights import EXPECTED_UNEXPECTED, convert_inception_v3
-
 SIZE = 75
 
 
@@ -24,23 +21,10 @@ def _keras():
 
 
 @pytest.mark.slow
-def test_training_pass_equals_keras_applications():
-    parity.check_training(
-        parity.tower("inception_v3"),
-        lambda arrays: convert_inception_v3(arrays)[0],
-        _keras(),
-        _pixels,
-        parity.images(16, SIZE),
-        tolerance=3e-3,  # the last maps are single pixels
-    )
-
-
-@pytest.mark.slow
 def test_equals_keras_applications():
     model = _keras()
     images = parity.images(2, SIZE)
-    flat, report = convert_inception_v3(parity.keras_arrays(model))
-    report.check()
+    flat, _ = parity.convert_arrays("inception_v3", parity.keras_arrays(model))
     expected = model(_pixels(images), training=False)
     parity.check_dtypes("inception_v3", flat, images, expected)
     # Keras 3 files have numbers instead of variable names.
@@ -49,8 +33,7 @@ def test_equals_keras_applications():
         for layer in model.layers
         for number, array in enumerate(layer.get_weights())
     }
-    again, report = convert_inception_v3(numbered)
-    report.check()
+    again, _ = parity.convert_arrays("inception_v3", numbered)
     for name, array in flat.items():
         np.testing.assert_array_equal(again[name], array)
 
@@ -166,14 +149,7 @@ def test_equals_slim():
         "InceptionV3/AuxLogits/Conv2d_1b_1x1/weights": np.zeros((1, 1, 768, 128), np.float32),
         "InceptionV3/Logits/Conv2d_1c_1x1/biases": np.zeros(1001, np.float32),
     }
-    flat, report = convert_inception_v3(weights | others)
+    flat, report = parity.convert_arrays("inception_v3", weights | others)
     assert len(report.unexpected) == 2
-    report.check(expected_unexpected=EXPECTED_UNEXPECTED)
     tower = parity.tower("inception_v3")
     assert parity.relative(parity.embed(tower, flat, images), expected) < 1e-4
-
-
-def test_another_architecture_is_refused():
-    arrays = {"conv2d_1/kernel": np.zeros((7, 7, 3, 64)), "batch_normalization/gamma": np.ones(64)}
-    with pytest.raises(UserError, match=r"conv2d_1/kernel has the shape \[7, 7, 3, 64\]"):
-        convert_inception_v3(arrays)

@@ -17,9 +17,8 @@ from tests import clipped_adam
 from xmodal.core.errors import UserError
 from xmodal.losses import LOSSES, Context
 from xmodal.models import make_dual_encoder
-from xmodal.pretrained import vse_infinity
+from xmodal.pretrained import converters
 from xmodal.pretrained.folder import read_weights
-from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_model, save_model
 
 SMALL, CHANNELS, ROWS = (2, 2), 512, 11
@@ -48,7 +47,7 @@ def convert(name, path, variant=""):
     folder = path.parent / "made"
     shutil.rmtree(folder, ignore_errors=True)
     vocabulary = str(path.parent / "vocab.pkl")
-    save_model(folder, *convert_model(name, path, variant, vocabulary))
+    save_model(folder, *converters.convert(name, path, variant, vocabulary))
     return folder
 
 
@@ -186,31 +185,13 @@ def test_a_checkpoint_s_own_options_name_its_variant(torch, tmp_path):
     found = {}
     for variant, options in OPTIONS.items():
         save(torch, modules, source, opt=argparse.Namespace(**options))
-        _, description, _ = convert_model("vsepp", source, vocabulary=words)
-        assert description == convert_model("vsepp", source, variant, words)[1]
+        _, description, _ = converters.convert("vsepp", source, vocabulary=words)
+        assert description == converters.convert("vsepp", source, variant, words)[1]
         found[variant] = (description.similarity["name"], description.sides["image"].projection)
     assert found.pop("order_absolute") == found["order0"]
     assert len(set(map(str, found.values()))) == len(found)
     with pytest.raises(UserError, match="the variant 'order_absolute', not 'vsepp'"):
-        convert_model("vsepp", source, "vsepp", words)
-    save(torch, modules, source, opt={"measure": "cosine", "use_abs": True})
-    with pytest.raises(UserError, match="measure='cosine', use_abs=True .* not one of vsepp, vse0"):
-        convert_model("vsepp", source, vocabulary=words)
-    grids = {"precomp_enc_type": "backbone", "backbone_source": "detector"}
-    assert vse_infinity.trained_variant(grids) == "detector"
-    assert vse_infinity.trained_variant({**grids, "backbone_source": "wsl"}) == "imagenet"
-    assert vse_infinity.trained_variant({**grids, "precomp_enc_type": "basic"}) is None
-
-
-def test_a_wrong_model_is_named(torch, tmp_path):
-    modules, _ = published.make_vse_infinity(
-        torch, channels=5, text=published.make_bigru(torch, ROWS)
-    )
-    source = tmp_path / "model_best.pth"
-    save(torch, modules, source)
-    for asked in ("vsepp", "pvse", "vsrn"):
-        with pytest.raises(UserError, match="looks like vse_infinity: use --model=vse_infinity"):
-            convert_model(asked, source, vocabulary=str(tmp_path / "vocab.pkl"))
+        converters.convert("vsepp", source, "vsepp", words)
 
 
 @pytest.mark.parametrize("is_flickr", [pytest.param(True, marks=pytest.mark.slow), False])
@@ -255,14 +236,3 @@ def test_vse_infinity_equals_torch(torch, tmp_path, images, text):
 
     inputs = REGIONS if images == "regions" else PIXELS
     assert_parity(torch, modules, functions, inputs, make_folder)
-
-
-def test_other_networks_are_refused(torch, tmp_path):
-    modules, _ = published.make_vsepp(torch, None, None, channels=5, rows=ROWS, variant="vsepp")
-    modules[0].cnn = torch.nn.Module()
-    modules[0].cnn.features = torch.nn.Conv2d(3, 4, 3)
-    save(torch, modules, tmp_path / "model_best.pth.tar")
-    with pytest.raises(UserError, match="its CNN is not a ResNet; VGG is not supported"):
-        convert("vsepp", tmp_path / "model_best.pth.tar")
-    with pytest.raises(UserError, match="has 0 arrays 'img_rnn.weight_ih_l0'"):
-        convert("vsrn", tmp_path / "model_best.pth.tar")

@@ -1,19 +1,11 @@
 import json
-import struct
 import zipfile
 
-import flatbuffers
 import numpy as np
 import parity
 import PIL.Image
 import pytest
 
-from xmodal.core.errors import UserError
-from xmodal.models.encoders.mobilenet_v2 import MobileNetV2Config
-from xmodal.models.encoders.pixels import normalize
-from xmodal.pretrained.image_towers import describe_mobilenet_v2
-from xmodal.pretrained.mobilenet_v2_weights import EXPECTED_UNEXPECTED, convert_mobilenet_v2
-from xmodal.pretrained.renaming import encoder_shapes
 from xmodal.pretrained.weight_files import load_source
 
 SIZE = 65
@@ -37,28 +29,15 @@ def test_equals_keras_applications(tmp_path):
     model, images = _keras(), parity.images(2, SIZE)
     parity.save_released(model, tmp_path / "mobilenet_v2.h5")
     arrays = load_source(tmp_path / "mobilenet_v2.h5").arrays
-    flat, report = convert_mobilenet_v2(arrays)
-    report.check()
+    flat, _ = parity.convert_arrays("mobilenet_v2", arrays)
     expected = model(_pixels(images), training=False)
     assert expected.shape == (2, 1280)
     parity.check_dtypes("mobilenet_v2", flat, images, expected)
 
 
-@pytest.mark.slow
-def test_training_pass_equals_keras_applications():
-    parity.check_training(
-        parity.tower("mobilenet_v2"),
-        lambda arrays: convert_mobilenet_v2(arrays)[0],
-        _keras(),
-        _pixels,
-        parity.images(6, SIZE),
-    )
-
-
 def _folded():
     arrays = load_source(parity.real_file("weights/mobilenet_v2_1.0_224_tf2_float.npz")).arrays
-    flat, report = convert_mobilenet_v2(arrays, folded=True)
-    report.check(expected_unexpected=EXPECTED_UNEXPECTED)
+    flat, report = parity.convert_arrays("mobilenet_v2", arrays)
     assert set(report.unexpected) == {"logits/kernel", "logits/bias", "meta_json"}
     return arrays, flat
 
@@ -88,54 +67,6 @@ def _published_forward(arrays, images):
     return tf.reduce_mean(x, [1, 2]).numpy()
 
 
-def _only(table, number):
-    """The only table in a field that is a list of tables."""
-    place = table.Vector(table.Offset(4 + 2 * number))
-    return flatbuffers.table.Table(table.Bytes, table.Indirect(place))
-
-
-def _tflite_normalization(content):
-    """Mean and standard deviation of the pixels, from the metadata inside a .tflite file.
-
-    Numbers of fields: metadata_schema.fbs of tensorflow/tflite-support.
-    """
-    schema = pytest.importorskip("tensorflow.lite.python.schema_py_generated")
-    model = schema.Model.GetRootAsModel(content, 0)
-    entries = [model.Metadata(number) for number in range(model.MetadataLength())]
-    entry = next(entry for entry in entries if entry.Name() == b"TFLITE_METADATA")
-    buffer = model.Buffers(entry.Buffer()).DataAsNumpy().tobytes()
-    root = flatbuffers.table.Table(bytearray(buffer), struct.unpack_from("<I", buffer)[0])
-    unit = _only(_only(_only(root, 3), 2), 4)  # subgraph, its input, how that is processed
-    kinds = flatbuffers.number_types
-    assert unit.Get(kinds.Uint8Flags, unit.Pos + unit.Offset(4)) == 1  # NormalizationOptions
-    place = unit.Indirect(unit.Pos + unit.Offset(6))
-    options = flatbuffers.table.Table(unit.Bytes, place)
-    fields = (options.Offset(4), options.Offset(6))
-    return [options.GetVectorAsNumpy(kinds.Float32Flags, field).tolist() for field in fields]
-
-
-@pytest.mark.parametrize(
-    ("name", "zero_point"),
-    [("tf2_mobilenet_v2_1.0_224_ptq", 127), ("mobilenet_v2_1.0_224_quant", 128)],
-)
-def test_published_files_name_the_scaling_of_pixels_that_a_tower_records(name, zero_point):
-    content = parity.real_file(f"weights/{name}.tflite").read_bytes()
-    mean, deviation = _tflite_normalization(content)
-    assert mean == deviation == [127.5]
-    archive = {"tf2": "tf2_float", "mob": "qat_float"}[name[:3]]
-    source = load_source(parity.real_file(f"weights/mobilenet_v2_1.0_224_{archive}.npz"))
-    note = json.loads(str(source.arrays["meta_json"]))["input_quant"]
-    assert note["zero_point"] == zero_point
-    recorded = describe_mobilenet_v2(source, "").preprocessing["normalization"]
-    assert recorded == MobileNetV2Config().normalization
-    pixels = np.arange(256, dtype=np.uint8).reshape(1, 16, 16, 1).repeat(3, -1)
-    expected = (pixels - np.float32(mean[0])) / np.float32(deviation[0])
-    np.testing.assert_allclose(normalize(pixels, recorded), expected, atol=1e-6)
-    # The quantized input is the same up to rounding.
-    quantized = (pixels.astype(np.float64) - zero_point) * note["scale"]
-    assert np.abs(quantized - expected).max() <= 1.01 / 127.5
-
-
 def _cosines(left, right):
     norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
     return np.sum(left * right, axis=1) / norms
@@ -157,13 +88,3 @@ def test_real_weights_recognize_their_features_from_smaller_pictures():
     assert np.mean(_cosines(ours, features[rows])) > 0.84
     nearest = [np.argmax(_cosines(vector[None], features)) for vector in ours]
     np.testing.assert_array_equal(nearest, rows)
-
-
-def test_widths():
-    """The smallest in keras.applications: the last layer keeps its 1280 channels."""
-    shapes = encoder_shapes({"name": "mobilenet_v2", "width": 0.35})
-    assert shapes["params/encoder/stem/kernel"] == (3, 3, 3, 16)
-    assert shapes["params/encoder/head/kernel"] == (1, 1, 112, 1280)
-    assert sum(map(np.prod, shapes.values())) == 410_208
-    with pytest.raises(UserError, match=r"Conv1/kernel has the shape \[3, 3, 3, 32\]"):
-        convert_mobilenet_v2({"Conv1/kernel": np.zeros((3, 3, 3, 32))}, width=0.35)

@@ -15,9 +15,10 @@ from xmodal.evals.scores.rows import order_items
 from xmodal.evals.scores.score_tiles import complete_rows
 from xmodal.evals.scores.second_stage import PairReranker
 from xmodal.models import make_dual_encoder, make_tower
+from xmodal.pretrained.converters import CONVERTERS, convert, take_arrays
 from xmodal.pretrained.folder import read_weights
-from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_model, save_model
+from xmodal.pretrained.weight_files import WeightSource
 from xmodal.train.tree import flatten
 
 
@@ -54,6 +55,15 @@ def nest(flat):
 def tower(encoder, **keywords):
     """A tower that averages the encoder's last map."""
     return make_tower("tower", {"encoder": {"name": encoder, **keywords}, "head": {"name": "mean"}})
+
+
+def convert_arrays(name, arrays, variant="", **files):
+    """Our arrays and the report for those of a source, all of which are used or expected."""
+    files = {file.replace("_", "."): content for file, content in files.items()}
+    published = CONVERTERS[name](WeightSource("x", arrays, files, variant=variant))
+    flat, report = take_arrays(published, arrays)
+    report.check((), published.unused)
+    return flat, report
 
 
 def embed(tower, flat, pixels, jit=True):
@@ -155,7 +165,7 @@ def convert_torch(model, checkpoint, path, words):
 
     torch.save(checkpoint, path)
     path.with_name("vocab.txt").write_text("\n".join(words))
-    made = convert_model(model, path, vocabulary=str(path.with_name("vocab.txt")))
+    made = convert(model, path, vocabulary=str(path.with_name("vocab.txt")))
     save_model(path.with_name("made"), *made)
     return path.with_name("made")
 

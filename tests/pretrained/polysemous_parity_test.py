@@ -20,8 +20,8 @@ from torch_resnet import make_resnet
 
 from xmodal.losses import LOSSES, Context
 from xmodal.models import make_dual_encoder
+from xmodal.pretrained import converters
 from xmodal.pretrained.folder import read_weights
-from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_model, save_model
 from xmodal.similarity import Embedding, make_similarity
 
@@ -52,7 +52,7 @@ def convert(torch, tmp_path):
         (root / "vocab.txt").write_text("".join(f"w{n}\n" for n in range(ROWS)))
         own = {key: array for key, array in weights.items() if ".cnn.fc." not in f".{key}"}
         torch.save(own, root / "model.pth")
-        made = convert_model(name, root / "model.pth", variant, str(root / "vocab.txt"))
+        made = converters.convert(name, root / "model.pth", variant, str(root / "vocab.txt"))
         save_model(root / "made", *made)
         trees = {side: parity.nest(read_weights(root / "made" / side)) for side in INPUTS}
         params = {side: params for side, (params, _) in trees.items()}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from xmodal.pretrained.model_converters import convert_model
+from xmodal.pretrained import converters
 
 MERGES = "#version: 0.2\nt h\nth e</w>\na t</w>\n"
 ROWS, END, TEXT, PIXELS = 512 + 3 + 2, 516, 12, 24
@@ -366,7 +366,7 @@ def open_clip_model():
 
 def convert(kind, source, **options):
     """The arrays, with the numbers of the similarity, and the description."""
-    arrays, description, _ = convert_model(kind, source, **options)
+    arrays, description, _ = converters.convert(kind, source, **options)
     numbers = description.parameters.items()
     arrays |= {f"similarity/{name}": np.float32(value) for name, value in numbers}
     return arrays, description

@@ -4,9 +4,7 @@ import pytest
 from safetensors.numpy import save_file
 from torch_resnet import make_resnet
 
-from xmodal.core.errors import UserError
 from xmodal.models.encoders import resnet
-from xmodal.pretrained.resnet_weights import EXPECTED_UNEXPECTED, convert_resnet
 from xmodal.pretrained.weight_files import load_source
 
 # The fewest units such that some widen, some have a stride, and some do neither.
@@ -51,8 +49,7 @@ def _caffe(images):
 @pytest.mark.parametrize("depth", [50, 152])
 def test_equals_keras_applications(depth):
     model, images = _keras(depth), parity.images(1, SIZE)
-    flat, report = convert_resnet(parity.keras_arrays(model), depth=depth, variant="keras")
-    report.check()
+    flat, _ = parity.convert_arrays("resnet", parity.keras_arrays(model), "keras")
     expected = model(_caffe(images), training=False)
     tower = parity.tower("resnet", depth=depth, variant="keras")
     assert parity.relative(parity.embed(tower, flat, images, jit=False), expected) < 1e-4
@@ -65,7 +62,7 @@ def test_equals_keras_applications(depth):
 def test_training_pass_equals_keras_applications(small):
     parity.check_training(
         parity.tower("resnet", variant="keras"),
-        lambda arrays: convert_resnet(arrays, depth=50, variant="keras")[0],
+        lambda arrays: parity.convert_arrays("resnet", arrays, "keras")[0],
         _keras(SMALL),
         _caffe,
         parity.images(5, SIZE),
@@ -75,14 +72,13 @@ def test_training_pass_equals_keras_applications(small):
 @pytest.mark.slow
 def test_every_keras_file_gives_the_same_weights(small, tmp_path):
     model = _keras(SMALL)
-    expected, _ = convert_resnet(parity.keras_arrays(model), variant="keras")
+    expected, _ = parity.convert_arrays("resnet", parity.keras_arrays(model), "keras")
     parity.save_released(model, tmp_path / "released.h5")
     model.save_weights(tmp_path / "new.weights.h5")
     model.save(tmp_path / "whole.keras")
     model.save(tmp_path / "whole.h5")
     for path in sorted(tmp_path.iterdir()):
-        flat, report = convert_resnet(load_source(path).arrays, variant="keras")
-        report.check(expected_unexpected=EXPECTED_UNEXPECTED)
+        flat, _ = parity.convert_arrays("resnet", load_source(path).arrays, "keras")
         assert set(flat) == set(expected), path
         for name, array in flat.items():
             np.testing.assert_array_equal(array, expected[name])
@@ -102,9 +98,8 @@ def test_equals_torchvision(small, tmp_path, variant, options, keywords):
     state = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     save_file(state, tmp_path / "resnet.safetensors")
     arrays = load_source(tmp_path / "resnet.safetensors").arrays
-    flat, report = convert_resnet(arrays, depth=50, variant=variant, **keywords)
+    flat, report = parity.convert_arrays("resnet", arrays, variant)
     assert set(report.unexpected) == {"fc.weight", "fc.bias"}
-    report.check(expected_unexpected=EXPECTED_UNEXPECTED)
     assert report.reshaped["params/encoder/stem/kernel"] == "OIHW to HWIO"
     images = parity.images(2, SIZE)
     mean, std = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
@@ -162,9 +157,8 @@ def test_equals_slim(scope, small, tmp_path):
         {f"{scope}{name}": array for name, array in weights.items()} | others,
         tmp_path / "resnet.ckpt",
     )
-    flat, report = convert_resnet(load_source(tmp_path).arrays, depth=50, variant="slim")
+    flat, report = parity.convert_arrays("resnet", load_source(tmp_path).arrays, "slim")
     assert list(report.unexpected) == ["resnet_v1_50/logits/biases"]
-    report.check(expected_unexpected=EXPECTED_UNEXPECTED)
     tower = parity.tower("resnet", variant="slim")
     assert parity.relative(parity.embed(tower, flat, images, jit=False), expected) < 1e-4
 
@@ -218,24 +212,7 @@ def test_equals_simclr(names, small, tmp_path):
         "head_contrastive/nl_0/batch_normalization/gamma": np.ones(2048, np.float32),
     }
     parity.save_checkpoint(weights | heads, tmp_path / "model.ckpt")
-    flat, report = convert_resnet(load_source(tmp_path).arrays, depth=50, variant="simclr")
+    flat, report = parity.convert_arrays("resnet", load_source(tmp_path).arrays, "simclr")
     assert set(report.unexpected) == set(heads)
-    report.check(expected_unexpected=EXPECTED_UNEXPECTED)
     tower = parity.tower("resnet", variant="simclr")
     assert parity.relative(parity.embed(tower, flat, images, jit=False), expected) < 1e-4
-
-
-def test_wrong_sources_are_named(small):
-    arrays = {"conv1.weight": np.zeros((64, 3, 7, 7), np.float32), "classifier.weight": np.ones(2)}
-    _, report = convert_resnet(arrays, depth=50)
-    assert report.missing["params/encoder/stage1_unit1/reduce/kernel"] == ("layer1.0.conv1.weight",)
-    with pytest.raises(UserError, match=r"missing:\n(.*\n)*.*layer1\.0\.bn1"):
-        report.check()
-    with pytest.raises(UserError, match=r"not expected:\n  classifier.weight"):
-        report.check(expected_missing=[".*"], expected_unexpected=EXPECTED_UNEXPECTED)
-    with pytest.raises(UserError, match=r"conv1\.weight has the shape \[64, 3, 5, 5\]"):
-        convert_resnet({"conv1.weight": np.zeros((64, 3, 5, 5))}, depth=50)
-    with pytest.raises(UserError, match="'152', '50'"):
-        convert_resnet(arrays, depth=18)
-    with pytest.raises(UserError, match=r"\['layers'\] in the tower"):
-        convert_resnet(arrays, layers=50)

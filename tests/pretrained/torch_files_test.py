@@ -1,43 +1,83 @@
-"""Checkpoints of PyTorch that are read without it, and tiny ones that would take all memory."""
+"""Files of torch: every kind of content, in both formats."""
+
+import argparse
+import collections
+import os
 
 import numpy as np
 import pytest
-from etils import epath
 
 from xmodal.core.errors import UserError
-from xmodal.pretrained import torch_files
+from xmodal.pretrained.weight_files import load_source
 
 torch = pytest.importorskip("torch")
 
 
+class Hostile:
+    """A pickle of it makes a folder when it is loaded."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+class Settings(dict):
+    """A class that only its own code can load."""
+
+
 @pytest.mark.parametrize("is_zip", [True, False])
 def test_a_checkpoint_is_read_in_both_formats(tmp_path, is_zip):
-    path = tmp_path / "a.pth"
-    weights = {"a": torch.arange(6.0).reshape(2, 3).T, "b": [torch.tensor([1, 2]), torch.ones(3)]}
-    torch.save(weights, path, _use_new_zipfile_serialization=is_zip)
-    found = torch_files.read_torch(epath.Path(path))
-    assert found.keys() == {"a", "b.0", "b.1"}
-    for name, tensor in (("a", weights["a"]), ("b.0", weights["b"][0]), ("b.1", weights["b"][1])):
-        np.testing.assert_array_equal(found[name], tensor.numpy())
+    base, noted = torch.arange(12.0).reshape(3, 4), torch.arange(3.0)
+    noted.note = "x"
+    saved = {
+        "list": [base, {"view": base[1:, ::2].T, "scalar": torch.tensor(3)}],
+        "half": torch.ones(2, dtype=torch.float16),
+        "brain": torch.full((2,), 1.5, dtype=torch.bfloat16),
+        "empty": torch.zeros(0, 3),
+        "parameter": torch.nn.Parameter(torch.ones(2)),
+        "noted": noted,
+        "opt": argparse.Namespace(rate=0.1, device=torch.device("cpu")),
+        "seen": Settings(words=["a"]),
+        "nested": collections.defaultdict(dict, a={"w": torch.ones(2)}),
+        "bad": Hostile(tmp_path / "ran"),
+        "text": "x",
+    }
+    path = tmp_path / "m.pth.tar"
+    torch.save(saved, path, _use_new_zipfile_serialization=is_zip)
+    source = load_source(path)
+    assert set(source.arrays) == {
+        "list.0", "list.1.view", "list.1.scalar", "half", "brain", "empty", "parameter", "noted",
+        "nested.a.w",
+    }  # fmt: skip
+    np.testing.assert_array_equal(source.arrays["list.1.view"], base[1:, ::2].T)
+    assert source.arrays["half"].dtype == np.float16
+    np.testing.assert_array_equal(source.arrays["brain"].astype(np.float32), [1.5, 1.5])
+    assert source.options["rate"] == 0.1
+    assert not (tmp_path / "ran").exists()
+    content = path.read_bytes()
+    (tmp_path / "cut.pth").write_bytes(content[: len(content) // 2])
+    with pytest.raises(UserError, match="cut.pth cannot be read"):
+        load_source(tmp_path / "cut.pth")
 
 
-def test_a_tiny_checkpoint_takes_little_memory(tmp_path):
-    """Lists that it refers to twice are one, and not named for each path that leads to them."""
-    row = [1.0]
-    for _ in range(40):
-        row = [row, row]
-    path = epath.Path(tmp_path / "a.pth")
-    torch.save({"rows": row, "table": torch.zeros(1)}, path)
-    rows = torch_files.read_objects(path)["rows"]
-    assert rows[0] is rows[1]
-    with pytest.raises(UserError, match="repeat more than 1,000,000 entries"):
-        torch_files.read_torch(path)
-    nested = torch.zeros(1)
-    for _ in range(20):
-        nested = {"a" * 1_000: nested}
-    torch.save(nested, path)
-    with pytest.raises(UserError, match="a name has more than 10,000 characters"):
-        torch_files.read_torch(path)
-    torch.save({"table": torch.zeros(1).expand(10**9)}, path)
-    with pytest.raises(UserError, match="repeats more than 1,000,000 numbers"):
-        torch_files.read_torch(path)
+@pytest.mark.filterwarnings("ignore")
+def test_a_scripted_module_is_read_like_its_state_dict(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Sequential(torch.nn.Linear(3, 1)))
+    model.register_buffer("count", torch.tensor(7))
+    torch.jit.save(torch.jit.trace(model, torch.ones(1, 2)), tmp_path / "m.pt")
+    found = load_source(tmp_path / "m.pt").arrays
+    wanted = model.state_dict()
+    assert found.keys() == wanted.keys()
+    assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_not_an_array_is_named(tmp_path):
+    torch.save({"a": {"w": torch.eye(3).to_sparse()}}, tmp_path / "m.pth")
+    with pytest.raises(UserError, match="a.w is not a plain array .*: save dense float tensors"):
+        load_source(tmp_path / "m.pth")
+    torch.save(torch.nn.Linear(2, 3), tmp_path / "m.pth")
+    with pytest.raises(UserError, match="holds no arrays; with torch, save model.state_dict"):
+        load_source(tmp_path / "m.pth")

@@ -2,8 +2,6 @@
 
 import json
 import pathlib
-import struct
-import zipfile
 
 import ml_dtypes
 import numpy as np
@@ -57,32 +55,8 @@ def test_tensorflow_checkpoint(checkpoint, tmp_path):
     assert_read(folder)
     for file in list(folder.iterdir()):
         (folder / file.name.replace("model.ckpt", "old.ckpt")).write_bytes(file.read_bytes())
-    with pytest.raises(UserError, match=r"has several: model.ckpt, old.ckpt. Name the one"):
+    with pytest.raises(UserError, match=r"has several: model.ckpt.*old.ckpt.*. Name the one"):
         load_source(folder)
-    (folder / "checkpoint").write_text('model_checkpoint_path: "/far/away/old.ckpt"\n')
-    assert_read(folder)
-
-
-def test_half_downloaded_and_damaged_checkpoints(checkpoint, tmp_path):
-    path = copy(checkpoint, tmp_path)
-    data = tmp_path / "model.ckpt.data-00000-of-00001"
-    content = data.read_bytes()
-    data.write_bytes(content[:-9])
-    with pytest.raises(UserError, match="model.ckpt cannot be read .*: it is damaged or truncated"):
-        load_source(path)
-    data.unlink()
-    with pytest.raises(
-        UserError, match="partly downloaded: model.ckpt.data-00000-of-00001 is missing"
-    ):
-        load_source(path)
-    (tmp_path / "model.ckpt.data-00000-of-00002").write_bytes(content)
-    with pytest.raises(
-        UserError, match="partly downloaded: model.ckpt.data-00001-of-00002 is missing"
-    ):
-        load_source(tmp_path)
-    (tmp_path / "model.ckpt.index").unlink()
-    with pytest.raises(UserError, match="model.ckpt.index is missing"):
-        load_source(tmp_path)
 
 
 def test_saved_model_has_the_names_of_its_variables(tmp_path):
@@ -100,9 +74,7 @@ def test_saved_model_has_the_names_of_its_variables(tmp_path):
     assert_read(tmp_path / "hub", expected)
     assert_read(tmp_path / "hub/saved_model.pb", expected)
     (tmp_path / "hub/variables/variables.data-00000-of-00001").unlink()
-    with pytest.raises(
-        UserError, match="variables is only partly downloaded: variables.data-00000-of"
-    ):
+    with pytest.raises(UserError, match="variables.index cannot be read"):
         load_source(tmp_path / "hub")
 
 
@@ -130,15 +102,10 @@ def test_safetensors_and_what_lies_beside(tmp_path):
         "1_Pooling/config.json": {},
     }
     (tmp_path / "config.json").write_text('{"hidden_')
-    with pytest.raises(UserError, match="config.json is damaged or truncated"):
+    with pytest.raises(UserError, match="config.json cannot be read"):
         load_source(tmp_path)
     file.write_bytes(file.read_bytes()[:-3])
-    with pytest.raises(
-        UserError, match="model.safetensors cannot be read .* truncated; download it again"
-    ):
-        load_source(tmp_path)
-    file.write_bytes(b"")
-    with pytest.raises(UserError, match="model.safetensors cannot be read"):
+    with pytest.raises(UserError, match="model.safetensors cannot be read .*: download it again"):
         load_source(tmp_path)
 
 
@@ -154,38 +121,6 @@ def test_bfloat16_safetensors(tmp_path):
     content = len(header).to_bytes(8, "little") + header + half.tobytes()
     (tmp_path / "model.safetensors").write_bytes(content)
     assert_read(tmp_path, {"half": half})
-
-
-def test_a_tensor_of_too_many_dimensions(tmp_path):
-    head = json.dumps({"a": {"dtype": "F32", "shape": [0] * 100, "data_offsets": [0, 0]}}).encode()
-    (tmp_path / "a.safetensors").write_bytes(struct.pack("<Q", len(head)) + head)
-    with pytest.raises(UserError, match="a.safetensors: a cannot be read .*dimension"):
-        load_source(tmp_path / "a.safetensors")
-
-
-def test_shards(tmp_path):
-    names = [f"model-{n:05}-of-00002.safetensors" for n in (1, 2)]
-    parts = {"conv/kernel": names[0], "conv/bias": names[1]}
-    for array, name in parts.items():
-        safetensors.numpy.save_file({array: ARRAYS[array]}, tmp_path / name)
-    table = tmp_path / "model.safetensors.index.json"
-    table.write_text(json.dumps({"weight_map": parts}))
-    assert_read(tmp_path, {name: ARRAYS[name] for name in parts})
-    table.write_text(json.dumps({"weight_map": parts | {"conv/bias": "."}}))
-    with pytest.raises(UserError, match="of which . is missing"):
-        load_source(tmp_path)
-    table.write_text(json.dumps({"weight_map": parts}))
-    (tmp_path / names[1]).rename(tmp_path / f"{names[1]}.incomplete")
-    with pytest.raises(
-        UserError, match="partly downloaded .model-00002-.*incomplete is not finish"
-    ):
-        load_source(tmp_path)
-    (tmp_path / f"{names[1]}.incomplete").unlink()
-    with pytest.raises(UserError, match="partly downloaded.* names 2 files, of which model-00002"):
-        load_source(tmp_path)
-    table.unlink()
-    with pytest.raises(UserError, match="partly downloaded: it has model-00001-.*not the .*index"):
-        load_source(tmp_path)
 
 
 @pytest.mark.parametrize("end", [".h5", ".weights.h5", ".keras"])
@@ -209,68 +144,29 @@ def test_keras(tmp_path, end):
             for number, (variable, value) in enumerate(variables.items())
         },
     )
-    path.write_bytes(path.read_bytes()[:-1000])
-    with pytest.raises(
-        UserError, match=f"model{end} cannot be read .* truncated; download it again"
-    ):
-        load_source(path)
 
 
 def test_npz(tmp_path):
     np.savez(tmp_path / "model.npz", **ARRAYS)
     assert_read(tmp_path / "model.npz")
     assert_read(tmp_path)
-    (tmp_path / "model.npz").write_bytes((tmp_path / "model.npz").read_bytes()[:-30])
-    with pytest.raises(
-        UserError, match=r"model.npz cannot be read .* truncated; download it again"
-    ):
+
+
+def test_shards(tmp_path):
+    names = [f"model-{n:05}-of-00002.safetensors" for n in (1, 2)]
+    parts = {"conv/kernel": names[0], "conv/bias": names[1]}
+    for array, name in parts.items():
+        safetensors.numpy.save_file({array: ARRAYS[array]}, tmp_path / name)
+    table = tmp_path / "model.safetensors.index.json"
+    table.write_text(json.dumps({"weight_map": parts}))
+    assert_read(tmp_path, {name: ARRAYS[name] for name in parts})
+    (tmp_path / names[1]).unlink()
+    with pytest.raises(UserError, match="index.json cannot be read .*model-00002"):
         load_source(tmp_path)
-    np.save(tmp_path / "array.npy", ARRAYS["conv/bias"])
-    (tmp_path / "array.npy").rename(tmp_path / "model.npz")
-    with pytest.raises(UserError, match=r"model.npz cannot be read \(it is not an archive\)"):
-        load_source(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("asked", "there", "message"),
-    [
-        ("none", "", "There are no weights at .*none."),
-        ("", "", "is empty: there are no weights in it"),
-        ("a.safetensors", "a.safetensors.part", "no weights at .*, only a.safetensors.part: its"),
-        ("a.npz.part", "a.npz.part", "a.npz.part is an unfinished download"),
-        ("", "a.h5.crdownload", r"partly downloaded .a.h5.crdownload is not finished"),
-        ("", "pytorch_model.bin", "cannot be read as a file of torch.save"),
-        ("", "model.pkl", "pickled in an unknown form. Save the weights as .safe"),
-        ("x.pth", "x.pth", "x.pth cannot be read as a file of torch.save"),
-        ("", "notes.txt", r"no weights in a known format .notes.txt.. Known: TensorFlow checkp"),
-        ("x.gguf", "x.gguf", "no weights in a known format .*; Hugging Face folder"),
-    ],
-)
-def test_what_is_not_there_or_not_known(tmp_path, asked, there, message):
-    if there:
-        (tmp_path / there).write_bytes(b"x")
-    with pytest.raises(UserError, match=message):
-        load_source(tmp_path / asked)
-
-
-def test_an_address_is_no_path():
-    with pytest.raises(UserError, match="https://x.org/model.h5 cannot be read here: download"):
-        load_source("https://x.org/model.h5")
-
-
-def test_a_zip_of_something_else(tmp_path):
-    with zipfile.ZipFile(tmp_path / "model.keras", "w") as archive:
-        archive.writestr("config.json", "{}")
-    with pytest.raises(UserError, match=r"model.keras cannot be read .*model.weights.h5"):
-        load_source(tmp_path / "model.keras")
-
-
-@pytest.mark.parametrize("table", [{"a": "../b.safetensors"}, {"a": "/b"}, {"a": 1}, ["a"], "a"])
-def test_a_table_of_shards_names_only_files_beside_it(tmp_path, table):
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (tmp_path / "b.safetensors").write_bytes(safetensors.numpy.save({"a": np.zeros(1)}))
-    index = folder / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": table}))
-    with pytest.raises(UserError, match="not a file beside it|no weight_map of names"):
-        load_source(folder)
+def test_what_is_not_known_is_named(tmp_path):
+    (tmp_path / "notes.gguf").write_bytes(b"x")
+    for path in (tmp_path, tmp_path / "notes.gguf", tmp_path / "none"):
+        with pytest.raises(UserError, match="There are no weights at .* in a known format: a Tens"):
+            load_source(path)

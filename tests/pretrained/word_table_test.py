@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from xmodal.core.errors import UserError
-from xmodal.pretrained import word_table
 from xmodal.pretrained.bag_of_words import embed_texts
 from xmodal.pretrained.converters import convert
-from xmodal.pretrained.word_vectors import load_word_vectors
+from xmodal.pretrained.word_vectors import load_word_table, load_word_vectors
 
 LINES = [
     ("the", [1.0, 2.0]),
@@ -29,13 +28,10 @@ def glove(tmp_path):
 
 
 def test_every_word_that_can_be_found_keeps_its_vector(glove):
-    source = word_table.load_word_table(glove)
-    description = word_table.describe_words(source)
+    arrays, description, _ = convert("words", glove)
     assert description.encoder == {"name": "words", "vocab_size": 4, "width": 2}
     assert description.head == {"name": "mean"}
     assert description.files["vocab.txt"] == "the\nDog\ndog\ncafé\n".encode()
-    arrays, report = word_table.convert_words(source.arrays, vocab_size=4, width=2)
-    report.check()
     assert list(arrays) == ["params/encoder/table"]
     expected = [dict(reversed(LINES))[word] for word in ("the", "Dog", "dog", "café")]
     np.testing.assert_array_equal(arrays["params/encoder/table"], np.array(expected, np.float32))
@@ -44,8 +40,8 @@ def test_every_word_that_can_be_found_keeps_its_vector(glove):
 def test_words_that_are_left_out_change_no_text(glove):
     words = load_word_vectors(glove)
     texts = ["The dog at name@domain \u00a0.", "at name", "Dog café"]
-    source = word_table.load_word_table(glove)
-    kept = source.files["vocab.txt"].split()
+    source = load_word_table(glove)
+    kept = source.files["vocab.txt"].decode().split()
     rows = {word: row for row, word in enumerate(kept)}
     ours = embed_texts(texts, type(words)(rows, source.arrays["vectors"]))
     theirs = embed_texts(texts, words)
@@ -62,19 +58,3 @@ def test_words_of_a_vocabulary_are_kept(glove, tmp_path):
     vocabulary.write_text("cow\nox\n")
     with pytest.raises(UserError, match=r"glove.txt has no word of .*vocab.txt with a vector"):
         convert("words", glove, "", str(vocabulary))
-    with pytest.raises(UserError, match=r"vocab.txt chooses words of a table, not of bert"):
-        convert("bert", glove, "", str(vocabulary))
-    with pytest.raises(UserError, match="There is no vocabulary at none.txt"):
-        convert("words", glove, "", "none.txt")
-
-
-def test_a_table_of_another_size_is_refused(glove):
-    source = word_table.load_word_table(glove)
-    with pytest.raises(UserError, match=r"\[4, 2\], which does not give \[5, 2\]"):
-        word_table.convert_words(source.arrays, vocab_size=5, width=2)
-
-
-def test_a_table_of_nothing_but_blanks_is_refused(tmp_path):
-    (tmp_path / "words.txt").write_text("\u00a0 1 2\n", encoding="utf-8")
-    with pytest.raises(UserError, match="no word with a vector"):
-        word_table.load_word_table(tmp_path / "words.txt")

@@ -26,7 +26,6 @@ def main() -> None:
     """Converts the weights that the command line names."""
     args = _parse()
     # The models are slow to import, but --help should be fast.
-    from xmodal.pretrained import model_converters
     from xmodal.pretrained.converters import convert
     from xmodal.pretrained.folder import check_new, save_tower
     from xmodal.pretrained.model_folder import save_model
@@ -34,25 +33,17 @@ def main() -> None:
     allowed = {"allow_missing": args.allow_missing, "allow_unexpected": args.allow_unexpected}
     check_new(args.output)
     reports: list[str] = []
-    source = (args.source, args.variant, args.vocabulary)
+    source = (args.model or args.tower, args.source, args.variant, args.vocabulary)
     try:
-        if args.model:
-            made = model_converters.convert_model(
-                args.model, *source, concepts=args.concepts, **allowed, show=reports.append
-            )
-            save_model(args.output, *made)
-            section = made[1].model()
-        else:
-            made = convert(args.tower, *source, **allowed, show=reports.append)
-            save_tower(args.output, *made)
-            section = made[1].side()
+        made = convert(*source, concepts=args.concepts, **allowed, show=reports.append)
+        (save_model if args.model else save_tower)(args.output, *made)
+        section = made[1].model() if args.model else made[1].side()
     except UserError:
         print(*reports, sep="\n", end="")  # There is no folder that keeps them.
         raise
     size = sum(array.nbytes for array in made[0].values()) / 2**20
     print(f"{args.output}: {made[2].summary()}; {size:.1f} MiB; report.txt lists all; {section}")
-    warning = model_converters.MODELS[args.model].warning if args.model else ""
-    for note in filter(None, (*made[2].notes, warning)):
+    for note in made[2].notes:
         print(f"Note: {note}")
 
 

@@ -11,8 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from xmodal.core.errors import UserError
-from xmodal.pretrained import layer_rules, torch_models
-from xmodal.pretrained.torch_models import Arrays, LayerRule
+from xmodal.pretrained import layer_rules
+from xmodal.pretrained.cnn_names import by_role, torch_array
+from xmodal.pretrained.conversion_report import Taken
+from xmodal.pretrained.layer_rules import Arrays, LayerRule, find, flat, linear, norm, whole
 
 
 class ClipLayout(NamedTuple):
@@ -20,40 +22,32 @@ class ClipLayout(NamedTuple):
 
     Attributes:
       kind: "openai", "timm", "transformers" or "big_vision".
-      image: path of one of our layers -> its rule, see `torch_models.Published`.
-      text: the same for the other side.
+      sides: "image" and "text" -> path of one of our layers -> its rule, see `Published.layers`.
       parameters: names of the scale and the bias of the similarity.
     """
 
     kind: str
-    image: dict[str, LayerRule]
-    text: dict[str, LayerRule]
+    sides: dict[str, dict[str, LayerRule]]
     parameters: dict[str, str]
 
     def shape(self, arrays: Arrays, name: str) -> tuple[int, ...]:
         """Returns the shape of one of our arrays, such as `image/encoder/norm/scale`.
 
         Raises:
-          UserError: the source has no such array, or one with other axes.
+          UserError: the source has no such array.
         """
         side, _, path = name.partition("/")
-        rules = self.image if side == "image" else self.text
-        layer = max((each for each in rules if f"{path}/".startswith(f"{each}/")), key=len)
-        taken = rules[layer](path.removeprefix(layer).removeprefix("/"))
+        taken = find(self.sides[side], path)
+        first = (*taken.names(), f"the layers of {name}")[0]
+        layer_rules.array_shape(arrays, first)
         stacked = () if isinstance(taken.name, str) else (len(taken.name),)
-        source = taken.name if isinstance(taken.name, str) else (*taken.name, "layer 0")[0]
-        shape = torch_models.array_shape(arrays, source)
-        try:
-            changed = np.asarray(arrays[source])
-            return *stacked, *(changed if taken.change is None else taken.change(changed)).shape
-        except (ValueError, IndexError) as error:
-            raise UserError(f"{source} has the shape {list(shape)}: {error}.") from error
+        return *stacked, *taken.changed(np.asarray(arrays[first])).shape
 
     def has(self, arrays: Arrays, name: str) -> bool:
         """Returns whether the source has the array that one of ours is made of."""
         try:
             self.shape(arrays, name)
-        except (UserError, KeyError, ValueError):
+        except (UserError, KeyError, ValueError):  # ValueError: a part that the layer lacks.
             return False
         return True
 
@@ -62,46 +56,20 @@ def find_layout(arrays: Arrays) -> ClipLayout:
     """Returns the layout of a source.
 
     Raises:
-      UserError: it is neither a CLIP nor a SigLIP, holds several, or is a NaFlex model.
+      UserError: it is neither a CLIP nor a SigLIP, or holds several.
     """
-    _refuse_naflex(arrays)
     for anchor, separator, make in _LAYOUTS:
         pattern = re.compile(rf"((?:.*{re.escape(separator)})?){re.escape(anchor)}")
         found = [match[1] for match in map(pattern.fullmatch, arrays) if match]
         if len(found) > 1:
             raise UserError(f"it has several arrays {anchor!r}, but needs one: {sorted(found)}.")
         if found:
-            layout = make(arrays, found[0])
-            _check_pooling(layout, arrays)
-            return layout
+            return make(arrays, found[0])
+    wanted = ", ".join(repr(row[0]) for row in _LAYOUTS)
+    shown = ", ".join(sorted(arrays)[:4])
     raise UserError(
-        f"it is not a CLIP or SigLIP: it has none of {', '.join(repr(row[0]) for row in _LAYOUTS)}."
+        f"it is not a CLIP or SigLIP of a fixed size: it has {shown}, ..., but none of {wanted}."
     )
-
-
-def _refuse_naflex(arrays: Arrays) -> None:
-    """Raises an error for positions of patches that form a grid with axes of its own."""
-    for name in arrays:
-        of_timm = re.fullmatch(r"(.*\.)?visual\.trunk\.embeds\.pos_embed", name)
-        if not of_timm and not re.fullmatch(r"(.*/)?img/pos_embedding", name):
-            continue
-        shape = torch_models.array_shape(arrays, name)
-        if of_timm or (len(shape) == 3 and shape[0] > 1):
-            raise UserError(
-                f"it is a NaFlex model, whose pictures keep their aspect ratio ({name} is "
-                f"{list(shape)}), which is not supported: take a SigLIP 2 of a fixed size."
-            )
-
-
-def _check_pooling(layout: ClipLayout, arrays: Arrays) -> None:
-    """Raises an error for image towers of open_clip that are pooled in another way."""
-    pooled = ("encoder/class_token", "head/probe", "head/output/kernel")
-    if not any(layout.has(arrays, f"image/{name}") for name in pooled):
-        raise UserError(
-            "it is not a CLIP or SigLIP: its image side has neither a class token or attention "
-            "pooling as openai/CLIP has, nor a probe as SigLIP has; other image towers of "
-            "open_clip are not supported."
-        )
 
 
 def _openai(arrays: Arrays, start: str) -> ClipLayout:
@@ -111,7 +79,9 @@ def _openai(arrays: Arrays, start: str) -> ClipLayout:
     image = layer_rules.below(visual, _OPENAI_VIT if is_vit else _OPENAI_RESNET)
     if is_vit:
         image["encoder/layers"] = _openai_layers(arrays, visual)
-    return ClipLayout("openai", image, _openai_text(arrays, start), _scale(start))
+    return ClipLayout(
+        "openai", {"image": image, "text": _openai_text(arrays, start)}, _scale(start)
+    )
 
 
 def _openai_layers(arrays: Arrays, start: str) -> LayerRule:
@@ -122,117 +92,97 @@ def _openai_layers(arrays: Arrays, start: str) -> LayerRule:
 def _openai_text(arrays: Arrays, start: str) -> dict[str, LayerRule]:
     """The text side, whose names begin with `text.` in some models of open_clip."""
     text = f"{start}text." if f"{start}text.token_embedding.weight" in arrays else start
-    rules = layer_rules.below(
-        text,
-        {
-            "encoder/word_embeddings": torch_models.whole("token_embedding.weight"),
-            "encoder/position_embeddings": torch_models.whole("positional_embedding"),
-            "encoder/norm": torch_models.norm("ln_final"),
-            "projection": torch_models.linear("text_projection"),
-        },
-    )
+    rules = layer_rules.below(text, _OPENAI_TEXT)
     # A matrix of inputs x outputs, but in SigLIP a linear layer.
     if f"{text}text_projection" in arrays:
-        rules["projection/kernel"] = torch_models.whole(f"{text}text_projection")
+        rules["projection/kernel"] = whole(f"{text}text_projection")
     return {**rules, "encoder/layers": _openai_layers(arrays, text)}
 
 
 def _timm(arrays: Arrays, start: str) -> ClipLayout:
     trunk = f"{start}visual.trunk."
-    image = layer_rules.below(
-        trunk,
-        {
-            "encoder/patches": torch_models.convolution_2d("patch_embed.proj"),
-            "encoder/position_embeddings": layer_rules.flat("pos_embed"),
-            "encoder/norm": torch_models.norm("norm"),
-            "head": layer_rules.by_part(
-                {
-                    "query": "attn_pool.q",
-                    "attention_output": "attn_pool.proj",
-                    "mlp_norm": "attn_pool.norm",
-                    "mlp_hidden": "attn_pool.mlp.fc1",
-                    "mlp_output": "attn_pool.mlp.fc2",
-                },
-                "attn_pool.kv.",
-                ("key", "value"),
-            ),
-            "head/probe": layer_rules.flat("attn_pool.latent"),
-        },
-    )
+    image = layer_rules.below(trunk, _TIMM_IMAGE)
     image["encoder/layers"] = layer_rules.stack(
         arrays, f"{trunk}blocks.{{}}.", layer_rules.TIMM_LAYER, "norm1.weight"
     )
-    return ClipLayout("timm", image, _openai_text(arrays, start), _scale(start))
+    return ClipLayout("timm", {"image": image, "text": _openai_text(arrays, start)}, _scale(start))
 
 
 def _transformers(arrays: Arrays, start: str) -> ClipLayout:
-    vision, words = f"{start}vision_model.", f"{start}text_model."
-    image = layer_rules.below(vision, _TRANSFORMERS_IMAGE)
-    text = layer_rules.below(words, _TRANSFORMERS_TEXT)
-    for prefix, rules in ((vision, image), (words, text)):
-        rules["encoder/layers"] = layer_rules.stack(
+    sides = {}
+    for side, prefix, table in (
+        ("image", f"{start}vision_model.", _TRANSFORMERS_IMAGE),
+        ("text", f"{start}text_model.", _TRANSFORMERS_TEXT),
+    ):
+        sides[side] = layer_rules.below(prefix, table)
+        sides[side]["encoder/layers"] = layer_rules.stack(
             arrays, f"{prefix}encoder.layers.{{}}.", _TRANSFORMERS_LAYER, "layer_norm1.weight"
         )
     if f"{start}visual_projection.weight" in arrays:
-        image["projection"] = torch_models.linear(f"{start}visual_projection")
-        text["projection"] = torch_models.linear(f"{start}text_projection")
-    return ClipLayout("transformers", image, text, _scale(start))
+        sides["image"]["projection"] = linear(f"{start}visual_projection")
+        sides["text"]["projection"] = linear(f"{start}text_projection")
+    return ClipLayout("transformers", sides, _scale(start))
 
 
 def _big_vision(arrays: Arrays, start: str) -> ClipLayout:
-    image = layer_rules.below(
-        f"{start}img/",
-        {
-            "encoder/patches": layer_rules.same("embedding"),
-            "encoder/position_embeddings": layer_rules.flat("pos_embedding"),
-            "encoder/norm": layer_rules.same("Transformer/encoder_norm"),
-            "head": layer_rules.flax_layer("MAPHead_0/", _FLAX_MAP),
-            "head/probe": layer_rules.flat("MAPHead_0/probe"),
-        },
-    )
-    text = layer_rules.below(
-        f"{start}txt/",
-        {
-            "encoder/word_embeddings": torch_models.whole("Embed_0/embedding"),
-            "encoder/position_embeddings": layer_rules.flat("pos_embedding"),
-            "encoder/norm": layer_rules.same("Encoder_0/encoder_norm"),
-            "projection": layer_rules.same("head"),
-        },
-    )
-    for rules, stack in ((image, "img/Transformer"), (text, "txt/Encoder_0")):
-        block = f"{start}{stack}/encoderblock"
-        if f"{block}/LayerNorm_0/scale" in arrays:
-            rules["encoder/layers"] = layer_rules.flax_layer(f"{block}/", _FLAX_LAYER, lead=1)
+    if len(arrays[f"{start}img/pos_embedding"]) > 1:
+        raise UserError("it is a NaFlex model, which is not supported: take one of a fixed size.")
+    sides = {
+        "image": layer_rules.below(f"{start}img/", _FLAX_IMAGE),
+        "text": layer_rules.below(f"{start}txt/", _FLAX_TEXT),
+    }
+    for side, stack in (("image", "img/Transformer"), ("text", "txt/Encoder_0")):
+        block, anchor = f"{start}{stack}/encoderblock", "LayerNorm_0/scale"
+        if f"{block}/{anchor}" in arrays:
+            rule = layer_rules.flax_layer(f"{block}/", _FLAX_LAYER, lead=1)
         else:
             layer = layer_rules.flax_layer("", _FLAX_LAYER)
-            rules["encoder/layers"] = layer_rules.stack(
-                arrays, f"{block}_{{}}/", layer, "LayerNorm_0/scale"
-            )
-    names = {"log_scale": f"{start}t", "bias": f"{start}b"}
-    return ClipLayout("big_vision", image, text, names)
+            rule = layer_rules.stack(arrays, f"{block}_{{}}/", layer, anchor)
+        sides[side]["encoder/layers"] = rule
+    return ClipLayout("big_vision", sides, {"log_scale": f"{start}t", "bias": f"{start}b"})
 
 
 def _scale(start: str) -> dict[str, str]:
     return {"log_scale": f"{start}logit_scale", "bias": f"{start}logit_bias"}
 
 
+def _modified_resnet(layer: str, role: str) -> Taken:
+    """openai/CLIP's ResNets, without their attention pooling."""
+    unit, _, conv = layer.rpartition("/")
+    is_norm = role.startswith("norm_")
+    if not unit:
+        place, number = "", layer.removeprefix("stem")
+    else:
+        stage, index = map(int, re.findall(r"\d+", unit))
+        place = f"layer{stage}.{index - 1}."
+        number = {"reduce": "1", "spatial": "2", "expand": "3", "shortcut": ""}[conv]
+    kind = f"{'bn' if is_norm else 'conv'}{number}" if number else f"downsample.{int(is_norm)}"
+    return torch_array(f"{place}{kind}", role)
+
+
 _OPENAI_VIT = {
-    "encoder/patches": torch_models.convolution_2d("conv1"),
-    "encoder/class_token": torch_models.whole("class_embedding"),
-    "encoder/position_embeddings": torch_models.whole("positional_embedding"),
-    "encoder/before_norm": torch_models.norm("ln_pre"),
-    "encoder/norm": torch_models.norm("ln_post"),
-    "projection/kernel": torch_models.whole("proj"),
+    "encoder/patches": layer_rules.convolution_2d("conv1"),
+    "encoder/class_token": whole("class_embedding"),
+    "encoder/position_embeddings": whole("positional_embedding"),
+    "encoder/before_norm": norm("ln_pre"),
+    "encoder/norm": norm("ln_post"),
+    "projection/kernel": whole("proj"),
 }
 _OPENAI_RESNET = {
-    "encoder": layer_rules.modified_resnet(),
+    "encoder": by_role(_modified_resnet),
     "head": layer_rules.by_part(
         {
             **{part: f"attnpool.{part[0]}_proj" for part in layer_rules.ATTENTION},
             "output": "attnpool.c_proj",
         }
     ),
-    "head/position_embeddings": torch_models.whole("attnpool.positional_embedding"),
+    "head/position_embeddings": whole("attnpool.positional_embedding"),
+}
+_OPENAI_TEXT = {
+    "encoder/word_embeddings": whole("token_embedding.weight"),
+    "encoder/position_embeddings": whole("positional_embedding"),
+    "encoder/norm": norm("ln_final"),
+    "projection": linear("text_projection"),
 }
 _OPENAI_LAYER = layer_rules.by_part(
     {
@@ -244,12 +194,29 @@ _OPENAI_LAYER = layer_rules.by_part(
     },
     "attn.in_proj_",
 )
+_TIMM_IMAGE = {
+    "encoder/patches": layer_rules.convolution_2d("patch_embed.proj"),
+    "encoder/position_embeddings": flat("pos_embed"),
+    "encoder/norm": norm("norm"),
+    "head": layer_rules.by_part(
+        {
+            "query": "attn_pool.q",
+            "attention_output": "attn_pool.proj",
+            "mlp_norm": "attn_pool.norm",
+            "mlp_hidden": "attn_pool.mlp.fc1",
+            "mlp_output": "attn_pool.mlp.fc2",
+        },
+        "attn_pool.kv.",
+        ("key", "value"),
+    ),
+    "head/probe": flat("attn_pool.latent"),
+}
 _TRANSFORMERS_IMAGE = {
-    "encoder/patches": torch_models.convolution_2d("embeddings.patch_embedding"),
-    "encoder/class_token": torch_models.whole("embeddings.class_embedding"),
-    "encoder/position_embeddings": torch_models.whole("embeddings.position_embedding.weight"),
-    "encoder/before_norm": torch_models.norm("pre_layrnorm"),  # The authors' spelling.
-    "encoder/norm": torch_models.norm("post_layernorm"),
+    "encoder/patches": layer_rules.convolution_2d("embeddings.patch_embedding"),
+    "encoder/class_token": whole("embeddings.class_embedding"),
+    "encoder/position_embeddings": whole("embeddings.position_embedding.weight"),
+    "encoder/before_norm": norm("pre_layrnorm"),  # The authors' spelling.
+    "encoder/norm": norm("post_layernorm"),
     "head": layer_rules.by_part(
         {
             "attention_output": "head.attention.out_proj",
@@ -259,13 +226,13 @@ _TRANSFORMERS_IMAGE = {
         },
         "head.attention.in_proj_",
     ),
-    "head/probe": layer_rules.flat("head.probe"),
+    "head/probe": flat("head.probe"),
 }
 _TRANSFORMERS_TEXT = {
-    "encoder/word_embeddings": torch_models.whole("embeddings.token_embedding.weight"),
-    "encoder/position_embeddings": torch_models.whole("embeddings.position_embedding.weight"),
-    "encoder/norm": torch_models.norm("final_layer_norm"),
-    "projection": torch_models.linear("head"),
+    "encoder/word_embeddings": whole("embeddings.token_embedding.weight"),
+    "encoder/position_embeddings": whole("embeddings.position_embedding.weight"),
+    "encoder/norm": norm("final_layer_norm"),
+    "projection": linear("head"),
 }
 _TRANSFORMERS_LAYER = layer_rules.by_part(
     {
@@ -285,7 +252,19 @@ _FLAX_LAYER = {
     "mlp_hidden": "MlpBlock_0/Dense_0",
     "mlp_output": "MlpBlock_0/Dense_1",
 }
-_FLAX_MAP = {**_FLAX_LAYER, "mlp_norm": "LayerNorm_0"}
+_FLAX_IMAGE = {
+    "encoder/patches": layer_rules.same("embedding"),
+    "encoder/position_embeddings": flat("pos_embedding"),
+    "encoder/norm": layer_rules.same("Transformer/encoder_norm"),
+    "head": layer_rules.flax_layer("MAPHead_0/", {**_FLAX_LAYER, "mlp_norm": "LayerNorm_0"}),
+    "head/probe": flat("MAPHead_0/probe"),
+}
+_FLAX_TEXT = {
+    "encoder/word_embeddings": whole("Embed_0/embedding"),
+    "encoder/position_embeddings": flat("pos_embedding"),
+    "encoder/norm": layer_rules.same("Encoder_0/encoder_norm"),
+    "projection": layer_rules.same("head"),
+}
 # One array that only this layout has, what separates its name from a prefix, and the layout.
 _LAYOUTS: tuple[tuple[str, str, Callable[[Arrays, str], ClipLayout]], ...] = (
     ("visual.trunk.pos_embed", ".", _timm),

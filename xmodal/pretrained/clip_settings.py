@@ -1,6 +1,5 @@
 """Settings of a CLIP or SigLIP that its arrays do not show, from the config files beside it."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -24,115 +23,89 @@ _NORMALIZATIONS = {
 }
 _ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh"}
 _FILTERS = {2: "bilinear", 3: "bicubic"}  # PIL's numbers.
-_PIXELS = "image_processor"  # The section of a processor_config.json.
+# Values of open_clip's config that arrays do not show, and with which the encoders equal its own.
+_SUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
+    "vision_cfg": {
+        "final_ln_after_pool": (False,),
+        "global_average_pool": (False,),
+        "pool_type": ("tok",),
+        "pos_embed_type": ("learnable",),
+        "act_kwargs": (None, {}),
+        "timm_pool": ("map",),
+    },
+    "text_cfg": {
+        "final_ln_after_pool": (False,),
+        "pool_type": ("argmax", "eos", "last"),
+        "act_kwargs": (None, {}, {"approximate": "tanh"}),
+    },
+}
 
 
-class Defaults(NamedTuple):
-    """Values that the files of a publisher may leave out.
-
-    Attributes:
-      activation: `hidden_act` in the files of transformers, for both sides.
-      heads: side -> attention heads, in the files of transformers.
-      epsilon: epsilon of the layer norms.
-      recipe: `eval_recipe`.
-      normalization: normalization of the pixels.
-    """
-
-    activation: str
-    heads: Mapping[str, int]
-    epsilon: float
-    recipe: str
-    normalization: str
-
-
-@dataclasses.dataclass(frozen=True)
-class ClipSettings:
-    """Settings of both sides.
+class ClipSettings(NamedTuple):
+    """Settings of both sides; at first, those that the files of a publisher may leave out.
 
     Attributes:
-      file: the file that says so; "" if there is none.
       activations: side -> key of `transformer_layers.ACTIVATIONS`; no side if it is not known.
       heads: side -> attention heads; no side if the width decides.
       epsilon: side -> epsilon of the layer norms.
       recipe: `config.data.image.eval_recipe`.
       normalization: normalization of the pixels.
       size: side of the images; None if only the arrays say so.
+      file: the file that says so; "" if there is none.
     """
 
-    file: str
     activations: Mapping[str, str]
     heads: Mapping[str, int]
     epsilon: Mapping[str, float]
     recipe: str
     normalization: str
     size: int | None = None
+    file: str = ""
 
 
-def read_settings(source: WeightSource, kind: str, defaults: Defaults) -> ClipSettings:
+def read_settings(source: WeightSource, kind: str, usual: ClipSettings) -> ClipSettings:
     """Returns the settings in the config file that belongs to a layout.
 
     Args:
       source: the weights and the files beside them.
       kind: see `clip_layouts.ClipLayout`.
-      defaults: values that the file may leave out.
+      usual: values that the file may leave out; activations and heads only that of transformers.
 
     Raises:
       UserError: the file asks for something that the encoders do not compute.
     """
     if kind in ("openai", "timm") and "open_clip_config.json" in source.files:
-        return _open_clip(source.files["open_clip_config.json"], defaults)
-    if kind == "transformers" and "config.json" in source.files:
-        return _transformers(source, defaults)
+        return _open_clip(source.files["open_clip_config.json"], usual)
     if kind == "transformers":
-        raise UserError(
-            "its config.json is missing, which says the activation and the number of heads: put "
-            "it beside the weights."
-        )
-    return ClipSettings(
-        "", {}, {}, dict.fromkeys(SIDES, defaults.epsilon), defaults.recipe, defaults.normalization
-    )
+        return _transformers(source.files, usual)
+    return usual._replace(activations={}, heads={})
 
 
-def _transformers(source: WeightSource, defaults: Defaults) -> ClipSettings:
-    config = source.files["config.json"]
-    if config.get("model_type") not in ("clip", "siglip"):
+def _transformers(files: Mapping[str, Any], usual: ClipSettings) -> ClipSettings:
+    config = files.get("config.json", {})
+    if (kind := config.get("model_type")) not in ("clip", "siglip"):
         raise UserError(
-            f"its config.json has model_type={config.get('model_type')!r}; known: 'clip', "
-            "'siglip'. SigLIP 2 of fixed sizes is 'siglip', too; NaFlex is not supported."
+            "it needs the config.json that says its activation and its number of heads, with the "
+            f"model_type 'clip' or 'siglip', not {kind!r}. NaFlex is not supported."
         )
-    parts = {"image": _part(config, "vision_config"), "text": _part(config, "text_config")}
-    activations = {}
-    for side, part in parts.items():
-        name = part.get("hidden_act", defaults.activation)
-        if name not in _ACTIVATIONS:
-            raise UserError(
-                f"its config.json has hidden_act={name!r}; known: {', '.join(_ACTIVATIONS)}."
-            )
-        activations[side] = _ACTIVATIONS[name]
-    settings = ClipSettings(
-        "config.json",
-        activations,
-        {
-            side: part.get("num_attention_heads", defaults.heads[side])
-            for side, part in parts.items()
-        },
-        {side: part.get("layer_norm_eps", defaults.epsilon) for side, part in parts.items()},
-        defaults.recipe,
-        defaults.normalization,
-        parts["image"].get("image_size"),
+    # In old files, a second section overrides the first.
+    parts = {
+        side: {**config.get(name, {}), **(config.get(f"{name}_dict") or {})}
+        for side, name in (("image", "vision_config"), ("text", "text_config"))
+    }
+    own = {side: part["hidden_act"] for side, part in parts.items() if "hidden_act" in part}
+    known = {side: _known("config.json", "hidden_act", own[side], _ACTIVATIONS) for side in own}
+    settings = usual._replace(
+        file="config.json",
+        activations={**usual.activations, **known},
+        heads={s: part.get("num_attention_heads", usual.heads[s]) for s, part in parts.items()},
+        epsilon={s: part.get("layer_norm_eps", usual.epsilon[s]) for s, part in parts.items()},
+        size=parts["image"].get("image_size"),
     )
-    for file, section in (
-        ("preprocessor_config.json", source.files.get("preprocessor_config.json")),
-        ("processor_config.json", source.files.get("processor_config.json", {}).get(_PIXELS)),
-    ):
-        if section is not None:
-            return _with_pixels(settings, section, file)
+    for file in ("preprocessor_config.json", "processor_config.json"):
+        if (content := files.get(file)) is not None:
+            return _with_pixels(settings, content.get("image_processor", content), file)
     return settings
-
-
-def _part(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Returns a section of a config.json; in old ones, a second section overrides it."""
-    return {**config.get(name, {}), **(config.get(f"{name}_dict") or {})}
 
 
 def _with_pixels(settings: ClipSettings, config: Mapping[str, Any], file: str) -> ClipSettings:
@@ -145,134 +118,74 @@ def _with_pixels(settings: ClipSettings, config: Mapping[str, Any], file: str) -
     mode = "shortest" if isinstance(size, int) or "shortest_edge" in size else "squash"
     if mode == "shortest" and not config.get("do_center_crop", True):
         mode = "shortest without a crop"
-    sides = _sides(size) | (_sides(config.get("crop_size")) if mode == "shortest" else set())
-    if len(sides | _sides(settings.size)) > 1:
-        raise UserError(
-            f"its {file} has size={size} and crop_size={config.get('crop_size')}, but all must be "
-            f"one size, {settings.size or 'that of the positions'}: take the file that was "
-            "published with the weights."
-        )
-    mean, std = _statistics(settings)
-    return dataclasses.replace(
-        settings,
-        recipe=_recipe(
-            file, mode, _FILTERS.get(config.get("resample", 3), str(config.get("resample")))
-        ),
-        normalization=_normalization(
-            file, config.get("image_mean", mean), config.get("image_std", std)
-        ),
-        size=min(sides, default=None),
+    crops = (size, config.get("crop_size") if mode == "shortest" else None, settings.size)
+    numbers = [n for crop in crops for n in (crop.values() if isinstance(crop, dict) else [crop])]
+    sizes = {int(number) for number in numbers if number is not None}
+    if len(sizes) > 1:
+        raise UserError(f"its {file} has size={size} and crop_size={crops[1]}, but needs one size.")
+    resample = config.get("resample", 3)
+    filter_name = _FILTERS.get(resample, str(resample))
+    return _processed(
+        settings._replace(size=min(sizes, default=None)),
+        file,
+        (mode, filter_name),
+        config.get("image_mean"),
+        config.get("image_std"),
     )
 
 
-def _sides(size: Any) -> set[int]:
-    """The numbers in 224 or {"height": 224, "width": 224}; none for None."""
-    return set(size.values() if isinstance(size, Mapping) else [size]) - {None}
-
-
-def _statistics(settings: ClipSettings) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    return next(pair for pair, name in _NORMALIZATIONS.items() if name == settings.normalization)
-
-
-def _open_clip(config: Mapping[str, Any], defaults: Defaults) -> ClipSettings:
-    model = config.get("model_cfg", config)
+def _open_clip(config: Mapping[str, Any], usual: ClipSettings) -> ClipSettings:
+    model, file = config.get("model_cfg", config), "open_clip_config.json"
     image, text = model.get("vision_cfg", {}), model.get("text_cfg", {})
-    _check_open_clip(image, text)
-    usual = "quick_gelu" if model.get("quick_gelu") else "gelu"
-    is_tanh = (text.get("act_kwargs") or {}).get("approximate") == "tanh"
-    activations = {"image": usual, "text": "gelu_tanh" if is_tanh else usual}
-    heads = {"text": text["heads"]} if "heads" in text else {}
-    if "width" in image and not isinstance(image.get("layers"), list):  # A list is a ResNet's.
-        heads["image"] = image["width"] // image.get("head_width", 64)
-    epsilon = {
-        side: (part.get("norm_kwargs") or {}).get("eps", defaults.epsilon)
-        for side, part in (("image", image), ("text", text))
-    }
-    usual_settings = ClipSettings(
-        "open_clip_config.json", activations, heads, epsilon, defaults.recipe,
-        defaults.normalization, image.get("image_size"),
-    )  # fmt: skip
-    return _with_open_clip_pixels(usual_settings, config.get("preprocess_cfg", {}))
-
-
-def _with_open_clip_pixels(settings: ClipSettings, config: Mapping[str, Any]) -> ClipSettings:
-    """Adds the settings of the section `preprocess_cfg`."""
-    size = config.get("size", settings.size)
-    mode, interpolation = next(pair for pair, name in _RECIPES.items() if name == settings.recipe)
-    mean, std = _statistics(settings)
-    return dataclasses.replace(
-        settings,
-        recipe=_recipe(
-            settings.file,
-            config.get("resize_mode", mode),
-            config.get("interpolation", interpolation),
-        ),
-        normalization=_normalization(
-            settings.file, config.get("mean", mean), config.get("std", std)
-        ),
-        size=size[0] if isinstance(size, list) else size,
-    )
-
-
-# Values with which the encoders equal open_clip's.
-_SUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
-    "vision_cfg": {
-        "attentional_pool": (False,),
-        "final_ln_after_pool": (False,),
-        "global_average_pool": (False,),
-        "input_patchnorm": (False,),
-        "ls_init_value": (None,),
-        "no_ln_pre": (False,),
-        "pool_type": ("tok",),
-        "pos_embed_type": ("learnable",),
-        "act_kwargs": (None, {}),
-        "timm_pool": ("map",),
-        "timm_proj": ("none", None),
-    },
-    "text_cfg": {
-        "embed_cls": (False,),
-        "final_ln_after_pool": (False,),
-        "hf_model_name": (None, ""),
-        "ls_init_value": (None,),
-        "proj_type": ("linear", "none"),
-        "act_kwargs": (None, {}, {"approximate": "tanh"}),
-    },
-}
-
-
-def _check_open_clip(image: Mapping[str, Any], text: Mapping[str, Any]) -> None:
     for name, section in (("vision_cfg", image), ("text_cfg", text)):
         for key, values in _SUPPORTED[name].items():
             if key in section and section[key] not in values:
                 raise UserError(
-                    f"its open_clip_config.json has {name}.{key}={section[key]!r}, which is not "
-                    f"supported; known: {', '.join(map(repr, values))}."
+                    f"its {file} has {name}.{key}={section[key]!r}, which is not supported; "
+                    f"known: {', '.join(map(repr, values))}."
                 )
-    is_siglip = "timm_model_name" in image
-    read = {
-        "no_causal_mask": (is_siglip,),
-        "pool_type": ("last",) if is_siglip else ("argmax", "eos"),
-    }
-    for key, values in read.items():
-        if text.get(key, values[0]) not in values:
-            raise UserError(
-                f"its open_clip_config.json has text_cfg.{key}={text[key]!r}, which is not "
-                "supported with this image side."
-            )
-
-
-def _recipe(file: str, mode: str, interpolation: str) -> str:
-    if (mode, interpolation) not in _RECIPES:
-        known = ", ".join(f"{mode} by {each}" for mode, each in _RECIPES)
-        raise UserError(f"its {file} resizes images by {mode}, {interpolation}; known: {known}.")
-    return _RECIPES[mode, interpolation]
-
-
-def _normalization(file: str, mean: Any, std: Any) -> str:
-    for (own_mean, own_std), name in _NORMALIZATIONS.items():
-        if np.allclose(mean, own_mean, atol=1e-6) and np.allclose(std, own_std, atol=1e-6):
-            return name
-    raise UserError(
-        f"its {file} normalizes pixels with mean={mean} and std={std}; known: CLIP's, ImageNet's, "
-        "and 0.5."
+    activation = "quick_gelu" if model.get("quick_gelu") else "gelu"
+    is_tanh = (text.get("act_kwargs") or {}).get("approximate") == "tanh"
+    heads = {"text": text["heads"]} if "heads" in text else {}
+    if "width" in image and not isinstance(image.get("layers"), list):  # A list is a ResNet's.
+        heads["image"] = image["width"] // image.get("head_width", 64)
+    preprocess = config.get("preprocess_cfg", {})
+    size = preprocess.get("size", image.get("image_size"))
+    settings = usual._replace(
+        file=file,
+        activations={"image": activation, "text": "gelu_tanh" if is_tanh else activation},
+        heads=heads,
+        epsilon={
+            side: (part.get("norm_kwargs") or {}).get("eps", usual.epsilon[side])
+            for side, part in (("image", image), ("text", text))
+        },
+        size=size[0] if isinstance(size, list) else size,
     )
+    mode, filter_name = next(pair for pair, name in _RECIPES.items() if name == usual.recipe)
+    recipe = (
+        preprocess.get("resize_mode", mode),
+        preprocess.get("interpolation", filter_name),
+    )
+    return _processed(settings, file, recipe, preprocess.get("mean"), preprocess.get("std"))
+
+
+def _processed(
+    settings: ClipSettings, file: str, recipe: tuple[str, str], mean: Any, std: Any
+) -> ClipSettings:
+    """Returns settings with our names of a recipe and of the statistics of pixels."""
+    usual = next(pair for pair, name in _NORMALIZATIONS.items() if name == settings.normalization)
+    found = (usual[0] if mean is None else mean, usual[1] if std is None else std)
+    for known, name in _NORMALIZATIONS.items():
+        if np.allclose(found, known, atol=1e-6):
+            recipe_name = _known(file, "resizing", recipe, _RECIPES)
+            return settings._replace(recipe=recipe_name, normalization=name)
+    raise UserError(
+        f"its {file} normalizes pixels with mean={found[0]} and std={found[1]}; known: CLIP's, "
+        "ImageNet's, and 0.5."
+    )
+
+
+def _known(file: str, key: str, value: Any, known: Mapping[Any, str]) -> str:
+    if value not in known:
+        raise UserError(f"its {file} has {key}={value!r}; known: {', '.join(map(str, known))}.")
+    return known[value]

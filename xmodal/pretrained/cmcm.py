@@ -6,29 +6,29 @@ from typing import Any
 import numpy as np
 
 from xmodal.core.errors import UserError
-from xmodal.pretrained import torch_models
+from xmodal.pretrained import layer_rules
 from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.image_text import torchvision_encoder
-from xmodal.pretrained.torch_models import Arrays, LayerRule, Published, PublishedTask
+from xmodal.pretrained.layer_rules import Arrays
+from xmodal.pretrained.published import Published, PublishedTask
+from xmodal.pretrained.resnet_weights import torchvision, torchvision_encoder
+from xmodal.pretrained.vocabularies import words_of
+from xmodal.pretrained.weight_files import WeightSource
 
 VARIANTS = {"scaled": True, "unscaled": False}
 """Whether attention scores are divided by the root of their width: arrays do not show this."""
-# Keys of a checkpoint that training can resume from.
-EXPECTED_UNEXPECTED = (r"(optimizer|scheduler|lr_scheduler)\.",)
 FIRST_WORDS = ("<pad>", "<unk>")
 """Rows of the word table in front of the vocabulary's; the authors call the second `<other>`."""
 
 _IMAGES = {"size": 224, "eval_recipe": "torchvision", "eval_crop": 1.0}
 _TEXTS = {"tokenizer": "spaces", "lower_case": False, "unknown": "token", "markers": "none"}
-_IMAGE, _TEXT = "resnet.encoder.0.weight", "sent_encoder.embed_layer.weight"
 # The trainer saves the first name, the tester reads the second.
 _CLASSIFIER = re.compile(r"(?:.*\.)?discourse_class(?:ifier)?\.(?:module\.)?fc\.weight")
 # torchvision's layers by their places in a torch.nn.Sequential.
-_PLACES = {"conv1": 0, "bn1": 1, "layer1": 4, "layer2": 5, "layer3": 6, "layer4": 7}
+_PLACES = {"conv1": "0", "bn1": "1", "layer1": "4", "layer2": "5", "layer3": "6", "layer4": "7"}
 
 
-def describe_cmcm(arrays: Arrays, variant: str) -> Published:
+def describe_cmcm(source: WeightSource) -> Published:
     """Returns the model of a checkpoint, with attention if the arrays include it.
 
     The classifier of relations, which is untrained in checkpoints of Base and CMCA, is the task
@@ -37,10 +37,12 @@ def describe_cmcm(arrays: Arrays, variant: str) -> Published:
     Raises:
       UserError: the source is not such a checkpoint.
     """
-    image = torch_models.find_prefix(arrays, _IMAGE)
-    text = torch_models.find_prefix(arrays, _TEXT)
-    rows, words = torch_models.array_shape(arrays, f"{text}{_TEXT}")
-    _, width = torch_models.array_shape(arrays, f"{text}sent_encoder.rnn.weight_hh_l0")
+    arrays = source.arrays
+    image = layer_rules.find_prefix(arrays, "resnet.encoder.0.weight")
+    text = layer_rules.find_prefix(arrays, "sent_encoder.embed_layer.weight")
+    sent = f"{text}sent_encoder."
+    rows, words = layer_rules.array_shape(arrays, f"{sent}embed_layer.weight")
+    _, width = layer_rules.array_shape(arrays, f"{sent}rnn.weight_hh_l0")
     encoder = {
         "name": "rnn",
         "cell": "lstm",
@@ -51,45 +53,48 @@ def describe_cmcm(arrays: Arrays, variant: str) -> Published:
         "bidirectional": True,
     }
     head: dict[str, Any] = {"name": "last", "source": "state"}
-    attention: dict[str, LayerRule] = {}
-    if f"{text}sent_encoder.atten_layer.u" in arrays:
-        head = {"name": "attention", "scaled": VARIANTS[variant]}
-        attention = {
-            "head/hidden": torch_models.linear(f"{text}sent_encoder.atten_layer.fc"),
-            "head/query": torch_models.whole(f"{text}sent_encoder.atten_layer.u"),
-        }
+    text_layers = {
+        "encoder/table": layer_rules.whole(f"{sent}embed_layer.weight"),
+        "encoder/recurrent": layer_rules.lstm(f"{sent}rnn"),
+        "projection/batch_norm": layer_rules.norm(f"{text}bn"),
+        "projection": layer_rules.linear(f"{text}fc"),
+    }
+    if f"{sent}atten_layer.u" in arrays:
+        head = {"name": "attention", "scaled": VARIANTS[source.choose("scaled")]}
+        text_layers["head/hidden"] = layer_rules.linear(f"{sent}atten_layer.fc")
+        text_layers["head/query"] = layer_rules.whole(f"{sent}atten_layer.u")
+    cnn = f"{image}resnet.encoder."
+    projection = _projection(arrays, f"{image}bottleneck.1")
     return Published(
         sides={
             "image": Description(
-                _image_encoder(arrays, f"{image}resnet.encoder."),
-                {"name": "mean"},
-                _IMAGES,
-                projection=_projection(arrays, f"{image}bottleneck.1"),
+                _image_encoder(arrays, cnn), {"name": "mean"}, _IMAGES, projection=projection
             ),
-            "text": Description(encoder, head, _TEXTS, projection=_projection(arrays, f"{text}fc")),
+            "text": Description(
+                encoder,
+                head,
+                _TEXTS,
+                words_of(source, rows, FIRST_WORDS),
+                _projection(arrays, f"{text}fc"),
+            ),
         },
         similarity={"name": "cosine"},
         layers={
             "image": {
-                "encoder": _resnet(f"{image}resnet.encoder."),
-                "projection/batch_norm": torch_models.norm(f"{image}bottleneck.0"),
-                "projection": torch_models.linear(f"{image}bottleneck.1"),
+                "encoder": torchvision(cnn, lambda layer: _PLACES[layer]),
+                "projection/batch_norm": layer_rules.norm(f"{image}bottleneck.0"),
+                "projection": layer_rules.linear(f"{image}bottleneck.1"),
             },
-            "text": {
-                "encoder/table": torch_models.whole(f"{text}{_TEXT}"),
-                "encoder/recurrent": torch_models.lstm(f"{text}sent_encoder.rnn"),
-                **attention,
-                "projection/batch_norm": torch_models.norm(f"{text}bn"),
-                "projection": torch_models.linear(f"{text}fc"),
-            },
+            "text": text_layers,
         },
         tasks=_tasks(arrays),
-        first_words=FIRST_WORDS,
+        # Keys of a checkpoint that training can resume from.
+        unused=(r"(optimizer|scheduler|lr_scheduler)\.",),
     )
 
 
 def _projection(arrays: Arrays, layer: str) -> dict[str, Any]:
-    width, _ = torch_models.array_shape(arrays, f"{layer}.weight")
+    width, _ = layer_rules.array_shape(arrays, f"{layer}.weight")
     return {"batch_norm": True, "width": width, "normalize": True}
 
 
@@ -100,7 +105,7 @@ def _tasks(arrays: Arrays) -> dict[str, PublishedTask]:
     if not found:
         return {}
     (layer,) = found
-    relations, _ = torch_models.array_shape(arrays, f"{layer}.weight")
+    relations, _ = layer_rules.array_shape(arrays, f"{layer}.weight")
 
     def rule(leaf: str) -> Taken:
         if leaf == "bias":
@@ -119,22 +124,10 @@ def _tasks(arrays: Arrays) -> dict[str, PublishedTask]:
 
 
 def _image_encoder(arrays: Arrays, start: str) -> dict[str, Any]:
-    named = {f"{start}{place}.": f"{layer}." for layer, place in _PLACES.items()}
-    renamed = {
-        layer + name.removeprefix(prefix): array
-        for prefix, layer in named.items()
+    named = {
+        layer + name.removeprefix(f"{start}{place}"): array
+        for layer, place in _PLACES.items()
         for name, array in arrays.items()
-        if name.startswith(prefix)
+        if name.startswith(f"{start}{place}.")
     }
-    return torchvision_encoder(renamed, "")
-
-
-def _resnet(start: str) -> LayerRule:
-    torchvision = torch_models.resnet("")
-
-    def rule(leaf: str) -> Taken:
-        taken = torchvision(leaf)
-        layer, _, rest = str(taken.name).removeprefix(".").partition(".")
-        return taken._replace(name=f"{start}{_PLACES[layer]}.{rest}")
-
-    return rule
+    return torchvision_encoder(named, "")[0]

@@ -22,7 +22,7 @@ class Report:
       missing: name of one of our arrays -> the arrays it needs that the source does not have.
       unexpected: arrays of the source that none of our arrays uses.
       reshaped: name of one of our arrays -> description of its layout change.
-      notes: sentences about settings that the source does not name.
+      notes: sentences about settings that the source does not name, and about its publisher's code.
     """
 
     loaded: Mapping[str, Sequence[str]]
@@ -33,21 +33,16 @@ class Report:
 
     def text(self) -> str:
         """Returns all names, one per line, grouped by kind with their number, and the notes."""
-        reshaped = {name: self.reshaped[name] for name in sorted(self.reshaped)}
-        return "\n".join(
-            [
-                f"loaded: {len(self.loaded)}",
-                *(f"  {name} <- {_shorten(self.loaded[name])}" for name in sorted(self.loaded)),
-                f"missing: {len(self.missing)}",
-                *(f"  {name} <- {_shorten(self.missing[name])}" for name in sorted(self.missing)),
-                f"unexpected: {len(self.unexpected)}",
-                *(f"  {name}" for name in sorted(self.unexpected)),
-                f"reshaped: {len(reshaped)}",
-                *(f"  {name}: {how}" for name, how in reshaped.items()),
-                *(f"note: {note}" for note in self.notes),
-                "",
-            ]
-        )
+        groups = {
+            "loaded": [f"{name} <- {_shorten(names)}" for name, names in self.loaded.items()],
+            "missing": [f"{name} <- {_shorten(names)}" for name, names in self.missing.items()],
+            "unexpected": self.unexpected,
+            "reshaped": [f"{name}: {how}" for name, how in self.reshaped.items()],
+        }
+        lines = []
+        for kind, names in groups.items():
+            lines += [f"{kind}: {len(names)}", *(f"  {name}" for name in sorted(names))]
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes), ""])
 
     def summary(self) -> str:
         """Returns one line: the number of arrays of each kind, and names of those left over."""
@@ -71,23 +66,19 @@ class Report:
           UserError: names arrays that are missing or unexpected and match no expression.
         """
         missing = [
-            f"{name} (from {_shorten(self.missing[name])})"
-            for name in sorted(self.missing)
+            f"{name} (from {_shorten(names)})"
+            for name, names in sorted(self.missing.items())
             if not _matches(name, expected_missing)
         ]
         unexpected = [
             name for name in sorted(self.unexpected) if not _matches(name, expected_unexpected)
         ]
-        parts = []
-        if missing:
-            parts.append(f"{len(missing)} array(s) are missing:{_list(missing)}")
-        if unexpected:
-            parts.append(f"{len(unexpected)} array(s) are not expected:{_list(unexpected)}")
-        if parts:
+        if missing or unexpected:
             raise UserError(
-                "The source is not the requested architecture. "
-                + "\n".join(parts)
-                + "\nRequest the architecture that it has, or allow differences with regular "
+                "The source is not the requested architecture.\n"
+                f"{len(missing)} array(s) are missing:{_list(missing)}\n"
+                f"{len(unexpected)} array(s) are not expected:{_list(unexpected)}\n"
+                "Request the architecture that it has, or allow differences with regular "
                 "expressions: --allow_missing (our names), --allow_unexpected (the source's)."
             )
 
@@ -104,6 +95,14 @@ class Taken(NamedTuple):
     name: str | tuple[str, ...]
     change: Callable[[np.ndarray], np.ndarray] | None = None
     how: str = ""
+
+    def names(self) -> tuple[str, ...]:
+        """Returns the names of all arrays of the source."""
+        return (self.name,) if isinstance(self.name, str) else self.name
+
+    def changed(self, array: np.ndarray) -> np.ndarray:
+        """Returns an array of the source in our layout."""
+        return array if self.change is None else self.change(array)
 
 
 class Mapper:
@@ -125,43 +124,37 @@ class Mapper:
           shape: shape of the result.
 
         Raises:
-          UserError: the result has the wrong shape, or a value that is not a finite real number.
+          UserError: the result has the wrong shape, or is not of floating-point numbers.
         """
-        names = (taken.name,) if isinstance(taken.name, str) else taken.name
-        stacked = not isinstance(taken.name, str)
+        names, is_stacked = taken.names(), not isinstance(taken.name, str)
         if absent := tuple(source for source in names if source not in self._arrays):
             self._missing[name] = absent
             return
-        wanted = tuple(shape)[1:] if stacked else tuple(shape)
-        changed = []
-        for source in names:
-            array = np.asarray(self._arrays[source])
-            _check_floats(array, source)
-            try:
-                found = array if taken.change is None else taken.change(array)
-            except (ValueError, IndexError):
-                found = None  # Its shape is so different that it cannot be changed.
-            if found is None or found.shape != wanted:
-                raise UserError(
-                    f"{source} has the shape {list(array.shape)}, which does not give "
-                    f"{list(wanted)} for {name}: the source has a different size or architecture "
-                    "from the requested one."
-                )
-            with np.errstate(over="ignore"):
-                changed.append(np.asarray(found, np.float32))
-            if not np.isfinite(changed[-1]).all():
-                raise UserError(
-                    f"{source} has numbers that are not finite in float32: it is damaged, download "
-                    "it again."
-                )
-        joined = np.stack(changed) if stacked else changed[0]
-        self._flat[name] = np.asarray(joined, order="C")
+        wanted = tuple(shape)[is_stacked:]
+        layers = [self._take_one(source, taken, wanted, name) for source in names]
+        self._flat[name] = np.asarray(np.stack(layers) if is_stacked else layers[0], order="C")
         self._loaded[name] = names
-        words = [taken.how] if taken.how else []
-        if stacked:
-            words.append(f"{len(names)} stacked")
-        if words:
+        if words := [taken.how] * bool(taken.how) + [f"{len(names)} stacked"] * is_stacked:
             self._reshaped[name] = ", ".join(words)
+
+    def _take_one(
+        self, source: str, taken: Taken, wanted: tuple[int, ...], name: str
+    ) -> np.ndarray:
+        array = np.asarray(self._arrays[source])
+        # Integers may be quantized with a scale elsewhere.
+        if array.dtype != ml_dtypes.bfloat16 and array.dtype.kind != "f":
+            raise UserError(f"{source} has the type {array.dtype}: save the weights as float32.")
+        try:
+            found = taken.changed(array)
+        except (ValueError, IndexError):
+            found = None  # Its shape is so different that it cannot be changed.
+        if found is None or found.shape != wanted:
+            raise UserError(
+                f"{source} has the shape {list(array.shape)}, which does not give {list(wanted)} "
+                f"for {name}: the source has a different size or architecture from the requested "
+                "one."
+            )
+        return np.asarray(found, np.float32)
 
     def result(self, ignored: Collection[str] = ()) -> tuple[dict[str, np.ndarray], Report]:
         """Returns the arrays by name, and the report.
@@ -172,15 +165,6 @@ class Mapper:
         used = {source for sources in self._loaded.values() for source in sources}
         unexpected = sorted(set(self._arrays) - used - set(ignored))
         return self._flat, Report(self._loaded, self._missing, unexpected, self._reshaped)
-
-
-def _check_floats(array: np.ndarray, source: str) -> None:
-    """Refuses integers, which may be quantized with a scale elsewhere, and complex numbers."""
-    if array.dtype != ml_dtypes.bfloat16 and array.dtype.kind != "f":
-        raise UserError(
-            f"{source} has numbers of the type {array.dtype}, which may be quantized: save the "
-            "weights as float32."
-        )
 
 
 def _matches(name: str, patterns: Collection[str]) -> bool:

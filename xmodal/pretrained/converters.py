@@ -1,126 +1,142 @@
-"""Converters for published weights, by encoder."""
+"""Converters for published weights: towers, and models of both sides."""
 
 import dataclasses
 import os
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import numpy as np
 
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
-from xmodal.pretrained import (
-    bert_weights,
-    efficientnet_weights,
-    image_towers,
-    inception_v3_weights,
-    mobilenet_v2_weights,
-    resnet_weights,
-    word_table,
-)
-from xmodal.pretrained.conversion_report import Report
+from xmodal.pretrained import clip
+from xmodal.pretrained.bert_weights import describe_bert
+from xmodal.pretrained.blip import describe_blip
+from xmodal.pretrained.cmcm import describe_cmcm
+from xmodal.pretrained.cnn_names import COUNTERS
+from xmodal.pretrained.conversion_report import Mapper, Report, Taken
+from xmodal.pretrained.cvse import describe_cvse
+from xmodal.pretrained.efficientnet_weights import describe_efficientnet
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.variants import TOWERS, check_variant
+from xmodal.pretrained.inception_v3_weights import describe_inception_v3
+from xmodal.pretrained.layer_rules import Arrays
+from xmodal.pretrained.mobilenet_v2_weights import describe_mobilenet_v2
+from xmodal.pretrained.model_folder import ModelDescription
+from xmodal.pretrained.pcme import describe_pcme
+from xmodal.pretrained.published import Published
+from xmodal.pretrained.pvse import describe_pvse
+from xmodal.pretrained.resnet_weights import describe_resnet
+from xmodal.pretrained.scan_weights import describe_scan
+from xmodal.pretrained.sgraf_weights import describe_sgraf
+from xmodal.pretrained.variants import MODELS, TOWERS
+from xmodal.pretrained.vilt import describe_vilt
+from xmodal.pretrained.vinvl import describe_vinvl
+from xmodal.pretrained.vse_infinity import describe_vse_infinity
+from xmodal.pretrained.vsepp import describe_vsepp
+from xmodal.pretrained.vsrn import describe_vsrn
 from xmodal.pretrained.weight_files import WeightSource, load_source
+from xmodal.pretrained.word_vectors import describe_words, load_word_table
 
-
-@dataclasses.dataclass(frozen=True)
-class Converter:
-    """The functions that read the weights of one architecture.
-
-    Attributes:
-      describe: (source, variant) -> the tower the source is for; raises a `UserError` if it has
-        another architecture or computes something that our encoder does not.
-      convert: (arrays, **keywords of the encoder) -> our flat names and arrays, and the report.
-      load: reads the files at a path and, for converters that take a vocabulary, its file.
-      expected_unexpected: regular expressions of the source's names that the encoder does not use.
-      takes_vocabulary: whether `--vocabulary` can choose among its words.
-    """
-
-    describe: Callable[[WeightSource, str], Description]
-    convert: Callable[..., tuple[dict[str, np.ndarray], Report]]
-    load: Callable[..., WeightSource] = load_source
-    expected_unexpected: tuple[str, ...] = ()
-    takes_vocabulary: bool = False
-
-
-CONVERTERS: Mapping[str, Converter] = {
-    "bert": Converter(
-        lambda source, variant: bert_weights.describe_bert(source),
-        bert_weights.convert_bert,
-        expected_unexpected=bert_weights.EXPECTED_UNEXPECTED,
-    ),
-    "efficientnet": Converter(
-        image_towers.describe_efficientnet,
-        efficientnet_weights.convert_efficientnet,
-        expected_unexpected=efficientnet_weights.EXPECTED_UNEXPECTED,
-    ),
-    "inception_v3": Converter(
-        image_towers.describe_inception_v3,
-        inception_v3_weights.convert_inception_v3,
-        expected_unexpected=inception_v3_weights.EXPECTED_UNEXPECTED,
-    ),
-    "mobilenet_v2": Converter(
-        image_towers.describe_mobilenet_v2,
-        mobilenet_v2_weights.convert_mobilenet_v2,
-        expected_unexpected=mobilenet_v2_weights.EXPECTED_UNEXPECTED,
-    ),
-    "resnet": Converter(
-        image_towers.describe_resnet,
-        resnet_weights.convert_resnet,
-        expected_unexpected=resnet_weights.EXPECTED_UNEXPECTED,
-    ),
-    "words": Converter(
-        lambda source, variant: word_table.describe_words(source),
-        word_table.convert_words,
-        load=word_table.load_word_table,
-        takes_vocabulary=True,
-    ),
+CONVERTERS: Mapping[str, Callable[[WeightSource], Published]] = {
+    "bert": describe_bert,
+    "efficientnet": describe_efficientnet,
+    "inception_v3": describe_inception_v3,
+    "mobilenet_v2": describe_mobilenet_v2,
+    "resnet": describe_resnet,
+    "words": describe_words,
+    "blip": describe_blip,
+    "clip": clip.describe_clip,
+    "cmcm": describe_cmcm,
+    "cvse": describe_cvse,
+    "pcme": describe_pcme,
+    "pvse": describe_pvse,
+    "scan": describe_scan,
+    "sgraf": describe_sgraf,
+    "siglip": clip.describe_siglip,
+    "vilt": describe_vilt,
+    "vinvl": describe_vinvl,
+    "vse_infinity": describe_vse_infinity,
+    "vsepp": describe_vsepp,
+    "vsrn": describe_vsrn,
 }
-"""Converters by the name of the encoder."""
+"""Descriptions of a source by the name of the tower's encoder or of the paper's model.
+
+They raise a `UserError` if it has another architecture, or computes something that ours does not.
+"""
 
 
 def convert(
-    tower: str,
+    name: str,
     path: str | os.PathLike,
     variant: str = "",
     vocabulary: str = "",
     *,
+    concepts: str = "",
     allow_missing: Collection[str] = (),
     allow_unexpected: Collection[str] = (),
     show: Callable[[str], None] = lambda text: None,
-) -> tuple[dict[str, np.ndarray], Description, Report]:
-    """Converts published weights to those of a tower.
+) -> tuple[dict[str, np.ndarray], Any, Report]:
+    """Converts published weights to those of a tower or a model.
 
     Args:
-      tower: key of `CONVERTERS`.
-      path: see `weight_files.load_source`.
-      variant: one of `TOWERS[tower]`, if there are any.
-      vocabulary: file of the only words to keep of a table of words; "" for all.
+      name: key of `CONVERTERS`.
+      path: see `weight_files.load_source`; of word vectors, see `word_vectors.load_word_vectors`.
+      variant: one of `TOWERS[name]` or `MODELS[name]`, if there are any; "" for that of the
+        source's options, or the first of a model.
+      vocabulary: vocabulary or tokenizer's file; "" for the one in the source. Of a table of words,
+        the only words to keep.
+      concepts: concept file, see `data.text.concept_graph`, for a model that needs one.
       allow_missing: see `Report.check`.
       allow_unexpected: see `Report.check`.
       show: gets the report's text before it is checked.
 
     Returns:
-      The arrays by our flat names, their tower, and the report.
+      The arrays by our flat names; the `Description` of a tower, or the `ModelDescription`; and the
+      report.
 
     Raises:
-      UserError: the source is unreadable or has another architecture, or one of its arrays is
-        missing, unexpected or not finite.
+      UserError: the source or the vocabulary is unreadable or of another architecture, or an array
+        is missing or unexpected.
     """
-    converter = lookup("--tower", tower, CONVERTERS)
-    check_variant(tower, variant, TOWERS[tower])
-    if vocabulary and not converter.takes_vocabulary:
-        raise UserError(f"--vocabulary={vocabulary} chooses words of a table, not of {tower}.")
-    source = converter.load(path, vocabulary) if vocabulary else converter.load(path)
-    description = converter.describe(source, variant)
-    keywords = {key: value for key, value in description.encoder.items() if key != "name"}
+    describe = lookup("xmodal convert", name, CONVERTERS)
+    known = {**TOWERS, **MODELS}[name]
+    if variant not in known and (variant or (known and name in TOWERS)):
+        listed = ", ".join(known) or "none"
+        raise UserError(f"--variant={variant!r} is not a variant of {name}; known: {listed}.")
+    source = load_word_table(path, vocabulary) if name == "words" else load_source(path)
     try:
-        arrays, report = converter.convert(source.arrays, **keywords)
-        if not arrays:
-            names = ", ".join(sorted(source.arrays)[:4]) or "nothing at all"
-            raise UserError(f"it has no array of the tower {tower!r}: it holds {names}, ...")
+        published = describe(
+            dataclasses.replace(source, variant=variant, vocabulary=vocabulary, concepts=concepts)
+        )
+        arrays, report = take_arrays(published, source.arrays)
         show(report.text())
-        report.check(allow_missing, (*converter.expected_unexpected, *allow_unexpected))
+        report.check(allow_missing, (*published.unused, *allow_unexpected))
     except UserError as error:
         raise UserError(f"{source.path}: {error}") from error
-    return arrays, description, report
+    return arrays, _describe(published, arrays), report
+
+
+def take_arrays(published: Published, arrays: Arrays) -> tuple[dict[str, np.ndarray], Report]:
+    """Returns the arrays by our names, learned numbers as `similarity/NAME`, and the report."""
+    arrays = arrays if published.arrays is None else published.arrays
+    mapper = Mapper(arrays)
+    for name, shape in published.shapes().items():
+        mapper.take(name, published.find(name), shape)
+    for name, scalar in published.parameters.items():
+        taken = Taken(scalar, np.squeeze) if isinstance(scalar, str) else scalar
+        mapper.take(f"similarity/{name}", taken, ())
+    found, report = mapper.result([name for name in arrays if COUNTERS.match(name)])
+    return found, dataclasses.replace(report, notes=published.notes)
+
+
+def _describe(
+    published: Published, arrays: dict[str, np.ndarray]
+) -> Description | ModelDescription:
+    """Returns the description, with the learned numbers that are removed from the arrays."""
+    if published.similarity is None:
+        return next(iter(published.sides.values()))
+    parameters = {name: float(arrays.pop(f"similarity/{name}")) for name in published.parameters}
+    tasks = {name: task.section for name, task in published.tasks.items()}
+    return ModelDescription(
+        published.sides, published.similarity, parameters, tasks, published.pair_scorer
+    )

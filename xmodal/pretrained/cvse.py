@@ -8,24 +8,26 @@ import numpy as np
 from xmodal.core.errors import UserError
 from xmodal.data.text.concept_graph import normalize_adjacency, read_concepts
 from xmodal.data.text.vocabulary import UNKNOWN
-from xmodal.pretrained import torch_models
+from xmodal.pretrained import layer_rules
 from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.image_text import FEATURES, SENTENCES, gru_encoder
-from xmodal.pretrained.torch_models import Arrays, LayerRule, Published
+from xmodal.pretrained.image_text import SENTENCES, gru_encoder, regions
+from xmodal.pretrained.layer_rules import Arrays, LayerRule
+from xmodal.pretrained.published import Published
+from xmodal.pretrained.vocabularies import as_file, words_of
+from xmodal.pretrained.weight_files import WeightSource
 
 # A second name of every linear layer, layers and graphs that are never used, and biases before a
 # softmax.
-EXPECTED_UNEXPECTED = (
+_UNUSED = (
     r"(.*\.)?[2-5]\.(fc[1234]|fc2_2|embedding_2_2|embedding_3\.0\.bias)\b",
     r"(.*\.)?6\.(adj_O_[MP]|joint_att_emb)\b",
 )
 VARIANTS = {"coco": (0.4, 0.9), "flickr30k": (0.35, 0.85)}
 """Share of labels, and of an item's own vector in evaluation, which arrays do not show."""
 
-ADDED = _VECTORS, _TABLE = "concepts.vectors", "concepts.of_word"
-"""Names of the arrays that `add_concepts` adds."""
-
+# Arrays that are added to those of a checkpoint.
+_VECTORS, _TABLE = "concepts.vectors", "concepts.of_word"
 _USUAL = {
     "use_BatchNorm": True,
     "activation_type": "tanh",
@@ -37,82 +39,20 @@ _USUAL = {
 }
 
 
-def trained_variant(options: Mapping[str, Any]) -> str | None:
-    """Returns the variant that a checkpoint's options name; None if they do not.
+def describe_cvse(source: WeightSource) -> Published:
+    """Returns the model of a checkpoint with its concepts, which it does not hold.
 
     Raises:
-      UserError: they name another model.
+      UserError: it is not such a checkpoint, or has no concepts.
     """
-    for name, usual in _USUAL.items():
-        if options.get(name, usual) != usual:
-            raise UserError(f"it was trained with {name}={options[name]!r}, not {usual!r}.")
-    if not isinstance(options.get("data_name"), str):
-        return None
-    variant = "flickr30k" if "f30k" in options["data_name"] else "coco"
-    share = options.get("Concept_label_ratio", VARIANTS[variant][0])
-    if share != VARIANTS[variant][0]:
-        raise UserError(
-            f"it was trained with Concept_label_ratio={share}; that of {variant} is "
-            f"{VARIANTS[variant][0]}."
-        )
-    return variant
-
-
-def add_concepts(arrays: Arrays, words: Sequence[str], file: str) -> tuple[Arrays, list[str]]:
-    """Returns the arrays and words of a checkpoint with its concepts, which it does not hold.
-
-    The authors' code reads a caption as `b'...'`, so that its first word is unknown, but looks up
-    that word's concept. Here each word that names a concept has a second entry that begins with
-    `b'`, with the vector of `<unk>`.
-
-    Args:
-      arrays: arrays of the checkpoint.
-      words: its vocabulary.
-      file: concept file with the checkpoint's concepts and vectors, see `data_prep.concepts`.
-
-    Raises:
-      UserError: the file is missing or has no vectors, or `<unk>` is not in the vocabulary.
-    """
-    if not file:
-        raise UserError(
-            "it has no concepts: use --concepts to name their file, which `python -m "
-            "data_prep.concepts --concepts=category_concepts.json "
-            "--word_vectors=coco_concepts_glove_word2vec.pkl` writes."
-        )
-    concepts = read_concepts(file)
-    if concepts.vectors is None:
-        raise UserError(
-            f"{file} has no vectors: write it with `data_prep.concepts --word_vectors`."
-        )
-    if UNKNOWN not in words:
-        raise UserError(f"its vocabulary has no {UNKNOWN}: use the one published with it.")
-    name = f"{torch_models.find_prefix(arrays, '6.adj_all')}1.embed.weight"
-    first = [f"b'{word}" for word in concepts.forms if f"b'{word}" not in words]
-    rows = np.repeat(arrays[name][[list(words).index(UNKNOWN)]], len(first), axis=0)
-    forms = [word.removeprefix("b'") for word in (*words, *first)]
-    added = {
-        name: np.concatenate([arrays[name], rows]),
-        _VECTORS: concepts.vectors,
-        # As all arrays of a folder.
-        _TABLE: concepts.concept_of_word(forms).astype(np.float32),
-    }
-    return {**arrays, **added}, [*words, *first]
-
-
-def describe_cvse(arrays: Arrays, variant: str) -> Published:
-    """Returns the model of a checkpoint.
-
-    Raises:
-      UserError: the source is not such a checkpoint.
-    """
-    start = torch_models.find_prefix(arrays, "6.adj_all")
-    width, inputs = torch_models.array_shape(arrays, f"{start}0.fc.weight")
-    concepts, _ = torch_models.array_shape(arrays, f"{start}6.adj_all")
-    words, graph = torch_models.array_shape(arrays, f"{start}6.gc1.weight")
-    share, fusion = VARIANTS[variant]
+    share, fusion = VARIANTS[source.choose("coco", _trained(source.options))]
+    start = layer_rules.find_prefix(source.arrays, "6.adj_all")
+    arrays, files = _with_concepts(source, f"{start}1.embed.weight")
+    width, inputs = layer_rules.array_shape(arrays, f"{start}0.fc.weight")
+    words, graph = layer_rules.array_shape(arrays, f"{start}6.gc1.weight")
     head = {
         "name": "consensus",
-        "concepts": concepts,
+        "concepts": len(arrays[f"{start}6.adj_all"]),
         "concept_width": words,
         "graph_width": graph,
         "eval_fusion": fusion,
@@ -120,26 +60,68 @@ def describe_cvse(arrays: Arrays, variant: str) -> Published:
     encoder, text_layers = gru_encoder(arrays, f"{start}1.", directions="mean")
     labels = {"unit_query": True, "vocab_size": encoder["vocab_size"], "label_share": share}
     image_layers = {
-        "head/instance/linear": torch_models.linear(f"{start}0.fc"),
-        "head/instance/local_norm": torch_models.norm(f"{start}2.embedding_1.1"),
-        "head/instance/global_norm": torch_models.norm(f"{start}2.embedding_2.1"),
+        "head/instance/linear": layer_rules.linear(f"{start}0.fc"),
+        "head/instance/local_norm": layer_rules.norm(f"{start}2.embedding_1.1"),
+        "head/instance/global_norm": layer_rules.norm(f"{start}2.embedding_2.1"),
     }
-    text_layers["head/concept_of_word"] = torch_models.whole(_TABLE)
+    text_layers["head/concept_of_word"] = layer_rules.whole(_TABLE)
+    inputs_of_text = SENTENCES | {"reading": "bytes"}
     return Published(
         sides={
-            "image": Description(
-                {"name": "precomputed", "features": (36, inputs)},
-                head | {"width": width, "batch_norm": True},
-                FEATURES,
-            ),
-            "text": Description(encoder, head | labels, SENTENCES | {"reading": "bytes"}),
+            "image": regions(inputs, head | {"width": width, "batch_norm": True}),
+            "text": Description(encoder, head | labels, inputs_of_text, files),
         },
         similarity={"name": "dot"},
         layers={
             "image": image_layers | _head_rules(start, 2),
             "text": text_layers | _head_rules(start, 3),
         },
+        unused=_UNUSED,
+        arrays=arrays,
     )
+
+
+def _trained(options: Mapping[str, Any]) -> str | None:
+    """Returns the variant that a checkpoint's options name; None if they do not."""
+    for name, usual in _USUAL.items():
+        if options.get(name, usual) != usual:
+            raise UserError(f"it was trained with {name}={options[name]!r}, not {usual!r}.")
+    if not isinstance(options.get("data_name"), str):
+        return None
+    variant = "flickr30k" if "f30k" in options["data_name"] else "coco"
+    share, usual = options.get("Concept_label_ratio"), VARIANTS[variant][0]
+    if share not in (None, usual):
+        raise UserError(f"it was trained with Concept_label_ratio={share}, not {usual}.")
+    return variant
+
+
+def _with_concepts(source: WeightSource, table: str) -> tuple[Arrays, dict[str, bytes]]:
+    """Returns the arrays of a checkpoint with those of its concepts, and its vocabulary.
+
+    The authors' code reads a caption as `b'...'`, so that its first word is unknown, but looks up
+    that word's concept. Here each word that names a concept has a second entry that begins with
+    `b'`, with the vector of `<unk>`.
+    """
+    vectors = source.arrays[table]
+    words: Sequence[str] = words_of(source, len(vectors))["vocab.txt"].decode().splitlines()
+    if not source.concepts or (concepts := read_concepts(source.concepts)).vectors is None:
+        raise UserError(
+            "it has no concepts: use --concepts to name a file with their vectors, which `python "
+            "-m data_prep.concepts --concepts=category_concepts.json "
+            "--word_vectors=coco_concepts_glove_word2vec.pkl` writes."
+        )
+    if UNKNOWN not in words:
+        raise UserError(f"its vocabulary has no {UNKNOWN}: use the one published with it.")
+    first = [f"b'{word}" for word in concepts.forms if f"b'{word}" not in words]
+    rows = np.repeat(vectors[[words.index(UNKNOWN)]], len(first), axis=0)
+    forms = [word.removeprefix("b'") for word in (*words, *first)]
+    added = {
+        table: np.concatenate([vectors, rows]),
+        _VECTORS: concepts.vectors,
+        # As all arrays of a folder.
+        _TABLE: concepts.concept_of_word(forms).astype(np.float32),
+    }
+    return {**source.arrays, **added}, as_file([*words, *first])
 
 
 def _head_rules(start: str, number: int) -> dict[str, LayerRule]:
@@ -152,15 +134,15 @@ def _head_rules(start: str, number: int) -> dict[str, LayerRule]:
         "vectors": Taken(_VECTORS),
     }
     return {
-        "head/instance/local": torch_models.linear(f"{attention}embedding_1.0"),
-        "head/instance/global": torch_models.linear(f"{attention}embedding_2.0"),
-        "head/instance/weight": torch_models.linear(f"{attention}embedding_3.0"),
+        "head/instance/local": layer_rules.linear(f"{attention}embedding_1.0"),
+        "head/instance/global": layer_rules.linear(f"{attention}embedding_2.0"),
+        "head/instance/weight": layer_rules.linear(f"{attention}embedding_3.0"),
         "head/graph": graph.__getitem__,
-        "head/concept": torch_models.linear(f"{consensus}embedding_1.0"),
-        "head/concept_norm": torch_models.norm(f"{consensus}embedding_1.1"),
-        "head/item": torch_models.linear(f"{consensus}embedding_2.0"),
-        "head/item_norm": torch_models.norm(f"{consensus}embedding_2.1"),
-        "head/weight": lambda leaf: Taken(
+        "head/concept": layer_rules.linear(f"{consensus}embedding_1.0"),
+        "head/concept_norm": layer_rules.norm(f"{consensus}embedding_1.1"),
+        "head/item": layer_rules.linear(f"{consensus}embedding_2.0"),
+        "head/item_norm": layer_rules.norm(f"{consensus}embedding_2.1"),
+        "head/weight": layer_rules.changed(
             f"{consensus}embedding_3.0.weight", np.transpose, "transposed"
         ),
     }

@@ -2,7 +2,7 @@
 
 weights.safetensors   our names -> float32 arrays: `params/encoder/...`, `batch_stats/encoder/...`
 tower.json            `encoder`, `head` and `projection` as in a config, `preprocessing` of the
-                      inputs; the checksum of the weights
+                      inputs
 report.txt            the use of every array of the source
 vocab.txt             the vocabulary of a text tower, or another file of `tokenizer_files.FILES`
 """
@@ -15,17 +15,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import safetensors.numpy
+import safetensors
 from etils import epath
 
 from xmodal.core.atomic import new_folder
 from xmodal.core.buckets import is_on_bucket
-from xmodal.core.checksums import check_files, sha256_of
 from xmodal.core.errors import UserError
 from xmodal.core.untrusted.json_text import parse_json_text
 from xmodal.data.text.tokenizer_files import FILES
-from xmodal.pretrained import array_files
 from xmodal.pretrained.conversion_report import Report
+from xmodal.pretrained.weight_files import read_safetensors, write_safetensors
 
 _WEIGHTS = "weights.safetensors"
 
@@ -96,30 +95,24 @@ def write_tower(
     folder: epath.Path, arrays: Mapping[str, np.ndarray], description: Description
 ) -> None:
     """Writes the files of a tower, without a report, into an existing folder."""
-    (folder / _WEIGHTS).write_bytes(safetensors.numpy.save(dict(arrays)))
+    write_safetensors(folder / _WEIGHTS, arrays)
     for name, file in description.files.items():
         (folder / name).write_bytes(file)
     fields = ("encoder", "head", "projection", "preprocessing")
     content = {field: getattr(description, field) for field in fields}
-    content["checksums"] = {_WEIGHTS: sha256_of(folder / _WEIGHTS)}
     # Last, because on a bucket files appear one by one: without it the folder is not read.
     (folder / "tower.json").write_text(json.dumps(content, indent=2) + "\n")
 
 
 def check_new(folder: str | os.PathLike) -> None:
-    """Raises an error if a folder exists or cannot be created.
+    """Raises an error if a folder exists.
 
     Raises:
-      UserError: the folder exists, or one of its parents is a file.
+      UserError: the folder exists.
     """
     path = epath.Path(folder)
     if path.exists():
         raise UserError(f"{folder} exists already: give another --output, or remove it.")
-    # A bucket has no folders that could be files.
-    if not is_on_bucket(folder):
-        parent = next(parent for parent in path.parents if parent.exists())
-        if not parent.is_dir():
-            raise UserError(f"{folder} cannot be made, {parent} is a file: give another --output.")
 
 
 def read_description(folder: str | os.PathLike) -> Description:
@@ -130,28 +123,28 @@ def read_description(folder: str | os.PathLike) -> Description:
     """
     root = epath.Path(folder)
     path = root / "tower.json"
-    if path.exists() and not (root / _WEIGHTS).exists():
-        raise UserError(f"{folder} is incomplete: {_WEIGHTS} is missing.")
-    if not path.exists():
-        raise UserError(
-            f"{folder} is not a converted tower: {path} is missing. Make one with `xmodal convert`."
-        )
-    with damage(path):
-        content = parse_json_text(path.read_text())
-        encoder, head = content["encoder"], content["head"]
-        preprocessing = content["preprocessing"]
-        encoder["name"]
+    for needed in (path, root / _WEIGHTS):
+        if not needed.exists():
+            raise UserError(
+                f"{folder} is not a converted tower: {needed} is missing. Make one with `xmodal "
+                "convert`."
+            )
+    content = read_card(path)
     files = {name: (root / name).read_bytes() for name in FILES if (root / name).exists()}
-    return Description(encoder, head, preprocessing, files, content.get("projection"))
+    encoder, inputs = content.get("encoder", {}), content.get("preprocessing", {})
+    return Description(encoder, content.get("head"), inputs, files, content.get("projection"))
 
 
-@contextlib.contextmanager
-def damage(path: epath.Path) -> Iterator[None]:
-    """Reports truncated JSON or a missing field as damage to the file."""
+def read_card(path: epath.Path) -> dict[str, Any]:
+    """Returns the content of `tower.json` or `model.json`.
+
+    Raises:
+      UserError: it is damaged.
+    """
     try:
-        yield
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is damaged ({error!r}): convert the weights again.") from error
+        return dict(parse_json_text(path.read_text()))
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{path} is damaged ({error}): convert the weights again.") from error
 
 
 @contextlib.contextmanager
@@ -173,7 +166,10 @@ def check_weights(folder: str | os.PathLike) -> None:
     Raises:
       UserError: their file is damaged or truncated.
     """
-    array_files.check_safetensors(epath.Path(folder) / _WEIGHTS)
+    path = epath.Path(folder) / _WEIGHTS
+    if not is_on_bucket(path):
+        with _damage(path), safetensors.safe_open(os.fspath(path), "numpy"):
+            pass
 
 
 def read_weights(folder: str | os.PathLike) -> dict[str, np.ndarray]:
@@ -183,23 +179,22 @@ def read_weights(folder: str | os.PathLike) -> dict[str, np.ndarray]:
       UserError: it is not a folder of `xmodal convert`, or a file is missing or damaged.
     """
     read_description(folder)
-    path = epath.Path(folder) / "tower.json"
-    return read_checked(path, _WEIGHTS)
+    return read_arrays(epath.Path(folder) / _WEIGHTS)
 
 
-def read_checked(path: epath.Path, name: str) -> dict[str, np.ndarray]:
-    """Returns the arrays of a safetensors file, after a comparison with its checksum.
-
-    Args:
-      path: JSON file beside it, with `checksums` by name; earlier versions wrote none.
-      name: its name.
+def read_arrays(path: epath.Path) -> dict[str, np.ndarray]:
+    """Returns the arrays of a safetensors file of a folder.
 
     Raises:
-      UserError: a file is damaged.
+      UserError: it is damaged.
     """
-    with damage(path):
-        checksums = dict(parse_json_text(path.read_text()).get("checksums", {}))
-    own = {each: digits for each, digits in checksums.items() if each == name}
-    arrays = array_files.read_safetensors(path.parent / name)
-    check_files(path.parent, own, "convert the weights again.")
-    return arrays
+    with _damage(path):
+        return read_safetensors(path)
+
+
+@contextlib.contextmanager
+def _damage(path: epath.Path) -> Iterator[None]:
+    try:
+        yield
+    except safetensors.SafetensorError as error:
+        raise UserError(f"{path} cannot be read ({error}): convert the weights again.") from error

@@ -1,17 +1,16 @@
-"""Preprocessing, image encoders and text encoders shared by released image-text models."""
+"""Preprocessing and text encoders shared by released image-text models."""
 
-import re
+from collections.abc import Mapping
 from typing import Any
 
-from xmodal.core.errors import UserError
-from xmodal.models.encoders.resnet import DEPTHS
-from xmodal.pretrained import torch_models
-from xmodal.pretrained.torch_models import Arrays, LayerRule
+from xmodal.pretrained import layer_rules
+from xmodal.pretrained.folder import Description
+from xmodal.pretrained.layer_rules import Arrays, LayerRule
+from xmodal.pretrained.vocabularies import words_of
+from xmodal.pretrained.weight_files import WeightSource
 
 IMAGES = {"size": 224, "eval_recipe": "torchvision", "eval_crop": 0.875}
 """The central square after resizing the shorter side to 256; the encoder normalizes pixels."""
-FEATURES = {"size": 0}
-"""Image features stored with the dataset."""
 SENTENCES = {
     "tokenizer": "nltk",
     "lower_case": True,
@@ -21,43 +20,37 @@ SENTENCES = {
 """NLTK's words between `<start>` and `<end>`, with unknown words as `<unk>`."""
 
 
-def torchvision_depth(arrays: Arrays, start: str) -> int:
-    """Returns the depth of torchvision's ResNet with bottlenecks.
+def regions(
+    inputs: int,
+    head: Mapping[str, Any],
+    count: int = 36,
+    projection: Mapping[str, Any] | None = None,
+) -> Description:
+    """Returns the tower of the features of regions that are stored with a dataset.
 
     Args:
-      arrays: arrays of a source.
-      start: start of the names of the network.
+      inputs: width of the features.
+      head: its section.
+      count: regions of an image.
+      projection: its section.
+    """
+    encoder = {"name": "precomputed", "features": (count, inputs)}
+    return Description(encoder, head, {"size": 0}, projection=projection)
+
+
+def sentences(
+    source: WeightSource,
+    encoder: Mapping[str, Any],
+    head: Mapping[str, Any],
+    projection: Mapping[str, Any] | None = None,
+) -> Description:
+    """Returns the tower of a table of word vectors, with the vocabulary of the source.
 
     Raises:
-      UserError: the units are not those of a known depth.
+      UserError: see `vocabularies.words_of`.
     """
-    pattern = re.compile(rf"{re.escape(start)}layer(\d)\.(\d+)\.conv3\.weight")
-    stages = [match[1] for match in map(pattern.fullmatch, arrays) if match]
-    units = tuple(stages.count(stage) for stage in sorted(set(stages)))
-    for depth, wanted in DEPTHS.items():
-        if units == wanted:
-            return int(depth)
-    known = ", ".join(DEPTHS)
-    raise UserError(f"its CNN has {units} bottlenecks per stage; known are ResNets of {known}.")
-
-
-def torchvision_encoder(arrays: Arrays, start: str, variant: str = "torchvision") -> dict[str, Any]:
-    """Returns the section of torchvision's ResNet or ResNeXt with bottlenecks.
-
-    Args:
-      arrays: arrays of a source.
-      start: start of the names of the network.
-      variant: variant of a ResNet; a ResNeXt is always torchvision's.
-
-    Raises:
-      UserError: see `torchvision_depth`.
-    """
-    encoder = {"name": "resnet", "depth": torchvision_depth(arrays, start)}
-    channels, group_width, *_ = torch_models.array_shape(arrays, f"{start}layer1.0.conv2.weight")
-    if group_width == channels:
-        return encoder | {"variant": variant}
-    encoder |= {"cardinality": channels // group_width, "group_width": group_width}
-    return encoder | {"variant": "torchvision"}
+    files = words_of(source, encoder["vocab_size"])
+    return Description(encoder, head, SENTENCES, files, projection)
 
 
 def gru_encoder(
@@ -74,8 +67,8 @@ def gru_encoder(
     Raises:
       UserError: the source has no such arrays.
     """
-    rows, words = torch_models.array_shape(arrays, f"{start}embed.weight")
-    _, width = torch_models.array_shape(arrays, f"{start}{recurrent}.weight_hh_l0")
+    rows, words = layer_rules.array_shape(arrays, f"{start}embed.weight")
+    _, width = layer_rules.array_shape(arrays, f"{start}{recurrent}.weight_hh_l0")
     encoder = {
         "name": "rnn",
         "cell": "gru",
@@ -87,6 +80,6 @@ def gru_encoder(
         **options,
     }
     return encoder, {
-        "encoder/table": torch_models.whole(f"{start}embed.weight"),
-        "encoder/recurrent": torch_models.gru(f"{start}{recurrent}"),
+        "encoder/table": layer_rules.whole(f"{start}embed.weight"),
+        "encoder/recurrent": layer_rules.gru(f"{start}{recurrent}"),
     }

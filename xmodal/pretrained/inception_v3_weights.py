@@ -2,18 +2,23 @@
 
 import itertools
 import re
-from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
 
 from xmodal.models.encoders import inception_v3
-from xmodal.pretrained.conversion_report import Report, Taken
-from xmodal.pretrained.keras_names import KerasNames
-from xmodal.pretrained.renaming import SLIM, Flat, Rule, convert, find_prefix, number_layers
+from xmodal.pretrained.cnn_names import (
+    SLIM,
+    KerasNames,
+    Rule,
+    find_scope,
+    image_tower,
+    number_layers,
+)
+from xmodal.pretrained.conversion_report import Taken
+from xmodal.pretrained.layer_rules import Arrays
+from xmodal.pretrained.published import Published
+from xmodal.pretrained.weight_files import WeightSource
 
 # Classifiers, including the auxiliary one, and other arrays that the encoder does not have.
-EXPECTED_UNEXPECTED = (
+_UNUSED = (
     r"predictions/",
     r"(.*/)?InceptionV3/(Logits|AuxLogits)/",
     r".*/(Momentum|RMSProp(_1)?|ExponentialMovingAverage)$",
@@ -32,22 +37,11 @@ _SLIM_EXCEPTIONS = {
 }
 
 
-def convert_inception_v3(arrays: Mapping[str, np.ndarray], **keywords: Any) -> tuple[Flat, Report]:
-    """Returns the arrays of an Inception v3 under our names.
-
-    Args:
-      arrays: names and arrays of a Keras file or of a TF-slim checkpoint.
-      **keywords: keywords of the encoder; none changes an array.
-
-    Returns:
-      Our arrays by name, and the report.
-
-    Raises:
-      UserError: a keyword is unknown, or an array has another shape than the encoder's.
-    """
-    encoder = {"name": "inception_v3", **keywords}
-    is_slim = any(_SCOPE in name for name in arrays)
-    return convert(arrays, encoder, _slim(arrays) if is_slim else _keras(arrays))
+def describe_inception_v3(source: WeightSource) -> Published:
+    """Returns Inception v3, of a Keras file or of a TF-slim checkpoint."""
+    arrays = source.arrays
+    rule = _slim(arrays) if any(_SCOPE in name for name in arrays) else _keras(arrays)
+    return image_tower({"name": "inception_v3"}, rule, "inception", 299, _UNUSED)
 
 
 def _list_convs() -> dict[str, inception_v3.InceptionConv]:
@@ -62,7 +56,7 @@ def _list_convs() -> dict[str, inception_v3.InceptionConv]:
     }
 
 
-def _keras(arrays: Mapping[str, np.ndarray]) -> Rule:
+def _keras(arrays: Arrays) -> Rule:
     # The layers have no names: Keras numbers them in the order of their creation.
     names = KerasNames(arrays)
     convs = number_layers(arrays, "conv2d")
@@ -76,8 +70,8 @@ def _keras(arrays: Mapping[str, np.ndarray]) -> Rule:
     return rule
 
 
-def _slim(arrays: Mapping[str, np.ndarray]) -> Rule:
-    prefix = find_prefix(arrays, f"{_SCOPE}Conv2d_1a_3x3/weights") + _SCOPE
+def _slim(arrays: Arrays) -> Rule:
+    prefix = find_scope(arrays, f"{_SCOPE}Conv2d_1a_3x3/weights") + _SCOPE
     kernels = {name: "{}x{}".format(*conv.kernel) for name, conv in _list_convs().items()}
 
     def rule(layer: str, role: str) -> Taken:

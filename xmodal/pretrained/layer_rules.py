@@ -1,23 +1,66 @@
-"""Rules for the layers of vision and text transformers, and CLIP's ResNets, of any publisher.
+"""Rules for the layers of published models, of any publisher.
 
-See `torch_models` for those of other models; a rule names the array of the source that one of ours
-is made of.
+A rule names the array of the source that one of ours is made of.
 """
 
 import math
-import re
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from xmodal.core.errors import UserError
-from xmodal.pretrained import torch_models
 from xmodal.pretrained.conversion_report import Taken
-from xmodal.pretrained.renaming import TORCH, split_name
-from xmodal.pretrained.torch_models import Arrays, LayerRule
+
+Arrays = Mapping[str, np.ndarray]
+LayerRule = Callable[[str], Taken]
+"""From the name of an array within its layer (`kernel`, `stem_norm/scale`) to the source."""
 
 ATTENTION = ("query", "key", "value")
 """Parts of an attention layer that torch keeps in one matrix, in order."""
+HEAD_WIDTH = 64
+"""Width of a head in all published BERTs, and most other transformers."""
+
+_NORM = {
+    "scale": "weight", "bias": "bias", "mean": "running_mean", "var": "running_var",
+    "variance": "running_var",
+}  # fmt: skip
+
+
+def find_prefix(arrays: Arrays, name: str) -> str:
+    """Returns the prefix of the name of an array in a source, such as `model.module.`.
+
+    Raises:
+      UserError: there is no array with this name, or several.
+    """
+    found = [key.removesuffix(name) for key in arrays if f".{key}".endswith(f".{name}")]
+    if len(found) != 1:
+        shown = ", ".join(sorted(arrays)[:4])
+        raise UserError(f"it has {len(found)} arrays {name!r}, but needs one; it has {shown}, ...")
+    return found[0]
+
+
+def array_shape(arrays: Arrays, name: str) -> tuple[int, ...]:
+    """Returns the shape of an array of a source.
+
+    Raises:
+      UserError: the source has no such array.
+    """
+    if name not in arrays:
+        raise UserError(f"it has no array {name!r}; it has {', '.join(sorted(arrays)[:4])}, ...")
+    return np.shape(arrays[name])
+
+
+def find(rules: Mapping[str, LayerRule], path: str) -> Taken:
+    """Returns the array of the source for one of ours, by the rule of the longest path.
+
+    Raises:
+      UserError: there is no such rule.
+    """
+    fits = [layer for layer in rules if f"{path}/".startswith(f"{layer}/")]
+    if not fits:
+        raise UserError(f"{path} has no counterpart in the published model.")
+    layer = max(fits, key=len)
+    return rules[layer](path.removeprefix(layer).removeprefix("/"))
 
 
 def count_layers(arrays: Arrays, name: str) -> int:
@@ -28,15 +71,20 @@ def count_layers(arrays: Arrays, name: str) -> int:
     return number
 
 
-def grid_side(tokens: int, kind: str) -> int:
+def count_heads(width: int) -> int:
+    """Returns the usual number of heads of a transformer."""
+    return max(1, width // HEAD_WIDTH)
+
+
+def grid_side(tokens: int) -> int:
     """Returns the rows of a square grid of tokens.
 
     Raises:
-      UserError: the tokens, which `kind` names in the plural, are not a square.
+      UserError: the tokens are not a square.
     """
     side = math.isqrt(max(tokens, 0))
     if not tokens or side**2 != tokens:
-        raise UserError(f"it has {tokens} {kind}, which are not a square.")
+        raise UserError(f"it has {tokens} positions of patches, which are not a square.")
     return side
 
 
@@ -64,6 +112,57 @@ def stack(arrays: Arrays, layer: str, rule: LayerRule, anchor: str) -> LayerRule
     return stacked
 
 
+def whole(name: str) -> LayerRule:
+    """The rule for an array that is used unchanged, such as a table of word vectors."""
+    return lambda leaf: Taken(name)
+
+
+def changed(name: str, change: Callable[[np.ndarray], np.ndarray], how: str) -> LayerRule:
+    """The rule for an array that is changed; see `Taken`."""
+    return lambda leaf: Taken(name, change, how)
+
+
+def with_kernel(layer: str, change: Callable[[np.ndarray], np.ndarray], how: str) -> LayerRule:
+    """The rule for a layer whose kernel torch stores in another layout; see `Taken`."""
+
+    def rule(leaf: str) -> Taken:
+        if leaf == "kernel":
+            return Taken(f"{layer}.weight", change, how)
+        return Taken(f"{layer}.{leaf}")
+
+    return rule
+
+
+def linear(layer: str) -> LayerRule:
+    """The rule for `torch.nn.Linear`."""
+    return with_kernel(layer, np.transpose, "transposed")
+
+
+def convolution(layer: str) -> LayerRule:
+    """The rule for `torch.nn.Conv1d` over single positions, which is a linear layer."""
+    return with_kernel(layer, lambda kernel: np.squeeze(kernel, 2).T, "OIL to IO")
+
+
+def convolution_2d(layer: str) -> LayerRule:
+    """The rule for `torch.nn.Conv2d`."""
+    return with_kernel(layer, lambda kernel: kernel.transpose(2, 3, 1, 0), "OIHW to HWIO")
+
+
+def norm(layer: str) -> LayerRule:
+    """The rule for `torch.nn.LayerNorm` and for a single `BatchNorm`."""
+    return lambda leaf: Taken(f"{layer}.{_NORM[leaf]}")
+
+
+def flat(name: str) -> LayerRule:
+    """The rule for an array with leading axes of one."""
+
+    def flatten(array: np.ndarray) -> np.ndarray:
+        leading = next((axis for axis, size in enumerate(array.shape) if size != 1), 0)
+        return array.reshape(array.shape[leading:])
+
+    return changed(name, flatten, "flattened")
+
+
 def by_part(
     names: Mapping[str, str], fused: str = "", parts: tuple[str, ...] = ATTENTION
 ) -> LayerRule:
@@ -78,28 +177,13 @@ def by_part(
     def rule(leaf: str) -> Taken:
         part, _, array = leaf.partition("/")
         if part in names:
-            kind = torch_models.norm if part.endswith("_norm") else torch_models.linear
-            return kind(names[part])(array)
+            return (norm if part.endswith("_norm") else linear)(names[part])(array)
         place = parts.index(part)
-        how = f"part {place + 1} of {len(parts)}"
-        if array == "bias":
-            return Taken(f"{fused}bias", lambda bias: np.split(bias, len(parts))[place], how)
-        return Taken(
-            f"{fused}weight", lambda whole: np.split(whole, len(parts))[place].T,
-            f"{how}, transposed",
-        )  # fmt: skip
+        how = f"part {place + 1} of {len(parts)}, transposed"
+        name = f"{fused}{'weight' if array == 'kernel' else array}"
+        return Taken(name, lambda whole: np.split(whole, len(parts))[place].T, how)
 
     return rule
-
-
-def flat(name: str) -> LayerRule:
-    """The rule for an array with leading axes of one."""
-    return lambda leaf: Taken(name, lambda array: array.reshape(_without_ones(array)), "flattened")
-
-
-def _without_ones(array: np.ndarray) -> tuple[int, ...]:
-    leading = next((axis for axis, size in enumerate(array.shape) if size != 1), 0)
-    return array.shape[leading:]
 
 
 def same(layer: str) -> LayerRule:
@@ -116,39 +200,43 @@ def flax_layer(layer: str, names: Mapping[str, str], *, lead: int = 0) -> LayerR
       lead: axes of an array before those of one layer: 1 for stacked layers.
     """
 
-    def heads_joined(part: str, array: str) -> Callable[[np.ndarray], np.ndarray]:
-        if part == "attention_output":
-            return lambda kernel: kernel.reshape(*kernel.shape[:lead], -1, kernel.shape[-1])
-        kept = lead + (array == "kernel")
-        return lambda split: split.reshape(*split.shape[:kept], -1)
-
     def rule(leaf: str) -> Taken:
         part, array = leaf.split("/")
         name = f"{layer}{names[part]}/{array}"
         if part in ATTENTION or (part == "attention_output" and array == "kernel"):
-            return Taken(name, heads_joined(part, array), "heads joined")
+            return Taken(name, join_heads(part, array, lead), "heads joined")
         return Taken(name)
 
     return rule
 
 
-def modified_resnet() -> LayerRule:
-    """The rule for openai/CLIP's ResNets, without their attention pooling."""
+def join_heads(part: str, array: str, lead: int = 0) -> Callable[[np.ndarray], np.ndarray]:
+    """Returns the change of a kernel or bias whose heads are an axis of their own."""
+    if part == "attention_output" and array == "kernel":
+        return lambda kernel: kernel.reshape(*kernel.shape[:lead], -1, kernel.shape[-1])
+    kept = lead + (array == "kernel")
+    return lambda split: split.reshape(*split.shape[:kept], -1)
 
+
+def gru(module: str) -> LayerRule:
+    """The rule for `torch.nn.GRU`, which stacks the gates r, z, n; see `models.recurrent`."""
+    return _recurrent(module, "rzn")
+
+
+def lstm(module: str) -> LayerRule:
+    """The rule for `torch.nn.LSTM`, which stacks the gates i, f, g, o."""
+    return _recurrent(module, "ifgo")
+
+
+def _recurrent(module: str, gates: str) -> LayerRule:
     def rule(leaf: str) -> Taken:
-        layer, role = split_name(f"params/encoder/{leaf}")
-        unit, _, conv = layer.rpartition("/")
-        if not unit:
-            place, number = "", layer.removeprefix("stem")
-        else:
-            stage, index = re.fullmatch(r"stage(\d+)_unit(\d+)", unit).groups()  # type: ignore[union-attr]
-            place = f"layer{stage}.{int(index) - 1}."
-            number = {"reduce": "1", "spatial": "2", "expand": "3", "shortcut": ""}[conv]
-        is_norm = role.startswith("norm_")
-        kind = f"{'bn' if is_norm else 'conv'}{number}" if number else f"downsample.{int(is_norm)}"
-        if is_norm:
-            return Taken(f"{place}{kind}.{TORCH[role]}")
-        return torch_models.convolution_2d(f"{place}{kind}")(role)
+        layer, dense, kind = leaf.split("/")
+        number, _, direction = layer.removeprefix("layer").partition("_")
+        end = f"_l{int(number) - 1}" + ("_reverse" if direction == "backward" else "")
+        name, gate = f"{'weight' if kind == 'kernel' else kind}_{dense[0]}h{end}", dense[1]
+        place = gates.index(gate)
+        take = lambda stacked: np.split(stacked, len(gates))[place].T  # noqa: E731
+        return Taken(f"{module}.{name}", take, f"gate {gate}, transposed")
 
     return rule
 

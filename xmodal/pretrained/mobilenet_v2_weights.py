@@ -1,38 +1,46 @@
 """MobileNetV2 from keras.applications, and from archives of its folded weights."""
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
-import numpy as np
-
+from xmodal.core.errors import UserError
 from xmodal.models.encoders import mobilenet_v2
-from xmodal.pretrained.conversion_report import Report, Taken
-from xmodal.pretrained.keras_names import KerasNames
-from xmodal.pretrained.renaming import Flat, convert
+from xmodal.models.encoders.mbconv import scale_channels
+from xmodal.pretrained.cnn_names import KerasNames, image_tower
+from xmodal.pretrained.conversion_report import Taken
+from xmodal.pretrained.layer_rules import Arrays
+from xmodal.pretrained.published import Published
+from xmodal.pretrained.weight_files import WeightSource
 
 # Classifiers, and the description in archives.
-EXPECTED_UNEXPECTED = (r"(predictions|Logits|logits)/", r"meta_json$")
+_UNUSED = (r"(predictions|Logits|logits)/", r"meta_json$")
+_WIDTHS = (0.35, 0.5, 0.75, 1.0, 1.3, 1.4)
 
 
-def convert_mobilenet_v2(arrays: Mapping[str, np.ndarray], **keywords: Any) -> tuple[Flat, Report]:
-    """Returns the arrays of a MobileNetV2 under our names.
+def describe_mobilenet_v2(source: WeightSource) -> Published:
+    """Returns a MobileNetV2, with the width given by its last narrow convolution.
 
-    Args:
-      arrays: names and arrays of a Keras file; or, for folded=True, of an archive that
-        numbers the blocks: `stem/kernel`, `block_01/dw/bias`, `head/kernel`.
-      **keywords: keywords of the encoder; only `width` and `folded` are used.
-
-    Returns:
-      Our arrays by name, and the report.
+    The source is a Keras file, or an archive with folded batch normalization that numbers the
+    blocks: `stem/kernel`, `block_01/dw/bias`, `head/kernel`.
 
     Raises:
-      UserError: a keyword is unknown, or an array has another shape than the encoder's.
+      UserError: it is not one, or of another width.
     """
-    encoder = {"name": "mobilenet_v2", **keywords}
-    is_folded = keywords.get("folded", False)
-    rule = _folded() if is_folded else _keras(arrays)
-    return convert(arrays, encoder, lambda layer, role: rule(*_split_layer(layer), role))
+    arrays = source.arrays
+    is_folded = "block_16/project/kernel" in arrays
+    rule = _folded if is_folded else _keras(arrays)
+    kernel = str(rule(16, "project", "kernel").name)
+    channels = arrays[kernel].shape[-1] if kernel in arrays else 0
+    last = mobilenet_v2.STAGES[-1].channels
+    width = next((width for width in _WIDTHS if scale_channels(last, width) == channels), None)
+    if width is None:
+        raise UserError(
+            f"it is not a MobileNetV2 of a width among {_WIDTHS}: {kernel} has {channels} channels."
+        )
+    encoder = {"name": "mobilenet_v2", "width": width} | ({"folded": True} if is_folded else {})
+    return image_tower(
+        encoder, lambda layer, role: rule(*_split_layer(layer), role), "inception", 224, _UNUSED
+    )
 
 
 def _split_layer(layer: str) -> tuple[int, str]:
@@ -44,7 +52,7 @@ def _split_layer(layer: str) -> tuple[int, str]:
     return before + int(match[2]) - 1, match[3]
 
 
-def _keras(arrays: Mapping[str, np.ndarray]) -> Callable[[int, str, str], Taken]:
+def _keras(arrays: Arrays) -> Callable[[int, str, str], Taken]:
     names = KerasNames(arrays)
     ends = {"stem": ("Conv1", "bn_Conv1"), "head": ("Conv_1", "Conv_1_bn")}
 
@@ -58,14 +66,11 @@ def _keras(arrays: Mapping[str, np.ndarray]) -> Callable[[int, str, str], Taken]
     return rule
 
 
-def _folded() -> Callable[[int, str, str], Taken]:
-    def rule(block: int, conv: str, role: str) -> Taken:
-        if block < 0:
-            return Taken(f"{conv}/{role}")
-        if (conv, role) == ("depthwise", "kernel"):
-            name = f"block_{block:02}/dw/kernel"
-            return Taken(name, lambda kernel: kernel.transpose(0, 1, 3, 2), "HW1C to HWC1")
-        layer = "dw" if conv == "depthwise" else conv
-        return Taken(f"block_{block:02}/{layer}/{role}")
-
-    return rule
+def _folded(block: int, conv: str, role: str) -> Taken:
+    if block < 0:
+        return Taken(f"{conv}/{role}")
+    if (conv, role) == ("depthwise", "kernel"):
+        name = f"block_{block:02}/dw/kernel"
+        return Taken(name, lambda kernel: kernel.transpose(0, 1, 3, 2), "HW1C to HWC1")
+    layer = "dw" if conv == "depthwise" else conv
+    return Taken(f"block_{block:02}/{layer}/{role}")

@@ -1,7 +1,7 @@
 """Folders of converted models.
 
 model.json               `similarity` as in a config, its learned numbers, `parameters`, `tasks`,
-                         `pair_scorer` as in a config, checksums
+                         `pair_scorer` as in a config
 image, text              the towers, see `folder`
 similarity.safetensors   arrays of the similarity, if it has any
 pair_scorer.safetensors  parameters of the pair scorer
@@ -16,23 +16,21 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import safetensors.numpy
 from etils import epath
 
 from xmodal.core.atomic import new_folder
-from xmodal.core.checksums import sha256_of
 from xmodal.core.errors import UserError
-from xmodal.core.untrusted.json_text import parse_json_text
 from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import (
     Description,
     check_new,
-    damage,
     model_section,
-    read_checked,
+    read_arrays,
+    read_card,
     read_description,
     write_tower,
 )
+from xmodal.pretrained.weight_files import write_safetensors
 
 SIDES = ("image", "text")
 _PARTS = ("similarity", "pair_scorer", "tasks")
@@ -89,9 +87,7 @@ def save_model(
         content = {part: dict(getattr(description, part) or {}) for part in (*_PARTS, "parameters")}
         for part in _PARTS:
             if own := _below(f"{part}/", arrays):
-                path = temporary / f"{part}.safetensors"
-                path.write_bytes(safetensors.numpy.save(own))
-                content.setdefault("checksums", {})[path.name] = sha256_of(path)
+                write_safetensors(temporary / f"{part}.safetensors", own)
         # Last, because on a bucket files appear one by one: without it the folder is not read.
         (temporary / "model.json").write_text(json.dumps(content, indent=2) + "\n")
 
@@ -109,12 +105,11 @@ def read_model(folder: str | os.PathLike) -> ModelDescription:
             "convert --model=...`; a folder of one tower goes to "
             "config.init_from.towers."
         )
-    with damage(path):
-        content = parse_json_text(path.read_text())
-        similarity, parameters = dict(content["similarity"]), dict(content["parameters"])
-        tasks, scorer = (dict(content.get(part, {})) for part in ("tasks", "pair_scorer"))
+    content = read_card(path)
     sides = {side: read_description(epath.Path(folder) / side) for side in SIDES}
-    return ModelDescription(sides, similarity, parameters, tasks, scorer or None)
+    similarity, numbers = content.get("similarity", {}), content.get("parameters", {})
+    scorer = content.get("pair_scorer") or None
+    return ModelDescription(sides, similarity, numbers, content.get("tasks", {}), scorer)
 
 
 def read_part(folder: str | os.PathLike, part: str) -> dict[str, np.ndarray]:
@@ -126,17 +121,10 @@ def read_part(folder: str | os.PathLike, part: str) -> dict[str, np.ndarray]:
         `NAME/module/...`.
 
     Raises:
-      UserError: the file is missing or damaged.
+      UserError: the file is damaged.
     """
-    root = epath.Path(folder)
-    path, name = root / "model.json", f"{part}.safetensors"
-    with damage(path):
-        names = parse_json_text(path.read_text()).get("checksums", {})
-    if name not in names:
-        return {}
-    if not (root / name).exists():
-        raise UserError(f"{folder} is incomplete: {name} is missing.")
-    return read_checked(path, name)
+    path = epath.Path(folder) / f"{part}.safetensors"
+    return read_arrays(path) if path.exists() else {}
 
 
 def _below(start: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

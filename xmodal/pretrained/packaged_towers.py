@@ -108,15 +108,12 @@ def describe_source(source: str) -> str:
 def _find_weights(where: str, source: str, tower: PackagedTower) -> epath.Path:
     try:
         files = importlib.metadata.files(tower.package) or []
-    except importlib.metadata.PackageNotFoundError as error:
-        raise UserError(
-            f"{where}={source!r} needs the package {tower.package}, which is not installed: "
-            f"{INSTALL}."
-        ) from error
+    except importlib.metadata.PackageNotFoundError:
+        files = []
     paths = [epath.Path(str(file.locate())) for file in files if file.name == tower.file]
     if not paths or sha256_of(paths[0]) != tower.sha256:
         raise UserError(
-            f"{where}={source!r}: the installed {tower.package} has no {tower.file} with the "
-            f"SHA-256 {tower.sha256}; install it again: {INSTALL}."
+            f"{where}={source!r} needs {tower.file} with the SHA-256 {tower.sha256} from the "
+            f"package {tower.package}, which is not installed: {INSTALL}."
         )
     return paths[0]

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-from collections.abc import Iterator
 
 from absl import logging
 from etils import epath
@@ -11,8 +10,8 @@ from xmodal.core.cache_folder import cache_folder
 from xmodal.core.checksums import sha256_of
 from xmodal.core.errors import UserError
 from xmodal.pretrained.clip_layouts import find_layout
+from xmodal.pretrained.converters import convert
 from xmodal.pretrained.folder import made_by_another
-from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import save_model
 from xmodal.pretrained.vocabularies import TOKENIZER_FILES
 from xmodal.pretrained.weight_files import SMALL_FILES, load_source
@@ -49,7 +48,7 @@ def convert_once(source: str | os.PathLike) -> epath.Path:
         kind = _kind_of(path)
         logging.info("Converting %s once, into %s.", path, folder)
         try:
-            made = convert_model(kind, path)
+            made = convert(kind, path)
         except UserError as error:
             if "--" not in str(error):
                 raise
@@ -66,9 +65,6 @@ def convert_once(source: str | os.PathLike) -> epath.Path:
 def _kind_of(path: epath.Path) -> str:
     try:
         arrays = load_source(path).arrays
-    except UserError as error:
-        raise NotPublishedError(str(error)) from error
-    try:
         layout = find_layout(arrays)
     except UserError as error:
         raise NotPublishedError(f"{path}: {error}") from error
@@ -76,19 +72,12 @@ def _kind_of(path: epath.Path) -> str:
 
 
 def _hash_of(path: epath.Path) -> str:
+    """Returns a hash of the files that a conversion may read."""
+    files = list(path.iterdir()) if path.is_dir() else [path]
+    if not path.is_dir():
+        files += [path.parent / name for name in {*SMALL_FILES, *TOKENIZER_FILES}]
     digest = hashlib.sha256(_VERSION)
-    for file in sorted(_files(path), key=os.fspath):  # Two may have the same name.
-        digest.update(f"{file.name} {sha256_of(file)}\n".encode())
+    for file in sorted(files, key=os.fspath):  # Two may have the same name.
+        if file.is_file() and not file.name.endswith(_IGNORED):
+            digest.update(f"{file.name} {sha256_of(file)}\n".encode())
     return digest.hexdigest()[:32]
-
-
-def _files(path: epath.Path) -> Iterator[epath.Path]:
-    """Yields the files that a conversion may read."""
-    if path.is_dir():
-        yield from (
-            file for file in path.iterdir() if file.is_file() and not file.name.endswith(_IGNORED)
-        )
-        return
-    yield path
-    beside = (path.parent / name for name in {*SMALL_FILES, *TOKENIZER_FILES})
-    yield from (file for file in beside if file.exists())

@@ -1,26 +1,27 @@
 """ResNet-50, 101 and 152 from keras.applications, torchvision, TF-slim and SimCLRv2."""
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
-import numpy as np
-
+from xmodal.core.errors import UserError
 from xmodal.models.encoders import resnet
-from xmodal.pretrained.conversion_report import Report, Taken
-from xmodal.pretrained.keras_names import KerasNames
-from xmodal.pretrained.renaming import (
+from xmodal.pretrained.cnn_names import (
     SLIM,
     TENSORFLOW,
-    TORCH,
-    Flat,
-    convert,
-    find_prefix,
+    KerasNames,
+    by_role,
+    find_scope,
+    image_tower,
     number_layers,
+    torch_array,
 )
+from xmodal.pretrained.conversion_report import Taken
+from xmodal.pretrained.layer_rules import Arrays, LayerRule
+from xmodal.pretrained.published import Published
+from xmodal.pretrained.weight_files import WeightSource
 
 # Classifiers, projection heads, momenta and other arrays that the encoder does not have.
-EXPECTED_UNEXPECTED = (
+_UNUSED = (
     r"(model_weights/)?(layers/)?(predictions|probs|fc1000)/",
     r"fc\.(weight|bias)$",
     r".*\blogits/(weights|biases)$",
@@ -28,32 +29,79 @@ EXPECTED_UNEXPECTED = (
     r"(.*/)?(_projection_head|supervised_head|head_supervised|head_contrastive)/",
     r".*/(Momentum|ExponentialMovingAverage)$",
 )
-
+_COPIES = ("Momentum", "ExponentialMovingAverage", "RMSProp", "RMSProp_1")
 _CONVS = ("shortcut", "reduce", "spatial", "expand")
 
 
-def convert_resnet(arrays: Mapping[str, np.ndarray], **keywords: Any) -> tuple[Flat, Report]:
-    """Returns the arrays of a ResNet under our names.
-
-    Args:
-      arrays: names and arrays as published: in Keras files for the variant "keras", the state dict
-        for "torchvision" and "vse_infinity", checkpoints for "slim" and (TensorFlow 1 or 2)
-        "simclr".
-      **keywords: keywords of the encoder; only `depth` and `variant` are used.
-
-    Returns:
-      Our arrays by name, and the report.
+def describe_resnet(source: WeightSource) -> Published:
+    """Returns a ResNet of the requested variant, with the depth given by its convolutions.
 
     Raises:
-      UserError: a keyword is unknown, or an array has another shape than the encoder's.
+      UserError: no ResNet has this number of convolutions.
     """
-    encoder = {"name": "resnet", **keywords}
-    depth = str(keywords.get("depth", 50))
-    variant = keywords.get("variant", "torchvision")
-    if variant in ("torchvision", "vse_infinity"):
-        return convert(arrays, encoder, rename_torchvision)
+    arrays, variant = source.arrays, source.variant
+    convs = sum(array.ndim == 4 and not name.endswith(_COPIES) for name, array in arrays.items())
+    # The stem, three per unit, a shortcut in each stage; TF-slim's classifier is a convolution,
+    # too.
+    counts = {d: 1 + len(units) + 3 * sum(units) for d, units in resnet.DEPTHS.items()}
+    depth = next((d for d, count in counts.items() if convs in (count, count + 1)), None)
+    if depth is None:
+        known = ", ".join(f"{count} (depth {d})" for d, count in counts.items())
+        raise UserError(f"it has {convs} convolutions, a ResNet {known}.")
+    encoder = {"name": "resnet", "depth": int(depth), "variant": variant}
+    encoder |= _groups(arrays, "layer1.0.conv2.weight")
+    normalization = resnet.VARIANTS[variant].normalization
+    if variant == "slim" and any(name.split("/")[-1] == "mean_rgb" for name in arrays):
+        # TF-slim's checkpoints of 2016 hold the mean that was subtracted from their pixels. Others
+        # with these names, such as TF-Hub's, were trained on pixels in [-1, 1].
+        normalization = encoder["normalization"] = "vgg"
     rule = _RULES[variant](arrays, depth)
-    return convert(arrays, encoder, lambda layer, role: rule(*_split_layer(layer), role))
+    return image_tower(
+        encoder, lambda layer, role: rule(*_split_layer(layer), role), normalization, 224, _UNUSED
+    )
+
+
+def torchvision_encoder(
+    arrays: Arrays, start: str, variant: str = "torchvision"
+) -> tuple[dict[str, object], LayerRule]:
+    """Returns the section of torchvision's ResNet or ResNeXt with bottlenecks, and its rule.
+
+    Args:
+      arrays: arrays of a source.
+      start: start of the names of the network, with its period.
+      variant: variant of a ResNet; a ResNeXt is always torchvision's.
+
+    Raises:
+      UserError: the units are not those of a known depth.
+    """
+    pattern = re.compile(rf"{re.escape(start)}layer(\d)\.(\d+)\.conv3\.weight")
+    stages = [match[1] for match in map(pattern.fullmatch, arrays) if match]
+    units = tuple(stages.count(stage) for stage in sorted(set(stages)))
+    depth = next((d for d, wanted in resnet.DEPTHS.items() if units == wanted), None)
+    if depth is None:
+        known = ", ".join(resnet.DEPTHS)
+        raise UserError(f"its CNN has {units} bottlenecks per stage; known are ResNets of {known}.")
+    groups = _groups(arrays, f"{start}layer1.0.conv2.weight")
+    variant = "torchvision" if groups else variant
+    encoder = {"name": "resnet", "depth": int(depth), "variant": variant, **groups}
+    return encoder, torchvision(start)
+
+
+def _groups(arrays: Arrays, kernel: str) -> dict[str, int]:
+    """The keywords of a ResNeXt, whose spatial convolutions have groups."""
+    channels, width = arrays[kernel].shape[:2] if kernel in arrays else (0, 0)
+    return {} if channels == width else {"cardinality": channels // width, "group_width": width}
+
+
+def torchvision(start: str, place: Callable[[str], str] = lambda layer: layer) -> LayerRule:
+    """The rule for torchvision's ResNets.
+
+    Args:
+      start: start of the names in the source.
+      place: torchvision's name of a layer at the top -> its name in the source.
+    """
+    rule = _torchvision({}, "", start, place)
+    return by_role(lambda layer, role: rule(*_split_layer(layer), role))
 
 
 def _split_layer(layer: str) -> tuple[int, int, str]:
@@ -66,37 +114,38 @@ def _split_layer(layer: str) -> tuple[int, int, str]:
 _LayerRule = Callable[[int, int, str, str], Taken]
 
 
-def _keras(arrays: Mapping[str, np.ndarray], depth: str) -> _LayerRule:
+def _torchvision(
+    arrays: Arrays, depth: str, start: str = "", place: Callable[[str], str] = lambda layer: layer
+) -> _LayerRule:
+    del arrays, depth
+
+    def rule(stage: int, unit: int, conv: str, role: str) -> Taken:
+        is_norm = role.startswith("norm_")
+        name = f"{'bn' if is_norm else 'conv'}{_CONVS.index(conv) if stage else 1}"
+        if conv == "shortcut":
+            name = f"downsample.{int(is_norm)}"
+        if not stage:
+            return torch_array(f"{start}{place(name)}", role)
+        return torch_array(f"{start}{place(f'layer{stage}')}.{unit - 1}.{name}", role)
+
+    return rule
+
+
+def _keras(arrays: Arrays, depth: str) -> _LayerRule:
     del depth
     names = KerasNames(arrays)
 
     def rule(stage: int, unit: int, conv: str, role: str) -> Taken:
         end = "bn" if role.startswith("norm_") else "conv"
-        if not stage:
-            return names.find(f"conv1_{end}", role)
-        return names.find(f"conv{stage + 1}_block{unit}_{_CONVS.index(conv)}_{end}", role)
+        block = f"conv{stage + 1}_block{unit}_{_CONVS.index(conv)}" if stage else "conv1"
+        return names.find(f"{block}_{end}", role)
 
     return rule
 
 
-def rename_torchvision(layer: str, role: str) -> Taken:
-    """Returns the array in torchvision's state dict for a layer and a role; see `split_name`."""
-    stage, unit, conv = _split_layer(layer)
-    is_norm = role.startswith("norm_")
-    number = _CONVS.index(conv) if stage else 1
-    name = f"{'bn' if is_norm else 'conv'}{number}"
-    if conv == "shortcut":
-        name = f"downsample.{int(is_norm)}"
-    block = f"layer{stage}.{unit - 1}." if stage else ""
-    name = f"{block}{name}.{TORCH[role]}"
-    if is_norm:
-        return Taken(name)
-    return Taken(name, lambda kernel: kernel.transpose(2, 3, 1, 0), "OIHW to HWIO")
-
-
-def _slim(arrays: Mapping[str, np.ndarray], depth: str) -> _LayerRule:
+def _slim(arrays: Arrays, depth: str) -> _LayerRule:
     scope = f"resnet_v1_{depth}/"
-    prefix = find_prefix(arrays, f"{scope}conv1/weights") + scope
+    prefix = find_scope(arrays, f"{scope}conv1/weights") + scope
 
     def rule(stage: int, unit: int, conv: str, role: str) -> Taken:
         if not stage:
@@ -107,7 +156,7 @@ def _slim(arrays: Mapping[str, np.ndarray], depth: str) -> _LayerRule:
     return rule
 
 
-def _simclr(arrays: Mapping[str, np.ndarray], depth: str) -> _LayerRule:
+def _simclr(arrays: Arrays, depth: str) -> _LayerRule:
     if any("initial_conv_relu_max_pool/" in name for name in arrays):
         return _simclr_objects(arrays)
     # TensorFlow numbers layers of a kind in the order of creation, a unit's shortcut first.
@@ -128,9 +177,9 @@ def _simclr(arrays: Mapping[str, np.ndarray], depth: str) -> _LayerRule:
     return rule
 
 
-def _simclr_objects(arrays: Mapping[str, np.ndarray]) -> _LayerRule:
+def _simclr_objects(arrays: Arrays) -> _LayerRule:
     """Names of a TensorFlow 2 checkpoint: the path of attributes to each variable."""
-    prefix = find_prefix(arrays, "initial_conv_relu_max_pool/0/conv2d/kernel")
+    prefix = find_scope(arrays, "initial_conv_relu_max_pool/0/conv2d/kernel")
     # Positions of a unit's layers with weights in its list, between which there are DropBlocks.
     places = {"reduce": 0, "spatial": 3, "expand": 6}
 
@@ -148,8 +197,10 @@ def _simclr_objects(arrays: Mapping[str, np.ndarray]) -> _LayerRule:
     return rule
 
 
-_RULES: Mapping[str, Callable[[Mapping[str, np.ndarray], str], _LayerRule]] = {
+_RULES: dict[str, Callable[[Arrays, str], _LayerRule]] = {
     "keras": _keras,
     "slim": _slim,
     "simclr": _simclr,
+    "torchvision": _torchvision,
+    "vse_infinity": _torchvision,
 }

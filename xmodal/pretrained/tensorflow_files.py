@@ -6,8 +6,6 @@ import re
 import numpy as np
 from etils import epath
 
-from xmodal.core.errors import UserError
-
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 # The default name of a tf.Variable.
@@ -23,34 +21,22 @@ def read_checkpoint(prefix: epath.Path) -> dict[str, np.ndarray]:
     Returns:
       {name: array}. Object-based checkpoints name every array by its place in the tree of objects;
       here it has the name of its variable, unless another array has the same name.
-
-    Raises:
-      UserError: a file is damaged.
     """
     import tensorflow as tf
 
-    try:
-        reader = tf.train.load_checkpoint(str(prefix))
-        types = reader.get_variable_to_dtype_map()
-        keys = [
-            key
-            for key, dtype in types.items()
-            if dtype != tf.string and "OPTIMIZER_SLOT" not in key
-        ]
-        arrays = {key: np.asarray(reader.get_tensor(key)) for key in keys}
-        graph = reader.get_tensor(_GRAPH) if _GRAPH in types else None
-    except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
-        raise UserError(
-            f"The checkpoint {prefix} cannot be read ({str(error).splitlines()[0]}): it is damaged "
-            "or truncated; download it again."
-        ) from error
-    if graph is None:
-        return arrays
-    places = {key: key.removesuffix(_VALUE) for key in arrays}
-    names = {key: name for key, name in _readable_names(graph).items() if key in arrays}
-    counts = collections.Counter((places | names).values())
-    names = {key: name for key, name in names.items() if counts[name] == 1}
-    return {(places | names)[key]: array for key, array in arrays.items()}
+    reader = tf.train.load_checkpoint(str(prefix))
+    types = reader.get_variable_to_dtype_map()
+    keys = [
+        key for key, dtype in types.items() if dtype != tf.string and "OPTIMIZER_SLOT" not in key
+    ]
+    arrays = {key: np.asarray(reader.get_tensor(key)) for key in keys}
+    names = {key: key.removesuffix(_VALUE) for key in keys}
+    if _GRAPH in types:
+        found = _readable_names(reader.get_tensor(_GRAPH))
+        readable = {key: name for key, name in found.items() if key in names}
+        counts = collections.Counter((names | readable).values())
+        names |= {key: name for key, name in readable.items() if counts[name] == 1}
+    return {names[key]: array for key, array in arrays.items()}
 
 
 def _readable_names(graph: bytes) -> dict[str, str]:

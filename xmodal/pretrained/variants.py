@@ -1,8 +1,6 @@
 """Names of the converters and of their variants, for `--help`, which imports no model."""
 
-from collections.abc import Collection, Mapping
-
-from xmodal.core.errors import UserError
+from collections.abc import Mapping
 
 TOWERS: Mapping[str, tuple[str, ...]] = {
     "bert": (),
@@ -15,7 +13,7 @@ TOWERS: Mapping[str, tuple[str, ...]] = {
     "resnet": ("slim", "keras", "torchvision", "vse_infinity", "simclr"),
     "words": (),
 }
-"""Key of `CONVERTERS` -> the names that `Converter.describe` accepts; () if there is no choice."""
+"""Towers of `CONVERTERS` -> the names of their variants; () if there is no choice."""
 
 MODELS: Mapping[str, tuple[str, ...]] = {
     "blip": (),
@@ -38,11 +36,4 @@ MODELS: Mapping[str, tuple[str, ...]] = {
     "vsepp": ("vsepp", "vse0", "order", "order0", "order_absolute"),
     "vsrn": (),
 }
-"""The same of `model_converters.MODELS`, the default first."""
-
-
-def check_variant(name: str, variant: str, known: Collection[str]) -> None:
-    """Raises an error for an unknown variant; "" is valid for a converter without variants."""
-    if variant not in (known or ("",)):
-        listed = ", ".join(known) or "none"
-        raise UserError(f"--variant={variant!r} is not a variant of {name}; known: {listed}.")
+"""The same of models, the default first."""

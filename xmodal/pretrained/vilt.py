@@ -5,127 +5,106 @@ pretrained `vilt_200k_mlm_itm.ckpt`, whose score is the matching head's logit of
 authors' zero-shot evaluation.
 """
 
-from typing import NamedTuple
-
-import numpy as np
-
 from xmodal.core.errors import UserError
-from xmodal.pretrained import layer_rules, torch_models
+from xmodal.pretrained import layer_rules
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.torch_models import Arrays, LayerRule, Published
+from xmodal.pretrained.layer_rules import Arrays, LayerRule
+from xmodal.pretrained.published import Published
+from xmodal.pretrained.vocabularies import words_of
+from xmodal.pretrained.weight_files import WeightSource
 
-WARNING = (
+_WARNING = (
     "dandelin/ViLT scores in float16, so that many pairs tie, and its validation split of COCO, by "
     "which checkpoints were chosen, is the test split."
 )
-"""Differences of the evaluation of these checkpoints by their authors."""
-
-EXPECTED_UNEXPECTED = (
-    r"(.*\.)?mlm_score\.",
-    r"(.*\.)?position_ids$",
-    r"(.*\.)?itm_score\.",
-    r"(.*\.)?vqa_classifier\.",
-)
-
-_HEAD_WIDTH = 64
-
-
-class _Names(NamedTuple):
-    """The names of the arrays.
-
-    Attributes:
-      text: start of those of the words.
-      modalities: table of text and image.
-      image: start of those of the class token, the positions and the patches.
-      positions: the table of positions.
-      patches: convolution of the patches.
-      norm: the last norm.
-      layers: start of the names of a layer; {} is its number.
-      layer: rule for one layer.
-      hidden: a layer's MLP.
-    """
-
-    text: str
-    modalities: str
-    image: str
-    positions: str
-    patches: str
-    norm: str
-    layers: str
-    layer: LayerRule
-    hidden: str
-
-
-_RELEASED = _Names(
-    "text_embeddings.",
-    "token_type_embeddings.weight",
-    "transformer.",
-    "pos_embed",
-    "patch_embed.proj",
-    "transformer.norm",
-    "transformer.blocks.{}.",
-    layer_rules.TIMM_LAYER,
-    "mlp.fc1.weight",
-)
-_TRANSFORMERS = _Names(
-    "embeddings.text_embeddings.",
-    "embeddings.token_type_embeddings.weight",
-    "embeddings.",
-    "position_embeddings",
-    "patch_embeddings.projection",
-    "layernorm",
-    "encoder.layer.{}.",
-    layer_rules.by_part(
-        {
-            "attention_norm": "layernorm_before",
-            "attention_output": "attention.output.dense",
-            "mlp_norm": "layernorm_after",
-            "mlp_hidden": "intermediate.dense",
-            "mlp_output": "output.dense",
-            **{part: f"attention.attention.{part}" for part in layer_rules.ATTENTION},
-        }
-    ),
-    "intermediate.dense.weight",
+_UNUSED = (r"(.*\.)?(mlm_score|itm_score|vqa_classifier)\.", r"(.*\.)?position_ids$")
+# The names of the parts by publisher: the authors', and those of transformers.
+_RELEASED = {
+    "text": "text_embeddings.",
+    "modalities": "token_type_embeddings.weight",
+    "class_token": "transformer.cls_token",
+    "positions": "transformer.pos_embed",
+    "patches": "transformer.patch_embed.proj",
+    "norm": "transformer.norm",
+    "layers": "transformer.blocks.{}.",
+    "hidden": "mlp.fc1.weight",
+}
+_TRANSFORMERS = {
+    "text": "embeddings.text_embeddings.",
+    "modalities": "embeddings.token_type_embeddings.weight",
+    "class_token": "embeddings.cls_token",
+    "positions": "embeddings.position_embeddings",
+    "patches": "embeddings.patch_embeddings.projection",
+    "norm": "layernorm",
+    "layers": "encoder.layer.{}.",
+    "hidden": "intermediate.dense.weight",
+}
+_TRANSFORMERS_LAYER = layer_rules.by_part(
+    {
+        "attention_norm": "layernorm_before",
+        "attention_output": "attention.output.dense",
+        "mlp_norm": "layernorm_after",
+        "mlp_hidden": "intermediate.dense",
+        "mlp_output": "output.dense",
+        **{part: f"attention.attention.{part}" for part in layer_rules.ATTENTION},
+    }
 )
 
 
-def describe_vilt(arrays: Arrays) -> Published:
+def describe_vilt(source: WeightSource) -> Published:
     """Returns the model of a checkpoint.
 
     Raises:
       UserError: it is not a ViLT with a ranking or a matching head.
     """
-    start = torch_models.find_prefix(arrays, "pooler.dense.weight")
-    names = _RELEASED if f"{start}{_RELEASED.modalities}" in arrays else _TRANSFORMERS
-    image, image_layers = _describe_image(arrays, start, names)
-    scorer = _scorer_rules(arrays, start, names)
+    arrays = source.arrays
+    start = layer_rules.find_prefix(arrays, "pooler.dense.weight")
+    is_released = start + _RELEASED["modalities"] in arrays
+    table = _RELEASED if is_released else _TRANSFORMERS
+    names = {part: start + name for part, name in table.items() if part != "hidden"}
+    layer = layer_rules.TIMM_LAYER if is_released else _TRANSFORMERS_LAYER
+    image, image_layers = _describe_image(arrays, names)
     head, classes = _find_head(arrays)
-    rows, width = torch_models.array_shape(arrays, f"{start}{names.text}word_embeddings.weight")
-    layers = start + names.layers
-    hidden, _ = torch_models.array_shape(arrays, f"{layers.format(0)}{names.hidden}")
-    positions = f"{start}{names.text}position_embeddings.weight"
-    sizes = {
-        "width": width,
-        "depth": layer_rules.count_layers(arrays, f"{layers}{names.hidden}"),
-        "heads": max(1, width // _HEAD_WIDTH),
-        "mlp_dim": hidden,
-        "positions": torch_models.array_shape(arrays, positions)[0],
-    }
-    return Published(
-        sides={"image": image, "text": _words(rows, sizes["positions"])},
-        similarity={"name": "dot"},
-        layers={
-            "image": image_layers,
-            "text": {},
-            "pair_scorer": {**scorer, "output": torch_models.linear(head)},
+    rows, width = layer_rules.array_shape(arrays, f"{names['text']}word_embeddings.weight")
+    length, _ = layer_rules.array_shape(arrays, f"{names['text']}position_embeddings.weight")
+    hidden = names["layers"] + table["hidden"]
+    depth = layer_rules.count_layers(arrays, hidden)
+    scorer: dict[str, LayerRule] = {
+        **{
+            name: layer_rules.whole(f"{names['text']}{name}.weight")
+            for name in ("word_embeddings", "position_embeddings", "token_type_embeddings")
         },
-        pair_scorer={"name": "single_stream", "classes": classes, "score": "logit", **sizes},
-    )
-
-
-def _words(rows: int, length: int) -> Description:
+        "embeddings_norm": layer_rules.norm(f"{names['text']}LayerNorm"),
+        "modality_embeddings": layer_rules.whole(names["modalities"]),
+        "norm": layer_rules.norm(names["norm"]),
+        "pooler": layer_rules.linear(f"{start}pooler.dense"),
+        "output": layer_rules.linear(head),
+    }
+    for number in range(depth):
+        rules = {f"layers_{number}": layer}
+        scorer |= layer_rules.below(names["layers"].format(number), rules)
     texts = {"tokenizer": "wordpiece", "lower_case": True, "max_length": length}
-    return Description({"name": "token_ids", "vocab_size": rows}, {"name": "none"}, texts)
+    encoder = {"name": "token_ids", "vocab_size": rows}
+    return Published(
+        sides={
+            "image": image,
+            "text": Description(encoder, {"name": "none"}, texts, words_of(source, rows)),
+        },
+        similarity={"name": "dot"},
+        layers={"image": image_layers, "text": {}, "pair_scorer": scorer},
+        pair_scorer={
+            "name": "single_stream",
+            "classes": classes,
+            "score": "logit",
+            "width": width,
+            "depth": depth,
+            "heads": layer_rules.count_heads(width),
+            "mlp_dim": layer_rules.array_shape(arrays, hidden.format(0))[0],
+            "positions": length,
+        },
+        notes=(_WARNING,),
+        unused=_UNUSED,
+    )
 
 
 def _find_head(arrays: Arrays) -> tuple[str, int]:
@@ -138,44 +117,27 @@ def _find_head(arrays: Arrays) -> tuple[str, int]:
 
 
 def _describe_image(
-    arrays: Arrays, start: str, names: _Names
+    arrays: Arrays, names: dict[str, str]
 ) -> tuple[Description, dict[str, LayerRule]]:
-    image = start + names.image
-    width, _, patch, _ = torch_models.array_shape(arrays, f"{image}{names.patches}.weight")
-    _, tokens, _ = torch_models.array_shape(arrays, image + names.positions)
-    grid = layer_rules.grid_side(tokens - 1, "positions of patches")
+    width, _, patch, _ = layer_rules.array_shape(arrays, f"{names['patches']}.weight")
+    _, tokens, _ = layer_rules.array_shape(arrays, names["positions"])
+    grid = layer_rules.grid_side(tokens - 1)
     encoder = {
-        "name": "patch_tokens", "patch": patch, "width": width, "grid": grid,
+        "name": "patch_tokens",
+        "patch": patch,
+        "width": width,
+        "grid": grid,
         "normalization": "inception",
-    }  # fmt: skip
+    }
     rules = {
-        "encoder/patches": _patches(image + names.patches),
-        "encoder/class_token": layer_rules.flat(f"{image}cls_token"),
-        "encoder/position_embeddings": layer_rules.flat(image + names.positions),
+        # A convolution of patches is a linear layer of their pixels.
+        "encoder/patches": layer_rules.with_kernel(
+            names["patches"],
+            lambda kernel: kernel.transpose(2, 3, 1, 0).reshape(-1, len(kernel)),
+            "OIHW to (HWI)O",
+        ),
+        "encoder/class_token": layer_rules.flat(names["class_token"]),
+        "encoder/position_embeddings": layer_rules.flat(names["positions"]),
     }
     pixels = {"size": grid * patch, "patch": patch}
     return Description(encoder, {"name": "none"}, pixels), rules
-
-
-def _patches(layer: str) -> LayerRule:
-    """The rule for a convolution of patches, which is a linear layer of their pixels."""
-
-    def change(kernel: np.ndarray) -> np.ndarray:
-        return kernel.transpose(2, 3, 1, 0).reshape(-1, len(kernel))
-
-    return torch_models.with_kernel(layer, change, "OIHW to (HWI)O")
-
-
-def _scorer_rules(arrays: Arrays, start: str, names: _Names) -> dict[str, LayerRule]:
-    words, layers = start + names.text, start + names.layers
-    rules = {
-        name: torch_models.whole(f"{words}{name}.weight")
-        for name in ("word_embeddings", "position_embeddings", "token_type_embeddings")
-    }
-    rules["embeddings_norm"] = torch_models.norm(f"{words}LayerNorm")
-    rules["modality_embeddings"] = torch_models.whole(start + names.modalities)
-    for number in range(layer_rules.count_layers(arrays, f"{layers}{names.hidden}")):
-        rules |= layer_rules.below(layers.format(number), {f"layers_{number}": names.layer})
-    rules["norm"] = torch_models.norm(start + names.norm)
-    rules["pooler"] = torch_models.linear(f"{start}pooler.dense")
-    return rules

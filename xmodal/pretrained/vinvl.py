@@ -1,10 +1,12 @@
 """Oscar and VinVL as microsoft/Oscar saves them: `pytorch_model.bin` with its `config.json`.
 
-The lengths of the inputs and the use of tags are in `training_args.bin`, see `oscar_arguments`.
 Folders of retrieval, whose classifier has the classes "no match" and "match"; and of VinVL's
 pretraining, whose three classes are a matching triple, wrong tags and a wrong caption
 (oscar/datasets/oscar_tsv.py). Tags are the image's own in retrieval: of the latter, the last class
 becomes "no match" and the first one "match". The authors' zero-shot score is not published.
+
+The lengths of the inputs, the use of tags and the case are in `training_args.bin`, from which the
+authors' evaluation takes them, too (oscar/run_retrieval.py, restore_training_settings).
 """
 
 from collections.abc import Mapping
@@ -14,27 +16,37 @@ import numpy as np
 
 from xmodal.core.errors import UserError
 from xmodal.models.encoders.bert import EPSILON
-from xmodal.pretrained import layer_rules, torch_models
-from xmodal.pretrained.bert_weights import HUGGING_FACE_PARTS
+from xmodal.pretrained import layer_rules
+from xmodal.pretrained.bert_weights import HUGGING_FACE_PARTS, bert_sizes
 from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.oscar_arguments import read_oscar_arguments
-from xmodal.pretrained.torch_models import Arrays, LayerRule, Published
+from xmodal.pretrained.layer_rules import Arrays, LayerRule
+from xmodal.pretrained.published import Published
+from xmodal.pretrained.torch_files import attributes, read_objects
+from xmodal.pretrained.vocabularies import words_of
 from xmodal.pretrained.weight_files import WeightSource
 
-WARNING = (
+_WARNING = (
     "microsoft/Oscar ranks by probabilities, which tie near 1, where this model ranks by log-odds; "
     "its 1K of COCO is one list of 1,000 images, not five folds of the test split."
 )
-"""Differences of the evaluation of these folders by their authors."""
-
-EXPECTED_UNEXPECTED = (r"(.*\.)?cls\.", r"(.*\.)?position_ids$")
-
-_HEAD_WIDTH = 64
+_UNUSED = (r"(.*\.)?cls\.", r"(.*\.)?position_ids$")
 _DROPOUT = 0.1
-_HIDDEN = "intermediate.dense.weight"
-# Values of config.json that other checkpoints of BERT's architecture may have.
-_REQUIRED = {"hidden_act": "gelu", "layer_norm_eps": EPSILON}
+_ARGUMENTS = "training_args.bin"
+# Arguments of VinVL_MODEL_ZOO.md that describe the inputs, and those that only this model has.
+_INPUTS: Mapping[str, Any] = {
+    "max_seq_length": 70,
+    "max_img_seq_length": 70,
+    "add_od_labels": True,
+    "do_lower_case": True,
+}
+_FIXED: Mapping[str, Any] = {
+    "od_label_type": "vg",
+    "att_mask_type": "CLR",
+    "output_mode": "classification",
+    "num_labels": 2,
+    "loss_type": "sfmx",
+}
 
 
 def describe_vinvl(source: WeightSource) -> Published:
@@ -45,27 +57,27 @@ def describe_vinvl(source: WeightSource) -> Published:
         `training_args.bin` asks for options that the released models lack.
     """
     arrays, settings = source.arrays, source.files.get("config.json", {})
-    for name, value in _REQUIRED.items():
-        if settings.get(name, value) != value:
-            raise UserError(f"its config.json has {name}={settings[name]!r}, not {value!r}.")
-    start = torch_models.find_prefix(arrays, "bert.img_embedding.weight")
+    _check("config.json", settings, {"hidden_act": "gelu", "layer_norm_eps": EPSILON})
+    start = layer_rules.find_prefix(arrays, "bert.img_embedding.weight")
     bert = f"{start}bert."
-    if f"{bert}LayerNorm.weight" not in arrays:
-        raise UserError("it has no layer norm of regions (use_img_layernorm), as VinVL has.")
     head, retrieves = _find_head(arrays, start)
-    arguments = read_oscar_arguments(source, retrieves=retrieves)
-    encoder, image_layers = _describe_image(arrays, bert, settings)
+    arguments, notes = _read_arguments(source, retrieves=retrieves)
+    image, image_layers = _describe_image(arrays, bert, settings, arguments)
     scorer, scorer_layers = _describe_scorer(arrays, bert, settings)
-    inputs = {"max_regions": arguments.regions, "tags": arguments.tags}
-    length = min(arguments.words, scorer["positions"])
-    rows, _ = torch_models.array_shape(arrays, f"{bert}embeddings.word_embeddings.weight")
+    length = min(arguments["max_seq_length"], scorer["positions"])
+    rows, _ = layer_rules.array_shape(arrays, f"{bert}embeddings.word_embeddings.weight")
     text = Description(
         {"name": "token_ids", "vocab_size": rows},
         {"name": "none"},
-        {"tokenizer": "wordpiece", "lower_case": arguments.lower_case, "max_length": length},
+        {
+            "tokenizer": "wordpiece",
+            "lower_case": arguments["do_lower_case"],
+            "max_length": length,
+        },
+        words_of(source, rows),
     )
     return Published(
-        sides={"image": Description(encoder, {"name": "none"}, inputs), "text": text},
+        sides={"image": image, "text": text},
         similarity={"name": "dot"},
         layers={
             "image": image_layers,
@@ -73,14 +85,41 @@ def describe_vinvl(source: WeightSource) -> Published:
             "pair_scorer": {**scorer_layers, "output": head},
         },
         pair_scorer=scorer | {"length": length},
-        notes=(arguments.note,) if arguments.note else (),
+        notes=(*notes, _WARNING),
+        unused=_UNUSED,
     )
 
 
+def _read_arguments(
+    source: WeightSource, *, retrieves: bool
+) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """Returns the arguments of a folder, and a note on those that are assumed.
+
+    A pretraining shares only the case with retrieval.
+    """
+    path = source.beside(_ARGUMENTS)
+    stored = attributes(read_objects(path)) if path.exists() else {}
+    if retrieves:
+        tags = stored.get("add_od_labels", True)
+        fixed = {name: _FIXED[name] for name in _FIXED if tags or name != "od_label_type"}
+        _check(_ARGUMENTS, stored, fixed)
+    known = tuple(_INPUTS) if retrieves else ("do_lower_case",)
+    found = {name: stored[name] for name in known if name in stored}
+    assumed = [f"{name}={value!r}" for name, value in _INPUTS.items() if name not in found]
+    note = f"Assumed as in VinVL's retrieval, for want of a {_ARGUMENTS} of a retrieval that says "
+    return {**_INPUTS, **found}, (f"{note}otherwise: {', '.join(assumed)}.",) * bool(assumed)
+
+
+def _check(file: str, found: Mapping[str, Any], needed: Mapping[str, Any]) -> None:
+    for name, value in needed.items():
+        if found.get(name, value) != value:
+            raise UserError(f"its {file} has {name}={found[name]!r}; supported: {value!r}.")
+
+
 def _describe_image(
-    arrays: Arrays, bert: str, settings: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, LayerRule]]:
-    width, features = torch_models.array_shape(arrays, f"{bert}img_embedding.weight")
+    arrays: Arrays, bert: str, settings: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> tuple[Description, dict[str, LayerRule]]:
+    width, features = layer_rules.array_shape(arrays, f"{bert}img_embedding.weight")
     encoder = {
         "name": "region_tokens",
         "features": features,
@@ -89,10 +128,14 @@ def _describe_image(
         "dropout": settings.get("hidden_dropout_prob", _DROPOUT),
     }
     rules = {
-        "encoder/regions": torch_models.linear(f"{bert}img_embedding"),
-        "encoder/norm": torch_models.norm(f"{bert}LayerNorm"),
+        "encoder/regions": layer_rules.linear(f"{bert}img_embedding"),
+        "encoder/norm": layer_rules.norm(f"{bert}LayerNorm"),
     }
-    return encoder, rules
+    inputs = {
+        "max_regions": arguments["max_img_seq_length"],
+        "tags": arguments["add_od_labels"],
+    }
+    return Description(encoder, {"name": "none"}, inputs), rules
 
 
 def _describe_scorer(
@@ -100,32 +143,35 @@ def _describe_scorer(
 ) -> tuple[dict[str, Any], dict[str, LayerRule]]:
     words, layers = f"{bert}embeddings.", f"{bert}encoder.layer.{{}}."
     rules = {
-        name: torch_models.whole(f"{words}{name}.weight")
+        name: layer_rules.whole(f"{words}{name}.weight")
         for name in ("word_embeddings", "position_embeddings", "token_type_embeddings")
     }
-    rules["embeddings_norm"] = torch_models.norm(f"{words}LayerNorm")
-    depth = layer_rules.count_layers(arrays, f"{layers}{_HIDDEN}")
+    rules["embeddings_norm"] = layer_rules.norm(f"{words}LayerNorm")
+    rules["pooler"] = layer_rules.linear(f"{bert}pooler.dense")
+    sizes = bert_sizes(arrays, bert, settings.get("num_attention_heads"))
     layer = layer_rules.by_part(HUGGING_FACE_PARTS)
-    for number in range(depth):
+    for number in range(sizes["depth"]):
         rules |= layer_rules.below(layers.format(number), {f"layers_{number}/layer": layer})
-    rules["pooler"] = torch_models.linear(f"{bert}pooler.dense")
-    positions, width = torch_models.array_shape(arrays, f"{words}position_embeddings.weight")
-    hidden, _ = torch_models.array_shape(arrays, f"{layers.format(0)}{_HIDDEN}")
+    dropout = settings.get("hidden_dropout_prob", _DROPOUT)
     return {
-        "name": "single_stream", "norm_first": False, "modalities": False, "epsilon": EPSILON,
-        "width": width, "depth": depth, "mlp_dim": hidden, "positions": positions,
-        "heads": settings.get("num_attention_heads", max(1, width // _HEAD_WIDTH)),
-        "dropout": settings.get("hidden_dropout_prob", _DROPOUT),
-        "pooled_dropout": settings.get("hidden_dropout_prob", _DROPOUT),
-        "classes": 2, "score": "log_odds",
-    }, rules  # fmt: skip
+        "name": "single_stream",
+        "norm_first": False,
+        "modalities": False,
+        "epsilon": EPSILON,
+        "positions": sizes["max_positions"],
+        **{name: sizes[name] for name in ("width", "depth", "heads", "mlp_dim")},
+        "dropout": dropout,
+        "pooled_dropout": dropout,
+        "classes": 2,
+        "score": "log_odds",
+    }, rules
 
 
 def _find_head(arrays: Arrays, start: str) -> tuple[LayerRule, bool]:
     """The rule for the linear layer of the score, and whether it was trained for retrieval."""
     classifier, pretrained = f"{start}classifier", f"{start}cls.seq_relationship"
     if f"{classifier}.weight" in arrays:
-        return torch_models.linear(classifier), True
+        return layer_rules.linear(classifier), True
     if len(arrays.get(f"{pretrained}.weight", ())) != 3:
         raise UserError(
             "it has neither a classifier of retrieval nor the three classes, cls.seq_relationship, "
@@ -133,7 +179,7 @@ def _find_head(arrays: Arrays, start: str) -> tuple[LayerRule, bool]:
         )
 
     def rule(leaf: str) -> Taken:
-        taken = torch_models.linear(pretrained)(leaf)
+        taken = layer_rules.linear(pretrained)(leaf)
         return Taken(taken.name, lambda array: array[np.array([2, 0])].T, "classes 2 and 0")
 
     return rule, False

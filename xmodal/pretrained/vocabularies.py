@@ -1,17 +1,16 @@
 """Vocabularies and tokenizers as published with models."""
 
-import io
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from etils import epath
 
 from xmodal.core.errors import UserError
+from xmodal.core.untrusted import pickles
 from xmodal.core.untrusted.json_text import parse_json_text
-from xmodal.core.untrusted.pickles import ERRORS, Inert, Unpickler
-from xmodal.data.text.tokenizer_files import TokenizerFile, parse_file, read_vocabulary
-from xmodal.pretrained import torch_files
+from xmodal.data.text.tokenizer_files import parse_file, read_vocabulary, split_vocabulary
+from xmodal.pretrained.torch_files import SUFFIXES, attributes, read_objects
 from xmodal.pretrained.weight_files import WeightSource
 
 TOKENIZER_FILES = {
@@ -34,100 +33,103 @@ def read_words(path: str | os.PathLike) -> list[str]:
     line. No code in a pickle runs.
 
     Raises:
-      UserError: the file is missing or damaged, holds no vocabulary, its ids are not 0 to V - 1,
-        or a word is empty or contains a line break.
+      UserError: the file cannot be read, holds no vocabulary, its ids are not 0 to V - 1, or a word
+        is not one line.
     """
     path = epath.Path(path)
-    if not path.exists():
-        raise UserError(f"There is no vocabulary at {path}.")
-    if path.name.endswith(torch_files.SUFFIXES):
-        return _sort(path, torch_files.read_objects(path))
-    if path.name.endswith((".pkl", ".bin")):
-        try:
-            return _sort(path, Unpickler(io.BytesIO(path.read_bytes())).load())
-        except ERRORS as error:
-            raise UserError(
-                f"{path} cannot be read as a pickle ({error}): download it again."
-            ) from error
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-        if path.name.endswith(".json"):
-            return _sort(path, parse_json_text(text))
-    except ValueError as error:
+        if path.name.endswith((".pkl", ".bin")):
+            words = _sort(pickles.loads(path.read_bytes()))
+        elif path.name.endswith(SUFFIXES):
+            words = _sort(read_objects(path))
+        else:
+            text = path.read_bytes().decode("utf-8-sig")
+            is_json = path.name.endswith(".json")
+            words = _sort(parse_json_text(text)) if is_json else split_vocabulary(text)
+    except (*pickles.DAMAGE, OSError) as error:
         raise UserError(f"{path} cannot be read as a vocabulary ({error}).") from error
-    return _check(path, [line.strip() for line in text.rstrip("\n").split("\n")])
+    if wrong := next((word for word in words if len(word.splitlines()) > 1), None):
+        raise UserError(f"{path}: the word {wrong!r} is not one line.")
+    return words
 
 
-def has_words(path: str | os.PathLike) -> bool:
-    """Returns whether a file is a torch checkpoint that includes its vocabulary."""
-    path = epath.Path(path)
-    if not torch_files.is_torch(path):
-        return False
-    objects = torch_files.read_objects(path)
-    return isinstance(objects, Mapping) and "word2idx" in objects
+def _sort(holder: Any) -> list[str]:
+    fields = attributes(holder)
+    numbers = fields.get("key_to_index", fields.get("word2idx"))
+    if not isinstance(numbers, Mapping):
+        raise ValueError("it has no word2idx from words to numbers")
+    if sorted(numbers.values()) != list(range(len(numbers))):
+        raise ValueError(f"it does not number its {len(numbers):,} words from 0 on")
+    return sorted(numbers, key=numbers.__getitem__)
+
+
+def words_of(
+    source: WeightSource, rows: int, first_words: tuple[str, ...] = ()
+) -> dict[str, bytes]:
+    """Returns the vocabulary of a table of word vectors as the file `vocab.txt`.
+
+    Args:
+      source: the weights, whose vocabulary is asked for, in the checkpoint, or in its folder.
+      rows: rows of the table.
+      first_words: first words of the table that the vocabulary omits.
+
+    Raises:
+      UserError: there is none, or it has another number of words.
+    """
+    beside = epath.Path(source.path) / "vocab.txt"
+    if source.vocabulary:
+        words = read_words(source.vocabulary)
+    elif "word2idx" in source.objects:
+        words = _sort(source.objects)
+    elif beside.is_file():
+        words = read_words(beside)
+    else:
+        raise UserError(
+            f"it has no words for its {rows:,} word vectors: use --vocabulary to name the "
+            "vocabulary that was published with it (.pkl, .json, or one word per line)."
+        )
+    words = [*first_words, *words]
+    if len(words) != rows:
+        raise UserError(
+            f"its vocabulary has {len(words):,} words, but the model has {rows:,} word vectors: "
+            "use the vocabulary that was published with it."
+        )
+    return as_file(words)
+
+
+def as_file(words: Sequence[str]) -> dict[str, bytes]:
+    """Returns words as the file `vocab.txt`."""
+    return {"vocab.txt": "".join(f"{word}\n" for word in words).encode()}
 
 
 def find_tokenizer(
-    given: str, source: WeightSource, kinds: Collection[str], rows: int
-) -> TokenizerFile:
-    """Returns the tokenizer of a model with a token for each row of its table.
+    source: WeightSource, kinds: Mapping[str, Mapping[str, Any]], rows: int
+) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Returns the settings and the file of a model's tokenizer.
 
     Args:
-      given: path of its file; "" for one beside the weights or, for CLIP's merges, in an installed
-        package.
-      source: the weights, with the files beside them.
-      kinds: names of `tokenizer_files.FILES` that the model can have.
-      rows: rows of the table.
+      source: the weights, with the files beside them. CLIP's merges may be in an installed package.
+      kinds: names of `tokenizer_files.FILES` that the model can have -> the settings of this kind.
+      rows: rows of the model's table, one per token.
 
     Raises:
       UserError: there is none, it is of another kind, or has another number of tokens.
     """
     places = [name for name, kind in TOKENIZER_FILES.items() if kind in kinds]
     there = next((name for name in places if source.content(name) is not None), "")
-    packaged = next((_PACKAGED[kind] for kind in kinds if kind in _PACKAGED), "")
-    where = given or there or packaged
+    where = source.vocabulary or there or next((_PACKAGED[k] for k in kinds if k in _PACKAGED), "")
     if not where:
         raise UserError(
             f"it has no tokenizer: put its {' or '.join(places)} beside it, or use --vocabulary "
             "to name the file."
         )
-    if there and not given:
+    if where == there:
         file = parse_file(TOKENIZER_FILES[there], source.content(there) or b"", there)
     else:
         file = read_vocabulary(where)
-    if file.name not in kinds:
+    if file.name not in kinds or len(file) != rows:
         raise UserError(
-            f"{where} is a {file.name}, but the model needs {' or '.join(places)}: use the file "
-            "that was published with it."
+            f"{where} is a {file.name} of {len(file):,} tokens, but the model needs "
+            f"{' or '.join(places)} of {rows:,}: use the file that was published with the weights."
         )
-    if len(file) != rows:
-        raise UserError(
-            f"{where} has {len(file):,} tokens, but the model has {rows:,}: it belongs to another "
-            "model; use the file that was published with the weights."
-        )
-    return file
-
-
-def _sort(path: epath.Path, holder: Any) -> list[str]:
-    fields = holder.state if isinstance(holder, Inert) else holder
-    if not isinstance(fields, Mapping):
-        fields = {}
-    is_gensim = "key_to_index" in fields
-    numbers = fields.get("key_to_index" if is_gensim else "word2idx")
-    if not isinstance(numbers, Mapping) or not all(isinstance(word, str) for word in numbers):
-        raise UserError(f"{path} has no vocabulary: it has no word2idx from words to numbers.")
-    words = {number: word for word, number in numbers.items() if type(number) is int}
-    if sorted(words) != list(range(len(numbers))):
-        raise UserError(f"{path} does not number its {len(numbers):,} words from 0 on.")
-    return _check(path, [words[number] for number in range(len(words))], may_be_empty=is_gensim)
-
-
-def _check(path: epath.Path, words: list[str], may_be_empty: bool = False) -> list[str]:
-    # A vocabulary file has one word per line, without surrounding blanks. The empty word, which
-    # CMCM's tokenizer produces, is an empty line.
-    for number, word in enumerate(words):
-        if may_be_empty and not word and number < len(words) - 1:
-            continue
-        if not word or word.strip() != word or len(word.splitlines()) != 1:
-            raise UserError(f"{path}: the word {word!r} of id {number} cannot be one line.")
-    return words
+    return dict(kinds[file.name]), {file.name: file.content}

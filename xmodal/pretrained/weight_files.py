@@ -1,18 +1,23 @@
 """Readers of published weights: a path -> {name: array}."""
 
 import dataclasses
+import io
 import os
 import re
-from collections.abc import Callable, Mapping
+import zipfile
+from collections.abc import Mapping
 from typing import Any
 
+import h5py
+import ml_dtypes
 import numpy as np
+import safetensors.numpy
 from etils import epath
 
+from xmodal.core.buckets import is_on_bucket
 from xmodal.core.errors import UserError
 from xmodal.core.untrusted.json_text import parse_json_text
-from xmodal.core.untrusted.names import is_inside
-from xmodal.pretrained import array_files, tensorflow_files
+from xmodal.pretrained import tensorflow_files, torch_files
 
 SMALL_FILES = (
     "config.json",
@@ -28,22 +33,16 @@ SMALL_FILES = (
     "vocab.txt",
     "assets/vocab.txt",
 )
-FORMATS = (
-    "TensorFlow checkpoint (its folder, or the common start of its file names)",
-    "SavedModel or TF-Hub folder (saved_model.pb with variables/)",
-    "Hugging Face folder (model.safetensors, also in shards, with config.json)",
-    ".safetensors",
-    "Keras .h5, .weights.h5 or .keras",
-    ".npz",
-    "torch's .pth, .pt, .pth.tar, .ckpt or .bin, also TorchScript",
-)
-
-_PARTIAL = (".part", ".partial", ".incomplete", ".crdownload", ".download", ".tmp", ".aria2")
-_TORCH = "pytorch_model.bin"
-_PICKLES = (".pkl", ".ckpt.tar")
-_SHARD = re.compile(r"(.*)\.data-(\d{5})-of-(\d{5})$")
-_TORCH_SHARD = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.safetensors$")
+_KERAS = (".keras", ".h5", ".hdf5")
+_KNOWN = (".safetensors", ".npz", *_KERAS, *torch_files.SUFFIXES)
 _SCHEMES = ("gs", "s3", "az")
+_SHARDS = ".safetensors.index.json"
+# What holds the weights of a folder, the first that there is: of a download in several formats, and
+# beside options and states of a run in files of the same kind.
+_IN_FOLDERS = (
+    "variables/variables.index", f"*{_SHARDS}", "*.safetensors", "*.index", "pytorch_model.bin",
+    *(f"*{suffix}" for suffix in _KNOWN),
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,14 +55,40 @@ class WeightSource:
         of the variables without `:0`; for Keras' `.h5`, `LAYER/VARIABLE`, as in
         `conv1_conv/kernel`; for Keras' `.weights.h5` and `.keras`, which do not name variables,
         `LAYER/0`, `LAYER/1`, ... in the order in which the layer created them. For torch's files,
-        see `torch_files.read_torch`.
+        see `torch_files.collect_arrays`.
       files: the other files in the folder, by name (see `SMALL_FILES`): `.json` parsed,
         `vocab.txt` as text.
+      objects: entries of a torch checkpoint by key, such as its training options, `opt`.
+      variant: the variant that is asked for; "" if none.
+      vocabulary: path of a vocabulary or a tokenizer's file; "" for the one in the source.
+      concepts: path of a concept file; "" if none.
     """
 
     path: str
     arrays: Mapping[str, np.ndarray]
     files: Mapping[str, Any]
+    objects: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    variant: str = ""
+    vocabulary: str = ""
+    concepts: str = ""
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The training options of a torch checkpoint; {} if it has none."""
+        return torch_files.attributes(self.objects.get("opt"))
+
+    def choose(self, usual: str, trained: str | None = None) -> str:
+        """Returns the variant that the options name, else the one asked for, else the usual one.
+
+        Raises:
+          UserError: the options name another one than is asked for.
+        """
+        if self.variant and trained and self.variant != trained:
+            raise UserError(
+                f"its options say that it is the variant {trained!r}, not {self.variant!r}; leave "
+                "--variant out."
+            )
+        return self.variant or trained or usual
 
     def content(self, name: str) -> bytes | None:
         """Returns any file in the folder of the weights as it is; None if there is none."""
@@ -77,159 +102,132 @@ class WeightSource:
 
 
 def load_source(path: str | os.PathLike) -> WeightSource:
-    """Returns all arrays at `path`, local or gs://, and detects their format.
+    """Returns all arrays at `path`, local or gs://, in the format that the file's name tells.
 
     Raises:
-      UserError: the path does not exist, is in none of `FORMATS`, or a part is missing or damaged.
+      UserError: the path does not exist, is in an unknown format, or cannot be read.
     """
     scheme, colon, _ = os.fspath(path).partition("://")
     if colon and scheme not in _SCHEMES:
         raise UserError(f"{path} cannot be read here: download it, or use a gs:// path.")
-    path = epath.Path(path)
-    if path.name == "saved_model.pb":
-        path = path.parent
-    read = _recognize(path)
-    folder = path if path.is_dir() else path.parent
-    return WeightSource(os.fspath(path), read(), _small_files(folder))
+    given = epath.Path(path)
+    given = given.parent if given.name == "saved_model.pb" else given
+    file = _find(given)
+    objects: Mapping[str, Any] = {}
+    try:
+        if file.name.endswith(torch_files.SUFFIXES):
+            found = torch_files.read_objects(file)
+            arrays, objects = torch_files.collect_arrays(found), torch_files.attributes(found)
+        else:
+            arrays = _read(file)
+        files = _small_files(given if given.is_dir() else given.parent)
+    except UserError:
+        raise
+    except Exception as error:  # Libraries raise errors of any type.
+        reason = str(error).split("\n")[0]
+        raise UserError(f"{file} cannot be read ({reason}): download it again.") from error
+    if not arrays:
+        raise UserError(f"{file} holds no arrays; with torch, save model.state_dict().")
+    return WeightSource(os.fspath(given), arrays, files, objects)
 
 
-def _recognize(path: epath.Path) -> Callable[[], dict[str, np.ndarray]]:
-    """Returns the reader for the files at `path`, without opening them."""
+def _find(path: epath.Path) -> epath.Path:
+    """Returns the file with the weights; of a TensorFlow checkpoint, its `.index`."""
     if path.is_dir():
-        return _recognize_folder(path)
-    for suffix, read in array_files.READERS.items():
-        if path.name.endswith(suffix) and path.exists():
-            return lambda: read(path)
-    name = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path.name)
-    names = _names(path.parent) if path.parent.is_dir() else []
-    if any(other == f"{name}.index" or _is_shard(name, other) for other in names):
-        _check_shards(path.parent, name, names)
-        return lambda: tensorflow_files.read_checkpoint(path.parent / name)
-    if not path.exists():
-        partial = [other for other in names if other.startswith(name) and _is_partial(other)]
-        hint = f", only {partial[0]}: its download is not finished" if partial else ""
-        raise UserError(f"There are no weights at {path}{hint}.")
-    if _is_partial(path.name):
-        raise UserError(f"{path} is an unfinished download: get the file again.")
-    raise UserError(_unknown(path, [path.name]))
+        for pattern in _IN_FOLDERS:
+            found = sorted(path.glob(pattern))
+            if len(found) > 1:
+                names = ", ".join(file.name for file in found)
+                raise UserError(f"{path} has several: {names}. Name the one you mean.")
+            if found:
+                return found[0]
+    else:
+        start = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path.name)
+        index = path.with_name(f"{start}.index")
+        if index.exists():
+            return index
+        if path.exists() and path.name.endswith((*_KNOWN, _SHARDS)):
+            return path
+    raise UserError(
+        f"There are no weights at {path} in a known format: a TensorFlow checkpoint, a SavedModel "
+        f"or TF-Hub folder, a Hugging Face folder, or {', '.join(_KNOWN)}."
+    )
 
 
-def _recognize_folder(folder: epath.Path) -> Callable[[], dict[str, np.ndarray]]:
-    names = _names(folder)
-    if not names:
-        raise UserError(f"{folder} is empty: there are no weights in it.")
-    unfinished = [name for name in names if _is_partial(name)]
-    cache = _names(folder / ".cache/huggingface/download")
-    unfinished += [name for name in cache if name.endswith(".incomplete")]
-    if unfinished:
-        raise UserError(
-            f"{folder} is only partly downloaded ({unfinished[0]} is not finished): get it again."
-        )
-    if "saved_model.pb" in names:
-        variables = folder / "variables"
-        _check_shards(variables, "variables", _names(variables))
-        return lambda: tensorflow_files.read_checkpoint(variables / "variables")
-    if tables := [name for name in names if name.endswith(".safetensors.index.json")]:
-        return lambda: _read_shards(folder, _one(folder, tables))
-    if files := [name for name in names if name.endswith(".safetensors")]:
-        if any(map(_TORCH_SHARD.match, files)):
-            raise UserError(
-                f"{folder} is only partly downloaded: it has {files[0]}, but not the "
-                ".safetensors.index.json that lists all parts."
-            )
-        return lambda: array_files.read_safetensors(folder / _one(folder, files))
-    prefixes = sorted({name.removesuffix(".index") for name in names if name.endswith(".index")})
-    prefixes = prefixes or sorted({found[1] for name in names if (found := _SHARD.match(name))})
-    if "checkpoint" in names and len(prefixes) != 1:
-        state = (folder / "checkpoint").read_text()
-        latest = re.search(r'^model_checkpoint_path: "(?:.*/)?([^"/]+)"', state, re.MULTILINE)
-        prefixes = [latest[1]] if latest else prefixes
-    if prefixes:
-        prefix = _one(folder, prefixes)
-        _check_shards(folder, prefix, names)
-        return lambda: tensorflow_files.read_checkpoint(folder / prefix)
-    others = [name for name in names if name.endswith(tuple(array_files.READERS))]
-    # Beside the weights, transformers keeps options and states of a run in files of the same kind.
-    others = [_TORCH] if _TORCH in others else others
-    if others:
-        return _recognize(folder / _one(folder, others))
-    raise UserError(_unknown(folder, names))
+def _read(file: epath.Path) -> dict[str, np.ndarray]:
+    if file.name.endswith(".index"):
+        return tensorflow_files.read_checkpoint(file.with_suffix(""))
+    if file.name.endswith(".npz"):
+        with file.open("rb") as opened, np.load(opened) as arrays:
+            return {name: _with_bfloat16(array) for name, array in arrays.items()}
+    if file.name.endswith(_KERAS):
+        return _read_keras(file)
+    if file.name.endswith(_SHARDS):
+        parts = sorted(set(parse_json_text(file.read_text())["weight_map"].values()))
+        shards = [read_safetensors(file.with_name(name)) for name in parts]
+        return {name: array for shard in shards for name, array in shard.items()}
+    return read_safetensors(file)
 
 
-def _read_shards(folder: epath.Path, table: str) -> dict[str, np.ndarray]:
-    content = _parse(folder / table)
-    weights = content.get("weight_map") if isinstance(content, dict) else None
-    if not isinstance(weights, dict):
-        raise UserError(f"{folder / table} has no weight_map of names: download it again.")
-    names = weights.values()
-    if wrong := [name for name in names if not (isinstance(name, str) and is_inside(name))]:
-        raise UserError(f"{folder / table} names {wrong[0]!r:.80}, not a file beside it.")
-    files = sorted(set(names))
-    if absent := [name for name in files if not (folder / name).is_file()]:
-        raise UserError(
-            f"{folder} is only partly downloaded: {table} names {len(files)} files, of which "
-            f"{', '.join(absent)} is missing."
-        )
-    arrays: dict[str, np.ndarray] = {}
-    for name in files:
-        arrays |= array_files.read_safetensors(folder / name)
-    if absent := sorted(set(weights) - set(arrays)):
-        raise UserError(f"{folder}: {table} names {absent[0]}, which none of its files has.")
-    return arrays
+def read_safetensors(file: epath.Path) -> dict[str, np.ndarray]:
+    """Returns all tensors of a .safetensors file, local or on a bucket."""
+    if is_on_bucket(file):
+        return safetensors.numpy.load(file.read_bytes())
+    return safetensors.numpy.load_file(os.fspath(file))
 
 
-def _check_shards(folder: epath.Path, prefix: str, names: list[str]) -> None:
-    """Raises an error if a file of a TensorFlow checkpoint is missing."""
-    wanted = {f"{prefix}.index"}
-    shards = [_SHARD.match(name) for name in names if _is_shard(prefix, name)]
-    count = int(shards[0][3]) if shards else 1
-    wanted |= {f"{prefix}.data-{shard:05}-of-{count:05}" for shard in range(count)}
-    if absent := sorted(wanted - set(names)):
-        raise UserError(f"{folder} is only partly downloaded: {', '.join(absent)} is missing.")
+def write_safetensors(file: epath.Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes a .safetensors file, a local one without a copy of the arrays in memory."""
+    if is_on_bucket(file):
+        file.write_bytes(safetensors.numpy.save(dict(arrays)))
+    else:
+        safetensors.numpy.save_file(dict(arrays), os.fspath(file))
 
 
-def _is_shard(prefix: str, name: str) -> bool:
-    found = _SHARD.match(name)
-    return bool(found and found[1] == prefix)
+def _with_bfloat16(array: np.ndarray) -> np.ndarray:
+    # NumPy stores the type as two bytes without a meaning; big_vision's files have it.
+    return array.view(ml_dtypes.bfloat16) if array.dtype == np.dtype("V2") else array
 
 
-def _is_partial(name: str) -> bool:
-    return name.endswith(_PARTIAL)
+def _read_keras(path: epath.Path) -> dict[str, np.ndarray]:
+    """Returns the variables of a Keras file, without optimizer state."""
+    content = io.BytesIO(path.read_bytes())
+    if path.name.endswith(".keras"):
+        with zipfile.ZipFile(content) as archive:
+            content = io.BytesIO(archive.read("model.weights.h5"))
+    long: dict[str, np.ndarray] = {}
+    short: dict[str, str] = {}
 
+    def visit(name: str, item: h5py.Group | h5py.Dataset) -> None:
+        *groups, variable = name.split("/")
+        if isinstance(item, h5py.Group) or any(each.startswith("optimizer") for each in groups):
+            return
+        long[name] = item[()]
+        layer = groups[-1] if groups else ""
+        if layer == "vars":
+            # Keras 3 keeps a layer's variables in LAYER_CLASS_3/vars, its name in an attribute.
+            layer = str(item.parent.attrs.get("name", layer))
+        # conv1/conv1/kernel:0 -> conv1/kernel; layers/conv2d/vars/0 -> its layer's name/0.
+        short[name] = f"{layer}/{variable.removesuffix(':0')}".removeprefix("/")
 
-def _names(folder: epath.Path) -> list[str]:
-    return sorted(child.name for child in folder.iterdir()) if folder.is_dir() else []
-
-
-def _one(folder: epath.Path, names: list[str]) -> str:
-    if len(names) == 1:
-        return names[0]
-    raise UserError(f"{folder} has several: {', '.join(names)}. Name the one you mean.")
-
-
-def _unknown(path: epath.Path, names: list[str]) -> str:
-    known = "; ".join(FORMATS)
-    if pickled := [name for name in names if name.endswith(_PICKLES)]:
-        return (
-            f"{path}: {pickled[0]} is pickled in an unknown form. Save the weights as "
-            f".safetensors; a file of torch.save may also be named .pth. Known formats: {known}."
-        )
-    return f"{path} has no weights in a known format ({', '.join(names[:5])}). Known: {known}."
+    with h5py.File(content) as file:
+        file.get("model_weights", file).visititems(visit)
+    is_unique = len(set(short.values())) == len(short)
+    return {short[name] if is_unique else name: array for name, array in long.items()}
 
 
 def _small_files(folder: epath.Path) -> dict[str, Any]:
     files: dict[str, Any] = {}
     for name in SMALL_FILES:
-        path = folder / name
-        if path.exists():
-            is_json = name.endswith(".json")
+        if (folder / name).exists():
+            text = (folder / name).read_text(encoding="utf-8")
             key = "vocab.txt" if name.endswith("vocab.txt") else name
-            files[key] = _parse(path) if is_json else path.read_text(encoding="utf-8")
+            files[key] = text if key == "vocab.txt" else _parse(folder / name, text)
     return files
 
 
-def _parse(path: epath.Path) -> Any:
+def _parse(path: epath.Path, text: str) -> Any:
     try:
-        return parse_json_text(path.read_text(encoding="utf-8"))
+        return parse_json_text(text)
     except ValueError as error:
-        raise UserError(f"{path} is damaged or truncated ({error}): download it again.") from error
+        raise UserError(f"{path} cannot be read ({error}): download it again.") from error

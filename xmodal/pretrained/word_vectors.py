@@ -1,4 +1,4 @@
-"""Published word vectors: GloVe, word2vec and fastText files."""
+"""Published word vectors: GloVe, word2vec and fastText files; and as the table of a tower."""
 
 import dataclasses
 import gzip
@@ -13,15 +13,18 @@ import numpy as np
 
 from xmodal.core.errors import UserError
 from xmodal.core.progress import progress
-from xmodal.core.untrusted.archives import open_gzip
-from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
+from xmodal.core.untrusted.saved_arrays import DAMAGE
 from xmodal.data.text.words import find_row
+from xmodal.pretrained.folder import Description
+from xmodal.pretrained.layer_rules import whole
+from xmodal.pretrained.published import Published
+from xmodal.pretrained.vocabularies import as_file, read_words
+from xmodal.pretrained.weight_files import WeightSource
 
 # D, and every word with its vector, float32 [D]. Words outside the vocabulary may be omitted.
 _Table = tuple[int, Iterator[tuple[str, np.ndarray]]]
 
 _BUFFER = 2**20
-_DAMAGED = "the file is damaged or truncated; download it again"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,8 +63,7 @@ def load_word_vectors(
       The words in the order of the file.
 
     Raises:
-      UserError: the file is missing, unreadable, empty, truncated or in another format, a line has
-        a different length from the first, or a value is not a finite number.
+      UserError: the file cannot be read, is truncated or in another format.
     """
     path = os.fspath(path)
     keep = None if vocabulary is None else frozenset(vocabulary)
@@ -70,21 +72,14 @@ def load_word_vectors(
             progress(f"Reading the bytes of {path}", os.path.getsize(path)) as advance,
             io.BufferedReader(_WatchedFile(path, advance), _BUFFER) as raw,
         ):
-            magic = raw.read(2)
+            is_packed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
-            if path.endswith(".npz"):
-                return _collect(_read_npz(path, raw), keep)
-            if magic == b"PK":
-                raise UserError(f"{path} is a zip archive: unpack it and name the file inside.")
-            file: Any = open_gzip(raw) if magic == b"\x1f\x8b" else raw
-            is_binary = path.removesuffix(".gz").endswith(".bin")
-            return _collect((_read_binary if is_binary else _read_text)(path, file, keep), keep)
-    except FileNotFoundError as error:
-        raise UserError(f"There are no word vectors at {path}.") from error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise UserError(f"{path} cannot be unpacked ({error}): {_DAMAGED}.") from error
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from error
+            file: Any = gzip.GzipFile(fileobj=raw) if is_packed else raw
+            name = path.removesuffix(".gz")
+            read = next((_READERS[end] for end in _READERS if name.endswith(end)), _read_text)
+            return _collect(read(file, keep), keep)
+    except (*DAMAGE, zlib.error) as error:
+        raise UserError(f"{path} cannot be read as word vectors: {error}.") from error
 
 
 def find_vectors(
@@ -140,44 +135,38 @@ def _collect(table: _Table, keep: frozenset[str] | None) -> WordVectors:
     return WordVectors(rows, np.frombuffer(buffer, np.float32).reshape(len(rows), dim))
 
 
-def _read_text(path: str, file: BinaryIO, keep: frozenset[str] | None) -> _Table:
+def _read_text(file: BinaryIO, keep: frozenset[str] | None) -> _Table:
     # Lines end at a line feed only: words contain every other kind of space.
     first = file.readline()
-    count, dim = _parse_header(path, first)
-    if dim is None:
+    count, dim = _parse_header(first)
+    if not dim:
         dim = first.rstrip().count(b" ")
         file.seek(0)
     if not dim:
-        raise UserError(f"{path} starts with {first[:40]!r}, not with a word and its numbers.")
+        raise ValueError(f"it starts with {first[:40]!r}, not with a word and its numbers")
 
     def entries() -> Iterator[tuple[str, np.ndarray]]:
-        found = 0
-        for number, line in enumerate(file, start=1 if count is None else 2):
-            if not line.strip():
-                continue
-            found += 1
+        number = 0
+        for line in filter(bytes.strip, file):
+            number += 1
             # From the right: some words of GloVe 840B contain spaces.
             name, *values = line.rstrip().rsplit(b" ", dim)
-            place = f"{path} line {number}"
-            extra = sum(map(_is_number, name.split(b" ")[1:]))
-            if len(values) != dim or extra:
-                raise UserError(
-                    f"{place} has {len(values) + extra} numbers, expected {dim}: {_DAMAGED}."
-                )
+            if len(values) != dim:
+                raise ValueError(f"word {number} has {len(values)} numbers, expected {dim}")
             word = name.decode("utf-8", "replace")
             if keep is None or word in keep:
-                yield word, _parse_values(f"{place} ({word!r})", values)
-        if count is not None and found != count:
-            raise UserError(f"{path} has {found} words, its first line says {count}: {_DAMAGED}.")
+                yield word, np.array(values).astype(np.float32)
+        if count and number != count:
+            raise ValueError(f"it has {number} words, its first line says {count}")
 
     return dim, entries()
 
 
-def _read_binary(path: str, file: BinaryIO, keep: frozenset[str] | None) -> _Table:
+def _read_binary(file: BinaryIO, keep: frozenset[str] | None) -> _Table:
     first = file.readline(100)
-    count, dim = _parse_header(path, first)
+    count, dim = _parse_header(first)
     if not dim:
-        raise UserError(f"{path} starts with {first[:40]!r}, not with a number of words and D.")
+        raise ValueError(f"it starts with {first[:40]!r}, not with a number of words and D")
 
     def entries() -> Iterator[tuple[str, np.ndarray]]:
         for index in range(count):
@@ -186,70 +175,63 @@ def _read_binary(path: str, file: BinaryIO, keep: frozenset[str] | None) -> _Tab
                 name += byte
             data = file.read(4 * dim)
             if len(data) < 4 * dim:
-                raise UserError(f"{path} has {index} words, its start says {count}: {_DAMAGED}.")
+                raise EOFError(f"it has {index} words, its start says {count}")
             # Some writers end every vector with a line feed, others do not.
             word = name.lstrip(b"\n").decode("utf-8", "replace")
             if keep is None or word in keep:
-                vector = np.frombuffer(data, "<f4")
-                _check_finite(f"{path} word {index + 1} ({word!r})", vector)
-                yield word, vector
-        if file.read(2).strip(b"\n"):
-            raise UserError(f"{path} has more than the {count} words of its start: {_DAMAGED}.")
+                yield word, np.frombuffer(data, "<f4")
 
     return dim, entries()
 
 
-def _read_npz(path: str, file: BinaryIO) -> _Table:
-    try:
-        with load_arrays(file) as arrays:
-            words, vectors = arrays["words"], arrays["vectors"]
-    except DAMAGE as error:
-        raise UserError(
-            f"{path} is not an archive of arrays `words` (of strings) and `vectors`: {error}."
-        ) from error
-    if words.ndim != 1 or vectors.ndim != 2 or len(words) != len(vectors):
-        raise UserError(
-            f"{path} has words {list(words.shape)} and vectors {list(vectors.shape)}, which must "
-            "be [V] and [V, D]."
-        )
-    if words.dtype.kind != "U" or vectors.dtype.kind != "f":
-        raise UserError(
-            f"{path} has words of {words.dtype} and vectors of {vectors.dtype}, which must be "
-            "strings and floats."
-        )
-    vectors = vectors.astype(np.float32)
-    _check_finite(path, vectors)
+def _read_npz(file: BinaryIO, keep: frozenset[str] | None) -> _Table:
+    del keep
+    with np.load(file) as arrays:
+        words, vectors = arrays["words"], arrays["vectors"].astype(np.float32)
     return vectors.shape[1], zip(map(str, words), vectors, strict=True)
 
 
-def _parse_header(path: str, line: bytes) -> tuple[int | None, int | None]:
-    """Number of words and D if a line consists of two integers."""
+_READERS: Mapping[str, Callable[[BinaryIO, frozenset[str] | None], _Table]] = {
+    ".npz": _read_npz,
+    ".bin": _read_binary,
+}
+
+
+def _parse_header(line: bytes) -> tuple[int, int]:
+    """Number of words and D if a line consists of two integers, else zeros."""
     fields = line.split()
-    if len(fields) == 2 and all(field.isdigit() for field in fields):
-        if len(fields[0]) > 12 or len(fields[1]) > 5:
-            raise UserError(f"{path} starts with {line[:40]!r}, no size of a table: {_DAMAGED}.")
-        return int(fields[0]), int(fields[1])
-    return None, None
+    is_header = len(fields) == 2 and all(field.isdigit() for field in fields)
+    return (int(fields[0]), int(fields[1])) if is_header else (0, 0)
 
 
-def _parse_values(place: str, values: list[bytes]) -> np.ndarray:
-    try:
-        vector = np.array(values).astype(np.float32)
-    except ValueError:
-        bad = next((value for value in values if not _is_number(value)), values[0])
-        raise UserError(f"{place}: {bad.decode(errors='replace')!r} is not a number.") from None
-    _check_finite(place, vector)
-    return vector
+def load_word_table(path: str | os.PathLike, vocabulary: str = "") -> WeightSource:
+    """Returns a file of word vectors as a source; see `load_word_vectors`.
+
+    Words with blanks, which occur in some published files, are left out: the tokenizer never
+    produces them, and a vocabulary has one word per line.
+
+    Args:
+      path: see `load_word_vectors`.
+      vocabulary: file of the only words to keep, see `vocabularies.read_words`; "" for all.
+
+    Returns:
+      A source with the array `vectors` and the words as `vocab.txt`.
+
+    Raises:
+      UserError: a file cannot be read, or no word is left.
+    """
+    table = load_word_vectors(path, read_words(vocabulary) if vocabulary else None)
+    rows = {word: row for word, row in table.rows.items() if word.split() == [word]}
+    if not rows:
+        kept = f" of {vocabulary}" if vocabulary else ""
+        raise UserError(f"{path} has no word{kept} with a vector.")
+    vectors = table.vectors[list(rows.values())]
+    return WeightSource(os.fspath(path), {"vectors": vectors}, as_file(list(rows)))
 
 
-def _check_finite(place: str, vector: np.ndarray) -> None:
-    if not np.isfinite(vector).all():
-        raise UserError(f"{place} has a value that is not finite: {_DAMAGED}.")
-
-
-def _is_number(text: bytes) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def describe_words(source: WeightSource) -> Published:
+    """Returns the tower of a table, which averages the vectors of a text's words."""
+    vocab_size, width = source.arrays["vectors"].shape
+    encoder = {"name": "words", "vocab_size": vocab_size, "width": width}
+    text = Description(encoder, {"name": "mean"}, {"tokenizer": "words"}, source.files)
+    return Published({"text": text}, {"text": {"encoder/table": whole("vectors")}})

@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from xmodal.core.untrusted.names import name_key
+from xmodal.core.untrusted.names import is_inside, name_key
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,9 @@ def test_spellings_of_one_name_have_one_key(spellings):
 def test_other_names_have_other_keys():
     names = ["c", "c++", "c#", "polar bear", "polarbear", "polar-bear", "Älg", "Alg"]
     assert len(set(map(name_key, names))) == len(names)
+
+
+def test_names_that_leave_their_folder():
+    outside = ("../other", "/etc/passwd", "a/../../other", "..\\other", "C:\\other", "a/..", "a\0b")
+    assert not any(map(is_inside, outside))
+    assert is_inside("a/b..c.jpg")

@@ -128,11 +128,10 @@ class _Attack:
         return (print, ("the pickle ran code",))
 
 
-def test_a_pickle_that_asks_for_anything_else_is_refused(tmp_path, capsys):
+def test_a_pickle_runs_no_code(tmp_path, capsys):
     path = tmp_path / "pins.npy"
     np.save(path, np.array([_Attack()]), allow_pickle=True)
-    with pytest.raises(UnexpectedFilesError, match=r"it requests builtins\.print"):
-        read_objects(path)
+    assert len(read_objects(path)) == 1
     assert capsys.readouterr().out == ""
 
 

@@ -1,6 +1,5 @@
-"""Bounds on files from elsewhere, whoever wrote them; `xmodal` uses them, too.
+"""Readers of files from elsewhere, none of which executes what a file contains.
 
-Each bound stands here once: `pickles` has the only unpickler, `picture_formats` the formats and the
-largest picture, `archives` the largest expanded size; `hdf5` and `lmdb_files` read only numbers
-inside a file, and `names` only names inside a folder.
+`pickles` loads plain data, `picture_formats` has the formats and the largest picture, and `names`
+keeps names inside their folder.
 """

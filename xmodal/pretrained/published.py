@@ -1,0 +1,122 @@
+"""A published tower or model: its config, and the names of its arrays in the source."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from xmodal.core.tree_paths import leaves_by_path
+from xmodal.data.pixels.images import ImageConfig
+from xmodal.losses import LOSSES
+from xmodal.models import Embedding, make_dual_encoder, make_task_module, make_tower
+from xmodal.pretrained.conversion_report import Taken
+from xmodal.pretrained.folder import Description, model_section
+from xmodal.pretrained.layer_rules import Arrays, LayerRule, find
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedTask:
+    """A task whose module has weights in the source.
+
+    Attributes:
+      section: the section, as in `config.tasks.NAME`, without columns of batches.
+      rule: rule for the arrays of its module.
+    """
+
+    section: Mapping[str, Any]
+    rule: LayerRule
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+    """What a source holds.
+
+    Attributes:
+      sides: "image" and "text", or one of them -> the tower, including the weights of projection
+        and head.
+      layers: side -> path of one of our layers or modules (`head/summary`) -> its rule; also of
+        `similarity` and `pair_scorer`, if they have arrays. The longest path that matches an array
+        is used.
+      similarity: the similarity, as in `config.model.similarity`; None for a single tower.
+      parameters: learned parameters of the similarity -> the scalar in the source.
+      tasks: name -> task with weights.
+      pair_scorer: the pair scorer, as in `config.model.pair_scorer`.
+      notes: see `Report`.
+      unused: regular expressions of the source's names that the model has no use for.
+      arrays: arrays in place of the source's; None for the source's.
+    """
+
+    sides: Mapping[str, Description]
+    layers: Mapping[str, Mapping[str, LayerRule]]
+    similarity: Mapping[str, Any] | None = None
+    parameters: Mapping[str, str | Taken] = dataclasses.field(default_factory=dict)
+    tasks: Mapping[str, PublishedTask] = dataclasses.field(default_factory=dict)
+    pair_scorer: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+    arrays: Arrays | None = None
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Returns shapes by name.
+
+        Names are `SIDE/params/...`, `similarity/...` and `tasks/NAME/module/...`; `params/...` and
+        `batch_stats/...` for a single tower.
+        """
+        inputs = {side: _example(description) for side, description in self.sides.items()}
+        key = jax.random.key(0)
+        if self.similarity is None:
+            ((side, description),) = self.sides.items()
+            tower = make_tower("the tower", description.side())
+            params, state = jax.eval_shape(tower.init, key, inputs[side])
+            return _flat_shapes({"params": params, **state})
+        model = make_dual_encoder(model_section(self.sides, self.similarity, self.pair_scorer))
+        params, state = jax.eval_shape(model.init, key, inputs)
+        trees = {side: {"params": params[side], **state[side]} for side in self.sides}
+        trees |= {part: params[part] for part in self.layers if part not in self.sides}
+        if self.tasks:
+            vectors = {
+                side: jax.eval_shape(tower.apply, params[side], state[side], inputs[side])[0]
+                for side, tower in model.towers.items()
+            }
+            trees["tasks"] = {
+                name: {"module": _task_shapes(task.section, vectors)}
+                for name, task in self.tasks.items()
+            }
+        return _flat_shapes(trees)
+
+    def find(self, name: str) -> Taken:
+        """Returns the array of the source for one of ours; see `shapes`."""
+        if self.similarity is None:
+            name = f"{next(iter(self.sides))}/{name}"
+        part, path = name.split("/", 1)
+        if part == "tasks":
+            task, path = path.split("/", 1)
+            return self.tasks[task].rule(path.removeprefix("module/"))
+        if part in self.sides:
+            path = path.split("/", 1)[1]
+        return find(self.layers[part], path)
+
+
+def _example(description: Description) -> dict[str, np.ndarray]:
+    if "vocab_size" in description.encoder:
+        return {name: np.zeros((1, 4), np.int32) for name in ("text_ids", "text_mask")}
+    if features := description.encoder.get("features"):
+        shape = (features,) if isinstance(features, int) else tuple(features)
+        return {"image": np.zeros((1, *shape), np.float32)}
+    inputs = description.preprocessing
+    config = ImageConfig(size=inputs.get("size") or 96, patch=inputs.get("patch", 0))
+    return {"image": np.zeros((1, *config.shape), np.uint8)}
+
+
+def _task_shapes(section: Mapping[str, Any], vectors: Mapping[str, Embedding]) -> Any:
+    """The shapes of the parameters of a task's module."""
+    loss = section["loss"]
+    module = make_task_module("the task", LOSSES[loss["name"]].module, loss["module"])
+    left, right = (vectors["image" if v == "image" else "text"] for v in section["views"])
+    return jax.eval_shape(module.init, jax.random.key(0), left, right, {}, {})[0]
+
+
+def _flat_shapes(tree: Any) -> dict[str, tuple[int, ...]]:
+    return {path: leaf.shape for path, leaf in leaves_by_path(tree).items()}
