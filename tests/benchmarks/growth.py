@@ -9,7 +9,7 @@ memory beyond the inputs for every size, and the exponents of powers of the size
 Losses are also compiled for larger batches without running them.
 
 `gallery` ranks a gallery on 8 virtual devices, which share the processor. It opens a 16th and a
-quarter of --full_images, with five captions each, and ranks the first tiles, from which on memory
+quarter of --full_images, with five captions each, and ranks the first rows, from which on memory
 no longer grows; with --measure_full also the whole gallery, which is else extrapolated:
 
     python -m tests.benchmarks.growth --parts gallery --dim=512 --measure_full
@@ -17,7 +17,6 @@ no longer grows; with --measure_full also the whole gallery, which is else extra
 
 import argparse
 import concurrent.futures
-import contextlib
 import dataclasses
 import itertools
 import json
@@ -40,7 +39,7 @@ ENGINES = {"dense": 1, "chunked": 1, "ring": DEVICES}  # With their numbers of d
 COMPILED_BATCH = 4096
 # A small scorer of pairs: most of its time is in products, as in a large one.
 TEXTS, IMAGE_TOKENS, TEXT_TOKENS, WIDTH = 64, 50, 16, 128
-TILES = 8
+BLOCKS = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +108,7 @@ def measure_pairs(args: argparse.Namespace) -> None:
 
 
 def measure_gallery(args: argparse.Namespace) -> None:
-    """The largest gallery: a complete run and the first tiles of smaller ones, as compiled."""
+    """The largest gallery: a complete run and the first rows of smaller ones, as compiled."""
     per_image = 1 + evaluation.CAPTIONS_PER_IMAGE
     full = evaluation.Task("", args.full_images, args.dim, BOARDS, devices=DEVICES)
     ranked = dataclasses.replace(full, images=4 * args.images)
@@ -126,11 +125,11 @@ def measure_gallery(args: argparse.Namespace) -> None:
     tasks = [dataclasses.replace(full, images=full.images // share) for share in shares]
     items = [task.images * per_image for task in tasks]
     gib = [
-        items_of_one * args.dim * 4 / 2**30 + measure(make_first_tiles, task, runs=1).peak_mb / 1024
+        items_of_one * args.dim * 4 / 2**30 + measure(make_first_rows, task, runs=1).peak_mb / 1024
         for items_of_one, task in zip(items, tasks, strict=True)
     ]
     print_figure(
-        "gallery on 8 devices, memory of the process, first tiles",
+        "gallery on 8 devices, memory of the process, first rows",
         items=items,
         dim=args.dim,
         gib=gib,
@@ -138,12 +137,6 @@ def measure_gallery(args: argparse.Namespace) -> None:
         extrapolated_gib=float(
             np.polyval(np.polyfit(items[:2], gib[:2], 1), full.images * per_image)
         ),
-    )
-    print_figure(
-        "gallery on 8 devices, memory of all devices as compiled",
-        items=full.images * per_image,
-        dim=args.dim,
-        gib=compile_ranking(full.images, args.dim) / 2**30,
     )
 
 
@@ -169,18 +162,15 @@ def make_pairs(images: int) -> Callable[[], Any]:
     return pair_scores.make_ours(tokens, ids, sizes)
 
 
-def make_first_tiles(task: evaluation.Task) -> Callable[[], Any]:
-    """Opens a gallery and ranks it in three directions, each pass up to tile `TILES`."""
+def make_first_rows(task: evaluation.Task) -> Callable[[], Any]:
+    """Opens a gallery and computes the first blocks of rows of captions with captions."""
     import jax
 
     from xmodal.core.mesh import make_mesh
-    from xmodal.evals.labels.make import make_boards
-    from xmodal.evals.scores.from_scores import rank_directions
-    from xmodal.evals.scores.products import open_scores
+    from xmodal.evals.scores.score_rows import open_scores
     from xmodal.evals.scores.sources import Embeddings
 
     labels = evaluation.make_labels(task)
-    directions = make_boards(labels, task.boards)[0].directions
     images, captions = evaluation.make_embeddings(task)
     mesh = make_mesh(jax.devices()[: task.devices])
 
@@ -188,87 +178,11 @@ def make_first_tiles(task: evaluation.Task) -> Callable[[], Any]:
         source = Embeddings(
             "here", labels.image_ids, images, labels.caption_ids, captions, evaluation.SIMILARITY
         )
-        scores = open_scores(source, mesh=mesh)
-        between, within = FirstTiles(scores["image", "text"]), FirstTiles(scores["text", "text"])
-        with contextlib.suppress(EnoughError):
-            rank_directions(between, [directions["i2t"]], [directions["t2i"]])
-        with contextlib.suppress(EnoughError):
-            rank_directions(within, [directions["t2t"]], exclude_self=True)
+        scores = open_scores(source, mesh=mesh)["text", "text"]
+        for _ in itertools.islice(scores.blocks(np.arange(len(captions))), BLOCKS):
+            pass
 
     return run
-
-
-class EnoughError(Exception):
-    """Enough tiles are ranked."""
-
-
-class FirstTiles:
-    """Scores that end the ranking after `TILES` tiles."""
-
-    def __init__(self, scores: Any) -> None:
-        self._scores, self._left = scores, TILES
-
-    def __getattr__(self, name: str) -> Any:
-        """Everything else."""
-        return getattr(self._scores, name)
-
-    def tile(self, i: int, j: int) -> Any:
-        """See `Scores.tile`."""
-        if not self._left:
-            raise EnoughError
-        self._left -= 1
-        return self._scores.tile(i, j)
-
-
-def compile_ranking(images: int, dim: int) -> int:
-    """Bytes on all devices while captions are ranked for captions, all embeddings included."""
-    import jax
-    import jax.numpy as jnp
-    from jax.sharding import NamedSharding, PartitionSpec
-
-    from xmodal.core.mesh import BATCH_AXIS, make_mesh
-    from xmodal.evals.scores import counting
-    from xmodal.evals.scores.score_tiles import GROUP, choose_rows
-
-    mesh = make_mesh(jax.devices()[:DEVICES])
-    captions = images * evaluation.CAPTIONS_PER_IMAGE
-    rows = choose_rows(captions, evaluation.BLOCK, GROUP * DEVICES)
-    queries = -(-captions // rows) * rows
-
-    def array(shape: Sequence[int], *spec: str | None, dtype: Any = jnp.int32) -> Any:
-        sharding = NamedSharding(mesh, PartitionSpec(*spec))
-        return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
-
-    def side(queries: int, label_sets: int) -> counting.DirectionCounts:
-        labels = array((queries,), dtype=jnp.float32), array((queries,)), None
-        counts = counting.Counts(*[array((DEVICES, queries), BATCH_AXIS)] * 2)
-        top = array((DEVICES, queries, 0), BATCH_AXIS)
-        return counting.DirectionCounts(
-            (counting.PaddedLabelSet(*labels),) * label_sets,
-            (counts,) * label_sets,
-            counting.TopK(array(top.shape, BATCH_AXIS, dtype=jnp.float32), top),
-        )
-
-    def rank_tile(sides: Any, left: jax.Array, right: jax.Array) -> Any:
-        by_item = NamedSharding(mesh, PartitionSpec(None, BATCH_AXIS))
-        tile = jax.lax.with_sharding_constraint(left @ right.T, by_item)
-        settings = {"exclude_self": True, "mirrored": True, "mesh": mesh}
-        return counting.count(sides, tile, (0, rows), sizes=(captions, captions), **settings)
-
-    embeddings = (rows, dim)
-    arguments = (
-        (side(queries, 1), side(queries, 0)),
-        array(embeddings, dtype=jnp.float32),
-        array(embeddings, BATCH_AXIS, dtype=jnp.float32),
-    )
-    program = jax.jit(rank_tile, donate_argnums=0).lower(*arguments).compile().memory_analysis()
-    per_device = (
-        program.argument_size_in_bytes
-        + program.output_size_in_bytes
-        + program.temp_size_in_bytes
-        - program.alias_size_in_bytes
-    )
-    return DEVICES * per_device + 4 * dim * (queries + images - rows)
 
 
 def measure(make: Callable[..., Callable[[], Any]], *args: Any, runs: int = 2) -> Cost:

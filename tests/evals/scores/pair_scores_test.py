@@ -257,7 +257,7 @@ import numpy as np
 
 from tests.evals.scores.pair_scores_test import CAPTIONS, IMAGES, Items, prepare, score
 from xmodal.core import mesh, processes
-from xmodal.evals import pair_scores
+from xmodal.evals.scores import pair_scores
 from xmodal.evals.scores.pair_scores import PairFunctions, PairProgram, PairScores
 from xmodal.evals.scores import score_files
 

@@ -13,9 +13,9 @@ from xmodal.evals.reports.paired_differences import check_numbers
 from xmodal.evals.reports.results import Numbers
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.uncertainty import Resamples, compute_interval
-from xmodal.evals.scores.finite import count_not_finite
 from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.line_files import read_lines
+from xmodal.evals.scores.score_rows import count_not_finite
 from xmodal.evals.scores.sources import Embeddings, Provider
 
 DEPTHS = (1, 5)

@@ -32,6 +32,8 @@ class Options:
       similarity: `{"name": ...}` of the similarity of embeddings; None for the model's.
       bootstrap_samples: samples of every interval and correlation.
       seed: seed of the bootstrap and of random pools.
+      precision: type of the scores of vectors; "float64", which CPUs compute, where float32 mixes
+        scores up. Euclidean distances are float64 on CPUs anyway.
     """
 
     type: str
@@ -43,6 +45,7 @@ class Options:
     similarity: Mapping[str, Any] | None = None
     bootstrap_samples: int = setting(1000, at_least=1)
     seed: int = setting(0, at_least=0)
+    precision: str = setting("float32", one_of=("float32", "float64"))
 
     @property
     def field(self) -> str | None:

@@ -10,8 +10,8 @@ from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.reports.metrics import compute_average_precision
-from xmodal.evals.scores.finite import count_not_finite
 from xmodal.evals.scores.galleries import order_embeddings
+from xmodal.evals.scores.score_rows import count_not_finite
 from xmodal.evals.scores.sources import Embeddings
 
 

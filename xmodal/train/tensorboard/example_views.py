@@ -18,7 +18,7 @@ from xmodal.evals.reports.example_page import make_groups
 from xmodal.evals.reports.example_rules import Pick, pick_fixed
 from xmodal.evals.reports.results import BoardResult, Result
 from xmodal.evals.scores.embed import Items
-from xmodal.evals.scores.score_tiles import Scores
+from xmodal.evals.scores.score_rows import Scores
 from xmodal.evals.scores.similarities import draw_similarities
 from xmodal.evals.scores.sources import Embeddings
 from xmodal.train.tensorboard.drawing import draw_section
