@@ -136,7 +136,7 @@ def test_a_score_that_overflows_is_named(annotations):
     given = embeddings()
     given["image_embeddings"][1] *= 1e20
     given["caption_embeddings"][:2] *= 1e20
-    message = "^Scores of .* by 'dot' are not finite: .* Divide all by one number, or use the cosine"
+    message = "^Scores of .* by 'dot' are not finite: .* or use the cosine similarity"
     with pytest.raises(UserError, match=message):
         evaluate(annotations, embeddings=given, similarity="dot", boards=["coco5k", "pmrp"])
 

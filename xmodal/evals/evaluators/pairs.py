@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 
 from xmodal.core.errors import UserError
-from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options, Split
+from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.reports.correlation_intervals import compute_pairs_interval
 from xmodal.evals.reports.metrics import compute_influence, compute_pearson_influence
@@ -35,7 +35,7 @@ class _Correlation:
     influence: np.ndarray
 
 
-class PairsEvaluator(NumbersEvaluator):
+class PairsEvaluator(Evaluator):
     """Pearson and Spearman correlations per set with their intervals, see `Evaluator`.
 
     The two captions of a record are its pair. Label columns: `score`, the gold score; `set`, the

@@ -8,7 +8,7 @@ import numpy as np
 
 from xmodal.core.config import lookup, setting
 from xmodal.core.errors import UserError
-from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options, Split
+from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split
 from xmodal.evals.labels.definitions import PUBLIC
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged, own_pairs
@@ -71,7 +71,7 @@ class PoolsOptions(Options):
         return f"{self.directions[0]}/recall@10"
 
 
-class PoolsEvaluator(NumbersEvaluator):
+class PoolsEvaluator(Evaluator):
     """Median rank and recalls in pools, see `Evaluator`.
 
     A pool has `size` images, drawn without replacement, and one caption of each. Every caption

@@ -27,16 +27,20 @@ def find_negatives(
     Raises:
       UserError: a query has fewer negatives.
     """
-    rows = np.array(scores.rows(queries))
-    for each in positives:
-        rows[each.contains(queries[:, None], np.arange(scores.shape[1]))] = -np.inf
-    fewest = int(np.count_nonzero(rows > -np.inf, axis=1).min())
-    if fewest < top:
-        raise UserError(
-            f"A query has only {fewest:,} negatives among {scores.shape[1]:,} items, fewer than "
-            f"{top:,}; mine fewer."
-        )
-    return top_items(rows, top).astype(np.int32)
+    items, found = np.arange(scores.shape[1]), []
+    for at, block in scores.blocks(queries):
+        rows = np.array(block)
+        for each in positives:
+            own = each.expand(queries[at]) if isinstance(each, Ragged) else None
+            rows[each.contains(queries[at][:, None], items) if own is None else own] = -np.inf
+        fewest = int(np.count_nonzero(rows > -np.inf, axis=1).min())
+        if fewest < top:
+            raise UserError(
+                f"A query has only {fewest:,} negatives among {len(items):,} items, fewer than "
+                f"{top:,}; mine fewer."
+            )
+        found.append(top_items(rows, top).astype(np.int32))
+    return np.concatenate(found)
 
 
 @jax.jit

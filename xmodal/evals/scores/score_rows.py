@@ -26,7 +26,7 @@ from xmodal.similarity.vectors import DOUBLE, in_precision, remove_offset
 # Scores of items whose number is a multiple of this do not depend on their places.
 _GROUP = 64
 _BLOCK = 1280  # Items per product.
-_ROWS_BYTES = 1 << 27  # Of a block of rows, unless a single product of them is larger.
+_ROWS_BYTES = 1 << 29  # Of a block of rows, unless a single product of them is larger.
 _PAIRS = 512  # Single pairs that are scored at a time.
 
 
@@ -88,7 +88,7 @@ class Scores:
     def height(self) -> int:
         """Queries in a block of rows."""
         fitting = _ROWS_BYTES // (self.shape[1] * self.dtype.itemsize)
-        return min(max(fitting // _GROUP, 1) * _GROUP, _BLOCK * 4)
+        return min(max(fitting // _GROUP, 1) * _GROUP, 2 * _BLOCK)
 
     def blocks(self, queries: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
         """Yields parts of `queries`, and the rows of each."""
@@ -212,8 +212,11 @@ class VectorScores(Scores):
 
     def rows(self, queries: np.ndarray) -> np.ndarray:
         """See `Scores`."""
-        height = min(self.height, self._queries.number * self._queries.height)
-        placed = self._queries.queries(queries, max(height, -(-len(queries) // _GROUP) * _GROUP))
+        # Few heights, because each is compiled.
+        height = _GROUP << max(0, -(-len(queries) // _GROUP) - 1).bit_length()
+        if len(queries) <= self.height < height:
+            height = self.height
+        placed = self._queries.queries(queries, height)
         tiles = [self._compute(placed, number) for number in range(self._items.number)]
         found = np.empty((len(queries), self.shape[1]), self.dtype)
         for number, tile in enumerate(tiles):
