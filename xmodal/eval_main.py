@@ -58,6 +58,7 @@ from xmodal.apps.eval_flags import (
     OVERWRITE,
     PARTIAL,
     PLACES,
+    PRECISION,
     RUN,
     SAMPLES,
     SAVE_EMBEDDINGS,
@@ -264,6 +265,7 @@ def _run_on_annotations(kind: str) -> None:
         name=NAME.value,
         bootstrap_samples=SAMPLES.value,
         seed=SEED.value,
+        precision=PRECISION.value,
         mesh=mesh_lib.make_mesh(),
         other=other,
     )

@@ -129,7 +129,7 @@ def test_every_number_of_every_board(kind, labels, boards, split):
         boards,
         bootstrap_samples=SAMPLES,
         seed=3,
-        block_size=256,
+        budget=256,
     )
     scores = score_all(image, text, KINDS[kind])
     expected = reference.Reference(split, scores, samples=SAMPLES, seed=3)

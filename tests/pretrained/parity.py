@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 import xmodal
-from xmodal.evals.evaluators.runner import open_rankings
+from xmodal.evals.evaluators.runner import OpenScores
 from xmodal.evals.scores.given_items import GivenItems
-from xmodal.evals.scores.rows import order_items
-from xmodal.evals.scores.score_tiles import complete_rows
 from xmodal.evals.scores.second_stage import PairReranker
 from xmodal.models import make_dual_encoder, make_tower
 from xmodal.pretrained.converters import CONVERTERS, convert, take_arrays
@@ -100,9 +98,10 @@ def evaluated_orders(folder, pictures, texts, **reranker):
     given = {"config": model._image_config, "tokenizer": model._tokenizer}
     items = GivenItems(images=list(pictures), texts=texts, **given)
     source = model._embed_pairs(model._params, model._model_state, items, 8)
-    rankings = open_rankings(source, items, reranker=PairReranker(**reranker))
-    rows = {name: complete_rows(rankings(name), 0) for name in ("i2t", "t2i")}
-    return {name: np.stack([order_items(row) for row in each]) for name, each in rows.items()}
+    scores = OpenScores(source, items, reranker=PairReranker(**reranker))
+    rankings = {name: scores.ranking(name) for name in ("i2t", "t2i")}
+    rows = {name: each.rows(np.arange(each.shape[0])) for name, each in rankings.items()}
+    return {name: np.argsort(-each, axis=1, kind="stable") for name, each in rows.items()}
 
 
 def check_gradients(found, converted, ignored=()):

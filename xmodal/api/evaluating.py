@@ -52,6 +52,7 @@ def evaluate(
     name: str | None = None,
     bootstrap_samples: Annotated[int, Bounds(at_least=1)] = 1000,
     seed: Annotated[int, Bounds(at_least=0)] = 0,
+    precision: Annotated[str, Bounds(one_of=("float32", "float64"))] = "float32",
     mesh: Mesh | None = None,
     other: StoredResults | None = None,
     examples: Annotated[int | None, Bounds(at_least=0)] = None,
@@ -105,6 +106,7 @@ def evaluate(
       name: name of the model's row; by default "model", or that of the file.
       bootstrap_samples: samples of every interval and correlation, unless `evaluator` names them.
       seed: seed of the bootstrap, unless `evaluator` names it.
+      precision: type of the scores of vectors, unless `evaluator` names it.
       mesh: devices over which galleries are sharded, with one axis, "data"; None for one.
       other: another model to compare with on annotations.
       examples: queries of every rule on `page`, which shows their pictures if there are any; 0 for
@@ -129,7 +131,7 @@ def evaluate(
     for_files = {key: value for key, value in for_files.items() if value is not None}
     folders = {"data_dir": data_dir, "manual_dir": manual_dir, "ratings_dir": ratings_dir}
     section = {"dataset": dataset, "config": config, **folders}
-    bootstrap = {"bootstrap_samples": bootstrap_samples, "seed": seed}
+    bootstrap = {"bootstrap_samples": bootstrap_samples, "seed": seed, "precision": precision}
     options = {"split": split, "annotations": annotations, "partial": partial, "name": name}
     check_options("evaluate", evaluate, section | bootstrap | options | {"examples": examples})
     _check_mesh(mesh)
@@ -189,7 +191,7 @@ def _check_mesh(mesh: Mesh | None) -> None:
         )
 
 
-def _read_labels(annotations: str, boards: Any, bootstrap: Mapping[str, int]) -> BoardsOptions:
+def _read_labels(annotations: str, boards: Any, bootstrap: Mapping[str, Any]) -> BoardsOptions:
     """Returns the options of an evaluation on released labels."""
     if annotations == "":
         raise UserError(
@@ -261,7 +263,7 @@ class _Dataset:
     split: str
     annotations: str
     evaluator: Mapping[str, Any] | None
-    bootstrap: Mapping[str, int]
+    bootstrap: Mapping[str, Any]
     similarity: str | None
     mesh: Mesh | None
 

@@ -29,7 +29,7 @@ from xmodal.evals.scores.pair_scores import PairFunctions
 from xmodal.evals.scores.sources import Embeddings
 from xmodal.evals.scores.text_lengths import TextLengths
 from xmodal.similarity import Embedding, Similarity
-from xmodal.similarity.precision import in_precision
+from xmodal.similarity.vectors import in_precision
 
 Embed = Callable[..., Embeddings]
 _AT_A_TIME = 1 << 14  # Items of an iterator in memory.

@@ -91,9 +91,12 @@ EXAMPLES = flags.DEFINE_integer(
 )
 SAMPLES = flags.DEFINE_integer("bootstrap_samples", 1000, "Samples per interval.", lower_bound=1)
 SEED = flags.DEFINE_integer("seed", 0, "Seed of the bootstrap.", lower_bound=0)
+PRECISION = flags.DEFINE_enum(
+    "precision", "float32", ["float32", "float64"], "Type of the scores of embeddings."
+)
 
 _WRITTEN = {"split", "output", "overwrite", "compare"}
-_LABELED = _WRITTEN | {"annotations", "boards", "name", "bootstrap_samples", "seed"}
+_LABELED = _WRITTEN | {"annotations", "boards", "name", "bootstrap_samples", "seed", "precision"}
 _SAVED = {"save_embeddings", "save_scores"}
 _CONFIGURED = _WRITTEN | _SAVED | {"evaluators", "examples"}
 _OF_RUN = _CONFIGURED | {"annotations", *(place.name for place in PLACES)}

@@ -45,7 +45,7 @@ def _parse() -> argparse.Namespace:
         "--part_size", type=positive_int, default=1 << 14, help="items embedded together"
     )
     parser.add_argument(
-        "--block_size", type=positive_int, default=1024, help="queries and items compared together"
+        "--block_size", type=positive_int, default=1024, help="queries of a file of blocks"
     )
     parser.add_argument("--output", required=True, help="the new folder")
     return parser.parse_args()

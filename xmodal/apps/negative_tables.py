@@ -21,7 +21,7 @@ from xmodal.data.mined_negatives import CARD
 from xmodal.evals.labels.make import make_boards
 from xmodal.evals.labels.positives import Ragged, Relation, own_pairs
 from xmodal.evals.scores.nearest import find_negatives
-from xmodal.evals.scores.score_tiles import Scores
+from xmodal.evals.scores.score_rows import Scores
 
 if TYPE_CHECKING:
     from xmodal.api.model import Model
@@ -58,7 +58,7 @@ def write_negatives(args: argparse.Namespace) -> None:
     with folder_lock.hold(parts.folder):
         parts.embed()
         galleries = {kind: parts.gallery(kind) for kind in items}
-        scores = open_model_scores(model, galleries, args.block_size)
+        scores = open_model_scores(model, galleries)
         card = {
             "records": split.hashes, "model": f"{model.name} {model.hash_weights()}",
             "split": args.split, "captions": args.captions, "images": args.images,
@@ -66,9 +66,11 @@ def write_negatives(args: argparse.Namespace) -> None:
         }  # fmt: skip
         _check_card(parts.folder, card)
         blocks = {
-            "captions": mine_blocks(parts.folder, "captions", scores, args.captions, positives),
+            "captions": mine_blocks(
+                parts.folder, "captions", scores, args.captions, positives, args.block_size
+            ),
             "images": mine_blocks(
-                parts.folder, "images", scores.transpose(), args.images, positives
+                parts.folder, "images", scores.transpose(), args.images, positives, args.block_size
             ),
         }
         processes.gather("mine its blocks", "done")
@@ -103,11 +105,9 @@ def find_positives(split: "EvalSplit", boards: Sequence[str]) -> Positives:
     return found
 
 
-def open_model_scores(
-    model: "Model", galleries: Mapping[str, "IndexGallery"], block_size: int
-) -> Scores:
+def open_model_scores(model: "Model", galleries: Mapping[str, "IndexGallery"]) -> Scores:
     """Returns the scores of images with captions, on the devices of this process."""
-    from xmodal.evals.scores.products import open_scores
+    from xmodal.evals.scores.score_rows import open_scores
     from xmodal.evals.scores.sources import Embeddings
 
     similarity, parameters = model.measure
@@ -120,11 +120,11 @@ def open_model_scores(
         tokens={side: each for side, each in tokens.items() if each is not None},
     )  # fmt: skip
     mesh = make_mesh(jax.local_devices())
-    return open_scores(embeddings, block_size=block_size, mesh=mesh)["image", "text"]
+    return open_scores(embeddings, mesh=mesh)["image", "text"]
 
 
 def mine_blocks(
-    folder: epath.Path, name: str, scores: Scores, top: int, positives: Positives
+    folder: epath.Path, name: str, scores: Scores, top: int, positives: Positives, height: int
 ) -> list[epath.Path]:
     """Writes this process's missing blocks of a table, and returns the files of all of them.
 
@@ -134,16 +134,16 @@ def mine_blocks(
       scores: scores of the queries with these items.
       top: items per query.
       positives: see `find_positives`.
+      height: queries per block.
     """
-    # A command that resumes may have other blocks, by --block_size or the number of devices.
-    height = scores.tile_shape[0]
     starts = range(0, scores.shape[0], height)
     paths = [folder / f"negative-{name}-{start:08d}-{height}.npy" for start in starts]
     mine = range(processes.index(), len(paths), processes.count())
     missing = [number for number in mine if not paths[number].exists()]
     with progress(f"Mining {name} in {len(missing):,} blocks", len(missing)) as advance:
         for number in missing:
-            found = find_negatives(scores, number, top, positives[_DIRECTIONS[name]])
+            queries = np.arange(starts[number], min(starts[number] + height, scores.shape[0]))
+            found = find_negatives(scores, queries, top, positives[_DIRECTIONS[name]])
             with replacing(paths[number]) as file:
                 np.save(file, found)
             advance(1)

@@ -129,7 +129,8 @@ def local_rows(array: jax.Array) -> np.ndarray:
 def to_host(tree: Any, mesh: Mesh) -> Any:
     """Complete NumPy arrays in every process; all processes have to call it."""
     if all(leaf.is_fully_addressable for leaf in jax.tree.leaves(tree)):
-        return jax.device_get(tree)  # Without a collective, see `xmodal.evals.scores.counting`.
+        # Without a collective: programs that wait for each other may block all threads of a CPU.
+        return jax.device_get(tree)
     copies = jax.jit(lambda arrays: arrays, out_shardings=replicated(mesh))(tree)
     return jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0)), copies)
 

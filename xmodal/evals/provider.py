@@ -8,8 +8,7 @@ from jax.sharding import Mesh
 
 from xmodal.core.errors import UserError
 from xmodal.evals.scores.embed import Embedder, Items
-from xmodal.evals.scores.ensemble import average
-from xmodal.evals.scores.mean_scores import average_scores
+from xmodal.evals.scores.ensemble import average, average_scores
 from xmodal.evals.scores.sources import Embeddings, Provider, Source, with_similarity
 from xmodal.similarity import make_similarity
 

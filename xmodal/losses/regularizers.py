@@ -9,9 +9,8 @@ from xmodal.core.config import Bounds
 from xmodal.core.errors import UserError
 from xmodal.losses.context import Context, Positive
 from xmodal.similarity import Embedding
-from xmodal.similarity.offset import centered
 from xmodal.similarity.scores import square_distances
-from xmodal.similarity.vectors import square_root, unit_length
+from xmodal.similarity.vectors import centered, square_root, unit_length
 
 DISTANCES = {"norm": square_root, "squared": lambda squares: squares}
 

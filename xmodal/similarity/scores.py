@@ -157,15 +157,11 @@ def _add_sigmoids(total: tuple[jax.Array, ...], *odds: jax.Array) -> tuple[jax.A
 
 @_in_whole_tiles
 def score_euclidean(queries: dict[str, jax.Array], gallery: dict[str, jax.Array]) -> jax.Array:
-    """Returns the negative Euclidean distances of [B, D] and [M, D].
-
-    In float64, which is for distances that `square_distances` would lose, they are computed from
-    differences.
-    """
-    left, right = queries["vectors"], gallery["vectors"]
-    if left.dtype == jnp.float64:
-        return -jnp.sqrt(jnp.sum(jnp.square(right[None] - left[:, None]), axis=-1))
-    return -jnp.sqrt(square_distances(left, right, queries["squares"], gallery["squares"]))
+    """Returns the negative Euclidean distances of [B, D] and [M, D]."""
+    squares = square_distances(
+        queries["vectors"], gallery["vectors"], queries["squares"], gallery["squares"]
+    )
+    return -jnp.sqrt(squares)
 
 
 @_in_whole_tiles

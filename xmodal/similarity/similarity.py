@@ -12,14 +12,19 @@ import numpy as np
 
 from xmodal.core.config import check_keys, lookup, setting
 from xmodal.core.errors import UserError
-from xmodal.similarity.offset import centered, find_offset, remove_offset
 from xmodal.similarity.pair_module import PairCost, PairModule
-from xmodal.similarity.precision import DOUBLE, SINGLE, choose_precision
 from xmodal.similarity.scores import TILE
 from xmodal.similarity.stop_at import stop_at
 from xmodal.similarity.table import SIMILARITIES, Kind
 from xmodal.similarity.tiles import join, split
-from xmodal.similarity.vectors import Prepared
+from xmodal.similarity.vectors import (
+    DOUBLE,
+    SINGLE,
+    Prepared,
+    centered,
+    find_offset,
+    remove_offset,
+)
 
 # Parameters that every similarity can have; ranking ignores both.
 _SCALING = ("log_scale", "bias")
@@ -95,6 +100,11 @@ class Similarity:
     def inner_product(self) -> bool:
         """Whether the score is the inner product of prepared vectors [N, D]."""
         return self.module is None and self._kind.inner_product
+
+    @property
+    def of_products(self) -> bool:
+        """Whether the score is an inner product of vectors of two items, or the largest one."""
+        return self.module is None and (self._kind.inner_product or self._kind.unit)
 
     @property
     def symmetric(self) -> bool:
@@ -194,28 +204,17 @@ class Similarity:
         return self.prepare(left, params), self.prepare(right, params)
 
     def find_offset(self, *sides: np.ndarray) -> np.ndarray | None:
-        """Returns the vector to subtract before `scorer` prepares others, see `offset`."""
+        """Returns the vector to subtract before `scorer` prepares others, see `find_offset`."""
         return find_offset(*sides) if self._by_distance else None
 
-    def place(self, *sides: np.ndarray) -> list[np.ndarray]:
-        """Returns vectors to prepare and score, whose type is the precision that ranks them.
+    def choose_precision(self, platform: str = "cpu") -> np.dtype:
+        """Returns the type of scores on a platform: float64 for Euclidean distances on CPUs."""
+        return DOUBLE if self.name == "euclidean" and platform == "cpu" else SINGLE
 
-        They are float32, or float64 for scores that float32 would mix up (see `precision`), and
-        without their common offset if only distances count.
-        """
-        offset = self.find_offset(*sides)
-        dtype = self.choose_precision(*sides, offset=offset)
+    def place(self, *sides: np.ndarray, platform: str = "cpu") -> list[np.ndarray]:
+        """Returns vectors to prepare and score, in their precision and without their offset."""
+        offset, dtype = self.find_offset(*sides), self.choose_precision(platform)
         return [remove_offset(side, offset, dtype) for side in sides]
-
-    def choose_precision(self, *sides: np.ndarray, offset: np.ndarray | None) -> np.dtype:
-        """Returns float32 or float64, see `precision.choose_precision`."""
-        if self.module is not None:
-            return SINGLE
-        if not self.symmetric:  # Differences of numbers lose nothing.
-            return DOUBLE if any(side.dtype == DOUBLE for side in sides) else SINGLE
-        return choose_precision(
-            sides, by_distance=self._by_distance, unit=self._kind.unit, offset=offset
-        )
 
     def score(
         self, left: Prepared, right: Prepared, params: Mapping[str, Any] | None = None
@@ -286,7 +285,7 @@ class Similarity:
           UserError: a parameter is missing, unknown or not a finite number.
         """
         if self.module is not None:
-            raise ValueError(f"{self.name!r} scores blocks, see `evals.ranking.score_blocks`.")
+            raise ValueError(f"{self.name!r} scores blocks, see `evals.scores.score_blocks`.")
         given = dict(params or {})
         check_keys(
             f"the parameters of similarity {self.name!r}", given, (*self.parameters, *_SCALING)

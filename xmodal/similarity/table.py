@@ -24,7 +24,7 @@ class Kind:
       inner_product: whether the score is the inner product of prepared vectors [N, D].
       symmetric: whether exchanging the sides transposes the scores.
       by_distance: whether the score depends only on distances, computed from squared lengths, which
-        a large common offset would hide; see `offset`.
+        a large common offset would hide, see `vectors.find_offset`.
       unit: whether vectors are scaled to unit length.
       parameters: numbers learned with the model that ranking needs too, with their start.
     """

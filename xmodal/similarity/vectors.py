@@ -1,11 +1,73 @@
-"""Prepares embeddings for comparison: checks their shape, normalizes, squares."""
+"""Prepares embeddings for comparison: checks their shape, centers, normalizes, squares."""
+
+import contextlib
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from xmodal.core.errors import UserError
 
 Prepared = jax.Array | dict[str, jax.Array]
+
+SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
+# Vectors of each side whose common part is estimated.
+_SAMPLE = 1024
+# A common part of up to this many spreads costs a digit at most and stays.
+_NEGLIGIBLE = 4.0
+
+
+@contextlib.contextmanager
+def in_precision(dtype: np.dtype) -> Iterator[None]:
+    """A context in which JAX computes in a type; without it, all numbers become float32."""
+    if dtype != DOUBLE:
+        yield
+        return
+    # Not every accelerator has float64.
+    with jax.enable_x64(True), jax.default_device(jax.local_devices(backend="cpu")[0]):
+        yield
+
+
+def find_offset(*sides: np.ndarray) -> np.ndarray | None:
+    """Returns the common part of vectors, float64 [D], which hides their distances in float32.
+
+    It is a multiple of a power of two near their spread, so that equal distances stay equal; None
+    if it is small. Single vectors far from the others do not move it.
+
+    Args:
+      sides: floats [N, D] or [N, K, D].
+    """
+    rows = [side[:: -(-len(side) // _SAMPLE)] for side in sides if len(side)]
+    sample = np.concatenate([np.asarray(x, np.float64).reshape(-1, x.shape[-1]) for x in rows])
+    middle = np.median(sample, axis=0)
+    spreads = np.median(np.abs(sample - middle), axis=0)
+    if not np.linalg.norm(middle) > _NEGLIGIBLE * np.linalg.norm(spreads):
+        return None
+    spread = np.sqrt(np.mean(np.square(spreads)))
+    if spread == 0:  # More than half of the vectors are this one.
+        return middle
+    step = 2.0 ** np.ceil(np.log2(spread))
+    return np.round(middle / step) * step
+
+
+def remove_offset(
+    vectors: np.ndarray, offset: np.ndarray | None, dtype: np.typing.DTypeLike = np.float32
+) -> np.ndarray:
+    """Returns vectors [..., D] minus the result of `find_offset`, as float32 or float64."""
+    if offset is None:
+        return np.asarray(vectors, dtype)
+    return (np.asarray(vectors, np.float64) - offset).astype(dtype)
+
+
+def centered(left: jax.Array, right: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Returns vectors [..., D] of two sides minus the mean of both, which has no gradient."""
+    left, right = (jnp.asarray(side, jnp.float32) for side in (left, right))
+    # Relative to one vector, since a sum of large values is not exact.
+    first = left.reshape(-1, left.shape[-1])[0]
+    means = [jnp.mean(side - first, axis=tuple(range(side.ndim - 1))) for side in (left, right)]
+    center = jax.lax.stop_gradient(first + (means[0] + means[1]) / 2)
+    return left - center, right - center
 
 
 def one_vector(name: str, vectors: jax.Array) -> jax.Array:
@@ -39,7 +101,7 @@ def several_vectors(name: str, vectors: jax.Array) -> jax.Array:
 
 
 def _floats(vectors: jax.typing.ArrayLike) -> jax.Array:
-    """Float32, or float64 under `precision.in_precision`."""
+    """Float32, or float64 under `in_precision`."""
     array = jnp.asarray(vectors)
     return array.astype(jnp.promote_types(array.dtype, jnp.float32))
 

@@ -22,8 +22,7 @@ from tests.api.tiny_dual_encoder import (
 )
 from xmodal.api import pair_scoring
 from xmodal.evals.scores.given_items import GivenItems
-from xmodal.evals.scores.products import open_scores
-from xmodal.evals.scores.score_tiles import complete_rows
+from xmodal.evals.scores.score_rows import open_scores
 from xmodal.evals.scores.second_stage import PairReranker, SecondStage
 
 SIDE, COUNT, TOP = 8, 14, 7
@@ -79,7 +78,8 @@ def test_hits_are_those_of_the_evaluator(run, monkeypatch):
     items = GivenItems(images=paths, texts=texts, config=config, tokenizer=tokenizer)
     embeddings = model._embed_pairs(model._params, model._model_state, items, 64)
     first = open_scores(embeddings)["image", "text"]
-    stage = SecondStage(first, "cosine", embeddings.pairs, PairReranker(TOP, 2.5), "model")
+    pairs, reranker = embeddings.pairs, PairReranker(TOP, 2.5)
+    stage = SecondStage(first, "cosine", pairs, pairs.definition, reranker, "model")
     program = model._embed_pairs._pairs
     alone = embeddings.pairs.pairs(*np.indices((COUNT, COUNT)).reshape(2, -1))
     assert 0.1 < np.std(alone) < 10
@@ -91,7 +91,7 @@ def test_hits_are_those_of_the_evaluator(run, monkeypatch):
             query = {"text": texts[row]} if text_queries else {"image": paths[row]}
             find = "image" if text_queries else "caption"
             hits = index.query(**query, top=TOP, rerank=TOP, find=find)
-            scores = complete_rows(expected, 0)[row]
+            (scores,) = expected.rows(np.array([row]))
             assert [hit.row for hit in hits] == list(np.argsort(-scores, kind="stable")[:TOP])
             found = [hit.score for hit in hits]
             np.testing.assert_allclose(found, np.sort(scores)[::-1][:TOP], rtol=1e-5, atol=1e-5)

@@ -8,7 +8,7 @@ from tests.evals.tiny_split import TinySplit
 from xmodal.evals import Embeddings, evaluate_source, make_evaluator, read_options
 from xmodal.evals.evaluators.boards import labels_of_split
 from xmodal.evals.reports.examples import find_examples
-from xmodal.evals.scores.saved_scores import SavedScores
+from xmodal.evals.scores.score_rows import MatrixScores
 
 SPLIT = TinySplit(
     image_ids=np.array([30, 10, 20]),
@@ -20,7 +20,7 @@ SPLIT = TinySplit(
 
 def find(scores, split=SPLIT, **options):
     return find_examples(
-        SavedScores(np.float32(scores)), labels_of_split(split, ()), split, **options
+        MatrixScores(np.float32(scores)), labels_of_split(split, ()), split, **options
     )
 
 

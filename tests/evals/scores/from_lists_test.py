@@ -8,9 +8,9 @@ import pytest
 from xmodal.evals.labels.positives import Ragged, Relation
 from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.reports.metrics import compute_recall_values
-from xmodal.evals.scores import from_scores
+from xmodal.evals.scores import ranks
 from xmodal.evals.scores.from_lists import answer_lists
-from xmodal.evals.scores.saved_scores import SavedScores
+from xmodal.evals.scores.score_rows import MatrixScores
 
 RECALLS = ("recall@1", "recall@5", "recall@10")
 QUERIES, ITEMS = 61, 90
@@ -70,7 +70,7 @@ NAMES = ("recalls", "unreachable", "folds", "capped", "several")
 
 
 def assert_equal_found(found, expected, direction):
-    asked = from_scores.has_positives(direction)
+    asked = ranks.has_positives(direction)
     assert 0 < asked.sum() < QUERIES
     assert not found.missing
     if expected.rank is None:
@@ -88,7 +88,7 @@ def assert_equal_found(found, expected, direction):
 def test_whole_lists_equal_their_scores(name):
     generator = np.random.default_rng(0)
     matrix, direction = few_values(generator), directions(generator)[name]
-    (expected,), _ = from_scores.rank_directions(SavedScores(matrix, block_size=64), [direction])
+    (expected,), _ = ranks.rank_directions(MatrixScores(matrix), [direction])
     assert_equal_found(answer_lists(sort_lists(matrix), direction, ITEMS), expected, direction)
 
 
@@ -97,8 +97,8 @@ def test_lists_of_those_who_are_asked(name):
     """A query that is not asked needs no list."""
     generator = np.random.default_rng(1)
     matrix, direction = few_values(generator), directions(generator)[name]
-    (expected,), _ = from_scores.rank_directions(SavedScores(matrix, block_size=64), [direction])
-    keep = np.where(from_scores.has_positives(direction), ITEMS, 0)
+    (expected,), _ = ranks.rank_directions(MatrixScores(matrix), [direction])
+    keep = np.where(ranks.has_positives(direction), ITEMS, 0)
     assert_equal_found(
         answer_lists(sort_lists(matrix, keep), direction, ITEMS), expected, direction
     )
@@ -112,9 +112,7 @@ def test_folds_and_list_metrics_of_whole_lists():
     folded = dataclasses.replace(
         direction, folds=tuple((group == 2).astype(np.int32) for group in groups)
     )
-    (whole, expected), _ = from_scores.rank_directions(
-        SavedScores(matrix, block_size=64), [direction, folded]
-    )
+    (whole, expected), _ = ranks.rank_directions(MatrixScores(matrix), [direction, folded])
     assert (whole.values["pmrp"] != expected.values["pmrp"]).any()
     assert list(answer_lists(sort_lists(matrix), direction, ITEMS).values) == list(whole.values)
     direction = folded
@@ -135,7 +133,7 @@ def test_recalls_of_cut_lists(length):
     generator = np.random.default_rng(3)
     matrix, direction = few_values(generator), directions(generator)["recalls"]
     found, whole = cut(matrix, direction, length)
-    asked = from_scores.has_positives(direction)
+    asked = ranks.has_positives(direction)
     beyond = int(np.sum(whole.rank[asked] >= length))
     assert beyond  # so the reciprocal and the median rank rest on ranks that nobody knows
     assert found.rank is None
@@ -161,8 +159,8 @@ def test_cut_lists_that_decide_everything():
 def test_list_metrics_need_as_many_items_as_r():
     generator = np.random.default_rng(5)
     matrix, direction = few_values(generator), directions(generator)["unreachable"]
-    asked = from_scores.has_positives(direction)
-    r = from_scores.compute_r(direction, direction.positives)[asked]
+    asked = ranks.has_positives(direction)
+    r = ranks.compute_r(direction, direction.positives)[asked]
     longest = int(r.max())
     found, whole = cut(matrix, direction, longest)
     for metric in ("map@r", "r_precision"):
@@ -178,7 +176,7 @@ def test_list_metrics_need_as_many_items_as_r():
 def test_plausible_matches_of_cut_lists(name):
     generator = np.random.default_rng(6)
     matrix, direction = few_values(generator), directions(generator)[name]
-    r = np.max([from_scores.compute_r(direction, each) for each in direction.relations], axis=0)
+    r = np.max([ranks.compute_r(direction, each) for each in direction.relations], axis=0)
     found, whole = cut(matrix, direction, int(r.max()))
     np.testing.assert_array_equal(found.values["pmrp"], whole.values["pmrp"])
     found, _ = cut(matrix, direction, int(r.max()) - 1)
@@ -193,7 +191,7 @@ def test_only_items_of_the_fold_fill_a_list():
     found, whole = cut(matrix, direction, 10)
     order = np.argsort(-matrix, axis=1, kind="stable")[:, :10]
     own = direction.folds[0][:, None] == direction.folds[1][order]
-    asked = from_scores.has_positives(direction)
+    asked = ranks.has_positives(direction)
     missed = asked & (whole.rank >= own.sum(axis=1))  # the positive is behind the end
     for k in (1, 5, 10):
         undecided = int(np.sum(missed & (own.sum(axis=1) < k)))

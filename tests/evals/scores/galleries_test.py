@@ -110,14 +110,4 @@ def test_scores_on_disk_are_reordered_where_they_are_looked_at(tmp_path):
     expected = np.multiply.outer(np.float32(LABELS.image_ids), np.float32(LABELS.caption_ids))
     found = galleries.order_scores(saved, LABELS)
     assert found.shape == expected.shape
-    assert found.T.shape == expected.T.shape
-    np.testing.assert_array_equal(found[3:9, 10:99], expected[3:9, 10:99])
-    np.testing.assert_array_equal(found.T[10:99, 3:9], expected.T[10:99, 3:9])
-    rows, columns = np.array([0, 19, 4]), np.array([39, 1, 1])
-    np.testing.assert_array_equal(found[rows, columns], expected[rows, columns])
-
-
-def test_scores_in_order_stay_as_they_are():
-    ids = {"image_ids": LABELS.image_ids, "caption_ids": LABELS.caption_ids}
-    saved = arrays.load_scores({"scores": np.ones((20, 40)), **ids})
-    assert galleries.order_scores(saved, LABELS) is saved.matrix
+    np.testing.assert_array_equal(found.rows(np.arange(20)), expected)

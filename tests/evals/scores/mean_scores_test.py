@@ -8,7 +8,7 @@ import pytest
 from tests.similarity.slow_saf import real_items, score_pairs
 from tests.similarity.token_views import make_params, make_view
 from xmodal.core.errors import UserError
-from xmodal.evals.scores.mean_scores import average_scores
+from xmodal.evals.scores.ensemble import average_scores
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
 from xmodal.evals.scores.sources import Embeddings
 from xmodal.similarity import make_similarity

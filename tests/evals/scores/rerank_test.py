@@ -6,7 +6,7 @@ import pytest
 
 from xmodal.core.errors import UserError
 from xmodal.evals.scores import rerank
-from xmodal.evals.scores.saved_scores import SavedScores
+from xmodal.evals.scores.score_rows import MatrixScores
 from xmodal.evals.scores.sources import Predictions
 
 
@@ -42,8 +42,8 @@ def test_selective_refinement_of_whole_rows(monkeypatch, transposed, at_a_time):
     reranker = rerank.make_reranker(
         "config.x", {"name": "selective_refinement", "strength": 0.13, "gap": 0.01}
     )
-    found = rerank.rerank(
-        SavedScores(scores, block_size=64), predictions, reranker, transposed=transposed
+    found = rerank.RerankedScores(
+        MatrixScores(scores), predictions, reranker, transposed=transposed
     )
     if transposed:
         scores, probabilities = scores.T, probabilities.swapaxes(0, 1)
@@ -60,7 +60,7 @@ def test_scores_that_only_float64_tells_apart_stay_apart():
     reranker = rerank.make_reranker(
         "config.x", {"name": "selective_refinement", "strength": 0.13, "gap": 0}
     )
-    found = rerank.rerank(SavedScores(scores), predictions, reranker)
+    found = rerank.RerankedScores(MatrixScores(scores), predictions, reranker)
     rows, columns = (index.ravel() for index in np.indices(scores.shape))
     np.testing.assert_array_equal(found.pairs(rows, columns), scores.ravel())
 

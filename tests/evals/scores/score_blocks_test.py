@@ -6,21 +6,16 @@ import types
 import jax
 import numpy as np
 import pytest
-from slow_ranks import slow_ranks
 
 from tests.similarity.slow_saf import real_items, score_pairs
 from tests.similarity.token_views import make_params, make_view
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
-from xmodal.evals.labels.positives import Ragged
-from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.scores import arrays, score_blocks, score_files
 from xmodal.evals.scores.files import choose_similarity
-from xmodal.evals.scores.from_scores import rank_directions
 from xmodal.evals.scores.galleries import order_embeddings
-from xmodal.evals.scores.products import open_scores
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
-from xmodal.evals.scores.ranks import LabelSet
+from xmodal.evals.scores.score_rows import open_scores
 from xmodal.evals.scores.sources import Embeddings
 from xmodal.similarity import make_similarity
 
@@ -149,15 +144,6 @@ def test_every_direction_reads_one_matrix(monkeypatch):
     views, _, params = make_items()
     expected = score_pairs(params, *map(real_items, views))
     np.testing.assert_allclose(found, expected[rows, columns], rtol=1e-4, atol=1e-5)
-    # Folds, such as those of COCO 1K, are cut from it.
-    owners = np.arange(CAPTIONS) % IMAGES
-    folds = np.arange(IMAGES) % 2, owners % 2
-    positives = Ragged.from_pairs(owners, np.arange(CAPTIONS), IMAGES)
-    direction = DirectionLabels(positives, ("recall@1",), folds=folds)
-    (of_images,), _ = rank_directions(again, [direction])
-    wanted, _ = slow_ranks(expected, LabelSet(positives, folds))
-    np.testing.assert_array_equal(of_images.rank, wanted)
-    assert (wanted < slow_ranks(expected, LabelSet(positives))[0]).any()
 
 
 def test_vectors_alone_are_an_error():

@@ -12,9 +12,9 @@ from xmodal.evals import evaluate_source, make_evaluator, read_options
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.scores import second_stage
-from xmodal.evals.scores.from_scores import has_positives, rank_directions, rank_reranked
-from xmodal.evals.scores.saved_scores import SavedScores
-from xmodal.evals.scores.second_stage import PairReranker, SecondStage, find_scored, join_keys
+from xmodal.evals.scores.ranks import has_positives, rank_queries
+from xmodal.evals.scores.score_rows import MatrixScores
+from xmodal.evals.scores.second_stage import PairReranker, SecondStage, join_keys
 from xmodal.evals.scores.similarities import draw_similarities
 from xmodal.evals.scores.sources import Embeddings
 
@@ -42,6 +42,10 @@ def make_scores(seed=0, shape=(70, 131)):
     return first, np.round(rng.normal(size=shape) - 3, 1).astype(np.float32)
 
 
+def open_stage(first, second, options):
+    return SecondStage(MatrixScores(first), "cosine", Table(second), "logit", options, "model")
+
+
 def slow_order(first, second, top):
     """Positions by two keys, and the number of different keys before each item."""
     first, second = first.tolist(), second.tolist()
@@ -58,7 +62,7 @@ def test_ranks_are_those_of_two_keys(top, transposed, weight):
     first, second = make_scores()
     table = Table(second)
     options = PairReranker(top, weight)
-    stage = SecondStage(SavedScores(first, block_size=64), "cosine", table, options, "model")
+    stage = SecondStage(MatrixScores(first), "cosine", table, "logit", options, "model")
     rows, columns = np.indices(first.T.shape if transposed else first.shape)
     direction = stage(transposed)
     found = direction.pairs(rows.ravel(), columns.ravel()).reshape(rows.shape)
@@ -72,25 +76,20 @@ def test_ranks_are_those_of_two_keys(top, transposed, weight):
         assert order.tolist() == places
         np.testing.assert_array_equal(row[kept], expected[query][kept])
         asked |= {(item, query) if transposed else (query, item) for item in kept}
-        own = find_scored(direction, np.full(len(row), query), np.arange(len(row)))
+        own = direction.find_scored(np.full(len(row), query), np.arange(len(row)))
         assert np.flatnonzero(own).tolist() == sorted(kept)
     assert table.asked == asked
-
-
-class WholeRows(SavedScores):
-    """Scores of which single pairs are not read: of all pairs, that would take minutes."""
-
-    def pairs(self, rows, columns):
-        raise AssertionError
 
 
 def test_all_items_in_the_top_are_all_pairs():
     first, second = make_scores()
     every, most = (
-        SecondStage(WholeRows(first), "dot", Table(second), PairReranker(top, 0.5), "model")(False)
+        SecondStage(
+            MatrixScores(first), "dot", Table(second), "logit", PairReranker(top, 0.5), "model"
+        )(False)
         for top in (None, 131)
     )
-    np.testing.assert_array_equal(every.tile(0, 0), most.tile(0, 0))
+    np.testing.assert_array_equal(*(each.rows(np.arange(70)) for each in (every, most)))
 
 
 @pytest.mark.parametrize("metrics", [("recall@1", "map@r"), ("r_precision",)])
@@ -99,19 +98,19 @@ def test_only_queries_with_positives_are_scored(transposed, metrics, monkeypatch
     first, second = make_scores()
     options = PairReranker(7, 0.5)
     table = Table(second)
-    stage = SecondStage(SavedScores(first, block_size=64), "dot", table, options, "model")
+    stage = SecondStage(MatrixScores(first), "dot", table, "logit", options, "model")
     queries, items = first.T.shape if transposed else first.shape
     rng = np.random.default_rng(4)
     rows, found = rng.choice([2, 66, 69], 12), rng.integers(0, items, 12).astype(np.int32)
     labels = DirectionLabels(Ragged.from_pairs(rows, found, queries), metrics)
-    expected = rank_directions(stage(transposed), [labels])[0][0]
+    (expected,) = rank_queries(stage(transposed), [labels])
     joined = []
     table.asked.clear()
     monkeypatch.setattr(second_stage, "join_keys", lambda *of: joined.append(of) or join_keys(*of))
-    (answer,) = rank_reranked(stage, transposed, [labels])
+    asked = has_positives(labels)
+    (answer,) = rank_queries(stage(transposed, asked), [labels])
     assert len(joined) == len(set(rows)) == 3
     assert {pair[transposed] for pair in table.asked} == set(rows)
-    asked = has_positives(labels)
     for name, values in expected.values.items():
         np.testing.assert_array_equal(answer.values[name], values)
     np.testing.assert_array_equal(answer.tied[asked], expected.tied[asked])
@@ -137,7 +136,9 @@ def test_unscored_items_stay_below_half_precision(items):
 
 def test_facts_of_a_direction():
     first, second = make_scores()
-    stage = SecondStage(SavedScores(first), "cosine", Table(second), PairReranker(7), "model")
+    stage = SecondStage(
+        MatrixScores(first), "cosine", Table(second), "logit", PairReranker(7), "model"
+    )
     rng = np.random.default_rng(4)
     rows, items = rng.integers(0, 60, 200), rng.integers(0, 131, 200).astype(np.int32)
     positives = Ragged.from_pairs(rows, items, 70)
@@ -174,7 +175,9 @@ def test_facts_of_many_pairs_take_little_memory(top, monkeypatch):
     rows, items = rng.integers(0, 60, 200), rng.integers(0, 131, 200).astype(np.int32)
     positives = Watched.from_pairs(rows, items, 70)
     labels = DirectionLabels(positives, ("map@r",), folds=(np.zeros(70, int), np.zeros(131, int)))
-    stage = SecondStage(SavedScores(first), "cosine", Table(second), PairReranker(top), "model")
+    stage = SecondStage(
+        MatrixScores(first), "cosine", Table(second), "logit", PairReranker(top), "model"
+    )
     expected = stage.describe(labels, transposed=False)
     assert (expected.outside == 0) == (top == 131)
     monkeypatch.setattr(second_stage, "_PAIRS_AT_A_TIME", 30)
@@ -196,7 +199,9 @@ def test_queries_with_more_positives_than_candidates_are_counted(folded):
     ]
     unreachable = rng.integers(0, 3, 70).astype(np.int32)
     labels = DirectionLabels(tuple(relations), ("map@r",), unreachable, cap=6, folds=folds)
-    stage = SecondStage(SavedScores(first), "cosine", Table(second), PairReranker(4), "model")
+    stage = SecondStage(
+        MatrixScores(first), "cosine", Table(second), "logit", PairReranker(4), "model"
+    )
     expected = 0
     for query in range(70):
         kept = slow_order(first[query], second[query], 4)[1]
@@ -224,7 +229,7 @@ def test_recalls_that_read_more_items_than_candidates_are_named(top, folded, exp
     folds = (np.arange(70) % 2, np.arange(131) % 2) if folded else None
     labels = DirectionLabels(own, ("recall@1", "recall@5", "recall@10"), folds=folds)
     options = PairReranker(top)
-    stage = SecondStage(SavedScores(first), "cosine", Table(second), options, "model")
+    stage = open_stage(first, second, options)
     facts = stage.describe(labels, transposed=False)
     assert facts.recalls == expected
     assert (f"which {expected} also measure" in facts.describe()) == bool(expected)
@@ -235,7 +240,7 @@ def test_scores_that_are_not_finite_are_refused():
     second[0, 0] = np.nan
     for table, message in ((Table(second), "diverged"), (None, "none: evaluate a run with")):
         with pytest.raises(UserError, match=message):
-            SecondStage(SavedScores(first), "dot", table, PairReranker(), "model")(False)
+            SecondStage(MatrixScores(first), "dot", table, "logit", PairReranker(), "model")(False)
 
 
 def open_case(pairs, **reranker):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from xmodal.evals.labels.positives import Ragged
-from xmodal.evals.scores.saved_scores import SavedScores
+from xmodal.evals.scores.score_rows import MatrixScores
 from xmodal.evals.scores.similarities import draw_similarities
 
 QUERIES, ITEMS = 31, 47
@@ -13,7 +13,7 @@ QUERIES, ITEMS = 31, 47
 @pytest.fixture
 def scores():
     """Every score identifies its pair."""
-    return SavedScores(np.arange(QUERIES * ITEMS, dtype=np.float32).reshape(QUERIES, ITEMS))
+    return MatrixScores(np.arange(QUERIES * ITEMS, dtype=np.float32).reshape(QUERIES, ITEMS))
 
 
 @pytest.fixture

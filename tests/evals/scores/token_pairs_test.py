@@ -17,8 +17,8 @@ from xmodal.evals import evaluate_source, make_evaluator, read_options
 from xmodal.evals.reports.store import load_ranks
 from xmodal.evals.scores.arrays import save_embeddings
 from xmodal.evals.scores.galleries import order_embeddings
-from xmodal.evals.scores.products import open_scores
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
+from xmodal.evals.scores.score_rows import open_scores
 from xmodal.evals.scores.sources import Embeddings
 from xmodal.evals.scores.token_pairs import open_token_pairs
 from xmodal.similarity import make_similarity
@@ -89,9 +89,9 @@ def test_all_items_in_the_top_are_the_whole_matrix(tmp_path):
     whole = open_scores(order_embeddings(make_source(), SPLIT))["image", "text"]
     for top in (None, 8, 4):  # Four images: the other direction needs all pairs.
         evaluator, source = make_case(make_source(), name="similarity", top=top, first_stage=path)
-        found = evaluator.open_rankings(source)("t2i").transpose()
+        found = evaluator.open_rankings(source)("t2i")
         rows, columns = (x.ravel() for x in np.indices((4, 8)))
-        np.testing.assert_array_equal(found.pairs(rows, columns), whole.pairs(rows, columns))
+        np.testing.assert_array_equal(found.pairs(columns, rows), whole.pairs(rows, columns))
 
 
 def test_boards_rank_the_best_of_another_model(tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 from xmodal.api.item_embeddings import ItemEmbeddings
 from xmodal.api.model import Model
 from xmodal.core.errors import UserError
-from xmodal.evals.scores.finite import count_not_finite
+from xmodal.evals.scores.score_rows import count_not_finite
 
 
 def check_queries(vectors: np.ndarray, items: tuple[int, ...]) -> None:

@@ -10,8 +10,7 @@ import numpy as np
 from xmodal.core.mesh import pad_rows
 from xmodal.evals.scores.nearest import merge_best
 from xmodal.similarity import Similarity
-from xmodal.similarity.offset import remove_offset
-from xmodal.similarity.precision import SINGLE, in_precision
+from xmodal.similarity.vectors import SINGLE, in_precision, remove_offset
 
 _BLOCK = 1 << 16  # Items compared at a time.
 _QUERIES = 256

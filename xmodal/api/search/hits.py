@@ -11,7 +11,7 @@ import numpy as np
 from xmodal.api.model import Model
 from xmodal.api.search.gallery import IndexGallery
 from xmodal.core.errors import UserError
-from xmodal.evals.scores.finite import count_not_finite
+from xmodal.evals.scores.score_rows import count_not_finite
 from xmodal.evals.scores.second_stage import name_sum
 
 

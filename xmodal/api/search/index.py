@@ -277,8 +277,7 @@ class Index:
         if self._compares_tokens:
             return Scorer(FIRST_STAGE, {}, items_left=items_left)
         similarity, vectors = self.model.measure[0], self.galleries[find].vectors
-        offset = similarity.find_offset(vectors)
-        dtype = similarity.choose_precision(vectors, offset=offset)
+        offset, dtype = similarity.find_offset(vectors), similarity.choose_precision()
         return Scorer(*self.model.measure, items_left=items_left, offset=offset, dtype=dtype)
 
     def _add_lists(self, kind: str, recall: float) -> None:

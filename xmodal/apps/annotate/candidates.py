@@ -7,13 +7,12 @@ import numpy as np
 
 from xmodal.core.errors import UserError
 from xmodal.core.untrusted.archives import ZIP_ERRORS, open_zip
-from xmodal.evals.evaluators.runner import open_rankings
-from xmodal.evals.scores.arrays import load_embeddings, load_scores
-from xmodal.evals.scores.candidate_arrays import has_candidates
+from xmodal.evals.evaluators.runner import OpenScores
+from xmodal.evals.scores.arrays import has_candidates, load_embeddings, load_scores
 from xmodal.evals.scores.files import choose_similarity
 from xmodal.evals.scores.galleries import Ids, find_items, ids_of
 from xmodal.evals.scores.lists import load_rankings
-from xmodal.evals.scores.ranks import compute_ranks
+from xmodal.evals.scores.score_rows import top_items
 from xmodal.evals.scores.sources import Candidates, Embeddings, RankedLists, ScoreMatrix, Source
 
 # Direction -> the ids of its queries and of its gallery.
@@ -64,10 +63,10 @@ def best_items(
         return []
     kind, found = _KINDS[direction]
     ids = {"image_ids": np.asarray(split.image_ids), "caption_ids": np.asarray(split.caption_ids)}
-    scores = open_rankings(source, _Items(**{**ids, kind: np.asarray(queries)}))(direction)
+    scores = OpenScores(source, _Items(**{**ids, kind: np.asarray(queries)})).ranking(direction)
     # Ties are broken by the order of the gallery, as in an evaluation.
-    answers, _ = compute_ranks(scores, [], depths=(min(depth, scores.shape[1]), 0))
-    return list(ids[found][answers.lists])
+    blocks = scores.blocks(np.arange(len(queries)))
+    return [ids[found][best] for _, rows in blocks for best in top_items(rows, depth)]
 
 
 class _Items(NamedTuple):

@@ -4,12 +4,11 @@ import dataclasses
 from collections.abc import Collection
 
 import numpy as np
-from jax.sharding import Mesh
 
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.boards import labels_of_split, tags_of_boards
-from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split, describe_rated_split
+from xmodal.evals.evaluators.evaluator import Evaluator, Options, describe_rated_split
 from xmodal.evals.evaluators.runner import correlate
 from xmodal.evals.labels.definitions import DIRECTIONS, definitions_of
 from xmodal.evals.labels.make import make_boards
@@ -48,20 +47,11 @@ class AmbiguityEvaluator(Evaluator):
     """
 
     options: AmbiguityOptions
-    _split: Split
 
-    def __init__(
-        self,
-        where: str,
-        options: AmbiguityOptions,
-        split: Split,
-        sides: Collection[str],
-        mesh: Mesh | None,
-    ) -> None:
-        """Counts positives, see `make_evaluator`."""
-        del mesh
-        self.options, self.provenance = options, describe_rated_split(split)
-        self._split, self._labels = split, labels_of_split(split, (options.board,))
+    def _read(self, sides: Collection[str]) -> None:
+        options, split = self.options, self._split
+        self.provenance = describe_rated_split(split)
+        self._labels = labels_of_split(split, (options.board,))
         (board,) = make_boards(self._labels, (options.board,))
         graded = {
             name: _grade(DIRECTIONS[name][0], direction)
@@ -69,7 +59,9 @@ class AmbiguityEvaluator(Evaluator):
             if DIRECTIONS[name][0] in sides
         }
         if not graded:
-            raise UserError(f"{where}.board={board.name!r} has no positives of {sorted(sides)}.")
+            raise UserError(
+                f"{self._where}.board={board.name!r} has no positives of {sorted(sides)}."
+            )
         self._board = Board(
             _NAME,
             "Predicted uncertainty of a query (its mean log sigma, else the spread of its K "

@@ -18,7 +18,7 @@ from xmodal.evals.evaluators.evaluator import (
     warn_of_labels,
     warn_of_part,
 )
-from xmodal.evals.evaluators.runner import compute_boards, open_rankings, open_second_stage
+from xmodal.evals.evaluators.runner import OpenScores, compute_boards
 from xmodal.evals.labels.annotations import read_annotations, restrict
 from xmodal.evals.labels.definitions import DIRECTIONS, definitions_of
 from xmodal.evals.labels.ids import Positions
@@ -32,12 +32,12 @@ from xmodal.evals.reports.results import BoardResult
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import list_tags
 from xmodal.evals.scores import completed_concepts
+from xmodal.evals.scores.arrays import check_origin
 from xmodal.evals.scores.completed_concepts import RULES
 from xmodal.evals.scores.from_candidates import collect_scores
 from xmodal.evals.scores.galleries import check_coverage
-from xmodal.evals.scores.origin import check_origin
 from xmodal.evals.scores.rerank import make_board_reranker
-from xmodal.evals.scores.score_tiles import Scores
+from xmodal.evals.scores.score_rows import Scores
 from xmodal.evals.scores.second_stage import PairReranker
 from xmodal.evals.scores.sources import (
     Candidates,
@@ -202,13 +202,14 @@ class BoardsEvaluator(Evaluator):
         """Returns the function direction -> scores that `run` ranks its queries by."""
         if isinstance(source, Embeddings):
             source = with_similarity(source, self.options.similarity)
-        return open_rankings(
-            source,
-            self.labels,
-            mesh=self._mesh,
-            reranker=self._reranker,
-            task=self.options.task,
-        )
+        return self._open(source).ranking
+
+    def _open(self, source: Embeddings | ScoreMatrix) -> OpenScores:
+        options = self.options
+        return OpenScores(
+            source, self.labels, mesh=self._mesh, reranker=self._reranker, task=options.task,
+            precision=options.precision,
+        )  # fmt: skip
 
     def scores(self, provider: Provider) -> Candidates | ScoreMatrix:
         """Returns the pairs that the second stage of `run` scored, with their scores.
@@ -222,7 +223,8 @@ class BoardsEvaluator(Evaluator):
                 f"{provider.place} is ranked without a second stage, whose scores could be saved: "
                 "set a reranker 'pair_scorer' or 'similarity'."
             )
-        stage = open_second_stage(source, self.labels, reranker, mesh=self._mesh)
+        stage = self._open(source).stage
+        assert stage is not None
         return collect_scores(stage, source, self.labels, reranker.first_stage)
 
     def run(self, provider: Provider) -> list[BoardResult]:
@@ -237,6 +239,7 @@ class BoardsEvaluator(Evaluator):
             mesh=self._mesh,
             reranker=self._reranker,
             task=self.options.task,
+            precision=self.options.precision,
         )
         _check_results(results, source.place)
         return results

@@ -2,20 +2,23 @@
 
 import dataclasses
 import itertools
+import zlib
 from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from xmodal.core.errors import UserError
-from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options
+from xmodal.core.untrusted.names import name_key
+from xmodal.evals.evaluators.evaluator import Evaluator, Options
 from xmodal.evals.labels.split import Split
 from xmodal.evals.reports.paired_differences import check_numbers
 from xmodal.evals.reports.results import Numbers
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.uncertainty import Resamples, compute_interval
-from xmodal.evals.scores.finite import count_not_finite
 from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.line_files import read_lines
+from xmodal.evals.scores.score_rows import count_not_finite
 from xmodal.evals.scores.sources import Embeddings, Provider
 
 DEPTHS = (1, 5)
@@ -46,7 +49,42 @@ class ClassificationOptions(Options):
         return "accuracy@1"
 
 
-class ClassificationEvaluator(NumbersEvaluator):
+@dataclasses.dataclass(frozen=True)
+class ProbeOptions(ClassificationOptions):
+    """Options of classifiers that are trained on the features of a split.
+
+    Attributes:
+      train_split: split of the same dataset to train on.
+    """
+
+    train_split: str = "train"
+
+    @property
+    def splits_read(self) -> tuple[str, ...]:
+        """See `Options`."""
+        return (self.train_split,)
+
+
+class Classifier(NamedTuple):
+    """A way to score images and classes.
+
+    Attributes:
+      describe: (options) -> a sentence on the method, for the report.
+      score: (evaluator, provider) -> scores of images and classes, float [N, C], and other figures
+        of the result.
+      ranks_by: names the scores.
+      asks: see `Evaluator`.
+      figures: tags of the other figures.
+    """
+
+    describe: Callable[[Any], str]
+    score: Callable[[Any, Provider], tuple[np.ndarray, dict[str, float]]]
+    ranks_by: str = "cosine"
+    asks: frozenset[str] = frozenset()
+    figures: tuple[str, ...] = ()
+
+
+class ClassificationEvaluator(Evaluator):
     """Accuracies over the images of a split, see `Evaluator`.
 
     `accuracy@1` and `accuracy@5` are the shares of images whose own class is among the 1 or 5
@@ -55,47 +93,74 @@ class ClassificationEvaluator(NumbersEvaluator):
     `mean_class_accuracy` is the mean over classes of `accuracy@1` among the images of a class. All
     are in percent, with a 95 % interval from a bootstrap over images. `tied_queries` counts images
     for which another class scores the same as their own.
+
+    Attributes:
+      names: names of the classes.
     """
 
     options: ClassificationOptions
-    ranks_by = "cosine"
-    _trained = np.zeros(0, np.int64)  # The classes of training images.
+    names: tuple[str, ...]
+
+    def __init__(self, classifier: Classifier, where: str, options: Any, *given: Any) -> None:
+        """Takes a classifier, and the arguments of `make_evaluator`."""
+        self._classifier = classifier
+        self.ranks_by, self.asks = classifier.ranks_by, classifier.asks
+        self._train: Split | None = None
+        self._trained = np.zeros(0, np.int64)  # The classes of training images.
+        super().__init__(where, options, *given)
 
     def _read(self, sides: Collection[str]) -> None:
+        options, split = self.options, self._split
         if missing := sorted({"image", *self.asks} - set(sides)):
             raise UserError(
-                f"{self._where} ({self.options.type}) needs a model with {' and '.join(missing)} "
+                f"{self._where} ({options.type}) needs a model with {' and '.join(missing)} "
                 f"embeddings; this one has only {' and '.join(sides)}."
             )
-        self._classes = self._read_classes(self._split)
+        if isinstance(options, ProbeOptions):
+            if shared := _find_shared(options.train_split, split.split):
+                raise UserError(
+                    f"{self._where} learns from the split {options.train_split!r}, of which it "
+                    f"evaluates {shared!r}; name another one in {self._where}.train_split."
+                )
+            self._train = split.beside(options.train_split)
+            self._trained = self._read_classes(self._train)
+        self._classes = self._read_classes(split)
         highest = max(self._classes.max(initial=0), self._trained.max(initial=0))
-        given = read_lines(self.options.names, f"{self._where}.names")
-        names = given or self._split.label_names.get(self.options.labels, ())
+        given = read_lines(options.names, f"{self._where}.names")
+        names = given or split.label_names.get(options.labels, ())
+        if not names and "text" in self.asks:
+            raise UserError(
+                f"{split.name} has no names of the classes in {options.labels!r}; list them in "
+                f"{self._where}.names, in the order of their numbers."
+            )
         if names and len(names) <= highest:
             raise UserError(
-                f"{self._where} has names for {len(names)} classes, but {self._split.name} has "
-                f"images of class {highest}, counted from 0; name all classes in "
-                f"{self._where}.names."
+                f"{self._where} has names for {len(names)} classes, but {split.name} has images of "
+                f"class {highest}, counted from 0; name all classes in {self._where}.names."
             )
-        self._names = tuple(names) or tuple(map(str, range(highest + 1)))
-        self._is_named = bool(names)
-        self._label_hash.add("images by id", np.asarray(self._split.image_ids), self._classes)
+        self.names = tuple(names) or tuple(map(str, range(highest + 1)))
+        self._label_hash.add("images by id", np.asarray(split.image_ids), self._classes)
+        if self._train is not None:
+            self._label_hash.add("training", np.asarray(self._train.image_ids), self._trained)
+        if "text" in self.asks:
+            numbers = np.array([zlib.crc32(name.encode()) for name in self.names])
+            self._label_hash.add("names", np.arange(len(numbers)), numbers)
         self._definition = (
-            f"Classes of {len(self._classes):,} images among {len(self._names):,}, from the column "
-            f"{self.options.labels!r}: {self._describe()} Intervals: 95 %, from "
-            f"{self.options.bootstrap_samples:,} bootstrap samples of the images; seed "
-            f"{self.options.seed}."
+            f"Classes of {len(self._classes):,} images among {len(self.names):,}, from the column "
+            f"{options.labels!r}: {self._classifier.describe(options)} Intervals: 95 %, from "
+            f"{options.bootstrap_samples:,} bootstrap samples of the images; seed {options.seed}."
         )
 
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
         del sides
         accuracies = [f"accuracy@{depth}" for depth in self._depths]
-        return [*accuracies, MEAN_PER_CLASS, "queries", "gallery", "tied_queries"]
+        counts = ["queries", "gallery", "tied_queries"]
+        return [*accuracies, MEAN_PER_CLASS, *counts, *self._classifier.figures]
 
     def run(self, provider: Provider) -> list[Numbers]:
         """See `Evaluator`."""
-        scores, figures = self._score(provider)
+        scores, figures = self._classifier.score(self, provider)
         own = np.take_along_axis(scores, self._classes[:, None], axis=1)
         better, equal = (each.sum(axis=1, keepdims=True) for each in (scores > own, scores == own))
         # A class without a vote among neighbors is not found.
@@ -107,7 +172,7 @@ class ClassificationEvaluator(NumbersEvaluator):
         values = compute_accuracies(
             *by_id, depths=self._depths, samples=options.bootstrap_samples, seed=options.seed
         )
-        counts = {"queries": len(hits), "gallery": len(self._names), "tied_queries": tied.sum()}
+        counts = {"queries": len(hits), "gallery": len(self.names), "tied_queries": tied.sum()}
         metrics = values | {tag: float(x) for tag, x in counts.items()} | figures
         of_images = score_images(*by_id, self._depths)
         return [self._numbers(metrics, of_images, "images")]
@@ -116,23 +181,41 @@ class ClassificationEvaluator(NumbersEvaluator):
         """See `Evaluator`."""
         check_numbers(other, self._numbers({}, samples="images"))
 
+    def warnings(self) -> list[str]:
+        """See `Evaluator`; compares the images of both splits by their content."""
+        found = []
+        if "text" in self.asks:
+            keys = [name_key(name) for name in self.names]
+            _, at, counts = np.unique(keys, return_inverse=True, return_counts=True)
+            if same := [repr(self.names[each]) for each in np.flatnonzero(counts[at] > 1)]:
+                found.append(f"CLASSES WITH THE SAME NAME: {', '.join(same)}.")
+        if self._train is None:
+            return found
+        classes, trained = self._classes, self._trained
+        of_train = f"{self._train.name} {self._train.split}"
+        if len(unseen := np.setdiff1d(classes, trained)):
+            names = ", ".join(repr(self.names[each]) for each in unseen)
+            found.append(f"CLASSES WITHOUT TRAINING IMAGES: {of_train} has none of {names}.")
+        own, others = self._split.image_hashes, self._train.image_hashes
+        both, labels = np.append(own, others).tolist(), np.append(classes, trained)
+        copied = np.isin(own, others).sum()
+        mixed = len(set(zip(both, labels, strict=False))) - len(set(both))  # No images, no pairs.
+        if copied or mixed:
+            found.append(
+                f"COPIES: {copied:,} of {len(own):,} evaluated images are also in {of_train}; "
+                f"{mixed:,} images of the two splits are in several classes."
+            )
+        return found
+
     def _chance(self) -> dict[str, float]:
-        classes = len(self._names)
+        classes = len(self.names)
         accuracies = {f"accuracy@{depth}": 100.0 * depth / classes for depth in self._depths}
         return accuracies | {MEAN_PER_CLASS: 100.0 / classes}
 
     @property
     def _depths(self) -> list[int]:
         """1, and the other depths below the number of classes."""
-        return [depth for depth in DEPTHS if depth == 1 or depth < len(self._names)]
-
-    def _describe(self) -> str:
-        """A sentence on the method, for the report."""
-        raise NotImplementedError
-
-    def _score(self, provider: Provider) -> tuple[np.ndarray, dict[str, float]]:
-        """The scores of images and classes, float [N, C], and other figures of the result."""
-        raise NotImplementedError
+        return [depth for depth in DEPTHS if depth == 1 or depth < len(self.names)]
 
     def _read_classes(self, split: Split) -> np.ndarray:
         """The class of every image of a split, int64 [N]."""
@@ -151,9 +234,9 @@ class ClassificationEvaluator(NumbersEvaluator):
             )
         return column.astype(np.int64)
 
-    def _features(self, provider: Provider, split: Split) -> np.ndarray:
-        """Image embeddings of a split, float32 [N, D] of unit length, in its order."""
-        options = self.options
+    def features(self, provider: Provider, split: Split | None = None) -> np.ndarray:
+        """Returns image embeddings, float32 [N, D] of unit length; of the evaluated split."""
+        options, split = self.options, split or self._split
         found = provider.items(split, similarity=options.similarity, batch_size=options.batch_size)
         if not isinstance(found, Embeddings) or found.images is None:
             raise UserError(f"{self._where} needs embeddings of images; {found.place} has none.")
@@ -162,10 +245,29 @@ class ClassificationEvaluator(NumbersEvaluator):
                 f"{found.place} lacks images of {split.name} {split.split}, which {self._where} "
                 "reads: save the embeddings of all of them in one file."
             )
-        return self._unit(order_embeddings(found, split).images, found.place)
+        return self.unit(order_embeddings(found, split).images, found.place)
 
-    def _unit(self, vectors: np.ndarray | None, place: str) -> np.ndarray:
-        """Vectors of unit length, float32 [N, D]; zeros stay zeros."""
+    def train_features(self, provider: Provider) -> tuple[np.ndarray, np.ndarray]:
+        """Returns `features` of the training split, and their classes, by id.
+
+        Raises:
+          UserError: ids of a file do not distinguish the splits.
+        """
+        assert self._train is not None
+        shared = np.intersect1d(self._train.image_ids, self._split.image_ids)
+        if isinstance(provider, Embeddings) and len(shared):
+            raise UserError(
+                f"{self._where}: the splits {self._train.split!r} and {self._split.split!r} of "
+                f"{self._split.name} share {len(shared):,} image ids, the first is {shared[0]}, so "
+                f"{provider.place} does not distinguish their images. Evaluate the model itself, "
+                "with --run=RUN or with the functions of xmodal.evaluate, or prepare the dataset "
+                "with ids that are unique over its splits."
+            )
+        order = np.argsort(self._train.image_ids, kind="stable")
+        return self.features(provider, self._train)[order], self._trained[order]
+
+    def unit(self, vectors: np.ndarray | None, place: str) -> np.ndarray:
+        """Returns vectors of unit length, float32 [N, D]; zeros stay zeros."""
         assert vectors is not None
         if vectors.ndim != 2:
             raise UserError(
@@ -177,77 +279,6 @@ class ClassificationEvaluator(NumbersEvaluator):
             raise UserError(f"{bad:,} of {len(vectors):,} vectors of {place} are not finite.")
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         return (vectors / np.where(norms > 0, norms, 1)).astype(np.float32)
-
-
-@dataclasses.dataclass(frozen=True)
-class ProbeOptions(ClassificationOptions):
-    """Options of classifiers that are trained on the features of a split.
-
-    Attributes:
-      train_split: split of the same dataset to train on.
-    """
-
-    train_split: str = "train"
-
-    @property
-    def splits_read(self) -> tuple[str, ...]:
-        """See `Options`."""
-        return (self.train_split,)
-
-
-class ProbeEvaluator(ClassificationEvaluator):
-    """A classifier that is trained on the features of a split."""
-
-    options: ProbeOptions
-
-    def _read(self, sides: Collection[str]) -> None:
-        split = self._split
-        if shared := _find_shared(self.options.train_split, split.split):
-            raise UserError(
-                f"{self._where} learns from the split {self.options.train_split!r}, of which it "
-                f"evaluates {shared!r}; name another one in {self._where}.train_split."
-            )
-        self._train: Split = split.beside(self.options.train_split)
-        self._trained = self._read_classes(self._train)
-        self._by_id = np.argsort(self._train.image_ids, kind="stable")
-        super()._read(sides)
-        self._label_hash.add("training", np.asarray(self._train.image_ids), self._trained)
-
-    def warnings(self) -> list[str]:
-        """See `Evaluator`; compares the images of both splits by their content."""
-        classes, trained = self._classes, self._trained
-        of_train, found = f"{self._train.name} {self._train.split}", []
-        if len(unseen := np.setdiff1d(classes, trained)):
-            names = ", ".join(repr(self._names[each]) for each in unseen)
-            found.append(f"CLASSES WITHOUT TRAINING IMAGES: {of_train} has none of {names}.")
-        own, others = self._split.image_hashes, self._train.image_hashes
-        both, labels = np.append(own, others).tolist(), np.append(classes, trained)
-        copied = np.isin(own, others).sum()
-        mixed = len(set(zip(both, labels, strict=False))) - len(set(both))  # No images, no pairs.
-        if copied or mixed:
-            found.append(
-                f"COPIES: {copied:,} of {len(own):,} evaluated images are also in {of_train}; "
-                f"{mixed:,} images of the two splits are in several classes."
-            )
-        return found
-
-    def _train_features(self, provider: Provider) -> tuple[np.ndarray, np.ndarray]:
-        """Image embeddings of the training split, see `_features`, and their classes, by id.
-
-        Raises:
-          UserError: ids of a file do not distinguish the splits.
-        """
-        shared = np.intersect1d(self._train.image_ids, self._split.image_ids)
-        if isinstance(provider, Embeddings) and len(shared):
-            raise UserError(
-                f"{self._where}: the splits {self._train.split!r} and {self._split.split!r} of "
-                f"{self._split.name} share {len(shared):,} image ids, the first is {shared[0]}, so "
-                f"{provider.place} does not distinguish their images. Evaluate the model itself, "
-                "with --run=RUN or with the functions of xmodal.evaluate, or prepare the dataset "
-                "with ids that are unique over its splits."
-            )
-        features = self._features(provider, self._train)
-        return features[self._by_id], self._trained[self._by_id]
 
 
 def _find_shared(split: str, other: str) -> str:

@@ -32,6 +32,8 @@ class Options:
       similarity: `{"name": ...}` of the similarity of embeddings; None for the model's.
       bootstrap_samples: samples of every interval and correlation.
       seed: seed of the bootstrap and of random pools.
+      precision: type of the scores of vectors; "float64", which CPUs compute, where float32 mixes
+        scores up. Euclidean distances are float64 on CPUs anyway.
     """
 
     type: str
@@ -43,6 +45,7 @@ class Options:
     similarity: Mapping[str, Any] | None = None
     bootstrap_samples: int = setting(1000, at_least=1)
     seed: int = setting(0, at_least=0)
+    precision: str = setting("float32", one_of=("float32", "float64"))
 
     @property
     def field(self) -> str | None:
@@ -118,6 +121,9 @@ class Provenance:
 class Evaluator:
     """Evaluates models one by one on the same labels.
 
+    `_read` reads the labels, adds them to `_label_hash` and describes in `_definition` what
+    `_compute` computes.
+
     Attributes:
       options: its options.
       provenance: describes the labels.
@@ -129,7 +135,22 @@ class Evaluator:
     provenance: Provenance
     asks: frozenset[str] = frozenset()
     ranks_by: str = ""
-    _split: Split | None = None  # None for labels without a prepared dataset.
+    _definition: str
+    _split: Any  # A `Split`, or None for boards without a prepared dataset.
+
+    def __init__(
+        self,
+        where: str,
+        options: Options,
+        split: Split,
+        sides: Collection[str],
+        mesh: Mesh | None,
+    ) -> None:
+        """Reads the labels, see `make_evaluator`."""
+        self.options, self.provenance = options, describe_split(split)
+        self._where, self._split, self._mesh = where, split, mesh
+        self._label_hash = LabelHash()
+        self._read(sides)
 
     def tags(self, sides: Collection[str]) -> list[str]:
         """Returns the tags of all metrics of a model with these sides, without intervals."""
@@ -140,11 +161,11 @@ class Evaluator:
         return []
 
     def check_comparable(self, other: StoredResults) -> None:
-        """Raises an error if stored results cannot be compared with those of `run`.
-
-        Raises:
-          UserError: labels differ, or there are no common boards.
-        """
+        """Raises an error if stored results cannot be compared with those of `run`."""
+        logging.warning(
+            "%s has no values for single items or samples; it is not compared with %s.",
+            self._where, other.name,
+        )  # fmt: skip
 
     def check_provider(self, where: str, provider: Provider) -> None:
         """Raises an error if a model cannot embed what the evaluator asks for; embeds nothing.
@@ -182,42 +203,6 @@ class Evaluator:
         Raises:
           UserError: the model does not allow a single number, or a value is not finite.
         """
-        raise NotImplementedError
-
-
-class NumbersEvaluator(Evaluator):
-    """Evaluates splits of prepared datasets by numbers without boards; see `Evaluator`.
-
-    `_read` reads the labels, adds them to `_label_hash` and describes in `_definition` what
-    `_compute` computes.
-    """
-
-    _definition: str
-    _split: Split
-
-    def __init__(
-        self,
-        where: str,
-        options: Options,
-        split: Split,
-        sides: Collection[str],
-        mesh: Mesh | None,
-    ) -> None:
-        """Reads the labels, see `make_evaluator`."""
-        self.options, self.provenance = options, describe_split(split)
-        self._where, self._split, self._mesh = where, split, mesh
-        self._label_hash = LabelHash()
-        self._read(sides)
-
-    def check_comparable(self, other: StoredResults) -> None:
-        """See `Evaluator`; logs that there is nothing to compare."""
-        logging.warning(
-            "%s has no values for single items or samples; it is not compared with %s.",
-            self._where, other.name,
-        )  # fmt: skip
-
-    def run(self, provider: Provider) -> list[Numbers]:
-        """See `Evaluator`."""
         return [self._numbers(self._compute(self.embeddings(provider)))]
 
     def _numbers(

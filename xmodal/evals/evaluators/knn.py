@@ -2,13 +2,14 @@
 
 import dataclasses
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from xmodal.core.config import setting
-from xmodal.evals.evaluators.classification import ProbeEvaluator, ProbeOptions
+from xmodal.evals.evaluators.classification import ClassificationEvaluator, Classifier, ProbeOptions
 from xmodal.evals.scores.sources import Provider
 
 _BLOCK = 1024  # Images per product.
@@ -27,30 +28,32 @@ class KnnOptions(ProbeOptions):
     temperature: float = setting(0.07, above=0)
 
 
-class KnnEvaluator(ProbeEvaluator):
-    """Weighted votes of the k nearest neighbors by cosine (Wu et al. 2018, equation 11).
+def _describe(options: KnnOptions) -> str:
+    return (
+        f"votes of the {options.k} nearest images of {options.train_split} by cosine s, with "
+        f"weights exp(s / {options.temperature:g}); a class without a vote has no rank."
+    )
 
-    Of equally near neighbors at the k-th place, those with the lowest ids vote.
-    """
 
-    options: KnnOptions
+def _score(
+    evaluator: ClassificationEvaluator, provider: Provider
+) -> tuple[np.ndarray, dict[str, float]]:
+    options: Any = evaluator.options
+    scores = vote(
+        evaluator.features(provider),
+        *evaluator.train_features(provider),
+        classes=len(evaluator.names),
+        k=options.k,
+        temperature=options.temperature,
+    )
+    return scores, {}
 
-    def _describe(self) -> str:
-        k, temperature = self.options.k, self.options.temperature
-        return (
-            f"votes of the {k} nearest images of {self.options.train_split} by cosine s, with "
-            f"weights exp(s / {temperature:g}); a class without a vote has no rank."
-        )
 
-    def _score(self, provider: Provider) -> tuple[np.ndarray, dict[str, float]]:
-        scores = vote(
-            self._features(provider, self._split),
-            *self._train_features(provider),
-            classes=len(self._names),
-            k=self.options.k,
-            temperature=self.options.temperature,
-        )
-        return scores, {}
+KNN = Classifier(_describe, _score)
+"""Weighted votes of the k nearest neighbors by cosine (Wu et al. 2018, equation 11).
+
+Of equally near neighbors at the k-th place, those with the lowest ids vote.
+"""
 
 
 def vote(

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Collection
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ import numpy as np
 
 from xmodal.core.config import setting
 from xmodal.core.errors import UserError
-from xmodal.evals.evaluators.classification import ProbeEvaluator, ProbeOptions
+from xmodal.evals.evaluators.classification import ClassificationEvaluator, Classifier, ProbeOptions
 from xmodal.evals.scores.sources import Provider
 
 Weights = tuple[np.ndarray, np.ndarray]
@@ -37,54 +37,53 @@ class LinearProbeOptions(ProbeOptions):
             raise UserError(f"{where}.regularization is empty; name at least one weight.")
 
 
-class LinearProbeEvaluator(ProbeEvaluator):
-    """Logistic regression by L-BFGS on features of unit length; see `fit`.
+def _describe(options: LinearProbeOptions) -> str:
+    return (
+        f"logistic regression on the images of {options.train_split}; regularization is one of "
+        f"{list(options.regularization)}, by {100 * options.held_out:g} % of these images."
+    )
 
-    The regularization is chosen by accuracy on the held-out part of the training split; of equally
-    good ones, the strongest. The classifier is then fitted to the whole split. The metric
-    `regularization` is the chosen weight.
-    """
 
-    options: LinearProbeOptions
-    ranks_by = "logits"
+def _score(
+    evaluator: ClassificationEvaluator, provider: Provider
+) -> tuple[np.ndarray, dict[str, float]]:
+    options: Any = evaluator.options
+    features, labels = evaluator.train_features(provider)
+    learn = functools.partial(fit, classes=len(evaluator.names), steps=options.steps)
+    chosen = _choose(options, features, labels, learn)
+    weights, bias = learn(features, labels, chosen)
+    return evaluator.features(provider) @ weights + bias, {"regularization": chosen}
 
-    def _describe(self) -> str:
-        options = self.options
-        return (
-            f"logistic regression on the images of {options.train_split}; regularization is one of "
-            f"{list(options.regularization)}, by {100 * options.held_out:g} % of these images."
+
+def _choose(
+    options: LinearProbeOptions, features: np.ndarray, labels: np.ndarray, learn: functools.partial
+) -> float:
+    weights = sorted(options.regularization, reverse=True)
+    if len(weights) == 1:
+        return weights[0]
+    order = np.random.default_rng(options.seed).permutation(len(labels))
+    count = round(options.held_out * len(order))
+    if not 0 < count < len(order):
+        raise UserError(
+            f"held_out={options.held_out} of a linear probe leaves {count} of {len(order)} "
+            "training images to choose the regularization; name one in regularization."
         )
+    held_out, rest = order[:count], order[count:]
+    found = []
+    for each in weights:
+        matrix, bias = learn(features[rest], labels[rest], each)
+        predicted = (features[held_out] @ matrix + bias).argmax(axis=1)
+        found.append(float(np.mean(predicted == labels[held_out])))
+    return weights[int(np.argmax(found))]
 
-    def tags(self, sides: Collection[str]) -> list[str]:
-        """See `Evaluator`."""
-        return [*super().tags(sides), "regularization"]
 
-    def _score(self, provider: Provider) -> tuple[np.ndarray, dict[str, float]]:
-        features, labels = self._train_features(provider)
-        learn = functools.partial(fit, classes=len(self._names), steps=self.options.steps)
-        chosen = self._choose(features, labels, learn)
-        weights, bias = learn(features, labels, chosen)
-        scores = self._features(provider, self._split) @ weights + bias
-        return scores, {"regularization": chosen}
+LINEAR_PROBE = Classifier(_describe, _score, "logits", figures=("regularization",))
+"""Logistic regression by L-BFGS on features of unit length, see `fit`.
 
-    def _choose(self, features: np.ndarray, labels: np.ndarray, learn: functools.partial) -> float:
-        weights = sorted(self.options.regularization, reverse=True)
-        if len(weights) == 1:
-            return weights[0]
-        order = np.random.default_rng(self.options.seed).permutation(len(labels))
-        count = round(self.options.held_out * len(order))
-        if not 0 < count < len(order):
-            raise UserError(
-                f"{self._where}.held_out={self.options.held_out} leaves {count} of {len(order)} "
-                "training images to choose the regularization; name one in regularization."
-            )
-        held_out, rest = order[:count], order[count:]
-        found = []
-        for each in weights:
-            matrix, bias = learn(features[rest], labels[rest], each)
-            predicted = (features[held_out] @ matrix + bias).argmax(axis=1)
-            found.append(float(np.mean(predicted == labels[held_out])))
-        return weights[int(np.argmax(found))]
+The regularization is chosen by accuracy on the held-out part of the training split; of equally good
+ones, the strongest. The classifier is then fitted to the whole split. The metric `regularization`
+is the chosen weight.
+"""
 
 
 def fit(

@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 
 from xmodal.core.errors import UserError
-from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options, Split
+from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.reports.correlation_intervals import compute_pairs_interval
 from xmodal.evals.reports.metrics import compute_influence, compute_pearson_influence
 from xmodal.evals.scores.galleries import order_embeddings
-from xmodal.evals.scores.products import open_scores
+from xmodal.evals.scores.score_rows import open_scores
 from xmodal.evals.scores.sources import Embeddings
 
 
@@ -35,7 +35,7 @@ class _Correlation:
     influence: np.ndarray
 
 
-class PairsEvaluator(NumbersEvaluator):
+class PairsEvaluator(Evaluator):
     """Pearson and Spearman correlations per set with their intervals, see `Evaluator`.
 
     The two captions of a record are its pair. Label columns: `score`, the gold score; `set`, the
@@ -80,8 +80,8 @@ class PairsEvaluator(NumbersEvaluator):
 
     def _compute(self, source: Embeddings) -> dict[str, float]:
         source = dataclasses.replace(source, image_ids=None, images=None, predictions={})
-        scores = open_scores(order_embeddings(source, self._split), mesh=self._mesh)
-        scores["text", "text"].check_finite(self._where)
+        ordered = order_embeddings(source, self._split)
+        scores = open_scores(ordered, mesh=self._mesh, precision=self.options.precision)
         values = scores["text", "text"].pairs(*self._ends).astype(np.float64)
         of_metric = {
             metric: self._correlate(values, *functions)

@@ -8,18 +8,19 @@ import numpy as np
 
 from xmodal.core.config import lookup, setting
 from xmodal.core.errors import UserError
-from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options, Split
+from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split
 from xmodal.evals.labels.definitions import PUBLIC
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged, own_pairs
 from xmodal.evals.labels.same_texts import describe_texts, number_texts
+from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.reports.paired_differences import check_numbers
 from xmodal.evals.reports.results import Numbers
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.scores.galleries import order_embeddings
-from xmodal.evals.scores.products import open_scores
-from xmodal.evals.scores.ranks import LabelSet, compute_ranks
-from xmodal.evals.scores.rerank import make_reranker, rerank
+from xmodal.evals.scores.ranks import rank_directions, rank_queries
+from xmodal.evals.scores.rerank import RerankedScores, make_reranker
+from xmodal.evals.scores.score_rows import open_scores
 from xmodal.evals.scores.sources import Embeddings, Provider
 
 _DEPTHS = (1, 5, 10)
@@ -70,7 +71,7 @@ class PoolsOptions(Options):
         return f"{self.directions[0]}/recall@10"
 
 
-class PoolsEvaluator(NumbersEvaluator):
+class PoolsEvaluator(Evaluator):
     """Median rank and recalls in pools, see `Evaluator`.
 
     A pool has `size` images, drawn without replacement, and one caption of each. Every caption
@@ -212,24 +213,24 @@ class PoolsEvaluator(NumbersEvaluator):
             },
             tokens=source.take_tokens({"image": images, "text": captions}),
         )
-        scores = open_scores(pool, mesh=self._mesh)["image", "text"]
-        scores.check_finite(self._where)
+        scores = open_scores(pool, mesh=self._mesh, precision=self.options.precision)
+        between = scores["image", "text"]
         positives = self._find_positives(images, captions)
-        own = {direction: [LabelSet(each)] for direction, each in positives.items()}
+        own = {name: [DirectionLabels(each, ("recall@1",))] for name, each in positives.items()}
         if self._reranker is None:
-            answers = dict(zip(own, compute_ranks(scores, *own.values()), strict=True))
+            answers = dict(zip(own, rank_directions(between, *own.values()), strict=True))
         else:  # A row of one direction is not a column of the other.
-            predictions = pool.predictions[self.options.task]
+            predictions, apply = pool.predictions[self.options.task], self._reranker
             answers = {
-                direction: compute_ranks(
-                    rerank(scores, predictions, self._reranker, transposed=direction == "t2i"),
+                direction: rank_queries(
+                    RerankedScores(between, predictions, apply, transposed=direction == "t2i"),
                     own[direction],
-                )[0]
+                )
                 for direction in self.options.directions
             }
         metrics = {}
         for direction in self.options.directions:
-            rank = answers[direction].ranks[0].rank[asking] + 1
+            rank = answers[direction][0].rank[asking] + 1
             metrics[f"{direction}/median_rank"] = float(np.median(rank))
             for depth in _DEPTHS:
                 metrics[f"{direction}/recall@{depth}"] = 100.0 * float(np.mean(rank <= depth))

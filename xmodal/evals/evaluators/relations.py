@@ -7,11 +7,11 @@ import numpy as np
 
 from xmodal.core.config import setting
 from xmodal.core.errors import UserError
-from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options
+from xmodal.evals.evaluators.evaluator import Evaluator, Options
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.reports.metrics import compute_average_precision
-from xmodal.evals.scores.finite import count_not_finite
 from xmodal.evals.scores.galleries import order_embeddings
+from xmodal.evals.scores.score_rows import count_not_finite
 from xmodal.evals.scores.sources import Embeddings
 
 
@@ -37,7 +37,7 @@ class RelationsOptions(Options):
         return (self.labels,)
 
 
-class RelationsEvaluator(NumbersEvaluator):
+class RelationsEvaluator(Evaluator):
     """Average precision per relation over images and their own captions, see `Evaluator`.
 
     The base rate of a relation, the share of pairs that have it, is the average precision of

@@ -1,6 +1,8 @@
-"""Computes boards: one pass over the scores of every two galleries, for all boards together."""
+"""Computes boards: the scores of every two galleries once, for all boards together."""
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -20,28 +22,153 @@ from xmodal.evals.reports.metrics import (
 )
 from xmodal.evals.reports.results import BoardResult, CorrelationResult, DirectionResult
 from xmodal.evals.scores import galleries, lists
-from xmodal.evals.scores.first_stage import open_first_stage
+from xmodal.evals.scores.files import name_of, open_source
 from xmodal.evals.scores.from_candidates import ScoredCandidates
 from xmodal.evals.scores.from_lists import answer_lists
-from xmodal.evals.scores.from_scores import (
-    RankedQueries,
-    Reranked,
-    has_positives,
-    rank_directions,
-    rank_reranked,
-)
-from xmodal.evals.scores.products import open_scores
-from xmodal.evals.scores.rerank import RowReranker, rerank
-from xmodal.evals.scores.saved_scores import SavedScores
-from xmodal.evals.scores.score_tiles import Scores
-from xmodal.evals.scores.second_stage import PairReranker, Pairs, SecondStage, SimilarityReranker
+from xmodal.evals.scores.ranks import RankedQueries, has_positives, rank_directions, rank_queries
+from xmodal.evals.scores.rerank import RerankedScores, RowReranker
+from xmodal.evals.scores.score_rows import Scores, equal_scores, open_scores
+from xmodal.evals.scores.second_stage import PairReranker, SecondStage, SimilarityReranker
 from xmodal.evals.scores.sources import Candidates, Embeddings, RankedLists, ScoreMatrix, Source
 from xmodal.evals.scores.token_pairs import open_token_pairs
 
-_BLOCK_SIZE = 1024
+_DIGITS = 12  # Of the hash that tells files of one name apart.
 
 Modalities = tuple[str, str]
 Reranker = RowReranker | PairReranker
+
+
+class ScoresOfPairs(Protocol):
+    """Scores of single pairs (`Scores` and `SecondStage` have them)."""
+
+    def pairs(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Returns the scores [P] of pairs at positions [P]."""
+
+
+class OpenScores:
+    """The scores between every two galleries of a split, and those that rank its directions."""
+
+    def __init__(
+        self,
+        source: Embeddings | ScoreMatrix,
+        labels: galleries.Ids,
+        *,
+        mesh: Mesh | None = None,
+        reranker: Reranker | None = None,
+        task: str = "",
+        precision: str = "float32",
+    ) -> None:
+        """Opens the scores of a source in the order of the labels, see `compute_boards`."""
+        self._reranker, self._task, self._mesh = reranker, task, mesh
+        self._source, self._first = source, ""
+        self.between: dict[Modalities, Scores] = {}
+        if isinstance(source, ScoreMatrix):
+            self.between["image", "text"] = galleries.order_scores(source, labels)
+        else:
+            self._source = ordered = galleries.order_embeddings(source, labels)
+            self._first = ordered.similarity
+            # Opening a similarity of token sets scores all pairs.
+            if ordered.sides and not isinstance(reranker, SimilarityReranker):
+                self.between |= open_scores(ordered, mesh=mesh, precision=precision)
+            elif not isinstance(reranker, PairReranker):
+                raise UserError(
+                    f"{source.place} has no embeddings, only a pair scorer: set the evaluator's "
+                    "reranker to {'name': 'pair_scorer'}."
+                )
+            elif not reranker.first_stage:
+                sizes = len(labels.image_ids), len(labels.caption_ids)
+                self.between["image", "text"], self._first = equal_scores(*sizes), ""
+            if isinstance(reranker, PairReranker) and (path := reranker.first_stage):
+                found, self._first = _open_first_stage(path, labels, mesh)
+                self.between["image", "text"] = found
+
+    @functools.cached_property
+    def stage(self) -> SecondStage | None:
+        """The second stage, if there is one; nothing is computed yet."""
+        source, reranker = self._source, self._reranker
+        if not isinstance(reranker, PairReranker):
+            return None
+        pairs, definition = None, ""
+        if isinstance(source, Embeddings):
+            pairs = source.pairs
+            if isinstance(reranker, SimilarityReranker):
+                pairs = open_token_pairs(source, self._mesh, reranker.top)
+                definition = source.similarity
+            elif source.pairs is not None:
+                definition = source.pairs.definition
+        between = self.between.get(("image", "text"))
+        return SecondStage(between, self._first, pairs, definition, reranker, source.place)
+
+    def ranking(self, direction: str, asked: np.ndarray | None = None) -> Scores:
+        """Returns the scores that rank the queries of a direction.
+
+        `asked`: bool [Q], queries that are ranked; scores of others may be arbitrary. None for all.
+        """
+        modalities = DIRECTIONS[direction]
+        transposed = modalities not in self.between
+        between = self.between[modalities[::-1] if transposed else modalities]
+        if self._reranker is None or modalities[0] == modalities[1]:
+            return between.transpose() if transposed else between
+        if self.stage is not None:
+            return self.stage(transposed, asked)
+        source = self._source
+        predictions = source.predictions if isinstance(source, Embeddings) else {}
+        if self._task not in predictions:
+            raise UserError(
+                f"{source.place} has no predictions of task {self._task!r} for reranking."
+            )
+        return RerankedScores(
+            between, predictions[self._task], self._reranker, transposed=transposed
+        )
+
+    def answer(
+        self, boards: Sequence[Board], budget: int | None
+    ) -> tuple[dict[tuple[str, str], RankedQueries], dict[Modalities, ScoresOfPairs]]:
+        """Ranks all directions of boards, and returns scores of single pairs that were graded.
+
+        The scores of every two galleries are computed once, if they fit the budget, and are
+        released before those of the next.
+        """
+        answers: dict[tuple[str, str], RankedQueries] = {}
+        graded: dict[Modalities, ScoresOfPairs] = {}
+        for modalities, between in self.between.items():
+            within = modalities[0] == modalities[1]
+            forward = _directions_of(boards, modalities)
+            backward = {} if within else _directions_of(boards, modalities[::-1])
+            if within or self._reranker is None:
+                found = rank_directions(
+                    between, list(forward.values()), list(backward.values()),
+                    exclude_self=within, budget=budget,
+                )  # fmt: skip
+                for directions, each in zip((forward, backward), found, strict=True):
+                    answers |= zip(directions, each, strict=True)
+            else:
+                answers |= self._rank_again(forward) | self._rank_again(backward)
+            graded[modalities] = between
+        if self.stage is not None:
+            graded["image", "text"] = self.stage
+        return answers, graded
+
+    def _rank_again(
+        self, directions: Mapping[tuple[str, str], DirectionLabels]
+    ) -> dict[tuple[str, str], RankedQueries]:
+        if not directions:
+            return {}
+        asked = np.any([has_positives(labels) for labels in directions.values()], axis=0)
+        scores = self.ranking(next(iter(directions))[1], asked)
+        found = rank_queries(scores, list(directions.values()))
+        return dict(zip(directions, found, strict=True))
+
+
+def _directions_of(
+    boards: Sequence[Board], modalities: Modalities
+) -> dict[tuple[str, str], DirectionLabels]:
+    return {
+        (board.name, name): direction
+        for board in boards
+        for name, direction in board.directions.items()
+        if DIRECTIONS[name] == modalities
+    }
 
 
 def compute_boards(
@@ -51,10 +178,11 @@ def compute_boards(
     *,
     bootstrap_samples: int = 1000,
     seed: int = 0,
-    block_size: int = _BLOCK_SIZE,
+    budget: int | None = None,
     mesh: Mesh | None = None,
     reranker: Reranker | None = None,
     task: str = "",
+    precision: str = "float32",
 ) -> list[BoardResult]:
     """Computes everything on the boards that the source allows, and names the rest.
 
@@ -64,14 +192,14 @@ def compute_boards(
       boards: boards to compute.
       bootstrap_samples: samples of every correlation.
       seed: seed of their draws.
-      block_size: items per tile of scores; the results do not depend on it.
+      budget: bytes that a matrix of scores may take, see `rank_directions`.
       mesh: galleries are sharded over its `data` axis.
       reranker: maps complete rows of scores between images and captions to the rows to rank by,
         correlations use the original scores; or scores pairs, also those of correlations.
       task: task whose predictions the reranker uses.
+      precision: "float32" or "float64", of scores of vectors.
 
     Raises:
-      ValueError: shapes disagree.
       UserError: an embedding or a score is not finite; the source lacks items of the labels, or
         the predictions of the task.
     """
@@ -84,20 +212,16 @@ def compute_boards(
             raise UserError(
                 f"{source.place} has candidates, which are ranked; remove the reranker."
             )
-        stage = ScoredCandidates(source, labels, block_size=block_size, mesh=mesh)
+        stage = ScoredCandidates(source, labels, mesh=mesh)
         answers = stage.answer(boards)
         if (whole := stage.whole()) is not None:
             rating["image", "text"] = whole
     else:
-        scores, ordered, first = _open(source, labels, block_size, mesh, reranker)
-        reranked = (
-            None if reranker is None else _rerank(scores, ordered, reranker, task, first, mesh)
+        scores = OpenScores(
+            source, labels, mesh=mesh, reranker=reranker, task=task, precision=precision
         )
-        _check_finite(scores, boards, source.place)
-        answers = _rank(scores, boards, reranked)
-        rating |= scores
-        if isinstance(reranked, SecondStage):
-            stage, rating["image", "text"] = reranked, reranked
+        answers, rating = scores.answer(boards, budget)
+        stage = scores.stage
     correlations = correlate(rating, labels, boards, bootstrap_samples, seed)
     queries = _Queries(labels)
     results = []
@@ -115,144 +239,21 @@ def compute_boards(
     return results
 
 
-def _open(
-    source: Embeddings | ScoreMatrix,
-    labels: galleries.Ids,
-    block_size: int,
-    mesh: Mesh | None,
-    reranker: Reranker | None,
-) -> tuple[dict[Modalities, Scores], Embeddings | ScoreMatrix, str]:
-    """Scores between every two galleries of the split, embeddings in its order, and a name.
+def _open_first_stage(path: str, items: galleries.Ids, mesh: Mesh | None) -> tuple[Scores, str]:
+    """The scores of images and captions of a file of embeddings, in the order of the items.
 
-    Scores of images and captions are those of the first stage, if it is another model; the name is
-    its, or else that of the similarity, "" without embeddings.
+    And their name, with the similarity, the file's name and its hash: "cosine of vse (sha256
+    0123...)".
     """
-    if isinstance(source, ScoreMatrix):
-        matrix = galleries.order_scores(source, labels)
-        saved = SavedScores(matrix, block_size=block_size, mesh=mesh)
-        return {("image", "text"): saved}, source, ""
-    ordered = galleries.order_embeddings(source, labels)
-    if isinstance(reranker, PairReranker) and reranker.first_stage:
-        place = reranker.first_stage
-        first, name = open_first_stage(place, labels, block_size=block_size, mesh=mesh)
-        # Opening a similarity of token sets scores all pairs.
-        within = ordered.sides and not isinstance(reranker, SimilarityReranker)
-        others = open_scores(ordered, block_size=block_size, mesh=mesh) if within else {}
-        return {**others, ("image", "text"): first}, ordered, name
-    if ordered.pairs is not None and not ordered.sides:
-        if not isinstance(reranker, PairReranker):
-            raise UserError(
-                f"{source.place} has no embeddings, only a pair scorer: set the evaluator's "
-                "reranker to {'name': 'pair_scorer'}."
-            )
-        equal = np.broadcast_to(np.float32(0), (len(labels.image_ids), len(labels.caption_ids)))
-        saved = SavedScores(equal, block_size=block_size, mesh=mesh)
-        return {("image", "text"): saved}, ordered, ""
-    return open_scores(ordered, block_size=block_size, mesh=mesh), ordered, ordered.similarity
-
-
-def _rerank(
-    scores: Mapping[Modalities, Scores],
-    source: Embeddings | ScoreMatrix,
-    reranker: Reranker,
-    task: str,
-    first: str,
-    mesh: Mesh | None,
-) -> Reranked:
-    """The scores of both directions to rank by; nothing is computed yet."""
-    between = scores.get(("image", "text"))
-    if isinstance(reranker, PairReranker):
-        pairs: Pairs | None = source.pairs if isinstance(source, Embeddings) else None
-        if isinstance(reranker, SimilarityReranker) and isinstance(source, Embeddings):
-            pairs = open_token_pairs(source, mesh, reranker.top)
-        return SecondStage(between, first, pairs, reranker, source.place)
-    predictions = source.predictions if isinstance(source, Embeddings) else {}
-    if task not in predictions:
-        raise UserError(f"{source.place} has no predictions of task {task!r} for reranking.")
-    return lambda transposed, asked=None: rerank(
-        between, predictions[task], reranker, transposed=transposed
-    )
-
-
-def open_second_stage(
-    source: Embeddings, labels: galleries.Ids, reranker: PairReranker, *, mesh: Mesh | None = None
-) -> SecondStage:
-    """Returns the second stage that `compute_boards` ranks by; see there for the arguments."""
-    scores, ordered, first = _open(source, labels, _BLOCK_SIZE, mesh, reranker)
-    stage = _rerank(scores, ordered, reranker, "", first, mesh)
-    assert isinstance(stage, SecondStage)
-    return stage
-
-
-def open_rankings(
-    source: Embeddings | ScoreMatrix,
-    labels: galleries.Ids,
-    *,
-    mesh: Mesh | None = None,
-    reranker: Reranker | None = None,
-    task: str = "",
-) -> Callable[[str], Scores]:
-    """Returns the function direction -> scores that `compute_boards` ranks its queries by.
-
-    See `compute_boards` for the arguments.
-    """
-    scores, ordered, first = _open(source, labels, _BLOCK_SIZE, mesh, reranker)
-    reranked = None if reranker is None else _rerank(scores, ordered, reranker, task, first, mesh)
-
-    def open_one(name: str) -> Scores:
-        modalities = DIRECTIONS[name]
-        transposed = modalities not in scores
-        between = scores[modalities[::-1] if transposed else modalities]
-        if reranked is not None and modalities[0] != modalities[1]:
-            return reranked(transposed)
-        return between.transpose() if transposed else between
-
-    return open_one
-
-
-def _check_finite(scores: Mapping[Modalities, Scores], boards: Sequence[Board], place: str) -> None:
-    for modalities, between in scores.items():
-        asked = [
-            f"{board.name}/{name}"
-            for board in boards
-            for name in (*board.directions, *board.graded)
-            if set(_modalities(board, name)) == set(modalities)
-        ]
-        if asked:
-            between.check_finite(f"{place} for {', '.join(asked)}")
-
-
-def _rank(
-    scores: Mapping[Modalities, Scores],
-    boards: Sequence[Board],
-    reranked: Reranked | None,
-) -> dict[tuple[str, str], RankedQueries]:
-    """Answers all directions: one pass over the scores of every two galleries."""
-    answers: dict[tuple[str, str], RankedQueries] = {}
-    for (left, right), between in scores.items():
-        forward, backward = (
-            {
-                (board.name, name): direction
-                for board in boards
-                for name, direction in board.directions.items()
-                if DIRECTIONS[name] == modalities
-            }
-            for modalities in ((left, right), (right, left))
-        )
-        if left == right:
-            answered = rank_directions(between, list(forward.values()), exclude_self=True)
-            answers |= dict(zip(forward, answered[0], strict=True))
-            continue
-        if reranked is None:
-            answered = rank_directions(between, list(forward.values()), list(backward.values()))
-        else:
-            answered = (
-                rank_reranked(reranked, False, list(forward.values())),
-                rank_reranked(reranked, True, list(backward.values())),
-            )
-        for directions, answer in zip((forward, backward), answered, strict=True):
-            answers |= dict(zip(directions, answer, strict=True))
-    return answers
+    found = open_source("embeddings", path)
+    assert isinstance(found, Embeddings)
+    if len(found.sides) < 2:
+        raise UserError(f"The first stage {path} has embeddings of one side only; save both.")
+    ordered = galleries.order_embeddings(found, items)
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()[:_DIGITS]
+    name = f"{found.similarity} of {name_of(path)} (sha256 {digest})"
+    return open_scores(ordered, mesh=mesh)["image", "text"], name
 
 
 def _read_lists(
@@ -266,13 +267,6 @@ def _read_lists(
         for name, direction in board.directions.items()
         if name in ranked
     }
-
-
-class ScoresOfPairs(Protocol):
-    """Scores of single pairs (`ranking.score_tiles.Scores` is one)."""
-
-    def pairs(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Returns the scores [P] of pairs at positions [P]."""
 
 
 def correlate(
@@ -355,6 +349,7 @@ class _Queries:
             values=values,
             rank=rank,
             tied=None if answer.tied is None else answer.tied[rows],
+            rounded=0 if answer.rounded is None else int(answer.rounded[rows].sum()),
             gallery=items - (query == gallery),
             skipped=len(self._ids[query]) - len(rows),
             has_median="median_rank" in labels.metrics and rank is not None,

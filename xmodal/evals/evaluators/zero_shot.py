@@ -1,15 +1,17 @@
 """Zero-shot classification: images against the names of classes (Radford et al. 2021, 3.1)."""
 
 import dataclasses
-import zlib
-from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
-from xmodal.core.untrusted.names import name_key
-from xmodal.evals.evaluators.classification import ClassificationEvaluator, ClassificationOptions
+from xmodal.evals.evaluators.classification import (
+    ClassificationEvaluator,
+    ClassificationOptions,
+    Classifier,
+)
 from xmodal.evals.scores.line_files import read_lines
 from xmodal.evals.scores.sources import Provider
 
@@ -63,51 +65,36 @@ class ZeroShotOptions(ClassificationOptions):
         return list(dict.fromkeys(prompt for found in sets for prompt in found))
 
 
-class ZeroShotEvaluator(ClassificationEvaluator):
-    """Ranks classes by the cosine of the image and the mean of the class's prompts.
+def _describe(options: ZeroShotOptions) -> str:
+    first, *others = options.prompts
+    if not others:
+        return f"cosine of the image and the prompt of a class, {first!r}."
+    return (
+        "cosine of the image and the normalized mean of the normalized embeddings of "
+        f"{1 + len(others)} prompts per class, the first is {first!r}."
+    )
 
-    The vector of a class is the normalized mean of the normalized embeddings of its prompts. It
-    needs a model with a text side: a file has no embeddings of prompts.
-    """
 
-    options: ZeroShotOptions
-    asks = frozenset({"text"})
+def _score(
+    evaluator: ClassificationEvaluator, provider: Provider
+) -> tuple[np.ndarray, dict[str, float]]:
+    options: Any = evaluator.options
+    spaced = [name.replace("_", " ") for name in evaluator.names]
+    texts = [prompt.replace("{}", name) for name in spaced for prompt in options.prompts]
+    # Classes may share a prompt; every text is embedded once.
+    unique, rows = np.unique(texts, return_inverse=True)
+    vectors = provider.embed("text", unique.tolist(), similarity=options.similarity)
+    unit = evaluator.unit(vectors, provider.place)[rows]
+    means = unit.reshape(len(spaced), len(options.prompts), -1).mean(axis=1)
+    # A product of equal vectors may depend on their places; one of each has equal scores.
+    means = evaluator.unit(means, provider.place)
+    classes, same = np.unique(means, axis=0, return_inverse=True)
+    return (evaluator.features(provider) @ classes.T)[:, same.ravel()], {}
 
-    def _read(self, sides: Collection[str]) -> None:
-        super()._read(sides)
-        if not self._is_named:
-            raise UserError(
-                f"{self._split.name} has no names of the classes in {self.options.labels!r}; list "
-                f"them in {self._where}.names, in the order of their numbers."
-            )
-        numbers = np.array([zlib.crc32(name.encode()) for name in self._names])
-        self._label_hash.add("names", np.arange(len(numbers)), numbers)
 
-    def warnings(self) -> list[str]:
-        """See `Evaluator`."""
-        keys = [name_key(name) for name in self._names]
-        _, at, counts = np.unique(keys, return_inverse=True, return_counts=True)
-        same = [repr(self._names[each]) for each in np.flatnonzero(counts[at] > 1)]
-        return [f"CLASSES WITH THE SAME NAME: {', '.join(same)}."] if same else []
+ZERO_SHOT = Classifier(_describe, _score, asks=frozenset({"text"}))
+"""Ranks classes by the cosine of the image and the mean of the class's prompts.
 
-    def _describe(self) -> str:
-        first, *others = self.options.prompts
-        if not others:
-            return f"cosine of the image and the prompt of a class, {first!r}."
-        return (
-            "cosine of the image and the normalized mean of the normalized embeddings of "
-            f"{1 + len(others)} prompts per class, the first is {first!r}."
-        )
-
-    def _score(self, provider: Provider) -> tuple[np.ndarray, dict[str, float]]:
-        prompts = self.options.prompts
-        spaced = [name.replace("_", " ") for name in self._names]
-        texts = [prompt.replace("{}", name) for name in spaced for prompt in prompts]
-        # Classes may share a prompt; every text is embedded once.
-        unique, rows = np.unique(texts, return_inverse=True)
-        vectors = provider.embed("text", unique.tolist(), similarity=self.options.similarity)
-        unit = self._unit(vectors, provider.place)[rows]
-        means = unit.reshape(len(self._names), len(prompts), -1).mean(axis=1)
-        # A product of equal vectors may depend on their places; one of each has equal scores.
-        classes, same = np.unique(self._unit(means, provider.place), axis=0, return_inverse=True)
-        return (self._features(provider, self._split) @ classes.T)[:, same.ravel()], {}
+The vector of a class is the normalized mean of the normalized embeddings of its prompts. It needs a
+model with a text side: a file has no embeddings of prompts.
+"""

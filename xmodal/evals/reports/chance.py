@@ -5,7 +5,7 @@ import numpy as np
 from xmodal.evals.labels.positives import Ragged, Relation
 from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.reports.metrics import MEDIAN_RANK, RECALL, RECIPROCAL_RANK
-from xmodal.evals.scores.from_scores import compute_r, has_positives
+from xmodal.evals.scores.ranks import compute_r, has_positives
 
 
 def compute_chance(labels: DirectionLabels, items: int, *, exclude_self: bool) -> dict[str, float]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from xmodal.core.text_table import Bold, Rows, format_document
 from xmodal.evals.labels.definitions import DIRECTIONS, RATING_SIDES
 from xmodal.evals.reports.metrics import lower_is_better
-from xmodal.evals.reports.published import ECCV_TABLE_4, PUBLISHED, PUBLISHED_LABELS
+from xmodal.evals.reports.published import PUBLISHED_LABELS, eccv_table_4, published_numbers
 from xmodal.evals.reports.results import RSUM, BoardResult, Numbers, metric_tag
 from xmodal.evals.reports.summary import find_chance_results
 
@@ -110,7 +110,8 @@ def format_report(
     plain = {tag for each in numbers for tag in each.metrics}
     tags = [tag for tag in metrics if tag not in plain]
     names = list(dict.fromkeys(tag.partition("/")[0] for tag in tags if "/" in tag))
-    warnings = [*warnings, *_warn_of_ties(metrics), *_warn_of_chance(metrics, chance)]
+    warnings = [*warnings, *_warn_of_ties(metrics), *_warn_of_rounding(boards)]
+    warnings += _warn_of_chance(metrics, chance)
     sections: list[str | Rows] = [f"# {title}", *(f"**{warning}**" for warning in warnings)]
     if names:
         sections.append(_make_summary(model, names, metrics))
@@ -151,10 +152,10 @@ def _make_board(
         columns = [column for column in _ECCV_CAPTION_TABLE if column.tag in tags]
         printed = {
             each: {tag: x for tag, x in row.items() if tag.partition("/")[0] in comparable}
-            for each, row in ECCV_TABLE_4.items()
+            for each, row in eccv_table_4().items()
         }
         sections.append(_make_columns("Mean of I→T, T→I", columns, printed, model, metrics, chance))
-    printed = PUBLISHED[name] if name in comparable else {}
+    printed = published_numbers()[name] if name in comparable else {}
     return sections + [_make_columns(*each, printed, model, metrics, chance) for each in layouts]
 
 
@@ -185,6 +186,22 @@ def _warn_of_ties(metrics: Mapping[str, float]) -> list[str]:
     if not listed:
         return []
     return [f"MOST QUERIES ARE TIED: {'; '.join(listed)}; the order of the items decides."]
+
+
+def _warn_of_rounding(boards: Sequence[BoardResult]) -> list[str]:
+    """A warning that names the tables of which float32's rounding decides more than 1 %."""
+    listed = [
+        f"{board.name}/{name} {each.rounded:,} of {len(each.query_ids):,}"
+        for board in boards
+        for name, each in board.directions.items()
+        if each.rounded > 0.01 * len(each.query_ids)
+    ]
+    if not listed:
+        return []
+    return [
+        f"ROUNDING DECIDES RANKS: {'; '.join(listed)}, by less than float32 can tell; rank in "
+        "float64, with --precision=float64 or the evaluator's `precision`."
+    ]
 
 
 def _warn_of_chance(metrics: Mapping[str, float], chance: Mapping[str, float]) -> list[str]:

@@ -19,9 +19,7 @@ from xmodal.evals.reports.example_rules import Pick, pick_examples
 from xmodal.evals.reports.results import BoardResult
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.scores.embed import Items
-from xmodal.evals.scores.rows import order_items, score_queries
-from xmodal.evals.scores.score_tiles import Scores
-from xmodal.evals.scores.second_stage import find_scored
+from xmodal.evals.scores.score_rows import Scores
 
 _SHOWN = 5  # Items per row.
 
@@ -87,7 +85,9 @@ def make_groups(
         rows = Positions("query", query)(pick.queries)
         is_same = query is gallery
         of_direction = rankings(pick.direction)
-        scores = score_queries(of_direction, rows, exclude_self=is_same)
+        scores = np.array(of_direction.rows(rows))
+        if is_same:
+            scores[np.arange(len(rows)), rows] = -np.inf
         items = np.arange(len(gallery))
         boards = {b.name: b for b in evaluator.boards if pick.direction in b.directions}
         sections = [
@@ -96,7 +96,7 @@ def make_groups(
                 number,
                 int(row),
                 scores[number],
-                find_scored(of_direction, np.full(len(items), row), items),
+                of_direction.find_scored(np.full(len(items), row), items),
                 gallery,
                 boards,
                 shown,
@@ -137,7 +137,7 @@ def _make_section(
       shown: items by side and id.
     """
     query_side, item_side = DIRECTIONS[pick.direction]
-    order = order_items(scores)
+    order = np.argsort(-scores, kind="stable")
     rank_of = np.empty(len(order), np.int64)
     rank_of[order] = np.arange(1, len(order) + 1)
     positives = _positives(boards[pick.board], pick.direction, query)

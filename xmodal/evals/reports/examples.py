@@ -5,8 +5,7 @@ import numpy as np
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.split import Split, name_image
 from xmodal.evals.labels.types import Labels
-from xmodal.evals.scores.rows import order_items, score_queries
-from xmodal.evals.scores.score_tiles import Scores
+from xmodal.evals.scores.score_rows import Scores
 
 
 def find_examples(scores: Scores, labels: Labels, split: Split, count: int = 3) -> list[str]:
@@ -27,8 +26,8 @@ def find_examples(scores: Scores, labels: Labels, split: Split, count: int = 3) 
     texts = Positions("caption", split.caption_ids)(labels.caption_ids)
     own_images = Positions("image", labels.image_ids).find(labels.caption_image_ids[rows])
     lines, has_files = [], "picture" in split.labels
-    for row, own, of_row in zip(rows, own_images, score_queries(scores, rows), strict=True):
-        order = order_items(of_row)
+    for row, own, of_row in zip(rows, own_images, scores.rows(rows), strict=True):
+        order = np.argsort(-of_row, kind="stable")
         found = "its own image first"
         if order[0] != own:
             of_best = labels.caption_image_ids == labels.image_ids[order[0]]

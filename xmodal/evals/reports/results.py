@@ -82,7 +82,8 @@ class DirectionResult:
       values: metric -> float64 [Q], the value of every query, in percent.
       rank: int32 [Q], items ahead of the best positive, or None if not known.
       tied: bool [Q], whether the rank, or the items that R-Precision counts, depend on the tie
-        rule, see `ranking.from_scores.RankedQueries`; None if unknown, as for ranked lists.
+        rule, see `scores.ranks.RankedQueries`; None if unknown, as for ranked lists.
+      rounded: queries whose rank float32's rounding decides, see `RankedQueries`.
       gallery: items a query is ranked among, itself excluded.
       skipped: queries without a positive.
       has_median: whether the median of `rank` is a metric of the board.
@@ -98,6 +99,7 @@ class DirectionResult:
     tied: np.ndarray | None
     gallery: int
     skipped: int
+    rounded: int = 0
     has_median: bool = False
     missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
     rescored: Rescored | None = None

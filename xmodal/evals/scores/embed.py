@@ -128,7 +128,7 @@ class Embedder:
         self.mesh, self._predict = mesh, dict(predict or {})
         self._pairs = None if pairs is None else PairProgram(pairs, mesh)
         # Rows stay where they are computed: several batches are in progress, and collectives could
-        # deadlock, see `ranking.counting`.
+        # block all threads of a CPU.
         by_row = mesh_lib.batch_sharded(mesh) if mesh is not None else None
 
         def embed_batch(

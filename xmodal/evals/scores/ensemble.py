@@ -1,11 +1,13 @@
-"""The mean of several models' scores, as embeddings."""
+"""The mean of several models' scores, as embeddings or as a matrix."""
 
 from collections.abc import Sequence
 
 import numpy as np
+from jax.sharding import Mesh
 
 from xmodal.core.errors import UserError
-from xmodal.evals.scores.sources import Embeddings
+from xmodal.evals.scores.score_rows import open_scores
+from xmodal.evals.scores.sources import Embeddings, ScoreMatrix
 from xmodal.similarity import make_similarity
 
 
@@ -31,6 +33,34 @@ def average(members: Sequence[Embeddings]) -> Embeddings:
         captions=_join(members, "captions"),
         similarity="dot",
     )
+
+
+def average_scores(members: Sequence[Embeddings], mesh: Mesh | None = None) -> ScoreMatrix:
+    """Returns the mean scores of all images with all captions, float64 [N, M].
+
+    A similarity of token sets is averaged on its own scale, see `PairModule.rescale`.
+
+    Args:
+      members: embeddings of the same items, each with its similarity.
+      mesh: devices that compute the scores.
+
+    Raises:
+      UserError: the items differ, or a member has one side only.
+    """
+    check_same_items(members)
+    first = members[0]
+    if first.image_ids is None or first.caption_ids is None:
+        raise UserError(
+            f"The scores of {first.place} are those of images with captions, but it has only one "
+            "side; evaluate it on a split with both."
+        )
+    total = np.zeros((len(first.image_ids), len(first.caption_ids)), np.float64)
+    for member in members:
+        similarity = make_similarity({"name": member.similarity, **member.options})
+        scores = open_scores(member, mesh=mesh)["image", "text"]
+        for at, rows in scores.blocks(np.arange(len(total))):
+            total[at] += similarity.rescale(rows) / len(members)
+    return ScoreMatrix(first.place, first.image_ids, first.caption_ids, total)
 
 
 def check_same_items(members: Sequence[Embeddings]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.evals.scores import arrays, lists
-from xmodal.evals.scores.sentences import SENTENCES, Sentences, read_sentences
+from xmodal.evals.scores.sentences import Sentences, read_sentences
 from xmodal.evals.scores.sources import Candidates, Embeddings, Source
 from xmodal.similarity import PAIR_MODULES, SIMILARITIES, make_similarity
 
@@ -56,7 +56,7 @@ def open_items(
     if kind != "embeddings" or ids is not None:
         return open_source(kind, given, ids, similarity)
     place, found = arrays.open_arrays(given, kind)
-    if SENTENCES in found:
+    if arrays.SENTENCES in found:
         return choose_similarity(read_sentences(place, found), similarity)
     return choose_similarity(arrays.read_embeddings(place, found), similarity)
 

@@ -19,18 +19,11 @@ from xmodal.evals.labels.types import Board, DirectionLabels
 from xmodal.evals.reports.results import Rescored
 from xmodal.evals.scores.files import open_source
 from xmodal.evals.scores.from_lists import answer_lists
-from xmodal.evals.scores.from_scores import RankedQueries, rank_reranked
 from xmodal.evals.scores.galleries import Ids, find_items, order_embeddings
-from xmodal.evals.scores.products import open_scores
-from xmodal.evals.scores.saved_scores import SavedScores
+from xmodal.evals.scores.ranks import RankedQueries, rank_queries
 from xmodal.evals.scores.score_files import hash_arrays
-from xmodal.evals.scores.score_tiles import Scores
-from xmodal.evals.scores.second_stage import (
-    SecondStage,
-    SecondStageScores,
-    describe_candidates,
-    join_candidates,
-)
+from xmodal.evals.scores.score_rows import MatrixScores, Scores, equal_scores, open_scores
+from xmodal.evals.scores.second_stage import JoinedScores, SecondStage, describe_candidates
 from xmodal.evals.scores.sources import Candidates, Embeddings, ScoreMatrix
 from xmodal.similarity import SIMILARITIES
 
@@ -40,13 +33,11 @@ _DIGITS = 12  # Of the hash that says which results are comparable.
 class ScoredCandidates:
     """The second stage of a file, in the order of a split; see `SecondStage`."""
 
-    def __init__(
-        self, source: Candidates, labels: Ids, *, block_size: int = 1024, mesh: Mesh | None = None
-    ) -> None:
+    def __init__(self, source: Candidates, labels: Ids, *, mesh: Mesh | None = None) -> None:
         """Takes a file that has all items of the labels.
 
         Raises:
-          UserError: a candidate is not in the split, or a score of the first stage is not finite.
+          UserError: a candidate is not in the split.
         """
         self._definition, self._similarity = source.definition, ""
         self._given = {
@@ -56,26 +47,22 @@ class ScoredCandidates:
         ranked: list[np.ndarray] = []
         parameters: Mapping[str, Any] = {}
         if source.first is None:
-            equal = np.broadcast_to(np.float32(0), (len(labels.image_ids), len(labels.caption_ids)))
-            self._first: Scores = SavedScores(equal, block_size=block_size, mesh=mesh)
+            self._first = equal_scores(len(labels.image_ids), len(labels.caption_ids))
         else:
             first = order_embeddings(source.first, labels)
             self._similarity, parameters = first.similarity, first.parameters
             ranked = [each for each in (first.images, first.captions) if each is not None]
-            self._first = open_scores(first, block_size=block_size, mesh=mesh)["image", "text"]
-            self._first.check_finite(f"the first stage of {source.place}")
+            self._first = open_scores(first, mesh=mesh)["image", "text"]
         self._hashes = {
             transposed: hash_arrays(self._similarity, [np.sort(items), *ranked], parameters)
             for transposed, (items, _) in self._given.items()
         }
 
-    def __call__(self, transposed: bool, asked: np.ndarray | None = None) -> SecondStageScores:
-        """Returns the scores to rank by; `transposed` if captions are the queries.
-
-        `asked`: see `join_candidates`.
-        """
+    def __call__(self, transposed: bool, asked: np.ndarray | None = None) -> JoinedScores:
+        """Returns the scores to rank by; `transposed` if captions are the queries."""
+        del asked
         first = self._first.transpose() if transposed else self._first
-        return join_candidates(first, *self._given[transposed], asked)
+        return JoinedScores(first, *self._given[transposed])
 
     def describe(self, direction: DirectionLabels, transposed: bool) -> Rescored:
         """Returns the facts of a direction's second stage."""
@@ -93,8 +80,8 @@ class ScoredCandidates:
         """Returns the scores of images and captions, if all pairs of a direction have one."""
         for transposed, (items, _) in self._given.items():
             if items.shape[1] == self._first.shape[0 if transposed else 1]:
-                found = self(transposed)
-                return found.transpose() if transposed else found
+                matrix = self(transposed).rows(np.arange(len(items)))
+                return MatrixScores(matrix.T if transposed else matrix)
         return None
 
     def answer(self, boards: Sequence[Board]) -> dict[tuple[str, str], RankedQueries]:
@@ -114,7 +101,7 @@ class ScoredCandidates:
         items, scores = self._given[transposed]
         gallery = self._first.shape[0 if transposed else 1]
         if self._similarity or items.shape[1] == gallery:
-            return rank_reranked(self, transposed, directions)
+            return rank_queries(self(transposed), directions)
         # The earlier of equal items is first.
         rising = np.argsort(items, axis=1)
         order = np.argsort(-np.take_along_axis(scores, rising, axis=1), axis=1, kind="stable")

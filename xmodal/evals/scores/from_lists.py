@@ -5,7 +5,7 @@ import numpy as np
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.reports.metrics import RECALL, compute_recall_values
-from xmodal.evals.scores.from_scores import (
+from xmodal.evals.scores.ranks import (
     LIST_METRICS,
     RankedQueries,
     compute_list_values,
@@ -48,12 +48,10 @@ def answer_lists(lists: Ragged, labels: DirectionLabels, gallery: int) -> Ranked
         if undecided := int(np.sum((length < np.minimum(r, gallery))[rows])):
             missing[metric] = _too_short(undecided, rows)
             continue
-        table = np.pad(
-            table, [(0, 0), (0, max(0, int(r.max()) - table.shape[1]))], constant_values=-1
-        )
         values[metric] = np.zeros(len(is_query))
-        values[metric][rows] = compute_list_values(labels, table, rows, metric)
-    return RankedQueries(rank, None, values, missing)  # A list does not show equal scores.
+        values[metric][rows] = compute_list_values(labels, table[rows], rows, metric)
+    # A list does not show equal scores.
+    return RankedQueries(rank, None, values=values, missing=missing)
 
 
 def _pad(lists: Ragged, labels: DirectionLabels) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from xmodal.core.errors import UserError
 from xmodal.evals.labels.definitions import KINDS
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.types import Labels
+from xmodal.evals.scores.score_rows import MatrixScores
 from xmodal.evals.scores.sources import Candidates, Embeddings, ScoreMatrix
 
 # Almost all items of another split are unknown; those of an incomplete export are known.
@@ -123,36 +124,13 @@ def order_embeddings(source: Embeddings, labels: Ids) -> Embeddings:
     )
 
 
-def order_scores(source: ScoreMatrix, labels: Ids) -> "np.ndarray | ReorderedMatrix":
+def order_scores(source: ScoreMatrix, labels: Ids) -> MatrixScores:
     """Returns the scores in the order of the split; a matrix on disk stays there."""
     at = _find(source, labels)
-    rows, columns = at["image"], at["caption"]
-    if _is_whole(rows, source.matrix.shape[0]) and _is_whole(columns, source.matrix.shape[1]):
-        return source.matrix
-    return ReorderedMatrix(source.matrix, rows, columns)
-
-
-class ReorderedMatrix:
-    """A matrix with reordered rows and columns, read when indexed."""
-
-    ndim = 2
-
-    def __init__(self, matrix: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> None:
-        self._matrix, self._rows, self._columns = matrix, rows, columns
-        self.shape = len(rows), len(columns)
-        self.dtype = matrix.dtype
-
-    def __getitem__(self, at: tuple[Any, Any]) -> np.ndarray:
-        """Numbers at two slices, or at two arrays of positions, one pair for each number."""
-        rows, columns = self._rows[at[0]], self._columns[at[1]]
-        if isinstance(at[0], slice):
-            return self._matrix[rows[:, None], columns]
-        return self._matrix[rows, columns]
-
-    @property
-    def T(self) -> "ReorderedMatrix":
-        """The transpose."""
-        return ReorderedMatrix(self._matrix.T, self._columns, self._rows)
+    sizes = zip(("image", "caption"), source.matrix.shape, strict=True)
+    return MatrixScores(
+        source.matrix, *(None if _is_whole(at[kind], size) else at[kind] for kind, size in sizes)
+    )
 
 
 def _find(source: Embeddings | ScoreMatrix, labels: Ids) -> dict[str, np.ndarray]:

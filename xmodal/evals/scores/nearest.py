@@ -7,55 +7,40 @@ import jax.numpy as jnp
 import numpy as np
 
 from xmodal.core.errors import UserError
-from xmodal.core.mesh import to_host
 from xmodal.evals.labels.positives import Ragged, Relation
-from xmodal.evals.scores.score_tiles import Scores
-from xmodal.similarity.precision import in_precision
+from xmodal.evals.scores.score_rows import Scores, top_items
 
 
 def find_negatives(
-    scores: Scores, i: int, top: int, positives: Sequence[Ragged | Relation]
+    scores: Scores, queries: np.ndarray, top: int, positives: Sequence[Ragged | Relation]
 ) -> np.ndarray:
-    """Returns the best negatives of the queries of row i of tiles, best first, int32 [b, top].
+    """Returns the best negatives of queries at positions [q], best first, int32 [q, top].
 
     Of equal scores, the earlier item comes first.
 
     Args:
-      scores: scores of all queries and items; the devices of its mesh share the columns of a tile.
-      i: number of the row of tiles.
+      scores: scores of all queries and items.
+      queries: positions.
       top: number of negatives per query.
       positives: relations whose items are left out.
 
     Raises:
-      UserError: a query has fewer negatives, or a score is not finite.
+      UserError: a query has fewer negatives.
     """
-    (queries, items), height = scores.shape, scores.tile_shape[0]
-    rows = np.arange(i * height, min((i + 1) * height, queries))
-    most = sum(int(each.lengths[rows].max()) for each in positives)
-    found = _find_best(scores, i, min(top + most, items))[: len(rows)]
-    is_negative = np.ones(found.shape, bool)
-    for each in positives:
-        is_negative &= ~each.contains(rows[:, None], found)
-    fewest = int(is_negative.sum(axis=1).min())
-    if fewest < top:
-        raise UserError(
-            f"A query has only {fewest:,} negatives among {items:,} items, fewer than {top:,}; "
-            "mine fewer."
-        )
-    order = np.argsort(~is_negative, axis=1, kind="stable")[:, :top]
-    return np.take_along_axis(found, order, axis=1)
-
-
-def _find_best(scores: Scores, i: int, top: int) -> np.ndarray:
-    height, width = scores.tile_shape
-    with in_precision(scores.dtype):
-        best = jnp.full((height, top), -jnp.inf, scores.dtype), jnp.zeros((height, top), jnp.int32)
-        for j in range(-(-scores.shape[1] // width)):
-            best = merge_best(*best, scores.tile(i, j), j * width, scores.shape[1] - j * width)
-        values, items = (to_host(each, scores.mesh) for each in best)
-    if not np.isfinite(values[: scores.shape[0] - i * height]).all():
-        raise UserError("Scores are not finite; the model diverged.")
-    return items
+    items, found = np.arange(scores.shape[1]), []
+    for at, block in scores.blocks(queries):
+        rows = np.array(block)
+        for each in positives:
+            own = each.expand(queries[at]) if isinstance(each, Ragged) else None
+            rows[each.contains(queries[at][:, None], items) if own is None else own] = -np.inf
+        fewest = int(np.count_nonzero(rows > -np.inf, axis=1).min())
+        if fewest < top:
+            raise UserError(
+                f"A query has only {fewest:,} negatives among {len(items):,} items, fewer than "
+                f"{top:,}; mine fewer."
+            )
+        found.append(top_items(rows, top).astype(np.int32))
+    return np.concatenate(found)
 
 
 @jax.jit

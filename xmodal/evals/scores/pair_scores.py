@@ -35,7 +35,6 @@ from xmodal.evals.scores.score_files import (
     remove_at_exit,
     score_folder,
 )
-from xmodal.evals.scores.score_tiles import one_device
 
 _TEXTS_PER_IMAGE = 16  # At most, in a call; an image with more is scored in several calls.
 # Texts are padded to a multiple of this, so that few shapes are compiled. Many pairs repay more
@@ -120,7 +119,7 @@ class PairProgram:
 
     def __init__(self, functions: PairFunctions, mesh: Mesh | None) -> None:
         """Prepares the functions for the devices of a mesh; None for one device."""
-        self.functions, self.mesh = functions, mesh or one_device()
+        self.functions, self.mesh = functions, mesh or mesh_lib.make_mesh(jax.local_devices()[:1])
         # Rows stay where they are computed: there is no collective.
         self.sharding = mesh_lib.batch_sharded(self.mesh)
         self.prepare = jax.jit(functions.prepare, static_argnums=0, out_shardings=self.sharding)

@@ -1,173 +1,206 @@
-"""Exact ranks by counting, and the top of ranked lists, from one pass over the scores."""
+"""Exact ranks, ties and the tops of lists of all label sets, from the same rows of scores."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from xmodal.core.progress import progress
-from xmodal.evals.labels.positives import Ragged
-from xmodal.evals.scores import counting
-from xmodal.evals.scores.counting import Best, LabelSet
-from xmodal.evals.scores.score_tiles import Scores
-from xmodal.similarity.precision import in_precision
+from xmodal.evals.labels.positives import Ragged, Relation
+from xmodal.evals.labels.types import DirectionLabels
+from xmodal.evals.reports.metrics import compute_map_at_r, compute_r_precision
+from xmodal.evals.scores.score_rows import Scores, memory_budget, top_items
+
+# Metrics of the top of a list, and their functions.
+LIST_METRICS = {
+    "map@r": compute_map_at_r,
+    "r_precision": compute_r_precision,
+    "pmrp": compute_r_precision,
+}
+_CHUNK = 64  # Rows that are compared while they are in a processor's cache.
 
 
 @dataclasses.dataclass(frozen=True)
-class Ranks:
-    """Rank of the best positive of every query.
+class RankedQueries:
+    """Results of one direction, with one row per query in the gallery of queries.
 
     Attributes:
-      rank: int32 [Q], items ahead of the best positive; -1 if the query has no positive.
+      rank: int32 [Q], items ahead of the best positive; None if not known.
       tied: bool [Q], whether an item that is not a positive has the same score as the best
-        positive, so that the rank depends on the tie rule.
+        positive; if no rank is needed, whether the R-th item and the next have equal scores. Then
+        the order of the items decides. None if not known.
+      rounded: bool [Q], whether scores that differ by less than float32's rounding decide the rank;
+        None if scores are exact.
+      values: metric of `LIST_METRICS` or recall -> float64 [Q] in percent; arbitrary if a query
+        has no positive.
+      missing: metric -> why it could not be computed.
     """
 
-    rank: np.ndarray
-    tied: np.ndarray
+    rank: np.ndarray | None
+    tied: np.ndarray | None
+    rounded: np.ndarray | None = None
+    values: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
-class Answers:
-    """Results of one pass for the queries of one direction.
-
-    Attributes:
-      ranks: one per label set.
-      lists: int32 [Q, depth], items by descending score; -1 after the last item.
-      list_scores: [Q, depth], their scores; arbitrary after the last item.
-    """
-
-    ranks: list[Ranks]
-    lists: np.ndarray
-    list_scores: np.ndarray
-
-
-def compute_ranks(
+def rank_directions(
     scores: Scores,
-    forward: Sequence[LabelSet],
-    backward: Sequence[LabelSet] = (),
+    forward: Sequence[DirectionLabels],
+    backward: Sequence[DirectionLabels] = (),
     *,
     exclude_self: bool = False,
-    depths: tuple[int, int] = (0, 0),
-) -> tuple[Answers, Answers]:
-    """Ranks the best positive of every query, in both directions and for several label sets.
+    budget: int | None = None,
+) -> tuple[list[RankedQueries], list[RankedQueries]]:
+    """Answers all directions between two galleries.
 
     The order is a stable descending sort: of two equal scores the smaller position comes first.
-    Every tile of scores is computed once and used for all label sets. Within one gallery, where
-    scores are symmetric to the bit, half of the tiles are used for both of their sides.
 
     Args:
       scores: scores of Q queries and N items.
-      forward: label sets of the queries.
-      backward: label sets of the items, which then rank the queries.
+      forward: labels of the queries.
+      backward: labels of the items, which then rank the queries.
       exclude_self: whether queries and items are one gallery, in which no item is compared with
         itself; `backward` is then empty.
-      depths: lengths of the lists to return for the queries and for the items.
-
-    Raises:
-      UserError: a score is not finite.
-      RuntimeError: the device gives one pair different bits in different products.
+      budget: bytes that the matrix of scores may take, see `memory_budget`; a larger one is
+        computed by blocks of rows, for each direction.
     """
-    scores.check_finite()
-    mirrored = exclude_self and not depths[0] and scores.is_symmetric()
-    with in_precision(scores.dtype):
-        return _rank(
-            scores, forward, backward, depths, exclude_self=exclude_self, mirrored=mirrored
-        )
+    if exclude_self or (forward and backward):
+        scores = scores.hold(memory_budget() if budget is None else budget)
+    found = rank_queries(scores, forward, exclude_self=exclude_self)
+    return found, rank_queries(scores.transpose(), backward) if backward else []
 
 
-def _rank(
-    scores: Scores,
-    forward: Sequence[LabelSet],
-    backward: Sequence[LabelSet],
-    depths: tuple[int, int],
-    *,
-    exclude_self: bool,
-    mirrored: bool,
-) -> tuple[Answers, Answers]:
-    best = _score_positives(scores, forward, backward)
-    (queries, items), (rows, columns) = scores.shape, scores.tile_shape
-    row_tiles, column_tiles = _divide_up(queries, rows), _divide_up(items, columns)
-    padded = row_tiles * rows, column_tiles * columns
-    sides = (
-        counting.make_side(forward, best[0], padded, depths[0], scores.mesh, scores.dtype),
-        counting.make_side(backward, best[1], padded[::-1], depths[1], scores.mesh, scores.dtype),
-    )
-    tiles = [(i, j) for i in range(row_tiles) for j in range(i if mirrored else 0, column_tiles)]
-    with progress(
-        f"Ranking {items:,} items for {queries:,} queries", len(tiles), jointly=True
-    ) as advance:
-        for i, j in tiles:
-            sides = counting.count(
-                sides,
-                scores.tile(i, j),
-                (i * rows, j * columns),
-                sizes=scores.shape,
-                exclude_self=exclude_self,
-                mirrored=mirrored and i != j,
-                mesh=scores.mesh,
-            )
-            advance(1)
-    forward_side, backward_side = (counting.join(side, scores.mesh) for side in sides)
-    return (
-        _collect(*forward_side, best[0], queries),
-        _collect(*backward_side, best[1], items),
-    )
+def rank_queries(
+    scores: Scores, directions: Sequence[DirectionLabels], *, exclude_self: bool = False
+) -> list[RankedQueries]:
+    """Answers directions of the same queries and items, see `rank_directions`."""
+    if not directions:
+        return []
+    answers = [_Answer(labels, scores.shape) for labels in directions]
+    asked = np.flatnonzero(np.any([has_positives(labels) for labels in directions], axis=0))
+    what = f"Ranking {scores.shape[1]:,} items for {len(asked):,} queries"
+    with progress(what, len(asked), jointly=True) as advance:
+        for part, block in scores.blocks(asked):
+            rounding = scores.rounding(asked[part])
+            for start in range(0, len(block), _CHUNK):
+                some = slice(start, start + _CHUNK)
+                queries, rows = asked[part][some], block[some]
+                if exclude_self:
+                    rows = rows.copy()
+                    rows[np.arange(len(rows)), queries] = -np.inf
+                for answer in answers:
+                    answer.add(queries, rows, None if rounding is None else rounding[some])
+            advance(len(block))
+    return [answer.result() for answer in answers]
 
 
-def _score_positives(
-    scores: Scores, forward: Sequence[LabelSet], backward: Sequence[LabelSet]
-) -> tuple[list[Best], list[Best]]:
-    """Best positives of every label set; a pair in several label sets is scored once."""
-    stride = scores.shape[1]
+class _Answer:
+    """Results of one direction, filled by rows."""
 
-    def keys_of(label_set: LabelSet, is_backward: bool) -> np.ndarray:
-        query, item = _rows(label_set.positives), label_set.positives.values.astype(np.int64)
-        return item * stride + query if is_backward else query * stride + item
+    def __init__(self, labels: DirectionLabels, shape: tuple[int, int]) -> None:
+        self._labels, (queries, self._items) = labels, shape
+        self._listed = [metric for metric in labels.metrics if metric in LIST_METRICS]
+        self._has_rank = len(self._listed) < len(labels.metrics)
+        self._rank = np.full(queries, self._items, np.int32)
+        self._tied, self._rounded = np.zeros((2, queries), bool)
+        self._values = {metric: np.zeros(queries) for metric in self._listed}
+        self._r = [compute_r(labels, relation) for relation in labels.relations]
+        self._is_exact = True
 
-    keys = [keys_of(label_set, False) for label_set in forward]
-    keys += [keys_of(label_set, True) for label_set in backward]
-    pairs = np.unique(np.concatenate([np.zeros(0, np.int64), *keys]))
-    values = scores.pairs(*np.divmod(pairs, stride))
-    best = [
-        _find_best(label_set.positives, values[np.searchsorted(pairs, key)])
-        for label_set, key in zip([*forward, *backward], keys, strict=True)
-    ]
-    return best[: len(forward)], best[len(forward) :]
+    def add(self, queries: np.ndarray, rows: np.ndarray, rounding: np.ndarray | None) -> None:
+        """Adds the rows of queries at positions [q]; `rounding` [q] is that of their scores."""
+        if (folds := self._labels.folds) is not None:
+            rows = np.where(folds[0][queries][:, None] == folds[1], rows, -np.inf)
+        if self._has_rank:
+            self._count(queries, rows, rounding)
+        if self._listed:
+            self._read_lists(queries, rows)
+
+    def _count(self, queries: np.ndarray, rows: np.ndarray, rounding: np.ndarray | None) -> None:
+        row, items = listed_positives(self._labels).expand(queries)
+        scores, best = rows[row, items], np.full(len(rows), -np.inf, rows.dtype)
+        np.maximum.at(best, row, scores)
+        found = best > -np.inf
+        is_best = scores == best[row]
+        number = np.bincount(row[is_best], minlength=len(rows))
+        limit = best[:, None]
+        ahead, equal = (np.count_nonzero(each, axis=1) for each in (rows > limit, rows == limit))
+        tied = found & (equal > number)
+        if tied.any():
+            first = np.full(len(rows), self._items)
+            np.minimum.at(first, row[is_best], items[is_best])
+            before = np.arange(self._items) < first[tied][:, None]
+            ahead[tied] += np.count_nonzero((rows[tied] == limit[tied]) & before, axis=1)
+        # All positives of a query may be outside the gallery: it counts as a miss.
+        self._rank[queries[found]] = ahead[found]
+        self._tied[queries] = tied
+        if rounding is not None:
+            self._is_exact = False
+            below, above = limit - rounding[:, None], limit + rounding[:, None]
+            near = np.count_nonzero(rows >= below, axis=1) - np.count_nonzero(rows > above, axis=1)
+            self._rounded[queries] = found & (near > equal)
+
+    def _read_lists(self, queries: np.ndarray, rows: np.ndarray) -> None:
+        labels, r = self._labels, [each[queries] for each in self._r]
+        lists = top_items(rows, max(int(each.max()) for each in r) + 1)
+        scores = np.take_along_axis(rows, lists, axis=1)
+        lists[scores == -np.inf] = -1
+        for metric in self._listed:
+            self._values[metric][queries] = compute_list_values(labels, lists, queries, metric)
+        if self._has_rank:
+            return
+        for each in r:
+            following = np.minimum(each, lists.shape[1] - 1)[:, None]
+            last = np.maximum(each - 1, 0)[:, None]
+            values = (np.take_along_axis(scores, at, axis=1)[:, 0] for at in (last, following))
+            exists = (np.take_along_axis(lists, following, axis=1)[:, 0] >= 0) & (each > 0)
+            self._tied[queries] |= np.equal(*values) & exists & (each < lists.shape[1])
+
+    def result(self) -> RankedQueries:
+        """Returns the results of all rows."""
+        rank = self._rank if self._has_rank else None
+        rounded = None if self._is_exact else self._rounded
+        return RankedQueries(rank, self._tied, rounded, self._values)
 
 
-def _find_best(positives: Ragged, scores: np.ndarray) -> Best:
-    rows, size = _rows(positives), len(positives.lengths)
-    best = np.full(size, -np.inf, scores.dtype)
-    np.maximum.at(best, rows, scores)
-    is_best = scores == best[rows]
-    first = np.full(size, np.iinfo(np.int32).max, np.int32)
-    np.minimum.at(first, rows[is_best], positives.values[is_best])
-    best[positives.lengths == 0] = np.inf  # Nothing is ahead of a skipped query.
-    return Best(best, first, np.bincount(rows[is_best], minlength=size))
+def listed_positives(labels: DirectionLabels) -> Ragged:
+    """Returns the positives of a direction that needs ranks, which are always lists."""
+    assert isinstance(labels.positives, Ragged)
+    return labels.positives
 
 
-def _collect(
-    counts: Sequence[counting.Counts], top: counting.TopK, best: Sequence[Best], size: int
-) -> Answers:
-    ranks = []
-    for counted, found in zip(counts, best, strict=True):
-        has_positive, equal = found.number > 0, counted.equal[:size]
-        if (equal[has_positive] < found.number[has_positive]).any():
-            raise RuntimeError(
-                "This device gives one pair of items different scores in different products, so "
-                "ranks would not be exact. Evaluate on the CPU (JAX_PLATFORMS=cpu), and please "
-                "report the device."
-            )
-        rank = np.where(has_positive, counted.ahead[:size], -1).astype(np.int32)
-        ranks.append(Ranks(rank, has_positive & (equal > found.number)))
-    return Answers(ranks, np.asarray(top.items[:size]), np.asarray(top.scores[:size]))
+def has_positives(labels: DirectionLabels) -> np.ndarray:
+    """Returns which queries have a positive, bool [Q]."""
+    return np.any([_count(labels, relation) > 0 for relation in labels.relations], axis=0)
 
 
-def _rows(positives: Ragged) -> np.ndarray:
-    """int64 [P], the query of every listed positive."""
-    return np.repeat(np.arange(len(positives.lengths)), positives.lengths)
+def compute_list_values(
+    labels: DirectionLabels, lists: np.ndarray, rows: np.ndarray, metric: str
+) -> np.ndarray:
+    """Returns a metric of `LIST_METRICS` from the tops of lists, float64 [P] in percent.
+
+    Args:
+      labels: positives of the direction.
+      lists: int [P, depth], items by descending score, -1 after the last; items that are missing at
+        the end are no positives.
+      rows: int [P], the queries.
+      metric: its name.
+    """
+    values = []
+    for relation in labels.relations:
+        r = compute_r(labels, relation)[rows]
+        lacking = max(0, int(r.max(initial=0)) - lists.shape[1])
+        whole = np.pad(lists, [(0, 0), (0, lacking)], constant_values=-1)
+        hits = relation.contains(rows[:, None], whole)
+        values.append(LIST_METRICS[metric](hits, np.maximum(r, 1)))
+    return 100.0 * np.mean(values, axis=0)
 
 
-def _divide_up(number: int, by: int) -> int:
-    return -(-number // by)
+def compute_r(labels: DirectionLabels, relation: Ragged | Relation) -> np.ndarray:
+    """Returns R of every query, the number of its positives up to the cap; int64 [Q]."""
+    count = _count(labels, relation)
+    return count if labels.cap is None else np.minimum(count, labels.cap)
+
+
+def _count(labels: DirectionLabels, relation: Ragged | Relation) -> np.ndarray:
+    return relation.lengths + (0 if labels.unreachable is None else labels.unreachable)

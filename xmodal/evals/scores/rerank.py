@@ -14,45 +14,51 @@ import jax.numpy as jnp
 import numpy as np
 
 from xmodal.core.config import Bounds, check_options, lookup, read
-from xmodal.evals.scores.saved_scores import SavedScores
-from xmodal.evals.scores.score_tiles import Scores, complete_rows
+from xmodal.evals.scores.score_rows import Scores
 from xmodal.evals.scores.second_stage import PairReranker, SimilarityReranker
 from xmodal.evals.scores.sources import Predictions
-from xmodal.similarity.precision import in_precision
+from xmodal.similarity.vectors import in_precision
 
 _PREDICTIONS_AT_A_TIME = 1 << 26  # Of some queries with the whole gallery.
 
 
-def rerank(
-    scores: Scores,
-    predictions: Predictions,
-    reranker: Callable[[jax.Array, jax.Array], jax.Array],
-    *,
-    transposed: bool = False,
-) -> SavedScores:
-    """Returns the reranked scores of all queries, on the host.
+class RerankedScores(Scores):
+    """Scores of queries whose complete rows a function changes."""
 
-    Args:
-      scores: scores of N images and M captions.
-      predictions: predictions for the same items.
-      reranker: complete rows of scores [B, ...] and probabilities [B, ..., C] -> rows [B, ...].
-      transposed: whether captions are the queries.
-    """
-    scores = scores.transpose() if transposed else scores
-    (queries, items), rows = scores.shape, scores.tile_shape[0]
-    result = np.empty(scores.shape, scores.dtype)
-    apply = jax.jit(reranker)
-    width = max(1, predictions.rows(np.zeros(1, int), transposed=transposed).shape[-1])
-    step = max(1, min(rows, _PREDICTIONS_AT_A_TIME // (items * width)))
-    for start in range(0, queries, rows):
-        block = complete_rows(scores, start // rows)
-        for first in range(start, min(start + rows, queries), step):
-            # The last query of the tile is repeated as padding, so that one shape is compiled.
-            at = np.minimum(np.arange(first, first + step), min(start + rows, queries) - 1)
-            predicted = predictions.rows(at, transposed=transposed)
-            with in_precision(scores.dtype):  # Float32 would tie what float64 ranks.
-                result[at] = np.asarray(apply(block[at - start], predicted))
-    return SavedScores(result)
+    def __init__(
+        self,
+        scores: Scores,
+        predictions: Predictions,
+        reranker: "RowReranker",
+        *,
+        transposed: bool = False,
+    ) -> None:
+        """Takes scores and predictions of the same N images and M captions.
+
+        `transposed`: whether captions are the queries.
+        """
+        self._scores = scores.transpose() if transposed else scores
+        self._predictions, self._transposed = predictions, transposed
+        self._apply = jax.jit(reranker)
+        self.shape, self.dtype = self._scores.shape, self._scores.dtype
+
+    @property
+    def height(self) -> int:
+        """See `Scores`."""
+        width = self._predict(np.zeros(1, int)).shape[-1]
+        return max(1, min(super().height, _PREDICTIONS_AT_A_TIME // (self.shape[1] * width)))
+
+    def rows(self, queries: np.ndarray) -> np.ndarray:
+        """See `Scores`."""
+        # The last query is repeated, so that one shape is compiled.
+        size = max(len(queries), min(self.height, self.shape[0]))
+        at = np.minimum(np.arange(size), len(queries) - 1)
+        rows = self._scores.rows(queries)[at]
+        with in_precision(self.dtype):  # Float32 would tie what float64 ranks.
+            return np.asarray(self._apply(rows, self._predict(queries[at])))[: len(queries)]
+
+    def _predict(self, queries: np.ndarray) -> jax.Array:
+        return self._predictions.rows(queries, transposed=self._transposed)
 
 
 def refine_selectively(

@@ -1,9 +1,7 @@
 """Ranks the best items of the towers again, by the scores of pairs.
 
 Two keys rank: scored pairs by their score, then the others in the order of the first stage. Each
-direction has its own candidates. A direction's scores are written as one number per pair: a pair
-that was not scored gets an integer below all scores of its query, equal for equal scores of the
-first stage.
+direction has its own candidates.
 """
 
 import dataclasses
@@ -19,21 +17,16 @@ from xmodal.core.errors import UserError
 from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.reports.metrics import RECALL
 from xmodal.evals.reports.results import Rescored
-from xmodal.evals.scores.rows import best_items
-from xmodal.evals.scores.saved_scores import SavedScores
-from xmodal.evals.scores.score_tiles import Scores, complete_rows
+from xmodal.evals.scores.score_rows import Scores, top_items
+from xmodal.evals.scores.sources import LARGEST_SCORE
 
 # Metrics that read as many items as a query has positives.
 _OF_POSITIVES = frozenset({"map@r", "r_precision", "pmrp"})
-# Integers below scores of this size are exact in float32, for as many items.
-_LARGEST = 1 << 22
 _PAIRS_AT_A_TIME = 1 << 22  # Looked up among positives.
 
 
 class Pairs(Protocol):
-    """Scores of pairs of images and captions; `definition` names the score."""
-
-    definition: str
+    """Scores of pairs of images and captions."""
 
     def pairs(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
         """Returns the scores [P] of pairs at positions [P]."""
@@ -90,28 +83,32 @@ def name_sum(pairs: str, weight: float, similarity: str) -> str:
     return f"{pairs} + {factor}{similarity}" if weight else pairs
 
 
-class SecondStageScores(SavedScores):
-    """Numbers to rank by, of which only those of the candidates are scores."""
+class JoinedScores(Scores):
+    """Numbers that rank by two keys: scored pairs by their score, then the others.
 
-    def __init__(self, matrix: np.ndarray, candidates: np.ndarray) -> None:
-        """Takes the numbers [Q, N], and the positions [Q, K] of the items that were scored."""
-        super().__init__(matrix)
-        self._candidates = candidates
+    The others have the order of a first stage: each gets an integer below all scores of its query,
+    equal for equal scores of the first stage.
+    """
+
+    def __init__(self, first: Scores, candidates: np.ndarray, scores: np.ndarray) -> None:
+        """Takes a first stage [Q, N], and positions [Q, K] of scored items with their scores."""
+        self._first, self._candidates, self._scores = first, candidates, scores
+        self.shape, self.dtype = first.shape, np.result_type(np.float32, scores)
+
+    def rows(self, queries: np.ndarray) -> np.ndarray:
+        """See `Scores`."""
+        if self._candidates.shape[1] == self.shape[1]:
+            found = np.empty((len(queries), self.shape[1]), self.dtype)
+            np.put_along_axis(found, self._candidates[queries], self._scores[queries], axis=1)
+            return found
+        given = zip(
+            self._first.rows(queries), self._candidates[queries], self._scores[queries], strict=True
+        )
+        return np.stack([join_keys(*each) for each in given]).astype(self.dtype)
 
     def find_scored(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """See `find_scored`."""
-        found = np.empty(len(items), bool)
-        for query in np.unique(queries):
-            of_query = queries == query
-            found[of_query] = np.isin(items[of_query], self._candidates[query])
-        return found
-
-
-def find_scored(scores: Scores, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
-    """Returns which pairs at positions [P] have a score, and not only a rank; bool [P]."""
-    if isinstance(scores, SecondStageScores):
-        return scores.find_scored(queries, items)
-    return np.ones(len(items), bool)
+        """See `Scores`."""
+        return np.any(self._candidates[queries] == items[:, None], axis=1)
 
 
 class SecondStage:
@@ -122,10 +119,11 @@ class SecondStage:
         first: Scores | None,
         similarity: str,
         pairs: Pairs | None,
+        definition: str,
         options: PairReranker,
         place: str,
     ) -> None:
-        """Takes the scores of the first stage and their name, and the scores of pairs.
+        """Takes the scores of the first stage and their name, and the scores of pairs and theirs.
 
         Without a first stage, its scores are equal and its name is "": all pairs are scored.
 
@@ -147,13 +145,8 @@ class SecondStage:
             )
         self._first, self._pairs, self._options, self._place = first, pairs, options, place
         self._similarity = similarity
+        self.definition = name_sum(definition, weight, similarity)
         self._candidates = functools.cache(self._find_candidates)
-
-    @property
-    def definition(self) -> str:
-        """The score of a pair."""
-        weight = self._options.first_stage_weight
-        return name_sum(self._pairs.definition, weight, self._similarity)
 
     def pairs(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
         """Returns the scores [P] of exactly these pairs.
@@ -169,20 +162,20 @@ class SecondStage:
         """The scores of pairs, with those of the first stage added."""
         if first is not None and (weight := self._options.first_stage_weight):
             found = found + weight * first
-        if not np.all(np.abs(found) < _LARGEST):
+        if not np.all(np.abs(found) < LARGEST_SCORE):
             raise UserError(
                 f"The pair scorer of {self._place} returns scores that are not finite or above "
-                f"{_LARGEST:,}; the model diverged."
+                f"{LARGEST_SCORE:,}; the model diverged."
             )
         return found
 
-    def __call__(self, transposed: bool, asked: np.ndarray | None = None) -> "SecondStageScores":
+    def __call__(self, transposed: bool, asked: np.ndarray | None = None) -> JoinedScores:
         """Returns the scores to rank by; `transposed` if captions are the queries.
 
-        `asked`: see `join_candidates`.
+        `asked`: see `candidates`.
         """
         first = self._first.transpose() if transposed else self._first
-        return join_candidates(first, *self.candidates(transposed, asked), asked)
+        return JoinedScores(first, *self.candidates(transposed, asked))
 
     def candidates(
         self, transposed: bool, asked: np.ndarray | None = None
@@ -226,44 +219,20 @@ class SecondStage:
         And their scores there, [Q, K], or [Q, 0] if they are not added.
         """
         first = self._first.transpose() if transposed else self._first
-        (queries, items), height = first.shape, first.tile_shape[0]
+        queries, items = first.shape
         top = min(self._options.top or items, items)
         added = top if self._options.first_stage_weight else 0
+        found = np.broadcast_to(np.arange(items, dtype=np.int32), first.shape)
         scores = np.empty((queries, added), first.dtype)
-        is_whole = top == items
-        if is_whole:  # Many pairs, whose order has no use.
-            found = np.broadcast_to(np.arange(items, dtype=np.int32), first.shape)
-        else:
+        if top < items:
             found = np.empty((queries, top), np.int32)
-        if is_whole and not added:
+        elif not added:
             return found, scores
-        for start in range(0, queries, height):
-            for query, row in enumerate(complete_rows(first, start // height), start):
-                if not is_whole:
-                    found[query] = best_items(row, top)
-                scores[query] = row[found[query, :added]]
+        for at, rows in first.blocks(np.arange(queries)):
+            if top < items:
+                found[at] = top_items(rows, top)
+            scores[at] = np.take_along_axis(rows, found[at, :added], axis=1)
         return found, scores
-
-
-def join_candidates(
-    first: Scores, candidates: np.ndarray, scores: np.ndarray, asked: np.ndarray | None = None
-) -> SecondStageScores:
-    """Returns the scores to rank by.
-
-    Args:
-      first: scores of the first stage, of Q queries and N items.
-      candidates: positions [Q, K] of the items that were scored again.
-      scores: their new scores, floats [Q, K].
-      asked: bool [Q], queries that are ranked; the scores of others are all 0. None for all.
-    """
-    matrix = np.zeros(first.shape, np.result_type(np.float32, scores))
-    queries = np.arange(len(matrix)) if asked is None else np.flatnonzero(asked)
-    height = first.tile_shape[0]
-    for tile in np.unique(queries // height):
-        rows = complete_rows(first, int(tile))
-        for query in queries[queries // height == tile]:
-            matrix[query] = join_keys(rows[query - tile * height], candidates[query], scores[query])
-    return SecondStageScores(matrix, candidates)
 
 
 def describe_candidates(

@@ -8,11 +8,8 @@ import ml_dtypes
 import numpy as np
 
 from xmodal.core.errors import UserError
-from xmodal.evals.scores.array_checks import check_embeddings, refuse_tiny
-from xmodal.evals.scores.arrays import read_similarity
+from xmodal.evals.scores.arrays import SENTENCE_EMBEDDINGS, SENTENCES, read_text, read_vectors
 from xmodal.evals.scores.sources import Embeddings, Provider, refuse_field, with_similarity
-
-SENTENCES, EMBEDDINGS = "sentences", "sentence_embeddings"
 
 
 class Captions(Protocol):
@@ -84,28 +81,34 @@ def read_sentences(place: str, arrays: Mapping[str, np.ndarray]) -> Sentences:
     Raises:
       UserError: the arrays do not fit together, or a sentence has two different embeddings.
     """
-    if EMBEDDINGS not in arrays:
+    texts, given = arrays[SENTENCES], arrays.get(SENTENCE_EMBEDDINGS)
+    if given is None or texts.ndim != 1 or texts.dtype.kind != "U":
         raise UserError(
-            f"{place} holds {sorted(arrays)}; sentence embeddings are {SENTENCES!r}, strings "
-            f"[N], and {EMBEDDINGS!r} [N, D]."
+            f"{place} has {SENTENCES!r} {texts.dtype} {list(texts.shape)}; sentence embeddings are "
+            f"{SENTENCES!r}, strings [N], and {SENTENCE_EMBEDDINGS!r} [N, D]."
         )
-    texts = arrays[SENTENCES]
-    if texts.ndim != 1 or texts.dtype.kind != "U" or not len(texts):
-        raise UserError(
-            f"{SENTENCES} in {place} are {texts.dtype} {list(texts.shape)}; they must be "
-            "strings [N] (numpy.array of a list of str)."
-        )
-    numbers = np.arange(len(texts))
-    vectors = check_embeddings(arrays[EMBEDDINGS], numbers, place, SENTENCES, EMBEDDINGS)
-    refuse_tiny(arrays[EMBEDDINGS], numbers, place, EMBEDDINGS)
-    rows, rounded = _find_rows(texts.tolist(), vectors, _tolerance(arrays[EMBEDDINGS].dtype), place)
+    vectors = read_vectors(given, len(texts), f"{SENTENCE_EMBEDDINGS} in {place}")
+    rows: dict[str, int] = {}
+    rounded = set()
+    for row, text in enumerate(map(str.strip, texts.tolist())):
+        first = rows.setdefault(text, row)
+        if first == row or np.array_equal(vectors[first], vectors[row]):
+            continue
+        kept, other = (vectors[each].astype(np.float64) for each in (first, row))
+        length = max(np.linalg.norm(kept), np.linalg.norm(other))
+        if (difference := np.linalg.norm(kept - other) / length) > _tolerance(given.dtype):
+            raise UserError(
+                f"{place} has two different embeddings for {text!r}, in rows {first} and {row}, "
+                f"which differ by {difference:.1e} of their length; keep one of them."
+            )
+        rounded.add(text)
     notes = []
     if rounded:
         notes.append(
             f"{len(rounded):,} of {len(rows):,} sentences have several embeddings that differ by "
             f"rounding, such as {min(rounded, key=rows.__getitem__)!r:.80}; the first one counts."
         )
-    return Sentences(place, rows, vectors, read_similarity(arrays, place), notes=notes)
+    return Sentences(place, rows, vectors, read_text(arrays, "similarity", place), notes=notes)
 
 
 def _tolerance(dtype: np.dtype) -> float:
@@ -117,26 +120,3 @@ def _tolerance(dtype: np.dtype) -> float:
     is_named = np.issubdtype(dtype, np.floating)
     epsilon = np.finfo(dtype).eps if is_named else ml_dtypes.finfo(ml_dtypes.bfloat16).eps
     return max(64 * float(np.finfo(np.float32).eps), 4 * float(epsilon))
-
-
-def _find_rows(
-    texts: Sequence[str], vectors: np.ndarray, tolerance: float, place: str
-) -> tuple[dict[str, int], set[str]]:
-    """The first row of every text, and the texts whose other rows are equal up to rounding."""
-    rows: dict[str, int] = {}
-    rounded = set()
-    for row, text in enumerate(map(str.strip, texts)):
-        first = rows.setdefault(text, row)
-        if first == row or np.array_equal(vectors[first], vectors[row]):
-            continue
-        kept, other = (vectors[each].astype(np.float64) for each in (first, row))
-        length = max(np.linalg.norm(kept), np.linalg.norm(other))
-        difference = np.linalg.norm(kept - other) / length
-        if difference > tolerance:
-            raise UserError(
-                f"{place} has two different embeddings for {text!r}, in rows {first} and {row}, "
-                f"which differ by {difference:.1e} of their length (rounding: up to "
-                f"{tolerance:.1e}); keep one of them."
-            )
-        rounded.add(text)
-    return rows, rounded

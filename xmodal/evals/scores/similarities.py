@@ -3,8 +3,7 @@
 import numpy as np
 
 from xmodal.evals.labels.positives import Ragged
-from xmodal.evals.scores.score_tiles import Scores
-from xmodal.evals.scores.second_stage import find_scored
+from xmodal.evals.scores.score_rows import Scores
 
 
 def draw_similarities(
@@ -26,11 +25,11 @@ def draw_similarities(
     rows = np.repeat(np.arange(len(positives.lengths)), positives.lengths)
     chosen = generator.permutation(len(rows))[:count]
     owners, matches = rows[chosen], positives.values[chosen].astype(np.int64)
-    scored = find_scored(scores, owners, matches)
+    scored = scores.find_scored(owners, matches)
     matching = scores.pairs(owners[scored], matches[scored])
     queries = generator.integers(scores.shape[0], size=count)
     items = generator.integers(scores.shape[1], size=count)
-    other = ~positives.contains(queries, items) & find_scored(scores, queries, items)
+    other = ~positives.contains(queries, items) & scores.find_scored(queries, items)
     if exclude_self:
         other &= queries != items
     return matching, scores.pairs(queries[other], items[other])

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Largest error of a probability that is combined from its two parts.
 _TOLERANCE = 1e-4
+# Scores of pairs are smaller, and integers that rank all other items are exact in float32.
+LARGEST_SCORE = 1 << 22
 _SMALLEST = 1e-7  # float32 cannot represent the logits of smaller probabilities.
 
 

@@ -11,33 +11,19 @@ from jax.sharding import Mesh
 
 from xmodal.core.errors import UserError
 from xmodal.evals.scores.pair_scores import PairFunctions, PairProgram, PairScores, Tokens
-from xmodal.evals.scores.products import open_scores
-from xmodal.evals.scores.score_tiles import Scores
+from xmodal.evals.scores.score_rows import open_scores
+from xmodal.evals.scores.second_stage import Pairs
 from xmodal.evals.scores.sources import Embeddings
 from xmodal.similarity import Embedding, Similarity, make_similarity
 
 _VECTOR = "vector"
 
 
-class WholeMatrix:
-    """Scores of pairs from the blocks that score all of them, see `ranking.score_blocks`."""
+def open_token_pairs(embeddings: Embeddings, mesh: Mesh | None, top: int | None) -> Pairs:
+    """Returns the scores of pairs by the similarity of embeddings, whose name is the definition.
 
-    def __init__(self, scores: Scores, definition: str) -> None:
-        """Takes the scores of images and captions, and their name."""
-        self._scores, self.definition = scores, definition
-
-    def pairs(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
-        """Returns the scores [P] of pairs at positions [P]."""
-        return self._scores.pairs(images, captions)
-
-
-def open_token_pairs(
-    embeddings: Embeddings, mesh: Mesh | None, top: int | None
-) -> "PairScores | WholeMatrix":
-    """Returns the scores of pairs by the similarity of embeddings.
-
-    If a direction needs all pairs, they are scored in blocks, as without a reranker: their bits are
-    the same, and a killed evaluation resumes. Chosen pairs are scored on request.
+    If a direction needs all pairs, they are scored in blocks, as without a reranker, and a killed
+    evaluation resumes. Chosen pairs are scored on request.
 
     Args:
       embeddings: N images and M captions with tokens.
@@ -62,8 +48,7 @@ def open_token_pairs(
             "config.model.similarity compares token sets, or remove the reranker."
         )
     if top is None or top >= min(len(each.mask) for each in tokens.values()):
-        scores = open_scores(embeddings, mesh=mesh)["image", "text"]
-        return WholeMatrix(scores, similarity.name)
+        return open_scores(embeddings, mesh=mesh)["image", "text"]
     functions = _make_functions(similarity, _describe_shapes(tokens), embeddings.parameters)
     program = PairProgram(functions, mesh)
     return PairScores(program, embeddings.parameters, tokens["image"], tokens["text"])

@@ -15,7 +15,7 @@ from xmodal.apps.analysis.agreement.rank_correlation import (
 )
 from xmodal.core.result_files import format_json, write_files
 from xmodal.core.text_table import Rows, format_document
-from xmodal.evals.reports.published import ECCV_TABLE_5
+from xmodal.evals.reports.published import eccv_table_5
 
 
 def write_agreement(
@@ -84,7 +84,8 @@ def format_agreement(
         ]
     if agreement.notes:
         sections.append("\n".join(f"- {note}" for note in agreement.notes))
-    printed = np.array([[ECCV_TABLE_5.get((a, b), np.nan) for b in metrics] for a in metrics])
+    table = eccv_table_5()
+    printed = np.array([[table.get((a, b), np.nan) for b in metrics] for a in metrics])
     if not np.all(np.isnan(printed)):
         sections += [
             "## ECCV Caption paper, table 5",

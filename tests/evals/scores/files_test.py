@@ -1,0 +1,337 @@
+"""Files and arrays of any model, and what is said of those that do not fit."""
+
+import dataclasses
+import json
+import types
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from xmodal.apps.annotate.candidates import read_source
+from xmodal.core.errors import UserError
+from xmodal.evals.labels.positives import Ragged
+from xmodal.evals.labels.types import Board, DirectionLabels
+from xmodal.evals.scores import arrays, lists
+from xmodal.evals.scores.files import open_items, open_source
+from xmodal.evals.scores.sentences import read_sentences
+
+IMAGE_IDS, CAPTION_IDS = np.array([7, 3, 11]), np.array([70, 30, 110, 71, 31])
+
+
+def make_arrays(**changes):
+    """Embeddings of three images and five captions; None leaves an array out."""
+    rng = np.random.default_rng(0)
+    found = {
+        "image_ids": IMAGE_IDS,
+        "image_embeddings": rng.normal(size=(3, 4)),
+        "caption_ids": CAPTION_IDS,
+        "caption_embeddings": rng.normal(size=(5, 4)),
+    } | changes
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def saved(tmp_path, **changes):
+    path = tmp_path / "model.npz"
+    np.savez(path, **make_arrays(**changes))
+    return path
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("shape", [(3, 4), (3, 2, 4)])
+def test_embeddings_of_any_float(tmp_path, dtype, shape):
+    values = np.linspace(-1, 1, np.prod(shape)).reshape(shape).astype(dtype)
+    found = arrays.load_embeddings(saved(tmp_path, image_embeddings=values))
+    assert found.images.dtype == (np.float64 if dtype == np.float64 else np.float32)
+    np.testing.assert_array_equal(found.images, values.astype(np.float64))
+    np.testing.assert_array_equal(found.image_ids, IMAGE_IDS)
+    assert found.image_ids.dtype == found.caption_ids.dtype == np.int64
+    assert (found.captions.shape, found.parameters) == ((5, 4), {})
+
+
+def test_one_modality_and_parameters(tmp_path):
+    path = saved(
+        tmp_path,
+        image_ids=None,
+        image_embeddings=None,
+        match_scale=np.float32(2.5),
+        match_shift=np.array([-1]),
+        notes=np.array([{"any": "thing"}], object),
+    )
+    found = arrays.load_embeddings(path)
+    assert (found.image_ids, found.images, found.captions.shape) == (None, None, (5, 4))
+    assert found.parameters == {"match_scale": 2.5, "match_shift": -1.0}
+
+
+def test_arrays_in_memory_need_no_file_and_are_not_copied():
+    given = make_arrays(image_embeddings=np.ones((3, 4), np.float32))
+    found = arrays.load_embeddings(given)
+    assert np.shares_memory(found.images, given["image_embeddings"])
+
+
+def with_nan(row):
+    broken = np.ones((5, 4))
+    broken[row, 2] = np.nan
+    return broken
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict.fromkeys(make_arrays()) | {"features": np.ones(2)}, r"<arrays> holds \['features'\]"),
+        ({"image_ids": None}, "has no 'image_ids'; it holds"),
+        ({"image_ids": np.array(["7", "b.jpg", "11"])}, r"image_ids in .* are <U5 \[3\]; ids are"),
+        ({"caption_ids": np.array([5, 8, 5, 9, 9])}, "id 5 occurs twice, one of 2 such ids"),
+        (
+            {"image_embeddings": np.ones((3, 4), int)},
+            r"are int64 \[3, 4\] for 3 items; save floats",
+        ),
+        ({"image_embeddings": np.ones((4, 4))}, r"are float64 \[4, 4\] for 3 items"),
+        ({"image_embeddings": np.ones((3, 5))}, "images have 5 dimensions and captions 4; both"),
+        ({"caption_embeddings": with_nan([1, 3])}, "2 of 5 rows hold NaN .* the first is row 1"),
+        ({"match_scale": np.ones(2)}, r"match_scale in .* is \[1.0, 1.0\], not one number"),
+        ({"similarity": np.array([1])}, "similarity in .* not one string"),
+        ({"image_log_sigma": np.ones((3, 2, 4))}, r"are float64 \[3, 2, 4\] for 3 items"),
+        ({"predictions/x/images": with_nan(1)[:3]}, "predictions/x/images in <arrays>: 1 of 3"),
+        ({"predictions/x/other": np.ones((3, 1))}, "is of no item; save predictions/x/images"),
+        (
+            {"image_tokens": np.ones((4, 2)), "image_token_counts": np.array([1, 1, 1])},
+            "with sum 3, for 3 items and 4 tokens",
+        ),
+        ({"image_embeddings": [[1.0, 2.0], [3.0]]}, "image_embeddings in <arrays> are not a NumPy"),
+    ],
+)
+def test_embeddings_that_do_not_fit_together(changes, message):
+    with pytest.raises(UserError, match=message):
+        arrays.load_embeddings(make_arrays(**changes))
+
+
+def test_files_that_are_no_npz(tmp_path):
+    with pytest.raises(UserError, match=r"no file '.*none.npz'"):
+        arrays.load_embeddings(tmp_path / "none.npz")
+    whole = saved(tmp_path).read_bytes()
+    (tmp_path / "model.csv").write_bytes(b"id,x,y\n7,0.5,1\n")
+    with pytest.raises(UserError, match=r"model.csv is not an npz .*begins with b'id,x,y"):
+        arrays.load_embeddings(tmp_path / "model.csv")
+    damaged = bytearray(whole)
+    damaged[whole.index(make_arrays()["image_embeddings"].tobytes())] ^= 255
+    (tmp_path / "damaged.npz").write_bytes(damaged)
+    with pytest.raises(UserError, match="damaged.npz cannot be read .*CRC"):
+        arrays.load_embeddings(tmp_path / "damaged.npz")
+
+
+def test_tensors_of_torch_and_masked_arrays():
+    torch = pytest.importorskip("torch")
+    ids, vectors = torch.arange(3), torch.tensor([[0.5, 1], [2, 3], [4, 5]])
+    types = (torch.float16, torch.bfloat16, torch.float8_e4m3fn)
+    for tensor in (vectors, vectors.requires_grad_(), *map(vectors.to, types), list(vectors)):
+        found = arrays.load_embeddings({"image_ids": ids, "image_embeddings": tensor})
+        assert (found.image_ids.dtype, found.images.dtype) == (np.int64, np.float32)
+        np.testing.assert_array_equal(found.images, vectors.detach().numpy())
+    masked = np.ma.masked_greater(np.ones((3, 2)), 0)
+    for given in (masked, list(masked)):
+        with pytest.raises(UserError, match="image_embeddings in .*: it has masked values"):
+            arrays.load_embeddings({"image_ids": IMAGE_IDS, "image_embeddings": given})
+
+
+def ids(**changes):
+    found = {"image_ids": IMAGE_IDS, "caption_ids": CAPTION_IDS} | changes
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def test_scores_are_mapped_or_read_from_one_file(tmp_path):
+    matrix = np.arange(15.0).reshape(3, 5)
+    np.save(tmp_path / "scores.npy", matrix)
+    np.savez(tmp_path / "ids.npz", **ids())
+    np.savez(tmp_path / "scores.npz", scores=matrix, **ids())
+    mapped = arrays.load_scores(tmp_path / "scores.npy", tmp_path / "ids.npz")
+    assert isinstance(mapped.matrix, np.memmap)
+    for found in (mapped, arrays.load_scores(tmp_path / "scores.npz")):
+        np.testing.assert_array_equal(found.matrix, matrix)
+        np.testing.assert_array_equal(found.image_ids, IMAGE_IDS)
+        np.testing.assert_array_equal(found.caption_ids, CAPTION_IDS)
+    with pytest.raises(UserError, match="is a bare matrix: use `ids` to name the npz file"):
+        arrays.load_scores(tmp_path / "scores.npy")
+    with pytest.raises(UserError, match=r"no file '.*none.npy'"):
+        arrays.load_scores(tmp_path / "none.npy", ids())
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (np.ones((5, 3)), r"are \[5, 3\] for 3 image_ids and 5 .*, so save the transpose"),
+        (np.ones((3, 5), int), "scores in .* are int64; save them as float32"),
+        (np.where(np.eye(3, 5), np.inf, 0), "of image 7 with caption 70 in <arrays> is inf"),
+    ],
+)
+def test_scores_that_do_not_fit(matrix, message):
+    with pytest.raises(UserError, match=message):
+        arrays.load_scores({"scores": matrix, **ids()})
+
+
+# Two candidates each way.
+CANDIDATES = {
+    "image_ids": np.array([7, 5, 6]),
+    "caption_ids": np.array([50, 61, 70, 51]),
+    "i2t_candidates": np.array([[70, 50], [51, 50], [61, 70]]),
+    "i2t_scores": np.array([[0.5, 2], [1, 1], [-3, 0]], np.float32),
+    "t2i_candidates": np.array([[5, 6], [6, 7], [7, 5], [5, 7]], np.uint16),
+    "t2i_scores": np.arange(8.0).reshape(4, 2),
+}
+FIRST = {
+    "image_embeddings": np.eye(3, dtype=np.float32),
+    "caption_embeddings": np.eye(3, dtype=np.float32)[[0, 1, 2, 0]],
+}
+
+
+def change(**changes):
+    return {name: x for name, x in (CANDIDATES | changes).items() if x is not None}
+
+
+def test_candidates_of_one_or_both_directions(tmp_path):
+    np.savez(tmp_path / "both.npz", **CANDIDATES, **FIRST, similarity="dot")
+    found = open_source("scores", tmp_path / "both.npz")
+    for direction in ("i2t", "t2i"):
+        items, scores = found.directions[direction]
+        np.testing.assert_array_equal(items, CANDIDATES[f"{direction}_candidates"])
+        np.testing.assert_array_equal(scores, CANDIDATES[f"{direction}_scores"])
+    assert (found.definition, found.first.similarity) == ("the scores of a file", "dot")
+    one = change(i2t_candidates=None, i2t_scores=None, score_definition="logit + cosine")
+    found = open_source("scores", one)
+    facts = list(found.directions), found.definition, found.first
+    assert facts == (["t2i"], "logit + cosine", None)
+    with pytest.raises(UserError, match=r"both.npz has candidates .* best first, as rankings"):
+        read_source(str(tmp_path / "both.npz"), None)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (change(i2t_scores=None), "has no 'i2t_scores'"),
+        (change(i2t_scores=np.ones((3, 3))), r"\[3, 2\] and their scores float64 \[3, 3\] for 3"),
+        (
+            change(i2t_candidates=np.full((3, 2), 50)),
+            "3 queries have an item twice, .* is 7",
+        ),
+        (change(t2i_scores=np.full((4, 2), np.nan)), "4 queries have scores that are not finite"),
+        (change(**FIRST), "embeddings of the first stage, but no `similarity` of vectors"),
+    ],
+)
+def test_candidates_that_do_not_fit_together(given, message):
+    with pytest.raises(UserError, match=message):
+        open_source("scores", given)
+
+
+def test_lists_keep_their_order(tmp_path):
+    path = tmp_path / "ranked.json"
+    path.write_text(json.dumps({"i2t": {"3": [30, 7, 12], "1": [7]}}))
+    found = lists.load_rankings(path)
+    assert list(found.i2t) == [3, 1]
+    np.testing.assert_array_equal(found.i2t[3], [30, 7, 12])
+    assert found.t2i is None
+    same = lists.load_rankings({"t2i": {np.int32(7): np.array([3, 1], np.int32)}})
+    np.testing.assert_array_equal(same.t2i[7], [3, 1])
+    with pytest.raises(UserError, match=r"no file '.*none.json'"):
+        lists.load_rankings(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", r"ranked.json cannot be read as JSON \(.*line 1"),
+        ('{"image": {}}', r"holds \['image'\]; rankings are expected under 'i2t'"),
+        ('{"i2t": [[1]]}', "'i2t' in .* is not a mapping of query ids"),
+        ('{"i2t": {"a.jpg": [1]}}', r"The list of query 'a.jpg' under 'i2t' in .* is \[1\]; it"),
+        ('{"i2t": {"1": [4], "01": [5]}}', "one for each integer query id"),
+        (f'{{"i2t": {{"1": [{10**25}, 3]}}}}', "must be a list of the integer ids"),
+        ('{"i2t": {"1": []}}', r"query '1' under 'i2t' in .* is \[\]; it must be a list"),
+        ('{"t2i": {"8": [5, 6, 5]}}', "The list of query 8 under 't2i' in .* names an item twice"),
+    ],
+)
+def test_lists_that_are_no_rankings(tmp_path, text, message):
+    path = tmp_path / "ranked.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match=message):
+        lists.load_rankings(path)
+
+
+def order(i2t, asked=(True, True, True)):
+    labels = types.SimpleNamespace(
+        image_ids=np.array([5, 3, 9]), caption_ids=np.array([50, 51, 30, 90, 91])
+    )
+    rows = np.flatnonzero(asked)
+    positives = Ragged.from_pairs(rows, np.zeros_like(rows), len(asked))
+    board = Board("cxc", "", {"i2t": DirectionLabels(positives, ("recall@1",))}, {}, "")
+    return lists.order_rankings(lists.load_rankings({"i2t": i2t}), labels, [board])
+
+
+def test_lists_become_positions_in_the_order_of_the_split():
+    found = order({9: [91, 30], 5: [50], 3: [30, 91, 51]})
+    assert list(found) == ["i2t"]
+    assert found["i2t"].offsets.tolist() == [0, 1, 4, 6]
+    assert found["i2t"].values.tolist() == [0, 2, 4, 1, 4, 2]
+    assert order({9: [91, 30]}, asked=(False, False, True))["i2t"].lengths.tolist() == [0, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("i2t", "message"),
+    [
+        ({5: [50], 4: [50], 3: [50], 9: [50]}, "1 of 4 ids of the queries .* are not images"),
+        ({5: [50], 3: [50, 55, 56], 9: [50]}, "2 of 5 ids of the lists .* captions .* is 55"),
+        ({5: [50]}, "no list under 'i2t' in <arrays> for 2 of the images .* the first is 3"),
+    ],
+)
+def test_lists_that_do_not_fit_the_split(i2t, message):
+    with pytest.raises(UserError, match=message):
+        order(i2t)
+
+
+TEXTS = ["a dog", "a cat ", "no dog", "a dog"]
+VECTORS = np.float32([[1, 0], [0, 1], [1, 1], [1, 0]])
+FILE = {"sentences": np.array(TEXTS), "sentence_embeddings": VECTORS}
+SPLIT = types.SimpleNamespace(
+    name="semeval_sts", caption_ids=np.array([7, 9, 4]), caption_texts=["a cat", " no dog", "a dog"]
+)
+
+
+def load_sentences(source):
+    return read_sentences(*arrays.open_arrays(source, "embeddings"))
+
+
+def test_captions_are_found_by_their_texts(tmp_path):
+    path = tmp_path / "model.npz"
+    np.savez(path, **FILE, similarity="cosine", other=np.zeros(3))
+    found = open_items("embeddings", path).items(SPLIT)
+    np.testing.assert_array_equal(found.caption_ids, [7, 9, 4])
+    np.testing.assert_array_equal(found.captions, VECTORS[[1, 2, 0]])
+    assert (found.images, found.similarity, found.place) == (None, "cosine", str(path))
+    several = dataclasses.replace(load_sentences(FILE), vectors=VECTORS[:, None])
+    assert several.items(SPLIT).captions.shape == (3, 1, 2)
+    split = types.SimpleNamespace(**vars(SPLIT) | {"caption_texts": ["a cat", "a cow", "two cows"]})
+    message = "no embedding for 2 of the 3 sentences of semeval_sts; the first is 'a cow'"
+    with pytest.raises(UserError, match=message):
+        load_sentences(FILE).items(split)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rounding", "different"),
+    [(np.float32, 1e-6, 1e-4), (np.float16, 1e-3, 2e-2), (ml_dtypes.bfloat16, 1e-2, 1e-1)],
+)
+def test_sentences_that_differ_by_rounding(tmp_path, dtype, rounding, different):
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(4, 37))
+
+    def load(difference):
+        vectors[3] = vectors[0] * (1 + difference * rng.choice([-1, 1], 37))
+        path = tmp_path / "model.npz"
+        np.savez(path, sentences=np.array(TEXTS), sentence_embeddings=vectors.astype(dtype))
+        return load_sentences(path)
+
+    found = load(rounding)
+    assert found.rows == {"a dog": 0, "a cat": 1, "no dog": 2}
+    assert ["1 of 3 sentences have several emb" in note for note in found.notes] == [True]
+    assert load(0.0).notes == []
+    with pytest.raises(UserError, match="different embeddings for 'a dog', in rows 0 and 3"):
+        load(different)
+    with pytest.raises(UserError, match="sentence embeddings are 'sentences', strings"):
+        load_sentences({"sentences": np.arange(4)})
