@@ -20,7 +20,6 @@ from data_prep.building.record_counts import (
     LeftOut,
     Record,
     counts_table,
-    lost_records,
     short_splits,
 )
 from data_prep.building.record_parts import PartedRecords
@@ -40,16 +39,25 @@ class _DatasetInfo(tfds.core.DatasetInfo):
         """Finds nothing, see above."""
 
 
+def configs(**descriptions: str) -> list[tfds.core.BuilderConfig]:
+    """Returns builder configs by name, with their descriptions."""
+    return [
+        tfds.core.BuilderConfig(name=name, description=text) for name, text in descriptions.items()
+    ]
+
+
 class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
     """Builder whose records can be read by index, in ArrayRecord unless requested otherwise.
 
     The order of training examples is a permutation of record numbers, so TFDS's default format
     (TFRecord, sequential) would not work.
 
+    `MANUAL_DOWNLOAD_INSTRUCTIONS` is the section "Files" of the README beside the builder.
+
     A subclass returns the records of its splits from `_splits`, including unusable ones. These are
     listed in `left_out.csv`, in the folder of the dataset, or above it if the build fails.
     `info.metadata` of a dataset holds `kept`, `left_out`, `converted` (see
-    `BuildReport.metadata`), `lost` (see `lost_records`) and `split_hashes`, split -> hash (see
+    `BuildReport.metadata`) and `split_hashes`, split -> hash (see
     `SplitHash`).
 
     Attributes:
@@ -85,6 +93,10 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     def __init_subclass__(cls, **kwargs: Any) -> None:
         # `data_prep.BUILDERS` finds a class; TFDS has some of the names for datasets of its own.
         super().__init_subclass__(skip_registration=True, **kwargs)
+        readme = pathlib.Path(inspect.getfile(cls)).with_name("README.md")
+        if "MANUAL_DOWNLOAD_INSTRUCTIONS" not in cls.__dict__ and readme.exists():
+            _, _, files = readme.read_text(encoding="utf-8").partition("\n## Files\n")
+            cls.MANUAL_DOWNLOAD_INSTRUCTIONS = files.partition("\n## ")[0].strip() or None
 
     def __init__(
         self, *, file_format: str | None = None, min_kept: float | None = None, **kwargs: Any
@@ -265,14 +277,14 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
 
     def _check_share(self) -> None:
         counts = self._report.metadata()
-        lost = lost_records(counts)
-        for kind, (missing, total) in lost.items():
-            if missing > self.most_lost * total:
-                raise UnexpectedFilesError(
-                    f"{self._title}: {missing:,} of {total:,} {kind} cannot be used, more than "
-                    f"{self.most_lost:.4g} of them. Correct the files, or accept "
-                    "it with --allow_missing of data_prep.build"
-                )
+        missing = sum(sum(reasons.values()) for reasons in counts["left_out"].values())
+        total = missing + sum(counts["kept"].values())
+        if missing > self.most_lost * total:
+            raise UnexpectedFilesError(
+                f"{self._title}: {missing:,} of {total:,} records cannot be used, more than "
+                f"{self.most_lost:.4g} of them. Correct the files, or accept it with "
+                "--allow_missing of data_prep.build"
+            )
         if short := short_splits(counts, self.min_kept):
             share = "all" if self.min_kept == 1 else f"{self.min_kept:.4g}"
             raise UnexpectedFilesError(
@@ -281,7 +293,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
                 "data_prep.build"
             )
         if counts["kept"]:
-            self.info.metadata.update(counts, lost={kind: list(of) for kind, of in lost.items()})
+            self.info.metadata.update(counts)
 
     @property
     def _check(self) -> RecordCheck:

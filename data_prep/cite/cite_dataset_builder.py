@@ -7,6 +7,7 @@ from typing import ClassVar
 import tensorflow_datasets as tfds
 
 from data_prep import coherence_pairs
+from data_prep.building.random_access import configs
 from data_prep.building.record_counts import LeftOut
 from data_prep.coherence_pairs import CoherencePairsBuilder, Pair
 from data_prep.published_figures import Figure, Unknown, count_figures
@@ -39,20 +40,12 @@ class Builder(CoherencePairsBuilder):
     """
 
     VERSION = tfds.core.Version("1.0.0")
-    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
-        tfds.core.BuilderConfig(name="labels", description="CITE: texts, file names, relations."),
-        tfds.core.BuilderConfig(name="images", description="The same, with the images."),
-        tfds.core.BuilderConfig(name="plus_labels", description="Like `labels`, for CITE++."),
-        tfds.core.BuilderConfig(name="plus_images", description="Like `images`, for CITE++."),
-    ]
-    MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Put these files into one folder:
-      - data.csv from https://github.com/malihealikhani/CITE (cite_data.csv is read, too)
-      - for the configs plus_*: q2-8_train_dis_11-08.csv and q2-8_test_dis_11-08.csv, to which
-        https://github.com/klory/Cross-Modal-Coherence-for-Text-to-Image-Retrieval links as CITE++
-      - for images and plus_images: images/ with the training images of RecipeQA
-        (https://hucvl.github.io/recipeqa), with or without subfolders.
-    """
+    BUILDER_CONFIGS = configs(
+        labels="CITE: texts, file names, relations.",
+        images="The same, with the images.",
+        plus_labels="Like `labels`, for CITE++.",
+        plus_images="Like `images`, for CITE++.",
+    )
     RELATIONS = _RELATIONS
     HOMEPAGE = "https://github.com/malihealikhani/CITE"
     EXPECTED: ClassVar[dict[str, int]] = {"train": 2047} | {

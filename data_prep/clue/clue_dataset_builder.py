@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 import tensorflow_datasets as tfds
 
 from data_prep import coherence_pairs
+from data_prep.building.random_access import configs
 from data_prep.building.record_counts import LeftOut
 from data_prep.coherence_pairs import CoherencePairsBuilder, Pair
 from data_prep.published_figures import Figure, Known, Unknown, count_figures
 from data_prep.reading.csv_files import scan_csv
 from data_prep.reading.text_files import read_json
-from xmodal.core.errors import UnexpectedFilesError
 
 # CMCM is trained on the first six.
 _RELATIONS = (
@@ -41,19 +41,10 @@ class Builder(CoherencePairsBuilder):
     """
 
     VERSION = tfds.core.Version("1.0.0")
-    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
-        tfds.core.BuilderConfig(name="labels", description="Captions, urls and relations."),
-        tfds.core.BuilderConfig(name="images", description="The same, with the images."),
-    ]
-    MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Put these files into one folder:
-      - conceptual_train_dis.csv and conceptual_test_dis.csv, and img2idxmap.json if available,
-        from data/conceptual of
-        https://github.com/klory/Cross-Modal-Coherence-for-Text-to-Image-Retrieval
-      - for the config images: images/ with the images fetched from the urls in these files, as
-        img2dataset writes them (webdataset, parquet or files), or as <picture_id>.jpg. Images
-        fetched for Conceptual Captions can be used, too.
-    """
+    BUILDER_CONFIGS = configs(
+        labels="Captions, urls and relations.",
+        images="The same, with the images.",
+    )
     RELATIONS = _RELATIONS
     HOMEPAGE = "https://github.com/malihealikhani/Cross-modal_Coherence_Modeling"
     EXPECTED: ClassVar[dict[str, int]] = {"train": 6047, "test": 1512} | {
@@ -71,7 +62,6 @@ class Builder(CoherencePairsBuilder):
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`; includes the leaks of the released split."""
-        del config
         return count_figures(cls.EXPECTED) | {
             "test/picture also in train": Known(610, "test rows whose picture was trained on"),
             "test/picture and caption also in train": Known(38, "test rows that were trained on"),
@@ -115,11 +105,4 @@ def _read_file(path: pathlib.Path) -> Iterator[Pair | LeftOut]:
 
 def _released_numbers(path: pathlib.Path) -> Mapping[str, int] | None:
     """Released numbers of the urls; None if there is no file."""
-    if not path.exists():
-        return None
-    released = read_json(path)
-    if not isinstance(released, dict) or not all(
-        type(n) is int and n >= 0 for n in released.values()
-    ):
-        raise UnexpectedFilesError(f"{path} is not a JSON object of urls and their numbers")
-    return released
+    return read_json(path) if path.exists() else None

@@ -47,11 +47,6 @@ class ImageFiles(abc.ABC):
     @abc.abstractmethod
     def _read(self, name: str) -> bytes: ...
 
-    def _differs(self, name: str) -> bool:
-        """Whether several files with different contents have this name."""
-        del name
-        return False
-
     def image(self, name: str) -> ImageFile:
         """The image with a file name, which is looked up later."""
         return ImageFile(name, functools.partial(self.read, name))
@@ -64,8 +59,6 @@ class ImageFiles(abc.ABC):
         """
         if name not in self:
             raise BadImageError("no image", f"{self.path} has no {name}")
-        if self._differs(name):
-            raise BadImageError("ambiguous name", f"{self.path} has several different {name}")
         try:
             return self._read(name)
         except UnexpectedFilesError as error:
@@ -147,12 +140,6 @@ class _Zip(ArchivedImages):
         self.path, self._archive = path, open_archive(path)
         # Archives put the images in a folder, and macOS adds another one with the same names.
         super().__init__(m for m in self._archive.namelist() if not is_note(m))
-        self._contents: dict[str, set[tuple[int, int]]] = collections.defaultdict(set)
-        for member in self._archive.infolist():
-            self._contents[member.filename].add((member.CRC, member.file_size))
-
-    def _differs(self, name: str) -> bool:
-        return len(self._contents[self._path(name)]) > 1
 
     def _read(self, name: str) -> bytes:
         return read_member(self._archive, self._path(name))
@@ -164,24 +151,19 @@ class _Tar(ArchivedImages):
         try:
             self._file = open_tar(path)
             with tarfile.open(fileobj=self._file, mode="r:") as archive:
-                self._members: dict[str, list[tuple[int, int]]] = collections.defaultdict(list)
-                for member in tar_members(archive):
-                    if member.isfile() and not is_note(member.name):
-                        self._members[member.name].append((member.offset_data, member.size))
+                self._members = {
+                    member.name: (member.offset_data, member.size)
+                    for member in tar_members(archive)
+                    if member.isfile() and not is_note(member.name)
+                }
         except TAR_ERRORS as error:
             raise UnexpectedFilesError(
                 f"{path} is truncated or not a tar archive ({error}); download it again"
             ) from error
         super().__init__(self._members)
 
-    def _differs(self, name: str) -> bool:
-        places = self._members[self._path(name)]
-        return len(places) > 1 and len({self._content(*place) for place in places}) > 1
-
     def _read(self, name: str) -> bytes:
-        return self._content(*self._members[self._path(name)][-1])
-
-    def _content(self, start: int, size: int) -> bytes:
+        start, size = self._members[self._path(name)]
         content = read_part(self._file, start, size)
         if content is None:
             raise BadImageError("truncated image", f"its {size:,} bytes are not all there")

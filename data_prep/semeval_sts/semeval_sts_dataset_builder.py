@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import tensorflow_datasets as tfds
 
 from data_prep import schema
-from data_prep.building.random_access import RandomAccessBuilder
+from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.published_figures import Figure, Within
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet, first_id
@@ -24,28 +24,10 @@ class Builder(RandomAccessBuilder):
     """
 
     VERSION = tfds.core.Version("1.1.0")
-    RELEASE_NOTES: ClassVar[dict[str, str]] = {
-        "1.1.0": "The STS benchmark and SICK; averages of 2012 and 2013.",
-        "1.0.0": "Initial release.",
-    }
-    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
-        tfds.core.BuilderConfig(name="pairs", description="Sentences and their similarity."),
-    ]
+    BUILDER_CONFIGS = configs(
+        pairs="Sentences and their similarity.",
+    )
     UNIQUE_IDS: ClassVar[tuple[str, ...]] = ("pair_id",)
-    MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Put the sets into one folder, in one of these layouts:
-      - as released, one folder per year with the year in its name (2012 ... 2016, or the folders
-        STS12-en-test ... STS16-en-test of SentEval): STS.input.<set>.txt and STS.gs.<set>.txt; the
-        training sets of 2012 in a folder with `train` in its name
-      - <year>/<set>.<train or test>.tsv with score, first and second sentence, no header
-      - one table semeval_sts_2012_2016.csv or .csv.gz with the columns
-        year,dataset,split,score,sentence1,sentence2
-    Anywhere below that folder, you can add sts-train.csv, sts-dev.csv and sts-test.csv of the STS
-    benchmark (Stsbenchmark.tar.gz) and SICK_train.txt, SICK_trial.txt and SICK_test_annotated.txt
-    of SICK. MSRvid (2012) and SMT (2013) need licenses, and the training sets of 2012 are often
-    missing: without them the dataset holds the others. The other sets of 2012 to 2016 must all be
-    there, or none of them.
-    """
     HOMEPAGE = "https://alt.qcri.org/semeval2016/task1/"
     EXPECTED: ClassVar[dict[str, int]] = {str(each): each.pairs for each in SETS}
 
@@ -62,7 +44,6 @@ class Builder(RandomAccessBuilder):
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`."""
-        del config
         return {
             f"{each.split}/rows with year={each.year}, dataset={each.name}": each.pairs
             for each in SETS

@@ -92,12 +92,6 @@ def test_a_build_on_an_object_store_is_refused(monkeypatch, name):
         _run(monkeypatch, "--dataset=sbu", f"--{name}=gs://bucket/x")
 
 
-def test_a_folder_that_is_not_utf8_is_refused_before_any_work(tmp_path, monkeypatch):
-    with pytest.raises(SystemExit, match="udcff' is not UTF-8"):
-        _run(monkeypatch, "--dataset=crisscrossed_shapes", f"--data_dir={tmp_path}/\udcff")
-    assert not list(tmp_path.iterdir())
-
-
 def test_beam_is_for_datasets_in_shards(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         _run(monkeypatch, "--dataset=flickr8k", "--beam_pipeline_options=runner=FnApiRunner")

@@ -64,9 +64,3 @@ def test_labels_are_counted_unless_rows_are_damaged():
     with pytest.raises(ValueError, match="folder is not .*train/Story: 1 instead of 2"):
         coherence_pairs.check_counts({"train": pairs}, ("Meta", "Story"), expected, "folder")
     coherence_pairs.check_counts({"train": [_DAMAGED, pairs[1]]}, ("Meta", "Story"), expected, "")
-
-
-def test_a_label_that_is_none_is_named():
-    assert coherence_pairs.flags({"a": "1", "b": "0"}, ("b", "a"), {"0": 0, "1": 1}) == (0, 1)
-    with pytest.raises(ValueError, match="b is ''"):
-        coherence_pairs.flags({"a": "1", "b": ""}, ("a", "b"), {"0": 0, "1": 1})

@@ -130,7 +130,6 @@ def test_a_picture_that_would_be_nearly_black_is_kept_and_listed(prepare):
     metadata = builder.info.metadata
     assert metadata["kept"] == {"train": 2, "test": 1}
     assert metadata["parts"] == {"train": {"nearly black": 1}, "test": {}}
-    assert metadata["lost"] == {"records": [0, 3]}
     assert "train,4,nearly black," in (builder.data_path / "left_out.csv").read_text()
 
 

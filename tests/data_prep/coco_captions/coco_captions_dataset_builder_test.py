@@ -180,34 +180,6 @@ def test_images_and_captions_of_2017_give_the_same_records(manual_dir):
         build(Builder, manual_dir, "captions")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("[]", "published format .TypeError"),
-        (
-            '{"images": [{"cocoid": 1}]}',
-            "image 0 does not have the published format .KeyError: 'sentences'",
-        ),
-        ('{"images": [', "cannot be read as JSON"),
-    ],
-)
-def test_another_json_is_refused(manual_dir, content, message):
-    (manual_dir / "dataset_coco.json").write_text(content)
-    with pytest.raises(UnexpectedFilesError, match=f"dataset_coco.json.*{message}"):
-        build(Builder, manual_dir)
-
-
-def test_a_damaged_archive_loses_the_pictures_of_that_place_only(manual_dir):
-    packed = manual_dir / "val2014.zip"
-    content = bytearray(packed.read_bytes())
-    place = content.index(b"\xff\xd8", content.index(_file_name("val2014", 74).encode()))
-    content[place : place + 40] = bytes(40)
-    packed.write_bytes(content)
-    builder = build(Builder, manual_dir, min_kept=0.5)
-    assert builder.info.metadata["left_out"]["test"] == {"damaged in the archive": 1}
-    assert builder.info.metadata["kept"] == {"train": 3, "validation": 1, "test": 1}
-
-
 @pytest.mark.slow
 def test_the_real_captions_and_images_that_are_at_hand(real_data, tmp_path):
     builder = build(Builder, real_data / "coco", data_dir=tmp_path, min_kept=0.03)

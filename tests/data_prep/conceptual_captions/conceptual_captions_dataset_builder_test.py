@@ -87,14 +87,6 @@ def test_shards_and_tables_of_img2dataset_and_bad_captions(tmp_path, monkeypatch
     assert left_out["validation"] == {}
 
 
-def test_below_the_threshold_nothing_is_left_but_the_report(loose_images):
-    with pytest.raises(ValueError, match=r"keeps less than 0\.6 of the records of train") as error:
-        build(Builder, loose_images, min_kept=0.6)
-    assert "not an image 1" in str(error.value)
-    folder = loose_images / "tfds" / "conceptual_captions" / "images"
-    assert [path.name for path in folder.iterdir()] == ["left_out.csv"]
-
-
 def test_short_or_missing_files_are_named(loose_images):
     path = loose_images / _TRAIN
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))

@@ -171,26 +171,6 @@ def test_karpathys_file_gives_the_same_records(tmp_path, monkeypatch):
     assert build(Builder, tmp_path, "images").info.metadata["split_hashes"] == expected
 
 
-def test_ids_of_all_images_with_a_split_are_those_of_the_release(real_data, tmp_path):
-    captions = flickr8k_files.read_captions(real_data / "flickr8k")
-    (tmp_path / "dataset_flickr8k.json").write_text(_as_karpathy(captions))
-    found = flickr8k_files.read_captions(tmp_path)
-    assert found.num_images == captions.num_images == 8091
-    ids = captions.image_ids()
-    assert found.image_ids() == {name: ids[name] for name in found.texts}
-    assert found.splits == captions.splits
-
-
-@pytest.mark.parametrize("name", ["ExpertAnnotations.txt", "CrowdFlowerAnnotations.txt"])
-def test_a_pair_that_was_rated_twice_is_refused(tmp_path, name):
-    _write_original(tmp_path)
-    lines = (tmp_path / name).read_text().splitlines(keepends=True)
-    (tmp_path / name).write_text("".join([*lines, lines[0]]))
-    message = rf"{name} line {len(lines) + 1}: pair \w+ \w\.jpg with c\.jpg#\d appears twice"
-    with pytest.raises(ValueError, match=message):
-        list(flickr8k_files.read_ratings(tmp_path))
-
-
 @pytest.mark.slow
 def test_the_real_files_hold_what_was_published(real_data, tmp_path):
     builder = build(Builder, real_data / "flickr8k", "features", tmp_path)
