@@ -82,6 +82,7 @@ def _read_table(path: pathlib.Path) -> Categories:
         with load_arrays(path) as archive:
             ids, labels = archive["image_ids"], archive["labels"].astype(np.uint8)
             names = tuple(map(str, archive["category_names"]))
+        labels = labels.reshape(len(ids), len(names))
     except (AttributeError, *DAMAGE) as error:
         raise wrong_form(str(path), error) from error
     return Categories(names, dict(zip(ids.tolist(), labels, strict=True)))

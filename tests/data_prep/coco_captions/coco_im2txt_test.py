@@ -120,7 +120,7 @@ def test_a_table_of_categories_is_read_where_there_are_no_instances(tmp_path):
         ):
             categories.read_categories(tmp_path)
     np.savez(path, image_ids=np.array([7]), labels=labels, category_names=["a", "b"])
-    with pytest.raises(UnexpectedFilesError, match="labels have the shape"):
+    with pytest.raises(UnexpectedFilesError, match="cannot reshape"):
         categories.read_categories(tmp_path)
 
 

@@ -57,7 +57,7 @@ def test_missing_and_malformed_files_name_the_remedy(tmp_path):
         ):
             read_cxc_ratings(tmp_path, "validation")
     (tmp_path / "sts_val.csv").write_bytes(b"\xff\xfe")
-    with pytest.raises(ValueError, match=r"sts_val\.csv line 1: invalid start byte"):
+    with pytest.raises(ValueError, match=r"sts_val\.csv line 1: not UTF-8, save the file"):
         read_cxc_ratings(tmp_path, "validation")
     (tmp_path / "sts_val.csv").write_text("caption1,caption2\n")
     with pytest.raises(ValueError, match="lacks the column agg_score, sampling_method"):

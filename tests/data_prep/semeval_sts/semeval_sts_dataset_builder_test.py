@@ -233,7 +233,7 @@ def test_rows_of_sick_and_the_benchmark_that_cannot_be_used(official, monkeypatc
         ("sts-dev.csv", "genre\tf\tyear\tid\tscore\tsentence1\tsentence2\n", "line 1.*'score'"),
         ("2014/tweet-news.test.tsv", "score\tsentence1\tsentence2\n", "line 1: .*'score'"),
         ("sts-dev.csv", "g\tf\ty\t1\tn/a\ta\tb\n", "line 1: score is not a number, 'n/a'; rem"),
-        ("sts-dev.csv", "g\tf\ty\t1\t3\ta\n", "line 1: malformed row, '6 fields instead of 7'"),
+        ("sts-dev.csv", "g\tf\ty\t1\t3\ta\n", 'line 1: malformed row, "6 fields instead of 7'),
     ],
 )
 def test_a_header_is_shown_with_its_line(tmp_path, monkeypatch, name, text, said):
