@@ -5,7 +5,6 @@ import functools
 import inspect
 import pathlib
 import re
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -27,7 +26,7 @@ from data_prep.published_figures import Figure
 from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.unfinished import claimed
 
-_LOG_SECONDS = 10.0
+_LOG_SECONDS = 10
 # ArrayRecord's writer is not written in Python, and raises only `RuntimeError`.
 _WRITER_ERROR = re.compile(r"\b(open|p?write|close|fsync)\(\) failed")
 
@@ -224,14 +223,10 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         check = self._check
         account = SplitAccount(self._title, split, check, self._report)
         logging.info("Preparing %s, split %s, in %s.", self._title, split, self.data_dir)
-        started = logged = time.monotonic()
         for seen, record in enumerate(records):
-            if (now := time.monotonic()) - logged > _LOG_SECONDS:
-                logged = now
-                logging.info(
-                    "%s, split %s: %s records, %.0f per second.",
-                    *(self._title, split, f"{seen:,}", seen / (now - started)),
-                )
+            logging.log_every_n_seconds(
+                logging.INFO, "%s, split %s: %d records.", _LOG_SECONDS, self._title, split, seen
+            )
             usable, entry = check(record)
             account.add(entry)
             if usable is not None:
