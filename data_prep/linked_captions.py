@@ -28,6 +28,8 @@ from data_prep.reading.fetched_images import (
 )
 from data_prep.reading.text_lines import read_caption
 
+LinkedRecords = Iterable[Record | LeftOut] | PartedRecords
+
 
 @dataclasses.dataclass(frozen=True)
 class LinkedRow:
@@ -97,7 +99,7 @@ def linked_records(
     wanted: np.ndarray | None = None,
     most_captions: int | None = None,
     in_parts: bool,
-) -> Iterable[Record | LeftOut] | PartedRecords:
+) -> LinkedRecords:
     """Joins the rows of a split with their images, which a downloader saved in a folder.
 
     Args:

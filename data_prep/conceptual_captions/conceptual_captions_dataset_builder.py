@@ -2,15 +2,20 @@
 
 import pathlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.random_access import configs
-from data_prep.building.record_counts import LeftOut, Record
-from data_prep.linked_captions import LinkedCaptionsBuilder, LinkedRow, LinkList, linked_records
+from data_prep.linked_captions import (
+    LinkedCaptionsBuilder,
+    LinkedRecords,
+    LinkedRow,
+    LinkList,
+    linked_records,
+)
 from data_prep.published_figures import Figure, Unknown
 from data_prep.reading.text_lines import TextLines
 from xmodal.core.errors import UnexpectedFilesError
@@ -66,7 +71,7 @@ class Builder(LinkedCaptionsBuilder):
     def _metadata(self) -> dict[str, Any]:
         return {"complete": True}
 
-    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, LinkedRecords]:
         splits = {}
         for split, (published, others, names, first_id) in _SPLITS.items():
             if (path := _find_list(folder, published, others)) is not None:

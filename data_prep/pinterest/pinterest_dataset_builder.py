@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import tensorflow_datasets as tfds
@@ -11,7 +11,7 @@ from data_prep import schema
 from data_prep.building.random_access import configs
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.caption_pairs import caption_pairs, pair_figures
-from data_prep.linked_captions import LinkedCaptionsBuilder, linked_records
+from data_prep.linked_captions import LinkedCaptionsBuilder, LinkedRecords, linked_records
 from data_prep.pinterest.pins import Pins, read_pins
 from data_prep.published_figures import Figure, Unknown
 
@@ -60,7 +60,7 @@ class Builder(LinkedCaptionsBuilder):
         }
         return figures | ({"*/captions of an image": "1"} if config == "one_caption" else {})
 
-    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, LinkedRecords]:
         lists = folder / _LISTS
         if not lists.is_dir():
             raise FileNotFoundError(f"{lists} does not exist")

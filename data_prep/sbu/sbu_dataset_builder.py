@@ -9,8 +9,13 @@ import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.random_access import configs
-from data_prep.building.record_counts import LeftOut, Record
-from data_prep.linked_captions import LinkedCaptionsBuilder, LinkedRow, LinkList, linked_records
+from data_prep.linked_captions import (
+    LinkedCaptionsBuilder,
+    LinkedRecords,
+    LinkedRow,
+    LinkList,
+    linked_records,
+)
 from data_prep.published_figures import Figure, Unknown
 from data_prep.reading.fetched_images import text_hash
 from data_prep.reading.text_files import read_json
@@ -57,7 +62,7 @@ class Builder(LinkedCaptionsBuilder):
             "*/image and caption also in *": _COPIES,
         }
 
-    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, LinkedRecords]:
         links = _Links(folder)
         schema.check_counts({"rows": len(links)}, self.EXPECTED, str(links.path))
         return {

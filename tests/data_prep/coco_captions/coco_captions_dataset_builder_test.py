@@ -122,17 +122,6 @@ def test_an_evaluation_image_with_too_few_captions_is_left_out(manual_dir, monke
     assert "too few captions,image 74 has 4 instead of 5" in listed
 
 
-def test_karpathys_file_is_found_in_its_archive(manual_dir):
-    packed = manual_dir / "caption_datasets.zip"
-    with zipfile.ZipFile(packed, "w") as archive:
-        archive.write(manual_dir / "dataset_coco.json", "dataset_coco.json")
-    (manual_dir / "dataset_coco.json").unlink()
-    assert build(Builder, manual_dir, "captions").info.metadata["kept"]["train"] == 3
-    packed.write_bytes(packed.read_bytes()[:500])
-    with pytest.raises(UnexpectedFilesError, match=rf"{packed} is truncated or not a zip archive"):
-        build(Builder, manual_dir, "images")
-
-
 def test_images_and_captions_of_2017_give_the_same_records(manual_dir):
     """Names and split of 2017, and the id lists distributed with VSE++ and PCME."""
     expected = build(Builder, manual_dir).info.metadata["split_hashes"]

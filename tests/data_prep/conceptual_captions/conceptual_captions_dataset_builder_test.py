@@ -153,9 +153,3 @@ def test_a_first_line_that_may_shift_the_rows_is_an_error(loose_images, top):
     path.write_text("\n".join([top, *path.read_text().splitlines()[1:], ""]))
     with pytest.raises(ValueError, match=r"line 1 is b'.*neither CAPTION<tab>URL nor a header"):
         build(Builder, loose_images)
-
-
-def test_images_counted_from_1_are_an_error(loose_images):
-    (loose_images / "training" / "0.jpg").rename(loose_images / "training" / "6.jpg")
-    with pytest.raises(ValueError, match=r"number 6, but the last row of the list is 5 \(Train"):
-        build(Builder, loose_images)

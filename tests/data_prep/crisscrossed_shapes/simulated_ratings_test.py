@@ -54,25 +54,6 @@ def test_pairs_have_the_structure_of_the_release(rated):
     assert reversed_sis  # both images found each other: rated twice, as in the release
 
 
-def test_scores_are_distributed_as_in_the_release(rated):
-    mean = {method: part.scores.mean() for method, part in rated.items()}
-    share = {
-        method: (part.scores >= (2.5 if part.rating == "sis" else 3)).mean()
-        for method, part in rated.items()
-    }
-    assert mean["c2i_original"] > 4.6
-    assert share["c2i_original"] > 0.99
-    assert 2.5 < mean["c2c_cocaption"] < 3.3
-    assert 0.4 < share["c2c_cocaption"] < 0.7
-    assert 1 < mean["c2c_isim"] < 1.8
-    assert 0.02 < share["c2c_isim"] < 0.2
-    assert 2 < mean["i2i_csim"] < 2.9
-    assert 0.3 < share["i2i_csim"] < 0.7
-    assert 2.5 < mean["c2i_intrasim"] < 3.4
-    sis = rated["i2i_csim"]
-    assert len(np.unique(sis.pairs[sis.scores >= 2.5])) > 0.9 * IMAGES
-
-
 @pytest.mark.parametrize("rating", ["sts", "sis", "sits"])
 def test_ratings_follow_similarity(rating):
     similarities = np.linspace(0, 1, 1001)

@@ -1,7 +1,6 @@
 """Fetched images in every layout, intact and damaged, and how they are matched to rows."""
 
 import io
-import json
 import tarfile
 
 import numpy as np
@@ -109,16 +108,6 @@ def test_a_damaged_table_is_listed_and_the_others_are_read(tmp_path, output_form
     assert LeftOut("list row 2", "no image") in left_out
 
 
-def test_a_sample_without_its_json_has_no_row(tmp_path):
-    img2dataset.write(tmp_path / "out", _rows(), "files")
-    (tmp_path / "out" / "00000" / "000000.json").write_text("{cut")
-    (tmp_path / "out" / "00000" / "000001.json").unlink()
-    found, left_out = _join(tmp_path / "out", names=fetched_images.row_of_name)
-    # Not even the image whose key happens to be its row number.
-    assert set(found) == {1, 3, 4}
-    assert [item.where for item in left_out] == ["list row 0", "list row 2"]
-
-
 def test_a_member_of_an_archive_is_named_by_position_not_by_row(tmp_path):
     with tarfile.open(tmp_path / "00001.tar", "w") as archive:
         member = tarfile.TarInfo("00004.jpg")
@@ -160,14 +149,6 @@ def test_numbers_beyond_the_rows_are_an_error(tmp_path, names, shown):
         _join(tmp_path, names=fetched_images.row_of_name)
     # Names that are not numbers of rows say nothing about them.
     assert _join(tmp_path)[0] == {}
-
-
-def test_shards_and_loose_images_are_both_read(tmp_path):
-    img2dataset.write(tmp_path, _rows(), "webdataset")
-    (tmp_path / "more").mkdir()
-    (tmp_path / "more" / "lost.jpg").write_bytes(jpeg(9))
-    (tmp_path / "more" / "lost.json").write_text(json.dumps({"url": _URLS[2]}))
-    assert _join(tmp_path)[0].keys() == {0, 1, 2, 3, 4}
 
 
 def test_links_to_folders_are_followed_and_may_form_a_circle(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from data_prep.building.record_counts import LeftOut
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet
 from data_prep.semeval_sts.semeval_files import find_sets
-from data_prep.semeval_sts.semeval_sts_dataset_builder import Builder, first_id
+from data_prep.semeval_sts.semeval_sts_dataset_builder import Builder
 from tests.data_prep.builds import build
 from xmodal.core.errors import UnexpectedFilesError
 
@@ -156,44 +156,6 @@ def test_the_real_files_hold_what_was_published_in_both_layouts(real_data, tmp_p
     assert sum(len(pairs) for each, pairs in pasted.items() if each.year == 2014) == 3750
     averages = {k: len(v) for k, v in builder.info.metadata["year_averages"].items()}
     assert averages == {"2012": 8, "2013": 4, "2014": 6, "2015": 5, "2016": 5}
-
-
-@pytest.mark.slow
-def test_the_benchmark_and_sick_hold_what_was_published(real_data, tmp_path):
-    builder = build(Builder, real_data / "sts", data_dir=tmp_path / "tfds")
-    counts = {split: info.num_examples for split, info in builder.info.splits.items()}
-    assert counts == {
-        "train": 1484 + 5749 + 4500,
-        "validation": 1500 + 500,
-        "test": 11_794 + 1379 + 4927,
-    }
-    for name, split, score, first, second in (
-        # The first rows of the files.
-        (
-            "stsbenchmark",
-            "test",
-            2.5,
-            "A girl is styling her hair.",
-            "A girl is brushing her hair.",
-        ),
-        (
-            "sick",
-            "train",
-            4.5,
-            "A group of kids is playing",
-            "A group of boys in a yard is playing",
-        ),
-    ):
-        rated_set = next(each for each in SETS if (each.name, each.split) == (name, split))
-        (pair,) = (
-            example
-            for example in builder.as_data_source(split)
-            if example["pair_id"] == first_id(rated_set)
-        )
-        assert (pair["dataset"].decode(), pair["year"], pair["year_average"]) == (name, 0, 0)
-        assert pair["score"] == np.float32(score)
-        assert pair["sentence1"].decode().startswith(first)
-        assert pair["sentence2"].decode().startswith(second)
 
 
 def test_rows_of_sick_and_the_benchmark_that_cannot_be_used(official, monkeypatch):
