@@ -8,10 +8,9 @@ import tensorflow_datasets as tfds
 
 from data_prep import coherence_pairs
 from data_prep.building.random_access import configs
-from data_prep.building.record_counts import LeftOut
 from data_prep.coherence_pairs import CoherencePairsBuilder, Pair
 from data_prep.published_figures import Figure, Unknown, count_figures
-from data_prep.reading.csv_files import scan_csv
+from data_prep.reading.csv_files import read_csv
 
 # Relation -> the annotators' question about it; names as in CMCM's tables.
 _QUESTIONS = {
@@ -73,7 +72,7 @@ class Builder(CoherencePairsBuilder):
             }
         )
 
-    def _read_pairs(self, folder: pathlib.Path) -> dict[str, list[Pair | LeftOut]]:
+    def _read_pairs(self, folder: pathlib.Path) -> dict[str, list[Pair]]:
         if self.builder_config.name.startswith("plus"):
             pairs = {
                 split: list(_read_file(folder / name, ",", first_id))
@@ -93,17 +92,10 @@ class Builder(CoherencePairsBuilder):
         return pair.picture
 
 
-def _read_file(path: pathlib.Path, delimiter: str, first_id: int) -> Iterator[Pair | LeftOut]:
+def _read_file(path: pathlib.Path, delimiter: str, first_id: int) -> Iterator[Pair]:
     """Yields the pairs of a file, without the numbers of their pictures."""
     columns = ("qimg", "stim_txt", *_COLUMNS)
-    for number, row in enumerate(scan_csv(path, columns=columns, delimiter=delimiter), first_id):
-        if isinstance(row, LeftOut):
-            yield row
-            continue
+    for number, row in enumerate(read_csv(path, columns=columns, delimiter=delimiter), first_id):
         where, fields = row
-        try:
-            relations = coherence_pairs.flags(fields, _COLUMNS, _VALUES)
-        except ValueError as error:
-            yield LeftOut(where, "no label", str(error))
-            continue
+        relations = coherence_pairs.flags(path, row, _COLUMNS, _VALUES)
         yield Pair(where, number, -1, fields["qimg"], fields["stim_txt"], relations)

@@ -8,11 +8,11 @@ import tensorflow_datasets as tfds
 
 from data_prep import coherence_pairs
 from data_prep.building.random_access import configs
-from data_prep.building.record_counts import LeftOut
 from data_prep.coherence_pairs import CoherencePairsBuilder, Pair
 from data_prep.published_figures import Figure, Known, Unknown, count_figures
-from data_prep.reading.csv_files import scan_csv
+from data_prep.reading.csv_files import read_csv
 from data_prep.reading.text_files import read_json
+from xmodal.core.errors import UnexpectedFilesError
 
 # CMCM is trained on the first six.
 _RELATIONS = (
@@ -77,7 +77,7 @@ class Builder(CoherencePairsBuilder):
             "test_deduplicated/picture repeated": 0,
         }
 
-    def _read_pairs(self, folder: pathlib.Path) -> dict[str, list[Pair | LeftOut]]:
+    def _read_pairs(self, folder: pathlib.Path) -> dict[str, list[Pair]]:
         pairs = {split: list(_read_file(folder / name)) for split, name in _FILES.items()}
         pairs = coherence_pairs.with_numbers(pairs, _released_numbers(folder / "img2idxmap.json"))
         coherence_pairs.check_counts(pairs, self.RELATIONS, self.EXPECTED, str(folder))
@@ -87,20 +87,14 @@ class Builder(CoherencePairsBuilder):
         return str(pair.picture_id)
 
 
-def _read_file(path: pathlib.Path) -> Iterator[Pair | LeftOut]:
+def _read_file(path: pathlib.Path) -> Iterator[Pair]:
     """Yields the pairs of a file, without the numbers of their pictures."""
-    for row in scan_csv(path, columns=("index", "caption", "url", *_COLUMNS)):
-        if isinstance(row, LeftOut):
-            yield row
-            continue
+    for row in read_csv(path, columns=("index", "caption", "url", *_COLUMNS)):
         where, fields = row
-        try:
-            number = int(fields["index"])
-            relations = coherence_pairs.flags(fields, _COLUMNS, _VALUES)
-        except ValueError as error:
-            yield LeftOut(where, "no label", str(error))
-            continue
-        yield Pair(where, number, -1, fields["url"], fields["caption"], relations)
+        relations = coherence_pairs.flags(path, row, _COLUMNS, _VALUES)
+        if not fields["index"].isdecimal():
+            raise UnexpectedFilesError(f"{path.parent / where}: index is {fields['index']!r}")
+        yield Pair(where, int(fields["index"]), -1, fields["url"], fields["caption"], relations)
 
 
 def _released_numbers(path: pathlib.Path) -> Mapping[str, int] | None:

@@ -21,7 +21,6 @@ from xmodal.core.picture_names import (
     read_picture,
 )
 from xmodal.core.untrusted.json_text import parse_json_text
-from xmodal.core.untrusted.parquet_rows import UnreadableRow, parquet_rows
 
 SIDECAR_ENDINGS = (".txt", ".json")
 _JSON_KINDS = {list: "list", str: "text", bool: "truth value", type(None): "null"}
@@ -81,11 +80,7 @@ def read_table(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
             columns = [name for name in names if name in wanted]
             row = 0
             for batch in table.iter_batches(_BATCH, columns=columns):
-                for meta in parquet_rows(batch):
-                    if isinstance(meta, UnreadableRow):
-                        yield LeftOut(f"{where} row {row}", *meta)
-                        row += 1
-                        continue
+                for meta in batch.to_pylist():
                     image: Any = meta.get(image_column or "")
                     failed = meta.get("status", "success") != "success"
                     if image or failed or image_column:

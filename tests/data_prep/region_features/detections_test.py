@@ -323,9 +323,43 @@ class _Harm:
         return print, ("this must never run",)
 
 
+def test_pickles_run_no_code(tmp_path, capsys):
+    _hdf5_adaptive(tmp_path, [9])
+    (tmp_path / "trainval_imgid2idx.pkl").write_bytes(pickle.dumps({9: _Harm()}))
+    with pytest.raises(UnexpectedFilesError, match=r"it requests builtins\.print"):
+        FeatureStores(tmp_path)
+    single = tmp_path / "single"
+    single.mkdir()
+    np.save(single / "9.npy", np.array([_Harm()]), allow_pickle=True)
+    assert "allow_pickle=False" in FeatureStores(single).read(9)
+    packed = tmp_path / "packed"
+    packed.mkdir()
+    _lmdb(lambda image_id: pickle.dumps({"features": _Harm()}))(packed, [9])
+    assert "it requests builtins.print" in FeatureStores(packed).read(9)
+    assert "must never run" not in capsys.readouterr().out
+
+
 def test_an_image_whose_features_were_never_written_has_none(tmp_path):
     _hdf5_padded(tmp_path, [9])
     assert "float32 [0, 2048]" in FeatureStores(tmp_path).read(7000)
+
+
+@pytest.mark.parametrize("bounds", [(-5, 3), (2, 1), (0, 10**12)])
+def test_regions_that_a_file_does_not_have_are_no_features(tmp_path, bounds):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["image_features"] = np.ones((3, 8), np.float32)
+        file["pos_boxes"] = np.array([bounds, (1, 3)])
+        file["image_ids"] = np.array([9, 42])
+    stores = FeatureStores(tmp_path)
+    assert f"its regions {bounds[0]} to {bounds[1]} are not in image_features" in stores.read(9)
+    assert stores.read(42).shape == (2, 8)
+
+
+def test_ids_that_are_no_integers_are_no_ids(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["image_features"], file["image_ids"] = np.ones((2, 3, 8)), np.array([9.5, 42])
+    with pytest.raises(UnexpectedFilesError, match="image_ids are float64, not integers"):
+        FeatureStores(tmp_path)
 
 
 def test_stores_that_cannot_be_used_are_named(tmp_path):
