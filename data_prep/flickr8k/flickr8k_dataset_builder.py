@@ -135,7 +135,6 @@ class Builder(RandomAccessBuilder):
                 text_key(sentence)
                 for pairs in sets.values()
                 for pair in pairs
-                if not isinstance(pair, LeftOut)
                 for sentence in pair.sentences
             }
             known = [

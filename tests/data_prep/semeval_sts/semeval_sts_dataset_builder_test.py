@@ -5,7 +5,6 @@ import pathlib
 import numpy as np
 import pytest
 
-from data_prep.building.record_counts import LeftOut
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet
 from data_prep.semeval_sts.semeval_files import find_sets
 from data_prep.semeval_sts.semeval_sts_dataset_builder import Builder
@@ -82,17 +81,19 @@ def test_the_official_layout(official):
     assert builder.info.metadata["absent"] == ["2012 SMT (train)"]
 
 
-def test_rows_that_cannot_be_used_are_named(official):
+def test_the_first_row_that_cannot_be_used_is_named(official):
     gold = official / "STS14-en-test" / "STS.gs.image.txt"
-    gold.write_text("5.5\nmany\n")
+    text = gold.read_text()
+    for wrong in ("5.5", "many"):
+        gold.write_text(f"{wrong}\n3\n")
+        said = f"STS.input.image.txt line 1: the score is '{wrong}', not from 0 to 5"
+        with pytest.raises(UnexpectedFilesError, match=said):
+            _splits(official)
+    gold.write_text(text)
     lines = official / "STS16-en-test" / "STS2016.input.headlines.txt"
-    lines.write_bytes(lines.read_bytes().replace(b"never", b"\xff").replace(b"f\tfrom", b"\tfrom"))
-    left_out = [row for row in _splits(official)["test"] if isinstance(row, LeftOut)]
-    assert [(row.where, row.reason) for row in left_out] == [
-        ("STS.input.image.txt line 1", "score not from 0 to 5"),
-        ("STS.input.image.txt line 2", "score is not a number"),
-        ("STS2016.input.headlines.txt line 4", "empty sentence"),
-    ]
+    lines.write_bytes(lines.read_bytes().replace(b"never", b"\xff"))
+    with pytest.raises(UnexpectedFilesError, match="headlines.txt line 1: not UTF-8"):
+        _splits(official)
 
 
 def test_files_that_are_short_missing_or_twice_are_named(official):
@@ -163,14 +164,13 @@ def test_rows_of_sick_and_the_benchmark_that_cannot_be_used(official, monkeypatc
     sets = (*_LISTED, benchmark, sick)
     for module in ("rated_sets", "semeval_files", "semeval_sts_dataset_builder"):
         monkeypatch.setattr(f"data_prep.semeval_sts.{module}.SETS", sets)
-    (official / "sts-test.csv").write_text('g\tf\t2015\t7\t3.5\tHe said "no\tyes\tnote\ng\tf\n')
+    (official / "sts-test.csv").write_text('g\tf\t2015\t7\t3.5\tHe said "no\tyes\tnote\n')
     (official / "SICK_test_annotated.txt").write_text(
         "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
         "6\ta\tb\t3.3\tNEUTRAL\n8\tc\td\tgood\tNEUTRAL\n"
     )
     found = find_sets(official)
     assert found[benchmark][0].sentences == ('He said "no', "yes")
-    assert found[benchmark][1].reason == "malformed row"
     assert found[sick][0].score == "3.3"
     assert found[sick][0].where == "SICK_test_annotated.txt line 2"
     # They do not need the other sets.
@@ -194,8 +194,8 @@ def test_rows_of_sick_and_the_benchmark_that_cannot_be_used(official, monkeypatc
     [
         ("sts-dev.csv", "genre\tf\tyear\tid\tscore\tsentence1\tsentence2\n", "line 1.*'score'"),
         ("2014/tweet-news.test.tsv", "score\tsentence1\tsentence2\n", "line 1: .*'score'"),
-        ("sts-dev.csv", "g\tf\ty\t1\tn/a\ta\tb\n", "line 1: score is not a number, 'n/a'; rem"),
-        ("sts-dev.csv", "g\tf\ty\t1\t3\ta\n", 'line 1: malformed row, "6 fields instead of 7'),
+        ("sts-dev.csv", "g\tf\ty\t1\tn/a\ta\tb\n", "line 1: the score is 'n/a', not from"),
+        ("sts-dev.csv", "g\tf\ty\t1\t3\ta\n", "line 1: malformed row, 6 fields instead of 7"),
     ],
 )
 def test_a_header_is_shown_with_its_line(tmp_path, monkeypatch, name, text, said):
