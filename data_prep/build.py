@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import data_prep
-from data_prep.building.record_counts import counts_table, short_splits
+from data_prep.building.record_counts import counts_table
 from data_prep.command_line import check_config, run
 from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.folders import explain
@@ -52,8 +52,7 @@ def build(
 
     Raises:
       FileNotFoundError: `manual_dir`, or a file that should be in it, does not exist.
-      UnexpectedFilesError: the files are not the published dataset, or too small a part of it;
-        also if the dataset is already prepared.
+      UnexpectedFilesError: the files are not the published dataset, or too small a part of it.
       OSError: the dataset cannot be written, for example because the disk is full.
       ModuleNotFoundError: Apache Beam is requested but not installed.
     """
@@ -83,15 +82,7 @@ def build(
         # Another process may have renamed its own, identical copy into place first.
         if not make_builder().is_prepared():
             raise
-    builder = make_builder()
-    counts = builder.info.metadata or {}
-    if min_kept is not None and "kept" in counts and (short := short_splits(counts, min_kept)):
-        share = "all" if min_kept == 1 else f"{min_kept:.4g}"
-        raise UnexpectedFilesError(
-            f"{builder.data_dir} is already prepared and keeps less than {share} of the "
-            f"records of {', '.join(short)}; delete it to prepare it again\n{counts_table(counts)}"
-        )
-    return builder
+    return make_builder()
 
 
 def _check_folders(data_dir: str | None, manual_dir: str | None) -> None:

@@ -43,9 +43,7 @@ class Builder(RandomAccessBuilder):
     MOST_LOST = 0.1
     UPRIGHT = True
     OWN_FILES = True
-    BUILDER_CONFIGS = configs(
-        images="Pictures and their classes.",
-    )
+    BUILDER_CONFIGS = configs(images="Pictures and their classes.")
 
     def _features(self) -> tfds.features.FeaturesDict:
         return tfds.features.FeaturesDict(

@@ -50,9 +50,7 @@ class Builder(LinkedCaptionsBuilder):
     """
 
     VERSION = tfds.core.Version("1.0.0")
-    BUILDER_CONFIGS = configs(
-        images="Web images with one caption each.",
-    )
+    BUILDER_CONFIGS = configs(images="Web images with one caption each.")
     HOMEPAGE = "https://ai.google.com/research/ConceptualCaptions"
     EXPECTED: ClassVar[dict[str, int]] = {"train": 3318333, "validation": 15840}
 

@@ -41,9 +41,7 @@ class Builder(LinkedCaptionsBuilder):
     """
 
     VERSION = tfds.core.Version("1.0.0")
-    BUILDER_CONFIGS = configs(
-        images="Flickr images with one caption each.",
-    )
+    BUILDER_CONFIGS = configs(images="Flickr images with one caption each.")
     HOMEPAGE = "https://www.cs.rice.edu/~vo9/sbucaptions/"
     EXPECTED: ClassVar[dict[str, int]] = {"rows": 1_000_000}
     # Rows in validation and in test; the rest is for training.

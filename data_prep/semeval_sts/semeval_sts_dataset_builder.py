@@ -25,9 +25,7 @@ class Builder(RandomAccessBuilder):
     """
 
     VERSION = tfds.core.Version("1.1.0")
-    BUILDER_CONFIGS = configs(
-        pairs="Sentences and their similarity.",
-    )
+    BUILDER_CONFIGS = configs(pairs="Sentences and their similarity.")
     UNIQUE_IDS: ClassVar[tuple[str, ...]] = ("pair_id",)
     HOMEPAGE = "https://alt.qcri.org/semeval2016/task1/"
     EXPECTED: ClassVar[dict[str, int]] = {str(each): each.pairs for each in SETS}

@@ -116,8 +116,6 @@ def test_what_is_left_out_is_counted_and_listed(prepare):
     assert sorted(stored) == [1, 2, 9]
     assert stored[9]["relations"].tolist() == [0, 1, 1]
     assert stored[2]["image"].shape == (8, 8, 3)
-    with pytest.raises(UnexpectedFilesError, match="already prepared and keeps less than 0.5"):
-        prepare(min_kept=0.5)
 
 
 def test_a_picture_that_would_be_nearly_black_is_kept_and_listed(prepare):
