@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import data_prep
-from data_prep.building.record_counts import counts_table, loss_line, short_splits
+from data_prep.building.record_counts import counts_table
 from data_prep.command_line import check_config, run
 from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.folders import explain
@@ -52,8 +52,7 @@ def build(
 
     Raises:
       FileNotFoundError: `manual_dir`, or a file that should be in it, does not exist.
-      UnexpectedFilesError: the files are not the published dataset, or too small a part of it;
-        also if the dataset is already prepared.
+      UnexpectedFilesError: the files are not the published dataset, or too small a part of it.
       OSError: the dataset cannot be written, for example because the disk is full.
       ModuleNotFoundError: Apache Beam is requested but not installed.
     """
@@ -62,7 +61,6 @@ def build(
     _check_folders(data_dir, manual_dir)
     cls = data_prep.builder_class(name)
     data_dir = cls.data_dir_of(config, data_dir, manual_dir)
-    _check_encoding(os.path.abspath(data_dir or "."))
 
     def make_builder() -> Any:
         return cls(config=config, data_dir=data_dir, min_kept=min_kept)
@@ -84,15 +82,7 @@ def build(
         # Another process may have renamed its own, identical copy into place first.
         if not make_builder().is_prepared():
             raise
-    builder = make_builder()
-    counts = builder.info.metadata or {}
-    if min_kept is not None and "kept" in counts and (short := short_splits(counts, min_kept)):
-        share = "all" if min_kept == 1 else f"{min_kept:.4g}"
-        raise UnexpectedFilesError(
-            f"{builder.data_dir} is already prepared and keeps less than {share} of the "
-            f"records of {', '.join(short)}; delete it to prepare it again\n{counts_table(counts)}"
-        )
-    return builder
+    return make_builder()
 
 
 def _check_folders(data_dir: str | None, manual_dir: str | None) -> None:
@@ -106,16 +96,6 @@ def _check_folders(data_dir: str | None, manual_dir: str | None) -> None:
     if manual_dir and not (os.path.isdir(manual_dir) and os.listdir(manual_dir)):
         fault = "is not a folder" if os.path.isfile(manual_dir) else "does not exist or is empty"
         raise FileNotFoundError(f"{manual_dir} {fault}{explain(manual_dir)}")
-
-
-def _check_encoding(data_dir: str) -> None:
-    """Raises an error for a name that ArrayRecord cannot open."""
-    try:
-        os.fspath(data_dir).encode()
-    except UnicodeEncodeError:
-        raise UnexpectedFilesError(
-            f"--data_dir={data_dir!a} is not UTF-8; use another folder, or rename it"
-        ) from None
 
 
 def _beam_options(flags: str | None) -> Any:
@@ -197,8 +177,6 @@ def main() -> None:
         print(f"{args.dataset}/{config}: {builder.data_dir}")
         if "kept" in (builder.info.metadata or {}):
             print(counts_table(builder.info.metadata))
-            if line := loss_line(builder.info.metadata.get("lost", {})):
-                print(f"{line}; listed in {builder.data_path / 'left_out.csv'}")
 
 
 if __name__ == "__main__":

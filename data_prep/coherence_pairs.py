@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import itertools
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -49,7 +50,7 @@ class Pair:
 
 
 def check_counts(
-    pairs: Mapping[str, Iterable[Pair | LeftOut]],
+    pairs: Mapping[str, Iterable[Pair]],
     relations: Sequence[str],
     expected: Mapping[str, int],
     source: str,
@@ -57,7 +58,7 @@ def check_counts(
     """Compares numbers of rows and of labels with the published ones; see `schema.check_counts`.
 
     Args:
-      pairs: split -> pairs, and rows that are not pairs.
+      pairs: split -> pairs.
       relations: names of the relations.
       expected: `<split>` -> rows, `<split>/<relation>` -> pairs for which the relation holds.
       source: file or folder named in the error.
@@ -69,34 +70,25 @@ def check_counts(
     for split, group in pairs.items():
         for pair in group:
             found[split] += 1
-            if isinstance(pair, LeftOut):
-                # Such rows are reported individually, and labels cannot add up without them.
-                expected = {k: v for k, v in expected.items() if not k.startswith(f"{split}/")}
-            else:
-                found.update(
-                    f"{split}/{name}"
-                    for name, holds in zip(relations, pair.relations, strict=True)
-                    if holds
-                )
+            for name, holds in zip(relations, pair.relations, strict=True):
+                found[f"{split}/{name}"] += holds
     schema.check_counts(found, expected, source)
 
 
 def deduplicated(
-    test: Iterable[Pair | LeftOut], train: Iterable[Pair | LeftOut]
+    test: Iterable[Pair], train: Iterable[Pair]
 ) -> tuple[list[Pair], collections.Counter[str]]:
     """Removes test pairs whose picture or caption appeared before.
 
     Returns:
       The remaining pairs, in order, and the number removed for each reason.
     """
-    seen = [pair for pair in train if isinstance(pair, Pair)]
-    pictures = {pair.picture: "train" for pair in seen}
-    captions = {pair.caption: "train" for pair in seen}
+    train = list(train)
+    pictures = {pair.picture: "train" for pair in train}
+    captions = {pair.caption: "train" for pair in train}
     kept: list[Pair] = []
     dropped: collections.Counter[str] = collections.Counter()
     for pair in test:
-        if isinstance(pair, LeftOut):
-            continue
         if pair.picture in pictures:
             dropped[f"picture also in {pictures[pair.picture]}"] += 1
         elif pair.caption in captions:
@@ -108,8 +100,8 @@ def deduplicated(
 
 
 def with_numbers(
-    pairs: Mapping[str, Iterable[Pair | LeftOut]], numbers: Mapping[str, int] | None = None
-) -> dict[str, list[Pair | LeftOut]]:
+    pairs: Mapping[str, Iterable[Pair]], numbers: Mapping[str, int] | None = None
+) -> dict[str, list[Pair]]:
     """Returns the pairs of all splits with the numbers of their pictures.
 
     Args:
@@ -120,7 +112,7 @@ def with_numbers(
     Raises:
       UnexpectedFilesError: a picture has no number.
     """
-    everything = [p for group in pairs.values() for p in group if isinstance(p, Pair)]
+    everything = itertools.chain.from_iterable(pairs.values())
     names = dict.fromkeys(p.picture for p in sorted(everything, key=lambda pair: pair.pair_id))
     if numbers is None:
         numbers = {name: number for number, name in enumerate(names)}
@@ -129,33 +121,33 @@ def with_numbers(
             f"{len(missing):,} pictures have no number; the first is {missing[0]}"
         )
     return {
-        split: [
-            dataclasses.replace(pair, picture_id=numbers[pair.picture])
-            if isinstance(pair, Pair)
-            else pair
-            for pair in group
-        ]
+        split: [dataclasses.replace(pair, picture_id=numbers[pair.picture]) for pair in group]
         for split, group in pairs.items()
     }
 
 
 def flags(
-    row: Mapping[str, str], columns: Sequence[str], values: Mapping[str, int]
+    path: pathlib.Path,
+    row: tuple[str, Mapping[str, str]],
+    columns: Sequence[str],
+    values: Mapping[str, int],
 ) -> tuple[int, ...]:
     """Returns the labels of a row.
 
     Args:
-      row: column -> text.
+      path: path of its file.
+      row: place of the row, and column -> text.
       columns: names of the columns, in the order of the relations.
       values: text -> 0 or 1.
 
     Raises:
-      ValueError: a text is not a key of `values`.
+      UnexpectedFilesError: a text is not a key of `values`.
     """
+    where, fields = row
     for column in columns:
-        if row[column] not in values:
-            raise ValueError(f"{column} is {row[column]!r}")
-    return tuple(values[row[column]] for column in columns)
+        if fields[column] not in values:
+            raise UnexpectedFilesError(f"{path.parent / where}: {column} is {fields[column]!r}")
+    return tuple(values[fields[column]] for column in columns)
 
 
 class CoherencePairsBuilder(RandomAccessBuilder):
@@ -172,7 +164,7 @@ class CoherencePairsBuilder(RandomAccessBuilder):
 
     RELATIONS: ClassVar[tuple[str, ...]]
 
-    def _read_pairs(self, folder: pathlib.Path) -> dict[str, list[Pair | LeftOut]]:
+    def _read_pairs(self, folder: pathlib.Path) -> dict[str, list[Pair]]:
         """Reads the pairs of every split, with the numbers of their pictures."""
         raise NotImplementedError
 
@@ -202,23 +194,19 @@ class CoherencePairsBuilder(RandomAccessBuilder):
             self.info.metadata["deduplicated"] = dict(dropped)
         return {split: self._records(group, folder / "images") for split, group in pairs.items()}
 
-    def _records(
-        self, pairs: Iterable[Pair | LeftOut], images: pathlib.Path
-    ) -> Iterator[Record | LeftOut]:
+    def _records(self, pairs: Sequence[Pair], images: pathlib.Path) -> Iterator[Record | LeftOut]:
         if self._with_images:
-            yield from _join_images(pairs, images, self._image_name)
-            return
-        for pair in pairs:
-            yield pair if isinstance(pair, LeftOut) else (pair.pair_id, pair.example())
+            return _join_images(pairs, images, self._image_name)
+        return ((pair.pair_id, pair.example()) for pair in pairs)
 
 
 def _join_images(
-    pairs: Iterable[Pair | LeftOut], folder: pathlib.Path, name: Callable[[Pair], str]
+    labeled: Sequence[Pair], folder: pathlib.Path, name: Callable[[Pair], str]
 ) -> Iterator[Record | LeftOut]:
     """Yields the pairs with their images, in the order of the images in a folder.
 
     Args:
-      pairs: the pairs of one split.
+      labeled: the pairs of one split.
       folder: the images, in any form that `read_fetched` reads.
       name: returns the file name, with or without its extension, of an image whose url is not
         known.
@@ -226,12 +214,6 @@ def _join_images(
     Raises:
       FileNotFoundError: the folder does not exist.
     """
-    labeled = []
-    for pair in pairs:
-        if isinstance(pair, LeftOut):
-            yield pair
-        else:
-            labeled.append(pair)
     rows_of: dict[str, list[int]] = collections.defaultdict(list)
     for row, pair in enumerate(labeled):
         rows_of[name(pair)].append(row)

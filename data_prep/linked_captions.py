@@ -1,12 +1,11 @@
 """Builder for datasets that are published as links: captions with the url of their image."""
 
 import abc
-import collections
 import dataclasses
 import functools
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow_datasets as tfds
@@ -28,6 +27,8 @@ from data_prep.reading.fetched_images import (
     rows_of,
 )
 from data_prep.reading.text_lines import read_caption
+
+LinkedRecords = Iterable[Record | LeftOut] | PartedRecords
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,18 +61,6 @@ class LinkList(abc.ABC):
     NAMED_BY_ROW: ClassVar[bool] = True
     NAMED_BY_FILE: ClassVar[bool] = False
 
-    # Other processes receive the arguments instead of open files and indices.
-    _arguments: tuple[Any, ...]
-
-    def __new__(cls, *arguments: Any) -> Self:
-        """Remembers the arguments."""
-        links = super().__new__(cls)
-        links._arguments = arguments
-        return links
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _opened, (type(self), self._arguments)
-
     @abc.abstractmethod
     def __len__(self) -> int: ...
 
@@ -103,12 +92,6 @@ class LinkList(abc.ABC):
         return self[number].where
 
 
-def _opened(cls: type[LinkList], arguments: tuple[Any, ...]) -> LinkList:
-    links = cls(*arguments)
-    collections.deque(links.load(), maxlen=0)
-    return links
-
-
 def linked_records(
     links: LinkList,
     images: pathlib.Path,
@@ -116,7 +99,7 @@ def linked_records(
     wanted: np.ndarray | None = None,
     most_captions: int | None = None,
     in_parts: bool,
-) -> Iterable[Record | LeftOut] | PartedRecords:
+) -> LinkedRecords:
     """Joins the rows of a split with their images, which a downloader saved in a folder.
 
     Args:
@@ -167,39 +150,32 @@ def _parted_records(
     """The same records in parts; a first pass finds the rows of the images without reading them."""
     first = list(links.load())
     join = RowJoin(len(links), wanted)
-    parts = fetched_parts(images)
-    taken = [
-        [
-            [] if isinstance(item, LeftOut) else join.take(_rows_of(links, item), item.error)
-            for item in part.read()
-        ]
-        for part in parts
+    parts = [
+        (part, [list(map(links.__getitem__, _take(join, links, item))) for item in part.read()])
+        for part in fetched_parts(images)
     ]
-    read = functools.partial(_read_part, links, parts, taken, most_captions)
-    return PartedRecords(len(parts), read, first, join.missing(links.where))
+    read = functools.partial(_read_part, most_captions)
+    return PartedRecords(parts, read, first, join.missing(links.where))
 
 
-def _rows_of(links: LinkList, item: Fetched) -> list[int]:
-    return rows_of(item, links.urls.rows, links.rows_of_name)
+def _take(join: RowJoin, links: LinkList, item: Fetched | LeftOut) -> list[int]:
+    if isinstance(item, LeftOut):
+        return []
+    return join.take(rows_of(item, links.urls.rows, links.rows_of_name), item.error)
 
 
 def _read_part(
-    links: LinkList,
-    parts: Sequence[FetchedPart],
-    taken: Sequence[Sequence[Sequence[int]]],
-    most_captions: int | None,
-    number: int,
+    most_captions: int | None, part: tuple[FetchedPart, Sequence[Sequence[LinkedRow]]]
 ) -> Iterator[Record | LeftOut]:
     """The records of a part, given the rows that get its images."""
-    for item, rows in zip(parts[number].read(), taken[number], strict=True):
+    for item, rows in zip(part[0].read(), part[1], strict=True):
         if isinstance(item, LeftOut):
             yield of_a_list(item)
         for row in rows:
-            assert not isinstance(item, LeftOut)
-            yield _record(links[row], item, most_captions)
+            yield _record(row, item, most_captions)
 
 
-def _record(row: LinkedRow, image: Fetched, most_captions: int | None) -> Record | LeftOut:
+def _record(row: LinkedRow, image: Any, most_captions: int | None) -> Record | LeftOut:
     captions = [
         (id_, text if isinstance(text, str) else read_caption(text, row.where))
         for id_, text in row.captions[:most_captions]

@@ -5,6 +5,7 @@
 """
 
 import dataclasses
+from collections.abc import Mapping
 
 Value = int | float | str
 
@@ -43,7 +44,7 @@ class Unknown:
 Figure = Value | Known | Within | Unknown
 
 
-def count_figures(counts: dict[str, int]) -> dict[str, Figure]:
+def count_figures(counts: Mapping[str, int]) -> dict[str, Figure]:
     """Figures from the counts that a build checks: `<split>` and `<split>/<relation>`."""
     return {
         name.replace("/", "/relation ") if "/" in name else f"{name}/records": count

@@ -5,7 +5,6 @@ import functools
 import inspect
 import pathlib
 import re
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -20,7 +19,6 @@ from data_prep.building.record_counts import (
     LeftOut,
     Record,
     counts_table,
-    lost_records,
     short_splits,
 )
 from data_prep.building.record_parts import PartedRecords
@@ -28,7 +26,7 @@ from data_prep.published_figures import Figure
 from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.unfinished import claimed
 
-_LOG_SECONDS = 10.0
+_LOG_SECONDS = 10
 # ArrayRecord's writer is not written in Python, and raises only `RuntimeError`.
 _WRITER_ERROR = re.compile(r"\b(open|p?write|close|fsync)\(\) failed")
 
@@ -40,16 +38,25 @@ class _DatasetInfo(tfds.core.DatasetInfo):
         """Finds nothing, see above."""
 
 
+def configs(**descriptions: str) -> list[tfds.core.BuilderConfig]:
+    """Returns builder configs by name, with their descriptions."""
+    return [
+        tfds.core.BuilderConfig(name=name, description=text) for name, text in descriptions.items()
+    ]
+
+
 class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
     """Builder whose records can be read by index, in ArrayRecord unless requested otherwise.
 
     The order of training examples is a permutation of record numbers, so TFDS's default format
     (TFRecord, sequential) would not work.
 
+    `MANUAL_DOWNLOAD_INSTRUCTIONS` is the section "Files" of the README beside the builder.
+
     A subclass returns the records of its splits from `_splits`, including unusable ones. These are
     listed in `left_out.csv`, in the folder of the dataset, or above it if the build fails.
     `info.metadata` of a dataset holds `kept`, `left_out`, `converted` (see
-    `BuildReport.metadata`), `lost` (see `lost_records`) and `split_hashes`, split -> hash (see
+    `BuildReport.metadata`) and `split_hashes`, split -> hash (see
     `SplitHash`).
 
     Attributes:
@@ -85,6 +92,10 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     def __init_subclass__(cls, **kwargs: Any) -> None:
         # `data_prep.BUILDERS` finds a class; TFDS has some of the names for datasets of its own.
         super().__init_subclass__(skip_registration=True, **kwargs)
+        readme = pathlib.Path(inspect.getfile(cls)).with_name("README.md")
+        if "MANUAL_DOWNLOAD_INSTRUCTIONS" not in cls.__dict__ and readme.exists():
+            _, _, files = readme.read_text(encoding="utf-8").partition("\n## Files\n")
+            cls.MANUAL_DOWNLOAD_INSTRUCTIONS = files.partition("\n## ")[0].strip() or None
 
     def __init__(
         self, *, file_format: str | None = None, min_kept: float | None = None, **kwargs: Any
@@ -212,14 +223,10 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         check = self._check
         account = SplitAccount(self._title, split, check, self._report)
         logging.info("Preparing %s, split %s, in %s.", self._title, split, self.data_dir)
-        started = logged = time.monotonic()
         for seen, record in enumerate(records):
-            if (now := time.monotonic()) - logged > _LOG_SECONDS:
-                logged = now
-                logging.info(
-                    "%s, split %s: %s records, %.0f per second.",
-                    *(self._title, split, f"{seen:,}", seen / (now - started)),
-                )
+            logging.log_every_n_seconds(
+                logging.INFO, "%s, split %s: %d records.", _LOG_SECONDS, self._title, split, seen
+            )
             usable, entry = check(record)
             account.add(entry)
             if usable is not None:
@@ -265,14 +272,14 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
 
     def _check_share(self) -> None:
         counts = self._report.metadata()
-        lost = lost_records(counts)
-        for kind, (missing, total) in lost.items():
-            if missing > self.most_lost * total:
-                raise UnexpectedFilesError(
-                    f"{self._title}: {missing:,} of {total:,} {kind} cannot be used, more than "
-                    f"{self.most_lost:.4g} of them. Correct the files, or accept "
-                    "it with --allow_missing of data_prep.build"
-                )
+        missing = sum(sum(reasons.values()) for reasons in counts["left_out"].values())
+        total = missing + sum(counts["kept"].values())
+        if missing > self.most_lost * total:
+            raise UnexpectedFilesError(
+                f"{self._title}: {missing:,} of {total:,} records cannot be used, more than "
+                f"{self.most_lost:.4g} of them. Correct the files, or accept it with "
+                "--allow_missing of data_prep.build"
+            )
         if short := short_splits(counts, self.min_kept):
             share = "all" if self.min_kept == 1 else f"{self.min_kept:.4g}"
             raise UnexpectedFilesError(
@@ -281,7 +288,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
                 "data_prep.build"
             )
         if counts["kept"]:
-            self.info.metadata.update(counts, lost={kind: list(of) for kind, of in lost.items()})
+            self.info.metadata.update(counts)
 
     @property
     def _check(self) -> RecordCheck:

@@ -4,7 +4,7 @@ import collections
 import csv
 import dataclasses
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Self
 
 from etils import epath
@@ -13,8 +13,6 @@ from xmodal.core.untrusted.cells import inert_cell
 
 # A usable record: a key that is unique in the split, and an example with the builder's features.
 Record = tuple[int | str, dict[str, Any]]
-
-_WORTH_A_LINE = 0.01  # Share of records.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,28 +116,6 @@ def counts_table(metadata: Mapping[str, Any]) -> str:
         counts = (kept, sum(left_out.values()), sum(converted.values()))
         lines.append(f"{split:<14}" + "".join(f"{count:>11,}" for count in counts) + f"  {why}")
     return "\n".join(line.rstrip() for line in lines)
-
-
-def lost_records(metadata: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    """The records of all splits that were left out: "records" -> number lost, number in all.
-
-    Args:
-      metadata: value of `BuildReport.metadata`.
-    """
-    lost = sum(sum(counts.values()) for counts in metadata["left_out"].values())
-    return {"records": (lost, lost + sum(metadata["kept"].values()))}
-
-
-def loss_line(lost: Mapping[str, Sequence[int]]) -> str:
-    """Returns a line about the shares that are lost if one is above 1 %; otherwise "".
-
-    Args:
-      lost: kind -> number lost, number in all.
-    """
-    shares = {kind: missing / max(total, 1) for kind, (missing, total) in lost.items()}
-    if max(shares.values(), default=0.0) <= _WORTH_A_LINE:
-        return ""
-    return "not used: " + ", ".join(f"{share:.1%} of the {kind}" for kind, share in shares.items())
 
 
 def short_splits(metadata: Mapping[str, Any], min_kept: float) -> list[str]:

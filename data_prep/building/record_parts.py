@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import itertools
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from etils import epath
@@ -18,14 +18,14 @@ class PartedRecords:
     """The records of a split in parts.
 
     Attributes:
-      count: number of parts.
-      read: yields the records of a part by its number, always the same ones; can be pickled.
+      parts: the parts, which can be pickled.
+      read: yields the records of a part, always the same ones; can be pickled.
       first: left-out entries that come before the parts.
       last: left-out entries that are known only after the parts.
     """
 
-    count: int
-    read: Callable[[int], Iterator[Record | LeftOut]]
+    parts: Sequence[Any]
+    read: Callable[[Any], Iterator[Record | LeftOut]]
     first: Iterable[LeftOut] = ()
     last: Iterable[LeftOut] = ()
 
@@ -34,22 +34,26 @@ class PartedRecords:
         import apache_beam as beam
 
         work = functools.partial(_checked_records, self.read, check, folder)
-        return beam.Create(range(self.count)) | beam.FlatMap(work)
+        return beam.Create(list(enumerate(self.parts))) | beam.FlatMap(work)
 
     def entries(self, folder: epath.Path) -> Iterator[Entry]:
         """Yields the accounts of all records after the transform has run."""
-        parts = (pickle.loads((folder / str(n)).read_bytes()) for n in range(self.count))
+        parts = (pickle.loads((folder / str(n)).read_bytes()) for n in range(len(self.parts)))
         return itertools.chain(
             map(Entry, self.first), itertools.chain.from_iterable(parts), map(Entry, self.last)
         )
 
 
 def _checked_records(
-    read: Callable[[int], Iterator[Any]], check: RecordCheck, folder: epath.Path, number: int
+    read: Callable[[Any], Iterator[Any]],
+    check: RecordCheck,
+    folder: epath.Path,
+    numbered: tuple[int, Any],
 ) -> Iterator[Record]:
     """Yields the usable records of a part; a part that is repeated writes the same account."""
     entries = []
-    for record in read(number):
+    number, part = numbered
+    for record in read(part):
         usable, entry = check(record)
         entries.append(entry)
         if usable is not None:

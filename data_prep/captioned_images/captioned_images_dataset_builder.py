@@ -13,7 +13,7 @@ from absl import logging
 
 from data_prep import schema
 from data_prep.building import folder_key
-from data_prep.building.random_access import RandomAccessBuilder
+from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.captioned_images.captioned_pictures import CaptionedPicture, read_captions
 from data_prep.captioned_images.layouts import Items, find_layout, find_ratings
@@ -21,7 +21,6 @@ from data_prep.captioned_images.options import ReadingOptions
 from data_prep.captioned_images.preview import Examples, preview_page, summary
 from data_prep.captioned_images.splits import Picked, choose_splits
 from data_prep.captioned_images.user_ratings import rated_pairs
-from data_prep.published_figures import Figure, Unknown
 from data_prep.reading.image_files import ImageFile
 from data_prep.reading.split_names import SPLITS
 from xmodal.core.errors import BadImageError, UnexpectedFilesError
@@ -35,40 +34,15 @@ class Builder(RandomAccessBuilder):
     """TFDS builder for a user's folder; where the dataset is stored depends on the files in it."""
 
     VERSION = tfds.core.Version("1.6.0")
-    RELEASE_NOTES: ClassVar[dict[str, str]] = {
-        "1.0.0": "Initial release.",
-        "1.1.0": "Pictures are rotated according to their EXIF orientation.",
-        "1.2.0": "The folders `train`, `val` and `test` of the pictures of a table are its splits.",
-        "1.4.0": "Rows and samples with the same picture are one; names match whole paths.",
-        "1.5.0": "Texts called photo.jpg.txt are of photo.jpg; cells `NA` and `#N/A` are empty.",
-        "1.6.0": "Error values of spreadsheets are empty cells, and links no pictures; splits by "
-        "content keep equal files together, and no longer resized copies.",
-    }
     MIN_KEPT = 0.5
     MOST_LOST = 0.1
     UPRIGHT = True
     OWN_FILES = True
     REFERS_TO: ClassVar[tuple[str, ...]] = ("captioned_images/images",)
-    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
-        tfds.core.BuilderConfig(name="images", description="Pictures and captions."),
-        tfds.core.BuilderConfig(name="ratings", description="Rated pairs, if any."),
-    ]
-    MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Put your pictures and captions into one folder, in one of these layouts:
-      - a table (CSV, TSV, JSON lines, JSON or Parquet) with a column of image files, `image` or
-        `file_name`, and one or several columns of captions, `caption` or `caption_1`, ...; one row
-        per image or per caption; optionally a column `split`
-      - COCO's or Karpathy's JSON file
-      - images, each with a text file of the same name that has one caption per line
-      - shards of img2dataset or WebDataset, or Parquet files of Hugging Face with the images
-    The images are in the folder or in folders below it. Optionally, add a table `ratings.csv` with
-    the columns `left`, `right` and `score`.
-    """
-
-    @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, Figure]:
-        """See `RandomAccessBuilder`: nothing is published about a user's files."""
-        return {"*/records": Unknown("the files of a user")}
+    BUILDER_CONFIGS = configs(
+        images="Pictures and captions.",
+        ratings="Rated pairs, if any.",
+    )
 
     def _features(self) -> tfds.features.FeaturesDict:
         if self.builder_config.name == "ratings":

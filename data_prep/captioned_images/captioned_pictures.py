@@ -93,7 +93,7 @@ def read_captions(cells: Iterable[Any], where: str) -> tuple[tuple[str, ...], li
             if is_empty(item):
                 continue
             if not isinstance(item, str):
-                detail = f"{item!r:.60}: captions are texts, or lists of texts in JSON"
+                detail = f"{cell!r:.60}: captions are texts, or lists of texts in JSON"
                 return (), [LeftOut(where, "caption is no text", detail)]
             texts.append(item.strip())
     if not texts:

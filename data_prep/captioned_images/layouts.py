@@ -195,10 +195,11 @@ def _named_pictures(folder: pathlib.Path, tables: Sequence[Table], *, with_split
         place = table.path.relative_to(folder).as_posix()
         of_table = split_of_path(place) if with_splits and not table.split else ""
         rows = list(table.rows())
-        if table.kind == KARPATHY and not any(files.knows(row[1]["image"]) for row in rows):
-            # All images have been put into another folder.
-            rows = [(w, row | {"image": row["image"].rpartition("/")[2]}) for w, row in rows]
-        named = [str(row[1].get(table.image)) for row in rows if not isinstance(row, LeftOut)]
+        read = [cells for row in rows if not isinstance(row, LeftOut) for cells in row[1:]]
+        if table.kind == KARPATHY and not any(files.knows(cells["image"]) for cells in read):
+            for cells in read:  # All images have been put into another folder.
+                cells["image"] = cells["image"].rpartition("/")[2]
+        named = [str(cells.get(table.image)) for cells in read]
         scope = files.scope(named, table.path, of_table)
         for row in rows:
             if isinstance(row, LeftOut):

@@ -18,7 +18,6 @@ CHECKS = (
     identity.joins,
     identity.copies,
     identity.pairs,
-    identity.structure,
     counts.contents,
 )
 

@@ -13,9 +13,6 @@ from data_prep.published_figures import Unknown
 _PICTURES = ("picture", "url")
 # An odd 64-bit multiplier: combines two hashes so that their order matters.
 _MIX = np.uint64(0x9E3779B97F4A7C15)
-# CxC's methods for pairs of captions of one image, five per image in a cycle, and for pairs of a
-# caption and its own image.
-_CYCLES, _OWN = "c2c_cocaption", "c2i_original"
 # Ids are int32: the two ids of a pair fit into 64 bits.
 _SHIFT = 32
 
@@ -80,23 +77,6 @@ def pairs(dataset: Prepared) -> Iterator[FigureRow]:
                 yield dataset.row(f"{split}/pairs in both orders with {kind}", turned)
                 same = int((left == right).sum())
                 yield dataset.row(f"{split}/pairs of an item with itself with {kind}", same, 0)
-
-
-def structure(dataset: Prepared) -> Iterator[FigureRow]:
-    """Checks that CxC's pairs have the structure that their methods are named after.
-
-    Pairs of captions of one image form a cycle: every caption is once left and once right. Every
-    caption is also paired with its own image once. If rows were left out, cycles are incomplete.
-    """
-    unbroken = None if dataset.is_part else 0
-    for split, contents in dataset.splits.items():
-        for kind, (left, right) in _pairs(contents).items():
-            if _CYCLES in kind:
-                loose = np.setxor1d(left, right).size + _repeats(left) + _repeats(right)
-                name = f"{split}/captions not once on each side with {kind}"
-                yield dataset.row(name, loose, unbroken)
-            if _OWN in kind:
-                yield dataset.row(f"{split}/captions repeated with {kind}", _repeats(left), 0)
 
 
 def _repeats(values: np.ndarray) -> int:

@@ -89,7 +89,8 @@ class Joined:
 
     def __init__(self, name: str, data_dir: str | None) -> None:
         self.name = name
-        self._builder = open_prepared(*name.split("/"), data_dir)
+        dataset, config = name.split("/")
+        self._builder = open_prepared(dataset, config, data_dir)
         self.is_part = _is_part(dict(self._builder.info.metadata or {}))
 
     def ids(self, feature: str, split: str) -> np.ndarray:

@@ -7,10 +7,10 @@ from typing import ClassVar
 import tensorflow_datasets as tfds
 
 from data_prep import coherence_pairs
-from data_prep.building.record_counts import LeftOut
+from data_prep.building.random_access import configs
 from data_prep.coherence_pairs import CoherencePairsBuilder, Pair
 from data_prep.published_figures import Figure, Unknown, count_figures
-from data_prep.reading.csv_files import scan_csv
+from data_prep.reading.csv_files import read_csv
 
 # Relation -> the annotators' question about it; names as in CMCM's tables.
 _QUESTIONS = {
@@ -39,20 +39,12 @@ class Builder(CoherencePairsBuilder):
     """
 
     VERSION = tfds.core.Version("1.0.0")
-    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
-        tfds.core.BuilderConfig(name="labels", description="CITE: texts, file names, relations."),
-        tfds.core.BuilderConfig(name="images", description="The same, with the images."),
-        tfds.core.BuilderConfig(name="plus_labels", description="Like `labels`, for CITE++."),
-        tfds.core.BuilderConfig(name="plus_images", description="Like `images`, for CITE++."),
-    ]
-    MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Put these files into one folder:
-      - data.csv from https://github.com/malihealikhani/CITE (cite_data.csv is read, too)
-      - for the configs plus_*: q2-8_train_dis_11-08.csv and q2-8_test_dis_11-08.csv, to which
-        https://github.com/klory/Cross-Modal-Coherence-for-Text-to-Image-Retrieval links as CITE++
-      - for images and plus_images: images/ with the training images of RecipeQA
-        (https://hucvl.github.io/recipeqa), with or without subfolders.
-    """
+    BUILDER_CONFIGS = configs(
+        labels="CITE: texts, file names, relations.",
+        images="The same, with the images.",
+        plus_labels="Like `labels`, for CITE++.",
+        plus_images="Like `images`, for CITE++.",
+    )
     RELATIONS = _RELATIONS
     HOMEPAGE = "https://github.com/malihealikhani/CITE"
     EXPECTED: ClassVar[dict[str, int]] = {"train": 2047} | {
@@ -80,7 +72,7 @@ class Builder(CoherencePairsBuilder):
             }
         )
 
-    def _read_pairs(self, folder: pathlib.Path) -> dict[str, list[Pair | LeftOut]]:
+    def _read_pairs(self, folder: pathlib.Path) -> dict[str, list[Pair]]:
         if self.builder_config.name.startswith("plus"):
             pairs = {
                 split: list(_read_file(folder / name, ",", first_id))
@@ -100,17 +92,10 @@ class Builder(CoherencePairsBuilder):
         return pair.picture
 
 
-def _read_file(path: pathlib.Path, delimiter: str, first_id: int) -> Iterator[Pair | LeftOut]:
+def _read_file(path: pathlib.Path, delimiter: str, first_id: int) -> Iterator[Pair]:
     """Yields the pairs of a file, without the numbers of their pictures."""
     columns = ("qimg", "stim_txt", *_COLUMNS)
-    for number, row in enumerate(scan_csv(path, columns=columns, delimiter=delimiter), first_id):
-        if isinstance(row, LeftOut):
-            yield row
-            continue
+    for number, row in enumerate(read_csv(path, columns=columns, delimiter=delimiter), first_id):
         where, fields = row
-        try:
-            relations = coherence_pairs.flags(fields, _COLUMNS, _VALUES)
-        except ValueError as error:
-            yield LeftOut(where, "no label", str(error))
-            continue
+        relations = coherence_pairs.flags(path, row, _COLUMNS, _VALUES)
         yield Pair(where, number, -1, fields["qimg"], fields["stim_txt"], relations)

@@ -5,15 +5,14 @@ import itertools
 import pathlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep import schema
-from data_prep.building.random_access import RandomAccessBuilder
+from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import LeftOut, Record
-from data_prep.published_figures import Figure, Unknown
 from data_prep.reading.image_files import ImageFile
 from data_prep.reading.split_names import SPLITS, count_in_earlier, split_of_name
 from data_prep.same_text import content_hash
@@ -40,27 +39,11 @@ class Builder(RandomAccessBuilder):
     """
 
     VERSION = tfds.core.Version("1.0.0")
-    RELEASE_NOTES: ClassVar[dict[str, str]] = {"1.0.0": "Initial release."}
     MIN_KEPT = 0.5
     MOST_LOST = 0.1
     UPRIGHT = True
     OWN_FILES = True
-    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
-        tfds.core.BuilderConfig(name="images", description="Pictures and their classes."),
-    ]
-    MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Put your pictures into one folder per class, in one of these layouts:
-      - CLASS/picture.jpg: all pictures are the split `test`
-      - SPLIT/CLASS/picture.jpg, where the splits are train, validation (val, dev) and test
-    Pictures may be in folders below that of their class. Files with other endings, and pictures in
-    no folder of a class, are listed in left_out.csv.
-    """
-
-    @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, Figure]:
-        """See `RandomAccessBuilder`: nothing is published about a user's files."""
-        del config
-        return {"*/records": Unknown("the files of a user")}
+    BUILDER_CONFIGS = configs(images="Pictures and their classes.")
 
     def _features(self) -> tfds.features.FeaturesDict:
         return tfds.features.FeaturesDict(

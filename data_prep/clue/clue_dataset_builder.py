@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import tensorflow_datasets as tfds
 
 from data_prep import coherence_pairs
-from data_prep.building.record_counts import LeftOut
+from data_prep.building.random_access import configs
 from data_prep.coherence_pairs import CoherencePairsBuilder, Pair
 from data_prep.published_figures import Figure, Known, Unknown, count_figures
-from data_prep.reading.csv_files import scan_csv
+from data_prep.reading.csv_files import read_csv
 from data_prep.reading.text_files import read_json
 from xmodal.core.errors import UnexpectedFilesError
 
@@ -41,19 +41,10 @@ class Builder(CoherencePairsBuilder):
     """
 
     VERSION = tfds.core.Version("1.0.0")
-    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
-        tfds.core.BuilderConfig(name="labels", description="Captions, urls and relations."),
-        tfds.core.BuilderConfig(name="images", description="The same, with the images."),
-    ]
-    MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Put these files into one folder:
-      - conceptual_train_dis.csv and conceptual_test_dis.csv, and img2idxmap.json if available,
-        from data/conceptual of
-        https://github.com/klory/Cross-Modal-Coherence-for-Text-to-Image-Retrieval
-      - for the config images: images/ with the images fetched from the urls in these files, as
-        img2dataset writes them (webdataset, parquet or files), or as <picture_id>.jpg. Images
-        fetched for Conceptual Captions can be used, too.
-    """
+    BUILDER_CONFIGS = configs(
+        labels="Captions, urls and relations.",
+        images="The same, with the images.",
+    )
     RELATIONS = _RELATIONS
     HOMEPAGE = "https://github.com/malihealikhani/Cross-modal_Coherence_Modeling"
     EXPECTED: ClassVar[dict[str, int]] = {"train": 6047, "test": 1512} | {
@@ -71,7 +62,6 @@ class Builder(CoherencePairsBuilder):
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`; includes the leaks of the released split."""
-        del config
         return count_figures(cls.EXPECTED) | {
             "test/picture also in train": Known(610, "test rows whose picture was trained on"),
             "test/picture and caption also in train": Known(38, "test rows that were trained on"),
@@ -87,7 +77,7 @@ class Builder(CoherencePairsBuilder):
             "test_deduplicated/picture repeated": 0,
         }
 
-    def _read_pairs(self, folder: pathlib.Path) -> dict[str, list[Pair | LeftOut]]:
+    def _read_pairs(self, folder: pathlib.Path) -> dict[str, list[Pair]]:
         pairs = {split: list(_read_file(folder / name)) for split, name in _FILES.items()}
         pairs = coherence_pairs.with_numbers(pairs, _released_numbers(folder / "img2idxmap.json"))
         coherence_pairs.check_counts(pairs, self.RELATIONS, self.EXPECTED, str(folder))
@@ -97,29 +87,16 @@ class Builder(CoherencePairsBuilder):
         return str(pair.picture_id)
 
 
-def _read_file(path: pathlib.Path) -> Iterator[Pair | LeftOut]:
+def _read_file(path: pathlib.Path) -> Iterator[Pair]:
     """Yields the pairs of a file, without the numbers of their pictures."""
-    for row in scan_csv(path, columns=("index", "caption", "url", *_COLUMNS)):
-        if isinstance(row, LeftOut):
-            yield row
-            continue
+    for row in read_csv(path, columns=("index", "caption", "url", *_COLUMNS)):
         where, fields = row
-        try:
-            number = int(fields["index"])
-            relations = coherence_pairs.flags(fields, _COLUMNS, _VALUES)
-        except ValueError as error:
-            yield LeftOut(where, "no label", str(error))
-            continue
-        yield Pair(where, number, -1, fields["url"], fields["caption"], relations)
+        relations = coherence_pairs.flags(path, row, _COLUMNS, _VALUES)
+        if not fields["index"].isdecimal():
+            raise UnexpectedFilesError(f"{path.parent / where}: index is {fields['index']!r}")
+        yield Pair(where, int(fields["index"]), -1, fields["url"], fields["caption"], relations)
 
 
 def _released_numbers(path: pathlib.Path) -> Mapping[str, int] | None:
     """Released numbers of the urls; None if there is no file."""
-    if not path.exists():
-        return None
-    released = read_json(path)
-    if not isinstance(released, dict) or not all(
-        type(n) is int and n >= 0 for n in released.values()
-    ):
-        raise UnexpectedFilesError(f"{path} is not a JSON object of urls and their numbers")
-    return released
+    return read_json(path) if path.exists() else None

@@ -3,7 +3,6 @@
 import dataclasses
 import pathlib
 
-from data_prep.reading.json_values import text, whole_number
 from data_prep.reading.karpathy import Photograph, Photographs, count, file_name, read_karpathy
 from data_prep.reading.numpy_files import read_ids
 from data_prep.reading.published_json import WRONG_FORM, has_json, read_published_json, wrong_form
@@ -88,18 +87,23 @@ def read_im2txt_split(folder: pathlib.Path) -> tuple[Photographs, dict[str, int]
     """
     parts = {part: _read_official(folder, part) for part in ("train2014", "val2014")}
     train, val = parts.values()
-    first, second = (len(val) * percent // 100 for percent in (_TRAIN_UNTIL, _VALIDATION_UNTIL))
+    first, second = im2txt_cuts(len(val))
     splits = {"train": train + val[:first], "validation": val[first:second], "test": val[second:]}
     return splits, count(parts)
+
+
+def im2txt_cuts(images: int) -> tuple[int, int]:
+    """Returns where validation and where test begin in the images of val2014."""
+    return images * _TRAIN_UNTIL // 100, images * _VALIDATION_UNTIL // 100
 
 
 def _read_official(folder: pathlib.Path, part: str) -> list[Photograph]:
     content, source = read_published_json(folder, f"captions_{part}.json")
     try:
-        names = {whole_number(each["id"]): text(each["file_name"]) for each in content["images"]}
+        names = {int(each["id"]): str(each["file_name"]) for each in content["images"]}
         captions: dict[int, list[tuple[int, str]]] = {image_id: [] for image_id in names}
         for each in content["annotations"]:
-            caption = whole_number(each["id"]), text(each["caption"])
+            caption = int(each["id"]), str(each["caption"])
             captions[each["image_id"]].append(caption)
     except WRONG_FORM as error:
         raise wrong_form(source, error) from error

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from data_prep.reading.published_json import WRONG_FORM, has_json, read_published_json, wrong_form
-from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 
 _INSTANCES = tuple(
@@ -54,8 +53,6 @@ def read_categories(folder: pathlib.Path) -> Categories | None:
     found = [_read_instances(folder, name) for name in _INSTANCES if has_json(folder, name)]
     if not found:
         return _read_table(folder / _TABLE) if (folder / _TABLE).exists() else None
-    if len({categories.names for categories in found}) > 1:
-        raise UnexpectedFilesError(f"the instances_*.json in {folder} list different categories")
     labels = {image: row for categories in found for image, row in categories.labels.items()}
     return Categories(found[0].names, labels)
 
@@ -83,12 +80,9 @@ def _without_outline(value: dict[str, Any]) -> Any:
 def _read_table(path: pathlib.Path) -> Categories:
     try:
         with load_arrays(path) as archive:
-            # A member that is not an array is returned as bytes.
-            ids, labels = (np.atleast_1d(archive[name]) for name in ("image_ids", "labels"))
-            labels = labels.astype(np.uint8)
+            ids, labels = archive["image_ids"], archive["labels"].astype(np.uint8)
             names = tuple(map(str, archive["category_names"]))
-        if labels.shape != (len(ids), len(names)):
-            raise ValueError(f"labels have the shape {labels.shape}")
+        labels = labels.reshape(len(ids), len(names))
     except (AttributeError, *DAMAGE) as error:
         raise wrong_form(str(path), error) from error
     return Categories(names, dict(zip(ids.tolist(), labels, strict=True)))

@@ -8,14 +8,18 @@ from typing import Any, ClassVar
 import tensorflow_datasets as tfds
 
 from data_prep import schema
-from data_prep.building.random_access import RandomAccessBuilder
+from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.caption_pairs import caption_pairs, pair_figures
-from data_prep.coco_captions.caption_splits import read_im2txt_split, read_karpathy_split
+from data_prep.coco_captions.caption_splits import (
+    im2txt_cuts,
+    read_im2txt_split,
+    read_karpathy_split,
+)
 from data_prep.coco_captions.categories import Categories, read_categories
 from data_prep.coco_captions.pictures import Pictures
 from data_prep.coco_captions.plain_captions import has_plain_captions, read_plain_captions
-from data_prep.published_figures import Figure
+from data_prep.published_figures import Figure, count_figures
 from data_prep.reading.image_files import ImageFile
 from data_prep.reading.karpathy import Photograph, Photographs, count, file_name, in_splits
 from data_prep.reading.published_json import has_json
@@ -28,47 +32,14 @@ class Builder(RandomAccessBuilder):
     """TFDS builder of MS-COCO captions; image and caption ids are those of COCO."""
 
     VERSION = tfds.core.Version("1.1.0")
-    RELEASE_NOTES: ClassVar[dict[str, str]] = {
-        "1.1.0": "Categories of objects.",
-        "1.0.0": "Initial release.",
-    }
-    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
-        tfds.core.BuilderConfig(
-            name="images", description="Karpathy's train and restval images for training."
-        ),
-        tfds.core.BuilderConfig(
-            name="images_without_restval", description="Only Karpathy's train images for training."
-        ),
-        tfds.core.BuilderConfig(
-            name="captions", description="The captions of `images` for text-only models, no images."
-        ),
-        tfds.core.BuilderConfig(
-            name="im2txt", description="The split of im2txt, with all captions."
-        ),
-        tfds.core.BuilderConfig(
-            name="im2txt_one_caption",
-            description="The split of im2txt with one caption per image, the first, as in VETE.",
-        ),
-        tfds.core.BuilderConfig(
-            name="im2txt_test_pairs",
-            description="Caption pairs from the same and from different test images of im2txt.",
-        ),
-    ]
-    MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Put these files into one folder:
-      - train2014.zip and val2014.zip from https://cocodataset.org/#download, or train2017.zip and
-        val2017.zip, which have the same images, or the folders unpacked from them
-      - caption_datasets.zip from https://cs.stanford.edu/people/karpathy/deepimagesent/, or
-        dataset_coco.json from it: Karpathy's split; or coco_train_ids.npy, coco_restval_ids.npy,
-        coco_dev_ids.npy and coco_test_ids.npy, as released with VSE++ and PCME, together with
-        annotations_trainval2014.zip or annotations_trainval2017.zip
-      - for the configs im2txt*, annotations_trainval2014.zip from cocodataset.org, or
-        captions_train2014.json and captions_val2014.json from it. Its instances_*.json, if present,
-        label the objects in the images of every config.
-    The configs `captions` and `im2txt_test_pairs` do not read images. Without Karpathy's file,
-    `captions` has all captions in plain caption files, and `images` those whose images are present
-    (data_prep/coco_captions/README.md describes their format).
-    """
+    BUILDER_CONFIGS = configs(
+        images="Karpathy's train and restval images for training.",
+        images_without_restval="Only Karpathy's train images for training.",
+        captions="The captions of `images` for text-only models, no images.",
+        im2txt="The split of im2txt, with all captions.",
+        im2txt_one_caption="The split of im2txt with one caption per image, the first, as in VETE.",
+        im2txt_test_pairs="Caption pairs from the same and from different test images of im2txt.",
+    )
     HOMEPAGE = "https://cocodataset.org"
     UNIQUE_IDS: ClassVar[tuple[str, ...]] = ("image_id", "caption_ids", "pair_id")
     EXPECTED: ClassVar[dict[str, int]] = {
@@ -103,25 +74,22 @@ class Builder(RandomAccessBuilder):
         """See `RandomAccessBuilder`: figures of Karpathy's split, or of im2txt's."""
         if config == "im2txt_test_pairs":
             return pair_figures()
-        if config.startswith("im2txt"):
-            # Images only: the papers do not give the number of captions in each part.
-            images = {"train": 117_211, "validation": 2_025, "test": 4_051}
-            figures: dict[str, Figure] = {f"{split}/records": n for split, n in images.items()}
-            if config == "im2txt_one_caption":
-                figures |= {f"{split}/captions": count for split, count in images.items()}
-                figures["*/captions of an image"] = "1"
-            return figures
-        train = (82_783, 414_113) if config == "images_without_restval" else (113_287, 566_747)
-        return {
-            "train/records": train[0],
-            "train/captions": train[1],
-            "validation/records": 5000,
-            "test/records": 5000,
-            "validation/captions": 25_000,
-            "test/captions": 25_000,
-            "validation/captions of an image": "5",
-            "test/captions of an image": "5",
-        }
+        counts = cls.EXPECTED
+        if not config.startswith("im2txt"):
+            train = counts["train"] + (config != "images_without_restval") * counts["restval"]
+            sizes = {"train": train, "validation": counts["val"], "test": counts["test"]}
+            five = {f"{split}/captions of an image": "5" for split in ("validation", "test")}
+            return count_figures(sizes) | five
+        first, second = im2txt_cuts(counts["val2014"])
+        figures = count_figures(
+            {
+                "train": counts["train2014"] + first,
+                "validation": second - first,
+                "test": counts["val2014"] - second,
+            }
+        )
+        one = {"*/captions of an image": "1"} if config == "im2txt_one_caption" else {}
+        return figures | one
 
     def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record | LeftOut]]:
         splits = self._read_im2txt(folder) if self._is_im2txt else self._read_karpathy(folder)

@@ -8,7 +8,6 @@ import itertools
 import pathlib
 
 from data_prep.reading.csv_files import read_csv
-from data_prep.reading.json_values import text, whole_number
 from data_prep.reading.karpathy import Photograph, Photographs
 from data_prep.reading.text_files import read_jsonl
 from xmodal.core.errors import UnexpectedFilesError
@@ -89,10 +88,8 @@ def _read_json_lines(folder: pathlib.Path, found: _Found) -> None:
         for place, line in read_jsonl(path):
             where = path.parent / place
             try:
-                image_id, split = whole_number(line["image_id"]), text(line["karpathy_split"])
-                if not isinstance(line["captions"], list):
-                    raise TypeError(f"captions {line['captions']!r:.40}")
-                texts = [text(caption) for caption in line["captions"]]
+                image_id, split = int(line["image_id"]), str(line["karpathy_split"])
+                texts = [*line["captions"]]
             except (KeyError, OverflowError, TypeError, ValueError) as error:
                 raise UnexpectedFilesError(
                     f"{where}: {type(error).__name__} {error}; each line needs image_id, "

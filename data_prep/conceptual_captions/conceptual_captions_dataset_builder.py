@@ -2,14 +2,20 @@
 
 import pathlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
 
 from data_prep import schema
-from data_prep.building.record_counts import LeftOut, Record
-from data_prep.linked_captions import LinkedCaptionsBuilder, LinkedRow, LinkList, linked_records
+from data_prep.building.random_access import configs
+from data_prep.linked_captions import (
+    LinkedCaptionsBuilder,
+    LinkedRecords,
+    LinkedRow,
+    LinkList,
+    linked_records,
+)
 from data_prep.published_figures import Figure, Unknown
 from data_prep.reading.text_lines import TextLines
 from xmodal.core.errors import UnexpectedFilesError
@@ -44,26 +50,13 @@ class Builder(LinkedCaptionsBuilder):
     """
 
     VERSION = tfds.core.Version("1.0.0")
-    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
-        tfds.core.BuilderConfig(name="images", description="Web images with one caption each."),
-    ]
-    MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Put these files into one folder:
-      - Train_GCC-training.tsv and Validation_GCC-1.1.0-Validation.tsv from
-        https://ai.google.com/research/ConceptualCaptions/download, or one of them; any .tsv with
-        `train` or `val` in its name, or cc3m.tsv, is read as the list of that split
-      - training/ and validation/ with the images fetched from the urls in these files: the output
-        of img2dataset (webdataset, parquet or files, also in subfolders), or images named by row
-        number, counted from 0: training/0.jpg, training/1.png, ... The folders may also be called
-        train/, cc3m/ and val/.
-    """
+    BUILDER_CONFIGS = configs(images="Web images with one caption each.")
     HOMEPAGE = "https://ai.google.com/research/ConceptualCaptions"
     EXPECTED: ClassVar[dict[str, int]] = {"train": 3318333, "validation": 15840}
 
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`: Sharma et al. 2018."""
-        del config
         figures: dict[str, Figure] = {
             f"{split}/records with those left out": rows for split, rows in cls.EXPECTED.items()
         }
@@ -76,7 +69,7 @@ class Builder(LinkedCaptionsBuilder):
     def _metadata(self) -> dict[str, Any]:
         return {"complete": True}
 
-    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, LinkedRecords]:
         splits = {}
         for split, (published, others, names, first_id) in _SPLITS.items():
             if (path := _find_list(folder, published, others)) is not None:

@@ -4,13 +4,13 @@ import dataclasses
 import functools
 import itertools
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow_datasets as tfds
 
-from data_prep.building.random_access import RandomAccessBuilder
+from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import Record
 from data_prep.crisscrossed_shapes.all_matches import find_matches
 from data_prep.crisscrossed_shapes.captions import DESCRIBERS, SceneCaption, describe
@@ -27,10 +27,11 @@ from data_prep.crisscrossed_shapes.scene_graph import (
     full_content,
 )
 from data_prep.crisscrossed_shapes.scenes import make_scenes
-from data_prep.crisscrossed_shapes.simulated_ratings import SimulatedRatings, rate_split
+from data_prep.crisscrossed_shapes.simulated_ratings import rate_split
 from data_prep.cxc.rating_files import KINDS
-from data_prep.published_figures import Figure, Within
+from data_prep.published_figures import Figure, Within, count_figures
 from data_prep.schema import (
+    captioned_example,
     captioned_image_features,
     feature_vector,
     positive_features,
@@ -45,6 +46,7 @@ _CLASSES = {"shape": SHAPES, "color": COLORS}
 # The attributes of an item that a row of `regions` has, each as 0 and 1.
 _ATTRIBUTES = {**_CLASSES, "size": SIZES, "row": ROWS, "column": COLUMNS}
 _WITH_TRAINING = ("images", "coherence", "objects", "regions")
+_PAIRS = ("ratings", "rated_captions", "matches")
 
 
 class Builder(RandomAccessBuilder):
@@ -52,27 +54,15 @@ class Builder(RandomAccessBuilder):
 
     VERSION = tfds.core.Version("1.1.0")
     REFERS_TO: ClassVar[tuple[str, ...]] = ("crisscrossed_shapes/images",)
-    RELEASE_NOTES: ClassVar = {"1.0.0": "Initial release."}
-    BUILDER_CONFIGS: ClassVar = [
-        tfds.core.BuilderConfig(name="images", description="Images and captions."),
-        tfds.core.BuilderConfig(name="ratings", description="Pairs rated by simulated raters."),
-        tfds.core.BuilderConfig(
-            name="coherence",
-            description="Images with one caption each and its relations to the image.",
-        ),
-        tfds.core.BuilderConfig(
-            name="rated_captions", description="The rated caption pairs, with both texts."
-        ),
-        tfds.core.BuilderConfig(
-            name="matches", description="All images that a caption is true of, and vice versa."
-        ),
-        tfds.core.BuilderConfig(
-            name="regions", description="Attributes of the objects of every image, and their names."
-        ),
-        tfds.core.BuilderConfig(
-            name="objects", description="The images of one object, with its shape and color."
-        ),
-    ]
+    BUILDER_CONFIGS = configs(
+        images="Images and captions.",
+        ratings="Pairs rated by simulated raters.",
+        coherence="Images with one caption each and its relations to the image.",
+        rated_captions="The rated caption pairs, with both texts.",
+        matches="All images that a caption is true of, and vice versa.",
+        regions="Attributes of the objects of every image, and their names.",
+        objects="The images of one object, with its shape and color.",
+    )
     SEED = 20
     CHECK_IMAGES = False
     SPLIT_SIZES: Mapping[str, int] = {"train": 6000, "validation": 1000, "test": 1000}
@@ -102,103 +92,23 @@ class Builder(RandomAccessBuilder):
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`."""
-        if config == "ratings":
+        if config in ("ratings", "rated_captions"):
             return {"* score with *": Within(0, 5)}
-        if config == "rated_captions":
-            return {"*/lowest score *": Within(0, 5), "*/highest score *": Within(0, 5)}
         if config == "objects":
             return {"*/captions of an image": "5"}
-        in_fives = config in ("images", "regions")
-        sizes: dict[str, Figure] = {
-            f"{split}/records": size for split, size in cls.SPLIT_SIZES.items()
-        }
         if config == "matches":
-            each = {"direction=i2t": 1, "direction=t2i": DESCRIBERS}
-            return {
-                f"{split}/rows with {direction}": size * queries
-                for split, size in cls.SPLIT_SIZES.items()
-                for direction, queries in each.items()
-                if split != "train"
-            }
-        return sizes | {"*/captions of an image": "5" if in_fives else "1"}
+            sizes = list(cls.SPLIT_SIZES.items())[1:]
+            return {f"{split}/rows with direction=i2t": size for split, size in sizes}
+        captions = "1" if config == "coherence" else "5"
+        return count_figures(cls.SPLIT_SIZES) | {"*/captions of an image": captions}
 
     def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record]]:
-        del folder  # everything is drawn
+        config = self.builder_config.name
         return {
-            name: self._examples(split)
+            name: _pairs(split, config) if config in _PAIRS else _captioned(split, config)
             for name, split in _draw_splits(self.SEED, *self.SPLIT_SIZES.items()).items()
-            if self.builder_config.name in _WITH_TRAINING or name != "train"
+            if config in _WITH_TRAINING or name != "train"
         }
-
-    def _examples(self, split: "_Split") -> Iterator[Record]:
-        """Yields the examples of one split."""
-        scenes, image_ids, first_id = split.scenes, split.image_ids, split.image_ids[0]
-        captions = _captions(split)
-        if self.builder_config.name == "matches":
-            yield from _matches(first_id, scenes, captions)
-            return
-        if self.builder_config.name == "objects":
-            yield from self._objects(image_ids, scenes, captions)
-            return
-        if self.builder_config.name == "regions":
-            yield from _regions(image_ids, scenes, captions)
-            return
-        images = _pictures(split)
-        if self.builder_config.name == "images":
-            yield from _captioned_images(image_ids, images, captions)
-            return
-        if self.builder_config.name == "coherence":
-            yield from self._coherent_pairs(image_ids, images, scenes, captions)
-            return
-        rng = np.random.default_rng((self.SEED, 3, first_id))
-        rated = rate_split(scenes, captions, np.stack(images), rng)
-        if self.builder_config.name == "ratings":
-            yield from _rated_pairs(first_id, rated)
-        else:
-            yield from _rated_captions(captions, rated)
-
-    def _objects(
-        self,
-        image_ids: Sequence[int],
-        scenes: Sequence[Scene],
-        captions: Sequence[Sequence[SceneCaption]],
-    ) -> Iterator[Record]:
-        """Yields the images of one object, as in `images`, with their classes."""
-        one = [place for place, scene in enumerate(scenes) if len(scene.items) == 1]
-        ids = [image_ids[place] for place in one]
-        images = [
-            render(scenes[place], np.random.default_rng((self.SEED, 1, image_id)))
-            for place, image_id in zip(one, ids, strict=True)
-        ]
-        said = [captions[place] for place in one]
-        for place, (key, example) in zip(one, _captioned_images(ids, images, said), strict=True):
-            (item,) = scenes[place].items
-            classes = {name: values.index(getattr(item, name)) for name, values in _CLASSES.items()}
-            yield key, example | classes
-
-    def _coherent_pairs(
-        self,
-        image_ids: Sequence[int],
-        images: Sequence[np.ndarray],
-        scenes: Sequence[Scene],
-        captions: Sequence[Sequence[SceneCaption]],
-    ) -> Iterator[Record]:
-        """Yields every image with one caption; images take the describers in turn."""
-        for place, image_id in enumerate(image_ids):
-            describer = image_id % DESCRIBERS
-            foreign = captions[place - 1][describer]
-            rng = np.random.default_rng((self.SEED, 4, image_id))
-            caption = relate(scenes[place], captions[place][describer], foreign, rng)
-            yield (
-                image_id,
-                {
-                    "image": png(images[place]),
-                    "image_id": image_id,
-                    "captions": [caption.text],
-                    "caption_ids": [image_id * DESCRIBERS + describer],
-                    "relations": np.array(caption.relations, np.int32),
-                },
-            )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -230,41 +140,42 @@ def _captions(split: _Split) -> list[list[SceneCaption]]:
 
 @functools.lru_cache(maxsize=2)
 def _pictures(split: _Split) -> list[np.ndarray]:
-    return [
-        render(scene, np.random.default_rng((split.seed, 1, image_id)))
-        for image_id, scene in zip(split.image_ids, split.scenes, strict=True)
-    ]
+    return [_draw(split, *each) for each in zip(split.image_ids, split.scenes, strict=True)]
 
 
-def _captioned_images(
-    image_ids: Sequence[int],
-    images: Sequence[Any],
-    captions: Sequence[Sequence[SceneCaption]],
-    store: Callable[[Any], Any] = png,
-) -> Iterator[Record]:
-    for image_id, image, group in zip(image_ids, images, captions, strict=True):
-        yield (
-            image_id,
-            {
-                "image": store(image),
-                "image_id": image_id,
-                "captions": [caption.text for caption in group],
-                "caption_ids": [image_id * DESCRIBERS + k for k in range(DESCRIBERS)],
-            },
-        )
+def _captioned(split: _Split, config: str) -> Iterator[Record]:
+    """Yields the images of a split, each with its captions and the columns of a config."""
+    captions = _captions(split)
+    # Of `objects`, few images are drawn.
+    pictures = _pictures(split) if config in ("images", "coherence") else None
+    for place, (image_id, scene) in enumerate(zip(split.image_ids, split.scenes, strict=True)):
+        if config == "objects" and len(scene.items) > 1:
+            continue
+        said = list(enumerate((each.text for each in captions[place]), image_id * DESCRIBERS))
+        added: dict[str, Any] = {}
+        if config == "regions":
+            # A row of every item, as a detector would find it, and the names of all items.
+            names = [f"{item.color} {item.shape}" for item in scene.items]
+            added = {"image": _attributes(scene), "tags": " ".join(names)}
+        else:
+            drawn = pictures[place] if pictures else _draw(split, image_id, scene)
+            added = {"image": png(drawn)}
+        if config == "objects":
+            (item,) = scene.items
+            added |= {name: values.index(getattr(item, name)) for name, values in _CLASSES.items()}
+        elif config == "coherence":
+            # Every image has one caption; images take the describers in turn.
+            describer = image_id % DESCRIBERS
+            foreign = captions[place - 1][describer]
+            rng = np.random.default_rng((split.seed, 4, image_id))
+            related = relate(scene, captions[place][describer], foreign, rng)
+            said = [(image_id * DESCRIBERS + describer, related.text)]
+            added["relations"] = np.array(related.relations, np.int32)
+        yield image_id, captioned_example(image_id, said, **added)
 
 
-def _regions(
-    image_ids: Sequence[int],
-    scenes: Sequence[Scene],
-    captions: Sequence[Sequence[SceneCaption]],
-) -> Iterator[Record]:
-    """Yields a row of every item, as a detector would find it, and the names of all items."""
-    for (key, example), scene in zip(
-        _captioned_images(image_ids, scenes, captions, _attributes), scenes, strict=True
-    ):
-        names = [f"{item.color} {item.shape}" for item in scene.items]
-        yield key, example | {"tags": " ".join(names)}
+def _draw(split: _Split, image_id: int, scene: Scene) -> np.ndarray:
+    return render(scene, np.random.default_rng((split.seed, 1, image_id)))
 
 
 def _attributes(scene: Scene) -> np.ndarray:
@@ -275,6 +186,32 @@ def _attributes(scene: Scene) -> np.ndarray:
         for item in scene.items
     ]
     return np.array(rows, np.float16)
+
+
+def _pairs(split: _Split, config: str) -> Iterator[Record]:
+    """Yields the matches of a split, or its rated pairs."""
+    captions, first_id = _captions(split), split.image_ids[0]
+    if config == "matches":
+        yield from _matches(first_id, split.scenes, captions)
+        return
+    rng = np.random.default_rng((split.seed, 3, first_id))
+    key = itertools.count()
+    texts = [caption.text for group in captions for caption in group]
+    first_ids = {"image": first_id, "caption": first_id * DESCRIBERS}
+    for rated in rate_split(split.scenes, captions, np.stack(_pictures(split)), rng):
+        left, right = (first_ids[side] for side in KINDS[rated.rating])
+        for (i, j), scores, mean in zip(
+            rated.pairs.tolist(), rated.rater_scores, rated.scores, strict=True
+        ):
+            if config == "ratings":
+                example = rating_example(
+                    rated.rating, left + i, right + j, mean, rated.method, scores
+                )
+                yield next(key), example
+            elif rated.rating == "sts":  # The set of a pair is its sampling method.
+                number = next(key)
+                sentences = texts[i], texts[j]
+                yield number, sentence_pair_example(number, rated.method, sentences, mean)
 
 
 def _matches(
@@ -299,32 +236,4 @@ def _matches(
                     "positive_ids": ids,
                     "unreachable_ids": (),
                 },
-            )
-
-
-def _rated_captions(
-    captions: Sequence[Sequence[SceneCaption]], rated_pairs: Iterable[SimulatedRatings]
-) -> Iterator[Record]:
-    """Yields the rated caption pairs; the set of a pair is its sampling method."""
-    texts = [caption.text for group in captions for caption in group]
-    key = itertools.count()
-    for rated in rated_pairs:
-        if rated.rating != "sts":
-            continue
-        for (i, j), score in zip(rated.pairs.tolist(), rated.scores, strict=True):
-            pair_id, sentences = next(key), (texts[i], texts[j])
-            yield pair_id, sentence_pair_example(pair_id, rated.method, sentences, score)
-
-
-def _rated_pairs(first_id: int, rated_pairs: Iterable[SimulatedRatings]) -> Iterator[Record]:
-    first_ids = {"image": first_id, "caption": first_id * DESCRIBERS}
-    key = itertools.count()
-    for rated in rated_pairs:
-        left, right = (first_ids[side] for side in KINDS[rated.rating])
-        for (i, j), scores, mean in zip(
-            rated.pairs.tolist(), rated.rater_scores, rated.scores, strict=True
-        ):
-            yield (
-                next(key),
-                rating_example(rated.rating, left + i, right + j, mean, rated.method, scores),
             )

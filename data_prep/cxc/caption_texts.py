@@ -5,7 +5,6 @@ import pathlib
 from collections.abc import Iterable, Iterator
 
 from data_prep.reading.csv_files import read_csv
-from data_prep.reading.json_values import text, whole_number
 from data_prep.reading.published_json import WRONG_FORM, has_json, read_published_json, wrong_form
 from xmodal.core.errors import UnexpectedFilesError
 
@@ -51,17 +50,17 @@ def _from_json(folder: pathlib.Path, name: str) -> Iterator[tuple[int, str]]:
     try:
         if name in _JSON[0]:
             for each in itertools.chain.from_iterable(i["sentences"] for i in content["images"]):
-                yield whole_number(each["sentid"]), text(each["raw"])
+                yield int(each["sentid"]), str(each["raw"])
         else:
             for each in content["annotations"]:
-                yield whole_number(each["id"]), text(each["caption"])
+                yield int(each["id"]), str(each["caption"])
     except WRONG_FORM as error:
         raise wrong_form(source, error) from error
 
 
 def _from_table(path: pathlib.Path) -> Iterator[tuple[int, str]]:
     for where, row in read_csv(path, columns=("caption_id", "caption")):
-        number = row["caption_id"]
-        if not number.isdecimal() or len(number) > 10:
-            raise UnexpectedFilesError(f"{path.parent / where}: {number!r} is not a caption id")
-        yield int(number), row["caption"]
+        try:
+            yield int(row["caption_id"]), row["caption"]
+        except ValueError as error:
+            raise UnexpectedFilesError(f"{path.parent / where}: {error}") from error

@@ -9,7 +9,7 @@ import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.image_check import checked_image
-from data_prep.building.random_access import RandomAccessBuilder
+from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.coco_captions.pictures import Pictures
 from data_prep.cxc.caption_texts import read_caption_texts
@@ -40,28 +40,15 @@ class Builder(RandomAccessBuilder):
 
     VERSION = tfds.core.Version("1.1.0")
     REFERS_TO: ClassVar[tuple[str, ...]] = ("coco_captions/captions", "coco_captions/images")
-    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
-        tfds.core.BuilderConfig(name="sts", description="Caption-caption pairs, ids."),
-        tfds.core.BuilderConfig(name="sis", description="Image-image pairs, ids."),
-        tfds.core.BuilderConfig(name="sits", description="Caption-image pairs, ids."),
-        tfds.core.BuilderConfig(name="sts_captions", description="`sts` with both texts."),
-        tfds.core.BuilderConfig(name="sits_captions", description="`sits` with the texts."),
-        tfds.core.BuilderConfig(name="sis_images", description="`sis` with both images."),
-        tfds.core.BuilderConfig(name="sits_images", description="`sits` with texts and images."),
-    ]
-    MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Put these files into one folder:
-      - {sts,sis,sits}_{val,test}.csv from
-        https://github.com/google-research-datasets/Crisscrossed-Captions/tree/master/data
-      - for the configs *_captions and sits_images: caption_datasets.zip from
-        https://cs.stanford.edu/people/karpathy/deepimagesent, or dataset_coco.json from it; or
-        annotations_trainval2014.zip or annotations_trainval2017.zip from
-        https://cocodataset.org/#download, or the captions_*.json from them; or tables
-        captions*.csv or .csv.gz with the columns caption_id and caption
-      - for the configs *_images: val2014.zip from https://cocodataset.org/#download, or
-        train2017.zip and val2017.zip, or the folders unpacked from them; or some of these images in
-        images/ or images.zip, where <12-digit id>.jpg is also a valid name.
-    """
+    BUILDER_CONFIGS = configs(
+        sts="Caption-caption pairs, ids.",
+        sis="Image-image pairs, ids.",
+        sits="Caption-image pairs, ids.",
+        sts_captions="`sts` with both texts.",
+        sits_captions="`sits` with the texts.",
+        sis_images="`sis` with both images.",
+        sits_images="`sits` with texts and images.",
+    )
     HOMEPAGE = "https://github.com/google-research-datasets/Crisscrossed-Captions"
     EXPECTED: ClassVar[dict[str, int]] = {
         f"{rating}/{split}/{method}": count

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep import schema
-from data_prep.building.random_access import RandomAccessBuilder
+from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.eccv_labels.label_files import LabeledGallery, read_gallery, read_positives
 from data_prep.published_figures import Figure, Known
@@ -17,6 +17,19 @@ _FOLD_IMAGES = 1000
 # Builder config -> start of the names of its files.
 _LISTS = {"eccv": "eccv", "cxc": "cxc", "original": "original", "plausible_matches": "pm"}
 _FILES = {"i2t": "image_to_caption", "t2i": "caption_to_image"}
+# Number of queries, of positives, and of positives that nothing can retrieve.
+_PUBLISHED = {
+    ("eccv", "i2t"): (1261, 22_550, 2),
+    ("eccv", "t2i"): (1332, 11_279, 0),
+    ("cxc", "i2t"): (5000, 35_585, 0),
+    ("cxc", "t2i"): (24_972, 35_585, 0),
+    ("original", "i2t"): (5000, 25_000, 0),
+    ("original", "t2i"): (25_000, 25_000, 0),
+    ("plausible_matches", "i2t"): (4726,),
+    ("plausible_matches", "t2i"): (24_760,),
+}
+# Kind of number -> its row in a table of `data_prep.validate`.
+_ROWS = {"queries": "rows", "positives": "positive_ids", "unreachable": "unreachable_ids"}
 _BEYOND = "captions 144675 and 467259 are not among the 25,000 of the test split"
 
 
@@ -30,48 +43,18 @@ class Builder(RandomAccessBuilder):
 
     VERSION = tfds.core.Version("1.1.0")
     REFERS_TO: ClassVar[tuple[str, ...]] = ("eccv_labels/gallery", "coco_captions/captions")
-    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
-        tfds.core.BuilderConfig(name="eccv", description="Positives of ECCV Caption."),
-        tfds.core.BuilderConfig(name="cxc", description="Pairs that CxC rates 3 or higher."),
-        tfds.core.BuilderConfig(name="original", description="Captions and their own images."),
-        tfds.core.BuilderConfig(name="gallery", description="Images in order, with caption ids."),
-        tfds.core.BuilderConfig(
-            name="plausible_matches", description="Images with nearly the same objects."
-        ),
-    ]
-    MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Put these files of https://github.com/naver-ai/eccv-caption/tree/main/eccv_caption/data
-    into one folder:
-      - coco_test_ids.npy, original_image_to_caption.json and original_caption_to_image.json
-      - eccv_image_to_caption.json, eccv_caption_to_image.json (for the config eccv)
-      - cxc_image_to_caption.json, cxc_caption_to_image.json (for cxc)
-      - pm_image_to_caption.json, pm_caption_to_image.json (for plausible_matches), to which the
-        README of that repository links.
-    """
+    BUILDER_CONFIGS = configs(
+        eccv="Positives of ECCV Caption.",
+        cxc="Pairs that CxC rates 3 or higher.",
+        original="Captions and their own images.",
+        gallery="Images in order, with caption ids.",
+        plausible_matches="Images with nearly the same objects.",
+    )
     HOMEPAGE = "https://github.com/naver-ai/eccv-caption"
-    EXPECTED: ClassVar[dict[str, int]] = {
-        "images": 5000,
-        "captions": 25_000,
-        "eccv/i2t/queries": 1261,
-        "eccv/i2t/positives": 22_550,
-        "eccv/t2i/queries": 1332,
-        "eccv/t2i/positives": 11_279,
-        "cxc/i2t/queries": 5000,
-        "cxc/i2t/positives": 35_585,
-        "cxc/t2i/queries": 24_972,
-        "cxc/t2i/positives": 35_585,
-        "original/i2t/queries": 5000,
-        "original/i2t/positives": 25_000,
-        "original/t2i/queries": 25_000,
-        "original/t2i/positives": 25_000,
-        "eccv/i2t/unreachable": 2,
-        "eccv/t2i/unreachable": 0,
-        "cxc/i2t/unreachable": 0,
-        "cxc/t2i/unreachable": 0,
-        "original/i2t/unreachable": 0,
-        "original/t2i/unreachable": 0,
-        "plausible_matches/i2t/queries": 4726,
-        "plausible_matches/t2i/queries": 24_760,
+    EXPECTED: ClassVar[dict[str, int]] = {"images": 5000, "captions": 25_000} | {
+        f"{config}/{direction}/{kind}": count
+        for (config, direction), counts in _PUBLISHED.items()
+        for kind, count in zip(_ROWS, counts, strict=False)
     }
 
     def _features(self) -> tfds.features.FeaturesDict:
@@ -90,12 +73,11 @@ class Builder(RandomAccessBuilder):
         figures: dict[str, Figure] = {}
         if config == "eccv":
             figures["test/caption_ids not found"] = Known(2, _BEYOND)
-        rows = {"queries": "rows", "positives": "positive_ids", "unreachable": "unreachable_ids"}
         for name, count in cls.EXPECTED.items():
             if name.startswith(f"{config}/"):
                 _, direction, kind = name.split("/")
                 figure = Known(count, _BEYOND) if count and kind == "unreachable" else count
-                figures[f"test/{rows[kind]} with direction={direction}"] = figure
+                figures[f"test/{_ROWS[kind]} with direction={direction}"] = figure
         return figures
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:

@@ -5,14 +5,11 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from data_prep.reading.numpy_files import read_ids
 from data_prep.reading.text_files import read_json
 from xmodal.core.errors import UnexpectedFilesError
 
 _CAPTIONS = 5
-_LARGEST_ID = np.iinfo(np.int32).max
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,23 +64,9 @@ def read_positives(path: pathlib.Path) -> dict[int, list[int]]:
       FileNotFoundError: the file is missing.
       UnexpectedFilesError: it is not a JSON object of lists of ids.
     """
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise UnexpectedFilesError(f"{path} is not a JSON object. Download the file again.")
-    return {_id(query, path): _ids(items, path, query) for query, items in content.items()}
-
-
-def _ids(items: Any, path: pathlib.Path, query: str) -> list[int]:
-    if not isinstance(items, list):
+    try:
+        return {int(query): list(map(int, items)) for query, items in read_json(path).items()}
+    except (AttributeError, TypeError, ValueError) as error:
         raise UnexpectedFilesError(
-            f"{path}: query {query!r} has {items!r} instead of a list of ids."
-        )
-    return [_id(item, path) for item in items]
-
-
-def _id(value: Any, path: pathlib.Path) -> int:
-    """An id: a number in the values, a string in the keys of a JSON object."""
-    is_text = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 10
-    if (is_text or type(value) is int) and 0 <= int(value) <= _LARGEST_ID:
-        return int(value)
-    raise UnexpectedFilesError(f"{path}: {value!r} is not an id. Download the file again.")
+            f"{path} is not a JSON object of lists of ids ({error}). Download the file again."
+        ) from error

@@ -7,10 +7,10 @@ from typing import ClassVar
 import tensorflow_datasets as tfds
 
 from data_prep import schema
-from data_prep.building.random_access import RandomAccessBuilder
+from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import Record
 from data_prep.flickr30k.flickr30k_files import read_entities
-from data_prep.published_figures import Figure
+from data_prep.published_figures import Figure, count_figures
 from data_prep.reading.image_files import ImageFiles, open_images
 from data_prep.reading.karpathy import Photograph, count, in_splits, read_karpathy
 
@@ -22,25 +22,11 @@ class Builder(RandomAccessBuilder):
     """TFDS builder of Flickr30k, in either of its two common splits."""
 
     VERSION = tfds.core.Version("1.0.0")
-    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
-        tfds.core.BuilderConfig(name="images", description="Karpathy's split."),
-        tfds.core.BuilderConfig(
-            name="captions", description="The captions of `images` for text-only models, no images."
-        ),
-        tfds.core.BuilderConfig(
-            name="entities", description="The split of Flickr30k Entities, with more images."
-        ),
-    ]
-    MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Flickr30k is available for research and education, on request at
-    https://shannon.cs.illinois.edu/DenotationGraph/. Put these files into one folder:
-      - flickr30k-images.tar.gz, or flickr30k-images/ or flickr30k_images/ with its images
-      - for the configs `images` and `captions`, caption_datasets.zip from
-        https://cs.stanford.edu/people/karpathy/deepimagesent/, or dataset_flickr30k.json from it
-      - for the config `entities`, results_20130124.token from flickr30k.tar.gz, or results.csv from
-        Kaggle's flickr-image-dataset, and train.txt, val.txt and test.txt from
-        https://github.com/BryanPlummer/flickr30k_entities.
-    """
+    BUILDER_CONFIGS = configs(
+        images="Karpathy's split.",
+        captions="The captions of `images` for text-only models, no images.",
+        entities="The split of Flickr30k Entities, with more images.",
+    )
     HOMEPAGE = "https://shannon.cs.illinois.edu/DenotationGraph/"
     EXPECTED: ClassVar[dict[str, dict[str, int]]] = {
         "karpathy": {"train": 29_000, "validation": 1_014, "test": 1_000, "captions": 155_070},
@@ -57,11 +43,9 @@ class Builder(RandomAccessBuilder):
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`: figures of Karpathy's split, or of Entities'."""
-        figures: dict[str, Figure] = {"*/captions of an image": "5"}
-        sizes = cls.EXPECTED["entities" if config == "entities" else "karpathy"]
-        for split in ("train", "validation", "test"):
-            figures |= {f"{split}/records": sizes[split], f"{split}/captions": 5 * sizes[split]}
-        return figures
+        sizes = dict(cls.EXPECTED["entities" if config == "entities" else "karpathy"])
+        del sizes["captions"]
+        return count_figures(sizes) | {"*/captions of an image": "5"}
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record]]:
         if self.builder_config.name == "entities":

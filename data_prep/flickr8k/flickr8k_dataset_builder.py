@@ -8,11 +8,11 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep import schema
-from data_prep.building.random_access import RandomAccessBuilder
+from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.caption_pairs import caption_pairs, pair_figures
 from data_prep.flickr8k import flickr8k_files
-from data_prep.published_figures import Figure, Within
+from data_prep.published_figures import Figure, Within, count_figures
 from data_prep.reading.image_files import open_images
 from data_prep.same_text import text_key
 from data_prep.semeval_sts.semeval_files import find_sets
@@ -34,38 +34,16 @@ class Builder(RandomAccessBuilder):
 
     VERSION = tfds.core.Version("1.1.0")
     REFERS_TO: ClassVar[tuple[str, ...]] = ("flickr8k/features", "flickr8k/images")
-    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
-        tfds.core.BuilderConfig(name="images", description="Photographs and captions."),
-        tfds.core.BuilderConfig(name="features", description="MobileNetV2 features and captions."),
-        tfds.core.BuilderConfig(name="ratings", description="Human judgments of test pairs."),
-        tfds.core.BuilderConfig(
-            name="features_one_caption",
-            description="MobileNetV2 features and the first caption of every image, as VETE trains "
-            "on COCO; `train` has all images except those in `test`.",
-        ),
-        tfds.core.BuilderConfig(
-            name="features_one_caption_unseen",
-            description="`features_one_caption` without training images that have a caption among "
-            "the sentences of semeval_sts.",
-        ),
-        tfds.core.BuilderConfig(
-            name="test_pairs", description="Caption pairs from the same and different test images."
-        ),
-    ]
-    MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Flickr8k is available for research and education. Put these files into one folder:
-      - for images, Flickr8k_Dataset.zip, or its images in Flickr8k_Dataset/, Flicker8k_Dataset/ or
-        Images/
-      - the files of Flickr8k_text.zip: Flickr8k.token.txt, Flickr_8k.trainImages.txt,
-        Flickr_8k.devImages.txt and Flickr_8k.testImages.txt; or Karpathy's dataset_flickr8k.json,
-        unpacked or in caption_datasets.zip
-      - for ratings, ExpertAnnotations.txt and CrowdFlowerAnnotations.txt of Flickr8k_text.zip
-      - mobilenet_v2_features.npz with `files` and `features` (for features)
-      - for features_one_caption_unseen, a folder sts with the files of semeval_sts; it may also
-        be beside this one.
-    The tables captions.csv.gz, expert_annotations.csv and crowdflower_annotations.csv.gz and the
-    archive images_160.zip, with the same content, are read, too.
-    """
+    BUILDER_CONFIGS = configs(
+        images="Photographs and captions.",
+        features="MobileNetV2 features and captions.",
+        ratings="Human judgments of test pairs.",
+        features_one_caption="MobileNetV2 features and the first caption of every image, as VETE "
+        "trains on COCO; `train` has all images except those in `test`.",
+        features_one_caption_unseen="`features_one_caption` without training images that have a "
+        "caption among the sentences of semeval_sts.",
+        test_pairs="Caption pairs from the same and different test images.",
+    )
     HOMEPAGE = "https://doi.org/10.1613/jair.3994"
     UNIQUE_IDS: ClassVar[tuple[str, ...]] = ("image_id", "caption_ids", "pair_id")
     EXPECTED: ClassVar[dict[str, int]] = {
@@ -90,25 +68,22 @@ class Builder(RandomAccessBuilder):
         """See `RandomAccessBuilder`: Hodosh, Young and Hockenmaier 2013."""
         if config == "ratings":
             return {
-                "test/rows with rating=expert, method=expert": 5664,
+                "test/rows with rating=expert, method=expert": cls.EXPECTED["expert"],
                 # The published number, and that of a common copy with damaged lines.
                 "test/rows with rating=crowd, method=crowd": Within(47_288, 47_830),
                 "* score with rating=expert, method=expert": Within(1, 4),
                 "* score with rating=crowd, method=crowd": Within(0, 1),
             }
-        figures: dict[str, Figure]
         if config == "test_pairs":
             return pair_figures()
+        counts = cls.EXPECTED
+        sizes = {split: counts[split] for split in ("train", "validation", "test")}
         if config.startswith("features_one_caption"):
-            figures = {"*/captions of an image": "1", "test/records": 1000}
+            sizes = {"test": counts["test"]}
             if config == "features_one_caption":  # also images in no split
-                figures["train/records"] = 7091
-            return figures
-        figures = {"*/captions of an image": "5"}
-        for split in ("train", "validation", "test"):
-            images = cls.EXPECTED[split]
-            figures |= {f"{split}/records": images, f"{split}/captions": 5 * images}
-        return figures
+                sizes["train"] = counts["images"] - counts["test"]
+        captions = "1" if config.startswith("features_one_caption") else "5"
+        return count_figures(sizes) | {"*/captions of an image": captions}
 
     def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record | LeftOut]]:
         captions = flickr8k_files.read_captions(folder)
@@ -160,7 +135,6 @@ class Builder(RandomAccessBuilder):
                 text_key(sentence)
                 for pairs in sets.values()
                 for pair in pairs
-                if not isinstance(pair, LeftOut)
                 for sentence in pair.sentences
             }
             known = [
@@ -196,23 +170,16 @@ def _open_images(folder: pathlib.Path, config: str) -> Callable[[str], Any]:
 
 def _read_features(path: pathlib.Path) -> dict[str, np.ndarray]:
     """Features by file name."""
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist")
     try:
         with load_arrays(path) as archive:
-            # A member that is not an array is returned as bytes.
-            names, features = (np.atleast_1d(archive[name]) for name in ("files", "features"))
+            names, features = archive["files"], archive["features"]
+            return dict(zip(names.tolist(), features.reshape(len(names), _CHANNELS), strict=True))
+    except FileNotFoundError:
+        raise
     except (AttributeError, *DAMAGE) as error:
         raise UnexpectedFilesError(
-            f"{path} is truncated or not an archive with `files` and `features`: {error}"
+            f"{path} is not an archive with `files` and `features` [N, {_CHANNELS}]: {error}"
         ) from error
-    is_sound = features.shape == (len(names), _CHANNELS) and features.dtype.kind == "f"
-    if not is_sound or not np.isfinite(features).all():
-        raise UnexpectedFilesError(
-            f"{path} holds {features.dtype} {list(features.shape)} for {len(names):,} files, not "
-            f"finite numbers [{len(names)}, {_CHANNELS}]"
-        )
-    return dict(zip(names.tolist(), features, strict=True))
 
 
 def _rating_examples(

@@ -4,7 +4,6 @@ Three layouts are supported, identified by the caption file: a tidied one (`capt
 the original release (`Flickr8k.token.txt`) and Karpathy's (`dataset_flickr8k.json`).
 """
 
-import collections
 import dataclasses
 import pathlib
 from collections.abc import Iterator
@@ -55,16 +54,11 @@ class CaptionFile:
         return dict(zip(sorted(self.texts), places, strict=True))
 
     def __post_init__(self) -> None:
-        uses = collections.Counter(name for names in self.splits.values() for name in names)
-        for name, count in uses.items():
-            if name not in self.texts:
-                raise UnexpectedFilesError(
-                    f"Flickr8k image {name} is in a split but has no captions"
-                )
-            if count > 1:
-                raise UnexpectedFilesError(
-                    f"Flickr8k image {name} is listed {count} times in the splits"
-                )
+        listed = [name for names in self.splits.values() for name in names]
+        if unknown := sorted(set(listed) - self.texts.keys()):
+            raise UnexpectedFilesError(
+                f"Flickr8k image {unknown[0]} is in a split but has no captions"
+            )
         for name, texts in self.texts.items():
             if len(texts) != 5 or not all(texts):
                 raise UnexpectedFilesError(
@@ -125,35 +119,25 @@ def read_ratings(folder: pathlib.Path) -> Iterator[JudgedPair]:
 
     Raises:
       FileNotFoundError: a file is missing.
-      UnexpectedFilesError: a file is damaged, a score is invalid, or a pair appears twice.
+      UnexpectedFilesError: a file is damaged, or a score is invalid.
     """
-    seen = set[tuple[str, ...]]()
-    for where, rating in _rows_of_ratings(folder):
-        pair = f"{rating.image} with {rating.caption_image}#{rating.caption_idx}"
-        if (rating.kind, pair) in seen:
-            raise UnexpectedFilesError(f"{where}: pair {rating.kind} {pair} appears twice")
-        seen.add((rating.kind, pair))
-        yield rating
-
-
-def _rows_of_ratings(folder: pathlib.Path) -> Iterator[tuple[str, JudgedPair]]:
     if (folder / "expert_annotations.csv").exists():
         pair = ("image", "caption_image", "caption_idx")
         raters = tuple(f"rating{k}" for k in (1, 2, 3))
         for where, row in read_csv(folder / "expert_annotations.csv", columns=(*pair, *raters)):
             key = f"{row['caption_image']}#{row['caption_idx']}"
-            yield where, _expert(row["image"], key, [row[name] for name in raters], where)
+            yield _expert(row["image"], key, [row[name] for name in raters], where)
         path = folder / "crowdflower_annotations.csv.gz"
         for where, row in read_csv(path, columns=(*pair, "yes_fraction")):
             key = f"{row['caption_image']}#{row['caption_idx']}"
-            yield where, _crowd(row["image"], key, row["yes_fraction"], where)
+            yield _crowd(row["image"], key, row["yes_fraction"], where)
         return
     names = ("image", "key", "first", "second", "third")
     for where, row in _read_original(folder / "ExpertAnnotations.txt", *names):
-        yield where, _expert(row["image"], row["key"], [row[name] for name in names[2:]], where)
+        yield _expert(row["image"], row["key"], [row[name] for name in names[2:]], where)
     names = ("image", "key", "yes_fraction")
     for where, row in _read_original(folder / "CrowdFlowerAnnotations.txt", *names):
-        yield where, _crowd(row["image"], row["key"], row["yes_fraction"], where)
+        yield _crowd(row["image"], row["key"], row["yes_fraction"], where)
 
 
 def _read_tidy_captions(path: pathlib.Path) -> CaptionFile:

@@ -2,15 +2,16 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import tensorflow_datasets as tfds
 
 from data_prep import schema
+from data_prep.building.random_access import configs
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.caption_pairs import caption_pairs, pair_figures
-from data_prep.linked_captions import LinkedCaptionsBuilder, linked_records
+from data_prep.linked_captions import LinkedCaptionsBuilder, LinkedRecords, linked_records
 from data_prep.pinterest.pins import Pins, read_pins
 from data_prep.published_figures import Figure, Unknown
 
@@ -27,25 +28,11 @@ class Builder(LinkedCaptionsBuilder):
     """
 
     VERSION = tfds.core.Version("1.0.0")
-    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
-        tfds.core.BuilderConfig(name="images", description="Pins with all their sentences."),
-        tfds.core.BuilderConfig(
-            name="one_caption", description="The first sentence of every pin, as in VETE."
-        ),
-        tfds.core.BuilderConfig(
-            name="test_pairs",
-            description="Sentence pairs from the same and from different test pins, no images.",
-        ),
-    ]
-    MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Put these files into one folder:
-      - pinterest_multimodal_2016_v1/ with pin_2016_v1_0000.npy to pin_2016_v1_0099.npy, unpacked
-        from pinterest_multimodal_2016_v1.tar.gz, which is linked at
-        https://github.com/mjhucla/P-Multimodal-Dataset-Toolbox
-      - images/ with the fetched images: those that the toolbox saved, under their published
-        names (pin_image_001004887.jpg), or the output of img2dataset (webdataset, parquet or
-        files).
-    """
+    BUILDER_CONFIGS = configs(
+        images="Pins with all their sentences.",
+        one_caption="The first sentence of every pin, as in VETE.",
+        test_pairs="Sentence pairs from the same and from different test pins, no images.",
+    )
     UNIQUE_IDS: ClassVar[tuple[str, ...]] = ("image_id", "caption_ids", "pair_id")
     HOMEPAGE = "https://github.com/mjhucla/P-Multimodal-Dataset-Toolbox"
     # Split -> numbers of the published files.
@@ -73,7 +60,7 @@ class Builder(LinkedCaptionsBuilder):
         }
         return figures | ({"*/captions of an image": "1"} if config == "one_caption" else {})
 
-    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, LinkedRecords]:
         lists = folder / _LISTS
         if not lists.is_dir():
             raise FileNotFoundError(f"{lists} does not exist")

@@ -74,7 +74,9 @@ def scan_csv(
     if header:
         first = next(rows, ("", []))
         if isinstance(first, LeftOut):
-            raise UnexpectedFilesError(f"{path.parent / first.where}: {first.detail}")
+            raise UnexpectedFilesError(
+                f"{path.parent / first.where}: {first.reason}, {first.detail}"
+            )
         names = first[1]
         if missing := [name for name in columns if name not in names]:
             raise UnexpectedFilesError(f"{path} lacks the column {', '.join(missing)}")

@@ -1,19 +1,16 @@
 """Image files of a dataset, in a folder or in the archive in which they were published."""
 
-import abc
-import collections
 import dataclasses
 import functools
-import os
 import pathlib
 import tarfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from data_prep.reading.tar_samples import TAR_ENDINGS, open_tar
+from data_prep.reading.tar_samples import TAR_ENDINGS, open_tar, read_member_at
 from data_prep.reading.text_files import open_archive, read_member
 from xmodal.core.errors import BadImageError, UnexpectedFilesError
 from xmodal.core.folders import is_note
-from xmodal.core.untrusted.archives import TAR_ERRORS, read_part, tar_members
+from xmodal.core.untrusted.archives import TAR_ERRORS, tar_members
 from xmodal.core.untrusted.names import is_inside
 
 ENDINGS = ("", ".zip", *TAR_ENDINGS)
@@ -32,25 +29,26 @@ class ImageFile:
     read: Callable[[], bytes]
 
 
-class ImageFiles(abc.ABC):
-    """Encoded images by file name.
+class ImageFiles:
+    """Encoded images by file name, which in archives may be without the folders above.
 
-    Attributes:
+    Args:
       path: path of the folder or the archive.
+
+    Raises:
+      UnexpectedFilesError: the archive is truncated.
     """
 
-    path: pathlib.Path
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
+        # Archives put the images in a folder.
+        members = _members(path) if path.is_file() else {}
+        self._members = members | {
+            pathlib.PurePosixPath(name).name: read for name, read in members.items()
+        }
 
-    @abc.abstractmethod
-    def __contains__(self, name: str) -> bool: ...
-
-    @abc.abstractmethod
-    def _read(self, name: str) -> bytes: ...
-
-    def _differs(self, name: str) -> bool:
-        """Whether several files with different contents have this name."""
-        del name
-        return False
+    def __contains__(self, name: str) -> bool:
+        return name in self._members or (is_inside(name) and (self.path / name).is_file())
 
     def image(self, name: str) -> ImageFile:
         """The image with a file name, which is looked up later."""
@@ -64,10 +62,9 @@ class ImageFiles(abc.ABC):
         """
         if name not in self:
             raise BadImageError("no image", f"{self.path} has no {name}")
-        if self._differs(name):
-            raise BadImageError("ambiguous name", f"{self.path} has several different {name}")
         try:
-            return self._read(name)
+            read = self._members.get(name)
+            return read() if read else (self.path / name).read_bytes()
         except UnexpectedFilesError as error:
             raise BadImageError("damaged in the archive", str(error)) from error
 
@@ -100,89 +97,30 @@ def find_images(folder: pathlib.Path, *names: str) -> ImageFiles | None:
     path = next((path for path in candidates if path.exists()), None)
     if path is None:
         return None
-    if path.is_dir():
-        inner = (path / name for name in names if (path / name).is_dir())
-        return _Folder(next(inner, path))
-    return _Zip(path) if path.suffix.lower() == ".zip" else _Tar(path)
+    inner = (path / name for name in names if (path / name).is_dir())
+    return ImageFiles(next(inner, path))
 
 
-def is_archive(name: str) -> bool:
-    """Returns whether a file is an archive, according to its ending."""
-    return name.lower().endswith(ENDINGS[1:])
-
-
-class _Folder(ImageFiles):
-    def __init__(self, path: pathlib.Path) -> None:
-        self.path = path
-
-    def __contains__(self, name: str) -> bool:
-        return is_inside(name) and os.path.isfile(self.path / name)  # Also of a name too long.
-
-    def _read(self, name: str) -> bytes:
-        return (self.path / name).read_bytes()
-
-
-class ArchivedImages(ImageFiles):
-    """An archive, whose files are known by their names and by their paths.
-
-    Args:
-      paths: paths of all files; of equal names the last one counts.
-    """
-
-    def __init__(self, paths: Iterable[str]) -> None:
-        self._known = dict.fromkeys(paths)
-        self._paths: dict[str, list[str]] = collections.defaultdict(list)
-        for path in self._known:
-            self._paths[pathlib.PurePosixPath(path).name].append(path)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._paths or name in self._known
-
-    def _path(self, name: str) -> str:
-        return name if name in self._known else self._paths[name][-1]
-
-
-class _Zip(ArchivedImages):
-    def __init__(self, path: pathlib.Path) -> None:
-        self.path, self._archive = path, open_archive(path)
-        # Archives put the images in a folder, and macOS adds another one with the same names.
-        super().__init__(m for m in self._archive.namelist() if not is_note(m))
-        self._contents: dict[str, set[tuple[int, int]]] = collections.defaultdict(set)
-        for member in self._archive.infolist():
-            self._contents[member.filename].add((member.CRC, member.file_size))
-
-    def _differs(self, name: str) -> bool:
-        return len(self._contents[self._path(name)]) > 1
-
-    def _read(self, name: str) -> bytes:
-        return read_member(self._archive, self._path(name))
-
-
-class _Tar(ArchivedImages):
-    def __init__(self, path: pathlib.Path) -> None:
-        self.path = path
-        try:
-            self._file = open_tar(path)
-            with tarfile.open(fileobj=self._file, mode="r:") as archive:
-                self._members: dict[str, list[tuple[int, int]]] = collections.defaultdict(list)
-                for member in tar_members(archive):
-                    if member.isfile() and not is_note(member.name):
-                        self._members[member.name].append((member.offset_data, member.size))
-        except TAR_ERRORS as error:
-            raise UnexpectedFilesError(
-                f"{path} is truncated or not a tar archive ({error}); download it again"
-            ) from error
-        super().__init__(self._members)
-
-    def _differs(self, name: str) -> bool:
-        places = self._members[self._path(name)]
-        return len(places) > 1 and len({self._content(*place) for place in places}) > 1
-
-    def _read(self, name: str) -> bytes:
-        return self._content(*self._members[self._path(name)][-1])
-
-    def _content(self, start: int, size: int) -> bytes:
-        content = read_part(self._file, start, size)
-        if content is None:
-            raise BadImageError("truncated image", f"its {size:,} bytes are not all there")
-        return content
+def _members(path: pathlib.Path) -> dict[str, Callable[[], bytes]]:
+    """The files of an archive by their paths, without the notes that macOS adds."""
+    if path.suffix.lower() == ".zip":
+        packed = open_archive(path)
+        return {
+            name: functools.partial(read_member, packed, name)
+            for name in packed.namelist()
+            if not is_note(name)
+        }
+    try:
+        file = open_tar(path)
+        with tarfile.open(fileobj=file, mode="r:") as archive:
+            return {
+                member.name: functools.partial(
+                    read_member_at, file, member.offset_data, member.size
+                )
+                for member in tar_members(archive)
+                if member.isfile() and not is_note(member.name)
+            }
+    except TAR_ERRORS as error:
+        raise UnexpectedFilesError(
+            f"{path} is truncated or not a tar archive ({error}); download it again"
+        ) from error

@@ -6,7 +6,6 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from data_prep.reading.json_values import text, whole_number
 from data_prep.reading.published_json import WRONG_FORM, read_published_json, wrong_form
 from data_prep.reading.split_names import SYNONYMS, check_split_names
 from data_prep.reading.text_files import read_json
@@ -82,16 +81,16 @@ def _photographs(content: Any, source: str, id_name: str) -> Photographs:
     for number, image in enumerate(images):
         try:
             captions = tuple(
-                (whole_number(each["sentid"]) if id_name else next(counted), text(each["raw"]))
+                (int(each["sentid"]) if id_name else next(counted), str(each["raw"]))
                 for each in image["sentences"]
             )
             photograph = Photograph(
-                text(image["filename"]),
-                whole_number(image[id_name]) if id_name else number,
+                str(image["filename"]),
+                int(image[id_name]) if id_name else number,
                 captions,
-                text(image.get("filepath") or ""),
+                str(image.get("filepath") or ""),
             )
-            splits.setdefault(text(image.get("split", "")), []).append(photograph)
+            splits.setdefault(str(image.get("split", "")), []).append(photograph)
         except WRONG_FORM as error:
             raise wrong_form(f"{source}: image {number}", error) from error
     return splits

@@ -139,7 +139,16 @@ def _read_sample(
 
 
 def _read(file: BinaryIO, member: _Member) -> bytes:
-    content = read_part(file, member.start, member.size)
+    return read_member_at(file, member.start, member.size)
+
+
+def read_member_at(file: BinaryIO, start: int, size: int) -> bytes:
+    """Returns the content of a member of an open archive.
+
+    Raises:
+      BadImageError: the archive ends before.
+    """
+    content = read_part(file, start, size)
     if content is None:
-        raise BadImageError("truncated image", f"its {member.size:,} bytes are not all there")
+        raise BadImageError("truncated image", f"its {size:,} bytes are not all there")
     return content

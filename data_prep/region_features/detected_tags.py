@@ -1,7 +1,6 @@
 """Names of the objects that a detector found, in VinVL's files `predictions.tsv`."""
 
 import pathlib
-from typing import Any
 
 from data_prep.reading.text_lines import TextLines
 from data_prep.region_features.feature_stores import TAGS, number_of_name
@@ -34,19 +33,11 @@ def read_tags(folder: pathlib.Path) -> dict[int, str]:
                 number = number_of_name(name.decode())
                 if number is None or number in tags:
                     raise ValueError("it names no image, or one that was named before")
-                tags[number] = " ".join(map(_class_of, _objects(parse_json_text(content))))
+                found = parse_json_text(content)
+                objects = found["objects"] if isinstance(found, dict) else found
+                tags[number] = " ".join(each["class"] for each in objects)
             except (ValueError, KeyError, TypeError) as error:
                 raise UnexpectedFilesError(
                     f"{path} line {place} is not an image with its objects: {error!r}"
                 ) from error
     return tags
-
-
-def _objects(content: Any) -> list[Any]:
-    return content["objects"] if isinstance(content, dict) else content
-
-
-def _class_of(found: Any) -> str:
-    if not isinstance(found["class"], str):
-        raise TypeError(f"the class {found['class']!r} is not a string")
-    return found["class"]

@@ -3,14 +3,14 @@
 import dataclasses
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
-from data_prep.published_figures import Figure, Unknown
+from data_prep.published_figures import Figure, Unknown, count_figures
 from data_prep.reading.text_lines import read_caption
 from data_prep.region_features import detections
 from data_prep.region_features.detected_tags import read_tags
@@ -26,6 +26,9 @@ _SPLITS = {
 }
 
 
+_ANY, _VINVL = (None, 2048), (None, 2054)  # VinVL's rows end with six numbers of their boxes.
+
+
 @dataclasses.dataclass(kw_only=True)
 class FeatureConfig(tfds.core.BuilderConfig):
     """Features of one kind.
@@ -37,9 +40,21 @@ class FeatureConfig(tfds.core.BuilderConfig):
       has_tags: whether the objects of an image are named.
     """
 
-    shape: tuple[int | None, int] = (36, 2048)
-    karpathy: Literal["", "coco", "flickr30k", "own"] = ""
-    has_tags: bool = False
+    shape: tuple[int | None, int]
+    karpathy: str
+    has_tags: bool
+
+
+def _config(
+    name: str,
+    description: str,
+    shape: tuple[int | None, int] = (36, 2048),
+    karpathy: str = "",
+    has_tags: bool = False,
+) -> FeatureConfig:
+    return FeatureConfig(
+        name=name, description=description, shape=shape, karpathy=karpathy, has_tags=has_tags
+    )
 
 
 class Builder(RandomAccessBuilder):
@@ -53,71 +68,17 @@ class Builder(RandomAccessBuilder):
     """
 
     VERSION = tfds.core.Version("1.0.0")
-    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
-        FeatureConfig(
-            name="coco",
-            description="SCAN's coco_precomp: 36 regions of every COCO image.",
-        ),
-        FeatureConfig(
-            name="flickr30k",
-            description="SCAN's f30k_precomp: 36 regions of every Flickr30k image.",
-        ),
-        FeatureConfig(name="regions", description="36 regions of any images."),
-        FeatureConfig(
-            name="grid_7x7",
-            description="Maps of 7 x 7 x 2048 of any images, as computed by ResNets.",
-            shape=(49, 2048),
-        ),
-        FeatureConfig(
-            name="coco_detections",
-            description="Any number of regions of every COCO image, in Karpathy's split.",
-            shape=(None, 2048),
-            karpathy="coco",
-        ),
-        FeatureConfig(
-            name="flickr30k_detections",
-            description="Any number of regions of every Flickr30k image, in Karpathy's split.",
-            shape=(None, 2048),
-            karpathy="flickr30k",
-        ),
-        FeatureConfig(
-            name="coco_vinvl",
-            description="VinVL's regions of every COCO image, with their boxes and tags.",
-            shape=(None, 2054),
-            karpathy="coco",
-            has_tags=True,
-        ),
-        FeatureConfig(
-            name="detections",
-            description="Any number of regions of any images.",
-            shape=(None, 2048),
-            karpathy="own",
-        ),
-        FeatureConfig(
-            name="vinvl",
-            description="VinVL's regions of any images, with their boxes and tags.",
-            shape=(None, 2054),
-            karpathy="own",
-            has_tags=True,
-        ),
+    BUILDER_CONFIGS = [  # noqa: RUF012
+        _config("coco", "SCAN's coco_precomp: 36 regions of every COCO image."),
+        _config("flickr30k", "SCAN's f30k_precomp: 36 regions of every Flickr30k image."),
+        _config("regions", "36 regions of any images."),
+        _config("grid_7x7", "Maps of 7 x 7 x 2048 of any images, from ResNets.", (49, 2048)),
+        _config("coco_detections", "Regions of every COCO image.", _ANY, "coco"),
+        _config("flickr30k_detections", "Regions of every Flickr30k image.", _ANY, "flickr30k"),
+        _config("coco_vinvl", "VinVL's regions of every COCO image.", _VINVL, "coco", True),
+        _config("detections", "Any number of regions of any images.", _ANY, "own"),
+        _config("vinvl", "VinVL's regions of any images.", _VINVL, "own", True),
     ]
-    MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    For detections, vinvl, and these of coco and flickr30k, put these files into one folder:
-      - caption_datasets.zip from https://cs.stanford.edu/people/karpathy/deepimagesent/, or
-        dataset_coco.json or dataset_flickr30k.json from it; for images of your own, dataset.json
-        in the same format
-      - features/ with any of: .tsv of bottom-up attention or LXMERT; .hdf5 of
-        bottom-up-attention-vqa (with its _imgid2idx.pkl) or Meshed-Memory Transformer; data.mdb of
-        ViLBERT's or MMF's LMDB; one .npz per image of
-        bottom-up-attention.pytorch or self-critical.pytorch, or one .npy; for coco_vinvl and vinvl,
-        VinVL's features.tsv and predictions.tsv.
-    For the other configs, put the files of data/coco_precomp or data/f30k_precomp that SCAN
-    released (https://github.com/kuanghuei/SCAN), or your own in the same format, into one folder:
-      - train_ims.npy, dev_ims.npy, test_ims.npy and, for COCO, testall_ims.npy: floating point
-        numbers [images, 36, 2048], or every image five times
-      - train_caps.txt, ...: five lines per image
-      - train_ids.txt, ... and train_capids.txt, ...: ids of images and of captions, if known.
-    """
     HOMEPAGE = "https://github.com/kuanghuei/SCAN"
     # Config -> published number of images in each split; other configs may have any number.
     EXPECTED: ClassVar[dict[str, dict[str, int]]] = {
@@ -146,15 +107,11 @@ class Builder(RandomAccessBuilder):
         if (source := cls.builder_configs[config].karpathy) == "own":
             return {"*/records": Unknown("the files of a user")}
         if source:
-            return {f"{split}/records": images for split, images in expected.items()}
-        figures: dict[str, Figure] = {
+            return count_figures(expected)
+        return count_figures({_SPLITS[name][0]: images for name, images in expected.items()}) | {
             "*/captions of an image": "5",
             "testall/* also in test": Unknown("test is the first part of testall"),
         }
-        for name, images in expected.items():
-            split = _SPLITS[name][0]
-            figures |= {f"{split}/records": images, f"{split}/captions": 5 * images}
-        return figures
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         config, expected = self.builder_config, self.EXPECTED.get(self.builder_config.name, {})

@@ -8,8 +8,14 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep import schema
-from data_prep.building.record_counts import LeftOut, Record
-from data_prep.linked_captions import LinkedCaptionsBuilder, LinkedRow, LinkList, linked_records
+from data_prep.building.random_access import configs
+from data_prep.linked_captions import (
+    LinkedCaptionsBuilder,
+    LinkedRecords,
+    LinkedRow,
+    LinkList,
+    linked_records,
+)
 from data_prep.published_figures import Figure, Unknown
 from data_prep.reading.fetched_images import text_hash
 from data_prep.reading.text_files import read_json
@@ -35,17 +41,7 @@ class Builder(LinkedCaptionsBuilder):
     """
 
     VERSION = tfds.core.Version("1.0.0")
-    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
-        tfds.core.BuilderConfig(name="images", description="Flickr images with one caption each."),
-    ]
-    MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Put these files into one folder:
-      - SBU_captioned_photo_dataset_urls.txt and SBU_captioned_photo_dataset_captions.txt from
-        SBUCaptionedPhotoDataset.tar.gz at https://www.cs.rice.edu/~vo9/sbucaptions/, or
-        sbu-captions-all.json from sbu-captions-all.tar.gz there
-      - images/ with the fetched images: the output of img2dataset (webdataset, parquet or files),
-        or images named by line number (0.jpg is the first) or as in their url.
-    """
+    BUILDER_CONFIGS = configs(images="Flickr images with one caption each.")
     HOMEPAGE = "https://www.cs.rice.edu/~vo9/sbucaptions/"
     EXPECTED: ClassVar[dict[str, int]] = {"rows": 1_000_000}
     # Rows in validation and in test; the rest is for training.
@@ -54,7 +50,6 @@ class Builder(LinkedCaptionsBuilder):
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`."""
-        del config
         held_out = cls.HELD_OUT
         return {
             "train/records with those left out": cls.EXPECTED["rows"] - 2 * held_out,
@@ -65,7 +60,7 @@ class Builder(LinkedCaptionsBuilder):
             "*/image and caption also in *": _COPIES,
         }
 
-    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, LinkedRecords]:
         links = _Links(folder)
         schema.check_counts({"rows": len(links)}, self.EXPECTED, str(links.path))
         return {

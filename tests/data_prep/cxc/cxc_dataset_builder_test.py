@@ -151,16 +151,6 @@ def test_rows_that_cannot_be_used_are_named(tmp_path):
     assert rows[1].detail == "first in sits_val.csv line 2"
 
 
-def test_a_cut_file_is_refused(manual_dir):
-    path = manual_dir / "sts_test.csv"
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
-    with pytest.raises(ValueError, match="sts/test: 1 instead of 2"):
-        _splits(manual_dir, "sts")
-    path.unlink()
-    with pytest.raises(FileNotFoundError, match=r"sts_test\.csv"):
-        _splits(manual_dir, "sts")
-
-
 @pytest.fixture(scope="module")
 def real_folder(real_data, tmp_path_factory):
     """The real ratings with the captions and images that are available."""

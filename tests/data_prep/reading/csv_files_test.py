@@ -28,11 +28,6 @@ def test_rows_come_with_their_place(tmp_path, name, start):
     ]
 
 
-def test_gzip_is_told_by_its_content(tmp_path):
-    path = _write(tmp_path / "a.csv", gzip.compress(_TABLE.encode()))
-    assert len(list(read_csv(path, columns=["id"]))) == 3
-
-
 def test_other_forms_of_tables(tmp_path):
     path = _write(tmp_path / "a.tsv", '5\tan "odd\t7\n6\tone\t"\tmore\n')
     rows = read_csv(path, columns=["n", "a"], delimiter="\t", header=False, quotes=False)

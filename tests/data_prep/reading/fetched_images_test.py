@@ -1,7 +1,6 @@
 """Fetched images in every layout, intact and damaged, and how they are matched to rows."""
 
 import io
-import json
 import tarfile
 
 import numpy as np
@@ -11,7 +10,7 @@ from data_prep.building.record_counts import LeftOut
 from data_prep.reading import fetched_images, tar_samples
 from tests.data_prep import img2dataset
 from tests.data_prep.img2dataset import NOT_FOUND, jpeg
-from xmodal.core.errors import BadImageError, UnexpectedFilesError
+from xmodal.core.errors import UnexpectedFilesError
 
 # Row 3 has the url of row 1, row 2 is dead.
 _URLS = ["http://x/0", "http://x/1", "http://x/2", "http://x/1", "http://x/ü"]
@@ -94,17 +93,6 @@ def test_a_cut_archive_gives_what_lies_before_the_cut_and_is_listed(tmp_path):
     )
 
 
-def test_an_image_that_vanishes_while_it_is_read_is_a_bad_image(tmp_path):
-    img2dataset.write(tmp_path, _rows(), "webdataset", 10)
-    path = tmp_path / "00000.tar"
-    items = fetched_images.read_fetched(tmp_path)
-    image = next(item for item in items if not item.error)
-    with path.open("r+b") as file:
-        file.truncate(600)
-    with pytest.raises(BadImageError, match="truncated image"):
-        image.read()
-
-
 @pytest.mark.parametrize("output_format", ["webdataset", "parquet"])
 def test_a_damaged_table_is_listed_and_the_others_are_read(tmp_path, output_format):
     out = tmp_path / "out"
@@ -118,16 +106,6 @@ def test_a_damaged_table_is_listed_and_the_others_are_read(tmp_path, output_form
     assert (left_out[0].where, left_out[0].reason) == ("out/00000.parquet", "damaged table")
     assert not left_out[0].is_record
     assert LeftOut("list row 2", "no image") in left_out
-
-
-def test_a_sample_without_its_json_has_no_row(tmp_path):
-    img2dataset.write(tmp_path / "out", _rows(), "files")
-    (tmp_path / "out" / "00000" / "000000.json").write_text("{cut")
-    (tmp_path / "out" / "00000" / "000001.json").unlink()
-    found, left_out = _join(tmp_path / "out", names=fetched_images.row_of_name)
-    # Not even the image whose key happens to be its row number.
-    assert set(found) == {1, 3, 4}
-    assert [item.where for item in left_out] == ["list row 0", "list row 2"]
 
 
 def test_a_member_of_an_archive_is_named_by_position_not_by_row(tmp_path):
@@ -173,26 +151,6 @@ def test_numbers_beyond_the_rows_are_an_error(tmp_path, names, shown):
     assert _join(tmp_path)[0] == {}
 
 
-def test_shards_and_loose_images_are_both_read(tmp_path):
-    img2dataset.write(tmp_path, _rows(), "webdataset")
-    (tmp_path / "more").mkdir()
-    (tmp_path / "more" / "lost.jpg").write_bytes(jpeg(9))
-    (tmp_path / "more" / "lost.json").write_text(json.dumps({"url": _URLS[2]}))
-    assert _join(tmp_path)[0].keys() == {0, 1, 2, 3, 4}
-
-
-def test_files_of_samples_that_are_not_read_are_no_rows(tmp_path):
-    with tarfile.open(tmp_path / "0.tar", "w") as archive:
-        for name in ("1.a.jpg", "1.b.jpg", "2.txt"):
-            archive.addfile(tarfile.TarInfo(name))
-    found, left_out = _join(tmp_path)
-    assert not found
-    listed = [item for item in left_out if item.where.startswith(tmp_path.name)]
-    reasons = ["several pictures or texts in a sample"] * 2 + ["no image"]
-    assert [item.reason for item in listed] == reasons
-    assert not any(item.is_record for item in listed)
-
-
 def test_links_to_folders_are_followed_and_may_form_a_circle(tmp_path):
     elsewhere, folder = tmp_path / "elsewhere", tmp_path / "images"
     elsewhere.mkdir()
@@ -203,12 +161,6 @@ def test_links_to_folders_are_followed_and_may_form_a_circle(tmp_path):
     (folder / "two.jpg").write_bytes(jpeg(5))
     read = [item.name for item in fetched_images.read_fetched(folder)]
     assert read == ["two.jpg", "link/one.jpg"]
-
-
-def test_an_empty_or_missing_folder(tmp_path):
-    assert _join(tmp_path)[0] == {}
-    with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
-        _join(tmp_path / "nowhere")
 
 
 def test_an_index_finds_rows_by_text_or_bytes():

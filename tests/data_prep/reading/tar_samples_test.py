@@ -2,7 +2,6 @@
 
 import io
 import tarfile
-import unicodedata
 
 import pytest
 
@@ -78,11 +77,6 @@ def test_samples_that_could_be_read_in_two_ways_are_listed(tmp_path, names, reas
     assert all(both in detail for why, detail in left_out.values() if why == reason)
     assert found.keys() == {"0.jpg", "9.jpg"} | ({"2.jpg"} & set(names))
     assert found["9.jpg"] == ("9.jpg", "9.txt")
-
-
-def test_keys_that_look_the_same_are_the_same(tmp_path):
-    names = [unicodedata.normalize(*each) for each in (("NFD", "é.jpg"), ("NFC", "é.txt"))]
-    assert _read(tmp_path, *names) == ({names[0]: tuple(names)}, {})
 
 
 def test_members_that_are_not_read_are_listed(tmp_path):

@@ -16,12 +16,6 @@ def _write(path, content):
     return path
 
 
-def test_missing_files_are_named(tmp_path):
-    for reader in (read_jsonl, read_json, open_archive):
-        with pytest.raises(FileNotFoundError, match=rf"{tmp_path}/no.* does not exist"):
-            list(reader(tmp_path / "no.zip"))
-
-
 def test_json_and_its_damage(tmp_path):
     assert read_json(_write(tmp_path / "a.json.gz", '{"a": [1, "ü"]}')) == {"a": [1, "ü"]}
     lines = _write(tmp_path / "b.jsonl", '{"a": 1}\n\n[2]\n')

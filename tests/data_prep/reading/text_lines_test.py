@@ -29,14 +29,6 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path, end):
     assert list(TextLines(path)) == []
 
 
-def test_empty_and_missing_files(tmp_path):
-    (tmp_path / "empty").write_bytes(b"")
-    assert list(TextLines(tmp_path / "empty")) == []
-    for path in (tmp_path, tmp_path / "nothing"):
-        with pytest.raises(FileNotFoundError, match="does not exist"):
-            TextLines(path)
-
-
 def test_captions_are_text_or_have_a_reason():
     assert read_caption("a naïve owl ".encode(), "x") == "a naïve owl "
     assert read_caption(b" \t", "list line 3") == LeftOut("list line 3", "empty caption")

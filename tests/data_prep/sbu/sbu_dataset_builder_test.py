@@ -97,8 +97,3 @@ def test_the_json_list_gives_the_same_records(manual_dir):
     (manual_dir / "sbu-captions-all.json").write_text(json.dumps(content | {"captions": [None]}))
     with pytest.raises(ValueError, match="has no list of strings captions"):
         build(Builder, manual_dir, data_dir="refused")
-
-
-def test_without_a_folder_of_files_the_instructions_are_shown(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"SBU_captioned_photo_dataset_urls\.txt and"):
-        Builder(data_dir=tmp_path).download_and_prepare()
