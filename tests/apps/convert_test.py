@@ -116,39 +116,3 @@ def test_mistakes(run, source, option, message):
     with pytest.raises(SystemExit, match=message):
         run(option)
     assert not pathlib.Path(source.parent / "made").exists()
-
-
-def test_a_pattern_that_is_none(run, capsys):
-    with pytest.raises(SystemExit):
-        run("--allow_missing=[")
-    assert (
-        "argument --allow_missing: '[' is not a valid regular expression" in capsys.readouterr().err
-    )
-
-
-def test_a_folder_that_cannot_be_made_is_refused_before_the_work(run, source, capsys):
-    output = source / "config.json" / "tower"
-    with pytest.raises(SystemExit, match=f"Error: {output} cannot be made, .*config.json is a fil"):
-        run(f"--output={output}")
-    assert not capsys.readouterr().out
-
-
-def test_another_architecture_is_one_short_error(run, capsys):
-    with pytest.raises(SystemExit, match="source: it has no array of the tower 'inception_v3': it"):
-        run("--tower=inception_v3")
-    assert not capsys.readouterr().out
-
-
-def test_an_error_shows_a_few_names_and_the_report_all(source, run, capsys):
-    change(source, **{f"extra{n}": np.ones(2, np.float32) for n in range(20)})
-    with pytest.raises(SystemExit, match=r"source: .* 20 array.s(.|\n)*\n  \.\.\. and 12 more\n"):
-        run()
-    assert "  extra9\n" in capsys.readouterr().out
-
-
-def test_numbers_that_are_none(source, run):
-    change(source, **{"embeddings.LayerNorm.bias": np.full(6, np.nan, np.float32)})
-    with pytest.raises(
-        SystemExit, match="LayerNorm.bias has numbers that are not finite in float32"
-    ):
-        run()
