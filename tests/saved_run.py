@@ -5,11 +5,10 @@ import json
 import pathlib
 
 import numpy as np
-from absl import flags
-from absl.testing import flagsaver
 
 from configs import cxc
 from xmodal import data, eval_main
+from xmodal.apps import eval_arguments
 from xmodal.core import mesh as mesh_lib
 from xmodal.train import start
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
@@ -60,9 +59,14 @@ def save_run(config, folder):
 
 def evaluate(**values):
     """Runs `python -m xmodal.eval_main` with these flags."""
-    flags.FLAGS.mark_as_parsed()
-    with flagsaver.flagsaver(**values):
-        eval_main.main(["eval_main"])
+    eval_main.main(eval_arguments.parse(as_words(values), None)[0])
+
+
+def as_words(values):
+    """Flags of the command line: lists by commas, true ones without a value."""
+    words = {name: ",".join(x) if isinstance(x, list) else x for name, x in values.items()}
+    given = {name: x for name, x in words.items() if x not in (None, False)}
+    return [f"--{name}" if x is True else f"--{name}={x}" for name, x in given.items()]
 
 
 def evaluate_weights(evaluation, params, model_state, *, name, **options):

@@ -21,22 +21,6 @@ def test_values(parser):
     assert "Draws.\n\n    xmodal draw\n" in parser.format_help()
 
 
-@pytest.mark.parametrize(
-    ("argument", "message"),
-    [
-        ("--count=0", "argument --count: '0' is not a positive integer"),
-        ("--count=-2", "argument --count: '-2' is not a positive integer"),
-        ("--count=1.5", "argument --count: '1.5' is not a positive integer"),
-        ("--seed=-1", "argument --seed: '-1' is not a non-negative integer"),
-        ("--seed=", "argument --seed: '' is not a non-negative integer"),
-    ],
-)
-def test_other_values_are_refused(argument, message, parser, capsys):
-    with pytest.raises(SystemExit):
-        parser.parse_args([argument])
-    assert message in capsys.readouterr().err
-
-
 def test_the_split_of_a_dataset(parser):
     arguments.add_dataset(parser, "a dataset", split="train")
     found = arguments.dataset_section(parser.parse_args(["--dataset=cite", "--data_dir=prepared"]))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from xmodal.apps.config_files import describe_configs, find_config_file
+from xmodal.apps.config_flag import describe_configs, find_config_file
 from xmodal.core.errors import UserError
 
 

@@ -152,8 +152,3 @@ def test_positives_of_released_labels_are_left_out(run, few_shapes):
 
     assert min(count(run("all", *few))) > 0
     assert count(run("filtered", *few, "--exclude=shapes_matches")) == [0, 0]
-
-
-def test_more_negatives_than_there_are_is_an_error(run):
-    with pytest.raises(SystemExit, match=r"only 14\d negatives among 150 items, fewer than 150"):
-        run("many", "--images=150")

@@ -4,8 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from absl import flags
-from absl.testing import flagsaver
 from tiny_model import (
     CAPTION_IDS,
     IMAGE_IDS,
@@ -16,7 +14,7 @@ from tiny_model import (
     write_ratings,
 )
 
-from xmodal import eval_main
+from tests import saved_run
 
 
 @pytest.fixture(scope="session")
@@ -85,9 +83,7 @@ def evaluate(annotations, tmp_path):
 
     def run(output="out", **values):
         given = {"annotations": str(annotations), "bootstrap_samples": 50} | values
-        flags.FLAGS.mark_as_parsed()
-        with flagsaver.flagsaver(output=str(tmp_path / output), **given):
-            eval_main.main(["eval_main"])
+        saved_run.evaluate(output=tmp_path / output, **given)
         return tmp_path / output
 
     return run

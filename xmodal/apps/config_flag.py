@@ -1,6 +1,10 @@
 """Common parts of all commands: --config, a readable log, and user errors."""
 
+import argparse
+import ast
+import importlib.util
 import os
+import pathlib
 import re
 import runpy
 import sys
@@ -11,7 +15,7 @@ from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
 
 from xmodal.apps.arguments import literal
-from xmodal.apps.config_files import describe_configs, find_config_file
+from xmodal.core.config import suggest
 from xmodal.core.console import make_log_readable, readable_errors
 from xmodal.core.errors import UserError
 from xmodal.core.version import __version__
@@ -55,6 +59,58 @@ CONFIG = config_flags.DEFINE_config_file(
 )
 
 
+def find_config_file(name: str) -> str:
+    """Returns the path of a config file, with its argument.
+
+    Args:
+      name: `quickstart`, a file in the folder `configs`, or a path that ends in .py, which is
+        returned unchanged; both with or without an `:ARGUMENT`.
+    """
+    file, colon, argument = name.partition(":")
+    files = _files()
+    if not file.endswith(".py"):
+        if file not in files:
+            raise UserError(
+                f"--config={file} names no config; {suggest([file], files)} The name of your own "
+                "file must end in .py."
+            )
+        return f"{files[file]}{colon}{argument}"
+    stem = pathlib.Path(file).stem
+    if stem in files and not os.path.exists(file):
+        raise UserError(
+            f"--config: {file} does not exist; --config={stem}{colon}{argument} is the config that "
+            "came with the installation."
+        )
+    return name
+
+
+def describe_configs() -> dict[str, str]:
+    """Returns the first line of every config file by name."""
+    return {
+        name: (ast.get_docstring(ast.parse(_read(path))) or "").split("\n")[0]
+        for name, path in _files().items()
+    }
+
+
+def _files() -> dict[str, str]:
+    """Returns the path of every file in a folder `configs` that defines `get_config`.
+
+    The folders are those of `from configs import base`: of the working directory, and installed.
+    """
+    spec = importlib.util.find_spec("configs")
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    files: dict[str, str] = {}
+    for folder in folders:
+        for path in sorted(pathlib.Path(folder).glob("*.py")):
+            if "\ndef get_config(" in _read(path):
+                files.setdefault(path.stem, os.fspath(path))
+    return dict(sorted(files.items()))
+
+
+def _read(path: str | os.PathLike) -> str:
+    return pathlib.Path(path).read_text(encoding="utf-8")
+
+
 class _Answer(flags.BooleanFlag):
     """A flag that prints a text and exits before anything else is checked."""
 
@@ -88,18 +144,31 @@ define_answer(
 )
 
 
-def run(main: Callable[[list[str]], None]) -> None:
-    """Runs `main` with parsed flags; a `UserError` is printed without a trace, with exit code 1."""
+def run(
+    main: Callable[[Any], None],
+    parse: Callable[[list[str]], tuple[argparse.Namespace, list[str]]] | None = None,
+) -> None:
+    """Runs `main` with parsed flags; a `UserError` is printed without a trace, with exit code 1.
+
+    Args:
+      main: called with the arguments of `parse`, or else with the name of the program.
+      parse: returns the arguments of a command, and the words that are flags of this module.
+    """
     make_log_readable()
+    args, argv = None, sys.argv
+    if parse is not None:
+        with readable_errors():
+            args, rest = parse(sys.argv[1:])
+            argv = [sys.argv[0], *rest]
 
     def main_for_users(argv: list[str]) -> None:
         if len(argv) > 1:
             raise app.UsageError(f"Unknown arguments {argv[1:]}; everything is a flag.")
         with readable_errors():
             _check_encoding()
-            main(argv)
+            main(argv if args is None else args)
 
-    app.run(main_for_users, flags_parser=_parse_flags)
+    app.run(main_for_users, argv=argv, flags_parser=_parse_flags)
 
 
 def _check_encoding() -> None:
@@ -119,9 +188,6 @@ def read_config(*, has_model: bool = True) -> ConfigDict:
 
     Args:
       has_model: whether the config's model is used; if not, the file does not log its choice.
-
-    Raises:
-      UserError: the file cannot be opened.
     """
     config = CONFIG.value
     try:
@@ -189,11 +255,7 @@ def _parse_flags(argv: list[str]) -> list[str]:
 
 
 def _with_paths(argv: list[str]) -> list[str]:
-    """Returns the arguments with the name of the config replaced by its path.
-
-    Raises:
-      UserError: see `find_config_file`.
-    """
+    """Returns the arguments with the name of the config replaced by its path."""
     found = list(argv)
     for index, argument in enumerate(argv):
         flag, equals, value = argument.partition("=")

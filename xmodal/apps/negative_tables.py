@@ -34,11 +34,7 @@ _DIRECTIONS = {"captions": "i2t", "images": "t2i"}
 
 
 def write_negatives(args: argparse.Namespace) -> None:
-    """Writes the tables that the arguments of `xmodal mine` describe.
-
-    Raises:
-      UserError: the output exists or holds blocks of other settings, or there is nothing to mine.
-    """
+    """Writes the tables that the arguments of `xmodal mine` describe."""
     from xmodal.api.loading import load
     from xmodal.api.search import items as items_lib
     from xmodal.api.search.embedding_parts import EmbeddedParts
@@ -83,11 +79,7 @@ def write_negatives(args: argparse.Namespace) -> None:
 
 
 def find_positives(split: "EvalSplit", boards: Sequence[str]) -> Positives:
-    """Returns the excluded items of each direction: own captions, and positives of boards.
-
-    Raises:
-      UserError: a board is unknown, or the split lacks its labels.
-    """
+    """Returns the excluded items of each direction: own captions, and positives of boards."""
     from xmodal.evals.evaluators.boards import labels_of_split
 
     own = own_pairs(split.caption_rows, split.caption_rows)

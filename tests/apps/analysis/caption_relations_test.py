@@ -1,13 +1,9 @@
 """Relations predicted from the words of captions, evaluated like a model's predictions."""
 
-import sys
-
 import numpy as np
 import pytest
-from absl import flags
 
 from configs import cmcm_clue
-from xmodal.apps import config_flag
 from xmodal.apps.analysis import caption_relations
 from xmodal.core.errors import UserError
 
@@ -47,14 +43,3 @@ def test_evaluators_of_a_config_evaluate_it(few_shapes):
     config.evals = {}
     with pytest.raises(UserError, match="no evaluator of type 'relations'"):
         caption_relations.judge_baseline(config.to_dict())
-
-
-def test_without_sklearn_the_command_says_what_to_install(own_flags, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
-    command = ["c", "--config=configs/cmcm_clue.py:captions", f"--output={tmp_path}/made"]
-    monkeypatch.setattr(sys, "argv", command)
-    flags.FLAGS.unparse_flags()
-    with pytest.raises(SystemExit) as raised:
-        config_flag.run(caption_relations.main)
-    assert 'pip install "xmodal[baselines]"' in raised.value.code
-    assert not (tmp_path / "made").exists()

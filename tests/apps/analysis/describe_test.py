@@ -10,9 +10,8 @@ from PIL import Image
 
 from data_prep.cxc.cxc_files import THRESHOLDS
 from xmodal.apps.analysis import describe
-from xmodal.apps.analysis.ratings import agreement_plots, score_plots, score_statistics
-from xmodal.apps.analysis.ratings.rated_files import read_folder
-from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs
+from xmodal.apps.analysis.ratings import rating_plots, score_statistics
+from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs, read_folder
 
 
 def run(monkeypatch, *args):
@@ -24,31 +23,6 @@ def shaded(png):
     """Fraction of non-white pixels."""
     pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
     return (pixels < 250).any(axis=-1).mean()
-
-
-def tensorboard_images(folder):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    events = EventAccumulator(str(folder), size_guidance={"tensors": 0})
-    events.Reload()
-    found = {}
-    for tag in events.Tags()["tensors"]:
-        width, height, *pictures = events.Tensors(tag)[0].tensor_proto.string_val
-        assert len(pictures) == 1
-        picture = Image.open(io.BytesIO(pictures[0]))
-        assert picture.size == (int(width), int(height))
-        found[tag] = np.asarray(picture.convert("RGB"))
-    return found
-
-
-@pytest.mark.parametrize("dataset", ["crisscrossed_shapes", "semeval_sts"])
-def test_a_dataset_that_is_not_prepared_names_its_command(dataset, tmp_path, monkeypatch):
-    command = f"python -m data_prep.build --dataset={dataset}"
-    with pytest.raises(SystemExit, match=f"^Error: no config .* is prepared in .*; run {command}$"):
-        run(
-            monkeypatch, f"--dataset={dataset}", f"--data_dir={tmp_path}",
-            f"--output={tmp_path / 'out'}",
-        )  # fmt: skip
 
 
 @pytest.mark.slow
@@ -72,10 +46,6 @@ def test_figures_of_a_prepared_dataset(few_shapes, tmp_path, monkeypatch, capsys
     spread = [rows[rating]["rater_deviation"] for rating in (("sts", "all"), ("sits", "all"))]
     assert spread[0] > spread[1] > 0.2
     assert "c2c_cocaption" in printed
-    images = tensorboard_images(tmp_path / "out")
-    assert sorted(images) == [f"describe/{name}" for name in names]
-    drawn = Image.open(tmp_path / "out" / "positives.png").convert("RGB")
-    np.testing.assert_array_equal(images["describe/positives"], np.asarray(drawn))
 
 
 def test_figures_of_csv_files_and_embeddings(tmp_path, monkeypatch, capsys):
@@ -132,31 +102,6 @@ def test_mistakes_are_named_without_a_stack_trace(tmp_path, monkeypatch, args, m
     assert not (tmp_path / "out").exists()
 
 
-def test_a_threshold_that_is_none_is_refused(monkeypatch, capsys):
-    with pytest.raises(SystemExit):
-        run(monkeypatch, "--ratings_dir=x", "--output=y", "--positive=sts=3")
-    assert "'sts=3' is not RATING:SCORE" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["--dataset=flickr8k"], "flickr8k has no config 'rating'; known: images, features"),
-        (["--ratings_dir=x"], "--config belongs to --dataset"),
-    ],
-)
-def test_unknown_configs_are_refused(monkeypatch, capsys, args, message):
-    with pytest.raises(SystemExit):
-        run(monkeypatch, *args, "--output=y", "--config=rating")
-    assert message in capsys.readouterr().err
-
-
-def test_a_split_that_is_not_there_lists_the_others(few_shapes, tmp_path, monkeypatch):
-    shapes = ["--dataset=crisscrossed_shapes", f"--data_dir={few_shapes}", "--config=ratings"]
-    with pytest.raises(SystemExit, match=r"no split 'train'; known: .*test"):
-        run(monkeypatch, *shapes, "--split=train", f"--output={tmp_path / 'out'}")
-
-
 def many_methods(number):
     rng = np.random.default_rng(0)
     return RatedPairs(
@@ -171,19 +116,19 @@ def many_methods(number):
 
 def test_figures_of_many_sets_without_ids():
     pairs = {"semantics": many_methods(9)}
-    tall = score_plots.draw_distributions(pairs, title="9 sets_{")
-    short = score_plots.draw_distributions({"semantics": many_methods(1)}, title="1 set")
+    tall = rating_plots.draw_distributions(pairs, title="9 sets_{")
+    short = rating_plots.draw_distributions({"semantics": many_methods(1)}, title="1 set")
     heights = [Image.open(io.BytesIO(png)).size[1] for png in (tall, short)]
     assert heights[0] - heights[1] == pytest.approx(9 * 0.75 * 150, abs=2)
-    assert score_plots.draw_positives(pairs, {"sts": 3.0}) == b""
-    assert shaded(score_plots.draw_positives(pairs, {"semantics": 3.0})) > 0.02
+    assert rating_plots.draw_positives(pairs, {"sts": 3.0}) == b""
+    assert shaded(rating_plots.draw_positives(pairs, {"semantics": 3.0})) > 0.02
     cosines = {"semantics": np.linspace(-1, 1, 600)}
-    drawn = agreement_plots.draw_cosines(pairs, cosines, by="x")
+    drawn = rating_plots.draw_cosines(pairs, cosines, by="x")
     assert shaded(drawn) > 0.05
-    assert agreement_plots.draw_cosines(pairs, cosines, by="x") == drawn
-    assert agreement_plots.draw_cosines(pairs, {"semantics": np.full(600, np.nan)}, by="") == b""
-    assert shaded(agreement_plots.draw_rater_spread(pairs)) > 0.01
-    assert agreement_plots.draw_rated_twice(pairs) == b""
+    assert rating_plots.draw_cosines(pairs, cosines, by="x") == drawn
+    assert rating_plots.draw_cosines(pairs, {"semantics": np.full(600, np.nan)}, by="") == b""
+    assert shaded(rating_plots.draw_rater_spread(pairs)) > 0.01
+    assert rating_plots.draw_rated_twice(pairs) == b""
 
 
 @pytest.mark.parametrize(
@@ -191,7 +136,7 @@ def test_figures_of_many_sets_without_ids():
 )
 def test_every_score_is_in_a_bin_whose_bar_is_near(scores):
     scores = np.array(scores, np.float32)
-    edges, places = score_plots._bins(scores)
+    edges, places = rating_plots._bins(scores)
     assert (np.diff(edges) > 0).all()
     assert ((edges[:-1] < places) & (places < edges[1:])).all()
     assert np.histogram(scores, edges)[0].sum() == len(scores)

@@ -110,37 +110,9 @@ def test_what_cannot_be_done_is_said_in_a_sentence(run, tmp_path, arguments, mes
     assert not (tmp_path / "out").exists()
 
 
-def test_questions_are_refused_before_anything_is_written(run, few_shapes, tmp_path):
-    shapes = ["--dataset=crisscrossed_shapes", f"--data_dir={few_shapes}"]
-    shapes.append(f"--study={tmp_path}/study")
-    (tmp_path / "pairs").mkdir()
-    (tmp_path / "pairs" / "sts_test.csv").write_text("caption1,caption2,sampling_method\n1,2,x\n")
-    made = ["make", "cxc", *shapes, f"--pairs={tmp_path}/pairs"]
-    asked = run(*made, "--ratings=sts,sis,sits")
-    assert "no pairs of ['sis', 'sits']; it has ['sts']" in asked[1]
-    # By default, all tasks that have pairs; here, none is of a caption of the split.
-    assert "1 of the captions that" in run(*made)[1]
-    assert "captions that" in run(*made, "--ratings=sts")[1]
-    assert "has none of sts_test.csv" in run(*made[:-1], f"--pairs={tmp_path}/none")[1]
-    assert "lease_minutes is -1.0" in run(*made, "--lease_minutes=-1")[1]
-    assert "two are compared" in run("make", "preference", *shapes, "--models=a.npz")[1]
-    assert not (tmp_path / "study").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "library"),
-    [(["serve"], "starlette"), (["aggregate", "--output=out"], "krippendorff")],
-)
-def test_a_missing_library_is_named_with_its_extra(run, monkeypatch, arguments, library):
-    monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
-    code, said = run(*arguments, "--study=none")
-    assert code == 1
-    assert f'{library} is missing: pip install "xmodal[annotate]"' in said
-
-
 def test_serving_imports_neither_jax_nor_tensorflow():
     code = (
-        "import sys, xmodal.apps.annotate.serving, xmodal.apps.annotate.__main__; "
+        "import sys, xmodal.apps.annotate.pages, xmodal.apps.annotate.__main__; "
         "print([name for name in ('jax', 'tensorflow', 'flax', 'scipy') if name in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 
 from xmodal.apps.annotate.candidates import best_items, read_source
-from xmodal.apps.annotate.candidates_study import DEPTH, Pool, collect, draw_queries, draw_up
-from xmodal.apps.annotate.preference_study import draw_up as draw_up_preferences
+from xmodal.apps.annotate.studies import (
+    DEPTH,
+    Pool,
+    collect,
+    draw_preferences,
+    draw_sets,
+)
 from xmodal.core.errors import UserError
 
 IMAGES = np.array([40, 10, 30, 20, 70, 60, 55], np.int32)
@@ -91,41 +96,6 @@ def test_best_items_are_those_of_a_slow_loop(tmp_path, form, direction, queries)
         ]
 
 
-def test_ties_fall_by_the_order_of_the_gallery(tmp_path):
-    np.savez(
-        tmp_path / "scores.npz",
-        scores=np.zeros((7, 21), np.float32),
-        image_ids=np.sort(IMAGES),
-        caption_ids=np.sort(CAPTIONS),
-    )
-    source = read_source(str(tmp_path / "scores.npz"), None)
-    (found,) = best_items(source, SPLIT, "t2i", CAPTIONS[:1], 3)
-    assert found.tolist() == IMAGES[:3].tolist()
-
-
-def test_files_that_cannot_give_candidates(tmp_path):
-    with pytest.raises(UserError, match="scores without ids"):
-        read_source("scores.npy", None)
-    with pytest.raises(UserError, match="nowhere"):
-        read_source(str(tmp_path / "nowhere.npz"), "cosine")
-    path = write_embeddings(tmp_path / "model.npz", 0)
-    less = dict(np.load(path))
-    less["image_ids"] = less["image_ids"] + 5000
-    np.savez(tmp_path / "other.npz", **less)
-    with pytest.raises(UserError, match="lacks 7 of the 7 images of the split"):
-        best_items(read_source(str(tmp_path / "other.npz"), None), SPLIT, "i2t", IMAGES, 3)
-    (tmp_path / "lists.json").write_text(json.dumps({"i2t": {"40": [901]}}))
-    lists = read_source(str(tmp_path / "lists.json"), None)
-    with pytest.raises(UserError, match="no lists under 't2i'"):
-        best_items(lists, SPLIT, "t2i", CAPTIONS, 3)
-    with pytest.raises(UserError, match="no list of query 10"):
-        best_items(lists, SPLIT, "i2t", IMAGES, 3)
-    (tmp_path / "train.json").write_text(json.dumps({"i2t": {"40": [901], "10": [77]}}))
-    lists = read_source(str(tmp_path / "train.json"), None)
-    with pytest.raises(UserError, match="list of query 10 .* has no item of the split"):
-        best_items(lists, SPLIT, "i2t", IMAGES[:2], 1)
-
-
 def test_the_pool_holds_every_pair_once(tmp_path):
     paths = [write_embeddings(tmp_path / f"{seed}.npz", seed) for seed in range(3)]
     queries = {"i2t": IMAGES[:4], "t2i": CAPTIONS[::4]}
@@ -168,7 +138,7 @@ def test_sets_of_candidates_with_two_golden_pairs(tmp_path):
     lists = [random_lists(tmp_path / f"{n}.json", split, queries, n) for n in range(2)]
     models = [read_source(str(tmp_path / f"{n}.json"), None) for n in range(2)]
     pool = collect(models, split, queries, top=5)
-    units = draw_up(pool, split, per_hit=18, qualification=7, generator=np.random.default_rng(0))
+    units = draw_sets(pool, split, 18, 7, np.random.default_rng(0))
     test, *sets = units
     assert [unit.test for unit in units] == [True, *[False] * len(sets)]
     assert collections.Counter(q.golden for q in test.questions) == {"yes": 4, "no": 3}
@@ -209,14 +179,6 @@ def test_sets_of_candidates_with_two_golden_pairs(tmp_path):
     assert len(places) > 5  # anywhere in a set
 
 
-def test_without_pairs_that_are_known_to_be_wrong(tmp_path):
-    path = write_embeddings(tmp_path / "model.npz", 0)
-    queries = {"i2t": IMAGES, "t2i": CAPTIONS}
-    pool = collect([read_source(path, None)], SPLIT, queries, top=2)
-    with pytest.raises(UserError, match="none is known to be wrong"):
-        draw_up(pool, SPLIT, per_hit=18, qualification=0, generator=np.random.default_rng(0))
-
-
 def test_the_qualification_shares_no_pair_with_any_set():
     """Most original pairs are candidates, and there are more sets than original pairs."""
     split = random_split(images=40, captions=40)
@@ -224,7 +186,7 @@ def test_the_qualification_shares_no_pair_with_any_set():
     pool = Pool([*own[4:], *((c, i % 40 + 1) for c, i in own), *((c, i // 2) for c, i in own[9:])],
                 200, set(), {"t2i": split.caption_ids})  # fmt: skip
     generator = np.random.default_rng(0)
-    test, *sets = draw_up(pool, split, per_hit=2, qualification=7, generator=generator)
+    test, *sets = draw_sets(pool, split, 2, 7, generator)
     pairs = [[(q.left, q.right) for q in unit.questions] for unit in (test, *sets)]
     assert all(len(set(of_unit)) == len(of_unit) for of_unit in pairs)
     assert {q.golden for q in test.questions} == {"yes", "no"}
@@ -234,17 +196,7 @@ def test_the_qualification_shares_no_pair_with_any_set():
     assert len(golden) == len(sets) > len(own)
     assert max(collections.Counter(golden).values()) == 2
     with pytest.raises(UserError, match="none is left to be golden: lower --qualification"):
-        draw_up(pool, split, per_hit=2, qualification=9, generator=generator)
-
-
-def test_queries_are_drawn_without_replacement():
-    generator = np.random.default_rng(0)
-    drawn = draw_queries(CAPTIONS, 9, generator)
-    assert len(set(drawn.tolist())) == 9
-    assert drawn.tolist() == [each for each in CAPTIONS.tolist() if each in set(drawn.tolist())]
-    for count in (-1, 21, 99):
-        assert draw_queries(CAPTIONS, count, generator).tolist() == CAPTIONS.tolist()
-    assert not len(draw_queries(CAPTIONS, 0, generator))
+        draw_sets(pool, split, 2, 9, generator)
 
 
 def test_preferences_are_about_captions_that_models_answer_differently(tmp_path):
@@ -253,13 +205,7 @@ def test_preferences_are_about_captions_that_models_answer_differently(tmp_path)
     sources = [read_source(path, None) for path in paths]
 
     def draw(examples):
-        return draw_up_preferences(
-            *sources,
-            SPLIT,
-            examples=examples,
-            labels="relations",
-            generator=np.random.default_rng(3),
-        )
+        return draw_preferences(sources, SPLIT, examples, "relations", np.random.default_rng(3))
 
     units, same = draw(1000)
     different = {c for c in first if first[c][0] != second[c][0]}
@@ -272,14 +218,6 @@ def test_preferences_are_about_captions_that_models_answer_differently(tmp_path)
     assert all(json.loads(q.note) == names[owner[q.about] : owner[q.about] + 1] for q in asked)
     assert len(draw(4)[0]) == 4
     with pytest.raises(UserError, match="the same picture for every caption"):
-        draw_up_preferences(
-            *sources[:1] * 2,
-            SPLIT,
-            examples=9,
-            labels=None,
-            generator=np.random.default_rng(0),
-        )
+        draw_preferences(sources[:1] * 2, SPLIT, 9, None, np.random.default_rng(0))
     with pytest.raises(UserError, match=r"--labels=topics .* known: \['relations'\]"):
-        draw_up_preferences(
-            *sources, SPLIT, examples=9, labels="topics", generator=np.random.default_rng(0)
-        )
+        draw_preferences(sources, SPLIT, 9, "topics", np.random.default_rng(0))

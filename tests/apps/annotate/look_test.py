@@ -4,7 +4,7 @@ import pytest
 
 from tests.apps.annotate.server import links, serving
 from tests.apps.annotate.small_studies import make_study, pairs
-from tests.browser import SIZES, check_accessibility, check_layout, open_page
+from tests.browser import check_accessibility, check_layout, open_page
 from xmodal.apps.annotate.study_file import StudyCaption, StudyQuestion, StudyUnit
 
 LONG = (
@@ -79,48 +79,6 @@ def test_pages_of_a_rater(kind, chromium, tmp_path):
                 page.keyboard.press("1")
                 follow(page, send.click)
                 assert page.inner_text("h1") == "Thank you, that was all"
-
-
-@pytest.mark.slow
-def test_a_hasty_enter_sends_no_untouched_slider(chromium, tmp_path):
-    study = make_study(tmp_path / "study", STUDIES["sts"], CAPTIONS)
-    with serving(study) as server:
-        (link,) = links(study, server, 1).values()
-        with open_page(chromium, link) as page:
-            page.route("**/page.js", lambda route: route.fulfill(body=""))  # not there yet
-            follow(page, lambda: page.click("text=Start"))
-            sent = []
-            page.on("request", lambda request: sent.append(request.method))
-            page.focus("#slider")
-            page.keyboard.press("Enter")
-            page.wait_for_timeout(500)
-            assert not sent
-
-
-@pytest.mark.slow
-def test_messages(chromium, tmp_path):
-    study = make_study(tmp_path / "study", STUDIES["sts"], CAPTIONS, raters_per_item=1)
-    with serving(study) as server:
-        first, second = links(study, server, 2).values()
-        with open_page(chromium, first) as held:
-            follow(held, lambda: held.click("text=Start"))
-            held.keyboard.press("1")
-            follow(held, lambda: held.keyboard.press("Enter"))
-            for size, scheme in LOOKS:
-                with open_page(chromium, second, size=size, scheme=scheme) as page:
-                    follow(page, lambda: page.click("text=Start"))
-                    assert page.inner_text("h1") == "Nothing to do right now"
-                    check(page)
-        for size, scheme in LOOKS:
-            context = chromium.new_context(
-                viewport=dict(zip(("width", "height"), SIZES[size], strict=True)),
-                color_scheme=scheme,
-            )
-            page = context.new_page()
-            assert page.goto(f"{server.address}/item/1/0").status == 403
-            assert page.inner_text("h1") == "This link opens nothing"
-            check(page)
-            context.close()
 
 
 @pytest.mark.slow

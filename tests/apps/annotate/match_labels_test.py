@@ -5,10 +5,9 @@ import json
 import pytest
 
 from tests.apps.annotate.small_studies import make_study, raters
-from xmodal.apps.annotate.aggregating import aggregate
 from xmodal.apps.annotate.golden import decide
 from xmodal.apps.annotate.hand_out import HandOut, Place
-from xmodal.apps.annotate.match_labels import positives_of_queries, read_added
+from xmodal.apps.annotate.labels import aggregate, positives_of_queries, read_added
 from xmodal.apps.annotate.study_file import (
     StudyCaption,
     StudyFile,
@@ -78,21 +77,6 @@ def test_positives_are_yes_and_weak_yes_and_unseen_originals(study, tmp_path):
     (tmp_path / "wrong.txt").write_text("twenty")
     with pytest.raises(UserError, match="not a list of caption ids"):
         aggregate(study, tmp_path / "left", without=str(tmp_path / "wrong.txt"))
-
-
-def test_units_in_doubt_count_when_they_are_accepted(study, tmp_path):
-    answers = {(10, 1): "yes", (10, 2): "yes", (20, 2): "no", (30, 1): "yes", (60, 1): "yes"}
-    (first,) = raters(study, 1)
-    answer(HandOut(study), first, GOOD | answers)
-    report = aggregate(study, tmp_path / "labels", human_only=True)
-    assert "1 unit(s) wait for a decision and do not count yet: 1:rater1; `python -m" in report
-    assert report.count(" needs two raters |") == 2  # in place of NaN
-    agreement = json.loads((tmp_path / "labels/agreement.json").read_text())
-    assert agreement["krippendorff_alpha"] == {"match": {"ordinal": None, "nominal": None}}
-    assert read(tmp_path / "labels") == [{"1": [30]}, {}]
-    decide(study, 1, "rater1", accept=True)
-    aggregate(study, tmp_path / "accepted", human_only=True)
-    assert read(tmp_path / "accepted") == [{"1": [10, 30], "2": [10]}, {"10": [1, 2]}]
 
 
 def test_a_rejected_unit_is_asked_again(study, tmp_path):

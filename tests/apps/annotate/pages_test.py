@@ -83,23 +83,6 @@ def answers(study):
         return [tuple(row) for row in rows]
 
 
-@pytest.mark.parametrize("path", ["/", "/rate", "/item/1/0", "/end", "/image/1"])
-def test_without_a_link_there_is_nothing_to_see(server, path):
-    response, text = Client(server.address).get(path)
-    assert response.status == 403
-    assert "Open the link that you were given" in text
-
-
-@pytest.mark.parametrize("token", ["x", "A" * 43, "..%2f..%2fetc%2fpasswd", "%00", "é" * 9])
-def test_forged_tokens(study, server, token):
-    client = Client(server.address)
-    response, _ = client.get(f"/join/{urllib.parse.quote(token, safe='%')}")
-    assert response.status in (403, 404)
-    assert not client.cookie
-    cookie = f"xmodal_{study.settings.id}={urllib.parse.quote(token)}"
-    assert client.get("/rate", cookie=cookie)[0].status == 403
-
-
 def test_tokens_of_another_study_and_of_raters_who_have_ended(study, server, tmp_path):
     other = make_study(tmp_path / "other", pairs("sits", (10, 1)), CAPTIONS)
     (foreign,) = invite(other, 1).values()
@@ -116,16 +99,6 @@ def test_tokens_of_another_study_and_of_raters_who_have_ended(study, server, tmp
     assert place_of(client) == "/end"
     assert "Your part has ended" in client.get("/end")[1]
     assert answers(study) == before
-
-
-def test_the_token_stays_out_of_pages_and_of_scripts(study, server):
-    (token,) = invite(study, 1).values()
-    client = Client(server.address)
-    response, text = client.get(f"/join/{token}")
-    assert {"HttpOnly", "SameSite=lax", "Path=/"} <= set(
-        response.getheader("set-cookie").split("; ")
-    )
-    assert token not in text + client.get("/")[1] + client.get(place_of(client))[1]
 
 
 def test_questions_of_another_rater(study, server, rater):
@@ -161,18 +134,6 @@ def test_posts_from_other_sites(study, rater, headers):
     assert answers(study) == before
 
 
-def test_a_link_on_another_site_does_not_change_who_answers(study, server, rater):
-    (other,) = (urllib.parse.urlsplit(link).path for link in links(study, server, 1).values())
-    cookie, foreign = rater.cookie, {"sec-fetch-site": "cross-site"}
-    response, text = rater.get(other, **foreign)
-    assert (response.status, rater.cookie) == (403, cookie)
-    assert "This browser already answers as rater" in text
-    # A first link may come from a mail, and a typed one counts.
-    assert Client(server.address).get(other, **foreign)[0].status == 303
-    assert rater.get(other, **{"sec-fetch-site": "none"})[0].status == 303
-    assert rater.cookie != cookie
-
-
 def test_a_post_that_is_cut_short_is_no_answer(study, rater):
     place, before = place_of(rater), answers(study)
     host, port = rater._host.split(":")
@@ -186,10 +147,6 @@ def test_a_post_that_is_cut_short_is_no_answer(study, rater):
     assert answers(study) == before
     assert rater.post(place, "answer=4.75")[0].status == 303
     assert len(answers(study)) == len(before) + 1
-
-
-def test_other_names_of_this_machine(rater):
-    assert rater.get("/rate", host="evil.example")[0].status == 400
 
 
 def test_bodies_that_are_too_long_or_no_answer(study, rater):
@@ -236,15 +193,6 @@ def test_names_of_files_lead_nowhere(rater, path):
     assert not re.search(r"root:|import |SQLite|block body", text)
 
 
-def test_pictures_are_those_of_the_study(study, rater):
-    with study.reading() as connection:
-        (data,) = connection.execute("SELECT data FROM images WHERE id = 1").fetchone()
-    response, text = rater.get("/image/1")
-    assert response.getheader("content-type") == "image/png"
-    assert response.getheader("x-content-type-options") == "nosniff"
-    assert text.encode("latin-1") == data
-
-
 def test_a_caption_is_text_and_nothing_else(study, server):
     seen = set()
     (link,) = links(study, server, 1).values()
@@ -259,10 +207,3 @@ def test_a_caption_is_text_and_nothing_else(study, server):
         seen.add("&lt;script&gt;document.title=&#39;owned&#39;&lt;/script&gt;" in text)
         client.post(place, "answer=4.5")
     assert seen == {True, False}
-
-
-def test_the_same_form_sent_twice(study, rater):
-    place = place_of(rater)
-    before = len(answers(study))
-    assert [rater.post(place)[0].status for _ in range(3)] == [303] * 3
-    assert len(answers(study)) == before + 1

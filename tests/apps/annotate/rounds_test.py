@@ -1,8 +1,5 @@
 """Whole rounds: three raters in real browsers, kills in between, labels, and an evaluation."""
 
-import collections
-import json
-
 import numpy as np
 import pytest
 
@@ -10,10 +7,9 @@ from data_prep.cxc.cxc_files import read_cxc_file
 from tests.apps.annotate.server import links, serving
 from tests.apps.annotate.simulated_raters import SimulatedRater, another_browser, kill_browser
 from xmodal.api.evaluating import evaluate
-from xmodal.apps.analysis.ratings.rated_files import format_rows
-from xmodal.apps.analysis.votes import count_votes
-from xmodal.apps.annotate.aggregating import aggregate
-from xmodal.apps.annotate.making import make
+from xmodal.apps.analysis.ratings.rated_pairs import format_rows
+from xmodal.apps.annotate.labels import aggregate
+from xmodal.apps.annotate.studies import make
 from xmodal.apps.annotate.study_file import StudyFile
 
 FLAGS = {
@@ -204,96 +200,3 @@ def test_a_round_of_ratings(few_shapes, split, models, chromium, tmp_path):
         for image, row in zip(split.image_ids, cosines(models[0]).T, strict=True)
     ]
     assert evaluation.metrics["cxc/i2t/recall@1"] == pytest.approx(100 * np.mean(hits))
-
-
-@pytest.mark.slow
-def test_a_round_of_candidates(few_shapes, split, models, chromium, tmp_path):
-    study = make_study(
-        tmp_path,
-        few_shapes,
-        "eccv",
-        models=models,
-        images=3,
-        captions=3,
-        top=1,
-        per_hit=5,
-        qualification=0,
-        pass_share=0.9,
-    )
-    asked = questions(study)
-
-    def answer_of(name, place):
-        if golden := asked[place]["golden"]:
-            return {"yes": "weak_yes", "no": "no"}[golden]
-        draw = np.random.default_rng((int(name[-1]), *place))
-        return str(draw.choice(["yes", "weak_yes", "weak_no", "no"]))
-
-    given = run_round(study, chromium, answer_of)
-    assert all(set(answers) == set(asked) for answers in given.values())
-    aggregate(study, tmp_path / "labels", human_only=True)
-    settings = study.settings
-    positives = {"image_to_caption": {}, "caption_to_image": {}}
-    for place, question in asked.items():
-        caption, image = question["left_id"], question["right_id"]
-        votes = [given[name][place] in ("yes", "weak_yes") for name in given]
-        if question["golden"] or sum(votes) < 2:
-            continue
-        if image in settings.image_queries:
-            positives["image_to_caption"].setdefault(str(image), []).append(caption)
-        if caption in settings.caption_queries:
-            positives["caption_to_image"].setdefault(str(caption), []).append(image)
-    assert all(positives.values())
-    for name, expected in positives.items():
-        found = json.loads((tmp_path / "labels" / f"eccv_{name}.json").read_text())
-        assert found == {query: sorted(items) for query, items in expected.items()}
-    # The board has these queries, and the model's rank for each equals that of a slow loop.
-    evaluation = evaluate(
-        embeddings=models[1], annotations=tmp_path / "labels", bootstrap_samples=10
-    )
-    scores = dict(zip(split.caption_ids.tolist(), cosines(models[1]), strict=True))
-    first = [
-        int(split.image_ids[np.argmax(scores[int(query)])]) in items
-        for query, items in positives["caption_to_image"].items()
-    ]
-    assert evaluation.metrics["eccv/t2i/recall@1"] == pytest.approx(100 * np.mean(first))
-
-
-@pytest.mark.slow
-def test_a_round_of_preferences(few_shapes, models, chromium, tmp_path):
-    study = make_study(tmp_path, few_shapes, "preference", models=models, examples=4, labels=None)
-    asked = questions(study)
-    with serving(study) as server:
-        given = collections.defaultdict(dict)
-        sides = set()
-        for name, link in links(study, server, 3).items():
-            rater = SimulatedRater(chromium, link)
-            while place := rater.place:
-                shown = [
-                    int(source.rpartition("/")[2])
-                    for source in rater.page.eval_on_selector_all(
-                        "figure img", "all => all.map(e => e.src)"
-                    )
-                ]
-                ends = asked[place]["left_id"], asked[place]["right_id"]
-                assert sorted(shown) == sorted(ends)
-                sides.add(tuple(shown) == ends)
-                best = int(name[-1]) * place[0] % 3
-                if best == 2:
-                    rater.send("both_bad")
-                else:
-                    rater.send(("left", "right")[shown.index(ends[best])])
-                given[asked[place]["about"]][name] = ("better", "worse", "both_bad")[best]
-            rater.page.close()
-    assert sides == {True, False}
-    aggregate(study, tmp_path / "labels")
-    lines = (tmp_path / "labels" / "votes.csv").read_text().splitlines()
-    assert lines[0] == "example,answer,rater,left_model"
-    rows = [line.split(",") for line in lines[1:]]
-    found = collections.defaultdict(dict)
-    for example, answer, rater, _ in rows:
-        found[int(example)][rater] = answer
-    assert found == given
-    assert {model for *_, model in rows} == {"a", "b"}
-    (vote,) = count_votes(("all", example, answer) for example, answer, *_ in rows).values()
-    majorities = [collections.Counter(answers.values()) for answers in given.values()]
-    assert vote.shares["better"] == 100 * np.mean([m["better"] >= 2 for m in majorities])

@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 
 from tests.apps.annotate.small_studies import make_study, sts_units
-from xmodal.apps.annotate.study_file import StudyFile, StudySettings, check_new_file
+from xmodal.apps.annotate.study_file import StudyFile, check_new_file
 from xmodal.core.errors import UserError
 
 
@@ -27,7 +27,8 @@ def test_a_study_is_written_whole_or_not_at_all(tmp_path):
         check_new_file(tmp_path / "study")
     with pytest.raises(UserError, match="is not a folder"):
         check_new_file(tmp_path / "none" / "study")
-    assert [path.name for path in tmp_path.iterdir()] == ["study"]
+    # Its log may stay while it is open.
+    assert {path.name.split("-")[0] for path in tmp_path.iterdir()} == {"study"}
 
 
 def test_other_files_are_no_studies(tmp_path):
@@ -39,28 +40,6 @@ def test_other_files_are_no_studies(tmp_path):
     connection = sqlite3.connect(tmp_path / "other")
     connection.execute("CREATE TABLE study (settings)")
     connection.commit()
-    with pytest.raises(UserError, match="but not a study"):
-        StudyFile(tmp_path / "other")
-    connection.execute(f"PRAGMA application_id = {0x786D6F64}")
-    connection.execute("PRAGMA user_version = 99")
-    connection.commit()
     connection.close()
-    with pytest.raises(UserError, match="of version 99"):
+    with pytest.raises(UserError, match="is not a study of this version"):
         StudyFile(tmp_path / "other")
-
-
-@pytest.mark.parametrize("text", ["[" * 5_000, "{", "3", '{"kind": 3}', b"\xff", None])
-def test_settings_of_other_kinds_are_refused(tmp_path, text):
-    path = make_study(tmp_path / "study", sts_units(2)).path
-    connection = sqlite3.connect(path)
-    connection.execute("DELETE FROM study")
-    if text is not None:
-        connection.execute("INSERT INTO study VALUES (?)", (text,))
-    connection.commit()
-    connection.close()
-    with pytest.raises(UserError, match="study"):
-        StudyFile(path)
-
-
-def test_two_studies_have_ids_of_their_own():
-    assert StudySettings().id != StudySettings().id

@@ -6,8 +6,8 @@ import pytest
 
 from tests.apps.annotate.small_studies import make_study, raters
 from xmodal.apps.analysis.votes import count_votes
-from xmodal.apps.annotate.aggregating import aggregate
 from xmodal.apps.annotate.hand_out import HandOut, Place
+from xmodal.apps.annotate.labels import aggregate
 from xmodal.apps.annotate.study_file import StudyQuestion, StudyUnit
 
 

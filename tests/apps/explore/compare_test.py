@@ -12,7 +12,6 @@ from scipy import stats
 import xmodal
 from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
 from xmodal.apps.explore import compare as compare_lib
-from xmodal.core.errors import UserError
 from xmodal.evals import evaluate_source, make_evaluator
 
 
@@ -153,66 +152,6 @@ def test_differences_of_all_evaluators_of_a_run(tmp_path):
     assert not any(row[0].startswith("sentences") for row in rows)
 
 
-def test_evaluations_without_single_values_have_no_differences(tmp_path):
-    runs = {name: tmp_path / name for name in ("a", "b")}
-    for number, run in enumerate(runs.values()):
-        save_results_of_run(run, number, ["sentences"])
-    with pytest.raises(xmodal.UserError, match=r"\['sentences'\] .* have no values for single it"):
-        xmodal.compare(runs).differences("a", "b")
-
-
-def test_a_run_and_a_single_evaluation_on_the_same_labels(saved, tmp_path, capsys, monkeypatch):
-    """Own functions are saved in one folder; a run has one per evaluator."""
-    folders, (first, second, _) = saved
-    run = tmp_path / "run"
-    (run / "test").mkdir(parents=True)
-    for name, seed in (("own", 0), ("validation", 7)):
-        split = make_split(20, captions=2, seed=seed)
-        save(run / "test" / name, 0, split)
-    numbers = json.loads((run / "test/own/metrics.json").read_text())
-    tagged = {f"own/{tag}": value for tag, value in numbers.items()}
-    (run / "test/metrics.json").write_text(json.dumps(tagged))
-
-    tag = "own/shapes_own/i2t/recall@5"
-    expected = first.compare(second.stored)["shapes_own/i2t/recall@5"]
-    comparison = xmodal.compare({"run": run, "functions": folders["second"]})
-    (row,) = cells(comparison.table([tag]))[2:]
-    assert row == [tag, f"{expected.value:.2f}", f"{expected.other:.2f}"]
-    (row,) = [row for row in cells(comparison.differences("run", "functions")) if row[0] == tag]
-    assert row[3] == f"{expected.difference:+.2f}"
-    # An evaluation finds the one of a run that has its labels.
-    assert second.compare(run) == second.compare(folders["first"])
-    assert repr(second.compare(run)).startswith("## model 1 against model 0\n\n| Metric")
-
-    save(tmp_path / "elsewhere", 0, make_split(20, captions=2, seed=9))
-    with pytest.raises(xmodal.UserError, match="are those of none of .*own, .*validation: eval"):
-        xmodal.compare({"run": run, "functions": tmp_path / "elsewhere"})
-    with pytest.raises(xmodal.UserError, match="has no evaluation on the labels of model 0"):
-        save(tmp_path / "elsewhere", 0, make_split(20, captions=2, seed=9)).compare(run)
-
-    monkeypatch.setattr("sys.argv", ["x", f"a={run}", str(folders["second"]), "--latex"])
-    compare_lib.main()
-    out = capsys.readouterr().out
-    assert r" & a & b \\" in out
-    assert r"\caption{a against b}" in out
-
-
-def test_equal_ids_of_other_records_are_not_compared(saved):
-    _, (first, second, _) = saved
-    name, ours, theirs = "photos/images/1.0.0 test", first.stored, second.stored
-    other = dataclasses.replace(theirs, records={name: "b" * 64})
-    own = dataclasses.replace(first, provenance=dataclasses.replace(
-        first.provenance, records={name: "a" * 64}
-    ))  # fmt: skip
-    with pytest.raises(
-        xmodal.UserError, match=f"model 0 and model 1 .*different records of {name}"
-    ):
-        own.compare(other)
-    unknown = dataclasses.replace(theirs, records={name: "unknown"})
-    assert own.compare(unknown) == first.compare(theirs)
-    assert ours.records != own.stored.records
-
-
 def test_the_best_and_the_inseparable_are_bold_in_latex(saved, tmp_path):
     """A third model that is much better is the only one in bold."""
     folders, (first, second, _) = saved
@@ -245,12 +184,6 @@ def test_folders_with_an_equals_sign(tmp_path):
     assert compare_lib.read_names([folders[0], f"slow={folders[1]}"]) == expected
     assert compare_lib.read_names([f"a=b={folders[0]}"]) == {"a=b": folders[0]}
     assert compare_lib.read_names(["a=b=nowhere"]) == {"a=b": "nowhere"}
-
-
-def test_two_models_of_one_name_are_named_apart():
-    assert compare_lib.read_names(["runs/a/", "b=other/a"]) == {"a": "runs/a/", "b": "other/a"}
-    with pytest.raises(UserError, match=r"^runs/a and other/a share the name 'a': write NAME="):
-        compare_lib.read_names(["runs/a", "other/a", "runs/c"])
 
 
 def save_seeds(root, values):
@@ -297,14 +230,6 @@ def test_several_runs_are_tested_over_their_seeds(tmp_path, ours, theirs, test, 
     assert row[4:] == [f"{low:+.2f} to {high:+.2f}", "yes" if low > 0 else "no"]
     assert ["b/i2t/recall@10", "100.00", "100.00", "+0.00", "+0.00 to +0.00", "no"] in cells(text)
     assert "variance between training seeds" not in text
-
-
-def test_a_single_run_has_no_variance_between_seeds(tmp_path):
-    sides = {"a": save_seeds(tmp_path / "a", {0: 1.0, 1: 2.0}), "b": tmp_path / "a" / "run_0"}
-    with pytest.raises(UserError, match=r"^b has one run, .*run_0"):
-        xmodal.compare(sides)
-    with pytest.raises(UserError, match=r"nothing_\* is neither a finished run"):
-        xmodal.compare({"a": sides["a"], "b": tmp_path / "nothing_*"})
 
 
 def test_metrics_filter_every_table_and_the_legend_names_seeds(saved, capsys, monkeypatch):

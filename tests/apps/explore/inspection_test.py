@@ -7,7 +7,7 @@ import xmodal
 from configs import quickstart
 from tests.saved_run import evaluate_file
 from xmodal import data
-from xmodal.apps.analysis.ratings import similarity_plots
+from xmodal.apps.analysis.ratings import rating_plots
 from xmodal.evals import Embeddings, save_embeddings
 
 
@@ -81,7 +81,7 @@ def test_neighbors_are_those_of_a_sort(direction, inspection, split, vectors):
 def test_similarities_beside_ratings(inspection, split, vectors, monkeypatch):
     seen = {}
     monkeypatch.setattr(
-        similarity_plots, "draw_ratings", lambda rated, *, title: seen.update(rated) or b""
+        rating_plots, "draw_similarities", lambda rated, *, title: seen.update(rated) or b""
     )
     inspection.draw_ratings()
     assert list(seen) == inspection.ratings == ["shapes/sts", "shapes/sis", "shapes/sits"]
@@ -97,45 +97,3 @@ def test_similarities_beside_ratings(inspection, split, vectors, monkeypatch):
 def test_figures(inspection):
     for png in (inspection.draw_ratings(), inspection.draw_scores()):
         assert png.startswith(b"\x89PNG")
-
-
-def test_pictures_and_frames_for_notebooks(inspection, split):
-    number = int(inspection.image_ids[4])
-    (expected,) = split.pictures(np.flatnonzero(split.image_ids == number))
-    assert inspection.picture(number) == expected
-    frame = inspection.neighbors("i2i", 1)._repr_html_()
-    assert frame.startswith("<iframe title=")
-    assert "<script" not in frame
-    assert "&lt;img" in frame
-
-
-def test_counts_of_numpy(inspection):
-    page = inspection.neighbors("i2t", np.int64(2))
-    assert page.to_html() == inspection.neighbors("i2t", 2).to_html()
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda i: i.search("a red star"), "from a file have no model to embed a query"),
-        (lambda i: i.neighbors("t2x"), "t2x.*i2t"),
-        (lambda i: i.neighbors("i2t", [10**6]), r"\[1000000\] are not queries of i2t on the board"),
-        (lambda i: i.picture(10**6), "crisscrossed_shapes test has no image 1000000"),
-    ],
-)
-def test_mistakes(call, message, inspection):
-    with pytest.raises(xmodal.UserError, match=message):
-        call(inspection)
-
-
-def test_sources_that_cannot_be_inspected(path, config, tmp_path):
-    for arguments, message in (
-        ((path,), "a file of embeddings needs the config of its dataset"),
-        ((tmp_path, config), "is a run, which has a config and a similarity"),
-        ((tmp_path,), "is not a run"),
-        ((tmp_path / "missing",), "missing does not exist"),
-    ):
-        with pytest.raises(xmodal.UserError, match=message):
-            xmodal.inspect(arguments[0], config=arguments[1] if arguments[1:] else None)
-    with pytest.raises(xmodal.UserError, match="pools.*shapes"):
-        xmodal.inspect(path, config=config, evaluator="pools")

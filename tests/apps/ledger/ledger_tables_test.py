@@ -60,15 +60,6 @@ def small(tmp_path):
     return read_ledger(tmp_path)
 
 
-def test_empty_cells_of_a_system_with_a_metric_of_its_own_keep_their_column(tmp_path):
-    text = SMALL.replace('like = "small/paper"', 'metric = "rate"').replace(
-        "a/{x,y,z}", "{a,b,c}/x"
-    )
-    (tmp_path / "small.toml").write_text(text)
-    (tmp_path / "files.toml").write_text("[files]\n[commands]\n")
-    assert table_of("small/mine", read_ledger(tmp_path)).endswith("| `ours` | 1.5±0.1 | | 4 |")
-
-
 def test_pages_are_those_of_the_ledger():
     """`xmodal reproduce --write_tables` makes them so."""
     ledger = read_ledger()

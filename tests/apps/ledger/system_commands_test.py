@@ -2,20 +2,17 @@
 
 import collections
 import importlib.util
-import itertools
 import pathlib
 import re
-import shlex
 import subprocess
 
 import pytest
 
 from xmodal.__main__ import COMMANDS
-from xmodal.apps.config_files import find_config_file
+from xmodal.apps.config_flag import find_config_file
 from xmodal.apps.ledger.files import brace_of, folders_of
 from xmodal.apps.ledger.ledger_entries import Ledger, System, read_ledger
 from xmodal.apps.ledger.reproduce import commands_of, run_system
-from xmodal.core.errors import UserError
 
 WORK = pathlib.Path("work")
 
@@ -68,19 +65,6 @@ def test_every_command_can_be_read(tmp_path):
     assert len(seen) > 60
 
 
-def test_commands_compute_the_dataset_of_their_rows():
-    """A model's rows of Flickr30k have a system of their own: its commands name that dataset."""
-    ledger, compared = read_ledger(), 0
-    for row in ledger.rows:
-        boards = {tag.split("/")[0] for tag in row.published}
-        if row.system.run and row.published:
-            words = shlex.join(itertools.chain(*commands_of(row.system, ledger, {}, WORK)))
-            expected = boards <= {"flickr30k", "region_features"}
-            assert ("flickr30k" in words) == expected, row.system.name
-            compared += expected
-    assert compared > 20
-
-
 def test_commands_read_the_folders_of_what_a_system_needs():
     ledger = read_ledger()
     for system in ledger.systems.values():
@@ -123,14 +107,3 @@ def test_weights_are_kept_and_evaluations_replaced(tmp_path, monkeypatch):
         assert ran == [*convert, replaced, ["evaluate", "--run=x"]]
         ran.clear()
         (tmp_path / "models/group/key").mkdir(parents=True, exist_ok=True)
-
-
-@pytest.mark.slow
-def test_a_command_that_fails_ends_the_row(tmp_path, capfd):
-    system = System("group/key", "", run=("convert --tower=words --source=none --output={out}",))
-    with pytest.raises(UserError, match="`xmodal convert` ended with 1"):
-        run_system(system, Ledger({}, (), {}, {}), {}, tmp_path)
-    assert "none" in capfd.readouterr().err
-    (tmp_path / "results/group/key").mkdir(parents=True)
-    with pytest.raises(UserError, match="holds no metrics"):
-        run_system(system, Ledger({}, (), {}, {}), {}, tmp_path)

@@ -100,11 +100,3 @@ def test_names_of_entries_and_seeds_are_drawn_once_each(run, table, space):
     cells = [line.strip("|").split("|")[1].strip() for line in table()[2:4]]
     assert sorted(cells) == sorted(space.rpartition(":")[2].split(","))
     assert table()[-1].startswith("2 trials")
-
-
-def test_other_keys_of_a_section_on_the_command_line_may_be_drawn(run, table):
-    section = "--config.optimizer.schedule={'name': 'cosine', 'warmup_steps': 1}"
-    drawn = "optimizer.schedule.end_fraction"
-    code, said = run("plain", "--dry_run", "--trials=1", section, f"--space={drawn}:choice:0,0.5")
-    assert code == 0, said
-    assert drawn in table()[0]

@@ -169,24 +169,6 @@ def test_a_failed_trial_is_recorded_and_the_others_go_on(sweep, trained, tmp_pat
     assert trained == ["0000", "0001", "0000"]
 
 
-def test_undefined_numbers_of_a_trial(sweep, tmp_path, monkeypatch):
-    """Other metrics may be undefined; the one that trials are compared by may not."""
-    scores = {"0000": 50.0, "0001": float("nan")}
-
-    def train(config, run_dir, **_):
-        fake_results(run_dir, **{"a/t2t/spearman": float("nan"), "a/t2t/pairs": 7.0})
-        return True
-
-    monkeypatch.setattr(loop, "train", train)
-    monkeypatch.setattr(
-        search_lib.run_training, "best_metrics", lambda run_dir: {SELECT: scores[run_dir[-4:]]}
-    )
-    first, second = sweep(2)
-    assert (first.value, first.user_attrs["metrics"]) == (50, {"a/t2t/pairs": 7})
-    assert second.user_attrs["error"] == f"{SELECT} of the best checkpoint is undefined."
-    assert second.state.name == "FAIL"
-
-
 @pytest.mark.parametrize(
     ("error", "tried", "state"),
     [(RuntimeError("no memory"), 3, "FAIL"), (OSError("disk full"), 1, "WAITING")],

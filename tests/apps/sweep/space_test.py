@@ -52,15 +52,6 @@ def test_mistakes_name_the_flag(text, message):
     assert f"--space={text}" in str(caught.value)
 
 
-def test_the_space_of_a_config_file():
-    given = {"seed": ("int", 0, 3), "l2": ("choice", None, {"scale": 0.1})}
-    assert space_lib.read_space(given, "get_space()") == given
-    with pytest.raises(UserError, match=r"get_space\(\)\['seed'\].*Did you mean 'choice'"):
-        space_lib.read_space({"seed": ("choise", 1)}, "get_space()")
-    with pytest.raises(UserError, match="must map paths"):
-        space_lib.read_space({"seed": 1}, "get_space()")
-
-
 def plan_of(**changes):
     plan = Plan(None, {}, None, 0, "a/recall@1", "max")
     return dataclasses.replace(plan, **changes)
@@ -149,15 +140,6 @@ def test_another_entry_has_no_options_of_the_one_before(config, path, before, va
     assert section.to_dict() == after
 
 
-def test_sections_and_keys_that_a_file_leaves_out_can_be_drawn(config):
-    values = {"l2": {"pattern": "text/", "scale": 0.1}, "l2.scale": 0.2, "seed": 3}
-    changed = with_values(config, values)
-    assert (changed.l2.scale, changed.seed) == (0.2, 3)
-    assert config.l2 is None
-    with pytest.raises(UserError, match="'optimzer' in the path .*; sections of config"):
-        with_values(config, {"optimzer.learning_rate": 1})
-
-
 def test_a_folder_keeps_to_its_plan(plan):
     study = plan.make_study(optuna.storages.InMemoryStorage())
     keep(plan, study)
@@ -176,19 +158,6 @@ def test_a_folder_keeps_to_its_plan(plan):
         with pytest.raises(UserError, match="has trials of another sweep") as caught:
             keep(dataclasses.replace(plan, **changes), study)
         assert line in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("space", "message"),
-    [
-        ({"optimizer.learning_rte": ("log", 1e-3, 1.0)}, "learning_rte=0.001.*'learning_rate'"),
-        ({"model.text.encoder.dropout": ("choice", 0.5, 1.5)}, "dropout=1.5. .* it must be"),
-        ({"batch_size": ("choice", 16, 1024)}, "batch_size=1024.* is more than the 150 training"),
-    ],
-)
-def test_ends_of_the_space_are_checked(plan, space, message):
-    with pytest.raises(UserError, match=message):
-        make_plan(dataclasses.replace(plan, space=space), None)
 
 
 @pytest.mark.parametrize(

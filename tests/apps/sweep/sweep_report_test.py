@@ -4,10 +4,8 @@ import csv
 import dataclasses
 import io
 
-import numpy as np
 import optuna
 import pytest
-from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util import tensor_util
 
@@ -90,17 +88,6 @@ def test_metrics_that_break_ties_between_checkpoints_do_so_between_trials(
     assert sweep_report.best_trials(plan, trials)[""] == trials[best]
     text = "\n".join(report_of(plan, trials, tmp_path, capsys))
     assert f"The best score is {said}" in text if said else "The best score" not in text
-
-
-@pytest.mark.slow
-def test_the_plot_moves_with_the_scores(plan):
-    def pixels(scores):
-        png = sweep_report.draw_scores(plan, make_trials(plan, scores))
-        return np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
-
-    one, other = pixels([1.0, 2.0, 1.5]), pixels([1.0, 2.0, 1.1])
-    assert one.shape == other.shape
-    assert np.any(one != other)
 
 
 def test_values_and_metrics_for_tensorboard(plan, tmp_path):

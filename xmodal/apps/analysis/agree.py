@@ -8,9 +8,12 @@ r"""Compares metrics by how they rank models: Kendall's tau-b, ranks and a bump 
 from collections.abc import Sequence
 
 from xmodal.apps.analysis.agreement.agreement_report import write_agreement
-from xmodal.apps.analysis.agreement.metric_choice import choose_metrics, describe_left_out
-from xmodal.apps.analysis.agreement.model_table import load_models
-from xmodal.apps.analysis.agreement.same_labels import check_labels
+from xmodal.apps.analysis.agreement.metric_tables import (
+    check_labels,
+    choose_metrics,
+    describe_left_out,
+    load_models,
+)
 from xmodal.apps.arguments import make_parser, name_list
 from xmodal.core import console
 from xmodal.core.errors import UserError
@@ -41,10 +44,6 @@ def compare(paths: Sequence[str], output: str, metrics: Sequence[str] | None = N
 
     Returns:
       The Markdown that was written.
-
-    Raises:
-      UserError: the models or the metrics cannot be used, labels differ, or `output` cannot be
-        written.
     """
     models = load_models(paths)
     notes = check_labels(paths)

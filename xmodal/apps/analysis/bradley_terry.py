@@ -22,9 +22,6 @@ def count_wins(preferences: Iterable[tuple[str, str]]) -> tuple[list[str], np.nd
 
     Returns:
       The K names, sorted, and float64 [K, K]: how often the row was preferred to the column.
-
-    Raises:
-      UserError: an item is compared with itself, or there is no judgment.
     """
     preferences = list(preferences)
     if not preferences:
@@ -53,17 +50,11 @@ def bradley_terry(items: Sequence[str], wins: np.ndarray) -> dict[str, float]:
 
     Returns:
       Item -> score; scores sum to 100, as the ECCV Caption paper prints them.
-
-    Raises:
-      UserError: the counts are not valid, or no maximum exists, because some items never lost to
-        the others or never met them.
     """
     from scipy import special  # Slow to import.
 
     wins = np.asarray(wins, np.float64)
     _check(items, wins)
-    if len(items) == 1:
-        return {items[0]: 100.0}
     met = wins + wins.T
     logs = np.zeros(len(items))
     for _ in range(1000):
@@ -84,34 +75,17 @@ def bradley_terry(items: Sequence[str], wins: np.ndarray) -> dict[str, float]:
 
 
 def _check(items: Sequence[str], wins: np.ndarray) -> None:
-    if not items or len(set(items)) < len(items):
-        raise UserError(f"Items to score need distinct names, got {list(items)}.")
-    if wins.shape != (len(items), len(items)):
-        raise UserError(
-            f"Counts of {len(items)} items must have the shape {(len(items),) * 2}, got "
-            f"{wins.shape}."
-        )
-    if not np.all(np.isfinite(wins)) or wins.min() < 0 or np.any(np.diag(wins)):
-        raise UserError(
-            "Counts of preferences must be finite, not negative, and zero on the diagonal (an "
-            f"item is not compared with itself), got {wins.tolist()}."
-        )
     # A maximum exists when no split of the items leaves one side without a win over the other
     # (Ford, 1957): when wins connect every item to every other.
     from scipy.sparse import csgraph, csr_array  # Slow to import.
 
-    parts, part_of = csgraph.connected_components(
-        csr_array(wins > 0), directed=True, connection="strong"
-    )
-    if parts == 1:
-        return
-    for part in range(parts):
+    parts, part_of = csgraph.connected_components(csr_array(wins > 0), connection="strong")
+    for part in range(parts) if parts > 1 else ():
         inside = part_of == part
         if not np.any(wins[~inside][:, inside]):
             unbeaten = [item for item, is_in in zip(items, inside, strict=True) if is_in]
-            rest = [item for item in items if item not in unbeaten]
             raise UserError(
-                f"Bradley-Terry scores do not exist: {unbeaten} never lost to {rest} in these "
+                f"Bradley-Terry scores do not exist: {unbeaten} never lost to the others in these "
                 "counts, so they would be infinitely better. Add comparisons, or leave items out."
             )
 

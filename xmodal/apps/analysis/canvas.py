@@ -4,6 +4,8 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -15,7 +17,11 @@ COLORS = ("#2f6fab", "#c4572a", "#4a8f4f", "#8a5aa8", "#a98317", "#3f9aa3")
 
 
 def new_figure(
-    width: float, height: float, *, layout: Literal["constrained"] | None = "constrained"
+    width: float,
+    height: float,
+    *,
+    layout: Literal["constrained"] | None = "constrained",
+    title: str = "",
 ) -> "Figure":
     """Returns an empty figure of a size in inches; see matplotlib for layouts."""
     # The figure is built without pyplot, which has global state and looks for a display.
@@ -24,6 +30,8 @@ def new_figure(
 
     figure = Figure(figsize=(width, height), facecolor="white", layout=layout)
     FigureCanvasAgg(figure)
+    if title:
+        figure.suptitle(title, fontsize=12, parse_math=False)
     return figure
 
 
@@ -58,3 +66,14 @@ def label(axes: "Axes", *, title: str = "", x: str = "", y: str = "") -> None:
 def color(place: int) -> str:
     """Color of the rating or method at this position."""
     return COLORS[place % len(COLORS)]
+
+
+def draw_curve(
+    axes: "Axes", x: np.ndarray, y: np.ndarray, edges: np.ndarray, *, fewest: int, shade: str
+) -> None:
+    """Draws the mean of y over cells of x with at least `fewest` points."""
+    number, _ = np.histogram(x, edges)
+    total, _ = np.histogram(x, edges, weights=y)
+    enough = number >= fewest
+    middles = (edges[1:] + edges[:-1]) / 2
+    axes.plot(middles[enough], total[enough] / number[enough], color=shade, linewidth=1.6)

@@ -16,6 +16,7 @@ import numpy as np
 from absl import flags
 
 from xmodal.apps import config_flag, output_flag
+from xmodal.apps.arguments import require_extra
 from xmodal.apps.output_flag import OUTPUT
 from xmodal.core.errors import UserError
 
@@ -32,22 +33,6 @@ INVERSE_PENALTY = flags.DEFINE_float(
 _NAME = "TF-IDF, logistic regression"
 
 
-def find_sklearn() -> tuple[Any, Any]:
-    """Returns `TfidfVectorizer` and `LogisticRegression` of scikit-learn.
-
-    Raises:
-      UserError: scikit-learn is not installed.
-    """
-    try:
-        from sklearn.feature_extraction.text import TfidfVectorizer
-        from sklearn.linear_model import LogisticRegression
-    except ImportError as error:
-        raise UserError(
-            f'The baseline needs scikit-learn ({error}): pip install "xmodal[baselines]".'
-        ) from error
-    return TfidfVectorizer, LogisticRegression
-
-
 class CaptionRegression:
     """One logistic regression per relation on the words of captions."""
 
@@ -55,11 +40,13 @@ class CaptionRegression:
         self, captions: Sequence[str], labels: np.ndarray, inverse_penalty: float = 1.0
     ) -> None:
         """Learns from N captions and their labels, 0 or 1 [N, R]."""
-        vectorizer, regression = find_sklearn()
-        self._words = vectorizer(ngram_range=(1, 2), sublinear_tf=True)
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.linear_model import LogisticRegression
+
+        self._words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
         features = self._words.fit_transform(captions)
         self._models = [
-            regression(C=inverse_penalty, class_weight="balanced", max_iter=1000).fit(
+            LogisticRegression(C=inverse_penalty, class_weight="balanced", max_iter=1000).fit(
                 features, column
             )
             if len(np.unique(column)) == 2
@@ -78,11 +65,7 @@ class CaptionRegression:
 
 
 def judge_baseline(config: dict[str, Any], inverse_penalty: float = 1.0) -> dict[str, "Evaluation"]:
-    """Returns the evaluation by every relations evaluator of a config, by evaluator name.
-
-    Raises:
-      UserError: the config has no such evaluator, or the dataset lacks the labels.
-    """
+    """Returns the evaluation by every relations evaluator of a config, by evaluator name."""
     from xmodal import data
     from xmodal.evals import evaluate_source, make_evaluator, read_options
     from xmodal.evals.evaluators.relations import RelationsOptions
@@ -122,7 +105,7 @@ def main(argv: list[str]) -> None:
     """Fits the baseline, and prints and writes the reports."""
     del argv
     config = config_flag.read_config()
-    find_sklearn()
+    require_extra("baselines", "sklearn")
     from xmodal.core.result_files import check_writable
 
     check_writable(OUTPUT.value)

@@ -5,7 +5,7 @@ r"""Draws the figures of the Crisscrossed Captions (CxC) paper for any rated pai
     python -m xmodal describe --dataset=flickr8k --output=FIGURES
 
 --ratings_dir is a folder of CxC's CSV files as released; --dataset a prepared dataset with scores.
-Prints a table, and writes it in LaTeX. Writes PNG files and the same pictures for TensorBoard:
+Prints a table, and writes it in LaTeX. Writes PNG files:
 distributions of scores by rating and sampling method, numbers of positive pairs, scores against
 cosines, the spread of the raters, and pairs rated twice. Figures without data are left out, with a
 note on the data they need.
@@ -17,7 +17,6 @@ captions_val2014.json or a table captions*.csv.
 """
 
 import argparse
-import contextlib
 import dataclasses
 import json
 import pathlib
@@ -29,12 +28,7 @@ import data_prep
 from data_prep.command_line import check_config
 from data_prep.cxc.caption_texts import read_caption_texts
 from data_prep.cxc.cxc_files import THRESHOLDS
-from xmodal.apps.analysis.ratings import (
-    agreement_plots,
-    prepared_ratings,
-    score_plots,
-    score_statistics,
-)
+from xmodal.apps.analysis.ratings import prepared_ratings, rating_plots, score_statistics
 from xmodal.apps.analysis.ratings.cosines import (
     TextEncoder,
     Vectors,
@@ -42,8 +36,7 @@ from xmodal.apps.analysis.ratings.cosines import (
     cosines_of_texts,
     count_words,
 )
-from xmodal.apps.analysis.ratings.rated_files import read_folder
-from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs
+from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs, read_folder
 from xmodal.apps.arguments import make_parser
 from xmodal.core import console
 from xmodal.core.errors import NotPreparedError, UnexpectedFilesError, UserError
@@ -76,11 +69,11 @@ def main() -> None:
     cosines, by = _cosines(args, rated)
     title = f"{args.dataset or pathlib.Path(args.ratings_dir).resolve().name}, {args.split}"
     figures = {
-        "distributions": score_plots.draw_distributions(rated, title=title),
-        "positives": score_plots.draw_positives(rated, positive, title=title),
-        "cosines": agreement_plots.draw_cosines(rated, cosines, by=by, title=title),
-        "rater_spread": agreement_plots.draw_rater_spread(rated, title=title),
-        "rated_twice": agreement_plots.draw_rated_twice(rated, title=title),
+        "distributions": rating_plots.draw_distributions(rated, title=title),
+        "positives": rating_plots.draw_positives(rated, positive, title=title),
+        "cosines": rating_plots.draw_cosines(rated, cosines, by=by, title=title),
+        "rater_spread": rating_plots.draw_rater_spread(rated, title=title),
+        "rated_twice": rating_plots.draw_rated_twice(rated, title=title),
     }
     drawn = {name: png for name, png in figures.items() if png}
     rows = [dataclasses.asdict(each) for each in summaries]
@@ -89,22 +82,9 @@ def main() -> None:
     contents["summary.json"] = json.dumps({"title": title, "rows": rows}, indent=2) + "\n"
     without = [name for name in figures if name not in drawn]
     write_files(args.output, contents, stale=[f"{name}.png" for name in without])
-    _write_images(args.output, drawn)
     for name in without:
         print(f"Without {name}: that needs {_FIGURES[name]}.")
-    print(f"{args.output}: {', '.join(contents)}, TensorBoard images")
-
-
-def _write_images(output: str, drawn: Mapping[str, bytes]) -> None:
-    """Writes the figures, PNGs by name, for TensorBoard's IMAGES tab."""
-    from xmodal.core.event_writer import EventWriter
-
-    pictures = {f"describe/{name}": png for name, png in drawn.items()}
-    try:
-        with contextlib.closing(EventWriter(output)) as writer:
-            writer.write_pictures(0, pictures)
-    except OSError as error:
-        raise UserError(f"Cannot write to {output}: {error}.") from error
+    print(f"{args.output}: {', '.join(contents)}")
 
 
 def _read_ratings(args: argparse.Namespace) -> dict[str, RatedPairs]:

@@ -54,9 +54,6 @@ def label_quality(
       annotated: the annotated items, by query. Others are left out of r in the precision, since
         items without annotation are not wrong. None counts them as wrong, as in the first revision
         of the paper, which gave a precision of 47 % for COCO's own captions.
-
-    Raises:
-      UserError: no query is in both sets, or `annotated` lacks a query.
     """
     if not set(labels) & set(truth):
         raise UserError(

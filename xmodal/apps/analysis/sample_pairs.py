@@ -16,11 +16,10 @@ split; --dataset names a prepared dataset instead.
 """
 
 import argparse
-import hashlib
 import json
 import pathlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,11 +30,9 @@ from data_prep.cxc.cxc_files import THRESHOLDS, file_name
 from data_prep.sampling.groups import Groups
 from data_prep.sampling.nearest_neighbors import NEIGHBORS
 from data_prep.sampling.scheme import PER_SOURCE
-from xmodal.apps.analysis.ratings.rated_files import is_rated, read_folder
+from xmodal.apps.analysis.ratings.rated_pairs import is_rated, read_folder
 from xmodal.apps.analysis.sampling.encoders import EncodedItems, embedded_groups
-from xmodal.apps.analysis.sampling.facts import Fact, format_facts
 from xmodal.apps.analysis.sampling.group_files import read_dataset_groups, read_groups
-from xmodal.apps.analysis.sampling.overlap import format_overlap
 from xmodal.apps.analysis.sampling.samplers import (
     file_contents,
     located_by_method,
@@ -43,7 +40,12 @@ from xmodal.apps.analysis.sampling.samplers import (
     sample_across,
     sample_within,
 )
-from xmodal.apps.analysis.sampling.structure import check_structure
+from xmodal.apps.analysis.sampling.structure import (
+    Fact,
+    check_structure,
+    format_facts,
+    format_overlap,
+)
 from xmodal.apps.arguments import make_parser, name_list, natural_int, positive_int
 from xmodal.core import console
 from xmodal.core.errors import NotPreparedError, UnexpectedFilesError, UserError
@@ -80,7 +82,7 @@ def _within(args: argparse.Namespace, groups: Groups) -> list[Fact]:
         drawn=args.draw,
     )
     facts = check_structure(pairs, groups, neighbors=args.neighbors, drawn=args.draw)
-    settings = {"neighbors": args.neighbors, "draw": args.draw, "files": _hash_files(paths)}
+    settings = {"neighbors": args.neighbors, "draw": args.draw, "files": paths}
     _report(args, groups, pairs, facts, settings)
     return facts
 
@@ -95,8 +97,7 @@ def _across(args: argparse.Namespace, groups: Groups) -> list[Fact]:
     # Rated pairs are only sources: facts about them are left out.
     known = pairs | located_by_method(rated, groups)
     facts = [f for f in check_structure(known, groups, neighbors=1) if f.method in pairs]
-    paths = [f"{args.ratings_dir}/{file_name(rating, args.split)}" for rating in rated]
-    settings = {"per_source": args.per_source, "files": _hash_files({"ratings": paths})}
+    settings = {"per_source": args.per_source, "files": {"ratings": args.ratings_dir}}
     _report(args, groups, pairs, facts, settings)
     return facts
 
@@ -137,17 +138,6 @@ def _report(
     print(table)
     _compare(args, groups, pairs)
     print(f"\n{args.output}: {', '.join(contents)}")
-
-
-def _hash_files(paths: Mapping[str, Iterable[str]]) -> dict[str, dict[str, str]]:
-    """Kind -> path of a file -> SHA-256 of its bytes."""
-    hashes: dict[str, dict[str, str]] = {}
-    for kind, each in paths.items():
-        for path in each:
-            with open(path, "rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            hashes.setdefault(kind, {})[path] = digest
-    return hashes
 
 
 def _compare(args: argparse.Namespace, groups: Groups, pairs: Mapping[str, np.ndarray]) -> None:

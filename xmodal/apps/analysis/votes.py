@@ -52,9 +52,6 @@ def count_votes(answers: Iterable[tuple[str, str, str]]) -> dict[str, Vote]:
       answers: one (group, example, answer) per answer of a person; examples are numbered or named
         within their group. An example of several groups needs answers in the group `ALL`, too, to
         count once there.
-
-    Raises:
-      UserError: there is no answer, or an unknown one.
     """
     of_example: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
     for group, example, answer in answers:

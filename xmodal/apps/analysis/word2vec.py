@@ -14,12 +14,13 @@ Mikolov et al. 2013; gensim is an extra: `pip install "xmodal[word2vec]"`.
 import functools
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from absl import flags, logging
 
 from xmodal.apps import config_flag, output_flag
+from xmodal.apps.arguments import require_extra
 from xmodal.apps.output_flag import OUTPUT
 from xmodal.core.errors import UserError
 
@@ -40,21 +41,6 @@ AS_TOKENIZED = flags.DEFINE_bool(
 )
 
 
-def find_gensim() -> type:
-    """Returns gensim's class `Word2Vec`.
-
-    Raises:
-      UserError: gensim is not installed.
-    """
-    try:
-        from gensim.models import Word2Vec
-    except ImportError as error:
-        raise UserError(
-            f'Word2Vec needs gensim ({error}): pip install "xmodal[word2vec]".'
-        ) from error
-    return Word2Vec
-
-
 def split_captions(captions: Iterable[str], text: "TextConfig | None") -> list[list[str]]:
     """Returns the words of captions as a tokenizer reads them, or, for None, in lower case."""
     from xmodal.data.text.tokenizers import word_splitter
@@ -68,34 +54,16 @@ def split_captions(captions: Iterable[str], text: "TextConfig | None") -> list[l
 
 
 def learn_vectors(
-    sentences: Sequence[Sequence[str]],
-    *,
-    width: int,
-    window: int,
-    min_count: int,
-    epochs: int,
-    negatives: int,
-    skip_gram: bool,
-    seed: int,
+    sentences: Sequence[Sequence[str]], *, min_count: int, **options: Any
 ) -> tuple[list[str], np.ndarray]:
     """Returns the words and their vectors, float32 [V, width], the most frequent word first.
 
-    Raises:
-      UserError: gensim is not installed, or no word is frequent enough.
+    `options` are those of gensim's `Word2Vec`.
     """
-    word2vec = find_gensim()
+    from gensim.models import Word2Vec
+
     try:
-        model = word2vec(
-            sentences,
-            vector_size=width,
-            window=window,
-            min_count=min_count,
-            epochs=epochs,
-            negative=negatives,
-            sg=int(skip_gram),
-            seed=seed,
-            workers=1,
-        )
+        model = Word2Vec(sentences, min_count=min_count, workers=1, **options)
     except RuntimeError as error:  # gensim's error for an empty vocabulary
         raise UserError(
             f"No word occurs {min_count} times in {len(sentences):,} captions; lower --min_count."
@@ -117,7 +85,7 @@ def main(argv: list[str]) -> None:
     """Reads the captions, learns the vectors and writes the file."""
     del argv
     config = config_flag.read_config()
-    find_gensim()
+    require_extra("word2vec", "gensim")
     from xmodal import data
     from xmodal.core.result_files import check_writable, write_file
 
@@ -128,12 +96,12 @@ def main(argv: list[str]) -> None:
     sentences = split_captions(captions, dataset.text if AS_TOKENIZED.value else None)
     words, vectors = learn_vectors(
         sentences,
-        width=WIDTH.value,
-        window=WINDOW.value,
         min_count=MIN_COUNT.value,
+        vector_size=WIDTH.value,
+        window=WINDOW.value,
         epochs=EPOCHS.value,
-        negatives=NEGATIVES.value,
-        skip_gram=SKIP_GRAM.value,
+        negative=NEGATIVES.value,
+        sg=int(SKIP_GRAM.value),
         seed=config.seed,
     )
     write_file(output, format_vectors(words, vectors))

@@ -35,7 +35,7 @@ def main() -> None:
 
 def _make(args: argparse.Namespace) -> None:
     # Imports JAX, which no other command needs.
-    from xmodal.apps.annotate.making import make
+    from xmodal.apps.annotate.studies import make
 
     print(make(args.kind, vars(args)))
 
@@ -60,7 +60,7 @@ def _close(args: argparse.Namespace) -> None:
 
 def _serve(args: argparse.Namespace) -> None:
     require_extra("annotate", "starlette", "uvicorn")
-    from xmodal.apps.annotate.serving import serve
+    from xmodal.apps.annotate.pages import serve
 
     serve(StudyFile(args.study), args.host, args.port, args.url)
 
@@ -83,7 +83,7 @@ def _review(args: argparse.Namespace) -> None:
 
 def _aggregate(args: argparse.Namespace) -> None:
     require_extra("annotate", "krippendorff")
-    from xmodal.apps.annotate.aggregating import aggregate
+    from xmodal.apps.annotate.labels import aggregate
 
     options = {name: getattr(args, name) for name in ("add", "without", "human_only")}
     print(aggregate(StudyFile(args.study), args.output, **options))

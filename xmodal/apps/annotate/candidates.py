@@ -20,11 +20,7 @@ _KINDS = {"i2t": ("image_ids", "caption_ids"), "t2i": ("caption_ids", "image_ids
 
 
 def read_source(path: str, similarity: str | None) -> Source:
-    """Reads rankings (.json), scores (.npz with `scores`) or embeddings (any other .npz).
-
-    Raises:
-      UserError: the file cannot be used.
-    """
+    """Reads rankings (.json), scores (.npz with `scores`) or embeddings (any other .npz)."""
     if path.endswith(".json"):
         return load_rankings(path)
     if _has_scores(path):
@@ -51,9 +47,6 @@ def best_items(
 
     Returns:
       Q arrays of ids.
-
-    Raises:
-      UserError: the model lacks a side, an item or a query.
     """
     if isinstance(source, RankedLists):
         return _from_lists(source, split, direction, queries, depth)

@@ -4,6 +4,7 @@ As in ECCV Caption, a wrong answer does not reject anything by itself: the autho
 reviews the unit and accepts or rejects it. A rejected unit goes to another rater.
 """
 
+import collections
 import dataclasses
 import sqlite3
 
@@ -42,10 +43,8 @@ def judge_unit(connection: sqlite3.Connection, rater: int, unit: int) -> str | N
     rows = _rows(connection, "q.unit = ?", rater, unit)
     if any(row["value"] is None for row in rows):
         return None
-    if rows[0]["test"]:
-        return "finished"
     wrong = any(row["golden"] and not is_right(row["golden"], row["value"]) for row in rows)
-    return "check" if wrong else "finished"
+    return "check" if wrong and not rows[0]["test"] else "finished"
 
 
 def qualifies(connection: sqlite3.Connection, rater: int, share: float) -> bool:
@@ -59,20 +58,27 @@ def qualifies(connection: sqlite3.Connection, rater: int, share: float) -> bool:
 
 def find_doubts(study: StudyFile) -> list[Doubt]:
     """Returns the units that are waiting for a decision."""
+    doubts = []
     with study.reading() as connection:
         waiting = connection.execute(
             "SELECT a.unit, a.rater, r.name FROM assignments a JOIN raters r ON r.id = a.rater "
             "WHERE a.state = 'check' ORDER BY a.unit, a.rater"
         ).fetchall()
-        return [_describe(connection, *row) for row in waiting]
+        for unit, rater, name in waiting:
+            rows = _rows(connection, "q.unit = ?", rater, unit)
+            wrong = tuple(
+                f"caption {row['left_id']}, image {row['right_id']}: {row['value']} instead of "
+                f"{row['golden']}"
+                for row in rows
+                if row["golden"] and not is_right(row["golden"], row["value"])
+            )
+            others = collections.Counter(row["value"] for row in rows if not row["golden"])
+            doubts.append(Doubt(unit, name, wrong, dict(others)))
+    return doubts
 
 
 def decide(study: StudyFile, unit: int, rater: str, *, accept: bool) -> None:
-    """Accepts or rejects a unit that is waiting for a decision.
-
-    Raises:
-      UserError: no such unit is waiting.
-    """
+    """Accepts or rejects a unit that is waiting for a decision."""
 
     def change(connection: sqlite3.Connection) -> None:
         changed = connection.execute(
@@ -91,21 +97,9 @@ def decide(study: StudyFile, unit: int, rater: str, *, accept: bool) -> None:
     study.change(change)
 
 
-def _describe(connection: sqlite3.Connection, unit: int, rater: int, name: str) -> Doubt:
-    wrong: list[str] = []
-    answers: dict[str, int] = {}
-    for row in _rows(connection, "q.unit = ?", rater, unit):
-        if not row["golden"]:
-            answers[row["value"]] = answers.get(row["value"], 0) + 1
-        elif not is_right(row["golden"], row["value"]):
-            wrong.append(
-                f"caption {row['left_id']}, image {row['right_id']}: {row['value']} instead of "
-                f"{row['golden']}"
-            )
-    return Doubt(unit, name, tuple(wrong), answers)
-
-
-def _rows(connection: sqlite3.Connection, where: str, rater: int, *values: int) -> list:
+def _rows(
+    connection: sqlite3.Connection, where: str, rater: int, *values: int
+) -> list[sqlite3.Row]:
     """Questions with the rater's answers, None if there is none yet."""
     return connection.execute(
         "SELECT q.*, u.test, a.value FROM questions q JOIN units u ON u.id = q.unit LEFT JOIN "

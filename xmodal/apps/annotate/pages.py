@@ -1,7 +1,8 @@
-"""The pages of a study, as an ASGI application of Starlette."""
+"""The pages of a study, as an ASGI application of Starlette, and their server."""
 
 import pathlib
 import sqlite3
+import sys
 import urllib.parse
 from collections.abc import Collection
 from typing import Any
@@ -20,6 +21,7 @@ from xmodal.apps.annotate.hand_out import HandedPage, HandOut, NotAssignedError,
 from xmodal.apps.annotate.questions import KINDS, BadAnswer
 from xmodal.apps.annotate.raters import Rater, find_rater
 from xmodal.apps.annotate.study_file import StudyFile
+from xmodal.core import web_server
 from xmodal.core.web_guard import Guard
 
 _HERE = pathlib.Path(__file__).parent
@@ -40,6 +42,31 @@ _ENDS = {
         "others in this study.",
     ),
 }
+
+
+def serve(study: StudyFile, host: str, port: int, url: str = "") -> None:
+    """Serves a study until it is interrupted.
+
+    Args:
+      study: study to show.
+      host: address to listen at.
+      port: port to listen at; 0 for any free one.
+      url: address at which browsers reach the server, if there is a proxy.
+    """
+    hosts = web_server.host_names(host, url)
+    if host in ("0.0.0.0", "::") and not url:
+        hosts = {"*"}
+    listening = web_server.listen(host, port)
+    port = listening.getsockname()[1]
+    if not url and host not in ("localhost", "127.0.0.1", "::1"):
+        print(
+            f"Warning: {host} is reached from other machines, without encryption. Put a server "
+            "with https in front of it and set --url to its address.",
+            file=sys.stderr,
+        )
+    app = make_app(study, hosts=hosts, secure=web_server.split_url(url).scheme == "https")
+    print(f"{study.path} is served at {url or web_server.address(host, port)}", flush=True)
+    web_server.make_server(app).run(sockets=[listening])
 
 
 def make_app(study: StudyFile, *, hosts: Collection[str], secure: bool = False) -> Starlette:
@@ -99,16 +126,8 @@ class _Pages:
     def join(self, request: Request) -> Response:
         """Moves the token of a link to a cookie, so that it is not shown or in the history."""
         token = request.path_params["token"]
-        if (rater := find_rater(self._study, token)) is None:
+        if find_rater(self._study, token) is None:
             raise _unknown_link()
-        before = find_rater(self._study, request.cookies.get(self._cookie, ""))
-        # Otherwise, a page elsewhere could make somebody answer as another rater.
-        if before and before != rater and request.headers.get("sec-fetch-site") == "cross-site":
-            raise HTTPException(
-                403,
-                f"This browser already answers as {before.name}. To answer as {rater.name}, copy "
-                "the link into the address bar.",
-            )
         response = RedirectResponse("/", 303)
         response.set_cookie(
             self._cookie,
@@ -191,28 +210,23 @@ class _Pages:
     def _describe(self, page: HandedPage) -> dict[str, Any]:
         """Values for the template of a question."""
         question, kind = page.question, KINDS[page.question.kind]
+        ends = (question.left, question.right)
         with self._study.reading() as connection:
-
-            def text(caption: int) -> str:
-                row = connection.execute("SELECT text FROM captions WHERE id = ?", (caption,))
-                return row.fetchone()["text"]
-
-            items: list[dict[str, Any]] = [
-                {"side": side, "id": each, "text": text(each) if side == "caption" else ""}
-                for side, each in zip(kind.sides, (question.left, question.right), strict=True)
-            ]
-            about = None if question.about is None else text(question.about)
-        same = kind.sides[0] == kind.sides[1]
-        for item, order in zip(items, _ORDERS[kind.about], strict=True):
-            name = _NAMES[item["side"]]
-            item["name"] = f"{order} {name.lower()}" if same else name
-        total = page.finished + page.remaining
+            rows = connection.execute(
+                "SELECT id, text FROM captions WHERE id IN (?, ?, ?)", (*ends, question.about)
+            ).fetchall()
+        texts, items = {row["id"]: row["text"] for row in rows}, []
+        for side, each, order in zip(kind.sides, ends, _ORDERS[kind.about], strict=True):
+            name = _NAMES[side]
+            if kind.sides[0] == kind.sides[1]:
+                name = f"{order} {name.lower()}"
+            items.append({"side": side, "id": each, "text": texts.get(each), "name": name})
         return {
             "page": page,
             "kind": kind,
             "items": items,
-            "about": about,
-            "total": total * page.questions,
+            "about": texts.get(question.about),
+            "total": (page.finished + page.remaining) * page.questions,
             "answered": page.finished * page.questions + page.place.number,
         }
 

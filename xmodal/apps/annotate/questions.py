@@ -38,11 +38,7 @@ class QuestionKind:
     about: bool = False
 
     def read(self, answer: str) -> str:
-        """Returns an answer in its stored form: a value of `answers`, or a number such as "3.5".
-
-        Raises:
-          BadAnswer: the answer is not valid for the question.
-        """
+        """Returns an answer in its stored form: a value of `answers`, or a number such as "3.5"."""
         if self.answers is not None:
             if answer not in self.answers:
                 raise BadAnswer(f"Choose one of the {len(self.answers)} answers.")
@@ -50,17 +46,6 @@ class QuestionKind:
         if not _RATING.fullmatch(answer):
             raise BadAnswer("Move the slider to a place from 0 to 5.")
         return str(float(answer))
-
-    def pair(self, name: str, left: int, right: int) -> str:
-        """Returns a string that is equal only for equal pairs.
-
-        Args:
-          name: name of the kind.
-          left: id of the left item.
-          right: id of the right item.
-        """
-        ends = sorted((left, right)) if self.symmetric else (left, right)
-        return f"{name}:{ends[0]}:{ends[1]}"
 
 
 _SLIDER = (

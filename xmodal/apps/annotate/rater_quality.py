@@ -1,5 +1,6 @@
 """How well raters agree with each other and with golden pairs."""
 
+import operator
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
@@ -7,7 +8,7 @@ from typing import Literal
 import krippendorff
 import numpy as np
 
-from xmodal.apps.annotate.collected import Answer, group, question_of
+from xmodal.apps.annotate.answers import Answer, group
 from xmodal.apps.annotate.golden import POSITIVE, is_right
 from xmodal.apps.annotate.questions import KINDS
 from xmodal.core.result_files import csv_text
@@ -15,7 +16,12 @@ from xmodal.core.result_files import csv_text
 # Choices as numbers; those of `match` are ordered.
 _NUMBERS = {"no": 0, "weak_no": 1, "weak_yes": 2, "yes": 3}
 _NUMBERS |= {"worse": 0, "better": 1, "both_good": 2, "both_bad": 3}
+_BY_QUESTION = operator.attrgetter("question")
 _Level = Literal["nominal", "ordinal", "interval"]
+_HEAD = (
+    *("rater", "answers", "median_seconds", "golden", "golden_right"),
+    *("units_to_check", "units_rejected", "agreement"),
+)
 _LEVELS: Mapping[str, _Level] = {"match": "ordinal", "preference": "nominal"}
 
 
@@ -44,7 +50,7 @@ def compute_alphas(answers: Iterable[Answer]) -> dict[str, dict[str, float]]:
 def explain_no_alpha(answers: Iterable[Answer], kind: str) -> str:
     """Returns why the alpha of a kind of question is NaN."""
     own = [answer for answer in _compared(answers) if answer.kind == kind]
-    if all(len(each) < 2 for each in group(own, question_of).values()):
+    if all(len(each) < 2 for each in group(own, _BY_QUESTION).values()):
         return "needs two raters"
     return "all answers are equal"
 
@@ -58,23 +64,15 @@ def quality_file(answers: Sequence[Answer]) -> str:
     leaves out golden pairs, the qualification and rejected units, the rater's and others'; it is
     empty where nobody else answered the same.
     """
-    by_question = group(_compared(answers), question_of)
+    by_question = group(_compared(answers), _BY_QUESTION)
     rows = []
     for rater, own in group(answers, lambda answer: answer.rater).items():
         golden = [is_right(a.golden, a.value) for a in own if a.golden]
         states = [*{a.unit: a.state for a in own}.values()]
-        row = {
-            "rater": rater,
-            "answers": len(own),
-            "median_seconds": f"{statistics.median(a.seconds for a in own):.1f}",
-            "golden": len(golden),
-            "golden_right": f"{np.mean(golden):.3f}" if golden else "",
-            "units_to_check": states.count("check"),
-            "units_rejected": states.count("rejected"),
-            "agreement": _agreement(_compared(own), by_question),
-        }
-        rows.append(row)
-    return csv_text([list(rows[0]), *(list(row.values()) for row in rows)])
+        row = [rater, len(own), f"{statistics.median(a.seconds for a in own):.1f}", len(golden)]
+        row += [f"{np.mean(golden):.3f}" if golden else "", states.count("check")]
+        rows.append([*row, states.count("rejected"), _agreement(_compared(own), by_question)])
+    return csv_text([_HEAD, *rows])
 
 
 def _compared(answers: Iterable[Answer]) -> list[Answer]:
@@ -90,10 +88,10 @@ def number(answer: Answer) -> float:
 def _matrix(answers: Sequence[Answer]) -> np.ndarray:
     """Numbers [raters, questions]; NaN for no answer."""
     raters = {name: row for row, name in enumerate(dict.fromkeys(a.rater for a in answers))}
-    columns = {each: at for at, each in enumerate(dict.fromkeys(map(question_of, answers)))}
+    columns = {each: at for at, each in enumerate(dict.fromkeys(map(_BY_QUESTION, answers)))}
     matrix = np.full((len(raters), len(columns)), np.nan)
     for answer in answers:
-        matrix[raters[answer.rater], columns[question_of(answer)]] = number(answer)
+        matrix[raters[answer.rater], columns[answer.question]] = number(answer)
     return matrix
 
 
@@ -110,7 +108,7 @@ def _agreement(mine: Sequence[Answer], by_question: Mapping[tuple[int, int], lis
     for answer in mine:
         rest = [
             _comparable(each)
-            for each in by_question.get(question_of(answer), ())
+            for each in by_question.get(answer.question, ())
             if each.rater != answer.rater
         ]
         choices = KINDS[answer.kind].answers is not None

@@ -25,18 +25,16 @@ class Rater:
 
 
 def invite(study: StudyFile, count: int) -> dict[str, str]:
-    """Adds raters; returns name -> token, which is not stored and only its rater should know."""
+    """Adds raters; returns name -> token, of which the study stores only a hash."""
 
     def add(connection: sqlite3.Connection) -> dict[str, str]:
-        tokens = {}
         (known,) = connection.execute("SELECT count(*) FROM raters").fetchone()
-        for number in range(known + 1, known + count + 1):
-            token = secrets.token_urlsafe(32)
-            connection.execute(
-                "INSERT INTO raters (name, token_hash) VALUES (?, ?)",
-                (f"rater{number}", _hash(token)),
-            )
-            tokens[f"rater{number}"] = token
+        names = [f"rater{number}" for number in range(known + 1, known + count + 1)]
+        tokens = {name: secrets.token_urlsafe(32) for name in names}
+        connection.executemany(
+            "INSERT INTO raters (name, token_hash) VALUES (?, ?)",
+            [(name, _hash(token)) for name, token in tokens.items()],
+        )
         return tokens
 
     return study.change(add)
@@ -52,16 +50,13 @@ def find_rater(study: StudyFile, token: str) -> Rater | None:
 
 
 def end_rater(study: StudyFile, name: str) -> None:
-    """Ends a rater's participation: the answers are kept, an unfinished unit goes to another rater.
-
-    Raises:
-      UserError: no rater has this name.
-    """
+    """Ends a rater's part: the answers are kept, an unfinished unit goes to another rater."""
 
     def end(connection: sqlite3.Connection) -> None:
         found = connection.execute("UPDATE raters SET state = 'ended' WHERE name = ?", (name,))
         if not found.rowcount:
-            raise UserError(f"{study.path} has no rater {name!r}; known: {_names(connection)}.")
+            known = [row["name"] for row in connection.execute("SELECT name FROM raters")]
+            raise UserError(f"{study.path} has no rater {name!r}; known: {', '.join(known)}.")
         connection.execute(
             "UPDATE assignments SET expires = 0 WHERE state = 'open' AND rater = (SELECT id FROM "
             "raters WHERE name = ?)",
@@ -69,11 +64,6 @@ def end_rater(study: StudyFile, name: str) -> None:
         )
 
     study.change(end)
-
-
-def _names(connection: sqlite3.Connection) -> str:
-    rows = connection.execute("SELECT name FROM raters ORDER BY id").fetchall()
-    return ", ".join(row["name"] for row in rows) or "none yet"
 
 
 def _hash(token: str) -> bytes:

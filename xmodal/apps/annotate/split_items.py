@@ -20,11 +20,7 @@ _PLACE = ("dataset", "config", "data_dir", "manual_dir")
 
 
 def open_items(options: Mapping[str, Any]) -> "EvalSplit":
-    """Opens the split named by `dataset`, `config`, `data_dir`, `manual_dir` and `split`.
-
-    Raises:
-      UserError: it is not prepared, or has no captioned pictures.
-    """
+    """Opens the split named by `dataset`, `config`, `data_dir`, `manual_dir` and `split`."""
     from xmodal import data
 
     # Pictures are shown as they are stored.
@@ -47,11 +43,7 @@ def captions_of(split: "EvalSplit") -> Iterator[StudyCaption]:
 
 
 def pictures_of(split: "EvalSplit", image_ids: Iterable[int]) -> Iterator[StudyPicture]:
-    """Returns the pictures of some images.
-
-    Raises:
-      UserError: a picture cannot be decoded.
-    """
+    """Returns the pictures of some images."""
     rows = np.flatnonzero(np.isin(split.image_ids, list(image_ids)))
     for start in range(0, len(rows), _AT_A_TIME):
         at = rows[start : start + _AT_A_TIME]

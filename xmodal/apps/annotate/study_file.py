@@ -11,15 +11,17 @@ import os
 import pathlib
 import secrets
 import sqlite3
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
-from xmodal.apps.annotate.connections import Connections, connect
 from xmodal.apps.annotate.questions import KINDS
 from xmodal.core.atomic import rename_new
 from xmodal.core.config import read, setting
 from xmodal.core.errors import UserError
 from xmodal.core.untrusted.json_text import parse_json_text
 
+_T = TypeVar("_T")
 _VERSION = 1
 # An application id distinguishes a study from other SQLite files.
 _APPLICATION = 0x786D6F64
@@ -136,6 +138,14 @@ class StudyQuestion:
     golden: str | None = None
     note: str = ""
 
+    @property
+    def pair(self) -> str:
+        """A string that is equal only for equal pairs, in either order where it means nothing."""
+        ends: Iterable[int] = (self.left, self.right)
+        ends = sorted(ends) if KINDS[self.kind].symmetric else ends
+        about = () if self.about is None else (self.about,)
+        return ":".join(map(str, (self.kind, *ends, *about)))
+
 
 @dataclasses.dataclass(frozen=True)
 class StudyUnit:
@@ -184,35 +194,60 @@ class StudyPicture:
     data: bytes
 
 
-class StudyFile(Connections):
+class StudyFile:
     """An existing study; safe for concurrent use by several threads and processes."""
 
     def __init__(self, path: str | os.PathLike) -> None:
-        """Opens a study.
-
-        Raises:
-          UserError: there is none, or it is not a study of this version.
-        """
-        super().__init__(pathlib.Path(path))
+        """Opens a study."""
+        self.path = pathlib.Path(path)
+        self._threads, self._writer = threading.local(), threading.Lock()
         if not self.path.is_file():
             raise UserError(f"There is no study {path}; run python -m xmodal annotate make.")
         try:
             with self.reading() as connection:
-                (application,) = connection.execute("PRAGMA application_id").fetchone()
-                (version,) = connection.execute("PRAGMA user_version").fetchone()
-                if application != _APPLICATION:
-                    raise UserError(f"{path} is an SQLite file, but not a study.")
-                if version != _VERSION:
-                    raise UserError(
-                        f"{path} is a study of version {version}, but this xmodal reads {_VERSION}."
-                    )
+                kind = [connection.execute(f"PRAGMA {name}").fetchone()[0]
+                        for name in ("application_id", "user_version")]  # fmt: skip
+                if kind != [_APPLICATION, _VERSION]:
+                    raise UserError(f"{path} is not a study of this version of xmodal.")
                 (text,) = connection.execute("SELECT settings FROM study").fetchone()
             settings = parse_json_text(text)
-        except UserError:
-            raise
         except (sqlite3.DatabaseError, TypeError, ValueError) as error:
+            if isinstance(error, UserError):
+                raise
             raise UserError(f"{path} cannot be read as a study: {error}.") from error
         self.settings = read(StudySettings, str(path), settings)
+
+    @contextlib.contextmanager
+    def reading(self, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]:
+        """This thread's connection, in a transaction that sees a single state of the file."""
+        if not hasattr(self._threads, "connection"):
+            self._threads.connection = _connect(self.path)
+        connection = self._threads.connection
+        connection.execute(begin)
+        try:
+            yield connection
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:  # SQLite itself undoes it if the disk is full.
+                connection.execute("ROLLBACK")
+            raise
+
+    def change(self, function: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Returns the result of a function that changes the file, once it is synced to disk.
+
+        If the function raises an error, it changes nothing.
+        """
+        # SQLite would let waiting threads try again from time to time.
+        with self._writer, self.reading("BEGIN IMMEDIATE") as connection:
+            return function(connection)
+
+
+def _connect(path: pathlib.Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=30, isolation_level=None)
+    connection.row_factory = sqlite3.Row
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
 
 
 def is_closed(connection: sqlite3.Connection) -> bool:
@@ -233,16 +268,12 @@ def create(
     captions: Iterable[StudyCaption],
     pictures: Iterable[StudyPicture],
 ) -> None:
-    """Writes a new study atomically; units are numbered in the given order.
-
-    Raises:
-      UserError: the file exists, has no questions, or cannot be written.
-    """
+    """Writes a new study atomically; units are numbered in the given order."""
     path = pathlib.Path(path)
     check_new_file(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with contextlib.closing(connect(temporary)) as connection:
+        with contextlib.closing(_connect(temporary)) as connection:
             connection.executescript(f"BEGIN; {_SCHEMA}")
             text = json.dumps(dataclasses.asdict(settings))
             connection.execute("INSERT INTO study VALUES (?)", (text,))
@@ -254,7 +285,18 @@ def create(
             )
             number = 0
             for number, unit in enumerate(units, 1):
-                _insert(connection, number, unit)
+                connection.execute(
+                    "INSERT INTO units (id, test, stage, position) VALUES (?, ?, ?, ?)",
+                    (number, unit.test, unit.stage, unit.position),
+                )
+                connection.executemany(
+                    "INSERT INTO questions VALUES (:unit, :number, :kind, :left, :right, :about, "
+                    ":pair, :golden, :note)",
+                    (
+                        {**vars(each), "unit": number, "number": place, "pair": each.pair}
+                        for place, each in enumerate(unit.questions)
+                    ),
+                )
             if not number:
                 raise UserError(f"{path} would have no questions: no pairs are left.")
             connection.execute("COMMIT")
@@ -270,29 +312,9 @@ def create(
 
 
 def check_new_file(path: str | os.PathLike) -> None:
-    """Raises an error if a study cannot be created at a path.
-
-    Raises:
-      UserError: the file exists, or its folder does not.
-    """
+    """Raises an error if a study cannot be created at a path."""
     path = pathlib.Path(path)
     if path.exists():
         raise UserError(f"{path} exists; use another study, or delete it.")
     if not path.parent.is_dir():
         raise UserError(f"{path.parent} is not a folder; create it, or use another study.")
-
-
-def _insert(connection: sqlite3.Connection, number: int, unit: StudyUnit) -> None:
-    connection.execute(
-        "INSERT INTO units (id, test, stage, position) VALUES (?, ?, ?, ?)",
-        (number, unit.test, unit.stage, unit.position),
-    )
-    for place, each in enumerate(unit.questions):
-        pair = KINDS[each.kind].pair(each.kind, each.left, each.right)
-        if each.about is not None:
-            pair = f"{pair}:{each.about}"
-        connection.execute(
-            "INSERT INTO questions VALUES (:unit, :number, :kind, :left, :right, :about, :pair, "
-            ":golden, :note)",
-            {**vars(each), "unit": number, "number": place, "pair": pair},
-        )

@@ -3,45 +3,180 @@ r"""The results of any number of models as a page and as tables for papers.
     python -m xmodal board runs/a other=results/b --published=paper.json --output=board
 
 writes board.html, board.md, board.tex and board.csv into the folder. The page sorts and filters
-models and metrics, plots two metrics against each other, and has a card for every model; it needs
-no server. --queries=5 adds the queries on which two models differ most, with captions and pictures
-of the dataset of a run, --items=RUN. --published is `{"model": {"tag": number}}` in JSON, or a CSV
-file with the columns model, metric and value, such as `xmodal reproduce --write_published` makes
-of the papers; its rows are gray and have no rank.
+models and metrics; it needs no server. --published is `{"model": {"tag": number}}` in JSON, or a
+CSV file with the columns model, metric and value, such as `xmodal reproduce --write_published`
+makes of the papers; its rows are gray and have no rank. `xmodal evaluate --compare --examples`
+shows the queries on which two models differ.
 """
 
-import argparse
 import csv
+import dataclasses
 import io
-from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+import math
+import pathlib
+from collections.abc import Mapping, Sequence
 
+import jinja2
 from etils import epath
 
-from xmodal.apps.analysis.agreement.model_table import load_models
+from xmodal.apps.analysis.agreement.metric_tables import choose_metrics, load_models
 from xmodal.apps.arguments import make_parser, name_list
-from xmodal.apps.explore.compare import Comparison, open_results, read_names
-from xmodal.apps.explore.result_board import ResultBoard
+from xmodal.apps.explore.compare import open_results
+from xmodal.apps.explore.comparison import Comparison
+from xmodal.apps.explore.result_folders import read_names
 from xmodal.core import console
-from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
-from xmodal.core.page import Group, PageItem, Section
-from xmodal.core.result_files import check_writable, write_files
-from xmodal.evals.labels.definitions import DIRECTIONS
-from xmodal.evals.reports.example_rules import Pick, cut_pick, pick_changed
+from xmodal.core.page import Page
+from xmodal.core.result_files import check_writable, csv_text, write_files
+from xmodal.core.text_table import Bold, format_document
+from xmodal.evals.reports.metrics import lower_is_better
 
-Show = Callable[[str, int], PageItem]
-"""From a side and an id to the item."""
-_OTHER_RECORDS = "They are of other records than the test split of --items, so only ids are shown."
+_COLUMNS = ("model", "metric", "value", "low", "high", "best_rank", "worst_rank", "published")
+_HERE = pathlib.Path(__file__).parent
+_HOW_TO_READ = (
+    "Values have 95 % intervals. A model's rank is given as an interval from 1 plus the number of "
+    "models separably better to the number of models not separably worse, by paired differences "
+    "where results by query are stored and else by intervals that do not overlap. Bold: the best "
+    "model and all that are not separable from it. Intervals leave out the variance between "
+    "training seeds."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A metric of a model.
+
+    Attributes:
+      tag: the metric.
+      value: its value; NaN if the model lacks it.
+      limits: 95 % interval; empty if unknown.
+      ranks: best and worst rank; empty for published values.
+      best: whether it is the best model's, or not separable from it.
+    """
+
+    tag: str
+    value: float
+    limits: tuple[float, ...] = ()
+    ranks: tuple[int, ...] = ()
+    best: bool = False
+
+    @property
+    def text(self) -> str:
+        """The value."""
+        return "-" if math.isnan(self.value) else f"{self.value:.2f}"
+
+    @property
+    def interval(self) -> str:
+        """The interval; "" without one."""
+        return f"[{self.limits[0]:.2f}, {self.limits[1]:.2f}]" if self.limits else ""
+
+    @property
+    def rank(self) -> str:
+        """The rank, or the interval of ranks; "" without one."""
+        return " to ".join(map(str, dict.fromkeys(self.ranks)))
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelRow:
+    """The results of one model."""
+
+    name: str
+    cells: Sequence[Cell]
+    published: bool = False
+
+
+class ResultBoard:
+    """Models x metrics.
+
+    Attributes:
+      tags: the metrics.
+      rows: the models that have one of the metrics, measured ones first.
+    """
+
+    def __init__(
+        self,
+        comparison: Comparison,
+        published: Mapping[str, Mapping[str, float]],
+        metrics: Sequence[str] | None = None,
+    ) -> None:
+        """Takes the results of models.
+
+        Args:
+          comparison: the measured models.
+          published: published model -> tag -> number.
+          metrics: requested tags, see `choose_metrics`; None for a selection.
+        """
+        if twice := set(published) & set(comparison.metrics):
+            raise UserError(f"{sorted(twice)} are both measured and published: write NAME=FOLDER.")
+        self.tags = choose_metrics({**comparison.metrics, **published}, metrics, at_least=1)
+        columns = [_measure(comparison, tag) for tag in self.tags]
+        rows = [ModelRow(name, [column[name] for column in columns]) for name in comparison.metrics]
+        rows += [
+            ModelRow(name, [Cell(tag, numbers.get(tag, math.nan)) for tag in self.tags], True)
+            for name, numbers in published.items()
+        ]
+        self.rows = [row for row in rows if any(not math.isnan(cell.value) for cell in row.cells)]
+
+    def document(self, format: str) -> str:
+        """Returns the tables of values and of ranks; `format` is "markdown" or "latex"."""
+        values, ranks = ([["Model", *self.tags]] for _ in range(2))
+        for row in self.rows:
+            name = f"{row.name} (published)" if row.published else row.name
+            texts = [(f"{cell.text} {cell.interval}".strip(), cell) for cell in row.cells]
+            values.append([name, *(Bold(text) if cell.best else text for text, cell in texts)])
+            if not row.published:
+                ranks.append([name, *(cell.rank or "-" for cell in row.cells)])
+        parts = ["# Board", "## Values", values, "## Ranks", ranks, _HOW_TO_READ]
+        return format_document(parts, format)
+
+    def to_csv(self) -> str:
+        """Returns a line per model and metric, with intervals and ranks."""
+        lines: list[Sequence[object]] = [_COLUMNS]
+        for row in self.rows:
+            for cell in row.cells:
+                if not math.isnan(cell.value):
+                    ends = (*(cell.limits or ("", "")), *(cell.ranks or ("", "")))
+                    lines.append([row.name, cell.tag, cell.value, *ends, int(row.published)])
+        return csv_text(lines)
+
+    def page(self) -> Page:
+        """Returns the page with a table to sort and filter."""
+        environment = jinja2.Environment(
+            autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+        )
+        template = environment.from_string(_read("board.html"))
+        columns = [{"tag": tag, "lower": lower_is_better(tag)} for tag in self.tags]
+        return Page(
+            f"Board of {len(self.rows)} models",
+            notes=[_HOW_TO_READ],
+            body=template.render(rows=self.rows, columns=columns),
+            style=_read("board.css"),
+            script=_read("board.js"),
+        )
+
+
+def _measure(comparison: Comparison, tag: str) -> dict[str, Cell]:
+    """Model -> its cell."""
+    ranks, cells = comparison.rank_limits(tag), {}
+    best = comparison.find_best(tag)
+    for name, numbers in comparison.metrics.items():
+        low, high = comparison.limits(name, tag) if name in ranks else (0.0, 0.0)
+        cells[name] = Cell(
+            tag,
+            numbers.get(tag, math.nan),
+            (low, high) if low < high else (),
+            ranks.get(name, ()),
+            name in best,
+        )
+    return cells
+
+
+def _read(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
 
 
 def load_published(path: str) -> dict[str, dict[str, float]]:
-    """Returns model -> tag -> number of a JSON or CSV table.
-
-    Raises:
-      UserError: the file cannot be read, lacks a column, has a cell that is not a number, or a
-        model has a metric twice.
-    """
+    """Returns model -> tag -> number of a JSON or CSV table."""
     if not path.endswith(".csv"):
         return load_models([path])
     models: dict[str, dict[str, float]] = {}
@@ -68,98 +203,6 @@ def load_published(path: str) -> dict[str, dict[str, float]]:
     return models
 
 
-def query_differences(
-    comparison: Comparison,
-    ours: str,
-    theirs: str,
-    count: int,
-    show: Show,
-    hashes: Mapping[str, str] | None = None,
-) -> list[Group]:
-    """Returns the queries whose ranks differ most between two models.
-
-    Args:
-      comparison: the results.
-      ours: name of a model.
-      theirs: name of another model.
-      count: largest number of queries per board and direction.
-      show: makes the item of a query.
-      hashes: hashes of the records that it shows, see `Split`, so that no query gets an item of
-        another dataset that has the same id; None if it needs no records.
-
-    Raises:
-      UserError: a model is unknown, or no ranks are stored.
-    """
-    for name in (ours, theirs):
-        lookup("--between", name, comparison.metrics)
-    one, other = comparison.stored(ours), comparison.stored(theirs)
-    groups = []
-    for evaluator in (name for name in one if name in other):
-        knows = hashes is None or _are_among(one[evaluator].records, hashes)
-        boards = {board.name: board for board in other[evaluator].results}
-        for board in one[evaluator].results:
-            found = boards[board.name].directions if board.name in boards else {}
-            for name, direction in board.directions.items():
-                if name in found and direction.rank is not None:
-                    pick = cut_pick(pick_changed(board.name, name, direction, found[name]), count)
-                    if len(pick.queries):
-                        groups.append(_make_group(pick, ours, theirs, show if knows else None))
-    if not groups:
-        raise UserError(
-            f"{ours} and {theirs} have no query with stored ranks that differ: leave out --queries."
-        )
-    return groups
-
-
-def _are_among(records: Mapping[str, str], hashes: Mapping[str, str]) -> bool:
-    """Whether results are on some of the records with these hashes; also if it is not known."""
-    return not records or not records.items().isdisjoint(hashes.items())
-
-
-def _make_group(pick: Pick, ours: str, theirs: str, show: Show | None) -> Group:
-    """The group of some queries; `show` is None if their items are not known."""
-    assert pick.others is not None
-    side = DIRECTIONS[pick.direction][0]
-    sections = [
-        Section(
-            f"{side.capitalize()} {query}: rank {rank + 1:,} by {ours}, {other + 1:,} by {theirs}",
-            [],
-            PageItem() if show is None else show(side, int(query)),
-        )
-        for query, rank, other in zip(pick.queries, pick.ranks, pick.others, strict=True)
-    ]
-    note = pick.note if show is not None else f"{pick.note} {_OTHER_RECORDS}"
-    return Group(f"{ours} and {theirs}, {pick.title}", sections, note)
-
-
-def _open_items(run: str) -> tuple[Show, Mapping[str, str]]:
-    """Shows items of the test split of a run's dataset; and the hashes of its records."""
-    from xmodal import data
-    from xmodal.api.run_splits import read_run_data
-    from xmodal.evals.reports.example_page import ShownItems
-    from xmodal.evals.scores.embed import Items
-
-    split = data.eval_split(read_run_data(run), split="test")
-    return ShownItems(cast(Items, split)), split.hashes
-
-
-def _differences(args: argparse.Namespace, comparison: Comparison) -> Sequence[Group]:
-    if args.queries < 0:
-        raise UserError(f"--queries={args.queries} must be at least 0.")
-    if not args.queries:
-        if args.between or args.items:
-            raise UserError("--between and --items choose and show queries: set --queries, too.")
-        return ()
-    pair = args.between.split(",") if args.between else list(comparison.metrics)[:2]
-    if len(pair) != 2:
-        raise UserError(f"--queries compares two models; name them, --between=A,B; got {pair}.")
-    shown: tuple[Show, Mapping[str, str] | None] = (lambda side, item: PageItem()), None
-    if args.items:
-        shown = _open_items(args.items)
-    ours, theirs = pair
-    return query_differences(comparison, ours, theirs, args.queries, *shown)
-
-
 @console.readable_errors()
 def main() -> None:
     """Writes the board that the command line names."""
@@ -167,18 +210,14 @@ def main() -> None:
     parser.add_argument("models", nargs="+", metavar="[NAME=]FOLDER", help="runs or results")
     parser.add_argument("--metrics", type=name_list, help="tags, * for any characters")
     parser.add_argument("--published", help="table of published results, .json or .csv")
-    parser.add_argument("--queries", type=int, default=0, help="queries per board and direction")
-    parser.add_argument("--between", help="the two models of --queries, A,B; by default the first")
-    parser.add_argument("--items", help="run whose dataset has the captions and pictures")
     parser.add_argument("--output", required=True, help="folder of the page and the tables")
     args = parser.parse_args()
     check_writable(args.output)
-    folders = read_names(args.models)
-    comparison = open_results(folders)
+    comparison = open_results(read_names(args.models))
     published = load_published(args.published) if args.published else {}
-    board = ResultBoard(comparison, folders, published, args.metrics)
+    board = ResultBoard(comparison, published, args.metrics)
     files = {
-        "board.html": board.page(_differences(args, comparison)).to_html(),
+        "board.html": board.page().to_html(),
         "board.md": board.document("markdown"),
         "board.tex": board.document("latex"),
         "board.csv": board.to_csv(),

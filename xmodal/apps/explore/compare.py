@@ -9,50 +9,17 @@ pattern names the runs of several seeds: the table has their means and standard 
 differences are tested over the runs, paired if both models have the same seeds.
 """
 
-import collections
-import functools
-import glob
-import itertools
-import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-import numpy as np
-from etils import epath
-
-from xmodal.apps.analysis.agreement.agreement_report import format_agreement
-from xmodal.apps.analysis.agreement.bump_chart import draw_bump_chart
-from xmodal.apps.analysis.agreement.metric_choice import choose_metrics
-from xmodal.apps.analysis.agreement.model_table import load_models, load_object
-from xmodal.apps.analysis.agreement.rank_correlation import kendall_tau_b, ranks_of_models
-from xmodal.apps.analysis.agreement.same_labels import check_labels, find_same
 from xmodal.apps.arguments import make_parser, name_list
+from xmodal.apps.explore.comparison import Comparison, SeedComparison
+from xmodal.apps.explore.result_folders import find_runs, read_names
 from xmodal.core import console
-from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
-from xmodal.core.result_files import FINAL
-from xmodal.core.text_table import Bold, format_table
-from xmodal.evals.reports.metrics import lower_is_better
-from xmodal.evals.reports.paired_differences import (
-    Difference,
-    Differences,
-    UnequalCandidatesError,
-    compare_means,
-)
-from xmodal.evals.reports.paired_differences import compare as compare_results
-from xmodal.evals.reports.results import evaluator_tag
-from xmodal.evals.reports.store import (
-    RANKS,
-    SINGLE,
-    StoredResults,
-    find_evaluations,
-    load_ranks,
-)
-
-_NUMBERS = "metrics.json"
 
 
-def compare(results: Mapping[str, str | os.PathLike]) -> "Comparison":
+def compare(results: Mapping[str, str | os.PathLike]) -> Comparison:
     """Opens the results of several models.
 
         comparison = xmodal.compare({"multitask": "runs/quickstart", "other": "results/other"})
@@ -62,9 +29,6 @@ def compare(results: Mapping[str, str | os.PathLike]) -> "Comparison":
       results: name of a model -> its run, whose final evaluation is used, or a folder written by
         `xmodal.eval_main` or `Evaluation.save`; or a pattern with `*` of runs of several seeds, if
         it is one for all models.
-
-    Raises:
-      UserError: there are fewer than two models, a folder has no results, or the labels differ.
     """
     if not isinstance(results, Mapping):
         raise UserError(f"results are {results!r}; pass a mapping of names to folders.")
@@ -73,329 +37,15 @@ def compare(results: Mapping[str, str | os.PathLike]) -> "Comparison":
     return open_results(results)
 
 
-def open_results(results: Mapping[str, str | os.PathLike]) -> "Comparison":
+def open_results(results: Mapping[str, str | os.PathLike]) -> Comparison:
     """Opens the results of one or more models; see `compare` for arguments and errors."""
-    runs = {name: _find_runs(folder) for name, folder in results.items()}
+    runs = {name: find_runs(folder) for name, folder in results.items()}
     if max(map(len, runs.values())) > 1:
         comparison: Comparison = SeedComparison(runs)
     else:
         comparison = Comparison({name: folder for name, (folder,) in runs.items()})
     comparison.check_labels()
     return comparison
-
-
-def read_names(models: Sequence[str]) -> dict[str, str]:
-    """Returns name -> folder for arguments `[NAME=]FOLDER`.
-
-    Raises:
-      UserError: two models have the same name.
-    """
-    folders = list(map(_read_name, models))
-    counts = collections.Counter(name for name, _ in folders)
-    if shared := [name for name, count in counts.items() if count > 1]:
-        places = " and ".join(at for name, at in folders if name == shared[0])
-        raise UserError(f"{places} share the name {shared[0]!r}: write NAME=FOLDER.")
-    return dict(folders)
-
-
-def _read_name(given: str) -> tuple[str, str]:
-    """The name and the folder of an argument; either may have "=", too."""
-    parts = given.split("=")
-    readings = [("=".join(parts[:end]), "=".join(parts[end:])) for end in range(len(parts))]
-    there = (each for each in readings if epath.Path(each[1]).exists())
-    name, folder = next(there, readings[-1])
-    is_pattern = glob.has_magic(folder) and not epath.Path(folder).exists()
-    return name or (folder if is_pattern else os.path.basename(os.path.normpath(folder))), folder
-
-
-def _find_runs(given: str | os.PathLike) -> list[epath.Path]:
-    """The results in a folder, or in all folders of a pattern."""
-    found = [] if epath.Path(given).exists() else sorted(glob.glob(os.fspath(given)))
-    return [_find(each) for each in found if os.path.isdir(each)] or [_find(given)]
-
-
-def _find(folder: str | os.PathLike) -> epath.Path:
-    path = epath.Path(folder)
-    for place in (path, path / FINAL):
-        if (place / _NUMBERS).exists():
-            return place
-    raise UserError(f"{path} is neither a finished run nor the results of an evaluation.")
-
-
-def _evaluations(folders: Mapping[str, epath.Path]) -> dict[str, dict[str, epath.Path]]:
-    """Model -> evaluator -> its folder, where an evaluator has one name for all models.
-
-    A single evaluation, as of own functions, has the name of the evaluator of another model's run
-    that has the same labels and records; `SINGLE` if all are single.
-
-    Raises:
-      UserError: the labels are those of no evaluator of a run, or of several.
-    """
-    found = {model: find_evaluations(folder) for model, folder in folders.items()}
-    named = next((each for each in found.values() if each and SINGLE not in each), None)
-    for model, each in found.items():
-        if named and SINGLE in each:
-            same = find_same(each[SINGLE], named)
-            if len(same) != 1:
-                places = ", ".join(map(str, named.values()))
-                raise UserError(
-                    f"The labels and records of {model} in {folders[model]} are those of "
-                    f"{'several' if same else 'none'} of {places}: evaluate on the same split, or "
-                    "name one of these folders in place of the run."
-                )
-            found[model] = {same[0]: each[SINGLE]}
-    return found
-
-
-def _tag(evaluator: str, tag: str) -> str:
-    return tag if evaluator == SINGLE else evaluator_tag(evaluator, tag)
-
-
-class Comparison:
-    """Results of several models; made by `xmodal.compare`.
-
-    Attributes:
-      metrics: model -> tag -> number, as `metrics.json` has them, NaN where undefined.
-    """
-
-    def __init__(self, folders: Mapping[str, epath.Path]) -> None:
-        """Reads the numbers; `folders` has the folders of the results by model."""
-        self._evaluations = _evaluations(folders)
-        self._differences = functools.cache(self._compute_differences)
-        self.metrics: dict[str, dict[str, float]] = {}
-        for name, folder in folders.items():
-            (found,) = load_models([os.fspath(folder)]).values()
-            if (folder / RANKS).exists():
-                (evaluator,) = self._evaluations[name]
-                found = {_tag(evaluator, tag): value for tag, value in found.items()}
-            self.metrics[name] = found
-
-    def check_labels(self) -> None:
-        """Raises an error if models were evaluated on different labels.
-
-        Raises:
-          UserError: the labels of a board differ.
-        """
-        for evaluator in sorted({each for found in self._evaluations.values() for each in found}):
-            places = (found.get(evaluator) for found in self._evaluations.values())
-            check_labels([os.fspath(place) for place in places if place is not None])
-
-    def table(self, tags: Sequence[str] | None = None, format: str = "markdown") -> str:
-        """Returns a table with a row for every metric and a column for every model.
-
-        Args:
-          tags: tags of `metrics.json`, `*` for any characters; None for a selection.
-          format: "markdown"; or "latex", with 95 % intervals, and in bold the best of every row and
-            all that are not separable from it: by the paired difference, or, where values by query
-            are not stored, because their intervals overlap.
-
-        Raises:
-          UserError: no model has a metric with that tag, or the format is unknown.
-        """
-        rows = [["", *self.metrics]]
-        for tag in self._choose(tags):
-            best = self.find_best(tag) if format == "latex" else ()
-            cells = [(name, self._cell(name, tag, format)) for name in self.metrics]
-            rows.append([tag, *(Bold(cell) if name in best else cell for name, cell in cells)])
-        return format_table(rows, format)
-
-    def _choose(self, tags: Sequence[str] | None) -> tuple[str, ...]:
-        # A metric that is undefined for some models is a row, too.
-        reported = {name: dict.fromkeys(numbers, 0.0) for name, numbers in self.metrics.items()}
-        return choose_metrics(reported, tags, at_least=1)
-
-    def differences(
-        self,
-        ours: str,
-        theirs: str,
-        format: str = "markdown",
-        tags: Sequence[str] | None = None,
-    ) -> str:
-        """Returns a table of the paired differences of two models, with intervals.
-
-        Evaluations without values for single items or samples, such as those of type `pairs`, are
-        left out. Tags are those of `metrics.json`; `tags` chooses some, as in `table`.
-
-        Raises:
-          UserError: a model or the format is unknown, or they have no evaluation in common.
-        """
-        for name in (ours, theirs):
-            lookup("model", name, self.metrics)
-        chosen = None if tags is None else self._choose(tags)
-        return self._differences(ours, theirs, True).table(format, chosen)
-
-    def _shared(self, ours: str, theirs: str) -> list[str]:
-        """Evaluators that both models have."""
-        return [each for each in self._evaluations[ours] if each in self._evaluations[theirs]]
-
-    def _compute_differences(self, ours: str, theirs: str, refuses: bool) -> Differences:
-        """Paired differences by the tags of `metrics`; empty without values by query.
-
-        Second stages with other candidates, and nothing to compare, are an error if it `refuses`
-        them, and left out otherwise.
-        """
-        found: dict[str, Difference] = {}
-        drawn, shared = "", self._shared(ours, theirs)
-        if refuses and not shared:
-            places = [", ".join(map(str, self._evaluations[each].values())) or "none"
-                      for each in (ours, theirs)]  # fmt: skip
-            raise UserError(
-                f"{ours} and {theirs} have no evaluation in common: those of {ours} are in "
-                f"{places[0]}, those of {theirs} in {places[1]}."
-            )
-        for name in shared:
-            stored = [load_ranks(self._evaluations[model][name]) for model in (ours, theirs)]
-            if not all(each.results or each.numbers for each in stored):
-                continue
-            try:
-                differences = compare_results(*stored)
-            except UnequalCandidatesError:
-                if refuses:
-                    raise
-                continue
-            found |= {_tag(name, tag): each for tag, each in differences.items()}
-            drawn = drawn or differences.drawn
-        if refuses and not found:
-            raise UserError(
-                f"The evaluations {shared} of {ours} and {theirs} have no values for single items "
-                "or samples to compare; evaluate both on boards or in pools."
-            )
-        return Differences(found, name=ours, other=theirs, drawn=drawn)
-
-    def stored(self, model: str) -> dict[str, StoredResults]:
-        """Returns the results of a model by query: evaluator -> its boards and numbers."""
-        return {
-            name: load_ranks(at) for name, at in lookup("model", model, self._evaluations).items()
-        }
-
-    def rank_limits(self, tag: str) -> dict[str, tuple[int, int]]:
-        """Returns the best and the worst rank that a model can have by a metric.
-
-        The best is 1 plus the number of models that are separably better, the worst the number of
-        models minus that of those which are separably worse, see `separates`.
-
-        Args:
-          tag: tag of `metrics`.
-
-        Returns:
-          Model -> ranks from 1, of the models that have the metric.
-        """
-        values, ahead = self._values(tag), -1.0 if lower_is_better(tag) else 1.0
-        better, worse = dict.fromkeys(values, 0), dict.fromkeys(values, 0)
-        for one, other in itertools.combinations(values, 2):
-            difference = ahead * (values[one] - values[other])
-            if difference and self.separates(one, other, tag):
-                first, second = (one, other) if difference > 0 else (other, one)
-                better[second] += 1
-                worse[first] += 1
-        return {name: (1 + better[name], len(values) - worse[name]) for name in values}
-
-    def _values(self, tag: str) -> dict[str, float]:
-        """The models that have a metric, and its values."""
-        values = {name: numbers.get(tag, math.nan) for name, numbers in self.metrics.items()}
-        return {name: value for name, value in values.items() if not math.isnan(value)}
-
-    def find_best(self, tag: str) -> list[str]:
-        """Returns the models with the best value of a metric, or not separable from it."""
-        values = self._values(tag)
-        if len(values) < 2:
-            return []
-        best = (min if lower_is_better(tag) else max)(values, key=lambda name: values[name])
-        return [name for name in values if name == best or not self.separates(best, name, tag)]
-
-    def separates(self, ours: str, theirs: str, tag: str) -> bool:
-        """Returns whether a metric of two models is separable from noise.
-
-        By the paired difference, or, where values by query are not stored or second stages scored
-        other candidates, because their intervals do not overlap.
-        """
-        ours, theirs = sorted((ours, theirs))  # Their differences are computed once.
-        paired = self._differences(ours, theirs, False).get(tag)
-        if paired is not None:
-            return paired.separable
-        (low, high), (other_low, other_high) = (self.limits(name, tag) for name in (ours, theirs))
-        return low > other_high or high < other_low
-
-    def limits(self, model: str, tag: str) -> tuple[float, float]:
-        """Returns the interval of a metric; the value itself without one."""
-        numbers = self.metrics[model]
-        low, high = (numbers.get(f"{tag}_{end}", numbers[tag]) for end in ("low", "high"))
-        return low, high
-
-    def _cell(self, model: str, tag: str, format: str) -> str:
-        value = self.metrics[model].get(tag, math.nan)
-        if math.isnan(value):
-            return "-"
-        low, high = self.limits(model, tag)
-        with_interval = format == "latex" and low < high
-        return f"{value:.2f} [{low:.2f}, {high:.2f}]" if with_interval else f"{value:.2f}"
-
-    def agreement(self, tags: Sequence[str] | None = None, format: str = "markdown") -> str:
-        """Returns tables of Kendall's tau-b between metrics, and of the models' ranks by each.
-
-        See `table` for `tags`.
-        """
-        chosen = choose_metrics(self.metrics, tags)
-        found = kendall_tau_b(self.metrics, chosen)
-        return format_agreement(found, ranks_of_models(self.metrics, chosen), format)
-
-    def draw_ranks(self, tags: Sequence[str] | None = None) -> bytes:
-        """Returns a PNG with a line per model over the metrics; see `table` for `tags`."""
-        ranks = ranks_of_models(self.metrics, choose_metrics(self.metrics, tags))
-        return draw_bump_chart(ranks, title=f"Ranks of {len(self.metrics)} models")
-
-
-class SeedComparison(Comparison):
-    """Means over several runs of every model, such as of several seeds; see `Comparison`.
-
-    Attributes:
-      metrics: model -> tag -> mean; `_std` of a tag is the sample standard deviation of the runs.
-    """
-
-    def __init__(self, runs: Mapping[str, Sequence[epath.Path]]) -> None:
-        """Reads the numbers of the runs of every model; `runs` has their folders."""
-        super().__init__({os.fspath(each): each for folders in runs.values() for each in folders})
-        self._seeds: dict[str, list[str]] = {}
-        self._of_runs: dict[str, dict[str, list[float]]] = {}
-        for name, folders in runs.items():
-            if len(folders) < 2:
-                raise UserError(
-                    f"{name} has one run, {folders[0]}, and another model several: the variance "
-                    "between seeds needs two runs or more of each."
-                )
-            seeds = sorted((_read_seed(each), os.fspath(each)) for each in folders)
-            self._seeds[name] = [seed for seed, _ in seeds]
-            numbers = {run: self.metrics[run] for _, run in seeds}
-            self._of_runs[name] = {
-                tag: [each.get(tag, math.nan) for each in numbers.values()]
-                for tag in choose_metrics(numbers, ["*"], at_least=1)
-            }
-        self.metrics = {
-            name: {tag: float(np.mean(values)) for tag, values in found.items()}
-            | {f"{tag}_std": float(np.std(values, ddof=1)) for tag, values in found.items()}
-            for name, found in self._of_runs.items()
-        }
-
-    def _compute_differences(self, ours: str, theirs: str, refuses: bool) -> Differences:
-        """Differences of the means over runs."""
-        del refuses
-        seeds, others = self._seeds[ours], self._seeds[theirs]
-        paired = seeds == others and "" not in seeds and len(set(seeds)) == len(seeds)
-        values = self._of_runs[ours], self._of_runs[theirs]
-        how = f"paired by their seeds, {', '.join(seeds)}" if paired else "not paired (Welch)"
-        shared = f"Means of {len(seeds)} and {len(others)} runs, {how}."
-        found = compare_means(*values, "runs", paired=paired)
-        return Differences(found, name=ours, other=theirs, shared=shared)
-
-    def _cell(self, model: str, tag: str, format: str) -> str:
-        value, deviation = super()._cell(model, tag, format), self.metrics[model].get(f"{tag}_std")
-        return value if value == "-" or deviation is None else f"{value} ± {deviation:.2f}"
-
-
-def _read_seed(results: epath.Path) -> str:
-    """The seed of the run that has these results; "" if it is not known."""
-    config = results.parent / "config.json"
-    return str(load_object(config).get("seed", "")) if config.exists() else ""
 
 
 @console.readable_errors()

@@ -14,7 +14,7 @@ from xmodal.api.search.formats import as_page
 from xmodal.api.search.gallery import IndexGallery
 from xmodal.api.search.hits import Hit
 from xmodal.api.search.index import Index
-from xmodal.apps.analysis.ratings import similarity_plots
+from xmodal.apps.analysis.ratings import rating_plots
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.page import Page
@@ -59,9 +59,6 @@ def inspect(
       split: split of the dataset; None for the evaluator's final split.
       step: checkpoint of a run: a number, `best` or `latest`.
       similarity: similarity for a file that does not name one.
-
-    Raises:
-      UserError: the run, the file or the evaluator cannot be used.
     """
     path = os.fspath(source)
     if not epath.Path(path).exists():
@@ -124,11 +121,7 @@ class Inspection:
         return self._evaluator.labels.image_ids
 
     def picture(self, image_id: int) -> bytes:
-        """Returns an image of the split as an encoded picture, which `search` takes.
-
-        Raises:
-          UserError: there is no such image, or the dataset stores features.
-        """
+        """Returns an image of the split as an encoded picture, which `search` takes."""
         if not self._items.has_pictures:
             raise UserError(f"{self._items.name} stores image features, not pictures.")
         (row,) = Positions("image", self._items.image_ids).find(np.array([image_id]))
@@ -144,9 +137,6 @@ class Inspection:
         Args:
           direction: "i2t", "t2i", "t2t" or "i2i".
           queries: ids of images or captions, or the number of evenly spaced queries.
-
-        Raises:
-          UserError: there is no such direction, or an id is not one of its queries.
         """
         board = lookup("direction", direction, self._boards)
         (result,) = (b.directions[direction] for b in self.evaluation.boards if b.name == board)
@@ -175,9 +165,6 @@ class Inspection:
             from `picture`, are not rotated, as in the evaluation.
           find: "image" or "caption".
           top: number of hits.
-
-        Raises:
-          UserError: there is no model to embed the query, or the items have no such side.
         """
         if self.model is None:
             raise UserError("Embeddings from a file have no model to embed a query.")
@@ -198,18 +185,14 @@ class Inspection:
         return list(self._rated)
 
     def draw_ratings(self) -> bytes:
-        """Returns a PNG of similarity against human rating, with the line of best fit.
-
-        Raises:
-          UserError: there are no ratings, see `ratings`.
-        """
+        """Returns a PNG of similarity against human rating, with the line of best fit."""
         if not self._rated:
             raise UserError(f"{self._evaluator.provenance.title} has no ratings to compare with.")
         found = {
             name: (pairs.scores, self._rankings(direction).pairs(pairs.left, pairs.right))
             for name, (direction, pairs) in self._rated.items()
         }
-        return similarity_plots.draw_ratings(found, title=self.name)
+        return rating_plots.draw_similarities(found, title=self.name)
 
     def draw_scores(self) -> bytes:
         """Returns a PNG of the similarities of positive and other pairs, by direction."""
@@ -221,7 +204,7 @@ class Inspection:
             same = len(set(DIRECTIONS[direction])) == 1
             scores = self._rankings(direction)
             found[direction] = draw_similarities(scores, positives, _PAIRS, exclude_self=same)
-        return similarity_plots.draw_distributions(found, title=self.name)
+        return rating_plots.draw_similarities_by_label(found, title=self.name)
 
     @property
     def _rated(self) -> dict[str, tuple[str, GradedPairs]]:

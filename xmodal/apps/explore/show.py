@@ -8,15 +8,14 @@ Figures 6 and 7 of the CMCM paper, for any models on a dataset, by default that 
 which then has to be a run: random captions of a split and, for every model, the words shaded by
 their weights (if it has attention), the caption's own picture, dark where the model attends little
 (if it has attention over patches, as CLIP and SigLIP do), and the top pictures of the whole split,
-with the own one framed, or added with its rank if it is not among them. `--rerank=50` ranks the
-best 50 again by the model's pair scorer, as `xmodal search query` does. The page embeds its
+with the own one framed, or added with its rank if it is not among them. The page embeds its
 pictures.
 """
 
 import argparse
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import PIL.Image
@@ -44,21 +43,7 @@ _ATTENDED = "attention over patches"
 _DEEP = 1000  # A rank beyond this one is not looked for.
 
 
-class _Best(NamedTuple):
-    """Rows of the best images of every text, up to `_DEEP`, and their ranking's name."""
-
-    rows: list[list[int]]
-    by: str
-
-
-def make_page(
-    models: "Sequence[Model]",
-    split: "EvalSplit",
-    count: int,
-    seed: int = 0,
-    rerank: int = 0,
-    first_stage_weight: float | None = None,
-) -> Page:
+def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: int = 0) -> Page:
     """Returns the page.
 
     Args:
@@ -66,25 +51,25 @@ def make_page(
       split: split whose captions and images are shown.
       count: number of captions to draw.
       seed: seed of the draw.
-      rerank: number of pictures per caption that the models with a pair scorer rank again.
-      first_stage_weight: see `Index.query`.
-
-    Raises:
-      UserError: see `Index.query`.
     """
     generator = np.random.default_rng(seed)
     captions = len(split.caption_ids)
     rows = np.sort(generator.choice(captions, min(count, captions), replace=False))
     texts = [split.caption_texts[row] for row in rows]
+    own = split.caption_rows[rows]
     shown: list[list[PageRow]] = [[] for _ in rows]
-    ranked = []
+    notes: dict[str, None] = {}
+    ranked: dict[str, None] = {}
     for model in models:
-        attention = _attention(model, texts)
-        best = _find_best(model, texts, split, rerank, first_stage_weight)
-        if best is not None:
-            ranked.append(f"{model.name} ranks by {best.by}.")
-        own = split.caption_rows[rows]
+        attention, best = _attention(model, texts), _find_best(model, texts, split)
         attended = _attended_pictures(model, split, own)
+        if attention is not None:
+            notes["Words are shaded by their attention weights."] = None
+        if attended is not None:
+            notes["The caption's own picture is dark where the model attends little."] = None
+        if best is not None:
+            without = ", without its pair scorer" if model.pairs is not None else ""
+            ranked[f"{model.name} ranks by {model.similarity_name}{without}."] = None
         for number, place in enumerate(own):
             found: list[list[PageItem]] = []
             if attention is not None:
@@ -93,22 +78,16 @@ def make_page(
                 alt = _name(split, place)
                 found.append([PageItem(picture=attended[number], alt=alt, notes=[_ATTENDED])])
             if best is not None:
-                found.append(_show(split, best.rows[number], int(place)))
+                found.append(_show(split, best[number], int(place)))
             titles = [model.name] + [""] * len(found)
             shown[number] += map(PageRow, found, titles)
-    sections = [Section(text, found) for text, found in zip(texts, shown, strict=True)]
-    items = [item for found in shown for row in found for item in row.items]
-    total = len(split.image_ids)
-    notes = []
-    if any(item.words for item in items):
-        notes.append("Words are shaded by their attention weights.")
-    if any(_ATTENDED in item.notes for item in items):
-        notes.append("The caption's own picture is dark where the model attends little.")
-    if any(item.picture and _ATTENDED not in item.notes for item in items):
+    if ranked:
+        total = len(split.image_ids)
         shown_of = f"the top {_TOP} of {total:,}" if total > _TOP else f"all {total}, best first"
-        notes.append(f"Pictures are {shown_of}; the caption's own is framed.")
-    notes += dict.fromkeys(ranked)
-    return Page(f"{split.title}, {split.split} split", [Group("", sections)], notes)
+        notes[f"Pictures are {shown_of}; the caption's own is framed."] = None
+    sections = [Section(text, found) for text, found in zip(texts, shown, strict=True)]
+    title = f"{split.title}, {split.split} split"
+    return Page(title, [Group("", sections)], [*notes, *ranked])
 
 
 def _attention(model: "Model", texts: Sequence[str]) -> list[list[tuple[str, float]]] | None:
@@ -148,39 +127,18 @@ def _name(split: "EvalSplit", place: int) -> str:
     return name_image(cast("Items", split), split.image_ids[place])
 
 
-def _find_best(
-    model: "Model",
-    texts: Sequence[str],
-    split: "EvalSplit",
-    rerank: int,
-    first_stage_weight: float | None,
-) -> _Best | None:
+def _find_best(model: "Model", texts: Sequence[str], split: "EvalSplit") -> list[list[int]] | None:
+    """Rows of the best images of every text, up to `_DEEP`; None without images."""
     from xmodal.api.search.embedded_items import embed
-    from xmodal.api.search.hits import Hit, rank_pairs
     from xmodal.api.search.index import Index
     from xmodal.api.search.items import from_split
 
     if "image" not in model.sides or "image" not in split.sides:
         return None
     images = from_split(split, features=model.takes_features)
-
-    def pictures(hits: Sequence[Hit]) -> list[Any]:
-        return [each for hit in hits for each in images.read(hit.row, hit.row + 1)]
-
     index = Index.build(model, images=images, method="exact")
-    vectors = embed(model, "caption", texts)
-    found = index.query_vectors(vectors, "caption", top=max(_DEEP, rerank))
-    by = model.similarity_name
-    if model.pairs is not None and not rerank:
-        by += ", without its pair scorer (see --rerank)"
-    elif model.pairs is not None:
-        how: Any = {"first_stage_weight": first_stage_weight, "upright": images.upright}
-        how["pictures"] = pictures
-        for text, hits in zip(texts, found, strict=True):
-            again = hits[:rerank]
-            hits[:rerank] = rank_pairs(model, index.galleries, text, "caption", again, **how)
-        by += f", and the best {len(found[0][:rerank]):,} again by {found[0][0].definition}"
-    return _Best([[hit.row for hit in hits] for hits in found], by)
+    found = index.query_vectors(embed(model, "caption", texts), "caption", top=_DEEP)
+    return [[hit.row for hit in hits] for hits in found]
 
 
 def _show(split: "EvalSplit", best: Sequence[int], own: int) -> list[PageItem]:
@@ -197,16 +155,6 @@ def _show(split: "EvalSplit", best: Sequence[int], own: int) -> list[PageItem]:
             note += f" of {total:,}"
         items.append(PageItem(picture=picture, alt=_name(split, place), notes=[note], mark=mark))
     return items
-
-
-def _check(args: argparse.Namespace, name: str) -> None:
-    """Raises an error for arguments that make no page."""
-    if not args.model:
-        raise UserError("--model names no run; list runs as A,B.")
-    if args.first_stage_weight is not None and not args.rerank:
-        raise UserError("--first_stage_weight is an option of --rerank; pass both.")
-    if not name:
-        raise UserError(f"--output={args.output} is a folder; name the page, an .html file.")
 
 
 def _open_split(args: argparse.Namespace, first: str) -> "EvalSplit":
@@ -233,17 +181,11 @@ def main() -> None:
     add_dataset(parser, "by default, that of the first run")
     parser.add_argument("--count", type=positive_int, default=20, help="captions")
     parser.add_argument("--seed", type=natural_int, default=0, help="seed of their choice")
-    parser.add_argument(
-        "--rerank",
-        type=natural_int,
-        default=0,
-        help="pictures that a pair scorer ranks again",
-    )
-    parser.add_argument("--first_stage_weight", type=float, help="see `xmodal search query --help`")
     parser.add_argument("--output", required=True, help="the page, an .html file")
     args = parser.parse_args()
     folder, name = os.path.split(args.output)
-    _check(args, name)
+    if not args.model or not name:
+        parser.error("--model names a run, and --output the page, an .html file")
     # JAX is slow to import, but --help should be fast.
     from xmodal.api.loading import load
     from xmodal.core.result_files import check_writable, write_file
@@ -251,10 +193,7 @@ def main() -> None:
     check_writable(folder or ".")
     split = _open_split(args, args.model[0])
     models = [load(each) for each in args.model]
-    if args.rerank and all(model.pairs is None for model in models):
-        raise UserError(f"--rerank={args.rerank}, but no model has a pair scorer; leave it out.")
-    how = (args.rerank, args.first_stage_weight)
-    page = make_page(models, split, args.count, args.seed, *how)
+    page = make_page(models, split, args.count, args.seed)
     write_file(args.output, page.to_html())
     print(f"{args.output}: {min(args.count, len(split.caption_ids))} captions")
     print(*page.notes, sep="\n")

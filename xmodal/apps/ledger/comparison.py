@@ -1,17 +1,15 @@
 """Compares the metrics of a system with the numbers of its rows, and reports it."""
 
 import dataclasses
-import json
 import math
 import pathlib
-import platform
 from collections.abc import Sequence
 
 import numpy as np
 
 from xmodal.apps.ledger.ledger_entries import LedgerRow, System
 from xmodal.core.processor import describe_processor
-from xmodal.core.result_files import write_files
+from xmodal.core.result_files import format_json, write_files
 from xmodal.core.text_table import Rows, format_document, format_table
 from xmodal.core.version import __version__
 from xmodal.evals.reports.paired_differences import compute_t_interval
@@ -98,30 +96,23 @@ def _spread(deviation: float, seeds: int, new: int) -> float:
 
 def _measure(tag: str, system: System, metrics: Sequence[Numbers]) -> tuple[float | None, ...]:
     """The mean over seeds, and its interval; `A+B` is the mean of two metrics."""
-    tags = tag.split("+")
-    found = [[_find(each, system.evaluator, numbers) for each in tags] for numbers in metrics]
-    if not found or any(each is None for names in found for each in names):
+    found = [[_find(each, system.evaluator, numbers) for each in tag.split("+")]
+             for numbers in metrics]  # fmt: skip
+    if not found or any("" in names for names in found):
         return None, None, None
-    means = np.array(
-        [np.mean([x[0] for x in names if x is not None]) for names in found], dtype=float
-    )
+    means = np.array([np.mean([numbers[name] for name in names])
+                      for names, numbers in zip(found, metrics, strict=True)])  # fmt: skip
     if len(means) > 1:
         return (float(means.mean()), *compute_t_interval(means))
-    ends = (found[0][0] or ())[1:] if len(tags) == 1 else (None, None)
-    return (float(means[0]), *ends)
+    ends = (metrics[0].get(f"{found[0][0]}_{end}") for end in ("low", "high"))
+    return (float(means[0]), *(ends if len(found[0]) == 1 else (None, None)))
 
 
-def _find(
-    tag: str, evaluator: str, numbers: Numbers
-) -> tuple[float, float | None, float | None] | None:
-    """A metric and its interval; its whole name may begin with that of an evaluator."""
-    if evaluator:
-        names = [f"{evaluator}/{tag}"] if f"{evaluator}/{tag}" in numbers else []
-    else:
-        names = [name for name in numbers if name == tag or name.endswith(f"/{tag}")]
-    if len(names) != 1:
-        return None
-    return numbers[names[0]], numbers.get(f"{names[0]}_low"), numbers.get(f"{names[0]}_high")
+def _find(tag: str, evaluator: str, numbers: Numbers) -> str:
+    """The metric's whole name, which may begin with that of an evaluator; "" if it is not known."""
+    tag = f"{evaluator}/{tag}" if evaluator else tag
+    names = [name for name in numbers if name == tag or name.endswith(f"/{tag}")]
+    return names[0] if len(names) == 1 else ""
 
 
 def is_reproduced(checks: Sequence[Check]) -> bool | None:
@@ -147,29 +138,22 @@ def describe_verdict(checks: Sequence[Check]) -> str:
 def write_report(
     folder: pathlib.Path, system: System, checks: Sequence[Check], commands: Sequence[str]
 ) -> None:
-    """Writes `reproduced.json`, `reproduced.md` and `reproduced.tex` to a folder."""
+    """Writes `reproduced.json` and `reproduced.md` to a folder."""
     content = {
         "system": system.name,
         "reproduced": is_reproduced(checks),
         "version": __version__,
-        "machine": platform.platform(),
         "processor": describe_processor(),
         "commands": list(commands),
         "checks": [dataclasses.asdict(check) | {"inside": check.inside} for check in checks],
     }
-    parts = [f"# {system.label}: {describe_verdict(checks)}", _tabulate(checks)]
     reasons = {check.table: check.reason for check in checks}
+    parts = [f"# {system.label}: {describe_verdict(checks)}", _tabulate(checks)]
     parts += [f"Tolerance in {table}: {reason}." for table, reason in reasons.items()]
     parts += [f"Processor: {content['processor']}."]
     code = "\n".join(f"    xmodal {command}" for command in commands)
-    write_files(
-        folder,
-        {
-            "reproduced.json": json.dumps(content, indent=1, ensure_ascii=False) + "\n",
-            "reproduced.md": f"{format_document(parts)}\n{code}\n",
-            "reproduced.tex": format_document([*parts, code], "latex"),
-        },
-    )
+    text = f"{format_document(parts)}\n{code}\n"
+    write_files(folder, {"reproduced.json": format_json(content), "reproduced.md": text})
 
 
 def format_checks(checks: Sequence[Check]) -> str:

@@ -16,8 +16,8 @@ and the missing files of this machine; --available, --minutes and --seeds restri
     not covered    no command computes the row
 
 `reproduce NAME` checks the files of a system, runs its commands (see `configs/results`), and
-compares its metrics with every number of the ledger; `reproduced.md`, `reproduced.tex` and
-`reproduced.json` in --workdir/results/NAME report it, with the processor. The exit code is 1 if a
+compares its metrics with every number of the ledger; `reproduced.md` and `reproduced.json`
+in --workdir/results/NAME report it, with the processor. The exit code is 1 if a
 number is outside of its tolerance, other than an unverified one, and 2 if files are missing.
 Folders are those in `XMODAL_TEST_DATA`, or --folder=NAME=PATH. The name of a group, the part before
 the slash, stands for all of its systems that have commands. `--write_tables` makes the tables of
@@ -34,7 +34,7 @@ import pathlib
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from etils import epath
 
@@ -81,15 +81,12 @@ def main() -> None:
         print(f"{args.write_published} has {len(text.splitlines()) - 1} published numbers.")
         return
     folders = folders_of(ledger, args.folder)
-    runs, systems = bool(args.names or args.all), list(ledger.systems.values())
+    runs, systems = args.names or args.all, list(ledger.systems.values())
     if runs or args.available or args.minutes is not None or args.seeds is not None:
         found = folders if args.available else None
         systems = choose_systems(ledger, args.names, found, args.minutes, args.seeds)
     if not systems:
-        raise UserError(
-            "No system fits --available and --minutes; `xmodal reproduce` lists what each of them "
-            "lacks, and its minutes."
-        )
+        raise UserError("No system fits --available and --minutes; `xmodal reproduce` lists both.")
     if not runs:
         print(list_ledger(ledger, folders, systems))
         return
@@ -126,17 +123,17 @@ def choose_systems(
       minutes: leaves out those that take longer, or an unknown time; None keeps them.
       seeds: the number of seeds of each, at most; None for all of them.
     """
-    chosen = [each.first_seeds(seeds) for each in find_systems(ledger, names)]
-    for system in chosen:
-        if system.name in names and not system.run:
-            raise UserError(f"{system.name} has no command: {system.note or system.parity}")
-    return [
-        system
-        for system in chosen
-        if system.run
-        and (folders is None or not missing_files(system, ledger, folders))
-        and (minutes is None or (system.minutes is not None and system.minutes <= minutes))
-    ]
+    chosen = []
+    for system in find_systems(ledger, names):
+        system = system.first_seeds(seeds)
+        if not system.run:
+            if system.name in names:
+                raise UserError(f"{system.name} has no command: {system.note or system.parity}")
+        elif folders is not None and missing_files(system, ledger, folders):
+            continue
+        elif minutes is None or (system.minutes is not None and system.minutes <= minutes):
+            chosen.append(system)
+    return chosen
 
 
 def reproduce(
@@ -164,7 +161,7 @@ def reproduce(
 
 
 def _reproduce_one(system: System, ledger: Ledger, folders: Folders, work: pathlib.Path) -> int:
-    start = os.times()
+    start = sum(os.times()[2:4])  # Of processes that have ended.
     try:
         check_files(system, ledger, folders)
         metrics = run_system(system, ledger, folders, work)
@@ -178,9 +175,8 @@ def _reproduce_one(system: System, ledger: Ledger, folders: Folders, work: pathl
         for arguments in commands_of(system, ledger, folders, work, seed)
     ]
     write_report(_results_of(system, work), system, checks, commands)
-    end = os.times()
-    seconds = end.children_user + end.children_system - start.children_user - start.children_system
-    verdict = f"{describe_verdict(checks)}, in {seconds / 60:.1f} CPU minutes"
+    minutes = (sum(os.times()[2:4]) - start) / 60
+    verdict = f"{describe_verdict(checks)}, in {minutes:.1f} CPU minutes"
     print(f"\n{system.name}: {verdict}\n\n{format_checks(checks)}\n", flush=True)
     return OUTSIDE if is_reproduced(checks) is False else 0
 
@@ -287,28 +283,26 @@ def list_ledger(ledger: Ledger, folders: Folders, systems: Sequence[System]) -> 
                 lines.append([f"  {each.name}", statuses, _next(each, ledger, folders)])
         if lines:
             parts.append(f"{title}\n{align_columns(lines, right=())}")
-    parts.append(
-        "`xmodal reproduce NAME` names the sources of missing files; `--help` explains statuses."
-    )
     ready = [each for each in systems if each.run and not missing_files(each, ledger, folders)]
-    known = [each.minutes for each in ready if each.minutes is not None]
-    others = len(ready) - len(known)
-    minutes = f"{len(ready)} systems can run here, in up to {math.ceil(sum(known)):,} CPU minutes"
-    parts.append(f"{minutes} and the unknown time of {others}." if others else f"{minutes}.")
-    return "\n\n".join([*parts, count_rows(ledger).replace("\n", " ")])
+    minutes = math.ceil(sum(each.minutes or 0 for each in ready))
+    parts += [
+        "`xmodal reproduce NAME` names the sources of missing files; `--help` explains statuses.",
+        f"{len(ready)} systems can run here; those of known time take {minutes:,} CPU minutes.",
+        count_rows(ledger).replace("\n", " "),
+    ]
+    return "\n\n".join(parts)
 
 
-def _next(system: System, ledger: Ledger, folders: Mapping[str, pathlib.Path]) -> str:
+def _next(system: System, ledger: Ledger, folders: Folders) -> str:
     if not system.run:
         return system.note or f"tested by {system.parity}"
     if missing := missing_files(system, ledger, folders):
         return f"missing: {', '.join(missing)}"
-    commands = commands_of(system, ledger, folders, pathlib.Path())
-    counts = collections.Counter(each[0] for each in commands)
-    steps = ", ".join(f"{n} x {step}" if n > 1 else step for step, n in counts.items())
+    steps = [command.split()[0] for command in ledger.commands_of(system)]
+    counts = ", ".join(f"{steps.count(step)} {step}" for step in dict.fromkeys(steps))
     seeds = f", {len(system.seeds)} seeds" if len(system.seeds) > 1 else ""
-    minutes = f", {math.ceil(system.minutes)} CPU minute(s)" if system.minutes else ""
-    return f"would run {steps}{seeds}{minutes}"
+    minutes = f", {math.ceil(system.minutes)} CPU minutes" if system.minutes else ""
+    return f"would run {counts}{seeds}{minutes}"
 
 
 def _parse() -> argparse.Namespace:

@@ -146,9 +146,6 @@ def make_plan(plan: Plan, select: str | None) -> Plan:
       plan: without `select`, `mode` and `records`.
       select: tag of a metric, or its beginning, which selects the first of its metrics:
         `sts/avg2016` for `sts/avg2016/pearson`. None for the metric of `config.select`.
-
-    Raises:
-      data.DatasetMissingError: a dataset is missing; says how to get it.
     """
     logging.info("Checking %s of the search space.", ", ".join(plan.parameters))
     checked = CheckedConfig(plan.config)

@@ -32,7 +32,7 @@ from xmodal.core.result_files import FINAL
 from xmodal.data import DatasetMissingError
 
 LOG = "log.txt"
-_HEARTBEAT_SECONDS = 20
+_HEARTBEAT_SECONDS = 15
 # A sweep ends when this many trials in a row fail with the same error.
 _ALIKE = 3
 # Optuna reports every study that it creates, and calls heartbeats experimental.

@@ -46,19 +46,8 @@ def test_what_has_no_vector_has_no_cosine(vectors):
     assert np.isnan(cosines.cosines_of_items(make_pairs("sits", [(5, 5)]), only_captions)).all()
 
 
-def test_words_are_counted_in_lower_case():
-    counts = cosines.count_words(["A dog, a CAT", "the cat", "..."]).toarray()
-    assert counts.tolist() == [[2, 1, 1, 0], [0, 0, 1, 1], [0, 0, 0, 0]]
-
-
 def test_sentences_of_pairs_are_compared():
     texts = np.array([["a dog", "a dog"], ["a dog", "two cats"], ["a dog", "a cat"], ["a", "!"]])
     pairs = make_pairs("sts", [(0, 0)] * 4, texts.astype(object))
     found = cosines.cosines_of_texts(pairs, cosines.count_words)
     np.testing.assert_allclose(found, [1, 0, 0.5, np.nan], rtol=1e-6)
-
-
-def test_texts_of_captions_are_compared_by_id():
-    vectors = {"caption": Vectors(np.array([7, 4]), cosines.count_words(["a dog", "a cat"]))}
-    found = cosines.cosines_of_items(make_pairs("sts", [(4, 7), (4, 8)]), vectors)
-    np.testing.assert_allclose(found, [0.5, np.nan], rtol=1e-6)

@@ -35,14 +35,6 @@ def test_rows_of_methods_and_of_the_whole_rating():
     assert whole.rater_deviation is None
 
 
-def test_ratings_without_a_threshold_have_no_positives():
-    summaries = score_statistics.summarize({"expert": make_pairs("expert", STS)}, {"sts": 3.0})
-    assert [each.positives for each in summaries] == [None] * 3
-    rows = score_statistics.tabulate_summaries(summaries)
-    assert len(rows) == 4
-    assert not any("≥" in cell for row in rows for cell in row)
-
-
 def test_the_only_method_has_a_row_if_it_has_a_name_of_its_own():
     def methods(*names):
         pairs = make_pairs("crowd", [(1, 2, 3.0, name) for name in names])

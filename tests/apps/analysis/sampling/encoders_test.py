@@ -5,7 +5,7 @@ import pytest
 
 from data_prep.sampling.groups import make_groups
 from xmodal.apps.analysis.sampling.encoders import EncodedItems, embedded_groups
-from xmodal.apps.analysis.sampling.overlap import format_overlap
+from xmodal.apps.analysis.sampling.structure import format_overlap
 from xmodal.core.errors import UnexpectedFilesError
 
 
@@ -38,18 +38,6 @@ def test_images_that_lack_a_caption_are_left_out_on_request(groups):
     assert kept.image_ids.tolist() == [10, 30]
     assert kept.caption_ids.tolist() == [1, 2, 5]
     assert vectors["caption"][0].tolist() == [[1, 0], [1, 0]]
-
-
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        (encoder("image", [10, 20, 30], np.ones((3, 2, 4))), "2 vectors of every image"),
-        (encoder("image", [10, 77], np.ones((2, 4))), "1 images of the split have all embeddings"),
-    ],
-)
-def test_what_cannot_be_compared_is_refused(groups, other, message):
-    with pytest.raises(UnexpectedFilesError, match=message):
-        embedded_groups([other], groups, partial=True)
 
 
 def test_samples_are_compared_as_pairs_of_images_in_any_order(groups):

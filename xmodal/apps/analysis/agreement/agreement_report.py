@@ -1,21 +1,25 @@
-"""Writes a comparison of metrics: a matrix, a table to read, a chart."""
+"""Reports a comparison of metrics: a matrix, a table to read, a bump chart."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from xmodal.apps.analysis.agreement.bump_chart import draw_bump_chart
+from xmodal.apps.analysis.agreement.metric_tables import Models
 from xmodal.apps.analysis.agreement.rank_correlation import (
     Agreement,
-    Models,
     kendall_tau_b,
     ranks_of_models,
 )
+from xmodal.apps.analysis.canvas import GRAY, new_figure, to_png
 from xmodal.core.result_files import format_json, write_files
 from xmodal.core.text_table import Rows, format_document
 from xmodal.evals.reports.published import eccv_table_5
+
+# Metric -> model -> rank, as `ranks_of_models` returns them.
+Ranks = Mapping[str, Mapping[str, float]]
 
 
 def write_agreement(
@@ -31,9 +35,6 @@ def write_agreement(
 
     Returns:
       The Markdown.
-
-    Raises:
-      UserError: `output` cannot be written.
     """
     agreement = kendall_tau_b(models, metrics)
     agreement = dataclasses.replace(agreement, notes=(*notes, *agreement.notes))
@@ -60,9 +61,7 @@ def write_agreement(
     return text
 
 
-def format_agreement(
-    agreement: Agreement, ranks: Mapping[str, Mapping[str, float]], format: str = "markdown"
-) -> str:
+def format_agreement(agreement: Agreement, ranks: Ranks, format: str = "markdown") -> str:
     """Formats tau-b, the paper's values for metrics in table 5, and the ranks.
 
     Columns are labeled with row numbers, since tags are long. Markdown is aligned so that it is
@@ -108,7 +107,7 @@ def _make_matrix(
     return rows
 
 
-def _make_ranks(ranks: Mapping[str, Mapping[str, float]]) -> Rows:
+def _make_ranks(ranks: Ranks) -> Rows:
     models = list(dict.fromkeys(model for column in ranks.values() for model in column))
     first = next(iter(ranks.values()))
     models.sort(key=lambda model: first.get(model, math.inf))
@@ -117,3 +116,58 @@ def _make_ranks(ranks: Mapping[str, Mapping[str, float]]) -> Rows:
         places = (column.get(model) for column in ranks.values())
         rows.append([model, *("-" if place is None else f"{place:g}" for place in places)])
     return rows
+
+
+def draw_bump_chart(ranks: Ranks, *, title: str = "") -> bytes:
+    """Returns a PNG with a line per model over the metrics, the best model on top.
+
+    Colors follow the order by the first metric. Tied models are drawn below each other in the order
+    of the metric before, marked with the rank they share; a line is interrupted where its model
+    lacks the metric.
+
+    Args:
+      ranks: metric -> model -> rank, metrics from left to right.
+      title: printed above.
+    """
+    from matplotlib import colormaps
+
+    columns: list[dict[str, int]] = []
+    for column in ranks.values():
+        before = columns[-1] if columns else {}
+        order = sorted(column, key=lambda model: (column[model], before.get(model, math.inf)))
+        columns.append({model: place for place, model in enumerate(order)})
+    models = list(dict.fromkeys(model for column in columns for model in column))
+    rows = max(2, *map(len, columns))
+    figure = new_figure(1.15 * len(ranks), 0.32 * rows, layout=None)
+    axes = figure.add_axes((0, 0, 1, 1))
+    for model, shade in zip(models, np.linspace(0.06, 0.94, len(models)), strict=True):
+        color = tuple(0.82 * part for part in colormaps["turbo"](shade)[:3])  # Readable on white.
+        known = [x for x, column in enumerate(columns) if model in column]
+        for x, end in itertools.pairwise(known):
+            if end == x + 1:
+                axes.plot([x, end], [columns[x][model], columns[end][model]], color=color, lw=2.4)
+        for x, rank in ((x, list(ranks.values())[x][model]) for x in known):
+            y = columns[x][model]
+            axes.plot(x, y, "o", color=color, markersize=15, markeredgecolor="white", zorder=2)
+            style = {
+                "ha": "center",
+                "va": "center_baseline",
+                "fontsize": 7.5 if rank % 1 == 0 else 5.5,
+            }
+            axes.text(x, y, f"{rank:g}", color="white", fontweight="bold", zorder=3, **style)
+        for x, side, offset in {(known[0], "right", -12), (known[-1], "left", 12)}:
+            place = {"xytext": (offset, 0), "textcoords": "offset points", "ha": side}
+            style = {"va": "center_baseline", "fontsize": 10, "parse_math": False, "color": color}
+            axes.annotate(model, (x, columns[x][model]), **place, **style)
+    names = [
+        metric.replace("/", "\n")
+        + (f"\n({len(column)} models)" if len(column) < len(models) else "")
+        for metric, column in ranks.items()
+    ]
+    axes.set(xlim=(-0.3, len(names) - 0.7), ylim=(rows - 0.4, -0.6), yticks=[])
+    axes.set_xticks(range(len(names)), names, fontsize=9, color=GRAY, parse_math=False)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_title(title, fontsize=12, pad=14, parse_math=False)
+    return to_png(figure, bbox_inches="tight", pad_inches=0.2)

@@ -1,5 +1,6 @@
 """Reads rated pairs and texts of captions from prepared datasets."""
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,10 +31,6 @@ def read_ratings(
     Returns:
       Rating -> its pairs. Pairs of a dataset without this column are one rating with its name; if
       sampling methods are not known, methods are the sets that pairs come from.
-
-    Raises:
-      NotPreparedError: the dataset does not exist, with the command that prepares it.
-      UnexpectedFilesError: it has no such split, or no scores.
     """
     from data_prep.prepared import open_configs
 
@@ -71,46 +68,31 @@ def _read_builder(builder: "DatasetBuilder", split: str) -> dict[str, RatedPairs
 
     sentences = next((each for each in _SENTENCES if each[0] in builder.info.features), ())
     columns: dict[str, Any] = read_columns(builder, split, (*_RATED, *sentences))
-    number = len(columns["score"])
-    ratings = _strings(columns, "rating", number, builder.name)
-    methods = _strings(columns, "method", number, "")
+
+    def strings(name: str, default: str) -> np.ndarray:
+        found = columns.get(name, np.full(len(columns["score"]), default.encode(), object))
+        return np.array([value.decode() for value in found.tolist()])
+
+    ratings, methods = strings("rating", builder.name), strings("method", "")
     if "method" not in columns and "dataset" in columns:
         parts = [columns[name].astype(str) for name in ("year", "dataset") if name in columns]
         methods = np.array([" ".join(part) for part in zip(*parts, strict=True)])
-    raters = _pad(columns.get("rater_scores", []))
+    padded = itertools.zip_longest(*columns.get("rater_scores", ()), fillvalue=np.nan)
+    raters = np.array(list(padded), np.float32).T
     texts = None
     if sentences and all(name in columns for name in sentences):
-        sides = [[text.decode() for text in columns[name].tolist()] for name in sentences]
-        texts = np.array(sides, object).T
+        texts = np.stack([strings(name, "").astype(object) for name in sentences], axis=1)
     found = {}
     for rating in dict.fromkeys(ratings.tolist()):
         rows = ratings == rating
-        of_rating = None if raters is None else raters[rows]
-        rated = of_rating is not None and np.isfinite(of_rating).any()
+        rated = raters.size and np.isfinite(raters[rows]).any()
         found[rating] = RatedPairs(
             rating=rating,
             left_ids=columns["left_id"][rows] if "left_id" in columns else None,
             right_ids=columns["right_id"][rows] if "right_id" in columns else None,
             methods=methods[rows],
             scores=columns["score"][rows],
-            rater_scores=of_rating if rated else None,
+            rater_scores=raters[rows] if rated else None,
             texts=None if texts is None else texts[rows],
         )
     return found
-
-
-def _strings(columns: dict, name: str, number: int, default: str) -> np.ndarray:
-    if name not in columns:
-        return np.full(number, default)
-    return np.array([value.decode() for value in columns[name].tolist()])
-
-
-def _pad(rows: list[np.ndarray]) -> np.ndarray | None:
-    """float32 [P, R] with NaN where a row is shorter; None if there are no numbers."""
-    width = max(map(len, rows), default=0)
-    if not width:
-        return None
-    padded = np.full((len(rows), width), np.nan, np.float32)
-    for target, row in zip(padded, rows, strict=True):
-        target[: len(row)] = row
-    return padded

@@ -94,6 +94,14 @@ def _summarize(
     )
 
 
+def spearman(left: np.ndarray, right: np.ndarray) -> float:
+    """Spearman's correlation, NaN if one side is constant."""
+    from scipy.stats import spearmanr  # Slow to import.
+
+    with warnings.catch_warnings(action="ignore"):  # SciPy's, of constants.
+        return float(spearmanr(left, right).statistic)
+
+
 def rater_deviations(pairs: RatedPairs) -> np.ndarray | None:
     """Standard deviation of the raters of every pair (R - 1 in the denominator), float64 [P].
 

@@ -39,9 +39,6 @@ def embedded_groups(
 
     Returns:
       The remaining groups, and kind -> float64 [N, D] of every encoder of that kind.
-
-    Raises:
-      UnexpectedFilesError: an encoder has several vectors per item, or lacks items.
     """
     vectors: dict[str, list[np.ndarray]] = {"caption": [], "image": []}
     usable = np.ones(len(groups), bool)

@@ -8,7 +8,7 @@ from data_prep.cxc.rating_files import file_name
 from data_prep.reading.csv_files import read_csv
 from data_prep.reading.split_names import split_of_name
 from data_prep.sampling.groups import Groups, make_groups
-from xmodal.apps.analysis.ratings.rated_files import read_folder
+from xmodal.apps.analysis.ratings.rated_pairs import read_folder
 from xmodal.core.errors import UnexpectedFilesError
 
 _COLUMNS = ("caption_id", "image_id")
@@ -22,10 +22,6 @@ def read_groups(place: pathlib.Path, split: str) -> Groups:
         groups; or a csv file, gzipped or not, with the columns `caption_id`, `image_id` and, if it
         has more than one split, `split`.
       split: `train`, `validation` or `test`.
-
-    Raises:
-      FileNotFoundError: there is no such file.
-      UnexpectedFilesError: it is damaged or has nothing of this split.
     """
     if place.is_dir():
         return _from_original_pairs(place, split)
@@ -64,10 +60,6 @@ def read_dataset_groups(
       config: builder config with `image_id` and `caption_ids`; None for the first that is prepared.
       data_dir: where TFDS keeps datasets; None for its default folder.
       split: name of the split.
-
-    Raises:
-      NotPreparedError: the dataset does not exist; the message has the command that prepares it.
-      UnexpectedFilesError: it has no such split, or no captions of images.
     """
     from data_prep.prepared import open_configs, read_columns
 

@@ -8,8 +8,7 @@ from data_prep.cxc.rating_files import KINDS, file_name
 from data_prep.sampling import scheme
 from data_prep.sampling.groups import Groups
 from data_prep.sampling.nearest_neighbors import NEIGHBORS, nearest
-from xmodal.apps.analysis.ratings.rated_files import format_rows
-from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs
+from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs, format_rows
 from xmodal.core.errors import UnexpectedFilesError
 
 # Sampling method -> rating, in the order of the scheme.
@@ -76,9 +75,6 @@ def sample_across(
 
     Returns:
       Sampling method -> int [P, 2] by position.
-
-    Raises:
-      UnexpectedFilesError: there are no ratings, or they name items of other images.
     """
     sources = []
     if "sts" in rated:
@@ -107,9 +103,6 @@ def locate(pairs: RatedPairs, groups: Groups, *, partial: bool = False) -> np.nd
       pairs: pairs read from files.
       groups: groups of the split.
       partial: whether items may belong to other images; their position is -1.
-
-    Raises:
-      UnexpectedFilesError: an item belongs to another image, and `partial` is False.
     """
     kinds = KINDS[pairs.rating]
     ids = np.stack([pairs.left_ids, pairs.right_ids], axis=1)

@@ -1,15 +1,65 @@
 """Checks sampled or released pairs for the structure that the sampling scheme fixes."""
 
 import collections
-from collections.abc import Iterator, Mapping
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
 from data_prep.sampling.groups import Groups
-from xmodal.apps.analysis.sampling.facts import Fact, at_least, count
+from xmodal.core.text_table import align_columns
 
 # Standard deviations of the number of drawn captions beyond which chance is excluded.
 _DEVIATIONS = 5
+# For these methods, the images matter, not which of their captions is used.
+_JOIN_IMAGES = {"c2c_isim": (True, True), "c2i_intrasim": (True, False)}
+_MARKS = {True: "ok", False: "DIFFERS", None: ""}
+
+
+@dataclasses.dataclass(frozen=True)
+class Fact:
+    """A count.
+
+    Attributes:
+      method: sampling method.
+      quantity: name of the counted things.
+      found: the count.
+      limits: smallest and largest count by the scheme; None if it does not determine any.
+    """
+
+    method: str
+    quantity: str
+    found: int
+    limits: tuple[float, float] | None = None
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the count is as expected; None if that is not determined."""
+        if self.limits is None:
+            return None
+        return bool(self.limits[0] <= self.found <= self.limits[1])
+
+    @property
+    def expected(self) -> str:
+        """The limits as text."""
+        if self.limits is None:
+            return ""
+        low, high = self.limits
+        if math.isinf(high):
+            return f"at least {low:,}"
+        return f"{low:,}" if low == high else f"{(low + high) / 2:,.0f} ± {(high - low) / 2:,.0f}"
+
+
+def format_facts(facts: Iterable[Fact]) -> str:
+    """Returns a table of the facts; those that do not hold are marked."""
+    rows = [("sampling method", "quantity", "found", "expected", "")]
+    rows += [(f.method, f.quantity, f"{f.found:,}", f.expected, _MARKS[f.holds]) for f in facts]
+    return align_columns(rows, right=(2, 3))
+
+
+# A quantity, its count and, if the scheme determines it, the expected count or its limits.
+_Row = tuple[str, int] | tuple[str, int, int] | tuple[str, int, tuple[float, float]]
 
 
 def check_structure(
@@ -34,59 +84,49 @@ def check_structure(
       Facts, in the order in which the scheme makes the pairs.
     """
     least = min(neighbors, len(groups) - 1)
-    facts: list[Fact] = []
-    if (cycles := pairs.get("c2c_cocaption")) is not None:
-        facts += _check_cycles(cycles, groups)
-    if (isim := pairs.get("c2c_isim")) is not None:
-        facts += _check_caption_pairs(isim, groups, least, drawn)
-    if (csim := pairs.get("i2i_csim")) is not None:
-        facts += _check_image_pairs(csim, least)
-    if (original := pairs.get("c2i_original")) is not None:
-        facts += _check_original(original, groups)
-    if (cross := pairs.get("c2i_intrasim")) is not None:
-        facts += _check_cross(cross, isim, csim, groups)
-    if positive is not None and original is not None:
-        union = len(np.unique(np.concatenate([positive, original]), axis=0))
-        facts.append(count("c2i_original", "original or rated as matching", union))
-    return facts
+    isim, csim = pairs.get("c2c_isim"), pairs.get("i2i_csim")
+    checks = {
+        "c2c_cocaption": lambda own: _check_cycles(own, groups),
+        "c2c_isim": lambda own: _check_caption_pairs(own, groups, least, drawn),
+        "i2i_csim": lambda own: _check_image_pairs(own, least),
+        "c2i_original": lambda own: _check_original(own, groups, positive),
+        "c2i_intrasim": lambda own: _check_cross(own, isim, csim, groups),
+    }
+    return [
+        _fact(method, *row)
+        for method, check in checks.items()
+        if method in pairs
+        for row in check(pairs[method])
+    ]
 
 
-def unordered(pairs: np.ndarray) -> np.ndarray:
+def _fact(
+    method: str, quantity: str, found: int, expected: int | tuple[float, float] | None = None
+) -> Fact:
+    limits = (expected, expected) if isinstance(expected, int | np.integer) else expected
+    return Fact(method, quantity, int(found), limits)
+
+
+def _unordered(pairs: np.ndarray) -> np.ndarray:
     """The unordered pairs, each once, int [Q, 2]."""
     return np.unique(np.sort(pairs, axis=1), axis=0)
 
 
-def _repeated(method: str, pairs: np.ndarray) -> Fact:
-    repeated = len(pairs) - len(np.unique(pairs, axis=0))
-    return count(method, "repeated in the same order", repeated, 0)
-
-
-def _check_cycles(pairs: np.ndarray, groups: Groups) -> Iterator[Fact]:
-    method = "c2c_cocaption"
+def _check_cycles(pairs: np.ndarray, groups: Groups) -> Iterator[_Row]:
     in_cycles = groups.sizes > 2
     captions = int(groups.sizes[in_cycles].sum())
-    yield count(method, "pairs", len(pairs), captions + int(np.sum(groups.sizes == 2)))
+    yield "pairs", len(pairs), captions + int(np.sum(groups.sizes == 2))
     owners = groups.owners[pairs]
-    yield count(method, "pairs across images", int(np.sum(owners[:, 0] != owners[:, 1])), 0)
+    yield "pairs across images", np.sum(owners[:, 0] != owners[:, 1]), 0
     number = len(groups.caption_ids)
     once = [np.bincount(side, minlength=number) == 1 for side in pairs.T]
-    members = in_cycles[groups.owners]
-    both = int(np.sum(once[0] & once[1] & members))
-    yield count(method, "captions once first and once second", both, captions)
-    yield count(
-        method, "images whose captions form one cycle", _cycles(pairs, groups), int(in_cycles.sum())
-    )
-
-
-def _cycles(pairs: np.ndarray, groups: Groups) -> int:
-    """Images with more than two captions, all connected by one cycle."""
+    both = once[0] & once[1] & in_cycles[groups.owners]
+    yield "captions once first and once second", np.sum(both), captions
     successors = dict(pairs.tolist())
-    starts, sizes = groups.starts.tolist(), groups.sizes.tolist()
-    return sum(
-        _is_cycle(successors, range(start, start + size))
-        for start, size in zip(starts, sizes, strict=True)
-        if size > 2
-    )
+    starts, sizes = groups.starts[in_cycles].tolist(), groups.sizes[in_cycles].tolist()
+    members = (range(start, start + size) for start, size in zip(starts, sizes, strict=True))
+    cycles = sum(_is_cycle(successors, each) for each in members)
+    yield "images whose captions form one cycle", cycles, int(in_cycles.sum())
 
 
 def _is_cycle(successors: Mapping[int, int], members: range) -> bool:
@@ -99,51 +139,34 @@ def _is_cycle(successors: Mapping[int, int], members: range) -> bool:
 
 def _check_caption_pairs(
     pairs: np.ndarray, groups: Groups, least: int, drawn: bool
-) -> Iterator[Fact]:
-    method = "c2c_isim"
+) -> Iterator[_Row]:
     images = groups.owners[pairs]
-    yield at_least(method, "pairs", len(pairs), -(-len(groups) * least // 2))
-    yield count(method, "pairs within one image", int(np.sum(images[:, 0] == images[:, 1])), 0)
-    joined = unordered(images)
-    yield count(method, "images joined twice, in any order", len(pairs) - len(joined), 0)
+    yield "pairs", len(pairs), (-(-len(groups) * least // 2), math.inf)
+    yield "pairs within one image", np.sum(images[:, 0] == images[:, 1]), 0
+    joined = _unordered(images)
+    yield "images joined twice, in any order", len(pairs) - len(joined), 0
     degrees = np.bincount(joined.ravel(), minlength=len(groups))
-    yield at_least(method, "pairs of an image, fewest", int(degrees.min()), least)
-    yield count(method, "pairs of an image, most", int(degrees.max()))
-    yield from (_check_draw if drawn else _check_turns)(pairs, images, groups)
-
-
-def _check_turns(pairs: np.ndarray, images: np.ndarray, groups: Groups) -> Iterator[Fact]:
-    """Checks that captions take turns over the pairs of the first image."""
-    method = "c2c_isim"
+    yield "pairs of an image, fewest", degrees.min(), (least, math.inf)
+    yield "pairs of an image, most", degrees.max()
+    used = len(np.unique(pairs))
+    if drawn:  # At random, independently for every pair.
+        draws = np.bincount(images.ravel(), minlength=len(groups))
+        mean, deviation = _drawn_captions(groups.sizes, draws)
+        room = _DEVIATIONS * deviation + 0.5
+        yield "captions used, drawn for every pair", used, (mean - room, mean + room)
+        return
     places, sizes = groups.places, groups.sizes[groups.owners]
-    same = int(np.sum(places[pairs[:, 0]] == places[pairs[:, 1]]))
+    same = np.sum(places[pairs[:, 0]] == places[pairs[:, 1]])
     equal_groups = groups.sizes.min() == groups.sizes.max()
     quantity = "captions at the same place of their groups"
-    yield count(method, quantity, same, len(pairs) if equal_groups else None)
+    yield (quantity, same, len(pairs)) if equal_groups else (quantity, same)
+    # Captions take turns over the pairs of the first image.
     first = np.bincount(images[:, 0], minlength=len(groups))
     turns = np.maximum(0, -((places - first[groups.owners]) // sizes))
     wrong = np.bincount(pairs[:, 0], minlength=len(turns)) != turns
-    yield count(
-        method,
-        "first images whose captions take turns",
-        int(np.sum(first > 0)) - len(np.unique(groups.owners[wrong])),
-        int(np.sum(first > 0)),
-    )
-    yield count(method, "captions used", len(np.unique(pairs)))
-
-
-def _check_draw(pairs: np.ndarray, images: np.ndarray, groups: Groups) -> Iterator[Fact]:
-    """Checks that captions are drawn at random, independently for every pair."""
-    found = len(np.unique(pairs))
-    draws = np.bincount(images.ravel(), minlength=len(groups))
-    mean, deviation = _drawn_captions(groups.sizes, draws)
-    yield Fact(
-        "c2c_isim",
-        "captions used, drawn for every pair",
-        f"{found:,}",
-        f"{mean:,.0f} ± {_DEVIATIONS * deviation:,.0f}",
-        bool(abs(found - mean) <= _DEVIATIONS * deviation + 0.5),
-    )
+    taking, lost = int(np.sum(first > 0)), len(np.unique(groups.owners[wrong]))
+    yield "first images whose captions take turns", taking - lost, taking
+    yield "captions used", used
 
 
 def _drawn_captions(sizes: np.ndarray, draws: np.ndarray) -> tuple[float, float]:
@@ -154,63 +177,92 @@ def _drawn_captions(sizes: np.ndarray, draws: np.ndarray) -> tuple[float, float]
     return float(np.sum(sizes * (1 - missed))), float(np.sqrt(max(variance.sum(), 0)))
 
 
-def _check_image_pairs(pairs: np.ndarray, least: int) -> Iterator[Fact]:
-    method = "i2i_csim"
-    joined = unordered(pairs)
-    yield count(method, "pairs", len(pairs))
-    yield count(method, "images with themselves", int(np.sum(pairs[:, 0] == pairs[:, 1])), 0)
-    yield _repeated(method, pairs)
-    yield count(method, "different pairs, in any order", len(joined))
-    yield count(method, "pairs in both orders", len(pairs) - len(joined))
+def _check_image_pairs(pairs: np.ndarray, least: int) -> Iterator[_Row]:
+    joined = _unordered(pairs)
+    yield "pairs", len(pairs)
+    yield "images with themselves", np.sum(pairs[:, 0] == pairs[:, 1]), 0
+    yield "repeated in the same order", len(pairs) - len(np.unique(pairs, axis=0)), 0
+    yield "different pairs, in any order", len(joined)
+    yield "pairs in both orders", len(pairs) - len(joined)
     degrees = np.bincount(joined.ravel())
-    yield at_least(method, "pairs of an image, fewest", int(degrees[degrees > 0].min()), least)
-    yield count(method, "pairs of an image, most", int(degrees.max()))
+    yield "pairs of an image, fewest", degrees[degrees > 0].min(), (least, math.inf)
+    yield "pairs of an image, most", degrees.max()
 
 
-def _check_original(pairs: np.ndarray, groups: Groups) -> Iterator[Fact]:
-    method = "c2i_original"
+def _check_original(
+    pairs: np.ndarray, groups: Groups, positive: np.ndarray | None
+) -> Iterator[_Row]:
     captions = len(groups.caption_ids)
-    yield count(method, "pairs", len(pairs), captions)
+    yield "pairs", len(pairs), captions
     own = groups.owners[pairs[:, 0]] == pairs[:, 1]
-    found = len(np.unique(pairs[own, 0]))
-    yield count(method, "captions with their own image", found, captions)
+    yield "captions with their own image", len(np.unique(pairs[own, 0])), captions
+    if positive is not None:
+        union = np.unique(np.concatenate([positive, pairs]), axis=0)
+        yield "original or rated as matching", len(union)
 
 
 def _check_cross(
     pairs: np.ndarray, isim: np.ndarray | None, csim: np.ndarray | None, groups: Groups
-) -> Iterator[Fact]:
-    method = "c2i_intrasim"
+) -> Iterator[_Row]:
     images = np.stack([groups.owners[pairs[:, 0]], pairs[:, 1]], axis=1)
-    yield count(method, "pairs", len(pairs))
-    yield _repeated(method, pairs)
-    yield count(
-        method, "captions with their own image", int(np.sum(images[:, 0] == images[:, 1])), 0
-    )
+    yield "pairs", len(pairs)
+    yield "repeated in the same order", len(pairs) - len(np.unique(pairs, axis=0)), 0
+    yield "captions with their own image", np.sum(images[:, 0] == images[:, 1]), 0
     taking_part = np.bincount(images.ravel(), minlength=len(groups))
-    yield count(method, "images without any", int(np.sum(taking_part == 0)), 0)
-    yield count(method, "pairs of an image on either side, most", int(taking_part.max()))
-    yield count(method, "captions used", len(np.unique(pairs[:, 0])))
-    if isim is not None and csim is not None:
-        yield from _check_sources(images, groups.owners[isim], csim)
-
-
-def _check_sources(images: np.ndarray, isim: np.ndarray, csim: np.ndarray) -> Iterator[Fact]:
-    """Counts the sources of cross pairs; all three are pairs of images."""
-    method = "c2i_intrasim"
-    by_captions, by_images = (set(map(tuple, unordered(pairs).tolist())) for pairs in (isim, csim))
+    yield "images without any", np.sum(taking_part == 0), 0
+    yield "pairs of an image on either side, most", taking_part.max()
+    yield "captions used", len(np.unique(pairs[:, 0]))
+    if isim is None or csim is None:
+        return
+    isim = groups.owners[isim]
+    by_captions, by_images = (set(map(tuple, _unordered(each).tolist())) for each in (isim, csim))
     sources = collections.Counter(
         (pair in by_captions, pair in by_images)
         for pair in map(tuple, np.sort(images, axis=1).tolist())
     )
-    yield count(method, "from caption pairs only", sources[True, False])
-    yield count(method, "from image pairs only", sources[False, True])
-    yield count(method, "from both", sources[True, True])
-    yield count(method, "from neither", sources[False, False], 0)
+    yield "from caption pairs only", sources[True, False]
+    yield "from image pairs only", sources[False, True]
+    yield "from both", sources[True, True]
+    yield "from neither", sources[False, False], 0
     rows = collections.Counter(map(tuple, np.concatenate([isim, csim]).tolist()))
-    forward = backward = 0
-    for caption_of, image in images.tolist():
-        if rows[caption_of, image] + rows[image, caption_of] == 1:
-            forward += rows[image, caption_of]
-            backward += rows[caption_of, image]
-    yield count(method, "caption of a row's second item, image of its first", forward)
-    yield count(method, "reversed", backward)
+    single = [
+        rows[image, caption_of]
+        for caption_of, image in images.tolist()
+        if rows[caption_of, image] + rows[image, caption_of] == 1
+    ]
+    yield "caption of a row's second item, image of its first", sum(single)
+    yield "reversed", len(single) - sum(single)
+
+
+def format_overlap(
+    pairs: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray], groups: Groups
+) -> str:
+    """Returns a table of the common pairs, ignoring order.
+
+    `c2c_isim` and `c2i_intrasim` are compared as pairs of images.
+
+    Args:
+      pairs: sampling method -> int [P, 2] by position.
+      others: other pairs in the same form, such as the released ones.
+      groups: groups of the captions.
+    """
+    rows: list[tuple[str, ...]] = [
+        ("sampling method", "ours", "theirs", "common", "share", "by chance")
+    ]
+    of_images = len(groups) * (len(groups) - 1) // 2
+    possible = {"c2i_original": len(groups.caption_ids)}
+    possible["c2c_cocaption"] = max(1, int(np.sum(groups.sizes * (groups.sizes - 1) // 2)))
+    for method in (each for each in pairs if each in others):
+        ours, theirs = (_joined(each[method], method, groups) for each in (pairs, others))
+        common = len(ours) + len(theirs) - len(np.unique(np.concatenate([ours, theirs]), axis=0))
+        counts = (f"{number:,}" for number in (len(ours), len(theirs), common))
+        shares = common / max(1, len(ours)), len(theirs) / possible.get(method, of_images)
+        rows.append((method, *counts, *(f"{share:.1%}" for share in shares)))
+    return align_columns(rows, right=range(1, 6))
+
+
+def _joined(pairs: np.ndarray, method: str, groups: Groups) -> np.ndarray:
+    sides = zip(pairs.T, _JOIN_IMAGES.get(method, (False, False)), strict=True)
+    joined = np.stack([groups.owners[side] if joins else side for side, joins in sides], axis=1)
+    # A caption and an image are of different kinds, so their order matters.
+    return np.unique(joined, axis=0) if method == "c2i_original" else _unordered(joined)

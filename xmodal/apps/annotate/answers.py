@@ -8,8 +8,6 @@ from xmodal.apps.annotate.study_file import StudyFile
 from xmodal.core.result_files import csv_text
 
 _Key = TypeVar("_Key", bound=Hashable)
-# States of a unit whose answers count, once enough raters have finished it.
-_COUNTED = ("finished", "accepted")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,17 +51,25 @@ class Answer:
     @property
     def counts(self) -> bool:
         """Whether labels are made from the answer."""
-        return self.complete and self.state in _COUNTED and not (self.test or self.golden)
+        is_taken = self.state in ("finished", "accepted") and not (self.test or self.golden)
+        return self.complete and is_taken
+
+    @property
+    def question(self) -> tuple[int, int]:
+        """The unit and the number of the question."""
+        return self.unit, self.number
+
+
+_NAMES = [field.name for field in dataclasses.fields(Answer)]
 
 
 def read_answers(study: StudyFile) -> list[Answer]:
     """Returns all answers, in the order of the questions and raters."""
     with study.reading() as connection:
         rows = connection.execute(
-            "SELECT a.unit, a.number, r.name AS rater, q.kind, q.left_id AS left, "
-            'q.right_id AS "right", q.about, q.golden, q.note, a.value, a.seconds, s.swapped, '
-            "s.state, u.test, u.done - (SELECT count(*) FROM assignments c WHERE c.unit = u.id AND "
-            "c.state = 'check') >= :need AS complete "
+            "SELECT a.unit, a.number, r.name, q.kind, q.left_id, q.right_id, q.about, q.golden, "
+            "q.note, a.value, a.seconds, s.swapped, s.state, u.test, u.done - (SELECT count(*) "
+            "FROM assignments c WHERE c.unit = u.id AND c.state = 'check') >= :need "
             "FROM answers a JOIN questions q ON q.unit = a.unit AND q.number = a.number "
             "JOIN units u ON u.id = a.unit JOIN raters r ON r.id = a.rater "
             "JOIN assignments s ON s.unit = a.unit AND s.rater = a.rater "
@@ -71,7 +77,8 @@ def read_answers(study: StudyFile) -> list[Answer]:
             {"need": study.settings.raters_per_item},
         ).fetchall()
     flags = ("swapped", "test", "complete")
-    return [Answer(**{**dict(row), **{name: bool(row[name]) for name in flags}}) for row in rows]
+    named = (dict(zip(_NAMES, row, strict=True)) for row in rows)
+    return [Answer(**{**each, **{name: bool(each[name]) for name in flags}}) for each in named]
 
 
 def group(answers: Iterable[Answer], key: Callable[[Answer], _Key]) -> dict[_Key, list[Answer]]:
@@ -82,12 +89,6 @@ def group(answers: Iterable[Answer], key: Callable[[Answer], _Key]) -> dict[_Key
     return groups
 
 
-def question_of(answer: Answer) -> tuple[int, int]:
-    """Returns the unit and the number of the question of an answer."""
-    return answer.unit, answer.number
-
-
 def format_answers(answers: Iterable[Answer]) -> str:
     """Returns all answers as a CSV file."""
-    names = [field.name for field in dataclasses.fields(Answer)]
-    return csv_text([names, *([getattr(each, name) for name in names] for each in answers)])
+    return csv_text([_NAMES, *([getattr(each, name) for name in _NAMES] for each in answers)])

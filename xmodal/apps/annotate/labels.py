@@ -1,0 +1,254 @@
+"""Makes labels from the answers of a study, in the released layouts."""
+
+import json
+import math
+import os
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from data_prep.cxc.cxc_files import RATINGS, THRESHOLDS, file_name, format_cxc_file
+from xmodal.apps.analysis.votes import ALL
+from xmodal.apps.annotate.answers import Answer, format_answers, group, read_answers
+from xmodal.apps.annotate.golden import POSITIVE, find_doubts
+from xmodal.apps.annotate.rater_quality import compute_alphas, explain_no_alpha, quality_file
+from xmodal.core.errors import UserError
+from xmodal.core.result_files import csv_text, format_json, write_files
+from xmodal.core.text_table import Rows, format_document
+
+if TYPE_CHECKING:
+    from xmodal.apps.annotate.study_file import StudyFile, StudySettings
+
+_SHOWN = 10  # Units named in a sentence.
+_ENDS = {"i2t": "image_to_caption", "t2i": "caption_to_image"}
+_NO_GROUP = "none"
+_Pair = tuple[int, int]  # Caption and image.
+Lists = dict[int, list[int]]
+
+
+def aggregate(
+    study: "StudyFile",
+    output: str | os.PathLike,
+    *,
+    add: str | None = None,
+    without: str | None = None,
+    human_only: bool = False,
+) -> str:
+    """Writes labels, all answers, and how well the raters agree; returns the report as Markdown.
+
+    Args:
+      study: study whose questions count if all their raters have answered.
+      output: folder; older files of the same names are replaced.
+      add: folder of annotations whose CxC positives for the same queries are added.
+      without: text file of caption ids that are left out.
+      human_only: leave out original pairs that no rater saw.
+    """
+    settings = study.settings
+    if settings.kind != "eccv" and (add or without or human_only):
+        raise UserError("--add, --without and --human_only are for studies of the kind eccv.")
+    answers = read_answers(study)
+    counted = [answer for answer in answers if answer.counts]
+    waiting = _describe_waiting(study)
+    if not counted:
+        raise UserError(
+            f"No question of {study.path} has the answers of all its "
+            f"{settings.raters_per_item} rater(s) yet: there is nothing to aggregate.{waiting}"
+        )
+    parts: list[str | Rows] = [_describe_progress(study, answers) + waiting]
+    contents = {"answers.csv": format_answers(answers), "raters.csv": quality_file(answers)}
+    if settings.kind == "cxc":
+        means = mean_ratings(counted)
+        for rating, columns in means.items():
+            contents[file_name(rating, settings.split)] = format_cxc_file(rating, columns)
+        header = ["rating", "sampling method", "pairs", "mean", "positive from", "positive"]
+        parts.append([header, *_describe_ratings(means)])
+    elif settings.kind == "eccv":
+        pairs = _judge(study, counted, human_only)
+        if add:
+            pairs |= read_added(add, settings.split)
+        if without:
+            left_out = _read_left_out(without)
+            pairs = {pair for pair in pairs if pair[0] not in left_out}
+        lists = positives_of_queries(pairs, settings.image_queries, settings.caption_queries)
+        contents |= _format_lists("eccv", lists)
+        parts.append(_tabulate_lists(lists))
+    else:
+        contents["votes.csv"] = vote_file(counted, settings)
+        parts.append("votes.csv is for `python -m xmodal votes --answers=FILE`.")
+    if settings.kind != "preference":  # Evaluations need the captions and images of the split.
+        originals = _read_originals(study)
+        captions, images = zip(*originals, strict=True)
+        contents |= _format_lists("original", positives_of_queries(originals, images, captions))
+    alphas = compute_alphas(answers)
+    contents["agreement.json"] = format_json({"krippendorff_alpha": alphas})
+    rows = [
+        [kind, level, explain_no_alpha(answers, kind) if math.isnan(alpha) else f"{alpha:.3f}"]
+        for kind, levels in alphas.items()
+        for level, alpha in levels.items()
+    ]
+    parts.append([["question", "level", "Krippendorff's alpha"], *rows])
+    report = format_document(parts)
+    contents |= {"report.md": report, "report.tex": format_document(parts, "latex")}
+    write_files(output, contents)
+    return f"{report}\n{output}: {', '.join(sorted(contents))}"
+
+
+def mean_ratings(answers: Iterable[Answer]) -> dict[str, dict[str, np.ndarray]]:
+    """Returns the mean of every pair.
+
+    Returns:
+      Rating -> `left_ids`, `right_ids` int64 [P], `scores` float64 [P] and `methods` strings [P],
+      in the order of the questions.
+    """
+    found = {}
+    for rating, of_rating in group(answers, lambda answer: answer.kind).items():
+        pairs = list(group(of_rating, lambda answer: answer.question).values())
+        means = [math.fsum(float(x.value) for x in pair) / len(pair) for pair in pairs]
+        found[rating] = {
+            "left_ids": np.array([pair[0].left for pair in pairs]),
+            "right_ids": np.array([pair[0].right for pair in pairs]),
+            "scores": np.array(means),
+            "methods": np.array([pair[0].note for pair in pairs]),
+        }
+    return {rating: found[rating] for rating in RATINGS if rating in found}
+
+
+def _describe_ratings(means: dict[str, dict[str, np.ndarray]]) -> list[list[str]]:
+    """Rows of rating, method, pairs, mean score, threshold and positive pairs."""
+    rows = []
+    for rating, columns in means.items():
+        for method in dict.fromkeys(columns["methods"].tolist()):
+            scores = columns["scores"][columns["methods"] == method]
+            positive = int((scores.round(2) >= THRESHOLDS[rating]).sum())
+            pairs, mean = f"{len(scores):,}", f"{scores.mean():.2f}"
+            rows.append([rating, method, pairs, mean, f"{THRESHOLDS[rating]}", f"{positive:,}"])
+    return rows
+
+
+def _judge(study: "StudyFile", answers: Iterable[Answer], human_only: bool) -> set[_Pair]:
+    """The pairs that more than half of their raters call right, and originals that nobody saw."""
+    votes = group(answers, lambda answer: (answer.left, answer.right))
+    positive = {
+        pair
+        for pair, own in votes.items()
+        if 2 * sum(answer.value in POSITIVE for answer in own) > len(own)
+    }
+    return positive if human_only else positive | (set(_read_originals(study)) - votes.keys())
+
+
+def positives_of_queries(
+    pairs: Iterable[_Pair], image_queries: Iterable[int], caption_queries: Iterable[int]
+) -> dict[str, Lists]:
+    """Returns direction, `i2t` and `t2i`, -> query -> sorted ids, for queries with positives.
+
+    Args:
+      pairs: positive ones.
+      image_queries: ids.
+      caption_queries: ids.
+    """
+    queries = {"i2t": set(image_queries), "t2i": set(caption_queries)}
+    found: dict[str, dict[int, set[int]]] = {"i2t": {}, "t2i": {}}
+    for caption, image in pairs:
+        for direction, query, item in (("i2t", image, caption), ("t2i", caption, image)):
+            if query in queries[direction]:
+                found[direction].setdefault(query, set()).add(item)
+    return {
+        direction: {query: sorted(lists[query]) for query in sorted(lists)}
+        for direction, lists in found.items()
+    }
+
+
+def _format_lists(name: str, lists: Mapping[str, Lists]) -> dict[str, str]:
+    """File name -> content, in the format of the released JSON files."""
+    return {f"{name}_{_ENDS[direction]}.json": json.dumps(lists[direction]) for direction in lists}
+
+
+def _tabulate_lists(lists: Mapping[str, Lists]) -> Rows:
+    names = {"i2t": "captions of an image", "t2i": "images of a caption"}
+    rows = [["positives", "queries", "number", "per query"]]
+    for direction, of_query in lists.items():
+        positives = sum(map(len, of_query.values()))
+        mean = f"{positives / len(of_query):.2f}" if of_query else ""
+        rows.append([names[direction], f"{len(of_query):,}", f"{positives:,}", mean])
+    return rows
+
+
+def _read_originals(study: "StudyFile") -> list[_Pair]:
+    """Every caption of the split with its own image."""
+    with study.reading() as connection:
+        rows = connection.execute("SELECT id, image FROM captions ORDER BY rowid").fetchall()
+    return [tuple(row) for row in rows]
+
+
+def read_added(folder: str, split: str) -> set[_Pair]:
+    """Returns the CxC positives of a folder of annotations: its lists, else its ratings from 3."""
+    from xmodal.evals.labels.annotations import read_annotations
+
+    labels = read_annotations(folder, split)
+    if lists := labels.lists.get("cxc"):
+        pairs: set[_Pair] = set()
+        for direction, (queries, items) in lists.items():
+            captions, images = (items, queries) if direction == "i2t" else (queries, items)
+            pairs.update(zip(captions.tolist(), images.tolist(), strict=True))
+        return pairs
+    if (rated := labels.ratings.get("sits")) is None:
+        raise UserError(f"{folder} has neither positives of CxC nor ratings of sits to add.")
+    good = rated["scores"] >= THRESHOLDS["sits"]
+    ids = (rated[side][good].tolist() for side in ("left_ids", "right_ids"))
+    return set(zip(*ids, strict=True))
+
+
+def _read_left_out(path: str) -> set[int]:
+    """The caption ids of a text file, one per line."""
+    try:
+        return set(map(int, pathlib.Path(path).read_text(encoding="utf-8-sig").split()))
+    except (OSError, ValueError) as error:
+        raise UserError(f"--without={path} is not a list of caption ids: {error}.") from error
+
+
+def vote_file(answers: Iterable[Answer], settings: "StudySettings") -> str:
+    """Returns a CSV file with a row per answer, in the format of `xmodal votes`.
+
+    If captions have groups, there are rows for every group of a caption and for the group `all`,
+    in which a caption of several groups counts once.
+    """
+    rows: list[list[object]] = []
+    grouped = False
+    for answer in answers:
+        left = settings.second if answer.swapped else settings.first
+        row = [answer.about, answer.value, answer.rater, left]
+        grouped |= bool(answer.note)
+        groups = json.loads(answer.note) if answer.note else []
+        rows.extend([*row, each] for each in (*(groups or [_NO_GROUP]), ALL))
+    header = ["example", "answer", "rater", "left_model", "group"]
+    if grouped:
+        return csv_text([header, *rows])
+    return csv_text([header[:-1], *(row[:-1] for row in rows if row[-1] == ALL)])
+
+
+def _describe_progress(study: "StudyFile", answers: list[Answer]) -> str:
+    with study.reading() as connection:
+        units, complete = connection.execute(
+            "SELECT count(*), sum(done >= ?) FROM units WHERE NOT test",
+            (study.settings.raters_per_item,),
+        ).fetchone()
+    raters = len({answer.rater for answer in answers})
+    return (
+        f"{len(answers):,} answers of {raters} rater(s); {complete:,} of {units:,} units have all "
+        "their raters."
+    )
+
+
+def _describe_waiting(study: "StudyFile") -> str:
+    """A sentence on the units that wait for a decision, or ""."""
+    waiting = [f"{doubt.unit}:{doubt.rater}" for doubt in find_doubts(study)]
+    if not waiting:
+        return ""
+    more = f" and {len(waiting) - _SHOWN:,} more" if len(waiting) > _SHOWN else ""
+    return (
+        f" {len(waiting):,} unit(s) wait for a decision and do not count yet: "
+        f"{', '.join(waiting[:_SHOWN])}{more}; `python -m xmodal annotate review "
+        f"--study={study.path}` shows them."
+    )

@@ -1,0 +1,314 @@
+"""The kinds of studies: the questions of each, drawn from a dataset and from pairs or models.
+
+`cxc`: pairs with a slider from 0 to 5, as in Crisscrossed Captions.
+
+`eccv`: candidates of several models in sets (HITs), as in ECCV Caption. The candidates of a query
+are the best items of every model; a pair proposed by several models or in both directions is asked
+once. Every set has two golden pairs: a caption with its own image, and one with an image that no
+model ranks high.
+
+`preference`: a blind comparison of two models, as in table 6 of the CMCM paper. A caption is shown
+with the first picture that each model finds, if they differ.
+"""
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xmodal.apps.analysis.ratings.rated_pairs import read_folder
+from xmodal.apps.annotate.candidates import best_items, read_source
+from xmodal.apps.annotate.questions import KINDS
+from xmodal.apps.annotate.split_items import captions_of, open_items, pictures_of
+from xmodal.apps.annotate.study_file import (
+    StudyQuestion,
+    StudySettings,
+    StudyUnit,
+    check_new_file,
+    create,
+)
+from xmodal.core.config import read
+from xmodal.core.errors import UserError
+from xmodal.evals.scores.files import name_of
+
+if TYPE_CHECKING:
+    from xmodal.data import EvalSplit
+    from xmodal.evals.scores.sources import Source
+
+_RATERS = {"cxc": 5, "eccv": 1, "preference": 3}  # Per item, in the papers.
+_SHARED = ("dataset", "split", "lease_minutes", "per_rater")
+# No model ranks the images of a negative golden pair among its first 25.
+DEPTH = 25
+_ATTEMPTS = 200
+_Pair = tuple[int, int]  # Caption and image.
+
+
+def make(kind: str, options: Mapping[str, Any]) -> str:
+    """Writes a study and returns a one-sentence description.
+
+    Args:
+      kind: `cxc`, `eccv` or `preference`.
+      options: flags of `python -m xmodal annotate make`, by name.
+    """
+    check_new_file(options["study"])
+    section = {name: options[name] for name in _SHARED} | {"kind": kind}
+    section["raters_per_item"] = options["raters_per_item"] or _RATERS[kind]
+    read(StudySettings, "make", section)  # Checks numbers before the dataset is opened.
+    if kind == "preference" and len(options["models"]) != 2:
+        raise UserError(f"--models names {len(options['models'])} models; two are compared.")
+    split = open_items(options)
+    generator, said, more = np.random.default_rng(options["seed"]), "", {}
+    models = [read_source(path, options["similarity"]) for path in options.get("models", ())]
+    if kind == "cxc":
+        units = draw_rated(options["pairs"], split, options["ratings"], options["seed"])
+    elif kind == "eccv":
+        queries = {
+            "i2t": draw_queries(split.image_ids, options["images"], generator),
+            "t2i": draw_queries(split.caption_ids, options["captions"], generator),
+        }
+        pool = collect(models, split, queries, options["top"])
+        per_hit, qualification = options["per_hit"], options["qualification"]
+        units = draw_sets(pool, split, per_hit, qualification, generator)
+        names = zip(("image_queries", "caption_queries"), queries.values(), strict=True)
+        more = {name: tuple(ids.tolist()) for name, ids in names}
+        more["pass_share"] = options["pass_share"]
+        said = f"; {len(pool.pairs):,} pairs of {pool.proposed:,} that the models propose"
+    else:
+        units, same = draw_preferences(
+            models, split, options["examples"], options["labels"], generator
+        )
+        more = dict(zip(("first", "second"), map(name_of, options["models"]), strict=True))
+        said = f"; the models agree on {same:,} of {len(split.caption_ids):,} captions"
+    settings, images = read(StudySettings, "make", section | more), set[int]()
+    for each in (question for unit in units for question in unit.questions):
+        ends = zip(KINDS[each.kind].sides, (each.left, each.right), strict=True)
+        images.update(end for side, end in ends if side == "image")
+    create(options["study"], settings, units, captions_of(split), pictures_of(split, images))
+    count = sum(len(unit.questions) for unit in units)
+    return (
+        f"{options['study']}: {count:,} questions in {len(units):,} units, {len(images):,} "
+        f"pictures, {settings.raters_per_item} rater(s) each{said}"
+    )
+
+
+def draw_rated(
+    folder: str, split: "EvalSplit", ratings: Collection[str] | None, seed: int
+) -> list[StudyUnit]:
+    """Returns a unit per pair, numbered as in the files and assigned in random order by rating.
+
+    Args:
+      folder: folder of `{sts,sis,sits}_SPLIT.csv`, rated or not, as from `xmodal sample_pairs`.
+      split: split with the captions and images of the pairs.
+      ratings: any of `sts`, `sis` and `sits`; None for all that have a file.
+      seed: seed of the order.
+    """
+    try:
+        rated = read_folder(pathlib.Path(folder), split.split, need_scores=False)
+    except (FileNotFoundError, ValueError) as error:
+        raise UserError(str(error)) from error
+    if missing := sorted(set(ratings or ()) - set(rated)):
+        raise UserError(f"{folder} has no pairs of {missing}; it has {sorted(rated)}.")
+    ids = {"caption": split.caption_ids, "image": split.image_ids}
+    units = []
+    for stage, rating in enumerate(name for name in rated if ratings is None or name in ratings):
+        pairs = rated[rating]
+        sides = [np.asarray(side) for side in (pairs.left_ids, pairs.right_ids)]
+        for kind, side in zip(KINDS[rating].sides, sides, strict=True):
+            lost = np.setdiff1d(side, ids[kind])
+            if len(lost):
+                raise UserError(
+                    f"{len(lost):,} of the {kind}s that {folder} pairs in {rating} are not in the "
+                    f"split {split.split} of {split.name}, the first is {lost[0]}."
+                )
+        order = np.random.default_rng((seed, stage)).permutation(len(pairs))
+        rows = (*sides, pairs.methods, order)
+        for left, right, method, position in zip(*(row.tolist() for row in rows), strict=True):
+            question = StudyQuestion(rating, left, right, note=method)
+            units.append(StudyUnit((question,), stage=stage, position=position))
+    return units
+
+
+@dataclasses.dataclass(frozen=True)
+class Pool:
+    """Candidates of all queries.
+
+    Attributes:
+      pairs: (caption, image) of every candidate, once.
+      proposed: number of candidates before repeated ones were dropped.
+      near: all pairs that some model ranks among its first 25.
+      queries: direction -> ids of the queries, for which `near` is known.
+    """
+
+    pairs: list[_Pair]
+    proposed: int
+    near: set[_Pair]
+    queries: Mapping[str, np.ndarray]
+
+
+def draw_queries(ids: np.ndarray, count: int, generator: np.random.Generator) -> np.ndarray:
+    """Returns `count` of the ids (all for -1), in order."""
+    if count < 0 or count >= len(ids):
+        return np.asarray(ids)
+    return ids[np.sort(generator.choice(len(ids), count, replace=False))]
+
+
+def collect(
+    models: Sequence["Source"], split: "EvalSplit", queries: Mapping[str, np.ndarray], top: int
+) -> Pool:
+    """Returns the candidates of several models.
+
+    Args:
+      models: models that each propose their best items.
+      split: the queries and galleries.
+      queries: direction, `i2t` and `t2i`, -> ids of its queries.
+      top: number of candidates per model and query.
+    """
+    queries = {direction: ids for direction, ids in queries.items() if len(ids)}
+    if not queries:
+        raise UserError("--images=0 and --captions=0 leave no query to ask about; draw some.")
+    pairs: dict[_Pair, None] = {}
+    near: set[_Pair] = set()
+    proposed = 0
+    for direction, asked in queries.items():
+        lists = [best_items(each, split, direction, asked, max(top, DEPTH)) for each in models]
+        for row, query in enumerate(asked.tolist()):
+            for best in (ranked[row].tolist() for ranked in lists):
+                found = [(query, each) if direction == "t2i" else (each, query) for each in best]
+                near.update(found[:DEPTH])
+                pairs.update(dict.fromkeys(found[:top]))
+                proposed += len(found[:top])
+    return Pool(list(pairs), proposed, near, queries)
+
+
+def draw_sets(
+    pool: Pool,
+    split: "EvalSplit",
+    per_hit: int,
+    qualification: int,
+    generator: np.random.Generator,
+) -> list[StudyUnit]:
+    """Returns sets of candidates in random order, each with two golden pairs in random places.
+
+    Args:
+      pool: pool of candidates.
+      split: split whose captions and images form the golden pairs.
+      per_hit: largest number of candidates in a set; sizes differ by at most one.
+      qualification: number of golden pairs in a set that every rater gets first, which no other
+        set may have; 0 for none.
+      generator: random generator for all draws.
+    """
+    golden = _Golden(pool, split, generator)
+
+    def unit(questions: list[StudyQuestion], test: bool = False) -> StudyUnit:
+        order = generator.permutation(len(questions))
+        return StudyUnit(tuple(questions[row] for row in order), test=test)
+
+    units = []
+    if qualification:
+        known = [golden.draw_once(place % 2 == 0) for place in range(qualification)]
+        units.append(unit(known, test=True))
+    order = generator.permutation(len(pool.pairs))
+    for rows in np.array_split(order, -(-len(order) // per_hit) or 1):
+        chosen = [pool.pairs[row] for row in rows]
+        asked = [StudyQuestion("match", *pair) for pair in chosen]
+        units.append(unit([*asked, *(golden.draw(each, set(chosen)) for each in (True, False))]))
+    return units
+
+
+class _Golden:
+    """Draws golden pairs; positive ones are repeated only after all were used."""
+
+    def __init__(self, pool: Pool, split: "EvalSplit", generator: np.random.Generator) -> None:
+        self._generator, self._near = generator, pool.near | set(pool.pairs)
+        captions, images = split.caption_ids.tolist(), split.image_ids.tolist()
+        originals = [*zip(captions, split.caption_image_ids.tolist(), strict=True)]
+        self._own = set(originals)
+        # A pair without a query may be right: no model has ranked it.
+        self._ranked = [
+            (asked.tolist(), images) if direction == "t2i" else (captions, asked.tolist())
+            for direction, asked in pool.queries.items()
+        ]
+        # Candidates are asked anyway, so they come last.
+        self._candidates = set(pool.pairs)
+        shuffled = [originals[row] for row in generator.permutation(len(originals))]
+        self._positives = sorted(shuffled, key=self._candidates.__contains__)
+
+    def draw(self, positive: bool, besides: set[_Pair]) -> StudyQuestion:
+        """Returns a golden pair that is not among others."""
+        pair = self._positive(besides) if positive else self._negative()
+        return StudyQuestion("match", *pair, golden="yes" if positive else "no")
+
+    def draw_once(self, positive: bool) -> StudyQuestion:
+        """Returns a golden pair that is not a candidate, and will not be drawn again."""
+        question = self.draw(positive, self._candidates)
+        if positive:
+            self._positives.remove((question.left, question.right))
+        return question
+
+    def _positive(self, besides: set[_Pair]) -> _Pair:
+        for place, pair in enumerate(self._positives):
+            if pair not in besides:
+                self._positives.append(self._positives.pop(place))
+                return pair
+        raise UserError(
+            "Too few original pairs are not candidates, so none is left to be golden: lower "
+            "--qualification, --per_hit or --top, or draw fewer queries by --images and --captions."
+        )
+
+    def _negative(self) -> _Pair:
+        for _ in range(_ATTEMPTS):
+            captions, images = self._ranked[self._generator.integers(len(self._ranked))]
+            pair = (
+                captions[self._generator.integers(len(captions))],
+                images[self._generator.integers(len(images))],
+            )
+            if pair not in self._near and pair not in self._own:
+                self._near.add(pair)  # It is not drawn again.
+                return pair
+        raise UserError(
+            f"No pair is beyond the first {DEPTH} of all models, so none is known to be wrong: "
+            "take a larger split, or fewer models."
+        )
+
+
+def draw_preferences(
+    models: Sequence["Source"],
+    split: "EvalSplit",
+    examples: int,
+    labels: str | None,
+    generator: np.random.Generator,
+) -> tuple[list[StudyUnit], int]:
+    """Returns a unit per caption, and for how many captions both models find the same picture.
+
+    Args:
+      models: the model that answers are about, and the one it is compared with.
+      split: captions and pictures.
+      examples: largest number of captions to draw from those where the models differ.
+      labels: column of 0 and 1 [N, R] whose names group the captions; None for no groups.
+      generator: random generator for the draw.
+    """
+    groups = None if labels is None else _read_groups(split, labels)
+    captions = split.caption_ids
+    first, second = (np.concatenate(best_items(x, split, "t2i", captions, 1)) for x in models)
+    different = np.flatnonzero(first != second)
+    if not len(different):
+        raise UserError("Both models find the same picture for every caption: nothing to compare.")
+    units = []
+    for position, row in enumerate(generator.permutation(different)[:examples]):
+        ends, note = (int(first[row]), int(second[row])), groups and json.dumps(groups[row])
+        question = StudyQuestion("preference", *ends, about=int(captions[row]), note=note or "")
+        units.append(StudyUnit((question,), position=position))
+    return units, len(first) - len(different)
+
+
+def _read_groups(split: "EvalSplit", name: str) -> list[list[str]]:
+    """Names of the labels of every caption."""
+    column, names = split.labels.get(name), split.label_names.get(name)
+    if column is None or names is None or column.ndim != 2:
+        known = sorted(set(split.labels) & set(split.label_names))
+        raise UserError(f"--labels={name} is not a column with named labels; known: {known}.")
+    of_image = [[names[at] for at in np.flatnonzero(row)] for row in column]
+    return [of_image[row] for row in split.caption_rows]

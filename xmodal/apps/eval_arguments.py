@@ -1,0 +1,183 @@
+"""The arguments of `xmodal evaluate run|files|towers`."""
+
+import argparse
+from collections.abc import Sequence
+
+from xmodal.apps.arguments import make_parser, name_list, natural_int, positive_int
+from xmodal.core.errors import UserError
+
+_FILES = ("embeddings", "scores", "rankings")
+# Arguments of `files` that need labels in --annotations, or the dataset of a --config.
+_OF_LABELS = ("boards", "bootstrap_samples", "partial", "precision", "seed")
+_OF_CONFIG = ("evaluators", "examples")
+_PLACES = {
+    "manual": "the files of its dataset are",
+    "data": "its prepared datasets are",
+    "ratings": "its ratings are",
+}
+
+
+def parse(words: Sequence[str], description: str | None) -> tuple[argparse.Namespace, list[str]]:
+    """Returns the arguments, and the words that are left: --config and its overrides.
+
+    Without `run`, `files` or `towers`, the first one is taken that --run, a file or --config names.
+    """
+    parser = make_parser("evaluate", description)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, add, help in (
+        ("run", _add_run, "checkpoints of a run"),
+        ("files", _add_files, "embeddings, scores or rankings of any model"),
+        ("towers", _add_model, "published weights in the model of a --config"),
+    ):
+        command = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
+        add(command)
+        _add_results(command, required=name != "run")
+    args, rest = parser.parse_known_args(_with_command(words))
+    has_config = any(word.partition("=")[0] == "--config" for word in rest)
+    if args.command == "run" and has_config:
+        raise UserError("A run has its own config: leave out --config, or --run.")
+    if args.command != "run" and not args.output:
+        raise UserError("--output needs the name of a folder for the results.")
+    if args.command == "files":
+        _check_files(args, has_config)
+    elif (
+        args.command == "run"
+        and (args.follow or args.interpolate)
+        and (args.save_embeddings or args.save_scores)
+    ):
+        raise UserError("--save_embeddings and --save_scores take one checkpoint of a run.")
+    return args, rest
+
+
+def _with_command(words: Sequence[str]) -> list[str]:
+    flags = {word.partition("=")[0] for word in words}
+    if "--run" in flags:
+        return ["run", *(word.removeprefix("--run=") for word in words if word != "--run")]
+    if flags & {f"--{name}" for name in _FILES} and words[0] != "files":
+        return ["files", *words]
+    if "--config" in flags and words[0] not in ("files", "towers"):
+        return ["towers", *words]
+    return list(words)
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "run", help="folder of the run, as printed by xmodal.main; A,B for the mean of their scores"
+    )
+    parser.add_argument(
+        "--step",
+        default="best",
+        help="checkpoint to evaluate: its step, best or latest. Results of any other than best go "
+        "to RUN/step_STEP/SPLIT",
+    )
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument(
+        "--follow",
+        action="store_true",
+        help="wait for the run and evaluate every checkpoint as it appears, until its last step",
+    )
+    how.add_argument(
+        "--interpolate",
+        type=name_list,
+        help="weights from 0 to 1, such as 0,0.25,0.5,0.75,1: averages the run's checkpoint with "
+        "the weights that the run started from (WiSE-FT), 0 being the start, and evaluates each",
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=3600.0, help="seconds to wait for a checkpoint"
+    )
+    for name, what in _PLACES.items():
+        parser.add_argument(f"--{name}_dir", help=f"where {what} now, if moved")
+    parser.add_argument("--annotations", help="folder of the released label files of MS-COCO")
+    _add_model(parser)
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--save_embeddings", help="npz file to write, as `files --embeddings` reads it"
+    )
+    parser.add_argument(
+        "--save_scores", help="npz file of a reranker's scores, as `files --scores` reads it"
+    )
+    _add_evaluators(parser)
+
+
+def _add_evaluators(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--evaluators", type=name_list, help="some of config.evals; default: all")
+    parser.add_argument(
+        "--examples",
+        type=natural_int,
+        default=0,
+        help="queries per rule (worst rank, changed against --compare, right by one board and "
+        "wrong by another, tied) on the page examples.html",
+    )
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument(
+        "--embeddings",
+        help="npz: image_ids, image_embeddings, caption_ids, caption_embeddings; with --config "
+        "also sentences, sentence_embeddings",
+    )
+    source.add_argument(
+        "--scores",
+        help="npy or npz of scores, images by captions; or npz of candidates and their scores",
+    )
+    source.add_argument("--rankings", help="JSON of ranked lists, in eccv_caption's format")
+    parser.add_argument("--ids", help="of --scores=FILE.npy: npz of image_ids and caption_ids")
+    parser.add_argument("--similarity", help="of embeddings, such as cosine; default: the file's")
+    parser.add_argument("--name", help="name of the model's row; default: the file's")
+    parser.add_argument(
+        "--annotations", help="folder of the released label files of MS-COCO; or use --config"
+    )
+    parser.add_argument("--boards", type=name_list, help="boards to compute; default: all")
+    parser.add_argument(
+        "--partial", action="store_true", help="evaluate on the items of the split that exist"
+    )
+    parser.add_argument(
+        "--bootstrap_samples", type=positive_int, help="samples per interval; default: 1000"
+    )
+    parser.add_argument("--seed", type=natural_int, help="seed of the bootstrap; default: 0")
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "float64"),
+        help="type of the scores of embeddings; default: float32",
+    )
+    _add_evaluators(parser)
+
+
+def _add_results(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    parser.add_argument(
+        "--split",
+        help="split of the dataset, which evaluators with another dataset ignore; default: test, "
+        "or config.evals.NAME.final_split",
+    )
+    parser.add_argument(
+        "--output",
+        required=required,
+        help="folder for the results; of a run by default RUN/SPLIT, RUN/follow/SPLIT with "
+        "--follow, or RUN/step_STEP/SPLIT with --step",
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace results of another model in --output"
+    )
+    parser.add_argument(
+        "--compare",
+        help="results of another model: its run, the --output of an evaluation, or ranks.npz",
+    )
+
+
+def _check_files(args: argparse.Namespace, has_config: bool) -> None:
+    if has_config == bool(args.annotations):
+        raise UserError(
+            "Give either --annotations, the folder of the released label files, or --config, whose "
+            "dataset is read."
+        )
+    unused = [*(_OF_LABELS if has_config else _OF_CONFIG)]
+    unused += ["ids"] if not args.scores else []
+    unused += ["similarity"] if not args.embeddings else []
+    unused += ["partial", "examples"] if args.rankings else []
+    if given := [f"--{name}" for name in dict.fromkeys(unused) if getattr(args, name)]:
+        source = next(name for name in _FILES if getattr(args, name))
+        labels = "--config" if has_config else "--annotations"
+        raise UserError(f"{', '.join(given)} cannot be used with --{source} and {labels}.")

@@ -1,0 +1,249 @@
+"""Results of several models: tables, paired differences, ranks and agreement."""
+
+import functools
+import itertools
+import math
+import os
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from etils import epath
+
+from xmodal.apps.analysis.agreement.agreement_report import draw_bump_chart, format_agreement
+from xmodal.apps.analysis.agreement.metric_tables import check_labels, choose_metrics, load_models
+from xmodal.apps.analysis.agreement.rank_correlation import kendall_tau_b, ranks_of_models
+from xmodal.apps.explore.result_folders import evaluations_of, read_seed, tag_of
+from xmodal.core.config import lookup
+from xmodal.core.errors import UserError
+from xmodal.core.text_table import Bold, format_table
+from xmodal.evals.reports.metrics import lower_is_better
+from xmodal.evals.reports.paired_differences import (
+    Difference,
+    Differences,
+    UnequalCandidatesError,
+    compare_means,
+)
+from xmodal.evals.reports.paired_differences import compare as compare_results
+from xmodal.evals.reports.store import RANKS, load_ranks
+
+
+class Comparison:
+    """Results of several models; made by `xmodal.compare`.
+
+    Attributes:
+      metrics: model -> tag -> number, as `metrics.json` has them, NaN where undefined.
+    """
+
+    def __init__(self, folders: Mapping[str, epath.Path]) -> None:
+        """Reads the numbers; `folders` has the folders of the results by model."""
+        self._evaluations = evaluations_of(folders)
+        self._differences = functools.cache(self._compute_differences)
+        self.metrics: dict[str, dict[str, float]] = {}
+        for name, folder in folders.items():
+            (found,) = load_models([os.fspath(folder)]).values()
+            if (folder / RANKS).exists():
+                (evaluator,) = self._evaluations[name]
+                found = {tag_of(evaluator, tag): value for tag, value in found.items()}
+            self.metrics[name] = found
+
+    def check_labels(self) -> None:
+        """Raises an error if models were evaluated on different labels."""
+        for evaluator in sorted({each for found in self._evaluations.values() for each in found}):
+            places = (found.get(evaluator) for found in self._evaluations.values())
+            check_labels([os.fspath(place) for place in places if place is not None])
+
+    def table(self, tags: Sequence[str] | None = None, format: str = "markdown") -> str:
+        """Returns a table with a row for every metric and a column for every model.
+
+        Args:
+          tags: tags of `metrics.json`, `*` for any characters; None for a selection.
+          format: "markdown"; or "latex", with 95 % intervals, and in bold the best of every row and
+            all that are not separable from it: by the paired difference, or, where values by query
+            are not stored, because their intervals overlap.
+        """
+        rows = [["", *self.metrics]]
+        for tag in self._choose(tags):
+            best = self.find_best(tag) if format == "latex" else ()
+            cells = [(name, self._cell(name, tag, format)) for name in self.metrics]
+            rows.append([tag, *(Bold(cell) if name in best else cell for name, cell in cells)])
+        return format_table(rows, format)
+
+    def _choose(self, tags: Sequence[str] | None) -> tuple[str, ...]:
+        # A metric that is undefined for some models is a row, too.
+        reported = {name: dict.fromkeys(numbers, 0.0) for name, numbers in self.metrics.items()}
+        return choose_metrics(reported, tags, at_least=1)
+
+    def differences(
+        self,
+        ours: str,
+        theirs: str,
+        format: str = "markdown",
+        tags: Sequence[str] | None = None,
+    ) -> str:
+        """Returns a table of the paired differences of two models, with intervals.
+
+        Evaluations without values for single items or samples, such as those of type `pairs`, are
+        left out. Tags are those of `metrics.json`; `tags` chooses some, as in `table`.
+        """
+        for name in (ours, theirs):
+            lookup("model", name, self.metrics)
+        chosen = None if tags is None else self._choose(tags)
+        return self._differences(ours, theirs, True).table(format, chosen)
+
+    def _compute_differences(self, ours: str, theirs: str, refuses: bool) -> Differences:
+        """Paired differences by the tags of `metrics`; empty without values by query.
+
+        Second stages with other candidates, and nothing to compare, are an error if it `refuses`
+        them, and left out otherwise.
+        """
+        found: dict[str, Difference] = {}
+        drawn, theirs_too = "", self._evaluations[theirs]
+        shared = [each for each in self._evaluations[ours] if each in theirs_too]
+        if refuses and not shared:
+            places = [", ".join(map(str, self._evaluations[each].values())) or "none"
+                      for each in (ours, theirs)]  # fmt: skip
+            raise UserError(
+                f"{ours} and {theirs} have no evaluation in common: those of {ours} are in "
+                f"{places[0]}, those of {theirs} in {places[1]}."
+            )
+        for name in shared:
+            stored = [load_ranks(self._evaluations[model][name]) for model in (ours, theirs)]
+            if not all(each.results or each.numbers for each in stored):
+                continue
+            try:
+                differences = compare_results(*stored)
+            except UnequalCandidatesError:
+                if refuses:
+                    raise
+                continue
+            found |= {tag_of(name, tag): each for tag, each in differences.items()}
+            drawn = drawn or differences.drawn
+        if refuses and not found:
+            raise UserError(
+                f"The evaluations {shared} of {ours} and {theirs} have no values for single items "
+                "or samples to compare; evaluate both on boards or in pools."
+            )
+        return Differences(found, name=ours, other=theirs, drawn=drawn)
+
+    def rank_limits(self, tag: str) -> dict[str, tuple[int, int]]:
+        """Returns the best and the worst rank that a model can have by a metric.
+
+        The best is 1 plus the number of models that are separably better, the worst the number of
+        models minus that of those which are separably worse, see `separates`.
+
+        Args:
+          tag: tag of `metrics`.
+
+        Returns:
+          Model -> ranks from 1, of the models that have the metric.
+        """
+        values, ahead = self._values(tag), -1.0 if lower_is_better(tag) else 1.0
+        better, worse = dict.fromkeys(values, 0), dict.fromkeys(values, 0)
+        for one, other in itertools.combinations(values, 2):
+            difference = ahead * (values[one] - values[other])
+            if difference and self.separates(one, other, tag):
+                first, second = (one, other) if difference > 0 else (other, one)
+                better[second] += 1
+                worse[first] += 1
+        return {name: (1 + better[name], len(values) - worse[name]) for name in values}
+
+    def _values(self, tag: str) -> dict[str, float]:
+        """The models that have a metric, and its values."""
+        values = {name: numbers.get(tag, math.nan) for name, numbers in self.metrics.items()}
+        return {name: value for name, value in values.items() if not math.isnan(value)}
+
+    def find_best(self, tag: str) -> list[str]:
+        """Returns the models with the best value of a metric, or not separable from it."""
+        values = self._values(tag)
+        if len(values) < 2:
+            return []
+        best = (min if lower_is_better(tag) else max)(values, key=lambda name: values[name])
+        return [name for name in values if name == best or not self.separates(best, name, tag)]
+
+    def separates(self, ours: str, theirs: str, tag: str) -> bool:
+        """Returns whether a metric of two models is separable from noise.
+
+        By the paired difference, or, where values by query are not stored or second stages scored
+        other candidates, because their intervals do not overlap.
+        """
+        ours, theirs = sorted((ours, theirs))  # Their differences are computed once.
+        paired = self._differences(ours, theirs, False).get(tag)
+        if paired is not None:
+            return paired.separable
+        (low, high), (other_low, other_high) = (self.limits(name, tag) for name in (ours, theirs))
+        return low > other_high or high < other_low
+
+    def limits(self, model: str, tag: str) -> tuple[float, float]:
+        """Returns the interval of a metric; the value itself without one."""
+        numbers = self.metrics[model]
+        low, high = (numbers.get(f"{tag}_{end}", numbers[tag]) for end in ("low", "high"))
+        return low, high
+
+    def _cell(self, model: str, tag: str, format: str) -> str:
+        value = self.metrics[model].get(tag, math.nan)
+        if math.isnan(value):
+            return "-"
+        low, high = self.limits(model, tag)
+        with_interval = format == "latex" and low < high
+        return f"{value:.2f} [{low:.2f}, {high:.2f}]" if with_interval else f"{value:.2f}"
+
+    def agreement(self, tags: Sequence[str] | None = None, format: str = "markdown") -> str:
+        """Returns tables of Kendall's tau-b between metrics, and of the models' ranks by each.
+
+        See `table` for `tags`.
+        """
+        chosen = choose_metrics(self.metrics, tags)
+        found = kendall_tau_b(self.metrics, chosen)
+        return format_agreement(found, ranks_of_models(self.metrics, chosen), format)
+
+    def draw_ranks(self, tags: Sequence[str] | None = None) -> bytes:
+        """Returns a PNG with a line per model over the metrics; see `table` for `tags`."""
+        ranks = ranks_of_models(self.metrics, choose_metrics(self.metrics, tags))
+        return draw_bump_chart(ranks, title=f"Ranks of {len(self.metrics)} models")
+
+
+class SeedComparison(Comparison):
+    """Means over several runs of every model, such as of several seeds; see `Comparison`.
+
+    Attributes:
+      metrics: model -> tag -> mean; `_std` of a tag is the sample standard deviation of the runs.
+    """
+
+    def __init__(self, runs: Mapping[str, Sequence[epath.Path]]) -> None:
+        """Reads the numbers of the runs of every model; `runs` has their folders."""
+        super().__init__({os.fspath(each): each for folders in runs.values() for each in folders})
+        self._seeds: dict[str, list[str]] = {}
+        self._of_runs: dict[str, dict[str, list[float]]] = {}
+        for name, folders in runs.items():
+            if len(folders) < 2:
+                raise UserError(
+                    f"{name} has one run, {folders[0]}, and another model several: the variance "
+                    "between seeds needs two runs or more of each."
+                )
+            seeds = sorted((read_seed(each), os.fspath(each)) for each in folders)
+            self._seeds[name] = [seed for seed, _ in seeds]
+            numbers = {run: self.metrics[run] for _, run in seeds}
+            self._of_runs[name] = {
+                tag: [each.get(tag, math.nan) for each in numbers.values()]
+                for tag in choose_metrics(numbers, ["*"], at_least=1)
+            }
+        self.metrics = {
+            name: {tag: float(np.mean(values)) for tag, values in found.items()}
+            | {f"{tag}_std": float(np.std(values, ddof=1)) for tag, values in found.items()}
+            for name, found in self._of_runs.items()
+        }
+
+    def _compute_differences(self, ours: str, theirs: str, refuses: bool) -> Differences:
+        """Differences of the means over runs."""
+        del refuses
+        seeds, others = self._seeds[ours], self._seeds[theirs]
+        paired = seeds == others and "" not in seeds and len(set(seeds)) == len(seeds)
+        values = self._of_runs[ours], self._of_runs[theirs]
+        how = f"paired by their seeds, {', '.join(seeds)}" if paired else "not paired (Welch)"
+        shared = f"Means of {len(seeds)} and {len(others)} runs, {how}."
+        found = compare_means(*values, "runs", paired=paired)
+        return Differences(found, name=ours, other=theirs, shared=shared)
+
+    def _cell(self, model: str, tag: str, format: str) -> str:
+        value, deviation = super()._cell(model, tag, format), self.metrics[model].get(f"{tag}_std")
+        return value if value == "-" or deviation is None else f"{value} ± {deviation:.2f}"
