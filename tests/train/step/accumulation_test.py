@@ -7,12 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs import base, cxc, quickstart
+from configs import base, cxc
 from tests import tiny_encoder as tiny
-from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
-from xmodal.train.resolve import resolve
 from xmodal.train.step import accumulation, batch_parts, step, views
 
 REGIONS = 3
@@ -287,15 +285,6 @@ def test_one_part_is_in_memory_at_a_time():
     assert parts < whole / 2
 
 
-@pytest.fixture
-def no_data(monkeypatch):
-    def prepare(*args, **kwargs):
-        raise data.DatasetMissingError("there is none")
-
-    monkeypatch.setattr(data, "prepare", prepare)
-
-
-@pytest.mark.usefixtures("no_data")
 def test_numbers_of_parts_that_do_not_fit():
     mesh = tiny.make_parts(tiny.make_image_config()).mesh
     accumulation.check(3, 48, mesh)
@@ -305,18 +294,3 @@ def test_numbers_of_parts_that_do_not_fit():
         r"config.batch_size=48 into equal parts; use one of \[1, 2, 3, 6\]",
     ):
         accumulation.check(4, 48, mesh)
-    config = quickstart.get_config("t2t")
-    config.accumulation_steps, config.batch_size = 3, 16
-    with pytest.raises(UserError, match="accumulation_steps=3 does not split the 2 items"):
-        resolve(config, mesh=mesh, needs_data=False)
-
-
-@pytest.mark.usefixtures("no_data")
-def test_a_batch_that_depends_on_the_dataset_is_not_checked_before_its_size_is_known():
-    config = quickstart.get_config("t2t")
-    config.accumulation_steps, config.batch_size = 3, None
-    config.batch_size = "auto"
-    mesh = tiny.make_parts(tiny.make_image_config()).mesh
-    parts = resolve(config, mesh=mesh, needs_data=False)
-    assert parts.settings.accumulation_steps == 3
-    assert parts.missing == "there is none"
