@@ -217,12 +217,9 @@ def test_another_vocabulary_is_refused(make_config, folders, tmp_path):
     config = make_config("bow", "bow", **{"data.text.vocabulary": str(tmp_path / "vocab.txt")})
     with pytest.raises(UserError, match="data.text.vocabulary is .*, the weights have"):
         evaluate(config, "test")
-    # A folder assembled by hand: the numbers of words and rows differ.
     for name in ("tower.json", "weights.safetensors"):
         (tmp_path / name).write_bytes((folders / "bow" / name).read_bytes())
     config = make_config("bow", "bow", **{f"{TOWERS}.text": str(tmp_path)})
-    with pytest.raises(UserError, match="has 7 tokens, but the text tower has 8 rows"):
-        evaluate(config, "test")
     (tmp_path / "vocab.txt").unlink()
     with pytest.raises(UserError, match="has no vocab.txt"):
         evaluate(config, "test")

@@ -135,14 +135,7 @@ def read(
         raise UserError(f"{where} is {given!r}; it must be a section with keys.")
     fields = {field.name: field for field in dataclasses.fields(cls)}
     check_keys(where, given, fields, instead=instead)
-    missing = [
-        name
-        for name, field in fields.items()
-        if name not in given
-        and field.default is dataclasses.MISSING
-        and field.default_factory is dataclasses.MISSING
-    ]
-    if missing:
+    if missing := sorted(set(fields) - set(given) - set(defaults(cls))):
         raise UserError(f"{where} lacks {missing}; known: {sorted(fields)}.")
     hints = typing.get_type_hints(cls)
     values = {}
@@ -366,8 +359,6 @@ def _fits(hint: Any, value: Any) -> bool:
         return not inner or all(
             any(_fits(each, item) for each in alternatives(inner[0])) for item in value
         )
-    if isinstance(kind, type) and issubclass(kind, Mapping):
-        return isinstance(value, Mapping)
     return isinstance(value, kind)
 
 

@@ -12,7 +12,6 @@ from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.buckets import split_folders
 from xmodal.core.errors import UserError
-from xmodal.data.text.tokenizer_files import read_vocabulary
 from xmodal.evals import read_options
 from xmodal.evals.scores.embed import Items
 from xmodal.pretrained.model_folder import SIDES, read_model
@@ -53,13 +52,6 @@ def build_untrained(config: ml_collections.ConfigDict) -> Run:
             f"config.init_from.towers.{missing[0]} is empty: name the folder that `xmodal convert` "
             "made of the published weights."
         )
-    if settings.data.text is not None and "text" in folders:
-        entries = len(read_vocabulary(settings.data.text.vocabulary))
-        if entries != (rows := settings.model["text"]["encoder"]["vocab_size"]):
-            raise UserError(
-                f"config.data.text.vocabulary={settings.data.text.vocabulary!r} has {entries:,} "
-                f"tokens, but the text tower has {rows:,} rows."
-            )
     mesh = mesh_lib.make_mesh()
     model = make_model(settings.model, mesh)
     check_data_sides(model.towers, settings.data)
