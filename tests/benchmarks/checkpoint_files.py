@@ -22,7 +22,7 @@ import numpy as np
 from absl import logging
 
 from xmodal.train.folder import checkpoints, run_folder
-from xmodal.train.folder.damaged_checkpoints import set_damaged_aside
+from xmodal.train.folder.damaged_checkpoints import newest_whole
 from xmodal.train.sections import CheckpointConfig, SelectConfig
 from xmodal.train.step.state import TrainState
 
@@ -94,7 +94,7 @@ def main() -> None:
                 continue
             found = {"wait": wait, "save": save}
             found["raw_write"] = timed(lambda: write_file(folder / "raw", state))
-            found["check"] = timed(lambda: set_damaged_aside(str(folder / "run")))
+            found["check"] = timed(lambda: newest_whole(str(folder / "run")))
             found["restore"] = timed(lambda: restore(str(folder / "run"), state))
             for name in names:
                 seconds[name].append(found[name])
