@@ -20,7 +20,6 @@ from tests.saved_run import evaluate_weights
 from tests.tiny_run import train
 from xmodal import data
 from xmodal.core import mesh as mesh_lib
-from xmodal.core.errors import UserError
 from xmodal.models.encoders import efficientnet
 from xmodal.train import frozen_features, loop, preflight
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
@@ -161,19 +160,6 @@ def test_other_features_have_a_folder_of_their_own(config):
     assert len(folders(config)) == 1 + len(all_changes)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("image_config", ["features"], indirect=True)
-def test_features_that_another_head_pools_are_not_taken_for_tokens(image_config):
-    shapes = {}
-    for head in ("attention", "mean", "max", "attention"):
-        image_config.model.image.head = {"name": head}
-        (reader,) = frozen_features.open_or_compute(*start_run(image_config))
-        shapes.setdefault(reader.folder, set()).add((head, reader.rows))
-    # All tokens, the mean, and the maximum.
-    assert sorted(shapes.values(), key=str) == [{("attention", 3)}, {("max", 3)}, {("mean", 3)}]
-    assert len(folders(image_config)) == 3
-
-
 def test_trained_parameters_are_no_part_of_the_features(config, monkeypatch):
     parts, state = start_run(config)
     (first,) = frozen_features.open_or_compute(parts, state)
@@ -181,33 +167,6 @@ def test_trained_parameters_are_no_part_of_the_features(config, monkeypatch):
     moved = jax.tree.map(lambda leaf: leaf + 1, state.params)
     (again,) = frozen_features.open_or_compute(parts, dataclasses.replace(state, params=moved))
     assert again.folder == first.folder
-
-
-def test_a_host_that_does_not_see_the_features_of_another(config, monkeypatch):
-    """Whatever a process sees itself, it follows process 0, so that none waits for another."""
-    parts, state = start_run(config)
-    names = []
-
-    def first_does(what, function):
-        names.append(what)
-
-    for seen in ("True", "False"):
-
-        def gather(what, own, seen=seen):
-            names.append(what)
-            return [seen, own]
-
-        monkeypatch.setattr(frozen_features, "_VISIBLE_SECONDS", 0)
-        monkeypatch.setattr(frozen_features.processes, "gather", gather)
-        monkeypatch.setattr(frozen_features.processes, "first_does", first_does)
-        with pytest.raises(UserError, match="does not see .*: set config.frozen_features.folder"):
-            frozen_features.open_or_compute(parts, state)
-    # The names are keys, equal on hosts with data in other folders.
-    looked, computed = (
-        "look for features of the text side",
-        "write the features of the text side",
-    )
-    assert names == [looked, looked, computed]
 
 
 @pytest.mark.slow

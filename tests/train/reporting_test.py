@@ -12,7 +12,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util import tensor_util
 
-from xmodal.core.event_writer import EventWriter, flat_config
+from xmodal.core.event_writer import EventWriter
 from xmodal.train import reporting
 
 IDS = np.array([4, 9], np.int32)
@@ -210,14 +210,3 @@ def test_tensorboard_files_hold_the_tags_as_written(tmp_path):
     assert read("shapes/i2t/recall@1") == {0: 12.5}
     assert read("train/loss") == {1: 2.0, 2: 0.25}
     assert set(read("perf/data_wait_share")) == {1, 2}
-
-
-def test_configs_are_shown_flat():
-    config = {"a": {"b": 1, "c": {"d": True}}, "e": [1, 2], "f": None, "g": "x"}
-    assert flat_config(config) == {
-        "a.b": 1,
-        "a.c.d": True,
-        "e": "[1, 2]",
-        "f": "None",
-        "g": "x",
-    }

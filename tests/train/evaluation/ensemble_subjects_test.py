@@ -1,6 +1,5 @@
 """Checks of the runs in an ensemble; `evals/scores/ensemble_test.py` tests the averages."""
 
-import re
 import types
 
 import numpy as np
@@ -54,7 +53,3 @@ def test_the_split_that_a_probe_learns_from_has_its_own_reading_too():
 def test_equal_ids_of_other_records_are_refused(other):
     message = "'coco' of runs/a and of runs/b uses different records of the split 'test'"
     assert message in refusal(**other)
-
-
-def test_an_evaluator_that_one_run_lacks_is_named():
-    assert re.search("'coco' in config.evals of runs/b.*flickr8k", refusal(name="flickr8k"))

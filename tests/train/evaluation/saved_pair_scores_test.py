@@ -7,8 +7,6 @@ import pytest
 from configs import vilt
 from tests.saved_run import evaluate_weights
 from xmodal.core import mesh as mesh_lib
-from xmodal.core.errors import UserError
-from xmodal.evals.evaluators.boards import BoardsEvaluator
 from xmodal.evals.scores.arrays import load_scores
 from xmodal.evals.scores.origin import FileOrigin
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
@@ -23,7 +21,7 @@ def opened(few_shapes):
     """The evaluation of a model without embeddings, and weights."""
     config = vilt.get_config("quick")
     config.data.data_dir, config.model.text.encoder.vocab_size = few_shapes, 400
-    config.model.image.encoder.width = 16
+    config.model.image.encoder.width, config.optimizer.schedule.warmup_steps = 16, 1
     config.model.pair_scorer.update({"width": 16, "depth": 1, "mlp_dim": 16})
     config.evals.shapes.update({"every": 0, "batch_size": 64, "boards": ["shapes_own"]})
     parts = build_run(config, mesh_lib.make_mesh(jax.devices()[:1]))
@@ -47,21 +45,3 @@ def test_a_matrix_has_the_scores_of_all_pairs(opened, tmp_path):
     ranks = np.sum(scores > own[:, None], axis=1)
     np.testing.assert_array_equal(board.directions["t2i"].rank, ranks)
     assert len(np.unique(ranks)) > 3
-
-
-@pytest.mark.parametrize(
-    ("wanted", "message"),
-    [
-        ({"save_embeddings": "x.npz"}, "has no embeddings, only a pair scorer"),
-        ({"save_scores": "x.npy"}, "x.npy must end in .npz"),
-        ({"save_embeddings": "x"}, "x must end in .npz"),
-        ({"save_scores": f"{__file__}/x.npz"}, "Cannot write to "),
-    ],
-)
-def test_what_cannot_be_saved_is_said_before_anything_is_scored(
-    opened, wanted, message, monkeypatch
-):
-    evaluation, weights = opened
-    monkeypatch.setattr(BoardsEvaluator, "run", None)
-    with pytest.raises(UserError, match=message):
-        evaluate_weights(evaluation, *weights, name="x", request=Request(**wanted))

@@ -42,9 +42,7 @@ def test_a_tokenizer_that_would_not_be_used_is_refused():
 
 
 def test_evaluators_of_one_dataset_share_their_labels():
-    shape, color = (
-        {"type": "classification", "labels": name, "data": {"image": None}} for name in "ab"
-    )
+    shape, color = ({"type": "knn", "labels": name, "data": {"image": None}} for name in "ab")
     options = read_options({"x": shape, "y": color, "z": {"type": "boards"}})
     found = read_datasets(RUN["data"], options)
     assert found["x"] == found["y"] != found["z"]

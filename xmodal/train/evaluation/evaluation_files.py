@@ -135,7 +135,8 @@ def write_all(
         each.save(os.path.join(output, each.evaluator), comparison=comparison)
         reports[f"{each.evaluator}/report".strip("/")] = each.report()
         if not brief:
-            print(each.report(), *([comparison] if comparison else []), sep="\n", flush=True)
+            parts = [each.report(), comparison]
+            print(*(part for part in parts if part is not None), sep="\n", flush=True)
         metrics |= each.tagged
         # The number that selects checkpoints, or else the first.
         tags = sorted(each.tagged, key=lambda tag: tag.rpartition("/")[2] not in MEAN_SELECTED)

@@ -70,10 +70,9 @@ def evaluate_subjects(
     suite, subjects, identity, tensorboard, settings = opened
     others = suite.load_others(request)
     evaluations: list[Evaluation] = []
-    # A follower's curves continue, and the run that it follows has a row of settings.
-    entered: contextlib.AbstractContextManager[EventWriter] = (
-        contextlib.closing(EventWriter(output)) if follows else event_writer(output, settings)
-    )
+    entered: contextlib.AbstractContextManager = event_writer(output, settings)
+    if follows:  # Its curves continue, and the run that it follows has a row of settings.
+        entered = contextlib.closing(EventWriter(output))
     with entered as writer:
         for subject in subjects:
             step, views = subject.step, Views(writer, tensorboard, subject.step or 0)
