@@ -25,7 +25,7 @@ from xmodal.core.untrusted.lmdb_files import LmdbFile, Place
 from xmodal.core.untrusted.plain_pickles import DAMAGE, load_plain
 
 TAGS = "predictions.tsv"
-"""Name of the files of `detected_tags`, which have no features."""
+"""Name of the files of detected objects, which have no features."""
 
 _NUMBER = re.compile(r"(\d+)(\.\w+)*$", re.ASCII)
 _ERRORS = (*DAMAGE, *HDF5_ERRORS, *saved_arrays.DAMAGE)
