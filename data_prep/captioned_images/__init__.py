@@ -1,1 +1,1 @@
-"""Your own pictures and captions, in common layouts."""
+"""Your own pictures and captions, in one of four layouts."""

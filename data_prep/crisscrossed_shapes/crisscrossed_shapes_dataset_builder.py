@@ -12,10 +12,9 @@ import tensorflow_datasets as tfds
 
 from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import Record
-from data_prep.crisscrossed_shapes.all_matches import find_matches
 from data_prep.crisscrossed_shapes.captions import DESCRIBERS, SceneCaption, describe
 from data_prep.crisscrossed_shapes.coherence import RELATIONS, relate
-from data_prep.crisscrossed_shapes.graph_similarity import encode
+from data_prep.crisscrossed_shapes.graph_similarity import encode, find_matches
 from data_prep.crisscrossed_shapes.rendering import SIZE, png, render
 from data_prep.crisscrossed_shapes.scene_graph import (
     COLORS,

@@ -15,6 +15,7 @@ from data_prep.coco_captions.pictures import Pictures
 from data_prep.cxc.caption_texts import read_caption_texts
 from data_prep.cxc.rating_files import KINDS, RELEASED, Rating, file_name, scan_ratings
 from data_prep.published_figures import Figure, Known, Within
+from data_prep.reading.csv_files import without_bad_rows
 from xmodal.core.errors import BadImageError
 
 # Suffix of a config -> kinds of sides whose contents it includes in addition to ids.
@@ -80,16 +81,18 @@ class Builder(RandomAccessBuilder):
         return figures
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
-        ratings = {
-            split: list(scan_ratings(folder / file_name(self._rating, split), self._rating))
-            for split in ("validation", "test")
-        }
-        # Count only rows, since the method of a damaged row is unknown.
-        found = {f"{self._rating}/{split}": len(rows) for split, rows in ratings.items()}
-        expected: collections.Counter[str] = collections.Counter()
-        for name, count in self.EXPECTED.items():
-            expected[name.rpartition("/")[0]] += count
-        schema.check_counts(found, {name: expected[name] for name in found}, str(folder))
+        ratings = {}
+        for split in ("validation", "test"):
+            path = folder / file_name(self._rating, split)
+            ratings[split] = list(without_bad_rows(scan_ratings(path, self._rating), path))
+        found = collections.Counter(
+            f"{self._rating}/{split}/{row.method}"
+            for split, rows in ratings.items()
+            for row in rows
+        )
+        own = f"{self._rating}/"
+        expected = {name: count for name, count in self.EXPECTED.items() if name.startswith(own)}
+        schema.check_counts(found, expected, str(folder))
         kinds = self._added.values()
         readers: dict[str, Callable[[int], Any]] = {}
         if "caption" in kinds:
@@ -110,12 +113,9 @@ class Builder(RandomAccessBuilder):
         return {f"{side}_{kind}": kind for side, kind in sides if kind in added}
 
     def _examples(
-        self, ratings: Iterable[Rating | LeftOut], readers: Mapping[str, Callable[[int], Any]]
+        self, ratings: Iterable[Rating], readers: Mapping[str, Callable[[int], Any]]
     ) -> Iterator[Record | LeftOut]:
         for row, rated in enumerate(ratings):
-            if isinstance(rated, LeftOut):
-                yield rated
-                continue
             assert rated.score is not None  # Released files have the column.
             # Scores of single raters were announced, but only the means were released.
             example = schema.rating_example(

@@ -22,7 +22,7 @@ from xmodal.core.folders import files_below
 from xmodal.core.untrusted import pickles, saved_arrays
 
 TAGS = "predictions.tsv"
-"""Name of the files of `detected_tags`, which have no features."""
+"""Name of the files of detected objects, which have no features."""
 
 _NUMBER = re.compile(r"(\d+)(\.\w+)*$", re.ASCII)
 _ERRORS = (*pickles.DAMAGE, *saved_arrays.DAMAGE)

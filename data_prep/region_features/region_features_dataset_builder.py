@@ -13,7 +13,6 @@ from data_prep.building.record_counts import LeftOut, Record
 from data_prep.published_figures import Figure, Unknown, count_figures
 from data_prep.reading.text_lines import read_caption
 from data_prep.region_features import detections
-from data_prep.region_features.detected_tags import read_tags
 from data_prep.region_features.feature_stores import FeatureStores
 from data_prep.region_features.scan_files import CAPTIONS_PER_IMAGE, FeatureFiles, open_split
 
@@ -120,7 +119,7 @@ class Builder(RandomAccessBuilder):
             found = {split: len(images) for split, images in photographs.items()}
             schema.check_counts(found, expected, str(folder))
             stores = FeatureStores(folder / "features")
-            tags = read_tags(folder / "features") if config.has_tags else None
+            tags = detections.read_tags(folder / "features") if config.has_tags else None
             return {
                 split: detections.examples(images, stores, config.shape[1], tags)
                 for split, images in photographs.items()

@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from data_prep.crisscrossed_shapes import all_matches, graph_similarity
+from data_prep.crisscrossed_shapes import graph_similarity
 from data_prep.crisscrossed_shapes.captions import describe
 from data_prep.crisscrossed_shapes.scene_graph import Background, Content, SceneItem, full_content
 from data_prep.crisscrossed_shapes.scenes import make_scenes
@@ -66,7 +66,7 @@ def test_matches_are_the_pairs_in_which_everything_said_is_shown(contents):
         # A caption shares everything it says with itself.
         if slow_shared_weight(caption, scene) > slow_shared_weight(caption, caption) - 1e-4
     ]
-    found = all_matches.find_matches(
+    found = graph_similarity.find_matches(
         graph_similarity.encode(captions), graph_similarity.encode(scenes)
     )
     np.testing.assert_array_equal(found.T, slow)

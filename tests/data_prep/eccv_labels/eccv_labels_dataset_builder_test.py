@@ -7,7 +7,6 @@ import pytest
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.eccv_labels.eccv_labels_dataset_builder import Builder
-from data_prep.eccv_labels.label_files import read_gallery
 from tests.data_prep.builds import build
 
 # Images 9 and 7 with their captions; 99 is a sixth caption of image 9.
@@ -82,28 +81,6 @@ def test_odd_queries_are_named(manual_dir):
         ("eccv_image_to_caption.json query 8", "query outside of the test split"),
         ("eccv_image_to_caption.json query 9", "positive appears twice"),
     ]
-
-
-def test_orders_that_are_none_and_missing_files_are_named(manual_dir):
-    order = manual_dir / "coco_test_ids.npy"
-    for ids, message in (
-        (
-            np.array([90, 70, 91, 71, 92, 72, 93, 73, 94, 74]),
-            "does not list the captions image by image",
-        ),
-        (np.array(_CAPTIONS[9][:4]), "does not list the captions image by image"),
-        (np.array(_CAPTIONS[9] * 2), "does not list the captions image by image"),
-        (np.ones((2, 5)), r"float64 \[2, 5\]"),
-    ):
-        np.save(order, ids)
-        with pytest.raises(ValueError, match=message):
-            read_gallery(manual_dir)
-    order.unlink()
-    with pytest.raises(FileNotFoundError, match=r"coco_test_ids\.npy"):
-        read_gallery(manual_dir)
-    np.save(order, np.array(_ORDER))
-    with pytest.raises(FileNotFoundError, match=r"cxc_image_to_caption\.json"):
-        _examples(manual_dir, "cxc")
 
 
 @pytest.mark.slow

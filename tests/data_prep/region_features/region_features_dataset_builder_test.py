@@ -68,31 +68,6 @@ def test_maps_become_rows_of_channels(tmp_path, shape):
     np.testing.assert_array_equal(files.image(2, (49, 2048)), expected)
 
 
-def test_files_that_do_not_fit_are_named(tmp_path):
-    _write(tmp_path)
-    path = tmp_path / "train_ims.npy"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-1000])
-    with pytest.raises(ValueError, match=r"train_ims\.npy is truncated or not an array"):
-        build(Builder, tmp_path, "regions")
-    np.save(path, np.array([{"a": 1}]), allow_pickle=True)
-    with pytest.raises(ValueError, match=r"train_ims\.npy is truncated or not an array"):
-        build(Builder, tmp_path, "regions")
-    path.write_bytes(whole)
-    for name, content, message in (
-        ("train_ids.txt", "1\n2\n3\n", "has 3 lines instead of 4 or 20"),
-        ("train_ids.txt", "1\n2\nx\n4\n", "invalid literal"),
-        ("train_ids.txt", "1\n2\n3\n-4\n", "has ids from -4 to 3"),
-        ("train_caps.txt", "one\n" * 19, "has 4 rows and train_caps.txt 19 lines"),
-        ("train_caps.txt", "one\n" * 25, "has 4 rows and train_caps.txt 25 lines"),
-        ("train_caps.txt", "", "has 4 rows and train_caps.txt 0 lines"),
-    ):
-        (tmp_path / name).write_text(content)
-        with pytest.raises(ValueError, match=message):
-            build(Builder, tmp_path, "regions")
-        (tmp_path / "train_ids.txt").unlink(missing_ok=True)
-
-
 def test_bad_features_and_captions_leave_their_image_out(tmp_path):
     _write(tmp_path, copies=5)
     features = np.repeat(_features("train"), 5, axis=0)

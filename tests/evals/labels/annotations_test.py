@@ -158,7 +158,7 @@ def test_restricting_to_everything_changes_nothing(tmp_path):
         ("eccv_image_to_caption.json", f'{{"10": [{10**30}]}}', "is not an object of id lists"),
         ("eccv_image_to_caption.json", '{"cat": [5]}', "is not an object of id lists.*cat"),
         ("sits_test.csv", "caption,image\n", "lacks the column agg_score"),
-        ("sits_test.csv", b"\xff\xfe\x00", r"sits_test\.csv line 1: invalid start byte"),
+        ("sits_test.csv", b"\xff\xfe\x00", r"sits_test\.csv line 1: not UTF-8"),
         ("coco_test_ids.npy", "not npy", r"coco_test_ids\.npy cannot be read as npy"),
         ("coco_test_ids.npy", np.array([0.5]), "a list of integer ids: float64"),
         ("coco_test_ids.npy", np.array([[5, 6]]), r"integer ids: int64 \[1, 2\]"),
