@@ -28,7 +28,7 @@ def test_json_and_its_damage(tmp_path):
     with pytest.raises(UnexpectedFilesError, match=f"{path} line 2 cannot be read as JSON"):
         list(read_jsonl(path))
     path = _write(tmp_path / "latin.json", '{"a": "é"}'.encode("latin-1"))
-    with pytest.raises(UnexpectedFilesError, match=r"it is not UTF-8, .* at byte 7; save it as"):
+    with pytest.raises(UnexpectedFilesError, match="can't decode byte 0xe9 in position 7"):
         read_json(path)
 
 

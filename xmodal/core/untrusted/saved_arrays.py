@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
-DAMAGE = (EOFError, LookupError, OSError, TypeError, ValueError, zipfile.BadZipFile, zlib.error)
+DAMAGE = (
+    EOFError, LookupError, OSError, RuntimeError, TypeError, ValueError, zipfile.BadZipFile,
+    zlib.error,
+)  # fmt: skip
 """What NumPy raises for npy and npz files that are damaged or hold pickled objects."""
 
 
