@@ -109,7 +109,8 @@ class OpenScores:
         between = self.between[modalities[::-1] if transposed else modalities]
         if self._reranker is None or modalities[0] == modalities[1]:
             return between.transpose() if transposed else between
-        if self.stage is not None:
+        if isinstance(self._reranker, PairReranker):
+            assert self.stage is not None
             return self.stage(transposed, asked)
         source = self._source
         predictions = source.predictions if isinstance(source, Embeddings) else {}
