@@ -350,7 +350,7 @@ class _Queries:
             values=values,
             rank=rank,
             tied=None if answer.tied is None else answer.tied[rows],
-            rounded=0 if answer.rounded is None else int(answer.rounded[rows].sum()),
+            rounded=answer.rounded,
             gallery=items - (query == gallery),
             skipped=len(self._ids[query]) - len(rows),
             has_median="median_rank" in labels.metrics and rank is not None,
