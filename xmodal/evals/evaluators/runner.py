@@ -109,7 +109,8 @@ class OpenScores:
         between = self.between[modalities[::-1] if transposed else modalities]
         if self._reranker is None or modalities[0] == modalities[1]:
             return between.transpose() if transposed else between
-        if self.stage is not None:
+        if isinstance(self._reranker, PairReranker):
+            assert self.stage is not None
             return self.stage(transposed, asked)
         source = self._source
         predictions = source.predictions if isinstance(source, Embeddings) else {}
@@ -349,7 +350,7 @@ class _Queries:
             values=values,
             rank=rank,
             tied=None if answer.tied is None else answer.tied[rows],
-            rounded=0 if answer.rounded is None else int(answer.rounded[rows].sum()),
+            rounded=answer.rounded,
             gallery=items - (query == gallery),
             skipped=len(self._ids[query]) - len(rows),
             has_median="median_rank" in labels.metrics and rank is not None,

@@ -191,10 +191,10 @@ def _warn_of_ties(metrics: Mapping[str, float]) -> list[str]:
 def _warn_of_rounding(boards: Sequence[BoardResult]) -> list[str]:
     """A warning that names the tables of which float32's rounding decides more than 1 %."""
     listed = [
-        f"{board.name}/{name} {each.rounded:,} of {len(each.query_ids):,}"
+        f"{board.name}/{name} {each.rounded:.0%}"
         for board in boards
         for name, each in board.directions.items()
-        if each.rounded > 0.01 * len(each.query_ids)
+        if each.rounded > 0.01
     ]
     if not listed:
         return []

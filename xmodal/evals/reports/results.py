@@ -83,7 +83,7 @@ class DirectionResult:
       rank: int32 [Q], items ahead of the best positive, or None if not known.
       tied: bool [Q], whether the rank, or the items that R-Precision counts, depend on the tie
         rule, see `scores.ranks.RankedQueries`; None if unknown, as for ranked lists.
-      rounded: queries whose rank float32's rounding decides, see `RankedQueries`.
+      rounded: share of the ranks that float32's rounding decides, see `RankedQueries`.
       gallery: items a query is ranked among, itself excluded.
       skipped: queries without a positive.
       has_median: whether the median of `rank` is a metric of the board.
@@ -99,7 +99,7 @@ class DirectionResult:
     tied: np.ndarray | None
     gallery: int
     skipped: int
-    rounded: int = 0
+    rounded: float = 0.0
     has_median: bool = False
     missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
     rescored: Rescored | None = None

@@ -243,7 +243,7 @@ def load_scores(
                 f"The score of image {sides[0][start + row]} with caption {sides[1][column]} in "
                 f"{place} is {matrix[start + row, column]}; scores must be finite."
             )
-    return ScoreMatrix(place, *sides, matrix, origin)
+    return ScoreMatrix(place, sides[0], sides[1], matrix, origin)
 
 
 def has_candidates(names: Collection[str]) -> bool:
@@ -290,7 +290,7 @@ def _read_candidates(
                 f"save the name of the one that chose them, one of {sorted(SIMILARITIES)}."
             )
     definition = read_text(arrays, _DEFINITION, place) or "the scores of a file"
-    return Candidates(place, *sides, directions, definition, first, origin)
+    return Candidates(place, sides[0], sides[1], directions, definition, first, origin)
 
 
 def _require(arrays: Arrays, name: str, place: str) -> np.ndarray:
@@ -462,13 +462,12 @@ def check_savable(path: str | os.PathLike) -> None:
 
 def _save(path: str | os.PathLike, arrays: Mapping[str, Any], origin: FileOrigin | None) -> None:
     check_savable(path)
-    said = {}
+    said: dict[str, Any] = dict(arrays)
     if origin is not None:
-        said[_ORIGIN] = np.array(
-            json.dumps({"model": origin.model, "records": dict(origin.records)})
-        )
+        fields = {"model": origin.model, "records": dict(origin.records)}
+        said[_ORIGIN] = np.array(json.dumps(fields))
     buffer = io.BytesIO()
-    np.savez(buffer, **arrays, **said)
+    np.savez(buffer, **said)
     write_file(path, buffer.getvalue())
 
 

@@ -18,6 +18,7 @@ LIST_METRICS = {
     "pmrp": compute_r_precision,
 }
 _CHUNK = 64  # Rows that are compared while they are in a processor's cache.
+_SAMPLE = 8  # One of as many chunks shows how many ranks rounding decides.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,8 +30,8 @@ class RankedQueries:
       tied: bool [Q], whether an item that is not a positive has the same score as the best
         positive; if no rank is needed, whether the R-th item and the next have equal scores. Then
         the order of the items decides. None if not known.
-      rounded: bool [Q], whether scores that differ by less than float32's rounding decide the rank;
-        None if scores are exact.
+      rounded: share of the ranks, of some queries, that scores decide which differ by less than
+        float32's rounding; 0 if scores are exact.
       values: metric of `LIST_METRICS` or recall -> float64 [Q] in percent; arbitrary if a query
         has no positive.
       missing: metric -> why it could not be computed.
@@ -38,7 +39,7 @@ class RankedQueries:
 
     rank: np.ndarray | None
     tied: np.ndarray | None
-    rounded: np.ndarray | None = None
+    rounded: float = 0.0
     values: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -64,7 +65,7 @@ def rank_directions(
       budget: bytes that the matrix of scores may take, see `memory_budget`; a larger one is
         computed by blocks of rows, for each direction.
     """
-    if exclude_self or (forward and backward):
+    if forward and (exclude_self or backward):
         scores = scores.hold(memory_budget() if budget is None else budget)
     found = rank_queries(scores, forward, exclude_self=exclude_self)
     return found, rank_queries(scores.transpose(), backward) if backward else []
@@ -81,15 +82,15 @@ def rank_queries(
     what = f"Ranking {scores.shape[1]:,} items for {len(asked):,} queries"
     with progress(what, len(asked), jointly=True) as advance:
         for part, block in scores.blocks(asked):
-            rounding = scores.rounding(asked[part])
-            for start in range(0, len(block), _CHUNK):
+            for number, start in enumerate(range(0, len(block), _CHUNK)):
                 some = slice(start, start + _CHUNK)
                 queries, rows = asked[part][some], block[some]
+                rounding = None if number % _SAMPLE else scores.rounding(queries)
                 if exclude_self:
                     rows = rows.copy()
                     rows[np.arange(len(rows)), queries] = -np.inf
                 for answer in answers:
-                    answer.add(queries, rows, None if rounding is None else rounding[some])
+                    answer.add(queries, rows, rounding)
             advance(len(block))
     return [answer.result() for answer in answers]
 
@@ -102,10 +103,9 @@ class _Answer:
         self._listed = [metric for metric in labels.metrics if metric in LIST_METRICS]
         self._has_rank = len(self._listed) < len(labels.metrics)
         self._rank = np.full(queries, self._items, np.int32)
-        self._tied, self._rounded = np.zeros((2, queries), bool)
+        self._tied, self._rounded = np.zeros(queries, bool), list[bool]()
         self._values = {metric: np.zeros(queries) for metric in self._listed}
         self._r = [compute_r(labels, relation) for relation in labels.relations]
-        self._is_exact = True
 
     def add(self, queries: np.ndarray, rows: np.ndarray, rounding: np.ndarray | None) -> None:
         """Adds the rows of queries at positions [q]; `rounding` [q] is that of their scores."""
@@ -135,10 +135,9 @@ class _Answer:
         self._rank[queries[found]] = ahead[found]
         self._tied[queries] = tied
         if rounding is not None:
-            self._is_exact = False
             below, above = limit - rounding[:, None], limit + rounding[:, None]
             near = np.count_nonzero(rows >= below, axis=1) - np.count_nonzero(rows > above, axis=1)
-            self._rounded[queries] = found & (near > equal)
+            self._rounded += (near > equal)[found].tolist()
 
     def _read_lists(self, queries: np.ndarray, rows: np.ndarray) -> None:
         labels, r = self._labels, [each[queries] for each in self._r]
@@ -159,7 +158,7 @@ class _Answer:
     def result(self) -> RankedQueries:
         """Returns the results of all rows."""
         rank = self._rank if self._has_rank else None
-        rounded = None if self._is_exact else self._rounded
+        rounded = float(np.mean(self._rounded)) if self._rounded else 0.0
         return RankedQueries(rank, self._tied, rounded, self._values)
 
 

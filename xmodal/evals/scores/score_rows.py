@@ -78,6 +78,7 @@ class Scores:
     def rounding(self, queries: np.ndarray) -> np.ndarray | None:
         """Returns by how much scores of queries differ from rounding, [q]; None for exact ones."""
         del queries
+        return None
 
     def hold(self, budget: int) -> "Scores":
         """Returns the scores in memory, if they take at most `budget` bytes; else itself."""
