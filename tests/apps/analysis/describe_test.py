@@ -79,7 +79,6 @@ def test_figures_of_csv_files_and_embeddings(tmp_path, monkeypatch, capsys):
     [
         (["--ratings_dir={}"], "has none of sts_test.csv"),
         (["--dataset=flickr8k", "--data_dir={}"], "python -m data_prep.build --dataset=flickr8k"),
-        (["--ratings_dir={}/good", "--word_vectors=x.txt"], "needs texts"),
         (["--ratings_dir={}/good", "--texts={}"], "has no dataset_coco.json"),
         (["--ratings_dir={}/good", "--embeddings={}/none.npz"], "There is no file"),
         (["--ratings_dir={}/good", "--embeddings={}/far.npz"], "has both items of none"),

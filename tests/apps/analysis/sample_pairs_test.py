@@ -121,7 +121,7 @@ def test_missing_and_zero_embeddings_need_partial(files, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--images={}/a.npz"], "a.npz has no image_ids"),
+        (["--images={}/a.npz"], "a.npz must have image_ids"),
         (["--images={}/none.npz"], "There is no file"),
         ([], "Use --images, --captions or both"),
         (["--captions={}/groups.csv"], "not an npz file"),

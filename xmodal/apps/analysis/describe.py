@@ -1,7 +1,6 @@
 r"""Draws the figures of the Crisscrossed Captions (CxC) paper for any rated pairs.
 
-    python -m xmodal describe --ratings_dir=CXC --split=test --texts=COCO \
-        --word_vectors=GLOVE.txt --output=FIGURES
+    python -m xmodal describe --ratings_dir=CXC --split=test --texts=COCO --output=FIGURES
     python -m xmodal describe --dataset=flickr8k --output=FIGURES
 
 --ratings_dir is a folder of CxC's CSV files as released; --dataset a prepared dataset with scores.
@@ -11,16 +10,15 @@ cosines, the spread of the raters, and pairs rated twice. Figures without data a
 note on the data they need.
 
 Cosines are those of --embeddings (an npz file as for `python -m xmodal.eval_main --embeddings`) or,
-if texts are known, of bags of words: averaged --word_vectors, or else word counts. Texts are the
-dataset's own, or those of CxC's captions in a folder --texts with dataset_coco.json,
-captions_val2014.json or a table captions*.csv.
+if texts are known, of word counts. Texts are the dataset's own, or those of CxC's captions in a
+folder --texts with dataset_coco.json, captions_val2014.json or a table captions*.csv.
 """
 
 import argparse
 import dataclasses
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -30,7 +28,6 @@ from data_prep.cxc.caption_texts import read_caption_texts
 from data_prep.cxc.cxc_files import THRESHOLDS
 from xmodal.apps.analysis.ratings import prepared_ratings, rating_plots, score_statistics
 from xmodal.apps.analysis.ratings.cosines import (
-    TextEncoder,
     Vectors,
     cosines_of_items,
     cosines_of_texts,
@@ -103,18 +100,15 @@ def _cosines(
             raise UserError(f"{args.embeddings} has both items of none of the rated pairs.")
         return found, pathlib.Path(args.embeddings).stem
     texts = _read_texts(args)
-    encode, by = count_words, "word counts"
-    if args.word_vectors:
-        encode, by = _averaged(args.word_vectors, texts, rated), "averaged word vectors"
     found = {
-        rating: cosines_of_texts(pairs, encode)
+        rating: cosines_of_texts(pairs)
         for rating, pairs in rated.items()
         if pairs.texts is not None
     }
     if texts:
-        captions = Vectors(np.array(list(texts)), encode(list(texts.values())))
+        captions = Vectors(np.array(list(texts)), count_words(list(texts.values())))
         found |= _cosines_of({"caption": captions}, rated)
-    return found, by
+    return found, "word counts"
 
 
 def _cosines_of(
@@ -149,29 +143,6 @@ def _read_texts(args: argparse.Namespace) -> dict[int, str]:
     return {}
 
 
-def _averaged(path: str, texts: Mapping[int, str], rated: Mapping[str, RatedPairs]) -> TextEncoder:
-    """Averages of published word vectors, reading only the words in these texts."""
-    of_pairs = (pairs.texts.ravel() for pairs in rated.values() if pairs.texts is not None)
-    everything = [*texts.values(), *(text for column in of_pairs for text in column)]
-    if not everything:
-        raise UserError("--word_vectors needs texts: give --texts, or a --dataset that has them.")
-    from xmodal.pretrained import bag_of_words
-    from xmodal.pretrained.word_vectors import load_word_vectors
-
-    words = load_word_vectors(path, bag_of_words.make_vocabulary(everything))
-
-    def encode(each: Sequence[str]) -> np.ndarray:
-        vectors, coverage = bag_of_words.embed_texts(each, words)
-        print(
-            f"{path} knows {coverage.share:.1%} of the words; {coverage.empty_texts:,} of "
-            f"{coverage.texts:,} texts have none.",
-            flush=True,
-        )
-        return vectors
-
-    return encode
-
-
 def _parse() -> argparse.Namespace:
     parser = make_parser("describe", __doc__)
     source = parser.add_mutually_exclusive_group(required=True)
@@ -184,7 +155,6 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--output", required=True, help="folder for the figures")
     parser.add_argument("--embeddings", help="npz file, for cosines")
     parser.add_argument("--texts", help="folder with the texts of COCO's captions, for cosines")
-    parser.add_argument("--word_vectors", help="published word vectors, to average over texts")
     parser.add_argument(
         "--positive",
         type=_thresholds,

@@ -19,7 +19,7 @@ import argparse
 import json
 import pathlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,11 @@ from data_prep.sampling.groups import Groups
 from data_prep.sampling.nearest_neighbors import NEIGHBORS
 from data_prep.sampling.scheme import PER_SOURCE
 from xmodal.apps.analysis.ratings.rated_pairs import is_rated, read_folder
-from xmodal.apps.analysis.sampling.encoders import EncodedItems, embedded_groups
-from xmodal.apps.analysis.sampling.group_files import read_dataset_groups, read_groups
+from xmodal.apps.analysis.sampling.inputs import (
+    embedded_groups,
+    read_dataset_groups,
+    read_groups,
+)
 from xmodal.apps.analysis.sampling.samplers import (
     file_contents,
     located_by_method,
@@ -44,7 +47,6 @@ from xmodal.apps.analysis.sampling.structure import (
     Fact,
     check_structure,
     format_facts,
-    format_overlap,
 )
 from xmodal.apps.arguments import make_parser, name_list, natural_int, positive_int
 from xmodal.core import console
@@ -68,9 +70,8 @@ def _within(args: argparse.Namespace, groups: Groups) -> list[Fact]:
     if not any(paths.values()):
         raise UserError("Use --images, --captions or both: pairs come from embeddings.")
     _check_output(args, ("sts", "sis"))
-    encoders = [_read_encoder(kind, path) for kind, each in paths.items() for path in each]
     total = len(groups)
-    groups, vectors = embedded_groups(encoders, groups, partial=args.partial)
+    groups, vectors = embedded_groups(paths, groups, partial=args.partial)
     if len(groups) < total:
         print(f"{len(groups):,} of {total:,} images have all embeddings; the others are left out.")
     pairs = sample_within(
@@ -83,8 +84,7 @@ def _within(args: argparse.Namespace, groups: Groups) -> list[Fact]:
     )
     facts = check_structure(pairs, groups, neighbors=args.neighbors, drawn=args.draw)
     settings = {"neighbors": args.neighbors, "draw": args.draw, "files": paths}
-    _report(args, groups, pairs, facts, settings)
-    return facts
+    return _report(args, groups, pairs, facts, settings)
 
 
 def _across(args: argparse.Namespace, groups: Groups) -> list[Fact]:
@@ -98,8 +98,7 @@ def _across(args: argparse.Namespace, groups: Groups) -> list[Fact]:
     known = pairs | located_by_method(rated, groups)
     facts = [f for f in check_structure(known, groups, neighbors=1) if f.method in pairs]
     settings = {"per_source": args.per_source, "files": {"ratings": args.ratings_dir}}
-    _report(args, groups, pairs, facts, settings)
-    return facts
+    return _report(args, groups, pairs, facts, settings)
 
 
 def _check(args: argparse.Namespace, groups: Groups) -> list[Fact]:
@@ -116,7 +115,6 @@ def _check(args: argparse.Namespace, groups: Groups) -> list[Fact]:
         pairs, groups, neighbors=args.neighbors, drawn=args.draw, positive=positive
     )
     print(format_facts(facts))
-    _compare(args, groups, pairs)
     return facts
 
 
@@ -124,10 +122,10 @@ def _report(
     args: argparse.Namespace,
     groups: Groups,
     pairs: Mapping[str, np.ndarray],
-    facts: Sequence[Fact],
+    facts: list[Fact],
     settings: Mapping[str, Any],
-) -> None:
-    """Writes sampled pairs and prints facts about them."""
+) -> list[Fact]:
+    """Writes sampled pairs and prints facts about them, which it returns."""
     table = format_facts(facts)
     settings = {"split": args.split, "seed": args.seed, **settings}
     settings["pairs"] = {method: len(rows) for method, rows in pairs.items()}
@@ -136,15 +134,8 @@ def _report(
     contents[f"sampling_{args.command}_{args.split}.json"] = json.dumps(settings, indent=2) + "\n"
     write_files(args.output, contents)
     print(table)
-    _compare(args, groups, pairs)
     print(f"\n{args.output}: {', '.join(contents)}")
-
-
-def _compare(args: argparse.Namespace, groups: Groups, pairs: Mapping[str, np.ndarray]) -> None:
-    if args.compare:
-        others = read_folder(pathlib.Path(args.compare), args.split, need_scores=False)
-        print(f"\nIn common with {args.compare}, without regard to order:")
-        print(format_overlap(pairs, located_by_method(others, groups, partial=True), groups))
+    return facts
 
 
 def _read_groups(args: argparse.Namespace) -> Groups:
@@ -153,19 +144,6 @@ def _read_groups(args: argparse.Namespace) -> Groups:
         data_dir = place_of(args.config, args.data_dir, args.manual_dir)
         return read_dataset_groups(args.dataset, args.config, data_dir, args.split)
     return read_groups(pathlib.Path(args.groups), args.split)
-
-
-def _read_encoder(kind: str, path: str) -> EncodedItems:
-    from xmodal.evals.scores.arrays import load_embeddings  # Imports JAX.
-
-    saved = load_embeddings(path)
-    ids, vectors = {
-        "image": (saved.image_ids, saved.images),
-        "caption": (saved.caption_ids, saved.captions),
-    }[kind]
-    if vectors is None:
-        raise UserError(f"{path} has no {kind}_ids and {kind}_embeddings; use another --{kind}s.")
-    return EncodedItems(path, kind, ids, vectors)
 
 
 def _check_output(args: argparse.Namespace, ratings: tuple[str, ...]) -> None:
@@ -191,7 +169,6 @@ def _parse() -> argparse.Namespace:
         action="store_true",
         help="leave out images that are not embedded, or not in the given pairs",
     )
-    shared.add_argument("--compare", help="folder of other pairs: how many are in common")
 
     sampling = argparse.ArgumentParser(add_help=False)
     sampling.add_argument("--output", required=True, help="folder for the pairs")

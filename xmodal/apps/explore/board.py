@@ -9,23 +9,21 @@ makes of the papers; its rows are gray and have no rank. `xmodal evaluate --comp
 shows the queries on which two models differ.
 """
 
-import csv
 import dataclasses
-import io
 import math
 import pathlib
 from collections.abc import Mapping, Sequence
 
 import jinja2
-from etils import epath
 
+from data_prep.reading.csv_files import read_csv
 from xmodal.apps.analysis.agreement.metric_tables import choose_metrics, load_models
 from xmodal.apps.arguments import make_parser, name_list
 from xmodal.apps.explore.compare import open_results
 from xmodal.apps.explore.comparison import Comparison
 from xmodal.apps.explore.result_folders import read_names
 from xmodal.core import console
-from xmodal.core.errors import UserError
+from xmodal.core.errors import UnexpectedFilesError, UserError
 from xmodal.core.page import Page
 from xmodal.core.result_files import check_writable, csv_text, write_files
 from xmodal.core.text_table import Bold, format_document
@@ -180,30 +178,18 @@ def load_published(path: str) -> dict[str, dict[str, float]]:
     if not path.endswith(".csv"):
         return load_models([path])
     models: dict[str, dict[str, float]] = {}
-    try:
-        text = epath.Path(path).read_bytes().decode("utf-8-sig")  # Spreadsheets write a mark.
-        rows = list(csv.DictReader(io.StringIO(text, newline="")))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(
-            f"--published: cannot read {path}: {error}; save it as CSV in UTF-8."
-        ) from error
-    for number, row in enumerate(rows, 2):
+    for where, row in read_csv(pathlib.Path(path), columns=("model", "metric", "value")):
+        numbers = models.setdefault(row["model"], {})
         try:
-            model, tag, value = row["model"], row["metric"], float(row["value"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(
-                f"{path}, line {number}: {error!r}; a table of published results has the columns "
-                "model, metric and value, a number."
-            ) from error
-        if tag in models.setdefault(model, {}):
-            raise UserError(f"{path}, line {number}: {model!r} has {tag} twice; remove one.")
-        models[model][tag] = value
-    if not models:
-        raise UserError(f"{path} has no rows.")
+            value = float(row["value"])
+        except ValueError as error:
+            raise UserError(f"{path}, {where}: {error}; value must be a number.") from error
+        if numbers.setdefault(row["metric"], value) != value:
+            raise UserError(f"{path}, {where}: {row['model']!r} has {row['metric']} twice.")
     return models
 
 
-@console.readable_errors()
+@console.readable_errors(FileNotFoundError, UnexpectedFilesError)
 def main() -> None:
     """Writes the board that the command line names."""
     parser = make_parser("board", __doc__)

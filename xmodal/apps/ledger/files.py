@@ -5,10 +5,7 @@ import os
 import pathlib
 from collections.abc import Mapping, Sequence
 
-from etils import epath
-
 from xmodal.apps.ledger.ledger_entries import Files, Ledger, System
-from xmodal.core.checksums import sha256_of
 from xmodal.core.errors import UserError
 
 VARIABLE = "XMODAL_TEST_DATA"
@@ -46,7 +43,7 @@ def missing_files(system: System, ledger: Ledger, folders: Folders) -> dict[str,
         files = ledger.files[key]
         folder = folders.get(brace_of(key, files))
         names = ledger.names_of(key, system)
-        if absent := [name for name in names if not folder or not _locate(files, name, folder)]:
+        if absent := [name for name in names if not folder or not _exists(files, name, folder)]:
             missing[key] = absent
     return missing
 
@@ -59,26 +56,9 @@ def describe_missing(missing: Mapping[str, Sequence[str]], ledger: Ledger) -> st
         where = f"--folder={brace_of(key, files)}=PATH or {VARIABLE}"
         remedy = files.source if files.package else f"from {files.source}; {where} names the folder"
         verb = "is" if len(names) == 1 else "are"
-        named = ", ".join(name.replace("|", " or ") for name in names)
+        named = ", ".join(" or ".join(map(files.describe, name.split("|"))) for name in names)
         lines.append(f"{files.title}: {named} {verb} missing: {remedy}.")
     return "\n".join(lines)
-
-
-def check_files(system: System, ledger: Ledger, folders: Folders) -> None:
-    """Raises an error unless files have their known sizes and checksums."""
-    for key in system.needs:
-        files = ledger.files[key]
-        for name in ledger.names_of(key, system):
-            for each, path in _locate(files, name, folders[brace_of(key, files)]).items():
-                size, checksum = files.bytes.get(each), files.sha256.get(each)
-                begins = (checksum or "").removesuffix("...")
-                if size not in (None, path.stat().st_size) or (
-                    begins and not sha256_of(epath.Path(path)).startswith(begins)
-                ):
-                    raise UserError(
-                        f"{path} is not the published file (bytes: {size}, SHA-256: {checksum}): "
-                        f"download it again from {files.source}."
-                    )
 
 
 def brace_of(key: str, files: Files) -> str:
@@ -86,18 +66,14 @@ def brace_of(key: str, files: Files) -> str:
     return key if files.package else _brace(files.folder)
 
 
-def _locate(files: Files, name: str, folder: pathlib.Path) -> dict[str, pathlib.Path]:
-    """Returns the alternatives of a name that exist, and the file or folder of each.
+def _exists(files: Files, name: str, folder: pathlib.Path) -> bool:
+    """Whether a folder has one of the alternatives of a name.
 
     Files of the folder of all folders may also be in one of these.
     """
     patterns = ("{}", "*/{}") if files.folder == "." else ("{}",)
-    found = {}
-    for each in name.split("|"):
-        paths = (path for form in patterns for path in sorted(folder.glob(form.format(each))))
-        if path := next(paths, None):
-            found[each] = path
-    return found
+    paths = (folder.glob(form.format(each)) for each in name.split("|") for form in patterns)
+    return any(True for found in paths for _ in found)
 
 
 def _brace(folder: str) -> str:

@@ -87,6 +87,12 @@ class Files:
     bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     sha256: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
+    def describe(self, path: str) -> str:
+        """Returns a path with its known size and checksum."""
+        facts = [f"{self.bytes[path]:,} bytes"] if path in self.bytes else []
+        facts += [f"SHA-256 {self.sha256[path]}"] if path in self.sha256 else []
+        return f"{path} ({', '.join(facts)})" if facts else path
+
 
 @dataclasses.dataclass(frozen=True)
 class System:

@@ -15,7 +15,7 @@ and the missing files of this machine; --available, --minutes and --seeds restri
     unverified     the published numbers were not checked in their source
     not covered    no command computes the row
 
-`reproduce NAME` checks the files of a system, runs its commands (see `configs/results`), and
+`reproduce NAME` looks for the files of a system, runs its commands (see `configs/results`), and
 compares its metrics with every number of the ledger; `reproduced.md` and `reproduced.json`
 in --workdir/results/NAME report it, with the processor. The exit code is 1 if a
 number is outside of its tolerance, other than an unverified one, and 2 if files are missing.
@@ -49,7 +49,6 @@ from xmodal.apps.ledger.comparison import (
 )
 from xmodal.apps.ledger.files import (
     Folders,
-    check_files,
     describe_missing,
     folders_of,
     missing_files,
@@ -163,7 +162,6 @@ def reproduce(
 def _reproduce_one(system: System, ledger: Ledger, folders: Folders, work: pathlib.Path) -> int:
     start = sum(os.times()[2:4])  # Of processes that have ended.
     try:
-        check_files(system, ledger, folders)
         metrics = run_system(system, ledger, folders, work)
     except UserError as error:
         print(f"Error: {system.name}: {error}", file=sys.stderr)

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -149,16 +150,13 @@ def draw_bump_chart(ranks: Ranks, *, title: str = "") -> bytes:
         for x, rank in ((x, list(ranks.values())[x][model]) for x in known):
             y = columns[x][model]
             axes.plot(x, y, "o", color=color, markersize=15, markeredgecolor="white", zorder=2)
-            style = {
-                "ha": "center",
-                "va": "center_baseline",
-                "fontsize": 7.5 if rank % 1 == 0 else 5.5,
-            }
-            axes.text(x, y, f"{rank:g}", color="white", fontweight="bold", zorder=3, **style)
-        for x, side, offset in {(known[0], "right", -12), (known[-1], "left", 12)}:
-            place = {"xytext": (offset, 0), "textcoords": "offset points", "ha": side}
-            style = {"va": "center_baseline", "fontsize": 10, "parse_math": False, "color": color}
-            axes.annotate(model, (x, columns[x][model]), **place, **style)
+            size = 7.5 if rank % 1 == 0 else 5.5
+            middle: Any = {"ha": "center", "va": "center_baseline", "fontweight": "bold"}
+            axes.text(x, y, f"{rank:g}", color="white", fontsize=size, zorder=3, **middle)
+        for x, side, offset in ((known[0], "right", -12), (known[-1], "left", 12)):
+            style: Any = {"textcoords": "offset points", "ha": side, "va": "center_baseline"}
+            style |= {"fontsize": 10, "parse_math": False, "color": color}
+            axes.annotate(model, (x, columns[x][model]), (offset, 0), **style)
     names = [
         metric.replace("/", "\n")
         + (f"\n({len(column)} models)" if len(column) < len(models) else "")

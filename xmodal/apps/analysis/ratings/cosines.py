@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 import numpy as np
@@ -19,8 +19,6 @@ _BLOCK = 65_536  # pairs at a time
 
 
 Matrix: TypeAlias = Union[np.ndarray, "csr_array"]
-# Function from texts [N] to vectors [N, D].
-TextEncoder = Callable[[Sequence[str]], Matrix]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,11 +48,11 @@ def count_words(texts: Sequence[str]) -> "csr_array":
     return csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape)
 
 
-def cosines_of_texts(pairs: RatedPairs, encode: TextEncoder) -> np.ndarray:
-    """Cosine of the two sentences of every pair, float32 [P]; NaN if a vector is zero."""
+def cosines_of_texts(pairs: RatedPairs) -> np.ndarray:
+    """Cosine of the word counts of both sentences, float32 [P]; NaN if one has no word."""
     texts, rows = np.unique(pairs.texts.ravel().astype(str), return_inverse=True)
     left, right = rows.reshape(-1, 2).T
-    return _cosines(encode(texts.tolist()), left, right)
+    return _cosines(count_words(texts.tolist()), left, right)
 
 
 def cosines_of_items(pairs: RatedPairs, vectors: Mapping[str, Vectors]) -> np.ndarray:

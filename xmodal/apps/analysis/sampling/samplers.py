@@ -96,19 +96,13 @@ def sample_across(
     }
 
 
-def locate(pairs: RatedPairs, groups: Groups, *, partial: bool = False) -> np.ndarray:
-    """Positions of pairs, int64 [P, 2].
-
-    Args:
-      pairs: pairs read from files.
-      groups: groups of the split.
-      partial: whether items may belong to other images; their position is -1.
-    """
+def locate(pairs: RatedPairs, groups: Groups) -> np.ndarray:
+    """Returns the positions in the groups of a split of pairs read from files, int64 [P, 2]."""
     kinds = KINDS[pairs.rating]
     ids = np.stack([pairs.left_ids, pairs.right_ids], axis=1)
     found = np.stack([groups.find(k, i) for k, i in zip(kinds, ids.T, strict=True)], axis=1)
     lost = (found < 0).any(axis=1)
-    if lost.any() and not partial:
+    if lost.any():
         row = lost.argmax()
         side = int(found[row, 0] >= 0)
         raise UnexpectedFilesError(
@@ -118,21 +112,12 @@ def locate(pairs: RatedPairs, groups: Groups, *, partial: bool = False) -> np.nd
     return found
 
 
-def located_by_method(
-    rated: Mapping[str, RatedPairs], groups: Groups, *, partial: bool = False
-) -> dict[str, np.ndarray]:
-    """Sampling method -> its pairs by position, int [P, 2], for pairs read from files.
-
-    Args:
-      rated: rating -> its pairs.
-      groups: groups of the split.
-      partial: leave out pairs of other items, which are an error otherwise.
-    """
-    found = {}
+def located_by_method(rated: Mapping[str, RatedPairs], groups: Groups) -> dict[str, np.ndarray]:
+    """Returns sampling method -> its pairs by position, int [P, 2], for pairs read from files."""
+    found: dict[str, np.ndarray] = {}
     for pairs in rated.values():
-        located = locate(pairs, groups, partial=partial)
-        for method, rows in pairs.by_method().items():
-            found[method] = located[rows & (located >= 0).all(axis=1)]
+        located = locate(pairs, groups)
+        found |= {method: located[rows] for method, rows in pairs.by_method().items()}
     return found
 
 

@@ -12,8 +12,6 @@ from xmodal.core.text_table import align_columns
 
 # Standard deviations of the number of drawn captions beyond which chance is excluded.
 _DEVIATIONS = 5
-# For these methods, the images matter, not which of their captions is used.
-_JOIN_IMAGES = {"c2c_isim": (True, True), "c2i_intrasim": (True, False)}
 _MARKS = {True: "ok", False: "DIFFERS", None: ""}
 
 
@@ -232,37 +230,3 @@ def _check_cross(
     ]
     yield "caption of a row's second item, image of its first", sum(single)
     yield "reversed", len(single) - sum(single)
-
-
-def format_overlap(
-    pairs: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray], groups: Groups
-) -> str:
-    """Returns a table of the common pairs, ignoring order.
-
-    `c2c_isim` and `c2i_intrasim` are compared as pairs of images.
-
-    Args:
-      pairs: sampling method -> int [P, 2] by position.
-      others: other pairs in the same form, such as the released ones.
-      groups: groups of the captions.
-    """
-    rows: list[tuple[str, ...]] = [
-        ("sampling method", "ours", "theirs", "common", "share", "by chance")
-    ]
-    of_images = len(groups) * (len(groups) - 1) // 2
-    possible = {"c2i_original": len(groups.caption_ids)}
-    possible["c2c_cocaption"] = max(1, int(np.sum(groups.sizes * (groups.sizes - 1) // 2)))
-    for method in (each for each in pairs if each in others):
-        ours, theirs = (_joined(each[method], method, groups) for each in (pairs, others))
-        common = len(ours) + len(theirs) - len(np.unique(np.concatenate([ours, theirs]), axis=0))
-        counts = (f"{number:,}" for number in (len(ours), len(theirs), common))
-        shares = common / max(1, len(ours)), len(theirs) / possible.get(method, of_images)
-        rows.append((method, *counts, *(f"{share:.1%}" for share in shares)))
-    return align_columns(rows, right=range(1, 6))
-
-
-def _joined(pairs: np.ndarray, method: str, groups: Groups) -> np.ndarray:
-    sides = zip(pairs.T, _JOIN_IMAGES.get(method, (False, False)), strict=True)
-    joined = np.stack([groups.owners[side] if joins else side for side, joins in sides], axis=1)
-    # A caption and an image are of different kinds, so their order matters.
-    return np.unique(joined, axis=0) if method == "c2i_original" else _unordered(joined)

@@ -1,13 +1,14 @@
-"""Readers of caption groups: from label files, a table or a prepared dataset."""
+"""Inputs of the sampling scheme: caption groups, and one vector per image and caption group."""
 
 import pathlib
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from data_prep.cxc.rating_files import file_name
 from data_prep.reading.csv_files import read_csv
 from data_prep.reading.split_names import split_of_name
-from data_prep.sampling.groups import Groups, make_groups
+from data_prep.sampling.groups import Groups, make_groups, positions
 from xmodal.apps.analysis.ratings.rated_pairs import read_folder
 from xmodal.core.errors import UnexpectedFilesError
 
@@ -75,3 +76,64 @@ def read_dataset_groups(
         f"{dataset} (config {', '.join(builders)}) has no captions of images; name its config with "
         "captions by --config"
     )
+
+
+def embedded_groups(
+    paths: Mapping[str, Sequence[str]], groups: Groups, *, partial: bool = False
+) -> tuple[Groups, dict[str, list[np.ndarray]]]:
+    """Reads embeddings in the order of the groups.
+
+    Args:
+      paths: "image" and "caption" -> npz files of their encoders; a group's vector is the mean of
+        its captions'.
+      groups: groups of a split.
+      partial: leave out images if an encoder lacks them or one of their captions, or if a vector is
+        zero; otherwise they are an error.
+
+    Returns:
+      The remaining groups, and kind -> float64 [N, D] of every encoder of that kind.
+    """
+    vectors: dict[str, list[np.ndarray]] = {kind: [] for kind in paths}
+    usable = np.ones(len(groups), bool)
+    for kind, path in ((kind, path) for kind, each in paths.items() for path in each):
+        rows = _group_vectors(path, kind, groups)
+        vectors[kind].append(rows)
+        lacking = ~rows.any(axis=1)
+        if lacking.any() and not partial:
+            raise UnexpectedFilesError(
+                f"{path} has no direction for {lacking.sum():,} of the {len(groups):,} images of "
+                f"the split, the first is {groups.image_ids[lacking.argmax()]}: their {kind} "
+                "embeddings are missing or zero. Embed them, or pass --partial to sample among the "
+                "others."
+            )
+        usable &= ~lacking
+    if usable.sum() < 2:
+        raise UnexpectedFilesError(
+            f"{usable.sum()} images of the split have all embeddings, and pairs need two. Are the "
+            "embeddings of another split?"
+        )
+    kept = {kind: [rows[usable] for rows in each] for kind, each in vectors.items()}
+    return groups.take(usable), kept
+
+
+def _group_vectors(path: str, kind: str, groups: Groups) -> np.ndarray:
+    """One vector per image, float64 [N, D]; zero if it is not known."""
+    from xmodal.evals.scores.arrays import load_embeddings  # Imports JAX.
+
+    saved = load_embeddings(path)
+    ids, vectors = saved.image_ids, saved.images
+    wanted = groups.image_ids
+    if kind == "caption":
+        ids, vectors, wanted = saved.caption_ids, saved.captions, groups.caption_ids
+    if vectors is None or vectors.ndim != 2:
+        raise UnexpectedFilesError(
+            f"{path} must have {kind}_ids and single {kind}_embeddings: the scheme compares single "
+            "vectors, for instance the mean of several."
+        )
+    row = positions(ids, wanted)
+    found = row >= 0
+    rows = vectors[row].astype(np.float64) * found[:, None]
+    if kind == "image":
+        return rows
+    complete = np.bincount(groups.owners, found) == groups.sizes
+    return groups.means(rows) * complete[:, None]
