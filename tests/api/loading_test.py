@@ -109,7 +109,7 @@ def test_a_converted_model(tmp_path):
 
 
 def test_other_folders_are_refused(tmp_path):
-    with pytest.raises(xmodal.UserError, match="bundle.json.*: there are no weights in it"):
+    with pytest.raises(xmodal.UserError, match="bundle.json.*: There are no weights at"):
         xmodal.load(tmp_path)
 
 

@@ -175,14 +175,14 @@ def test_a_tower_that_reads_its_pads_fixes_their_number_and_token(mobilenet, tmp
         assert line in str(caught.value)
 
 
-@pytest.mark.parametrize(("kept", "message"), [(-1, "bytes instead of"), (5, "cannot be read")])
-def test_weights_that_are_cut_off_are_found_before_the_start(bert, tmp_path, kept, message):
+@pytest.mark.parametrize("kept", [-1, 5])
+def test_weights_that_are_cut_off_are_found_before_the_start(bert, tmp_path, kept):
     folder = tmp_path / "text"
     shutil.copytree(bert, folder)
     path = folder / "weights.safetensors"
     inherit(tiny.make_config_with_towers(str(folder)))  # whole
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(UserError, match=f"weights.safetensors .*{message}"):
+    with pytest.raises(UserError, match="weights.safetensors cannot be read"):
         inherit(tiny.make_config_with_towers(str(folder)))
 
 

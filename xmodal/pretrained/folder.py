@@ -129,22 +129,25 @@ def read_description(folder: str | os.PathLike) -> Description:
                 f"{folder} is not a converted tower: {needed} is missing. Make one with `xmodal "
                 "convert`."
             )
-    content = read_card(path)
+    content = read_card(path, "encoder", "head", "preprocessing")
     files = {name: (root / name).read_bytes() for name in FILES if (root / name).exists()}
-    encoder, inputs = content.get("encoder", {}), content.get("preprocessing", {})
-    return Description(encoder, content.get("head"), inputs, files, content.get("projection"))
+    encoder, head, inputs = content["encoder"], content["head"], content["preprocessing"]
+    return Description(encoder, head, inputs, files, content.get("projection"))
 
 
-def read_card(path: epath.Path) -> dict[str, Any]:
+def read_card(path: epath.Path, *keys: str) -> dict[str, Any]:
     """Returns the content of `tower.json` or `model.json`.
 
     Raises:
-      UserError: it is damaged.
+      UserError: it is damaged, or has not these keys.
     """
     try:
-        return dict(parse_json_text(path.read_text()))
+        content = dict(parse_json_text(path.read_text()))
+        if missing := [key for key in keys if key not in content]:
+            raise ValueError(f"it has no {', '.join(missing)}")
     except (ValueError, TypeError) as error:
         raise UserError(f"{path} is damaged ({error}): convert the weights again.") from error
+    return content
 
 
 @contextlib.contextmanager

@@ -105,9 +105,9 @@ def read_model(folder: str | os.PathLike) -> ModelDescription:
             "convert --model=...`; a folder of one tower goes to "
             "config.init_from.towers."
         )
-    content = read_card(path)
+    content = read_card(path, "similarity", "parameters")
     sides = {side: read_description(epath.Path(folder) / side) for side in SIDES}
-    similarity, numbers = content.get("similarity", {}), content.get("parameters", {})
+    similarity, numbers = content["similarity"], content["parameters"]
     scorer = content.get("pair_scorer") or None
     return ModelDescription(sides, similarity, numbers, content.get("tasks", {}), scorer)
 
