@@ -4,10 +4,9 @@ r"""Draws the figures of the Crisscrossed Captions (CxC) paper for any rated pai
     python -m xmodal describe --dataset=flickr8k --output=FIGURES
 
 --ratings_dir is a folder of CxC's CSV files as released; --dataset a prepared dataset with scores.
-Prints a table, and writes it in LaTeX. Writes PNG files:
-distributions of scores by rating and sampling method, numbers of positive pairs, scores against
-cosines, the spread of the raters, and pairs rated twice. Figures without data are left out, with a
-note on the data they need.
+Prints a table, and writes it in LaTeX. Writes PNG files: distributions of scores by rating and
+sampling method, numbers of positive pairs, scores against cosines, the spread of the raters, and
+pairs rated twice. Figures without data are left out, with a note on the data they need.
 
 Cosines are those of --embeddings (an npz file as for `python -m xmodal.eval_main --embeddings`) or,
 if texts are known, of word counts. Texts are the dataset's own, or those of CxC's captions in a
