@@ -69,7 +69,7 @@ def measure(compiled: jax.stages.Compiled, resident_bytes: int = 0) -> Cost:
 def format_costs(costs: Mapping[str, Cost], capacity: int | None = None) -> str:
     """Returns a table with one row per program; `capacity` is the bytes of a device, if known."""
     header = "GiB per device", "arguments", "temporary", "kept", "peak", "TFLOP", "GB moved", "s"
-    rows = [header]
+    rows: list[tuple[str, ...]] = [header]
     for name, cost in costs.items():
         share = f" ({cost.peak_bytes / capacity:.0%})" if capacity else ""
         sizes = (cost.argument_bytes, cost.temporary_bytes, cost.resident_bytes, cost.peak_bytes)
