@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from configs import quickstart
-from xmodal import evals, losses, models, preprocessing
+from xmodal import evals, losses, models
 from xmodal.core import mesh as mesh_lib
 from xmodal.apps import convert
 from xmodal.core.config import read
