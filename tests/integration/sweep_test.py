@@ -23,7 +23,7 @@ def get_config():
 
 @pytest.mark.slow
 def test_the_trial_of_a_killed_process_goes_on_in_another(few_shapes, start, tmp_path):
-    from xmodal.apps.sweep.search import trials_of
+    from xmodal.apps.sweep.trials import trials_of
 
     file, folder = tmp_path / "bag.py", tmp_path / "sweep"
     file.write_text(CONFIG.format(data_dir=few_shapes, steps=STEPS, every=EVERY))

@@ -18,7 +18,7 @@ from xmodal.pretrained.layer_rules import (
     count_layers,
     join_heads,
 )
-from xmodal.pretrained.published import Published
+from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.weight_files import WeightSource
 
 _UNUSED = (

@@ -12,7 +12,7 @@ from xmodal.pretrained.bert_weights import bert_sizes, hugging_face
 from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.layer_rules import Arrays, LayerRule
-from xmodal.pretrained.published import Published
+from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.vocabularies import words_of
 from xmodal.pretrained.weight_files import WeightSource
 

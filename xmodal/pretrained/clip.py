@@ -14,7 +14,7 @@ from xmodal.pretrained.clip_layouts import ClipLayout, find_layout
 from xmodal.pretrained.clip_settings import SIDES, ClipSettings, read_settings
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.layer_rules import Arrays, grid_side
-from xmodal.pretrained.published import Published
+from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.variants import MODELS
 from xmodal.pretrained.vocabularies import find_tokenizer
 from xmodal.pretrained.weight_files import WeightSource

@@ -10,7 +10,7 @@ from xmodal.pretrained import layer_rules
 from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.layer_rules import Arrays
-from xmodal.pretrained.published import Published, PublishedTask
+from xmodal.pretrained.published_weights import Published, PublishedTask
 from xmodal.pretrained.resnet_weights import torchvision, torchvision_encoder
 from xmodal.pretrained.vocabularies import words_of
 from xmodal.pretrained.weight_files import WeightSource

@@ -7,7 +7,7 @@ from typing import Any
 from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.layer_rules import Arrays, LayerRule
-from xmodal.pretrained.published import Published
+from xmodal.pretrained.published_weights import Published
 
 # TensorFlow's, torch's and TF-slim's names of the arrays of a convolution and of the batch
 # normalization after it, by role. The roles of the latter start with `norm_`.

@@ -23,7 +23,7 @@ from xmodal.pretrained.layer_rules import Arrays
 from xmodal.pretrained.mobilenet_v2_weights import describe_mobilenet_v2
 from xmodal.pretrained.model_folder import ModelDescription
 from xmodal.pretrained.pcme import describe_pcme
-from xmodal.pretrained.published import Published
+from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.pvse import describe_pvse
 from xmodal.pretrained.resnet_weights import describe_resnet
 from xmodal.pretrained.scan_weights import describe_scan

@@ -13,7 +13,7 @@ from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.image_text import SENTENCES, gru_encoder, regions
 from xmodal.pretrained.layer_rules import Arrays, LayerRule
-from xmodal.pretrained.published import Published
+from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.vocabularies import as_file, words_of
 from xmodal.pretrained.weight_files import WeightSource
 

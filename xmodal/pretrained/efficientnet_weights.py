@@ -10,7 +10,7 @@ from xmodal.models.encoders import efficientnet, pixels
 from xmodal.pretrained.cnn_names import KerasNames, Rule, image_tower, torch_array
 from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.layer_rules import Arrays
-from xmodal.pretrained.published import Published
+from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.weight_files import WeightSource
 
 # The classifier, and the normalization of pixels, which `pixels.normalize` implements.

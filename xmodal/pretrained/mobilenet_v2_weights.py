@@ -9,7 +9,7 @@ from xmodal.models.encoders.mbconv import scale_channels
 from xmodal.pretrained.cnn_names import KerasNames, image_tower
 from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.layer_rules import Arrays
-from xmodal.pretrained.published import Published
+from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.weight_files import WeightSource
 
 # Classifiers, and the description in archives.

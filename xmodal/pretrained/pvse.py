@@ -4,7 +4,7 @@ from xmodal.pretrained import layer_rules
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.image_text import IMAGES, gru_encoder, sentences
 from xmodal.pretrained.layer_rules import LayerRule
-from xmodal.pretrained.published import Published
+from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.resnet_weights import torchvision_encoder
 from xmodal.pretrained.weight_files import WeightSource
 

@@ -17,7 +17,7 @@ from xmodal.pretrained.cnn_names import (
 )
 from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.layer_rules import Arrays, LayerRule
-from xmodal.pretrained.published import Published
+from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.weight_files import WeightSource
 
 # Classifiers, projection heads, momenta and other arrays that the encoder does not have.

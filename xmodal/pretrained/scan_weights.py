@@ -7,7 +7,7 @@ from xmodal.core.errors import UserError
 from xmodal.pretrained import layer_rules
 from xmodal.pretrained.image_text import gru_encoder, regions, sentences
 from xmodal.pretrained.layer_rules import LayerRule
-from xmodal.pretrained.published import Published
+from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.weight_files import WeightSource
 
 _QUERIES = {"t2i": "text", "i2t": "image"}

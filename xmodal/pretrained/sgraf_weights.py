@@ -5,7 +5,7 @@ from typing import Any
 from xmodal.pretrained import layer_rules
 from xmodal.pretrained.image_text import regions, sentences
 from xmodal.pretrained.layer_rules import Arrays, LayerRule
-from xmodal.pretrained.published import Published
+from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.scan_weights import describe_words
 from xmodal.pretrained.weight_files import WeightSource
 

@@ -9,7 +9,7 @@ from xmodal.core.errors import UserError
 from xmodal.pretrained import layer_rules
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.layer_rules import Arrays, LayerRule
-from xmodal.pretrained.published import Published
+from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.vocabularies import words_of
 from xmodal.pretrained.weight_files import WeightSource
 

@@ -2,7 +2,7 @@
 
 from xmodal.pretrained import layer_rules
 from xmodal.pretrained.image_text import gru_encoder, regions, sentences
-from xmodal.pretrained.published import Published
+from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.weight_files import WeightSource
 
 _LAYERS = {"query": "theta", "key": "phi", "value": "g", "output": "W.0"}

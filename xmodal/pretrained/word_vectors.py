@@ -17,7 +17,7 @@ from xmodal.core.untrusted.saved_arrays import DAMAGE
 from xmodal.data.text.words import find_row
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.layer_rules import whole
-from xmodal.pretrained.published import Published
+from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.vocabularies import as_file, read_words
 from xmodal.pretrained.weight_files import WeightSource
 

@@ -9,8 +9,8 @@ import pytest
 
 from xmodal.apps.explore.board import load_published
 from xmodal.apps.ledger import reproduce
-from xmodal.apps.ledger.files import folders_of
 from xmodal.apps.ledger.ledger_entries import Value, read_ledger
+from xmodal.apps.ledger.ledger_files import folders_of
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import pytest
 
 from xmodal.__main__ import COMMANDS
 from xmodal.apps.config_flag import find_config_file
-from xmodal.apps.ledger.files import brace_of, folders_of
 from xmodal.apps.ledger.ledger_entries import Ledger, System, read_ledger
+from xmodal.apps.ledger.ledger_files import brace_of, folders_of
 from xmodal.apps.ledger.reproduce import commands_of, run_system
 
 WORK = pathlib.Path("work")

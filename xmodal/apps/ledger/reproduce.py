@@ -39,7 +39,15 @@ from collections.abc import Sequence
 from etils import epath
 
 from xmodal.apps.arguments import make_parser, positive_int
-from xmodal.apps.ledger.comparison import (
+from xmodal.apps.ledger.ledger_entries import Ledger, System, fill, read_ledger
+from xmodal.apps.ledger.ledger_files import (
+    Folders,
+    describe_missing,
+    folders_of,
+    missing_files,
+)
+from xmodal.apps.ledger.ledger_tables import count_rows, rewrite_pages
+from xmodal.apps.ledger.reproduced import (
     Numbers,
     compare_rows,
     describe_verdict,
@@ -47,14 +55,6 @@ from xmodal.apps.ledger.comparison import (
     is_reproduced,
     write_report,
 )
-from xmodal.apps.ledger.files import (
-    Folders,
-    describe_missing,
-    folders_of,
-    missing_files,
-)
-from xmodal.apps.ledger.ledger_entries import Ledger, System, fill, read_ledger
-from xmodal.apps.ledger.ledger_tables import count_rows, rewrite_pages
 from xmodal.core import console
 from xmodal.core.config import suggest
 from xmodal.core.errors import UserError

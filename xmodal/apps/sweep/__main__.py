@@ -89,7 +89,7 @@ def main(argv: list[str]) -> None:
     folder = WORKDIR.value or os.path.join("sweeps", config.name)
     if is_on_bucket(folder):
         raise UserError(f"--workdir={folder} must be a folder that this machine mounts.")
-    from xmodal.apps.sweep import search, sweep_report  # This takes seconds.
+    from xmodal.apps.sweep import sweep_report, trials  # This takes seconds.
     from xmodal.apps.sweep.plan import Plan, make_plan
 
     use_compilation_cache()
@@ -109,7 +109,7 @@ def main(argv: list[str]) -> None:
         print(format_table([["trial", *plan.parameters], *rows]))
         print(f"\n{len(rows)} trials, compared by {plan.select}.")
         return
-    is_done = search.search(
+    is_done = trials.search(
         plan,
         pathlib.Path(folder),
         draws=TRIALS.value,

@@ -14,9 +14,9 @@ import pytest
 
 from tests.apps.sweep.bag import SELECT, SPACE
 from xmodal.apps.sweep import plan as plan_lib
-from xmodal.apps.sweep import search as search_lib
-from xmodal.apps.sweep.search import open_study, search, trials_of
+from xmodal.apps.sweep import trials as trials_lib
 from xmodal.apps.sweep.sweep_report import name_of
+from xmodal.apps.sweep.trials import open_study, search, trials_of
 from xmodal.core.errors import UserError
 from xmodal.core.result_files import format_json
 from xmodal.train import loop, reporting
@@ -110,17 +110,17 @@ KILLED = """
 import os, signal, sys
 import jax, optuna
 from tests.apps.sweep.bag import SELECT, SPACE, make_config
-from xmodal.apps.sweep import search
+from xmodal.apps.sweep import trials
 from xmodal.apps.sweep.plan import Plan
 from xmodal.api import run_training
 
 def killed(*arguments):
     os.kill(os.getpid(), signal.SIGKILL)
 
-search._HEARTBEAT_SECONDS = 1
+trials._HEARTBEAT_SECONDS = 1
 run_training.train_once = killed
 plan = Plan(make_config(sys.argv[1]), SPACE, None, 0, SELECT, "max")
-search.search(plan, search.pathlib.Path(sys.argv[2]), draws=1, retry_failed=False, keep_all=True)
+trials.search(plan, trials.pathlib.Path(sys.argv[2]), draws=1, retry_failed=False, keep_all=True)
 """
 
 
@@ -143,7 +143,7 @@ def test_the_trial_of_a_killed_process_is_run_again(few_shapes, sweep, tmp_path,
         return True
 
     monkeypatch.setattr(loop, "train", train)
-    monkeypatch.setattr(search_lib.run_training, "best_metrics", lambda run_dir: {SELECT: 7.0})
+    monkeypatch.setattr(trials_lib.run_training, "best_metrics", lambda run_dir: {SELECT: 7.0})
     start = time.monotonic()
     (trial,) = sweep(1)
     assert (ran, trial.value, trial.state.name) == (["0000"], 7.0, "COMPLETE")
@@ -203,7 +203,7 @@ def test_a_pruner_ends_trials_that_are_worse(sweep, plan, monkeypatch):
 
     monkeypatch.setattr(loop, "train", train)
     monkeypatch.setattr(
-        search_lib.run_training, "best_metrics", lambda run_dir: {SELECT: scores[run_dir[-4:]]}
+        trials_lib.run_training, "best_metrics", lambda run_dir: {SELECT: scores[run_dir[-4:]]}
     )
     pruner = optuna.pruners.MedianPruner(n_startup_trials=1)
     monkeypatch.setitem(plan_lib.PRUNERS, "median", lambda: pruner)

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from xmodal.apps.ledger.comparison import (
+from xmodal.apps.ledger.ledger_entries import LedgerRow, LedgerTable, System, Value
+from xmodal.apps.ledger.reproduced import (
     compare_rows,
     describe_verdict,
     is_reproduced,
     write_report,
 )
-from xmodal.apps.ledger.ledger_entries import LedgerRow, LedgerTable, System, Value
 
 SYSTEM = System("group/key", "key")
 TABLE = LedgerTable("group/table", ("a/x", "a/y"), tolerance=0.5, reason="seeds")

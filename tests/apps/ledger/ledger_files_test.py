@@ -5,8 +5,8 @@ import hashlib
 import pathlib
 import re
 
-from xmodal.apps.ledger.files import describe_missing, folders_of, missing_files
 from xmodal.apps.ledger.ledger_entries import Files, Ledger, System, read_ledger
+from xmodal.apps.ledger.ledger_files import describe_missing, folders_of, missing_files
 from xmodal.pretrained.packaged_towers import PACKAGED
 
 CONTENT = b"weights"
