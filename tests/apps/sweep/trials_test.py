@@ -134,7 +134,7 @@ def fake_results(run_dir, **numbers):
 def test_the_trial_of_a_killed_process_is_run_again(few_shapes, sweep, tmp_path, monkeypatch):
     command = [sys.executable, "-c", KILLED, few_shapes, str(tmp_path)]
     assert subprocess.run(command).returncode == -signal.SIGKILL
-    monkeypatch.setattr(search_lib, "_HEARTBEAT_SECONDS", 1)
+    monkeypatch.setattr(trials_lib, "_HEARTBEAT_SECONDS", 1)
     ran = []
 
     def train(config, run_dir, **_):
