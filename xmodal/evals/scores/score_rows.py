@@ -27,7 +27,7 @@ from xmodal.similarity.vectors import DOUBLE, in_precision, remove_offset
 _GROUP = 64
 _BLOCK = 1280  # Items per product.
 _ROWS_BYTES = 1 << 29  # Of a block of rows, unless a single product of them is larger.
-_PAIRS = 512  # Single pairs that are scored at a time.
+_PAIRS = 2048  # Single pairs that are scored at a time.
 
 
 def memory_budget() -> int:
@@ -309,10 +309,7 @@ def _score_tile(score: Any, flips: bool, mesh: Mesh, queries: Any, items: Any) -
 
 @functools.partial(jax.jit, static_argnums=0)
 def _score_pairs(score: Any, left: Any, right: Any) -> jax.Array:
-    def one(*pair: Any) -> jax.Array:
-        return score(*jax.tree.map(lambda x: x[None], pair))[0, 0]
-
-    return jax.vmap(one)(left, right)
+    return score.similarity.paired(left, right, dict(score.parameters))
 
 
 def open_scores(
