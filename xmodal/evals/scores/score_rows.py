@@ -27,7 +27,7 @@ from xmodal.similarity.vectors import DOUBLE, in_precision, remove_offset
 _GROUP = 64
 _BLOCK = 1280  # Items per product.
 _ROWS_BYTES = 1 << 29  # Of a block of rows, unless a single product of them is larger.
-_PAIRS = 512  # Single pairs that are scored at a time.
+_PAIRS = 2048  # Single pairs that are scored at a time.
 
 
 def memory_budget() -> int:
@@ -267,9 +267,9 @@ class VectorScores(Scores):
                 tiles = [self._compute(queries, j) for j in numbers]
                 for j, tile in zip(numbers, tiles, strict=True):
                     columns = self._columns(j)
-                    self._copy(tile, matrix[rows, columns])
+                    found = self._copy(tile, matrix[rows, columns])
                     if halves and i != j:
-                        matrix[columns, rows] = matrix[rows, columns].T
+                        matrix[columns, rows] = found.T
                 advance(1)
         return MatrixScores(matrix, rounding=self.rounding(np.arange(self.shape[0])))
 
@@ -282,14 +282,16 @@ class VectorScores(Scores):
             items = self._items.tile(number)
             return _score_tile(self._score, self._flips, self._items.mesh, queries, items)
 
-    def _copy(self, tile: jax.Array, into: np.ndarray) -> None:
-        into[:] = to_host(tile, self._items.mesh)[: into.shape[0], : into.shape[1]]
-        if not (np.isfinite(into.max()) and np.isfinite(into.min())):
+    def _copy(self, tile: jax.Array, into: np.ndarray) -> np.ndarray:
+        found = to_host(tile, self._items.mesh)[: into.shape[0], : into.shape[1]]
+        into[:] = found
+        if not (np.isfinite(found.max()) and np.isfinite(found.min())):
             raise UserError(
                 f"Scores of {self._place} by {self._similarity.name!r} are not finite: its "
                 "embeddings hold numbers that are too large for them. Divide all by one number, "
                 "or use the cosine similarity."
             )
+        return found
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -309,10 +311,9 @@ def _score_tile(score: Any, flips: bool, mesh: Mesh, queries: Any, items: Any) -
 
 @functools.partial(jax.jit, static_argnums=0)
 def _score_pairs(score: Any, left: Any, right: Any) -> jax.Array:
-    def one(*pair: Any) -> jax.Array:
-        return score(*jax.tree.map(lambda x: x[None], pair))[0, 0]
-
-    return jax.vmap(one)(left, right)
+    """Scores of pairs, in products of `_GROUP` pairs: a pair rounds as in its row."""
+    blocks = jax.tree.map(lambda x: x.reshape(-1, _GROUP, *x.shape[1:]), (left, right))
+    return jax.lax.map(lambda pair: jnp.diagonal(score(*pair)), blocks).ravel()
 
 
 def open_scores(
