@@ -57,7 +57,7 @@ def experiment() -> ConfigDict:
         "image": base.tower(vit, "first", width=256),
         "text": base.tower(bert, "first", width=256),
         "similarity": _learned_temperature() | {"max_scale": 1000.0},
-        "pair_scorer": {"name": "cross_attention", "score": "logit"},
+        "cross_encoder": {"name": "cross_attention", "score": "logit"},
     }
     config.data = base.dataset("coco_captions")
     config.data.examples = "pairs"
@@ -65,10 +65,10 @@ def experiment() -> ConfigDict:
     config.data.image = base.pixels(384, crops, recipe="squash")
     config.data.text.update({"max_length": 35, "separators": '.!"()*#:;~', "max_words": 30})
     config.tasks = _tasks(57600)
-    config.init_from.published = ("image/", "text/", "pair_scorer/")
+    config.init_from.published = ("image/", "text/", "cross_encoder/")
     config.optimizer = base.adamw(1e-5, decay=0.05)
     config.optimizer.schedule.every = "1 epochs"
-    reranker = {"name": "pair_scorer", "top": 256, "first_stage_weight": 1.0}
+    reranker = {"name": "cross_encoder", "top": 256, "first_stage_weight": 1.0}
     config.evals = {"coco": base.boards("1 epochs", reranker=reranker)}
     config.select.metric = "coco/coco5k/rsum"
     config.checkpoint.every = "1 epochs"
@@ -102,7 +102,7 @@ def quick(_: ConfigDict) -> ConfigDict:
     """Two layers on each side, on the built-in dataset, without published weights."""
     config = quickstart.matching_quick(quickstart.multitask())
     config.name = "blip_quick"
-    config.model.pair_scorer = {"name": "cross_attention", "score": "logit"}
+    config.model.cross_encoder = {"name": "cross_attention", "score": "logit"}
     sizes = {"width": 64, "depth": 2, "heads": 2, "mlp_dim": 128}
     config.model.image.encoder = {"name": "vit", "patch": 8, **sizes}
     config.model.text.encoder.update(sizes)
@@ -123,7 +123,7 @@ def flickr8k(_: ConfigDict) -> ConfigDict:
         "image": base.tower({}, width=256),
         "text": base.tower(bert, width=256),
         "similarity": {"name": "cosine", "temperature": TEMPERATURE},
-        "pair_scorer": {"name": "cross_attention", "score": "log_odds"},
+        "cross_encoder": {"name": "cross_attention", "score": "log_odds"},
     }
     config.data = base.dataset("flickr8k")
     config.data.examples = "pairs"
@@ -137,7 +137,7 @@ def flickr8k(_: ConfigDict) -> ConfigDict:
     config.evals = {"flickr8k": towers}
     for name, top in (("top10", 10), ("top50", 50), ("all", None)):
         for suffix, weight in (("", 1 / TEMPERATURE), ("_blip", 1.0)):
-            reranker = {"name": "pair_scorer", "top": top, "first_stage_weight": weight}
+            reranker = {"name": "cross_encoder", "top": top, "first_stage_weight": weight}
             config.evals[name + suffix] = towers | {"reranker": reranker}
     config.select.update({"metric": "flickr8k/mean_recall@10", "mode": "last"})
     config.checkpoint.every = 0

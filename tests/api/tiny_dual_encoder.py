@@ -44,7 +44,7 @@ SECTION = {
     "similarity": {"name": "cosine"},
 }
 
-PAIR_SCORER = {"name": "matching_head", "width": 6, "depth": 1, "heads": 2, "mlp_dim": 8}
+CROSS_ENCODER = {"name": "matching_head", "width": 6, "depth": 1, "heads": 2, "mlp_dim": 8}
 
 
 def make_weights(seed=0, section=SECTION, features=(FEATURES,)):
@@ -61,11 +61,11 @@ def make_weights(seed=0, section=SECTION, features=(FEATURES,)):
     return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
 
 
-def make_model(devices=8, *, text_head="mean", max_regions=0, pair_scorer=None, **similarity):
+def make_model(devices=8, *, text_head="mean", max_regions=0, cross_encoder=None, **similarity):
     """The model, and the weights behind it."""
     section = SECTION | ({"similarity": similarity} if similarity else {})
     section["text"] = SECTION["text"] | {"head": {"name": text_head}}
-    section["pair_scorer"] = pair_scorer
+    section["cross_encoder"] = cross_encoder
     params, model_state = make_weights(section=section)
     encoders = make_dual_encoder(section)
     model = Model(

@@ -36,7 +36,7 @@ MODEL: dict[str, Any] = {
         "head": {"name": "first"},
         "projection": {"width": 256},
     },
-    "pair_scorer": {"name": "cross_attention"},
+    "cross_encoder": {"name": "cross_attention"},
 }
 
 

@@ -220,21 +220,21 @@ def test_a_run_brings_its_vocabulary(other_run):
 def test_keywords_without_arrays_come_with_a_run(tmp_path, monkeypatch, caplog):
     saved = tiny.make_config()
     saved.model.similarity = {"name": "saf", "width": 5, "attention_scale": 4.0}
-    saved.model.pair_scorer = {"name": "matching_head", "width": 8, "heads": 2, "dropout": 0.3}
+    saved.model.cross_encoder = {"name": "matching_head", "width": 8, "heads": 2, "dropout": 0.3}
     run_folder.save_config(str(tmp_path), saved, WORDS)
-    paths = ["similarity/gate/kernel", "pair_scorer/input/kernel"]
+    paths = ["similarity/gate/kernel", "cross_encoder/input/kernel"]
     monkeypatch.setattr(from_run, "split_paths", lambda source: (paths, []))
     config = make_second_config(str(tmp_path))
     config.model.similarity = {"name": "saf", "attention_scale": None}
-    config.model.pair_scorer = {"name": "matching_head", "dropout": 0.0}
+    config.model.cross_encoder = {"name": "matching_head", "dropout": 0.0}
     with caplog.at_level("INFO"):
         model = inherit(config).model
     assert (model.similarity.attention_scale, model.similarity.width) == (4.0, 5)
-    assert (model.pair_scorer.heads, model.pair_scorer.dropout) == (2, 0.0)
+    assert (model.cross_encoder.heads, model.cross_encoder.dropout) == (2, 0.0)
     # Another way to train the same arrays is not an error.
-    assert "config.model.pair_scorer.dropout is 0.0, the weights have 0.3" in caplog.text
-    config.model.pair_scorer = None
-    assert inherit(config).model.pair_scorer is None
+    assert "config.model.cross_encoder.dropout is 0.0, the weights have 0.3" in caplog.text
+    config.model.cross_encoder = None
+    assert inherit(config).model.cross_encoder is None
 
 
 def test_other_token_ids_than_a_runs_are_named(other_run, tmp_path):

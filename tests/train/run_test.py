@@ -53,9 +53,9 @@ def change(config, where, value):
         setattr(section, last, value)
 
 
-def test_a_reranker_of_pairs_needs_a_pair_scorer(config):
-    config.evals.shapes.reranker = {"name": "pair_scorer", "top": 5}
-    with pytest.raises(UserError, match="shapes ranks by a pair scorer, and config.model has"):
+def test_a_reranker_of_pairs_needs_a_cross_encoder(config):
+    config.evals.shapes.reranker = {"name": "cross_encoder", "top": 5}
+    with pytest.raises(UserError, match="shapes ranks by a cross-encoder, and config.model has"):
         resolve(config)
 
 

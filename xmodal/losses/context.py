@@ -35,7 +35,7 @@ class Context:
       key: random key of this task and step.
       step: int32 scalar.
       mesh: device mesh of the batch; None on one device.
-      pair_logits: logits of the model's pair scorer, see `PairLogits`; None without one.
+      pair_logits: logits of the model's cross-encoder, see `PairLogits`; None without one.
       mined: two more images and texts, ((image, text), (image, text)), B items each, for a loss of
         mined negatives, see `data.mined_negatives.Draw`; else ().
     """

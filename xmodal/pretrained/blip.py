@@ -81,9 +81,9 @@ def describe_blip(source: WeightSource) -> Published:
     return Published(
         sides={"image": image, "text": text},
         similarity={"name": "cosine"} | ({"learned_temperature": True} if temperature else {}),
-        layers={"image": image_layers, "text": text_layers, "pair_scorer": scorer_layers},
+        layers={"image": image_layers, "text": text_layers, "cross_encoder": scorer_layers},
         parameters=temperature,
-        pair_scorer={"name": "cross_attention", "score": "logit"},
+        cross_encoder={"name": "cross_attention", "score": "logit"},
         notes=(_WARNING,),
         unused=_UNUSED,
     )

@@ -63,13 +63,13 @@ class Description:
 def model_section(
     sides: Mapping[str, Description],
     similarity: Mapping[str, Any],
-    pair_scorer: Mapping[str, Any] | None = None,
+    cross_encoder: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Returns the section `config.model` of two towers, a similarity and perhaps a pair scorer."""
+    """Returns the section `config.model` of two towers, a similarity, perhaps a cross-encoder."""
     section: dict[str, Any] = {side: tower.side() for side, tower in sides.items()}
     section["similarity"] = dict(similarity)
-    if pair_scorer is not None:
-        section["pair_scorer"] = dict(pair_scorer)
+    if cross_encoder is not None:
+        section["cross_encoder"] = dict(cross_encoder)
     return section
 
 

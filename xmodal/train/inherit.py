@@ -183,7 +183,7 @@ def _named_weights(config: Mapping[str, Any], source: InitConfig) -> list[_Weigh
     found = []
     if source.model:
         model = read_model(source.model)
-        fixed = {"model.similarity": model.similarity, "model.pair_scorer": model.pair_scorer}
+        fixed = {"model.similarity": model.similarity, "model.cross_encoder": model.cross_encoder}
         found.append(_Weights(f"the model {source.model}", fixed, {}))
     for side, folder in from_towers.named_folders(source).items():
         if not config["model"][side]:
@@ -242,7 +242,7 @@ def _of_run(source: InitConfig) -> _Weights:
             # A head may have no parameters; it goes with its encoder.
             if takes(f"{side}/{part}") or (part == "head" and takes(f"{side}/encoder")):
                 proposed[f"model.{side}.{part}"] = config["model"][side].get(part)
-    for part in ("similarity", "pair_scorer"):
+    for part in ("similarity", "cross_encoder"):
         if takes(part):
             proposed[f"model.{part}"] = config["model"][part]
     if takes("image/encoder"):

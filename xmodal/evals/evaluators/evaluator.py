@@ -61,7 +61,7 @@ class Options:
 
     @property
     def scores_pairs(self) -> bool:
-        """Whether the model's pair scorer ranks items."""
+        """Whether the model's cross-encoder ranks items."""
         return False
 
     @property
