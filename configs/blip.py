@@ -56,7 +56,7 @@ def experiment() -> ConfigDict:
     config.model = {
         "image": base.tower(vit, "first", width=256),
         "text": base.tower(bert, "first", width=256),
-        "similarity": _learned_temperature() | {"max_scale": 1000.0},
+        "similarity": _learned_temperature() | {"max_logit_scale": 1000.0},
         "cross_encoder": {"name": "cross_attention", "score": "logit"},
     }
     config.data = base.dataset("coco_captions")

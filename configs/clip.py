@@ -169,7 +169,12 @@ def crops() -> dict[str, Any]:
 
 def learned_scale() -> dict[str, Any]:
     """CLIP's similarity, whose scale every update brings back to 1 to 100."""
-    scale = {"temperature": 0.07, "learned_temperature": True, "max_scale": 100.0, "clamp": True}
+    scale = {
+        "temperature": 0.07,
+        "learned_temperature": True,
+        "max_logit_scale": 100.0,
+        "clamp": True,
+    }
     return {"name": "cosine", **scale}
 
 
