@@ -155,7 +155,7 @@ def _pretrain_siglip(
     config.model.similarity = {"name": "cosine", "bias": -10.0, "learned_bias": True, **scale}
     config.tasks = {"i2t": base.task("image", "caption_0", "sigmoid", engine="dense")}
     config.data.image.eval_recipe = "big_vision"
-    pads = {"end": marks[0], "pad": marks[1], "reads_pads": True, "max_length": length}
+    pads = {"end": marks[0], "pad": marks[1], "attend_to_padding": True, "max_length": length}
     config.data.text.update({"tokenizer": "sentencepiece", "vocabulary": "", **pads})
     config.optimizer = adamw(1e-3, decay=0.1, decayed="kernel", clip_norm=1.0, b2=0.95)
     return config
@@ -197,7 +197,7 @@ def quick_sigmoid(config: ConfigDict) -> ConfigDict:
     layers = (64, 2, 2, 128)
     config = _pretrain_siglip(*siglip(48, 8, layers, layers, 64, 32), ("", ""), config)
     config = _small(config)
-    config.data.text.update({"pad": "[SEP]", "reads_pads": True})
+    config.data.text.update({"pad": "[SEP]", "attend_to_padding": True})
     config.model.similarity.bias = -4.0  # About -log of the batch.
     return config
 

@@ -78,7 +78,7 @@ def test_pads_of_a_sentencepiece_model_are_read_by_run_and_bundle(few_shapes, tm
     file, run, bundle = tmp_path / "spiece.model", tmp_path / "run", tmp_path / "bundle"
     content = sentencepiece_model()
     file.write_bytes(content)
-    text = {"end": "</s>", "pad": "</s>", "reads_pads": True, "max_length": 40}
+    text = {"end": "</s>", "pad": "</s>", "attend_to_padding": True, "max_length": 40}
     train(few_shapes, run, tokenizer="sentencepiece", vocabulary=str(file), **text)
 
     file.unlink()

@@ -206,7 +206,7 @@ def test_siglip_equals_torch(torch, siglip, tmp_path):
     check_values(jax.jit(half)(params), expected, 2e-2)
     text = description.sides["text"]
     assert text.preprocessing == {
-        "lower_case": True, "max_length": published.TEXT, "reads_pads": True,
+        "lower_case": True, "max_length": published.TEXT, "attend_to_padding": True,
         "tokenizer": "sentencepiece", "end": "</s>", "pad": "</s>",
     }  # fmt: skip
     assert description.sides["image"].preprocessing == {

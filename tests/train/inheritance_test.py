@@ -158,19 +158,19 @@ def test_the_vocabulary_must_be_the_towers(bert, tmp_path):
 
 
 def test_a_tower_that_reads_its_pads_fixes_their_number_and_token(mobilenet, tmp_path):
-    text = {"tokenizer": "wordpiece", "pad": "[SEP]", "reads_pads": True, "max_length": 6}
+    text = {"tokenizer": "wordpiece", "pad": "[SEP]", "attend_to_padding": True, "max_length": 6}
     files = {"vocab.txt": "".join(f"{token}\n" for token in WORDS).encode()}
     folder = save(tmp_path / "text", "text", BERT, {"name": "mean"}, text, files)
     filled = inherit(make_open_config(text=folder, image=mobilenet)).data.text
-    assert (filled.pad, filled.reads_pads, filled.max_length) == ("[SEP]", True, 6)
+    assert (filled.pad, filled.attend_to_padding, filled.max_length) == ("[SEP]", True, 6)
     config = make_open_config(text=folder, image=mobilenet)
-    config.data.text.update({"max_length": 5, "pad": "[PAD]", "reads_pads": False})
+    config.data.text.update({"max_length": 5, "pad": "[PAD]", "attend_to_padding": False})
     with pytest.raises(UserError) as caught:
         inherit(config)
     for line in (
         "config.data.text.max_length is 5, the weights have 6\n",
         "config.data.text.pad is '[PAD]', the weights have '[SEP]'\n",
-        "config.data.text.reads_pads is False, the weights have True\n",
+        "config.data.text.attend_to_padding is False, the weights have True\n",
     ):
         assert line in str(caught.value)
 

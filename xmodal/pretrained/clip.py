@@ -212,7 +212,7 @@ def _describe_text(clip: _Clip, source: WeightSource) -> Description:
     tokenizers = {"merges.txt": {"tokenizer": "bpe"}} if is_clip else tokenizers
     inputs, files = find_tokenizer(source, tokenizers, rows)
     inputs = {"lower_case": True, "max_length": positions, **inputs}
-    inputs |= {} if is_clip else {"reads_pads": True}
+    inputs |= {} if is_clip else {"attend_to_padding": True}
     return Description(encoder, {"name": "last"}, inputs, files, _projection(clip, "text"))
 
 

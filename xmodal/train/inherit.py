@@ -218,7 +218,7 @@ def _of_tower(side: str, folder: str, *, of_model: bool) -> _Weights:
         return _Weights(f"the tower {folder}", fixed, proposed)
     fixed["data.text"] = {key: inputs[key] for key in ID_FIELDS if key in inputs}
     if longest := inputs.get("max_length"):
-        if inputs.get("reads_pads"):
+        if inputs.get("attend_to_padding"):
             fixed["data.text"]["max_length"] = longest
         else:
             proposed["data.text"] = {"max_length": min(longest, TextConfig.max_length)}
@@ -252,7 +252,7 @@ def _of_run(source: InitConfig) -> _Weights:
     text = read(TextConfig, "config.data.text", config["data"]["text"])
     ids = {key: getattr(text, key) for key in (*ID_FIELDS, "vocabulary")}
     length = {"max_length": text.max_length}
-    if text.reads_pads:
+    if text.attend_to_padding:
         return _Weights(name, {"data.text": ids | length}, proposed)
     return _Weights(name, {"data.text": ids}, proposed | {"data.text": length})
 

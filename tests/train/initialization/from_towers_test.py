@@ -222,7 +222,7 @@ def test_texts_of_another_length_than_siglips_context_are_refused(tmp_path):
         f"params/{path}": np.zeros(leaf.shape, np.float32)
         for path, leaf in flatten(shapes_of(encoder, TEXTS)).items()
     }
-    inputs = {"tokenizer": "wordpiece", "pad": "[SEP]", "reads_pads": True, "max_length": 16}
+    inputs = {"tokenizer": "wordpiece", "pad": "[SEP]", "attend_to_padding": True, "max_length": 16}
     vocabulary = {"vocab.txt": ("\n".join(TOKENS) + "\n").encode()}
     description = Description(encoder, {"name": "last"}, inputs, vocabulary)
     config = tiny.make_config()
@@ -230,7 +230,7 @@ def test_texts_of_another_length_than_siglips_context_are_refused(tmp_path):
     with config.unlocked():
         config.model.text.encoder = {"name": "text_transformer"}
         config.data.text.update({"vocabulary": "", "pad": "[SEP]", "max_length": 64})
-        config.data.text.reads_pads = True
+        config.data.text.attend_to_padding = True
     with pytest.raises(UserError, match="max_length is 64, the weights have 16"):
         inherit(config)
     config.data.text.max_length = 16

@@ -11,7 +11,7 @@ WORD_SETTINGS = {"min_count": 1, "unknown": "drop", "markers": "none"}
 """Settings of all other tokenizers, with the values that `SUBWORDS` need."""
 ID_FIELDS = (
     "tokenizer", "reading", "lower_case", "canonicalize", "unknown", "markers", "start", "end",
-    "pad", "reads_pads", "separators", "max_words",
+    "pad", "attend_to_padding", "separators", "max_words",
 )  # fmt: skip
 """Fields of `TextConfig` on which the token ids of a text depend, besides `vocabulary`."""
 
@@ -77,8 +77,8 @@ class TextConfig:
       start: "sentencepiece": token before a text, such as `<s>`; "" for none.
       end: "sentencepiece": token after a text, also after a text that was cut; "" for none.
       pad: token that fills short texts; "" for the tokenizer's own, or id 0 if it has none.
-      reads_pads: whether the model reads padding like words, as SigLIP does: the mask covers it,
-        and all texts have `max_length` ids.
+      attend_to_padding: whether the model reads padding like words, as SigLIP does: the mask covers
+        it, and all texts have `max_length` ids.
       max_length: T, number of ids of a padded text, including markers. Longer texts are cut.
       reading: "text", or "bytes" to read a text as Python shows its bytes, b'...', for weights of
         CVSE that were released: its authors' code did, so that first words are unknown.
@@ -104,7 +104,7 @@ class TextConfig:
     start: str = ""
     end: str = ""
     pad: str = ""
-    reads_pads: bool = False
+    attend_to_padding: bool = False
     max_length: int = setting(48, at_least=1)
     reading: str = setting("text", one_of=("text", "bytes"))
     lower_case: bool = True

@@ -73,8 +73,8 @@ class Tokenizer:
         ids = {token: number for number, token in reversed(list(enumerate(vocabulary)))}
         self._start, self._end = ([_require(ids, token) for token in each] for each in (start, end))
         self.room = config.max_length - len(self._start) - len(self._end)
-        self._reads_pads = config.reads_pads
-        needs_pad = bool(config.pad) or config.reads_pads
+        self._attend_to_padding = config.attend_to_padding
+        needs_pad = bool(config.pad) or config.attend_to_padding
         self._pad = _require(ids, config.pad or pad) if needs_pad else ids.get(pad, 0)
         needs_unknown = config.augment is not None and config.augment.unknown
         self.unknown = _require(ids, unknown) if needs_unknown else ids.get(unknown, -1)
@@ -110,7 +110,7 @@ class Tokenizer:
         mask = np.arange(self.max_length) < lengths[:, None]
         ids = np.full(mask.shape, self._pad, np.int32)
         ids[mask] = np.fromiter(itertools.chain.from_iterable(rows), np.int32, lengths.sum())
-        return ids, np.ones_like(ids) if self._reads_pads else mask.astype(np.int32)
+        return ids, np.ones_like(ids) if self._attend_to_padding else mask.astype(np.int32)
 
     def read(self, texts: Sequence[str]) -> list[Sequence[int]]:
         """Returns all ids of texts, without markers and augmentation."""
