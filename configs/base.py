@@ -34,7 +34,7 @@ def dataset(name: str, builder_config: str = "images") -> dict:
 
 def pixels(size: int, augment: dict | None = None, crop: float = 1.0, recipe: str = "cxc") -> dict:
     """`config.data.image`: the size and, in training and evaluation, the crop of pictures."""
-    return {"size": size, "augment": augment, "eval_crop": crop, "eval_recipe": recipe}
+    return {"size": size, "augment": augment, "eval_crop": crop, "eval_transform": recipe}
 
 
 def wordpiece(vocabulary_size: int = 1000, max_length: int = 32, **options: Any) -> dict:

@@ -154,7 +154,7 @@ def _pretrain_siglip(
     scale = {"temperature": 0.1, "learned_temperature": True}
     config.model.similarity = {"name": "cosine", "bias": -10.0, "learned_bias": True, **scale}
     config.tasks = {"i2t": base.task("image", "caption_0", "sigmoid", engine="dense")}
-    config.data.image.eval_recipe = "big_vision"
+    config.data.image.eval_transform = "big_vision"
     pads = {"end": marks[0], "pad": marks[1], "attend_to_padding": True, "max_length": length}
     config.data.text.update({"tokenizer": "sentencepiece", "vocabulary": "", **pads})
     config.optimizer = adamw(1e-3, decay=0.1, decayed="kernel", clip_norm=1.0, b2=0.95)

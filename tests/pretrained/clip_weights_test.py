@@ -210,7 +210,7 @@ def test_siglip_equals_torch(torch, siglip, tmp_path):
         "tokenizer": "sentencepiece", "end": "</s>", "pad": "</s>",
     }  # fmt: skip
     assert description.sides["image"].preprocessing == {
-        "size": 24, "eval_recipe": "squash", "eval_crop": 1.0
+        "size": 24, "eval_transform": "squash", "eval_crop": 1.0
     }  # fmt: skip
 
 

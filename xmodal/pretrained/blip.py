@@ -118,7 +118,7 @@ def _describe_image(arrays: Arrays, start: str) -> tuple[Description, dict[str, 
         "encoder/norm": layer_rules.norm(vit + names["norm"]),
         "projection": layer_rules.linear(f"{start}vision_proj"),
     }
-    pixels = {"size": grid * patch, "eval_recipe": "squash", "eval_crop": 1.0}
+    pixels = {"size": grid * patch, "eval_transform": "squash", "eval_crop": 1.0}
     projection = _projection(arrays, f"{start}vision_proj")
     return Description(encoder, {"name": "first"}, pixels, projection=projection), rules
 

@@ -188,7 +188,7 @@ def _image_inputs(settings: ClipSettings, size: int) -> dict[str, Any]:
             f"its {settings.file} has images of {settings.size} pixels, but its positions are for "
             f"{size}: take the file that was published with the weights."
         )
-    return {"size": size, "eval_recipe": settings.recipe, "eval_crop": 1.0}
+    return {"size": size, "eval_transform": settings.recipe, "eval_crop": 1.0}
 
 
 def _describe_text(clip: _Clip, source: WeightSource) -> Description:

@@ -9,7 +9,7 @@ from xmodal.pretrained.layer_rules import Arrays, LayerRule
 from xmodal.pretrained.vocabularies import words_of
 from xmodal.pretrained.weight_files import WeightSource
 
-IMAGES = {"size": 224, "eval_recipe": "torchvision", "eval_crop": 0.875}
+IMAGES = {"size": 224, "eval_transform": "torchvision", "eval_crop": 0.875}
 """The central square after resizing the shorter side to 256; the encoder normalizes pixels."""
 SENTENCES = {
     "tokenizer": "nltk",

@@ -30,7 +30,7 @@ from xmodal.train.folder import run_folder
 from xmodal.train.initialization import from_run, from_towers, from_word_vectors
 from xmodal.train.sections import InitConfig
 
-_PIXELS = ("size", "patch", "eval_recipe", "eval_crop")
+_PIXELS = ("size", "patch", "eval_transform", "eval_crop")
 _ZERO_IS_UNSET = ("vocab_size", "size")
 
 
