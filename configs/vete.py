@@ -70,7 +70,7 @@ def get_config(argument: str = "") -> ConfigDict:
     config.data = base.dataset("coco_captions", "im2txt_one_caption")
     # The shorter side becomes 300 pixels, of which the central square is used.
     config.data.image = base.pixels(300, recipe="torchvision")
-    text = base.words("ptb", min_count=4, max_length=40, markers="sentence", unknown="drop")
+    text = base.words("ptb", min_count=4, max_length=40, special_tokens="sentence", unknown="drop")
     config.data.text = text
     # A decay rate of 1 has no effect; the search draws other values.
     config.optimizer = base.adam(1e-3, {"name": "staircase", "rate": 1.0, "every": "1 epochs"})
@@ -179,7 +179,7 @@ def predict_words(config: ConfigDict, *views: str) -> ConfigDict:
 def word_level(config: ConfigDict) -> ConfigDict:
     """Every step compares an image with one word of its caption."""
     config.name += "_word_level"
-    config.data.text.markers = "none"
+    config.data.text.special_tokens = "none"
     config.data.text.augment = {"keep": 1}
     return config
 

@@ -87,7 +87,7 @@ def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
     other.init_from.optimizer = False
     other = own_data.complete(other, "small")
     other.data, other.evals = make_config(folder).data, make_config(folder).evals
-    for key in ("tokenizer", "lower_case", "unknown", "markers", "max_length"):
+    for key in ("tokenizer", "lower_case", "unknown", "special_tokens", "max_length"):
         del other.data.text[key]
     filled = inherit(other)
     assert filled.model.image.encoder.name == "efficientnet"

@@ -85,7 +85,14 @@ def test_the_global_batch_does_not_depend_on_the_number_of_processes(
         {"text": None},
         {"config": "features", "image": {"size": 0}},
         {"config": "regions", "image": {"max_regions": 3}, "labels": ("relations",)},
-        {"text": {"tokenizer": "nltk", "max_length": 9, "markers": "sentence", "min_count": 2}},
+        {
+            "text": {
+                "tokenizer": "nltk",
+                "max_length": 9,
+                "special_tokens": "sentence",
+                "min_count": 2,
+            }
+        },
     ],
 )
 def test_batches_are_as_described(tiny_config, changes):

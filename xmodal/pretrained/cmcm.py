@@ -21,7 +21,7 @@ FIRST_WORDS = ("<pad>", "<unk>")
 """Rows of the word table in front of the vocabulary's; the authors call the second `<other>`."""
 
 _IMAGES = {"size": 224, "eval_transform": "torchvision", "eval_crop": 1.0}
-_TEXTS = {"tokenizer": "spaces", "lower_case": False, "unknown": "token", "markers": "none"}
+_TEXTS = {"tokenizer": "spaces", "lower_case": False, "unknown": "token", "special_tokens": "none"}
 # The trainer saves the first name, the tester reads the second.
 _CLASSIFIER = re.compile(r"(?:.*\.)?discourse_class(?:ifier)?\.(?:module\.)?fc\.weight")
 # torchvision's layers by their places in a torch.nn.Sequential.

@@ -15,7 +15,7 @@ SENTENCES = {
     "tokenizer": "nltk",
     "lower_case": True,
     "unknown": "token",
-    "markers": "sentence",
+    "special_tokens": "sentence",
 }
 """NLTK's words between `<start>` and `<end>`, with unknown words as `<unk>`."""
 
