@@ -27,13 +27,13 @@ class WordVectorsConfig:
 
     Attributes:
       file: a GloVe, word2vec or fastText file, see `pretrained.word_vectors`; "" for none.
-      misses: what to do with a word that the file lacks. "shorten" looks it up again without
-        hyphens, periods and apostrophes, and up to the first slash, as PVSE and PCME do; "random"
-        does not. Words that are not found keep their random vectors.
+      oov: what to do with a word that the file lacks (out of vocabulary). "shorten" looks it up
+        again without hyphens, periods and apostrophes, and up to the first slash, as PVSE and PCME
+        do; "random" does not. Words that are not found keep their random vectors.
     """
 
     file: str = ""
-    misses: str = setting("shorten", one_of=("shorten", "random"))
+    oov: str = setting("shorten", one_of=("shorten", "random"))
 
 
 @dataclasses.dataclass(frozen=True)
