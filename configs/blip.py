@@ -54,8 +54,8 @@ def experiment() -> ConfigDict:
     vit = {"name": "vit", "normalization": "clip", "remat": True, "dtype": "bfloat16"}
     bert = base.bert(types=0, dropout=0.1, dtype="bfloat16")
     config.model = {
-        "image": base.tower(vit, "first", width=256),
-        "text": base.tower(bert, "first", width=256),
+        "image": base.tower(vit, "cls", width=256),
+        "text": base.tower(bert, "cls", width=256),
         "similarity": _learned_temperature() | {"max_logit_scale": 1000.0},
         "cross_encoder": {"name": "cross_attention", "score": "logit"},
     }
@@ -106,7 +106,7 @@ def quick(_: ConfigDict) -> ConfigDict:
     sizes = {"width": 64, "depth": 2, "heads": 2, "mlp_dim": 128}
     config.model.image.encoder = {"name": "vit", "patch": 8, **sizes}
     config.model.text.encoder.update(sizes)
-    config.model.image.head = config.model.text.head = {"name": "first"}
+    config.model.image.head = config.model.text.head = {"name": "cls"}
     config.tasks = _tasks(256)
     config.model.similarity = _learned_temperature()
     config.evals.reranked.reranker.first_stage_weight = 1.0

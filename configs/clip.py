@@ -89,7 +89,7 @@ def vit(pixels: int, patch: int, image: tuple, text: tuple, width: int) -> tuple
     encoder |= {"activation": "quick_gelu", "epsilon": 1e-5, "init": "clip"}
     encoder |= {"normalization": "clip", **_layers(*image)}
     projection = {"width": width, "bias": False, "init": "lecun"}
-    return base.tower(encoder, "first", **projection), _clip_text(text, width), pixels
+    return base.tower(encoder, "cls", **projection), _clip_text(text, width), pixels
 
 
 def resnet(
@@ -111,11 +111,11 @@ def siglip(
     shared["position_resize"] = "corners"
     encoder = {"name": "vit", "patch": patch, "class_token": False, "normalization": "inception"}
     encoder |= {"drops_rest": True} if pixels % patch else {}
-    head = {"name": "map", "heads": image[2], "mlp_dim": image[3]}
+    head = {"name": "multihead_attention_pool", "heads": image[2], "mlp_dim": image[3]}
     words = {"name": "text_transformer", "vocab_size": 0, "max_positions": length, "causal": False}
     words |= _layers(*text) | shared
     images = base.tower(encoder | _layers(*image) | shared, head)
-    return images, base.tower(words, "last", width=embedding, bias=True), pixels, length
+    return images, base.tower(words, "lasttoken", width=embedding, bias=True), pixels, length
 
 
 def _layers(width: int, depth: int, heads: int, mlp_dim: int) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _clip_text(text: tuple, embedding: int) -> dict[str, Any]:
     width, depth, heads = text
     layers = _layers(width, depth, heads, 4 * width)
     encoder = {"name": "text_transformer", "vocab_size": 0, **layers}
-    return base.tower(encoder, "last", width=embedding, bias=False, init="lecun")
+    return base.tower(encoder, "lasttoken", width=embedding, bias=False, init="lecun")
 
 
 def _pretrain(image: dict, text: dict, pixels: int, config: ConfigDict) -> ConfigDict:

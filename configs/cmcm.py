@@ -150,7 +150,7 @@ def _changes(relations: Mapping[str, float]) -> dict[str, Callable[[ConfigDict],
 def without_attention(config: ConfigDict) -> ConfigDict:
     """Replaces attention by the final states of both directions."""
     config.name += "_no_attn" if "relations" in config.tasks else ""
-    config.model.text.head = {"name": "last", "source": "state"}
+    config.model.text.head = {"name": "lasttoken", "source": "state"}
     return config
 
 

@@ -107,7 +107,7 @@ def vit(config: ConfigDict) -> ConfigDict:
     config.name += "_vit"
     config.total_steps, config.batch_size, config.log_every = 150, 64, 10
     config.model.image.encoder = {"name": "vit", "width": 192, "heads": 3, "mlp_dim": 768}
-    config.model.image.head = {"name": "first"}
+    config.model.image.head = {"name": "cls"}
     config.data.config = "images"
     config.data.image = base.pixels(64, clip.crops() | {"flip": True})
     config.optimizer.schedule.warmup_steps = "up to 10"

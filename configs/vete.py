@@ -128,7 +128,7 @@ def recurrent(cell: str, config: ConfigDict) -> ConfigDict:
     config.name += f"_{cell}"
     sizes = {"embedding_width": DIMENSION, "width": DIMENSION, "layers": 1, "biases": 1}
     encoder = {"name": "rnn", "cell": cell, "vocab_size": 0, **sizes}
-    config.model.text = base.tower(encoder, "last")
+    config.model.text = base.tower(encoder, "lasttoken")
     config.data.text.unknown = "token"
     return config
 

@@ -32,7 +32,7 @@ def get_config(argument: str = "") -> ConfigDict:
     """`finetuned` is the second stage; `quick` runs on the built-in dataset."""
     config = itm.experiment("vsepp")
     config.model.image = base.tower(itm.resnet(), width=itm.DIMENSION, normalize_input=True)
-    config.model.text = base.tower(itm.gru(itm.DIMENSION), "last")
+    config.model.text = base.tower(itm.gru(itm.DIMENSION), "lasttoken")
     config.freeze = config.init_from.published = ("image/encoder/",)
     config.tasks = {"i2t": itm.hinge()}
     config.optimizer = itm.clipped_adam(2e-4, "15 epochs")

@@ -34,7 +34,7 @@ def make_config(**changes):
             "name": "bert", "vocab_size": WORDS, "width": 8, "depth": 1, "heads": 2, "mlp_dim": 12,
             "max_positions": TOKENS,
         },
-        "head": {"name": "first"},
+        "head": {"name": "cls"},
         "projection": {"width": 8},
     }  # fmt: skip
     config.model.similarity = {"name": "dot"}

@@ -33,7 +33,7 @@ MODEL: dict[str, Any] = {
     },
     "text": {
         "encoder": {"name": "bert", "vocab_size": WORDS, "types": 0, **SIZES},
-        "head": {"name": "first"},
+        "head": {"name": "cls"},
         "projection": {"width": 256},
     },
     "cross_encoder": {"name": "cross_attention"},

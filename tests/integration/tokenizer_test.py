@@ -34,7 +34,7 @@ def train(shapes, run, **text):
     config.data.text.update(text)
     config.model.text.encoder.max_positions = text["max_length"]
     config.model.text.encoder.update({"width": 16, "heads": 2, "mlp_dim": 16, "depth": 1})
-    config.model.text.head, config.model.text.projection.width = {"name": "last"}, 8
+    config.model.text.head, config.model.text.projection.width = {"name": "lasttoken"}, 8
     config.optimizer.schedule.warmup_steps = 1
     config.evals.shapes.update({"every": 0, "bootstrap_samples": 10})
     config.tensorboard.update(queries=0, pairs=0, projector=0)

@@ -102,13 +102,13 @@ def test_towers_fill_what_a_config_leaves_unset(bert, mobilenet, few_shapes):
 def test_a_choice_that_weights_leave_open_stays(bert, mobilenet):
     config = make_open_config(text=bert, image=mobilenet)
     config.data.image.size, config.data.text.max_length = 64, 5
-    config.model.text.head = {"name": "first"}
+    config.model.text.head = {"name": "cls"}
     choices = {"lower_depth": 2, "dropout": 0.1, "layer_init": "siglip"}
     config.model.text.encoder = {"name": "bert", "depth": 3, **choices}
     filled = inherit(config)
     assert filled.data.image.size == 64
     assert filled.data.text.max_length == 5
-    assert filled.model.text.head.to_dict() == {"name": "first"}
+    assert filled.model.text.head.to_dict() == {"name": "cls"}
     assert filled.model.text.encoder.to_dict() == BERT | choices
 
 
@@ -214,7 +214,7 @@ def test_a_run_brings_its_vocabulary(other_run):
     assert filled.data.text.vocabulary == f"{other_run}/vocab.txt"
     own = tiny.make_config().model.text.encoder
     assert filled.model.text.encoder.to_dict() == own.to_dict() | {"dropout": 0.1}
-    assert filled.model.text.head.name == "first"
+    assert filled.model.text.head.name == "cls"
 
 
 def test_keywords_without_arrays_come_with_a_run(tmp_path, monkeypatch, caplog):

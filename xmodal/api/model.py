@@ -268,8 +268,9 @@ class Model:
     ) -> np.ndarray:
         """Returns the weights of an image's patches in the attention that pools them.
 
-        It is that of the head, such as SigLIP's `map` or `attention_pool` of CLIP's ResNets; with
-        `first`, as in CLIP's ViTs, that of the first token in the last layer. See `embed_images`.
+        It is that of the head, such as SigLIP's `multihead_attention_pool` or `attention_pool` of
+        CLIP's ResNets; with `cls`, as in CLIP's ViTs, that of the first token in the last layer.
+        See `embed_images`.
 
         Returns:
           float32 [N, G, G], means over heads with the sum 1, over the square of `preprocess`.

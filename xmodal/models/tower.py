@@ -17,7 +17,7 @@ from xmodal.models.encoders import make_encoder
 from xmodal.models.encoders.encoder import Encoder, read_ids
 from xmodal.models.features import OF_PAIRS, Features, hash_items
 from xmodal.models.heads import make_head
-from xmodal.models.heads.pooling import First, NoVector, Pooling
+from xmodal.models.heads.pooling import Cls, NoVector, Pooling
 from xmodal.models.projection import make_projection
 from xmodal.similarity.embedding import Embedding
 
@@ -179,7 +179,7 @@ class Tower:
         applied: Any = self.module.apply(variables, inputs, Modes(), mutable=[KEPT])
         embedding, kept = applied[0], leaves_by_path(applied[1].get(KEPT, {}))
         found = embedding.extras.get("attention", kept.get("head/attention"))
-        if found is None and isinstance(self.module.head, First):
+        if found is None and isinstance(self.module.head, Cls):
             layers = kept.get("encoder/layers/attention")
             return None if layers is None else layers[-1]
         return found

@@ -120,7 +120,7 @@ def _describe_image(arrays: Arrays, start: str) -> tuple[Description, dict[str, 
     }
     pixels = {"size": grid * patch, "eval_transform": "squash", "eval_crop": 1.0}
     projection = _projection(arrays, f"{start}vision_proj")
-    return Description(encoder, {"name": "first"}, pixels, projection=projection), rules
+    return Description(encoder, {"name": "cls"}, pixels, projection=projection), rules
 
 
 def _describe_text(
@@ -150,7 +150,7 @@ def _describe_text(
         scorer[f"{ours}/residual/norm"] = layer_rules.norm(f"{block}output.LayerNorm")
     files = words_of(source, encoder["vocab_size"])
     projection = _projection(arrays, f"{start}text_proj")
-    return Description(encoder, {"name": "first"}, _TEXTS, files, projection), layers, scorer
+    return Description(encoder, {"name": "cls"}, _TEXTS, files, projection), layers, scorer
 
 
 def _projection(arrays: Arrays, layer: str) -> dict[str, int]:

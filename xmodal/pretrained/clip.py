@@ -154,10 +154,10 @@ def _describe_vit(clip: _Clip) -> Description:
         "normalization": settings.normalization, **computed,
     }  # fmt: skip
     encoder |= {"drops_rest": True} if size % patch else {}
-    head = {"name": "map", "heads": heads, "mlp_dim": mlp_dim, **computed}
+    head = {"name": "multihead_attention_pool", "heads": heads, "mlp_dim": mlp_dim, **computed}
     return Description(
         encoder,
-        {"name": "first"} if is_clip else head,
+        {"name": "cls"} if is_clip else head,
         _image_inputs(settings, size),
         projection=_projection(clip, "image") if is_clip else None,
     )
@@ -213,7 +213,7 @@ def _describe_text(clip: _Clip, source: WeightSource) -> Description:
     inputs, files = find_tokenizer(source, tokenizers, rows)
     inputs = {"lower_case": True, "max_length": positions, **inputs}
     inputs |= {} if is_clip else {"attend_to_padding": True}
-    return Description(encoder, {"name": "last"}, inputs, files, _projection(clip, "text"))
+    return Description(encoder, {"name": "lasttoken"}, inputs, files, _projection(clip, "text"))
 
 
 def _heads(clip: _Clip, side: str, width: int) -> int:

@@ -52,7 +52,7 @@ def describe_cmcm(source: WeightSource) -> Published:
         "layers": 1,
         "bidirectional": True,
     }
-    head: dict[str, Any] = {"name": "last", "source": "state"}
+    head: dict[str, Any] = {"name": "lasttoken", "source": "state"}
     text_layers = {
         "encoder/table": layer_rules.whole(f"{sent}embed_layer.weight"),
         "encoder/recurrent": layer_rules.lstm(f"{sent}rnn"),

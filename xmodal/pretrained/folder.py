@@ -53,7 +53,7 @@ class Description:
 
         Without a published head, BERT uses the output at [CLS] and other encoders use the mean.
         """
-        usual = {"name": "first" if self.encoder["name"] == "bert" else "mean"}
+        usual = {"name": "cls" if self.encoder["name"] == "bert" else "mean"}
         side = {"encoder": dict(self.encoder), "head": dict(self.head or usual)}
         if self.projection is not None:
             side["projection"] = dict(self.projection)

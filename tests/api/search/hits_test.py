@@ -28,7 +28,7 @@ from xmodal.evals.scores.second_stage import PairReranker, SecondStage
 SIDE, COUNT, TOP = 8, 14, 7
 VIT = {"name": "vit", "patch": 4, "width": WIDTH, "depth": 1, "heads": 1, "mlp_dim": 4}
 PIXELS = SECTION | {
-    "image": {"encoder": VIT, "head": {"name": "first"}, "projection": {"width": WIDTH}},
+    "image": {"encoder": VIT, "head": {"name": "cls"}, "projection": {"width": WIDTH}},
     "cross_encoder": CROSS_ENCODER | {"score": "logit"},
 }
 NAME = "logit of matching_head + 2.5 cosine"

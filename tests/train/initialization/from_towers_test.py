@@ -224,7 +224,7 @@ def test_texts_of_another_length_than_siglips_context_are_refused(tmp_path):
     }
     inputs = {"tokenizer": "wordpiece", "pad": "[SEP]", "attend_to_padding": True, "max_length": 16}
     vocabulary = {"vocab.txt": ("\n".join(TOKENS) + "\n").encode()}
-    description = Description(encoder, {"name": "last"}, inputs, vocabulary)
+    description = Description(encoder, {"name": "lasttoken"}, inputs, vocabulary)
     config = tiny.make_config()
     config.init_from.towers.text = save(tmp_path / "text", arrays, description)
     with config.unlocked():
