@@ -192,9 +192,11 @@ def _named_weights(config: Mapping[str, Any], source: InitConfig) -> list[_Weigh
         found.append(_of_tower(side, folder, of_model=bool(source.model)))
     if source.run:
         found.append(_of_run(source))
-    if source.blend.run:
-        blend = InitConfig(run=source.blend.run, step=source.blend.step, optimizer=False)
-        found.append(_of_run(blend))
+    if source.interpolate.run:
+        other = InitConfig(
+            run=source.interpolate.run, step=source.interpolate.step, optimizer=False
+        )
+        found.append(_of_run(other))
     return found
 
 

@@ -37,19 +37,19 @@ class WordVectorsConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class BlendConfig:
-    """`config.init_from.blend`: a second model, whose weights are averaged with those of the first.
+class InterpolateConfig:
+    """`config.init_from.interpolate`: a second model, whose weights are averaged with the first's.
 
     Attributes:
       run: folder of a run with the same parameters; "" for none.
       step: its checkpoint: a number, `latest` or `best`.
-      weight: w of (1 - w) a + w b, where b is this run and a is what the rest of `init_from`
+      alpha: share of this run, b, in (1 - alpha) a + alpha b; a is what the rest of `init_from`
         names.
     """
 
     run: str = ""
     step: str | int = "best"
-    weight: float = setting(0.5, at_least=0, at_most=1)
+    alpha: float = setting(0.5, at_least=0, at_most=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +68,7 @@ class InitConfig:
       word_vectors: see `WordVectorsConfig`.
       concepts: file of `python -m data_prep.concepts` for the head "consensus"; "" for the most
         frequent words of the training captions, without lemmas.
-      blend: see `BlendConfig`.
+      interpolate: see `InterpolateConfig`.
       published: regular expressions matched from the start of a parameter's path: those that the
         experiment takes from published weights. A warning names those that start at random;
         each must match a parameter.
@@ -82,7 +82,7 @@ class InitConfig:
     model: str = ""
     word_vectors: WordVectorsConfig = WordVectorsConfig()
     concepts: str = ""
-    blend: BlendConfig = BlendConfig()
+    interpolate: InterpolateConfig = InterpolateConfig()
     published: tuple[str, ...] = setting((), pattern=True)
 
     def __post_init__(self) -> None:
@@ -92,10 +92,11 @@ class InitConfig:
                 f"config.init_from.model={self.model!r} provides both towers, and "
                 f"config.init_from.towers={towers} names others; set one of the two."
             )
-        if self.blend.run and self.run and self.optimizer:
+        if self.interpolate.run and self.run and self.optimizer:
             raise UserError(
-                f"config.init_from.blend.run={self.blend.run!r} changes the weights, so that the "
-                f"moments of {self.run!r} no longer fit; set config.init_from.optimizer=False."
+                f"config.init_from.interpolate.run={self.interpolate.run!r} changes the weights, "
+                f"so that the moments of {self.run!r} no longer fit; set "
+                "config.init_from.optimizer=False."
             )
 
 
