@@ -117,7 +117,7 @@ def on_built_in_dataset(config: ConfigDict, steps: int = 60) -> ConfigDict:
         config.data.image.size = 64
     config.optimizer.learning_rate = 1e-3
     config.evals = {"shapes": boards(steps // 2, bootstrap_samples=100)}
-    config.select = {"metric": "shapes/mean_recall@10", "mode": "max"}
+    config.best_checkpoint = {"metric": "shapes/mean_recall@10", "mode": "max"}
     config.checkpoint.every = steps // 2
     return config
 

@@ -7,7 +7,7 @@
 
 VOCAB is the `vocab.txt` of bert-base-uncased. `large` has ViT-L/16 and starts from
 model_large.pth. Evaluate a retrieval checkpoint as it is with `released.py:blip`. For pictures and
-captions of your own, add `--config.data.dataset=captioned_images --config.select.metric=`.
+captions of your own, add `--config.data.dataset=captioned_images --config.best_checkpoint.metric=`.
 
 Li et al., "BLIP: Bootstrapping Language-Image Pre-training for Unified Vision-Language
 Understanding and Generation" (2022), and salesforce/BLIP, configs/retrieval_coco.yaml: ViT-B/16,
@@ -70,7 +70,7 @@ def experiment() -> ConfigDict:
     config.optimizer.schedule.every = "1 epochs"
     reranker = {"name": "cross_encoder", "top": 256, "first_stage_weight": 1.0}
     config.evals = {"coco": base.boards("1 epochs", reranker=reranker)}
-    config.select.metric = "coco/coco5k/rsum"
+    config.best_checkpoint.metric = "coco/coco5k/rsum"
     config.checkpoint.every = "1 epochs"
     return config
 
@@ -139,6 +139,6 @@ def flickr8k(_: ConfigDict) -> ConfigDict:
         for suffix, weight in (("", 1 / TEMPERATURE), ("_blip", 1.0)):
             reranker = {"name": "cross_encoder", "top": top, "first_stage_weight": weight}
             config.evals[name + suffix] = towers | {"reranker": reranker}
-    config.select.update({"metric": "flickr8k/mean_recall@10", "mode": "last"})
+    config.best_checkpoint.update({"metric": "flickr8k/mean_recall@10", "mode": "last"})
     config.checkpoint.every = 0
     return config

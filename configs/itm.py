@@ -116,7 +116,7 @@ def on_shapes(config: ConfigDict) -> ConfigDict:
     config.evals.shapes.boards = ("shapes_own", "shapes_matches")
     # Only at the last step.
     config.evals.shapes.every, config.checkpoint.every = 0, 250
-    config.select.metric = "shapes/shapes_own/mean_recall@10"
+    config.best_checkpoint.metric = "shapes/shapes_own/mean_recall@10"
     return config
 
 

@@ -79,7 +79,7 @@ def get_config(argument: str = "") -> ConfigDict:
         "coco_test": sentence_pairs("coco_captions", "im2txt_test_pairs"),
         "sts": sentence_pairs("semeval_sts", "pairs", data_dir="", manual_dir=""),
     }
-    config.select.update(metric="sts/avg2016/pearson", mode="last")
+    config.best_checkpoint.update(metric="sts/avg2016/pearson", mode="last")
     config.checkpoint.every = "1 epochs"
     for name in argument.split(","):
         config = base.variant(config, name, **VARIANTS)
@@ -215,7 +215,7 @@ def quick(config: ConfigDict) -> ConfigDict:
     sts.update({"split": "validation", "every": 25})
     if not compares_images:
         del config.evals.shapes
-        config.select.metric = "sts/c2c_isim/pearson"
+        config.best_checkpoint.metric = "sts/c2c_isim/pearson"
     return config
 
 

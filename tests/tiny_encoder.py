@@ -44,7 +44,7 @@ def make_config(**changes):
     config.optimizer = base.adam(1.0)
     config.optimizer.update({"name": "sgd"})
     config.evals = {"shapes": base.boards(every=5)}
-    config.select.metric = "shapes/mean_recall@10"
+    config.best_checkpoint.metric = "shapes/mean_recall@10"
     for key, value in changes.items():
         config[key] = value
     return config

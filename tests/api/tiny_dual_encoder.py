@@ -12,7 +12,7 @@ from xmodal.data.text.tokenizers import make_tokenizer
 from xmodal.models import make_dual_encoder
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.pair_functions import make_pair_functions
-from xmodal.train.sections import CheckpointConfig, SelectConfig
+from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
 from xmodal.train.step.state import TrainState
 from xmodal.train.tree import split
 
@@ -96,10 +96,10 @@ def save_run(
         "name": "tiny",
         "model": section,
         "data": {"image": image or {"size": 0}, "text": TEXT | {"vocabulary": ""}},
-        "select": {"metric": "m", "mode": "max"},
+        "best_checkpoint": {"metric": "m", "mode": "max"},
         "evals": evals or {},
     }
-    saver = checkpoints.Checkpoints(folder, CheckpointConfig(every=1), SelectConfig("m"))
+    saver = checkpoints.Checkpoints(folder, CheckpointConfig(every=1), BestCheckpointConfig("m"))
     for step in steps:
         params, model_state = make_weights(seed=0, section=section, features=features)
         params["image"]["projection"]["bias"] += step

@@ -17,7 +17,7 @@ from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.inherit import inherit
 from xmodal.train.initialization import from_run
 from xmodal.train.resolve import resolve
-from xmodal.train.sections import CheckpointConfig, SelectConfig
+from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
 from xmodal.train.tree import flatten
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnop"]
@@ -193,7 +193,7 @@ def other_run(tmp_path_factory):
     config = tiny.make_config()
     config.model.text.encoder.dropout = 0.1
     parts = tiny.make_parts(config)
-    saver = checkpoints.Checkpoints(folder, CheckpointConfig(), SelectConfig("m"))
+    saver = checkpoints.Checkpoints(folder, CheckpointConfig(), BestCheckpointConfig("m"))
     saver.save(tiny.start(parts, seed=1))
     saver.close()
     run_folder.save_config(folder, config, WORDS)

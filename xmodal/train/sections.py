@@ -116,8 +116,8 @@ class FrozenFeaturesConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class SelectConfig:
-    """`config.select`: the metric that selects the best checkpoint.
+class BestCheckpointConfig:
+    """`config.best_checkpoint`: the metric that selects the best checkpoint.
 
     Where it is equal, as a saturated R@10, the next metric of its table decides, see
     `metrics.tie_breakers`; then the later checkpoint is better.
@@ -136,8 +136,8 @@ class SelectConfig:
         best, worst = ("min", "max") if lower_is_better(self.metric) else ("max", "min")
         if self.metric and self.mode == worst:
             raise UserError(
-                f"config.select.mode={worst!r} selects the worst checkpoint by config.select."
-                f"metric={self.metric!r}; set it to {best!r}."
+                f"config.best_checkpoint.mode={worst!r} selects the worst checkpoint by "
+                f"config.best_checkpoint.metric={self.metric!r}; set it to {best!r}."
             )
 
     def score(self, metrics: Mapping[str, float]) -> float:
@@ -176,8 +176,8 @@ class SelectConfig:
         value = f"{number:g}" if math.isfinite(number) else "undefined"
         how = f"; {decides} among them" if len(tied) > 1 else ""
         return (
-            f"Selected by config.select.metric={self.metric!r}: it is {value} at {len(tied)} of "
-            f"{len(ranks)} evaluated checkpoints{how}."
+            f"Selected by config.best_checkpoint.metric={self.metric!r}: it is {value} at "
+            f"{len(tied)} of {len(ranks)} evaluated checkpoints{how}."
         ), len(tied) > 1
 
     @property
@@ -185,11 +185,11 @@ class SelectConfig:
         """Tags of all metrics that decide."""
         return [each.metric for each in self._with_tie_breakers()]
 
-    def _with_tie_breakers(self) -> list["SelectConfig"]:
+    def _with_tie_breakers(self) -> list["BestCheckpointConfig"]:
         if self.mode == "last":
             return [self]
         modes = {tag: "min" if lower_is_better(tag) else "max" for tag in tie_breakers(self.metric)}
-        return [self, *(SelectConfig(tag, mode) for tag, mode in modes.items())]
+        return [self, *(BestCheckpointConfig(tag, mode) for tag, mode in modes.items())]
 
 
 @dataclasses.dataclass(frozen=True)

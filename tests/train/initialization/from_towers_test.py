@@ -15,7 +15,7 @@ from xmodal.train import run_config, start
 from xmodal.train.folder import checkpoints
 from xmodal.train.inherit import inherit
 from xmodal.train.initialization import from_towers
-from xmodal.train.sections import CheckpointConfig, InitConfig, SelectConfig
+from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig, InitConfig
 from xmodal.train.step.state import TrainState
 from xmodal.train.tree import flatten
 
@@ -142,7 +142,7 @@ def test_together_with_a_run(bert, tmp_path):
     source = tiny.make_config_with_towers()
     other = tiny.start(tiny.make_parts(source), seed=5)
     other_run = str(tmp_path / "run")
-    saver = checkpoints.Checkpoints(other_run, CheckpointConfig(), SelectConfig("m"))
+    saver = checkpoints.Checkpoints(other_run, CheckpointConfig(), BestCheckpointConfig("m"))
     saver.save(other)
     saver.close()
     config = tiny.make_config_with_towers(bert[0])

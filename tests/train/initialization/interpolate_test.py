@@ -11,7 +11,7 @@ from xmodal.core.errors import UserError
 from xmodal.train import start
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.initialization.interpolate import interpolate_weights
-from xmodal.train.sections import CheckpointConfig, InterpolateConfig, SelectConfig
+from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig, InterpolateConfig
 from xmodal.train.tree import flatten
 
 
@@ -36,7 +36,7 @@ def save(folder, seed, **changes):
             state.model_state,
         ),
     )
-    saver = checkpoints.Checkpoints(str(folder), CheckpointConfig(), SelectConfig("m"))
+    saver = checkpoints.Checkpoints(str(folder), CheckpointConfig(), BestCheckpointConfig("m"))
     saver.save(state)
     saver.close()
     run_folder.save_config(str(folder), tiny.make_image_config())

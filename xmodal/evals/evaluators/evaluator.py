@@ -96,7 +96,7 @@ class Options:
         """
 
     def default_metric(self, dataset: str) -> str:
-        """Returns the default tag for `select` in a run on this dataset, or ""."""
+        """Returns the default tag for `best_checkpoint` in a run on this dataset, or ""."""
         del dataset
         return ""
 
