@@ -34,7 +34,7 @@ def dataset(name: str, builder_config: str = "images") -> dict:
 
 def pixels(size: int, augment: dict | None = None, crop: float = 1.0, recipe: str = "cxc") -> dict:
     """`config.data.image`: the size and, in training and evaluation, the crop of pictures."""
-    return {"size": size, "augment": augment, "eval_crop": crop, "eval_recipe": recipe}
+    return {"size": size, "augment": augment, "eval_crop": crop, "eval_transform": recipe}
 
 
 def wordpiece(vocabulary_size: int = 1000, max_length: int = 32, **options: Any) -> dict:
@@ -117,7 +117,7 @@ def on_built_in_dataset(config: ConfigDict, steps: int = 60) -> ConfigDict:
         config.data.image.size = 64
     config.optimizer.learning_rate = 1e-3
     config.evals = {"shapes": boards(steps // 2, bootstrap_samples=100)}
-    config.select = {"metric": "shapes/mean_recall@10", "mode": "max"}
+    config.best_checkpoint = {"metric": "shapes/mean_recall@10", "mode": "max"}
     config.checkpoint.every = steps // 2
     return config
 

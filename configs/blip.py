@@ -7,7 +7,7 @@
 
 VOCAB is the `vocab.txt` of bert-base-uncased. `large` has ViT-L/16 and starts from
 model_large.pth. Evaluate a retrieval checkpoint as it is with `released.py:blip`. For pictures and
-captions of your own, add `--config.data.dataset=captioned_images --config.select.metric=`.
+captions of your own, add `--config.data.dataset=captioned_images --config.best_checkpoint.metric=`.
 
 Li et al., "BLIP: Bootstrapping Language-Image Pre-training for Unified Vision-Language
 Understanding and Generation" (2022), and salesforce/BLIP, configs/retrieval_coco.yaml: ViT-B/16,
@@ -54,10 +54,10 @@ def experiment() -> ConfigDict:
     vit = {"name": "vit", "normalization": "clip", "remat": True, "dtype": "bfloat16"}
     bert = base.bert(types=0, dropout=0.1, dtype="bfloat16")
     config.model = {
-        "image": base.tower(vit, "first", width=256),
-        "text": base.tower(bert, "first", width=256),
-        "similarity": _learned_temperature() | {"max_scale": 1000.0},
-        "pair_scorer": {"name": "cross_attention", "score": "logit"},
+        "image": base.tower(vit, "cls", width=256),
+        "text": base.tower(bert, "cls", width=256),
+        "similarity": _learned_temperature() | {"max_logit_scale": 1000.0},
+        "cross_encoder": {"name": "cross_attention", "score": "logit"},
     }
     config.data = base.dataset("coco_captions")
     config.data.examples = "pairs"
@@ -65,12 +65,12 @@ def experiment() -> ConfigDict:
     config.data.image = base.pixels(384, crops, recipe="squash")
     config.data.text.update({"max_length": 35, "separators": '.!"()*#:;~', "max_words": 30})
     config.tasks = _tasks(57600)
-    config.init_from.published = ("image/", "text/", "pair_scorer/")
+    config.init_from.published = ("image/", "text/", "cross_encoder/")
     config.optimizer = base.adamw(1e-5, decay=0.05)
     config.optimizer.schedule.every = "1 epochs"
-    reranker = {"name": "pair_scorer", "top": 256, "first_stage_weight": 1.0}
+    reranker = {"name": "cross_encoder", "top": 256, "first_stage_weight": 1.0}
     config.evals = {"coco": base.boards("1 epochs", reranker=reranker)}
-    config.select.metric = "coco/coco5k/rsum"
+    config.best_checkpoint.metric = "coco/coco5k/rsum"
     config.checkpoint.every = "1 epochs"
     return config
 
@@ -102,11 +102,11 @@ def quick(_: ConfigDict) -> ConfigDict:
     """Two layers on each side, on the built-in dataset, without published weights."""
     config = quickstart.matching_quick(quickstart.multitask())
     config.name = "blip_quick"
-    config.model.pair_scorer = {"name": "cross_attention", "score": "logit"}
+    config.model.cross_encoder = {"name": "cross_attention", "score": "logit"}
     sizes = {"width": 64, "depth": 2, "heads": 2, "mlp_dim": 128}
     config.model.image.encoder = {"name": "vit", "patch": 8, **sizes}
     config.model.text.encoder.update(sizes)
-    config.model.image.head = config.model.text.head = {"name": "first"}
+    config.model.image.head = config.model.text.head = {"name": "cls"}
     config.tasks = _tasks(256)
     config.model.similarity = _learned_temperature()
     config.evals.reranked.reranker.first_stage_weight = 1.0
@@ -123,7 +123,7 @@ def flickr8k(_: ConfigDict) -> ConfigDict:
         "image": base.tower({}, width=256),
         "text": base.tower(bert, width=256),
         "similarity": {"name": "cosine", "temperature": TEMPERATURE},
-        "pair_scorer": {"name": "cross_attention", "score": "log_odds"},
+        "cross_encoder": {"name": "cross_attention", "score": "log_odds"},
     }
     config.data = base.dataset("flickr8k")
     config.data.examples = "pairs"
@@ -137,8 +137,8 @@ def flickr8k(_: ConfigDict) -> ConfigDict:
     config.evals = {"flickr8k": towers}
     for name, top in (("top10", 10), ("top50", 50), ("all", None)):
         for suffix, weight in (("", 1 / TEMPERATURE), ("_blip", 1.0)):
-            reranker = {"name": "pair_scorer", "top": top, "first_stage_weight": weight}
+            reranker = {"name": "cross_encoder", "top": top, "first_stage_weight": weight}
             config.evals[name + suffix] = towers | {"reranker": reranker}
-    config.select.update({"metric": "flickr8k/mean_recall@10", "mode": "last"})
+    config.best_checkpoint.update({"metric": "flickr8k/mean_recall@10", "mode": "last"})
     config.checkpoint.every = 0
     return config

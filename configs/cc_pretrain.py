@@ -28,6 +28,6 @@ def get_config(argument: str = "") -> ConfigDict:
     config.data.short_texts = None  # The share of its captions that are short is not known.
     config.evals = {"cc3m": base.boards(final_split="validation")}
     config.optimizer = cxc.skipping_adam(1e-4)
-    config.select.metric = "cc3m/conceptual_captions/mean_recall@10"
+    config.best_checkpoint.metric = "cc3m/conceptual_captions/mean_recall@10"
     config.tasks = {"i2t": cxc.image_text()}
     return base.variant(config, argument, quick=cxc.quick)

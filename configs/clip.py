@@ -89,7 +89,7 @@ def vit(pixels: int, patch: int, image: tuple, text: tuple, width: int) -> tuple
     encoder |= {"activation": "quick_gelu", "epsilon": 1e-5, "init": "clip"}
     encoder |= {"normalization": "clip", **_layers(*image)}
     projection = {"width": width, "bias": False, "init": "lecun"}
-    return base.tower(encoder, "first", **projection), _clip_text(text, width), pixels
+    return base.tower(encoder, "cls", **projection), _clip_text(text, width), pixels
 
 
 def resnet(
@@ -111,11 +111,11 @@ def siglip(
     shared["position_resize"] = "corners"
     encoder = {"name": "vit", "patch": patch, "class_token": False, "normalization": "inception"}
     encoder |= {"drops_rest": True} if pixels % patch else {}
-    head = {"name": "map", "heads": image[2], "mlp_dim": image[3]}
+    head = {"name": "multihead_attention_pool", "heads": image[2], "mlp_dim": image[3]}
     words = {"name": "text_transformer", "vocab_size": 0, "max_positions": length, "causal": False}
     words |= _layers(*text) | shared
     images = base.tower(encoder | _layers(*image) | shared, head)
-    return images, base.tower(words, "last", width=embedding, bias=True), pixels, length
+    return images, base.tower(words, "lasttoken", width=embedding, bias=True), pixels, length
 
 
 def _layers(width: int, depth: int, heads: int, mlp_dim: int) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _clip_text(text: tuple, embedding: int) -> dict[str, Any]:
     width, depth, heads = text
     layers = _layers(width, depth, heads, 4 * width)
     encoder = {"name": "text_transformer", "vocab_size": 0, **layers}
-    return base.tower(encoder, "last", width=embedding, bias=False, init="lecun")
+    return base.tower(encoder, "lasttoken", width=embedding, bias=False, init="lecun")
 
 
 def _pretrain(image: dict, text: dict, pixels: int, config: ConfigDict) -> ConfigDict:
@@ -154,8 +154,8 @@ def _pretrain_siglip(
     scale = {"temperature": 0.1, "learned_temperature": True}
     config.model.similarity = {"name": "cosine", "bias": -10.0, "learned_bias": True, **scale}
     config.tasks = {"i2t": base.task("image", "caption_0", "sigmoid", engine="dense")}
-    config.data.image.eval_recipe = "big_vision"
-    pads = {"end": marks[0], "pad": marks[1], "reads_pads": True, "max_length": length}
+    config.data.image.eval_transform = "big_vision"
+    pads = {"end": marks[0], "pad": marks[1], "attend_to_padding": True, "max_length": length}
     config.data.text.update({"tokenizer": "sentencepiece", "vocabulary": "", **pads})
     config.optimizer = adamw(1e-3, decay=0.1, decayed="kernel", clip_norm=1.0, b2=0.95)
     return config
@@ -169,7 +169,12 @@ def crops() -> dict[str, Any]:
 
 def learned_scale() -> dict[str, Any]:
     """CLIP's similarity, whose scale every update brings back to 1 to 100."""
-    scale = {"temperature": 0.07, "learned_temperature": True, "max_scale": 100.0, "clamp": True}
+    scale = {
+        "temperature": 0.07,
+        "learned_temperature": True,
+        "max_logit_scale": 100.0,
+        "clamp": True,
+    }
     return {"name": "cosine", **scale}
 
 
@@ -192,7 +197,7 @@ def quick_sigmoid(config: ConfigDict) -> ConfigDict:
     layers = (64, 2, 2, 128)
     config = _pretrain_siglip(*siglip(48, 8, layers, layers, 64, 32), ("", ""), config)
     config = _small(config)
-    config.data.text.update({"pad": "[SEP]", "reads_pads": True})
+    config.data.text.update({"pad": "[SEP]", "attend_to_padding": True})
     config.model.similarity.bias = -4.0  # About -log of the batch.
     return config
 

@@ -76,8 +76,8 @@ def experiment(
     config.data.image = base.pixels(224, crops, recipe="torchvision")
     config.data.text = base.words("spaces", min_count=1, max_length=max_length, lower_case=False)
     config.optimizer = base.adam(1e-4, b1=0.5, b2=0.999)
-    config.select = {"metric": "pools/t2i/median_rank", "mode": "min"}
-    config.optimizer["plateau"] = config.select.to_dict() | {"factor": 0.1, "patience": 5}
+    config.best_checkpoint = {"metric": "pools/t2i/median_rank", "mode": "min"}
+    config.optimizer["plateau"] = config.best_checkpoint.to_dict() | {"factor": 0.1, "patience": 5}
     reranker = {"name": "selective_refinement", "strength": strength, "gap": 0.05}
     config.evals = {
         "pools": pools(every=100),
@@ -150,7 +150,7 @@ def _changes(relations: Mapping[str, float]) -> dict[str, Callable[[ConfigDict],
 def without_attention(config: ConfigDict) -> ConfigDict:
     """Replaces attention by the final states of both directions."""
     config.name += "_no_attn" if "relations" in config.tasks else ""
-    config.model.text.head = {"name": "last", "source": "state"}
+    config.model.text.head = {"name": "lasttoken", "source": "state"}
     return config
 
 
@@ -197,14 +197,14 @@ def captions_alone(config: ConfigDict) -> ConfigDict:
     # It replaces the pools for selecting the learning rate and the checkpoint.
     config.evals.relations.every = config.evals.pools.every
     keep_evaluators(config, lambda section: section.type == "relations")
-    config.select = {"metric": "relations/mean/average_precision", "mode": "max"}
-    config.optimizer.plateau.update(config.select)
+    config.best_checkpoint = {"metric": "relations/mean/average_precision", "mode": "max"}
+    config.optimizer.plateau.update(config.best_checkpoint)
     return config
 
 
 def quick(config: ConfigDict) -> ConfigDict:
     """Small towers, and the captions of the built-in dataset with their coherence relations."""
-    evals, select = config.evals, config.select
+    evals, best = config.evals, config.best_checkpoint
     config = base.on_built_in_dataset(config, steps=50)
     config.train_split = "train"
     config.data.config = "coherence"
@@ -219,7 +219,7 @@ def quick(config: ConfigDict) -> ConfigDict:
         section.update({"split": "validation", "every": 25})
         if section.type == "pools":
             section.update({"size": 20, "repeats": 3})
-    config.select = select
+    config.best_checkpoint = best
     return judge(config, tuple(SHAPES_RELATIONS.values()))
 
 

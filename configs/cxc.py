@@ -24,7 +24,7 @@ def experiment(name: str) -> ConfigDict:
     config.optimizer = skipping_adam(5e-6)
     config.data = coco()
     config.evals = {"coco": base.boards()}
-    config.select.metric = "coco/coco5k/mean_recall@10"
+    config.best_checkpoint.metric = "coco/coco5k/mean_recall@10"
     return config
 
 

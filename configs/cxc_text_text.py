@@ -53,5 +53,5 @@ def minilm(config: ConfigDict) -> ConfigDict:
     config.frozen_features.sides = ("text",)
     config.optimizer = base.adamw(2e-4, decay=0.01, warmup="up to 20", clip_norm=1.0)
     config.evals.coco.every, config.checkpoint.every = 100, 50
-    config.select.metric = "coco/coco5k/t2t/recall@1"
+    config.best_checkpoint.metric = "coco/coco5k/t2t/recall@1"
     return config

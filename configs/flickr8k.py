@@ -56,7 +56,7 @@ def from_scratch() -> ConfigDict:
     config.data.text = base.wordpiece(vocabulary_size=5000, max_length=20)
     config.optimizer = base.adamw(1e-3, decay=0.01, warmup="up to 100", clip_norm=1.0)
     config.evals = {"flickr8k": base.boards(every=150)}
-    config.select.metric = "flickr8k/mean_recall@10"
+    config.best_checkpoint.metric = "flickr8k/mean_recall@10"
     config.checkpoint.every = 150
     return config
 
@@ -107,7 +107,7 @@ def vit(config: ConfigDict) -> ConfigDict:
     config.name += "_vit"
     config.total_steps, config.batch_size, config.log_every = 150, 64, 10
     config.model.image.encoder = {"name": "vit", "width": 192, "heads": 3, "mlp_dim": 768}
-    config.model.image.head = {"name": "first"}
+    config.model.image.head = {"name": "cls"}
     config.data.config = "images"
     config.data.image = base.pixels(64, clip.crops() | {"flip": True})
     config.optimizer.schedule.warmup_steps = "up to 10"

@@ -77,13 +77,13 @@ def share(name: str, config: ConfigDict) -> ConfigDict:
     config.init_from.published = ("text/encoder/table",)
     config.data = base.dataset("flickr8k", "features")
     config.data.examples, config.data.image.size = "pairs", 0
-    config.data.text = base.words("nltk", min_count=4, max_length=16, markers="sentence")
+    config.data.text = base.words("nltk", min_count=4, max_length=16, special_tokens="sentence")
     config.data.label_captions = 5 if "concepts" in config.tasks else 0
     schedule = {"name": "cosine", "warmup_steps": "up to 20"}
     config.optimizer = base.adam(3e-3, schedule, clip_norm=config.optimizer.clip_norm)
     # No checkpoint is selected: the last one is used.
     config.evals = {"flickr8k": base.boards(every=0)}
-    config.select.update({"metric": "flickr8k/mean_recall@10", "mode": "last"})
+    config.best_checkpoint.update({"metric": "flickr8k/mean_recall@10", "mode": "last"})
     config.checkpoint.every = 0
     return config
 

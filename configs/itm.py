@@ -27,7 +27,7 @@ def experiment(name: str) -> ConfigDict:
     config.data = base.dataset("coco_captions")
     config.data.examples = "pairs"
     config.data.image = base.pixels(224, dict(RESIZED_CROP), crop=0.875, recipe="torchvision")
-    config.data.text = base.words("nltk", min_count=4, max_length=64, markers="sentence")
+    config.data.text = base.words("nltk", min_count=4, max_length=64, special_tokens="sentence")
     # Holds 91 % of batches of 128 captions of COCO, and 82 % of batches of 256.
     config.data.text_lengths = (32,)
     config.evals = {"coco": base.boards(every="1 epochs")}
@@ -116,7 +116,7 @@ def on_shapes(config: ConfigDict) -> ConfigDict:
     config.evals.shapes.boards = ("shapes_own", "shapes_matches")
     # Only at the last step.
     config.evals.shapes.every, config.checkpoint.every = 0, 250
-    config.select.metric = "shapes/shapes_own/mean_recall@10"
+    config.best_checkpoint.metric = "shapes/shapes_own/mean_recall@10"
     return config
 
 

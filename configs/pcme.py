@@ -12,9 +12,9 @@ The first run keeps the CNN and the word vectors frozen; `:finetuned` continues 
 weights and trains everything with a tenth of the learning rate, a new optimizer and a new schedule.
 
 Chun et al., "Probabilistic Embeddings for Cross-Modal Retrieval" (CVPR 2021), and naver-ai/pcme,
-trained and evaluated as in its README: the last checkpoint (`select.mode`; that code also stores
-the best by the sum of recalls), with pairs ranked by match probability. The evaluator `mean` ranks
-by the cosine of the means instead. Quirks of that code, each set by a value below:
+trained and evaluated as in its README: the last checkpoint (`best_checkpoint.mode`; that code also
+stores the best by the sum of recalls), with pairs ranked by match probability. The evaluator `mean`
+ranks by the cosine of the means instead. Quirks of that code, each set by a value below:
     text.head.source      "last": the backward direction of the sentence state has read one word;
                           "state" has read them all
     encoder.batch_norm    "batch_frozen" in the first stage: the frozen CNN normalizes by the batch
@@ -67,7 +67,7 @@ def get_config(argument: str = "") -> ConfigDict:
     groups = {"similarity": {"pattern": "similarity/", "clip": False}}
     config.optimizer.update({"name": "adamp", "groups": groups})
     config.evals.coco.every = "10 epochs"
-    config.select.mode = "last"
+    config.best_checkpoint.mode = "last"
     config.evals.mean = config.evals.coco.to_dict() | {"similarity": MEANS}
     return base.variant(
         config, argument, finetuned=finetuned, clipped=clipped,

@@ -13,7 +13,7 @@ from configs import base, cxc
 def get_config(argument: str = "") -> ConfigDict:
     """Returns the config; `i2t` and `t2t` train the single-task models on the same data.
 
-    `classify` adds evaluators, `matching` a pair scorer.
+    `classify` adds evaluators, `matching` a cross-encoder.
     """
     return base.variant(
         multitask(), argument, i2t=image_text, t2t=text_text, classify=classify,
@@ -96,10 +96,10 @@ def image_text_matching(config: ConfigDict) -> ConfigDict:
     config = image_text(config)
     config.name = "quickstart_matching"
     sizes = {"width": 128, "depth": 2, "heads": 4, "mlp_dim": 256, "dropout": 0.0}
-    config.model.pair_scorer = {"name": "matching_head", "score": "log_odds", **sizes}
+    config.model.cross_encoder = {"name": "matching_head", "score": "log_odds", **sizes}
     config.tasks.matching = base.task("image", "caption_0", "matching")
     config.evals.reranked = config.evals.shapes.copy_and_resolve_references()
-    config.evals.reranked.reranker = {"name": "pair_scorer", "top": 10, "first_stage_weight": 0.0}
+    config.evals.reranked.reranker = {"name": "cross_encoder", "top": 10, "first_stage_weight": 0.0}
     return config
 
 

@@ -51,7 +51,7 @@ def _bare(config: ConfigDict, _: ConfigDict) -> ConfigDict:
 
 
 def _score_pairs(config: ConfigDict, **options: float) -> ConfigDict:
-    config.evals.coco.reranker = {"name": "pair_scorer", **options}
+    config.evals.coco.reranker = {"name": "cross_encoder", **options}
     return config
 
 

@@ -31,7 +31,7 @@ def get_config(argument: str = "") -> ConfigDict:
     config.data.image = None
     # Within a run, it names its dataset in `data`.
     config.evals = {"sts": {"type": "pairs", "split": "test"}}
-    config.select.metric = "sts/avg2016/pearson"
+    config.best_checkpoint.metric = "sts/avg2016/pearson"
     if argument:
         baselines.use_text_tower(config, argument)
         config.data.text.max_length = 256

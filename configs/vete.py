@@ -70,7 +70,7 @@ def get_config(argument: str = "") -> ConfigDict:
     config.data = base.dataset("coco_captions", "im2txt_one_caption")
     # The shorter side becomes 300 pixels, of which the central square is used.
     config.data.image = base.pixels(300, recipe="torchvision")
-    text = base.words("ptb", min_count=4, max_length=40, markers="sentence", unknown="drop")
+    text = base.words("ptb", min_count=4, max_length=40, special_tokens="sentence", unknown="drop")
     config.data.text = text
     # A decay rate of 1 has no effect; the search draws other values.
     config.optimizer = base.adam(1e-3, {"name": "staircase", "rate": 1.0, "every": "1 epochs"})
@@ -79,7 +79,7 @@ def get_config(argument: str = "") -> ConfigDict:
         "coco_test": sentence_pairs("coco_captions", "im2txt_test_pairs"),
         "sts": sentence_pairs("semeval_sts", "pairs", data_dir="", manual_dir=""),
     }
-    config.select.update(metric="sts/avg2016/pearson", mode="last")
+    config.best_checkpoint.update(metric="sts/avg2016/pearson", mode="last")
     config.checkpoint.every = "1 epochs"
     for name in argument.split(","):
         config = base.variant(config, name, **VARIANTS)
@@ -128,7 +128,7 @@ def recurrent(cell: str, config: ConfigDict) -> ConfigDict:
     config.name += f"_{cell}"
     sizes = {"embedding_width": DIMENSION, "width": DIMENSION, "layers": 1, "biases": 1}
     encoder = {"name": "rnn", "cell": cell, "vocab_size": 0, **sizes}
-    config.model.text = base.tower(encoder, "last")
+    config.model.text = base.tower(encoder, "lasttoken")
     config.data.text.unknown = "token"
     return config
 
@@ -179,7 +179,7 @@ def predict_words(config: ConfigDict, *views: str) -> ConfigDict:
 def word_level(config: ConfigDict) -> ConfigDict:
     """Every step compares an image with one word of its caption."""
     config.name += "_word_level"
-    config.data.text.markers = "none"
+    config.data.text.special_tokens = "none"
     config.data.text.augment = {"keep": 1}
     return config
 
@@ -215,7 +215,7 @@ def quick(config: ConfigDict) -> ConfigDict:
     sts.update({"split": "validation", "every": 25})
     if not compares_images:
         del config.evals.shapes
-        config.select.metric = "sts/c2c_isim/pearson"
+        config.best_checkpoint.metric = "sts/c2c_isim/pearson"
     return config
 
 

@@ -43,7 +43,7 @@ def experiment() -> ConfigDict:
         "text": base.tower({"name": "token_ids", "vocab_size": 30522}, "none"),
         "similarity": {"name": "dot"},
         # 12 layers of width 768 over up to 40 words and the patches.
-        "pair_scorer": {"name": "single_stream", "classes": 2, "dtype": "bfloat16"},
+        "cross_encoder": {"name": "single_stream", "classes": 2, "dtype": "bfloat16"},
     }
     config.data = base.dataset("coco_captions")
     config.data.examples = "pairs"
@@ -51,11 +51,11 @@ def experiment() -> ConfigDict:
     config.data.text.max_length = 40
     config.tasks.ranking = base.task("image", "caption_0", "pair_softmax")
     config.tasks.ranking.loss.options = {"negatives": 15}
-    config.init_from.published = ("image/", "pair_scorer/")
+    config.init_from.published = ("image/", "cross_encoder/")
     config.optimizer = base.adamw(1e-4, decay=0.01, b2=0.98, eps_before_correction=True)
     config.optimizer.schedule = {"name": "linear", "warmup_steps": "1 epochs"}
     config.optimizer.weight_decay.pattern = _DECAYED
-    config.evals = {"coco": base.boards("1 epochs", reranker={"name": "pair_scorer"})}
+    config.evals = {"coco": base.boards("1 epochs", reranker={"name": "cross_encoder"})}
     config.checkpoint.every = "1 epochs"
     return config
 
@@ -67,10 +67,10 @@ def quick(config: ConfigDict) -> ConfigDict:
     config.model.image.encoder.update({"patch": 16, "width": 64, "grid": 3, "dtype": "float32"})
     config.model.text.encoder.vocab_size = 0
     sizes = {"width": 64, "depth": 2, "heads": 2, "mlp_dim": 128, "positions": 32}
-    config.model.pair_scorer.update(sizes | {"dtype": "float32"})
+    config.model.cross_encoder.update(sizes | {"dtype": "float32"})
     config.data.image.update({"size": 48, "patch": 16})
     config.data.text.max_length = 32
     config.tasks.ranking.loss.options.negatives = 3
-    config.evals.shapes.reranker = {"name": "pair_scorer"}
+    config.evals.shapes.reranker = {"name": "cross_encoder"}
     config.optimizer.schedule.warmup_steps = "up to 10"
     return config

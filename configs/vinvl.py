@@ -47,7 +47,7 @@ def experiment() -> ConfigDict:
         "text": base.tower({"name": "token_ids", "vocab_size": 30522}, "none"),
         "similarity": {"name": "dot"},
         # A BERT-Base over up to 70 words and tags, and the regions.
-        "pair_scorer": {
+        "cross_encoder": {
             "name": "single_stream", "norm_first": False, "modalities": False, "epsilon": 1e-12,
             "positions": 512, "length": 70, "pooled_dropout": 0.1, "classes": 2,
             "score": "log_odds", "dtype": "bfloat16",
@@ -60,12 +60,12 @@ def experiment() -> ConfigDict:
     config.data.text_lengths = (24, 40)
     config.tasks.matching = base.task("image", "caption_0", "matching")
     config.tasks.matching.loss.options = {"negatives": "either"}
-    config.init_from.published = ("image/", "pair_scorer/")
+    config.init_from.published = ("image/", "cross_encoder/")
     rule: dict[str, Any] = {"b2": 0.999, "eps_before_correction": True}
     config.optimizer = base.adamw(2e-5, decay=0.05, clip_norm=1.0, **rule)
     config.optimizer.schedule = {"name": "linear", "warmup_steps": 0}
     config.optimizer.weight_decay.pattern = _DECAYED
-    config.evals = {"coco": base.boards("1 epochs", reranker={"name": "pair_scorer"})}
+    config.evals = {"coco": base.boards("1 epochs", reranker={"name": "cross_encoder"})}
     config.checkpoint.every = "1 epochs"
     return config
 
@@ -74,7 +74,7 @@ def use_large(config: ConfigDict) -> ConfigDict:
     """The sizes and the rate of the large model."""
     config.name += "_large"
     config.model.image.encoder.width = 1024
-    config.model.pair_scorer.update({"width": 1024, "depth": 24, "heads": 16, "mlp_dim": 4096})
+    config.model.cross_encoder.update({"width": 1024, "depth": 24, "heads": 16, "mlp_dim": 4096})
     config.optimizer.learning_rate = 7.5e-6
     return config
 
@@ -86,10 +86,10 @@ def quick(config: ConfigDict) -> ConfigDict:
     config.model.image.encoder.update({"features": 28, "width": 64, "dtype": "float32"})
     config.model.text.encoder.vocab_size = 0
     sizes = {"width": 64, "depth": 2, "heads": 2, "mlp_dim": 128, "length": 40, "positions": 40}
-    config.model.pair_scorer.update(sizes | {"dtype": "float32"})
+    config.model.cross_encoder.update(sizes | {"dtype": "float32"})
     config.data.config = "regions"
     config.data.image.update({"size": 0, "max_regions": 4})
     config.data.text.max_length = 32
     config.data.text_lengths = ()
-    config.evals.shapes.reranker = {"name": "pair_scorer"}
+    config.evals.shapes.reranker = {"name": "cross_encoder"}
     return config

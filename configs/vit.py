@@ -13,7 +13,7 @@ def get_config(argument: str = "") -> ConfigDict:
     config = quickstart.image_text(quickstart.multitask())
     config.name = "vit"
     sizes = {"patch": 8, "width": 128, "depth": 4, "heads": 4, "mlp_dim": 256}
-    config.model.image = base.tower({"name": "vit", **sizes}, "first", width=256)
+    config.model.image = base.tower({"name": "vit", **sizes}, "cls", width=256)
     config.optimizer.learning_rate = 1e-3
     return base.variant(config, argument, quick=quick)
 

@@ -113,13 +113,13 @@ def bert(config: ConfigDict) -> ConfigDict:
 
 
 def gru(config: ConfigDict, decay: float = 1e-4) -> ConfigDict:
-    """A BiGRU with averaged directions; augmentation changes markers like words.
+    """A BiGRU with averaged directions; augmentation changes special tokens like words.
 
     The released region model with a BiGRU was trained with torch's default decay of 0.01.
     """
     config.model.text = base.tower(itm.averaged_gru(), "gpo")
     config.optimizer.weight_decay.rate = decay
-    config.data.text.augment = CHANGED_WORDS | {"change_markers": True}
+    config.data.text.augment = CHANGED_WORDS | {"change_special_tokens": True}
     return config
 
 

@@ -15,8 +15,8 @@ fartashf/vsepp. As in that code, captions of the same image count as negatives. 
 normalization always uses running statistics (the published runs are in evaluation mode for most of
 their steps). The vocabulary comes only from the training captions; the authors' also includes those
 of the test images. The checkpoint is the best by mean R@10 on all 5,000 validation images; theirs
-is the best by the sum of recalls on 1,000 (`--config.select.metric=coco/coco5k/rsum` uses that
-sum). `itm.py` lists differences that all of these papers share.
+is the best by the sum of recalls on 1,000 (`--config.best_checkpoint.metric=coco/coco5k/rsum` uses
+that sum). `itm.py` lists differences that all of these papers share.
 
 Paper, ResNet-152 fine-tuned, COCO test, R@1/5/10:
     1K   I->T 64.6 90.0 95.7   T->I 52.0 84.3 92.0
@@ -32,7 +32,7 @@ def get_config(argument: str = "") -> ConfigDict:
     """`finetuned` is the second stage; `quick` runs on the built-in dataset."""
     config = itm.experiment("vsepp")
     config.model.image = base.tower(itm.resnet(), width=itm.DIMENSION, normalize_input=True)
-    config.model.text = base.tower(itm.gru(itm.DIMENSION), "last")
+    config.model.text = base.tower(itm.gru(itm.DIMENSION), "lasttoken")
     config.freeze = config.init_from.published = ("image/encoder/",)
     config.tasks = {"i2t": itm.hinge()}
     config.optimizer = itm.clipped_adam(2e-4, "15 epochs")

@@ -25,7 +25,9 @@ def fine_tune(config, folder):
         state.params,
     )
     run_folder.save_config(folder, parts.config, data.load_vocabulary(parts.settings.data))
-    saver = checkpoints.Checkpoints(folder, parts.settings.checkpoint, parts.settings.select)
+    saver = checkpoints.Checkpoints(
+        folder, parts.settings.checkpoint, parts.settings.best_checkpoint
+    )
     saver.save(dataclasses.replace(state, step=np.int32(4), params=moved), {"x": 1.0})
     saver.close()
 

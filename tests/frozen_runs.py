@@ -16,7 +16,7 @@ def on_tiny(config, data_dir, folder):
     config.data.dataset, config.data.data_dir = TINY, data_dir
     config.data.text.vocabulary_size, config.data.text.max_length = 200, 12
     config.evals = {TINY: base.boards(every=0) | {"batch_size": 24, "bootstrap_samples": 10}}
-    config.checkpoint.every, config.select.metric = 0, f"{TINY}/mean_recall@10"
+    config.checkpoint.every, config.best_checkpoint.metric = 0, f"{TINY}/mean_recall@10"
     config.frozen_features.folder = str(folder)
     config.optimizer.learning_rate = 0.05
     return config

@@ -49,8 +49,16 @@ ROWS = [
         "config.init_from.include is '+', not a valid regular expression",
     ),
     (TEXT, "init_from.towers.text=nowhere", "nowhere"),
-    (TEXT, "select.mode=most", "Unknown name 'most' in config.select.mode; known: "),
-    (TEXT, "select.metric=shape/x", "'shape' in config.select.metric='shape/x'; known: "),
+    (
+        TEXT,
+        "best_checkpoint.mode=most",
+        "Unknown name 'most' in config.best_checkpoint.mode; known: ",
+    ),
+    (
+        TEXT,
+        "best_checkpoint.metric=shape/x",
+        "'shape' in config.best_checkpoint.metric='shape/x'; known: ",
+    ),
     # Model.
     (TEXT, "model.similarity.temperature=0", "temperature is 0.0; it must be more than 0"),
     (TEXT, "model.similarity.temperature=-1", "temperature is -1.0; it must be more than 0"),
@@ -291,7 +299,7 @@ ROWS = [
         "Unknown name 'i2i' in config.evals.shapes.directions; known: ",
     ),
     (TEXT, f"evals.shapes={POOLS[:-1]}, 'directions': []}}", "config.evals.shapes.directions"),
-    (TEXT, "evals={}", "config.select.metric"),
+    (TEXT, "evals={}", "config.best_checkpoint.metric"),
 ]
 
 
@@ -301,7 +309,7 @@ def test_a_value_out_of_range_is_one_sentence(command, tmp_path, config, overrid
         f"--config=configs/{config}",
         # A dataset that does not exist; looking for it would end the command first.
         "--config.data.dataset=coco_captions",
-        "--config.select.metric=",
+        "--config.best_checkpoint.metric=",
         f"--config.data.data_dir={tmp_path / 'none'}",
         f"--config.{override}",
         f"--workdir={tmp_path / 'run'}",
@@ -316,7 +324,7 @@ def test_the_values_of_the_experiment_itself_pass(command, tmp_path):
     code, said = command(
         f"--config=configs/{TEXT}",
         "--config.data.dataset=coco_captions",
-        "--config.select.metric=",
+        "--config.best_checkpoint.metric=",
         f"--config.data.data_dir={tmp_path / 'none'}",
     )
     assert code == 1

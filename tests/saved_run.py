@@ -45,7 +45,9 @@ def save_run(config, folder):
     parts = build_run(config, mesh_lib.make_mesh())
     state = start.starting_state(parts, folder)
     run_folder.save_config(folder, parts.config, data.load_vocabulary(parts.settings.data))
-    saver = checkpoints.Checkpoints(folder, parts.settings.checkpoint, parts.settings.select)
+    saver = checkpoints.Checkpoints(
+        folder, parts.settings.checkpoint, parts.settings.best_checkpoint
+    )
     evaluation = RunEvaluation(parts)
     assert [step for step in range(5) if evaluation.is_due(step)] == [0, 2, 4]
     assert "words/shapes_own/t2t/recall@1" not in evaluation.run_state(2, state)

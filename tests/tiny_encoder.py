@@ -34,7 +34,7 @@ def make_config(**changes):
             "name": "bert", "vocab_size": WORDS, "width": 8, "depth": 1, "heads": 2, "mlp_dim": 12,
             "max_positions": TOKENS,
         },
-        "head": {"name": "first"},
+        "head": {"name": "cls"},
         "projection": {"width": 8},
     }  # fmt: skip
     config.model.similarity = {"name": "dot"}
@@ -44,7 +44,7 @@ def make_config(**changes):
     config.optimizer = base.adam(1.0)
     config.optimizer.update({"name": "sgd"})
     config.evals = {"shapes": base.boards(every=5)}
-    config.select.metric = "shapes/mean_recall@10"
+    config.best_checkpoint.metric = "shapes/mean_recall@10"
     for key, value in changes.items():
         config[key] = value
     return config

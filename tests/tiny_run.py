@@ -31,7 +31,7 @@ def make_config(data_dir):
     config.data.captions_per_image = 1
     config.data.text.vocabulary_size, config.data.text.max_length = 200, 12
     config.evals = {TINY: base.boards(every=20) | {"batch_size": 32, "bootstrap_samples": 20}}
-    config.select.metric, config.checkpoint.every = BEST, 20
+    config.best_checkpoint.metric, config.checkpoint.every = BEST, 20
     return config
 
 

@@ -42,7 +42,7 @@ MODELS = {
                 "heads": 2,
                 "mlp_dim": 12,
             },
-            "head": {"name": "first"},
+            "head": {"name": "cls"},
             "projection": {"width": 5},
         },
         "similarity": {"name": "cosine"},

@@ -106,7 +106,7 @@ def test_evaluators_of_a_config_that_need_more_are_left_out(few_shapes, scores, 
     config = quickstart.get_config("i2t")
     config.data.data_dir = few_shapes
     shapes = config.evals.shapes
-    options = {"again": {"name": "pair_scorer"}, "refined": REFINED}
+    options = {"again": {"name": "cross_encoder"}, "refined": REFINED}
     for name, reranker in options.items():
         config.evals[name] = base.boards() | {"reranker": reranker}
     config.evals.uncertain = {"type": "ambiguity"}
@@ -115,7 +115,7 @@ def test_evaluators_of_a_config_that_need_more_are_left_out(few_shapes, scores, 
     path.write_text(json.dumps(lists(scores)))
     (found,) = evaluate_file(str(path), config, kind="rankings")
     assert found.evaluator == "shapes"
-    assert "Left out: config.evals.again needs a pair scorer and" in caplog.text
+    assert "Left out: config.evals.again needs a cross-encoder and" in caplog.text
     expected = evaluate(few_shapes, rankings=path)
     assert found.metrics["shapes/i2t/recall@5"] == expected.metrics["shapes/i2t/recall@5"]
     with pytest.raises(xmodal.UserError, match=r"evals.uncertain needs embeddings, which .*lists"):

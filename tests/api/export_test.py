@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 from converted_models import MODELS, save_converted
-from tiny_dual_encoder import FEATURES, PAIR_SCORER, SECTION, make_texts, save_run
+from tiny_dual_encoder import CROSS_ENCODER, FEATURES, SECTION, make_texts, save_run
 
 import xmodal
 from tests import short_runs
@@ -262,24 +262,26 @@ def test_what_cannot_be_exported_is_said_first(bundle, tmp_path, monkeypatch):
     regions = save_run(str(tmp_path / "run"), image=dict(size=0, max_regions=7))
     with pytest.raises(xmodal.UserError, match="takes images of up to 7 regions"):
         export_model(regions, tmp_path / "other")
-    scoring = save_run(str(tmp_path / "scoring"), section=SECTION | {"pair_scorer": PAIR_SCORER})
+    scoring = save_run(
+        str(tmp_path / "scoring"), section=SECTION | {"cross_encoder": CROSS_ENCODER}
+    )
     with pytest.raises(xmodal.UserError, match="cannot carry: export its embeddings without it"):
         export_model(scoring, tmp_path / "other")
     monkeypatch.setattr(DualEncoder, "embeds", False)
-    with pytest.raises(xmodal.UserError, match="has no embeddings, only a pair scorer"):
+    with pytest.raises(xmodal.UserError, match="has no embeddings, only a cross-encoder"):
         export_model(scoring, tmp_path / "other", embeddings_only=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "scoring"]
 
 
-def test_embeddings_of_a_model_with_a_pair_scorer(tmp_path):
-    section = SECTION | {"pair_scorer": PAIR_SCORER}
+def test_embeddings_of_a_model_with_a_cross_encoder(tmp_path):
+    section = SECTION | {"cross_encoder": CROSS_ENCODER}
     run = save_run(str(tmp_path / "run"), section=section)
     export_model(run, tmp_path / "bundle", embeddings_only=True)
     bundle, texts = xmodal.load(tmp_path / "bundle"), make_texts(3)
     assert bundle.pairs is None
     expected = xmodal.load(run).embed_texts(texts)
     np.testing.assert_allclose(bundle.embed_texts(texts), expected, rtol=1e-5, atol=1e-5)
-    with pytest.raises(xmodal.UserError, match="has no pair scorer"):
+    with pytest.raises(xmodal.UserError, match="has no cross-encoder"):
         bundle.score_pairs([np.ones((1, FEATURES))], texts[:1])
 
 

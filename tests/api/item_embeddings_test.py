@@ -30,7 +30,7 @@ def test_parts_are_joined_with_their_uncertainty():
 
 
 def test_a_model_without_embeddings_is_named():
-    with pytest.raises(UserError, match="w/vilt has no embeddings, only a pair scorer; compare"):
+    with pytest.raises(UserError, match="w/vilt has no embeddings, only a cross-encoder; compare"):
         join([(VECTORS[:, 0, :0], None)], "image", name="w/vilt")
 
 

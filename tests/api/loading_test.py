@@ -68,7 +68,12 @@ def test_a_converted_tower_that_reads_its_pads(tmp_path):
     files = {"tokenizer.json": tokenizer_json()}
     size = len(parse_file("tokenizer.json", files["tokenizer.json"], "it"))
     table = np.random.default_rng(0).normal(size=(size, 4)).astype(np.float32)
-    text = {"tokenizer": "tokenizer_json", "pad": "[SEP]", "reads_pads": True, "max_length": 64}
+    text = {
+        "tokenizer": "tokenizer_json",
+        "pad": "[SEP]",
+        "attend_to_padding": True,
+        "max_length": 64,
+    }
     encoder = {"name": "words", "vocab_size": size, "width": 4}
     description = Description(encoder, {"name": "mean"}, text, files)
     save_tower(tmp_path / "tower", {"params/encoder/table": table}, description, NO_REPORT)

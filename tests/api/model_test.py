@@ -141,7 +141,7 @@ def test_tokens_and_pictures_are_those_of_the_evaluation(tmp_path):
     assert ids[1, : mask[1].sum()].tolist() == [3]
     pixels = np.random.default_rng(2).integers(0, 256, (40, 61, 3)).astype(np.uint8)
     (tmp_path / "picture.png").write_bytes(encode(pixels))
-    config = ImageConfig(size=16, eval_recipe="torchvision", eval_crop=0.875)
+    config = ImageConfig(size=16, eval_transform="torchvision", eval_crop=0.875)
     forms = [
         str(tmp_path / "picture.png"),
         tmp_path / "picture.png",
@@ -278,7 +278,7 @@ def test_arrays_that_are_no_pictures():
 @pytest.mark.parametrize("recipe", ["cxc", "simclr", "torchvision"])
 @pytest.mark.parametrize("shape", [(0, 5), (5, 0)])
 def test_pictures_without_pixels(recipe, shape):
-    config = ImageConfig(size=8, eval_recipe=recipe)
+    config = ImageConfig(size=8, eval_transform=recipe)
     for form in (np.zeros((*shape, 3), np.uint8), PIL.Image.new("RGB", shape)):
         with pytest.raises(ValueError, match="it has no pixels"):
             given_items.prepare_image(form, config)

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import PIL.Image
 import pytest
-from tiny_dual_encoder import FEATURES, PAIR_SCORER, SECTION, make_model, make_texts, save_run
+from tiny_dual_encoder import CROSS_ENCODER, FEATURES, SECTION, make_model, make_texts, save_run
 
 import xmodal
 from xmodal.api import pair_scoring
@@ -18,8 +18,8 @@ from xmodal.models import make_dual_encoder
 
 def slow_scores(params, images, texts, model):
     """The features of one pair at a time, without padding, and the scorer on them."""
-    encoders = make_dual_encoder(SECTION | {"pair_scorer": PAIR_SCORER})
-    scorer = encoders.pair_scorer
+    encoders = make_dual_encoder(SECTION | {"cross_encoder": CROSS_ENCODER})
+    scorer = encoders.cross_encoder
 
     @jax.jit
     def score(inputs):
@@ -45,14 +45,14 @@ def pairs():
     words = [text.split() for text in make_texts(11)]
     texts = [" ".join(each[: max(n for n in (1, 4, 9) if n <= len(each))]) for each in words]
     assert {text.count(" ") for text in texts} == {0, 3, 8}
-    model, params = make_model(1, pair_scorer=PAIR_SCORER)
+    model, params = make_model(1, cross_encoder=CROSS_ENCODER)
     return images, texts, list(slow_scores(params, images, texts, model))
 
 
 @pytest.mark.parametrize(("devices", "block"), [(1, 1024), (8, 1024), (1, 4)])
 def test_scores_are_those_of_pairs_alone(devices, block, pairs, monkeypatch):
     monkeypatch.setattr(pair_scoring, "_BLOCK", block)
-    model, _ = make_model(devices, pair_scorer=PAIR_SCORER)
+    model, _ = make_model(devices, cross_encoder=CROSS_ENCODER)
     images, texts, expected = pairs
     found = model.score_pairs(images, texts, batch_size=4)
     assert found.dtype == np.float32
@@ -65,8 +65,8 @@ def test_given_pairs_are_not_kept_in_files():
     assert pair_scoring._BLOCK**2 < pair_scores._SAVED_PAIRS
 
 
-def test_a_run_keeps_its_pair_scorer(tmp_path):
-    run = save_run(str(tmp_path / "run"), section=SECTION | {"pair_scorer": PAIR_SCORER})
+def test_a_run_keeps_its_cross_encoder(tmp_path):
+    run = save_run(str(tmp_path / "run"), section=SECTION | {"cross_encoder": CROSS_ENCODER})
     images = np.ones((2, FEATURES), np.float32)
     loaded, other = xmodal.load(run), xmodal.load(run, step=5)
     found = loaded.score_pairs(images, ["a red star", "a green circle"])
@@ -79,9 +79,9 @@ def test_a_run_keeps_its_pair_scorer(tmp_path):
 
 def test_mistakes_are_named():
     images = np.ones((2, FEATURES), np.float32)
-    with pytest.raises(xmodal.UserError, match="has no pair scorer; compare embeddings"):
+    with pytest.raises(xmodal.UserError, match="has no cross-encoder; compare embeddings"):
         make_model()[0].score_pairs(images, ["a", "b"])
-    model, _ = make_model(pair_scorer=PAIR_SCORER)
+    model, _ = make_model(cross_encoder=CROSS_ENCODER)
     with pytest.raises(xmodal.UserError, match="not 2 images and 1 texts"):
         model.score_pairs(images, ["a"])
     with pytest.raises(xmodal.UserError, match="in two lists, not 2 images and the text 'ab'"):

@@ -12,7 +12,7 @@ from xmodal.data.text.tokenizers import make_tokenizer
 from xmodal.models import make_dual_encoder
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.pair_functions import make_pair_functions
-from xmodal.train.sections import CheckpointConfig, SelectConfig
+from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
 from xmodal.train.step.state import TrainState
 from xmodal.train.tree import split
 
@@ -44,7 +44,7 @@ SECTION = {
     "similarity": {"name": "cosine"},
 }
 
-PAIR_SCORER = {"name": "matching_head", "width": 6, "depth": 1, "heads": 2, "mlp_dim": 8}
+CROSS_ENCODER = {"name": "matching_head", "width": 6, "depth": 1, "heads": 2, "mlp_dim": 8}
 
 
 def make_weights(seed=0, section=SECTION, features=(FEATURES,)):
@@ -61,11 +61,11 @@ def make_weights(seed=0, section=SECTION, features=(FEATURES,)):
     return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
 
 
-def make_model(devices=8, *, text_head="mean", max_regions=0, pair_scorer=None, **similarity):
+def make_model(devices=8, *, text_head="mean", max_regions=0, cross_encoder=None, **similarity):
     """The model, and the weights behind it."""
     section = SECTION | ({"similarity": similarity} if similarity else {})
     section["text"] = SECTION["text"] | {"head": {"name": text_head}}
-    section["pair_scorer"] = pair_scorer
+    section["cross_encoder"] = cross_encoder
     params, model_state = make_weights(section=section)
     encoders = make_dual_encoder(section)
     model = Model(
@@ -96,10 +96,10 @@ def save_run(
         "name": "tiny",
         "model": section,
         "data": {"image": image or {"size": 0}, "text": TEXT | {"vocabulary": ""}},
-        "select": {"metric": "m", "mode": "max"},
+        "best_checkpoint": {"metric": "m", "mode": "max"},
         "evals": evals or {},
     }
-    saver = checkpoints.Checkpoints(folder, CheckpointConfig(every=1), SelectConfig("m"))
+    saver = checkpoints.Checkpoints(folder, CheckpointConfig(every=1), BestCheckpointConfig("m"))
     for step in steps:
         params, model_state = make_weights(seed=0, section=section, features=features)
         params["image"]["projection"]["bias"] += step

@@ -20,7 +20,7 @@ from xmodal.apps.explore.inspection import Inspection
 from xmodal.core.tree_paths import unflatten
 from xmodal.evals import Embeddings
 from xmodal.train.folder import checkpoints, run_folder
-from xmodal.train.sections import CheckpointConfig, SelectConfig
+from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
 from xmodal.train.step.state import TrainState
 
 REGIONS = 3
@@ -43,14 +43,14 @@ def run(tmp_path_factory):
     params, model_state = make_weights(section=SECTION, features=(REGIONS, FEATURES))
     model_state = jax.tree.map(np.abs, model_state)  # Variances are positive.
     state = TrainState(np.int32(3), params, {}, model_state, {"count": np.int32(0)})
-    saver = checkpoints.Checkpoints(folder, CheckpointConfig(every=1), SelectConfig("m"))
+    saver = checkpoints.Checkpoints(folder, CheckpointConfig(every=1), BestCheckpointConfig("m"))
     saver.save(jax.tree.map(np.asarray, state), {"m": 0.5})
     saver.close()
     config = {
         "name": "tiny",
         "model": SECTION,
         "data": {"image": {"size": 0}, "text": TEXT | {"vocabulary": ""}},
-        "select": {"metric": "m", "mode": "max"},
+        "best_checkpoint": {"metric": "m", "mode": "max"},
     }
     run_folder.save_config(folder, ConfigDict(config), WORDS)
     return folder, params

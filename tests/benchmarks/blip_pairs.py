@@ -33,10 +33,10 @@ MODEL: dict[str, Any] = {
     },
     "text": {
         "encoder": {"name": "bert", "vocab_size": WORDS, "types": 0, **SIZES},
-        "head": {"name": "first"},
+        "head": {"name": "cls"},
         "projection": {"width": 256},
     },
-    "pair_scorer": {"name": "cross_attention"},
+    "cross_encoder": {"name": "cross_attention"},
 }
 
 

@@ -93,7 +93,7 @@ def main() -> None:
     args = parser.parse_args()
     score_blocks._MANY_PAIRS = 0
     torch.set_num_threads(args.threads)
-    # Like COCO's captions, which have 12.5 tokens on average, with markers.
+    # Like COCO's captions, which have 12.5 tokens on average, with special tokens.
     drawn = np.round(np.random.default_rng(0).gamma(6.0, 1.0, args.captions) + 6.5)
     captions = make_items(np.clip(drawn, 7, LONGEST).astype(np.int64), seed=2)
     images = make_items(np.full(args.images, REGIONS), seed=1)

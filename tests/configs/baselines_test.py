@@ -36,7 +36,7 @@ def test_one_tower_of_the_published_kind(name):
     if side == "image":
         assert encoder.towers["image"].module.encoder.config.normalization == NORMALIZATIONS[name]
         assert spec["image"].shape == (2, SIZES[name], SIZES[name], 3)
-        assert inputs.image.eval_recipe == ("simclr" if name == "simclr" else "cxc")
+        assert inputs.image.eval_transform == ("simclr" if name == "simclr" else "cxc")
         assert inputs.image.augment is None
         assert inputs.text is None
     else:

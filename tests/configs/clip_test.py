@@ -76,7 +76,7 @@ def test_any_folder_brings_its_own_settings(folder):
     config.init_from.model = str(folder)
     filled = inherit(config)
     assert filled.model.image.encoder.patch == 8
-    assert filled.model.similarity.max_scale == 100
+    assert filled.model.similarity.max_logit_scale == 100
     assert (filled.data.image.size, filled.data.text.max_length) == (32, 20)
     assert filled.data.text.vocabulary == f"{folder}/text/vocab.txt"
 

@@ -225,7 +225,7 @@ def test_small_variant_trains_two_steps(name, argument, few_shapes, tmp_path, ca
     loop.train(config, str(tmp_path))
     assert run_folder.steps(str(tmp_path)) == [0, 2]
     metrics = json.loads((tmp_path / "test/metrics.json").read_text())
-    assert config.select.metric in metrics
+    assert config.best_checkpoint.metric in metrics
     # Every evaluator has results.
     assert {tag.split("/")[0] for tag in metrics if tag != "step"} == set(config.evals)
     if "shapes" in config.evals:

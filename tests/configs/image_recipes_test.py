@@ -37,7 +37,7 @@ def images_of(name):
 )
 def test_pictures_are_prepared_as_published(name, evaluation, augmentation):
     found = images_of(name)
-    assert (found.size, found.eval_recipe, found.eval_crop) == evaluation
+    assert (found.size, found.eval_transform, found.eval_crop) == evaluation
     if augmentation is None:
         assert found.augment is None
     else:
@@ -50,7 +50,7 @@ def test_vete_keeps_the_aspect_ratio():
     inside = (rows - 150) ** 2 + (columns - 300) ** 2 < 100**2
     picture = np.repeat(np.uint8(255 * inside)[..., None], 3, axis=-1)
     config = images_of("vete")
-    found = EVALUATION_CROPS[config.eval_recipe](picture, config.size, config.eval_crop)
+    found = EVALUATION_CROPS[config.eval_transform](picture, config.size, config.eval_crop)
     white = found[..., 0] > 127
     height, width = white.any(1).sum(), white.any(0).sum()
     assert found.shape == (300, 300, 3)

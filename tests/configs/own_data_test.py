@@ -73,7 +73,9 @@ def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
     report = (run_dir / "test" / "own" / "report.md").read_text()
     assert report.startswith("# files, test split: own\n")
     assert "\n## Own pictures and captions (captioned_images)\n" in report
-    selected = r"Selected by config.select.metric='own/captioned_images/mean_mrr': it is \d+"
+    selected = (
+        r"Selected by config.best_checkpoint.metric='own/captioned_images/mean_mrr': it is \d+"
+    )
     assert re.search(rf"{selected}\S* at \d of \d evaluated checkpoints", report)
     assert re.search(r"finds (its own image|\S+\.png, the image of) ", report)
     assert (
@@ -87,7 +89,7 @@ def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
     other.init_from.optimizer = False
     other = own_data.complete(other, "small")
     other.data, other.evals = make_config(folder).data, make_config(folder).evals
-    for key in ("tokenizer", "lower_case", "unknown", "markers", "max_length"):
+    for key in ("tokenizer", "lower_case", "unknown", "special_tokens", "max_length"):
         del other.data.text[key]
     filled = inherit(other)
     assert filled.model.image.encoder.name == "efficientnet"

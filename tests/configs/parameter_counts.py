@@ -80,7 +80,7 @@ PUBLISHED = {
         "image/projection": linear(768, 256),
         "text/encoder": BLIP_BERT,
         "text/projection": linear(768, 256),
-        "pair_scorer": BLIP_CROSS + 768 + linear(768, 2),
+        "cross_encoder": BLIP_CROSS + 768 + linear(768, 2),
         "similarity": 1,
     },
     "blip:large": {
@@ -88,7 +88,7 @@ PUBLISHED = {
         "image/projection": linear(1024, 256),
         "text/encoder": BLIP_BERT,
         "text/projection": linear(768, 256),
-        "pair_scorer": BLIP_CROSS_LARGE + 768 + linear(768, 2),
+        "cross_encoder": BLIP_CROSS_LARGE + 768 + linear(768, 2),
         "similarity": 1,
     },
     "cc_pretrain": {"image": B4, "text/encoder": BERT_BASE},
@@ -149,8 +149,8 @@ PUBLISHED = {
         "text/encoder": VOCABULARY * 300 + 2 * gru(300, 1024),
         "text/head": 4 * linear(1024, 1024) + 2 * 1024 + 2 * 2 * 1024 + 300 * 512 + 512 * 1024,
     },
-    "vilt": {"image/encoder": VILT_IMAGE, "pair_scorer": VILT_PAIRS},
-    "vinvl": {"image/encoder": VINVL_IMAGE, "pair_scorer": VINVL_PAIRS},
+    "vilt": {"image/encoder": VILT_IMAGE, "cross_encoder": VILT_PAIRS},
+    "vinvl": {"image/encoder": VINVL_IMAGE, "cross_encoder": VINVL_PAIRS},
     "vit": {
         # 6 x 6 patches of 8 x 8 pixels and a class token; a layer norm at the end.
         "image/encoder": linear(8 * 8 * 3, 128)

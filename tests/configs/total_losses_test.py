@@ -104,7 +104,7 @@ def compute_total(name, argument, batch, step, monkeypatch):
     batch.params = batch.similarity.init(jax.random.key(1), *sides)
     total, _, _ = task_losses.compute_losses(
         tasks, batch.views, batch.columns, {"similarity": batch.params}, {},
-        similarity=batch.similarity, seed=0, step=jnp.int32(step), pair_scorer=object(),
+        similarity=batch.similarity, seed=0, step=jnp.int32(step), cross_encoder=object(),
     )  # fmt: skip
     if config["l2"] is not None:
         l2 = config["l2"]

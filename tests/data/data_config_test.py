@@ -51,7 +51,7 @@ def test_unknown_keys_list_the_known_ones(config, section, known):
         ({"text": {"tokenizer": "word"}}, r"'word' in config\.data\.text\.tokenizer.*Did you mean"),
         ({"text": {"augment": {"unknown": 1.5}}}, r"augment\.unknown is 1\.5.*at most 1"),
         ({"text": {"min_count": 3}}, "min_count is 3, which is a setting of word tokenizers"),
-        ({"image": {"eval_recipe": "vgg"}}, r"'vgg' in config\.data\.image\.eval_recipe"),
+        ({"image": {"eval_transform": "vgg"}}, r"'vgg' in config\.data\.image\.eval_transform"),
         ({"image": {"size": -1}}, r"image\.size is -1; it must be at least 0"),
         ({"captions_per_image": 0}, "captions_per_image is 0; it must be at least 1"),
         ({"examples": "pairs", "captions_per_image": 2}, "captions_per_image is 2; set it to 1"),

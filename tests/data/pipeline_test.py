@@ -85,7 +85,14 @@ def test_the_global_batch_does_not_depend_on_the_number_of_processes(
         {"text": None},
         {"config": "features", "image": {"size": 0}},
         {"config": "regions", "image": {"max_regions": 3}, "labels": ("relations",)},
-        {"text": {"tokenizer": "nltk", "max_length": 9, "markers": "sentence", "min_count": 2}},
+        {
+            "text": {
+                "tokenizer": "nltk",
+                "max_length": 9,
+                "special_tokens": "sentence",
+                "min_count": 2,
+            }
+        },
     ],
 )
 def test_batches_are_as_described(tiny_config, changes):
@@ -164,7 +171,7 @@ def test_the_last_layout_of_texts_is_for_any_batch(tiny_config, lengths, short, 
 def test_texts_whose_pads_are_read_keep_their_length(tiny_config):
     config = tiny_config | {"image": None, "text_lengths": (4, 6)}
     config["short_texts"] = {"length": 4, "share": 0.5}
-    config |= {"text": tiny_config["text"] | {"reads_pads": True}}
+    config |= {"text": tiny_config["text"] | {"attend_to_padding": True}}
     assert data.parse(config).text_layouts == ((12, False),)
     (batch,) = _batches(config, batch_size=4, total_steps=1)
     assert batch["text_mask"].shape[-1] == 12

@@ -74,13 +74,13 @@ import sys
 from tests import tiny_encoder as tiny
 
 from xmodal.train.folder import checkpoints, damaged_checkpoints, run_folder
-from xmodal.train.sections import CheckpointConfig, SelectConfig
+from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
 
 folder = sys.argv[1]
 config = tiny.make_config()
 run_folder.save_config(folder, config)
 state = tiny.start(tiny.make_parts(config, 1))
-saver = checkpoints.Checkpoints(folder, CheckpointConfig(), SelectConfig("m"))
+saver = checkpoints.Checkpoints(folder, CheckpointConfig(), BestCheckpointConfig("m"))
 for step in (2, 4):
     saver.save(dataclasses.replace(state, step=state.step + step), {"m": float(step)})
 saver.close()

@@ -40,7 +40,7 @@ PAPERS = {
         "ambiguity/i2t/spearman",
     ],
     "pvse": ["shapes/i2t/recall@10"],
-    # A pair scorer, which ranks again.
+    # A cross-encoder, which ranks again.
     "quickstart:matching_quick": ["shapes/i2t/recall@10", "reranked/shapes/i2t/recall@10"],
     "quickstart:classify_quick": [
         *("shapes/i2t/recall@10", "shape/accuracy@1", "color_knn/accuracy@1"),
@@ -50,7 +50,7 @@ PAPERS = {
     "clip:quick_sigmoid": ["shapes/i2t/recall@10"],
     # Its layers are those of the text tower.
     "blip": ["shapes/i2t/recall@10", "reranked/shapes/i2t/recall@10"],
-    # It has no embeddings, only a pair scorer.
+    # It has no embeddings, only a cross-encoder.
     "vilt": ["shapes/i2t/recall@10"],
     # Neither has this one, which reads regions and the names of objects.
     "vinvl": ["shapes/i2t/recall@10"],
@@ -104,7 +104,7 @@ def shrink(config):
         kept = {key: encoder[key] for key in ("batch_norm", "statistics") if key in encoder}
         model.image.encoder = {"name": "convnet", "channels": (4, 8), "units": (0, 1), **kept}
         config.data.image.size = 24
-    for part in (model.image.encoder, model.text.encoder, model.get("pair_scorer") or {}):
+    for part in (model.image.encoder, model.text.encoder, model.get("cross_encoder") or {}):
         if "depth" in part:
             part.depth = 1
     if model.text.encoder.name == "bert":

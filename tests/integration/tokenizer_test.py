@@ -34,7 +34,7 @@ def train(shapes, run, **text):
     config.data.text.update(text)
     config.model.text.encoder.max_positions = text["max_length"]
     config.model.text.encoder.update({"width": 16, "heads": 2, "mlp_dim": 16, "depth": 1})
-    config.model.text.head, config.model.text.projection.width = {"name": "last"}, 8
+    config.model.text.head, config.model.text.projection.width = {"name": "lasttoken"}, 8
     config.optimizer.schedule.warmup_steps = 1
     config.evals.shapes.update({"every": 0, "bootstrap_samples": 10})
     config.tensorboard.update(queries=0, pairs=0, projector=0)
@@ -78,7 +78,7 @@ def test_pads_of_a_sentencepiece_model_are_read_by_run_and_bundle(few_shapes, tm
     file, run, bundle = tmp_path / "spiece.model", tmp_path / "run", tmp_path / "bundle"
     content = sentencepiece_model()
     file.write_bytes(content)
-    text = {"end": "</s>", "pad": "</s>", "reads_pads": True, "max_length": 40}
+    text = {"end": "</s>", "pad": "</s>", "attend_to_padding": True, "max_length": 40}
     train(few_shapes, run, tokenizer="sentencepiece", vocabulary=str(file), **text)
 
     file.unlink()

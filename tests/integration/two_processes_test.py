@@ -162,7 +162,7 @@ def get_config():
 @pytest.mark.usefixtures("quick_draws")
 @pytest.mark.parametrize("name", TOGETHER)
 def test_two_processes_continue_like_one_device(name, few_shapes, start, tmp_path, monkeypatch):
-    """Sets of tokens that are compared in tiles; a pair scorer."""
+    """Sets of tokens that are compared in tiles; a cross-encoder."""
     whole, resumed = tmp_path / "whole", tmp_path / "resumed"
     losses = papers_test.train_on_one(name, few_shapes, whole)
     papers_test.rewind(whole, resumed)

@@ -1,4 +1,4 @@
-"""Folds against a slow loop in float64; all engines agree on any number of devices."""
+"""Reductions against a slow loop in float64; all engines agree on any number of devices."""
 
 import functools
 
@@ -48,10 +48,10 @@ def make_batch(size, ties=True, seed=0):
     }
 
 
-def fold(batch, params, names=tuple(TERMS), **options):
+def reduce_logits(batch, params, names=tuple(TERMS), **options):
     logits = compute_logits(batch["left"], batch["right"], params)
     rows = jnp.arange(len(batch["left"]))
-    return engine.fold(
+    return engine.reduce_logits(
         batch["left"],
         batch["right"],
         compute_logits,
@@ -65,7 +65,7 @@ def fold(batch, params, names=tuple(TERMS), **options):
     )
 
 
-def slow_fold(batch, scale):
+def slow_reduce(batch, scale):
     """Name -> (rows, columns), one item at a time in float64; MASKED if there is no value."""
     left, right = (batch[side].astype(np.float64) for side in ("left", "right"))
     scores = scale * left @ right.T
@@ -102,15 +102,15 @@ def summarize(folded, numpy=jnp):
 @pytest.mark.parametrize("size", [13, 29])
 def test_equals_the_slow_loop(size, options):
     batch = make_batch(size)
-    found = jax.jit(lambda batch: fold(batch, {"scale": 1.5}, **options))(batch)
-    for name, sides in slow_fold(batch, 1.5).items():
+    found = jax.jit(lambda batch: reduce_logits(batch, {"scale": 1.5}, **options))(batch)
+    for name, sides in slow_reduce(batch, 1.5).items():
         for values, expected in zip(found[name], sides, strict=True):
             np.testing.assert_allclose(values, expected, rtol=2e-5, atol=2e-5, err_msg=name)
 
 
 def value_and_gradients(batch, params, **options):
     def total(left, right, params):
-        return summarize(fold(batch | {"left": left, "right": right}, params, **options))
+        return summarize(reduce_logits(batch | {"left": left, "right": right}, params, **options))
 
     return jax.value_and_grad(total, argnums=(0, 1, 2))(batch["left"], batch["right"], params)
 
@@ -122,13 +122,13 @@ def test_gradients_are_differences_of_the_slow_loop():
     def slow(side, index, move):
         moved = {side: batch[side].astype(np.float64)}
         moved[side][index] += move
-        return summarize(slow_fold(batch | moved, 1.5), np)
+        return summarize(slow_reduce(batch | moved, 1.5), np)
 
     for number, side in enumerate(("left", "right")):
         for index in ((0, 0), (5, 1), (12, 2)):
             slope = (slow(side, index, 1e-5) - slow(side, index, -1e-5)) / 2e-5
             np.testing.assert_allclose(gradients[number][index], slope, rtol=1e-3, atol=1e-4)
-    slope = summarize(slow_fold(batch, 1.50001), np) - summarize(slow_fold(batch, 1.49999), np)
+    slope = summarize(slow_reduce(batch, 1.50001), np) - summarize(slow_reduce(batch, 1.49999), np)
     np.testing.assert_allclose(gradients[2]["scale"], slope / 2e-5, rtol=1e-3)
 
 
@@ -171,7 +171,7 @@ def test_tied_maxima_share_their_gradient(name):
     mesh = mesh_lib.make_mesh(jax.devices()[:4])
 
     def first_row(right, **options):
-        folded = engine.fold(
+        folded = engine.reduce_logits(
             left,
             right,
             lambda x, y, _: x @ y.T,
@@ -220,7 +220,7 @@ def test_memory_and_traffic_of_a_gradient(name, devices, batches, gathered):
 
     def total(left, right, ids, params):
         positives = jnp.sum(left * right, axis=1)
-        folded = engine.fold(
+        folded = engine.reduce_logits(
             left,
             right,
             compute_logits,

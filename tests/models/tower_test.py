@@ -39,7 +39,7 @@ HEAD_OPTIONS = {
     "gaussian": {"width": 6},
     "gpo": {"width": 6},
     "graph": {"width": 6},
-    "map": {"heads": 2, "mlp_dim": 8},
+    "multihead_attention_pool": {"heads": 2, "mlp_dim": 8},
     "pie": {"width": 6},
     "transformer": {"width": 6, "heads": 2, "mlp_dim": 8, "depth": 2},
 }
@@ -103,7 +103,7 @@ def test_frozen_features_stand_in_for_images(encoder, random_variables, monkeypa
     assert len(tower.frozen_paths(params)) == len(jax.tree.leaves(params["encoder"]))
 
 
-@pytest.mark.parametrize("head", ["mean", "sum", "max", "first"])
+@pytest.mark.parametrize("head", ["mean", "sum", "max", "cls"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_features_are_pooled_if_only_the_head_reads_them(head, dtype, random_variables):
     """Three summands in bfloat16 hold the vector of the head, however many cells there are."""

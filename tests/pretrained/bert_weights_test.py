@@ -148,7 +148,7 @@ def test_pooling_and_length_of_sentence_encoders(tmp_path):
     (tmp_path / "modules.json").write_text(json.dumps(modules))
     for settings, pool in (
         ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, "mean"),
-        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "first"),
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
         ({"pooling_mode": "mean", "include_prompt": True}, "mean"),
     ):
         pooling.write_text(json.dumps(settings))

@@ -33,7 +33,7 @@ RATE, TEMPERATURE = 1e-3, 0.04
 # In exact arithmetic, keys' biases have no gradient.
 CONSTANT = {
     *(f"{side}/encoder/layers/key/bias" for side in ("image", "text")),
-    *(f"pair_scorer/layers_{number}/cross_attention/key/bias" for number in range(2)),
+    *(f"cross_encoder/layers_{number}/cross_attention/key/bias" for number in range(2)),
 }
 
 
@@ -138,10 +138,10 @@ def torch_logits(model, pixels, ids, mask):
 
 def our_logits(model, params, found):
     texts = jnp.asarray(IDS[..., None], jnp.int32)
-    images = model.pair_scorer.prepare("image", params, found["image"].extras["features"])
-    texts = model.pair_scorer.prepare("text", params, Features(texts, jnp.asarray(MASK)))
+    images = model.cross_encoder.prepare("image", params, found["image"].extras["features"])
+    texts = model.cross_encoder.prepare("text", params, Features(texts, jnp.asarray(MASK)))
     every = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(IMAGES), *x.shape)), texts)
-    return model.pair_scorer.logits(params, images, every)
+    return model.cross_encoder.logits(params, images, every)
 
 
 def load(folder):
@@ -152,7 +152,7 @@ def load(folder):
 def read_converted(folder):
     sides = ("image", "text")
     params = {side: parity.nest(parity.read_weights(folder / side))[0] for side in sides}
-    return params | {"pair_scorer": unflatten(read_part(folder, "pair_scorer"))}
+    return params | {"cross_encoder": unflatten(read_part(folder, "cross_encoder"))}
 
 
 @pytest.mark.slow
@@ -211,7 +211,7 @@ def test_reranked_orders_equal_those_of_transformers(top, theirs, folder):
 
 @pytest.mark.slow
 def test_gradients_and_updates_equal_transformers(theirs, folder, tmp_path):
-    """Three steps of Adam on weights that the text tower and the pair scorer share."""
+    """Three steps of Adam on weights that the text tower and the cross-encoder share."""
     import torch
 
     model, start, _ = load(folder)
@@ -251,7 +251,7 @@ def test_released_names_give_the_same_arrays(theirs, folder, tmp_path):
         assert one.keys() == two.keys()
         for name, array in one.items():
             np.testing.assert_array_equal(array, two[name])
-    one, two = (read_part(each, "pair_scorer") for each in (folder, other))
+    one, two = (read_part(each, "cross_encoder") for each in (folder, other))
     assert one.keys() == two.keys() >= {"marker", "output/kernel"}
     for name, array in one.items():
         np.testing.assert_array_equal(array, two[name])

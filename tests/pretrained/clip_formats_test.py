@@ -131,7 +131,7 @@ def test_siglip_of_big_vision_and_open_clip(siglip, tmp_path, kind):
         np.savez(tmp_path / "siglip.npz", **arrays)
         found, made = published.convert("siglip", tmp_path / "siglip.npz", **pieces)
         assert made.sides["image"].encoder["heads"] == 2
-        assert made.sides["image"].preprocessing["eval_recipe"] == "big_vision"
+        assert made.sides["image"].preprocessing["eval_transform"] == "big_vision"
     assert_equal(found, wanted)
     assert made.sides["text"].encoder == description.sides["text"].encoder
 
@@ -199,7 +199,7 @@ def test_files_of_transformers_say_how_images_are_read(clip, tmp_path):
     sides = published.convert("clip", folder, vocabulary=merges)[1].sides
     assert sides["image"].preprocessing == {
         "size": 24,
-        "eval_recipe": "squash_bilinear",
+        "eval_transform": "squash_bilinear",
         "eval_crop": 1.0,
     }
     assert [sides[side].encoder["activation"] for side in sides] == ["gelu", "quick_gelu"]

@@ -119,7 +119,7 @@ def test_clip_equals_torch(torch, clip, tmp_path):
     model, folder = clip
     arrays, description = published.convert("clip", folder)
     params = params_of(arrays)
-    description = _with(description, max_scale=100.0, clamp=True)
+    description = _with(description, max_logit_scale=100.0, clamp=True)
     ours, tasks, compute = make_loss(description, "softmax", inputs_of(IDS, MASK))
     step = jax.jit(jax.value_and_grad(compute, has_aux=True))
     found, gradients = step(params)
@@ -206,11 +206,11 @@ def test_siglip_equals_torch(torch, siglip, tmp_path):
     check_values(jax.jit(half)(params), expected, 2e-2)
     text = description.sides["text"]
     assert text.preprocessing == {
-        "lower_case": True, "max_length": published.TEXT, "reads_pads": True,
+        "lower_case": True, "max_length": published.TEXT, "attend_to_padding": True,
         "tokenizer": "sentencepiece", "end": "</s>", "pad": "</s>",
     }  # fmt: skip
     assert description.sides["image"].preprocessing == {
-        "size": 24, "eval_recipe": "squash", "eval_crop": 1.0
+        "size": 24, "eval_transform": "squash", "eval_crop": 1.0
     }  # fmt: skip
 
 

@@ -38,7 +38,7 @@ def test_what_is_saved_comes_back(saved):
 
 
 def test_the_side_of_a_tower_without_a_head():
-    for encoder, head in (("bert", "first"), ("resnet", "mean")):
+    for encoder, head in (("bert", "cls"), ("resnet", "mean")):
         description = folder.Description({"name": encoder}, None, {})
         assert description.side() == {"encoder": {"name": encoder}, "head": {"name": head}}
 

@@ -89,10 +89,10 @@ def evaluated_orders(folder, pictures, texts, **reranker):
     """The complete rankings that the evaluator of a converted model gives, by direction.
 
     Args:
-      folder: a converted model with a pair scorer.
+      folder: a converted model with a cross-encoder.
       pictures: uint8 [H, W, 3] each.
       texts: strings, read by the model's tokenizer.
-      **reranker: options of the reranker "pair_scorer".
+      **reranker: options of the reranker "cross_encoder".
     """
     model = xmodal.load(folder)
     given = {"config": model._image_config, "tokenizer": model._tokenizer}

@@ -28,7 +28,7 @@ PICTURES = [RNG.integers(0, 256, (*shape, 3), np.uint8) for shape in ((24, 24), 
 IMAGES = np.stack([cut_into_patches(picture, SIZE, PATCH) for picture in PICTURES])
 # In exact arithmetic, they have no gradient.
 CONSTANT = (
-    *(f"pair_scorer/layers_{number}/key/bias" for number in range(3)), "pair_scorer/output/bias"
+    *(f"cross_encoder/layers_{number}/key/bias" for number in range(3)), "cross_encoder/output/bias"
 )  # fmt: skip
 RATE, DECAY = 1e-3, 0.01
 
@@ -104,18 +104,18 @@ def load(folder):
     description = read_model(folder)
     model = make_dual_encoder(description.model())
     image, _ = parity.nest(parity.read_weights(folder / "image"))
-    scorer = unflatten(read_part(folder, "pair_scorer"))
-    return model, {"image": image, "pair_scorer": scorer}
+    scorer = unflatten(read_part(folder, "cross_encoder"))
+    return model, {"image": image, "cross_encoder": scorer}
 
 
 def our_scores(model, params):
     """Scores [I, J] of all pairs."""
     image, _ = model.embed("image", params, {"image": {}}, {"image": IMAGES})
     texts = Features(jnp.asarray(IDS[..., None], jnp.int32), jnp.asarray(MASK))
-    images = model.pair_scorer.prepare("image", params, image.extras["features"])
-    texts = model.pair_scorer.prepare("text", params, texts)
+    images = model.cross_encoder.prepare("image", params, image.extras["features"])
+    texts = model.cross_encoder.prepare("text", params, texts)
     every = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(IMAGES), *x.shape)), texts)
-    return model.pair_scorer.scores(params, images, every)
+    return model.cross_encoder.scores(params, images, every)
 
 
 def torch_scores(model, images=IMAGES, ids=IDS, mask=MASK):
@@ -189,7 +189,7 @@ def test_scores_gradients_and_updates_equal_transformers(theirs, folder, tmp_pat
 def test_released_names_give_the_same_arrays(theirs, folder, tmp_path):
     other = convert(to_released(theirs.state_dict()), tmp_path)
     one, two = flatten(load(folder)[1]), flatten(load(other)[1])
-    assert one.keys() == two.keys() >= {"image/encoder/class_token", "pair_scorer/output/kernel"}
+    assert one.keys() == two.keys() >= {"image/encoder/class_token", "cross_encoder/output/kernel"}
     for name, array in one.items():
         np.testing.assert_array_equal(array, two[name])
 
@@ -203,7 +203,7 @@ def test_a_pretrained_checkpoint_ranks_by_the_logit_of_a_match(theirs, tmp_path,
     weights["itm_score.fc.weight"] = torch.cat([-3 * row, row])
     weights["itm_score.fc.bias"] = torch.cat([bias + 1, bias])
     model, params = load(convert(weights, tmp_path))
-    assert params["pair_scorer"]["output"]["kernel"].shape == (WIDTH, 2)
+    assert params["cross_encoder"]["output"]["kernel"].shape == (WIDTH, 2)
     # Scored image by image and in blocks, with as much padding as their lengths need.
     # Texts of several padded lengths in a block.
     monkeypatch.setattr(pair_scores, "_MANY_PAIRS", 0)

@@ -35,7 +35,7 @@ def draw_words(count):
 CAPTIONS = [[2, *draw_words(count), SEP] for count in (5, 1, 9)]
 TAGS = [draw_words(7), [], draw_words(3)]
 REGIONS = [RNG.normal(size=(count, REGION)).astype(np.float32) for count in (4, 2, 1)]
-CONSTANT = tuple(f"pair_scorer/layers_{number}/layer/key/bias" for number in range(DEPTH))
+CONSTANT = tuple(f"cross_encoder/layers_{number}/layer/key/bias" for number in range(DEPTH))
 RATE, DECAY = 1e-3, 0.05
 
 
@@ -163,7 +163,7 @@ def convert(weights, path, words=LONGEST, **settings):
 def load(folder):
     model = make_dual_encoder(read_model(folder).model())
     image, _ = parity.nest(parity.read_weights(folder / "image"))
-    return model, {"image": image, "pair_scorer": unflatten(read_part(folder, "pair_scorer"))}
+    return model, {"image": image, "cross_encoder": unflatten(read_part(folder, "cross_encoder"))}
 
 
 def pad(rows, fill=0):
@@ -188,10 +188,10 @@ def text_features():
 
 
 def our_logits(model, params):
-    images = model.pair_scorer.prepare("image", params, embed_images(model, params))
-    texts = model.pair_scorer.prepare("text", params, text_features())
+    images = model.cross_encoder.prepare("image", params, embed_images(model, params))
+    texts = model.cross_encoder.prepare("text", params, text_features())
     every = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(TAGS), *x.shape)), texts)
-    return model.pair_scorer.logits(params, images, every)
+    return model.cross_encoder.logits(params, images, every)
 
 
 def loss_of(log_p):
@@ -245,7 +245,7 @@ def test_scores_gradients_and_updates_equal_torch(tmp_path):
 
 def test_the_command_notes_assumed_values_and_another_evaluation(tmp_path, monkeypatch, capsys):
     described = read_model(convert(make_weights(), tmp_path, words=10))
-    assert described.pair_scorer["length"] == 10
+    assert described.cross_encoder["length"] == 10
     assert described.sides["text"].preprocessing["max_length"] == 10
     assert described.sides["image"].preprocessing == {"max_regions": 6, "tags": True}
     (tmp_path / "training_args.bin").unlink()

@@ -80,7 +80,7 @@ def test_learned_parameters_get_their_gradient(name):
 
 
 def test_a_capped_scale_can_come_back():
-    given = {"name": "dot", "learned_temperature": True, "max_scale": 100.0}
+    given = {"name": "dot", "learned_temperature": True, "max_logit_scale": 100.0}
     similarity = make_similarity(given)
     one = similarity.prepare(np.ones((1, 1), np.float32))
 
@@ -152,21 +152,26 @@ def test_bad_parameters(name, parameters, message):
         ({"name": "dot", "match_scale": 1.0}, "Unknown key.*match_scale"),
         ({"name": "dot", "temperature": 0.0}, "temperature is 0.0; it must be more than 0"),
         ({"name": "dot", "temperature": "1"}, "temperature is '1'"),
-        ({"name": "dot", "max_scale": 100.0}, "set learned_temperature=True"),
+        ({"name": "dot", "max_logit_scale": 100.0}, "set learned_temperature=True"),
         ({"name": "dot", "learned_temperature": True, "clamp": True}, "clamp needs a limit"),
         (
             {
                 "name": "dot",
                 "learned_temperature": True,
                 "clamp": True,
-                "max_scale": 9.0,
+                "max_logit_scale": 9.0,
                 "temperature": 2.0,
             },
             "starts at the scale 0.5, which clamp=True would raise to 1",
         ),
         (
-            {"name": "dot", "learned_temperature": True, "max_scale": 5.0, "temperature": 0.1},
-            "starts at the scale 10, above max_scale=5",
+            {
+                "name": "dot",
+                "learned_temperature": True,
+                "max_logit_scale": 5.0,
+                "temperature": 0.1,
+            },
+            "starts at the scale 10, above max_logit_scale=5",
         ),
         ({"name": "match_probability", "match_scale": "x"}, "match_scale .* not 'x'"),
     ],

@@ -91,9 +91,9 @@ def test_first_vectors_of_words_do_not_depend_on_other_rows():
 def test_boards_come_before_accuracies(tmp_path):
     def selected(evals):
         config = make_config(str(tmp_path))
-        config.select.metric, config.evals = "", evals
+        config.best_checkpoint.metric, config.evals = "", evals
         fill_metrics(config, read_options(config.evals.to_dict()))
-        return config.select.metric
+        return config.best_checkpoint.metric
 
     accuracies, boards = {"type": "knn", "every": 2}, {"type": "boards", "every": 2}
     assert selected({"animals": accuracies, "shapes": boards}).startswith("shapes/")

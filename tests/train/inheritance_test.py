@@ -17,7 +17,7 @@ from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.inherit import inherit
 from xmodal.train.initialization import from_run
 from xmodal.train.resolve import resolve
-from xmodal.train.sections import CheckpointConfig, SelectConfig
+from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
 from xmodal.train.tree import flatten
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnop"]
@@ -102,13 +102,13 @@ def test_towers_fill_what_a_config_leaves_unset(bert, mobilenet, few_shapes):
 def test_a_choice_that_weights_leave_open_stays(bert, mobilenet):
     config = make_open_config(text=bert, image=mobilenet)
     config.data.image.size, config.data.text.max_length = 64, 5
-    config.model.text.head = {"name": "first"}
+    config.model.text.head = {"name": "cls"}
     choices = {"lower_depth": 2, "dropout": 0.1, "layer_init": "siglip"}
     config.model.text.encoder = {"name": "bert", "depth": 3, **choices}
     filled = inherit(config)
     assert filled.data.image.size == 64
     assert filled.data.text.max_length == 5
-    assert filled.model.text.head.to_dict() == {"name": "first"}
+    assert filled.model.text.head.to_dict() == {"name": "cls"}
     assert filled.model.text.encoder.to_dict() == BERT | choices
 
 
@@ -158,19 +158,19 @@ def test_the_vocabulary_must_be_the_towers(bert, tmp_path):
 
 
 def test_a_tower_that_reads_its_pads_fixes_their_number_and_token(mobilenet, tmp_path):
-    text = {"tokenizer": "wordpiece", "pad": "[SEP]", "reads_pads": True, "max_length": 6}
+    text = {"tokenizer": "wordpiece", "pad": "[SEP]", "attend_to_padding": True, "max_length": 6}
     files = {"vocab.txt": "".join(f"{token}\n" for token in WORDS).encode()}
     folder = save(tmp_path / "text", "text", BERT, {"name": "mean"}, text, files)
     filled = inherit(make_open_config(text=folder, image=mobilenet)).data.text
-    assert (filled.pad, filled.reads_pads, filled.max_length) == ("[SEP]", True, 6)
+    assert (filled.pad, filled.attend_to_padding, filled.max_length) == ("[SEP]", True, 6)
     config = make_open_config(text=folder, image=mobilenet)
-    config.data.text.update({"max_length": 5, "pad": "[PAD]", "reads_pads": False})
+    config.data.text.update({"max_length": 5, "pad": "[PAD]", "attend_to_padding": False})
     with pytest.raises(UserError) as caught:
         inherit(config)
     for line in (
         "config.data.text.max_length is 5, the weights have 6\n",
         "config.data.text.pad is '[PAD]', the weights have '[SEP]'\n",
-        "config.data.text.reads_pads is False, the weights have True\n",
+        "config.data.text.attend_to_padding is False, the weights have True\n",
     ):
         assert line in str(caught.value)
 
@@ -193,7 +193,7 @@ def other_run(tmp_path_factory):
     config = tiny.make_config()
     config.model.text.encoder.dropout = 0.1
     parts = tiny.make_parts(config)
-    saver = checkpoints.Checkpoints(folder, CheckpointConfig(), SelectConfig("m"))
+    saver = checkpoints.Checkpoints(folder, CheckpointConfig(), BestCheckpointConfig("m"))
     saver.save(tiny.start(parts, seed=1))
     saver.close()
     run_folder.save_config(folder, config, WORDS)
@@ -214,27 +214,27 @@ def test_a_run_brings_its_vocabulary(other_run):
     assert filled.data.text.vocabulary == f"{other_run}/vocab.txt"
     own = tiny.make_config().model.text.encoder
     assert filled.model.text.encoder.to_dict() == own.to_dict() | {"dropout": 0.1}
-    assert filled.model.text.head.name == "first"
+    assert filled.model.text.head.name == "cls"
 
 
 def test_keywords_without_arrays_come_with_a_run(tmp_path, monkeypatch, caplog):
     saved = tiny.make_config()
     saved.model.similarity = {"name": "saf", "width": 5, "attention_scale": 4.0}
-    saved.model.pair_scorer = {"name": "matching_head", "width": 8, "heads": 2, "dropout": 0.3}
+    saved.model.cross_encoder = {"name": "matching_head", "width": 8, "heads": 2, "dropout": 0.3}
     run_folder.save_config(str(tmp_path), saved, WORDS)
-    paths = ["similarity/gate/kernel", "pair_scorer/input/kernel"]
+    paths = ["similarity/gate/kernel", "cross_encoder/input/kernel"]
     monkeypatch.setattr(from_run, "split_paths", lambda source: (paths, []))
     config = make_second_config(str(tmp_path))
     config.model.similarity = {"name": "saf", "attention_scale": None}
-    config.model.pair_scorer = {"name": "matching_head", "dropout": 0.0}
+    config.model.cross_encoder = {"name": "matching_head", "dropout": 0.0}
     with caplog.at_level("INFO"):
         model = inherit(config).model
     assert (model.similarity.attention_scale, model.similarity.width) == (4.0, 5)
-    assert (model.pair_scorer.heads, model.pair_scorer.dropout) == (2, 0.0)
+    assert (model.cross_encoder.heads, model.cross_encoder.dropout) == (2, 0.0)
     # Another way to train the same arrays is not an error.
-    assert "config.model.pair_scorer.dropout is 0.0, the weights have 0.3" in caplog.text
-    config.model.pair_scorer = None
-    assert inherit(config).model.pair_scorer is None
+    assert "config.model.cross_encoder.dropout is 0.0, the weights have 0.3" in caplog.text
+    config.model.cross_encoder = None
+    assert inherit(config).model.cross_encoder is None
 
 
 def test_other_token_ids_than_a_runs_are_named(other_run, tmp_path):

@@ -44,7 +44,7 @@ def test_a_last_step_that_was_saved_without_metrics_is_evaluated(config, tmp_pat
         shutil.rmtree(tmp_path / left)
     config.total_steps = 3
     loop.train(config, str(tmp_path))
-    assert run_folder.load_metrics(str(tmp_path), 3)[config.select.metric] > 0
+    assert run_folder.load_metrics(str(tmp_path), 3)[config.best_checkpoint.metric] > 0
     after = checkpoints.read_tree(str(tmp_path), 3, "params")
     jax.tree.map(np.testing.assert_array_equal, before, after)
 
@@ -309,8 +309,8 @@ def test_a_second_run_starts_with_the_words_of_the_first(whole, config, tmp_path
 @pytest.mark.parametrize("run", [preflight.check, loop.train])
 def test_a_metric_that_no_evaluator_reports_is_named_before_step_0(config, tmp_path, run):
     config = config.copy_and_resolve_references()
-    config.select.metric = f"{TINY}/t2t/recal@10"
-    with pytest.raises(UserError, match=f"config.select.metric; .*'{TINY}/t2t/recall@10'"):
+    config.best_checkpoint.metric = f"{TINY}/t2t/recal@10"
+    with pytest.raises(UserError, match=f"config.best_checkpoint.metric; .*'{TINY}/t2t/recall@10'"):
         run(config, str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 

@@ -35,7 +35,7 @@ def config(tiny_data_dir):
     config.data.captions_per_image = 1
     config.data.text.vocabulary_size, config.data.text.max_length = 200, 12
     config.evals = {TINY: base.boards(every=20) | {"batch_size": 30, "bootstrap_samples": 10}}
-    config.select.metric, config.checkpoint.every = f"{TINY}/mean_recall@10", 3
+    config.best_checkpoint.metric, config.checkpoint.every = f"{TINY}/mean_recall@10", 3
     return config
 
 
@@ -177,7 +177,7 @@ def test_a_slice_that_is_not_here(tmp_path):
     folders = [f"--workdir={tmp_path / 'run'}", f"--config.data.data_dir={tmp_path}"]
     coco = [
         *("--config.data.dataset=coco_captions", "--config.data.image=None"),
-        "--config.select.metric=",
+        "--config.best_checkpoint.metric=",
     ]
     output = tmp_path / "cost.json"
     done = dry_run("--topology=v5e:2x2", f"--output={output}", *folders, *coco)

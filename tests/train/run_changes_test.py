@@ -11,7 +11,7 @@ from xmodal.train import run_config
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.inherit import inherit
 from xmodal.train.run_changes import check_changes, differences
-from xmodal.train.sections import CheckpointConfig, SelectConfig
+from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnop"]
 
@@ -28,7 +28,7 @@ def run_dir(tmp_path_factory):
     """The folder of a run at step 5."""
     folder = str(tmp_path_factory.mktemp("run"))
     state = tiny.start(tiny.make_parts(make_config()))
-    saver = checkpoints.Checkpoints(folder, CheckpointConfig(), SelectConfig("m"))
+    saver = checkpoints.Checkpoints(folder, CheckpointConfig(), BestCheckpointConfig("m"))
     saver.save(dataclasses.replace(state, step=state.step + 5))
     saver.close()
     run_folder.save_config(folder, make_config(), WORDS)
@@ -87,7 +87,7 @@ def test_what_changes_the_learning_is_refused_by_value(run_dir, values, line):
     [
         {},
         {"name": "other", "log_every": 1, "checkpoint.every": 2, "checkpoint.keep_last": 9},
-        {"select.metric": "shapes/t2t/recall@1", "evals.shapes.every": 1},
+        {"best_checkpoint.metric": "shapes/t2t/recall@1", "evals.shapes.every": 1},
         {"evals.more": {"type": "boards", "every": 3}},
         {"data.data_dir": "a", "data.manual_dir": "b", "data.ratings_dir": "c", "data.prefetch": 9},
         {"frozen_features.folder": "elsewhere", "sharding": ((".*", "fsdp"),)},

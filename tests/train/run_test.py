@@ -53,9 +53,9 @@ def change(config, where, value):
         setattr(section, last, value)
 
 
-def test_a_reranker_of_pairs_needs_a_pair_scorer(config):
-    config.evals.shapes.reranker = {"name": "pair_scorer", "top": 5}
-    with pytest.raises(UserError, match="shapes ranks by a pair scorer, and config.model has"):
+def test_a_reranker_of_pairs_needs_a_cross_encoder(config):
+    config.evals.shapes.reranker = {"name": "cross_encoder", "top": 5}
+    with pytest.raises(UserError, match="shapes ranks by a cross-encoder, and config.model has"):
         resolve(config)
 
 
@@ -73,8 +73,12 @@ def test_a_reranker_of_pairs_needs_a_pair_scorer(config):
         ("sharding", [("txt/", "fsdp"), (".*", "fsdp")], "config.sharding pattern 'txt/' matches"),
         ("data.text.max_length", 600, "Texts have 600 tokens.*lower config.data.text.max_length"),
         ("frozen_features.sides", ["txt"], "'txt' in config.frozen_features.sides; .*mean 'text'"),
-        ("select.metric", "shape/i2t/x", "'shape' in config.select.metric.*mean 'shapes'"),
-        ("select.mode", "min", "'min' selects the worst checkpoint .* set it to 'max'"),
+        (
+            "best_checkpoint.metric",
+            "shape/i2t/x",
+            "'shape' in config.best_checkpoint.metric.*mean 'shapes'",
+        ),
+        ("best_checkpoint.mode", "min", "'min' selects the worst checkpoint .* set it to 'max'"),
         ("optimizer.name", "adan", "'adan' in config.optimizer.name; known: .*'adam'"),
         ("optimizer.schedule.name", "cosin", "'cosin' in .*schedule.*; .*mean 'cosine'"),
         ("optimizer.groups", {"bert": {"pattern": "text/encodr"}}, "groups.bert.*matches no"),
@@ -171,13 +175,13 @@ def test_missing_keys_are_named(config, where, message):
 )
 def test_the_metric_of_the_best_checkpoint_follows_the_dataset(text_config, evals, metric):
     text_config.evals = evals
-    for select in ({"metric": "", "mode": "max"}, {}):
-        text_config.select = select
+    for best_checkpoint in ({"metric": "", "mode": "max"}, {}):
+        text_config.best_checkpoint = best_checkpoint
         fill_metrics(text_config, read_options(text_config.evals.to_dict()))
-        assert text_config.select.metric == metric
+        assert text_config.best_checkpoint.metric == metric
     text_config.evals = {"a": {"type": "pairs"}}
-    text_config.select.metric = ""
-    with pytest.raises(UserError, match="config.select.metric is empty, and no evaluator"):
+    text_config.best_checkpoint.metric = ""
+    with pytest.raises(UserError, match="config.best_checkpoint.metric is empty, and no evaluator"):
         fill_metrics(text_config, read_options(text_config.evals.to_dict()))
 
 

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from xmodal.train.sections import SelectConfig
+from xmodal.train.sections import BestCheckpointConfig
 
 TAGS = {"max": "sts/avg2016/pearson", "min": "own/i2t/median_rank"}
 
@@ -13,7 +13,7 @@ TAGS = {"max": "sts/avg2016/pearson", "min": "own/i2t/median_rank"}
 )
 def test_the_score_is_higher_for_better_metrics(mode, value, score):
     metrics = {} if value is None else {TAGS[mode]: value}
-    assert SelectConfig(TAGS[mode], mode).score(metrics) == score
+    assert BestCheckpointConfig(TAGS[mode], mode).score(metrics) == score
 
 
 R10, R5, R1 = "own/mean_recall@10", "own/mean/recall@5", "own/mean/recall@1"
@@ -23,49 +23,55 @@ def checkpoint(r10, r5=100.0, r1=100.0, **others):
     return {R10: r10, R5: r5, R1: r1} | others
 
 
-def best_of(select, *checkpoints):
-    return max(range(len(checkpoints)), key=lambda at: (select.rank(checkpoints[at]), at))
+def best_of(best_checkpoint, *checkpoints):
+    return max(range(len(checkpoints)), key=lambda at: (best_checkpoint.rank(checkpoints[at]), at))
 
 
 def test_a_saturated_metric_leaves_the_choice_to_the_next_one():
-    select = SelectConfig(R10)
+    best_checkpoint = BestCheckpointConfig(R10)
     rows = [checkpoint(100.0, 70.0, 50.0), checkpoint(100.0, 90.0, 30.0), checkpoint(100.0, 80.0)]
-    assert best_of(select, *rows) == 1
-    said = f"Selected by config.select.metric={R10!r}: it is 100 at 3 of 4 evaluated checkpoints; "
+    assert best_of(best_checkpoint, *rows) == 1
+    said = (
+        f"Selected by config.best_checkpoint.metric={R10!r}: it is 100 at 3 of 4 evaluated "
+        "checkpoints; "
+    )
     evaluated = dict(enumerate([*rows, checkpoint(90.0), {"sts/pearson": 50.0}]))
-    assert select.explain(evaluated) == (f"{said}{R5} decides among them.", True)
+    assert best_checkpoint.explain(evaluated) == (f"{said}{R5} decides among them.", True)
     rows = [checkpoint(100.0, 70.0, 50.0), checkpoint(100.0, 70.0, 60.0), checkpoint(90.0)]
-    assert best_of(select, *rows) == 1
-    assert f"{R1} decides" in select.explain(dict(enumerate(rows)))[0]
+    assert best_of(best_checkpoint, *rows) == 1
+    assert f"{R1} decides" in best_checkpoint.explain(dict(enumerate(rows)))[0]
     # Even R@1 is equal: the ranks of one direction differ.
     rows = [checkpoint(100.0) | {"own/i2t/median_rank": rank} for rank in (3.0, 1.0, 2.0)]
-    assert best_of(select, *rows) == 1
-    assert "own/i2t/median_rank decides" in select.explain(dict(enumerate(rows)))[0]
-    assert best_of(select, *[checkpoint(100.0)] * 3) == 2
-    assert "the last one is taken" in select.explain({0: checkpoint(1.0), 5: checkpoint(1.0)})[0]
+    assert best_of(best_checkpoint, *rows) == 1
+    assert "own/i2t/median_rank decides" in best_checkpoint.explain(dict(enumerate(rows)))[0]
+    assert best_of(best_checkpoint, *[checkpoint(100.0)] * 3) == 2
+    assert (
+        "the last one is taken"
+        in best_checkpoint.explain({0: checkpoint(1.0), 5: checkpoint(1.0)})[0]
+    )
 
 
 def test_the_metric_alone_decides_where_it_differs():
-    select = SelectConfig(R10)
+    best_checkpoint = BestCheckpointConfig(R10)
     rows = [checkpoint(99.0, 90.0), checkpoint(99.5, 10.0), checkpoint(98.0, 95.0)]
-    assert best_of(select, *rows) == 1
-    said, is_tied = select.explain(dict(enumerate(rows)))
+    assert best_of(best_checkpoint, *rows) == 1
+    said, is_tied = best_checkpoint.explain(dict(enumerate(rows)))
     assert said.endswith(f"metric={R10!r}: it is 99.5 at 1 of 3 evaluated checkpoints.")
     assert not is_tied
-    last = SelectConfig(R10, "last")
+    last = BestCheckpointConfig(R10, "last")
     assert best_of(last, *rows) == 2
     said = f"Selected: the last checkpoint with {R10}."
     assert last.explain({0: checkpoint(100.0), 1: checkpoint(100.0)}) == (said, False)
-    lowest = SelectConfig("own/i2t/median_rank", "min")
+    lowest = BestCheckpointConfig("own/i2t/median_rank", "min")
     rows = [{"own/i2t/median_rank": 1.0, "own/i2t/recall@1": r1} for r1 in (60.0, 70.0, 65.0)]
     assert best_of(lowest, *rows) == 1
     assert "is 1 at 3 of 3" in lowest.explain(dict(enumerate(rows)))[0]
 
 
 def test_an_undefined_metric_leaves_the_choice_to_the_next_one():
-    select = SelectConfig("sts/all/pearson")
+    best_checkpoint = BestCheckpointConfig("sts/all/pearson")
     rows = [{"sts/all/pearson": math.nan, "sts/all/spearman": x} for x in (1.0, 5.0, math.nan)]
-    assert best_of(select, *rows) == 1
-    assert "is undefined at 2 of 2" in select.explain(dict(enumerate(rows)))[0]
-    assert select.rank(rows[2]) == ()
-    assert select.rank({"sts/all/spearman": 5.0}) == ()  # Another metric was asked for.
+    assert best_of(best_checkpoint, *rows) == 1
+    assert "is undefined at 2 of 2" in best_checkpoint.explain(dict(enumerate(rows)))[0]
+    assert best_checkpoint.rank(rows[2]) == ()
+    assert best_checkpoint.rank({"sts/all/spearman": 5.0}) == ()  # Another metric was asked for.

@@ -40,7 +40,9 @@ def test_a_checkpoint_that_was_evaluated_after_a_stop_has_lowered_the_rate(confi
         return dataclasses.replace(state, opt_state=opt_state)
 
     def save(state, *metrics):
-        saver = checkpoints.Checkpoints(folder, parts.settings.checkpoint, parts.settings.select)
+        saver = checkpoints.Checkpoints(
+            folder, parts.settings.checkpoint, parts.settings.best_checkpoint
+        )
         for each in metrics:
             saver.save(state, each)
         saver.close()

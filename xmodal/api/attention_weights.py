@@ -62,8 +62,8 @@ def _over_patches(weights: jax.Array | None, images: jax.Array, name: str) -> ja
     if weights is None or weights.ndim != 2 or images.dtype != jnp.uint8:
         raise UserError(
             f"The image side of {name} has no weights for patches of a picture; a ViT with the "
-            "head 'first', and the heads 'map', 'attention_pool' and 'attention' have, in a run "
-            "or converted weights, not in a bundle."
+            "head 'cls', and the heads 'multihead_attention_pool', 'attention_pool' and "
+            "'attention' have, in a run or converted weights, not in a bundle."
         )
     # A class token, or the mean of all cells, may come first.
     cells = weights[:, weights.shape[1] - math.isqrt(weights.shape[1]) ** 2 :]

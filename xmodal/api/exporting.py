@@ -42,7 +42,7 @@ def export_model(
       output: the new folder.
       step: checkpoint of a run: a number, `best` or `latest`.
       platforms: platforms for the bundle, of `cpu`, `cuda`, `rocm` and `tpu`.
-      embeddings_only: whether a pair scorer, which a bundle cannot carry, is left out.
+      embeddings_only: whether a cross-encoder, which a bundle cannot carry, is left out.
 
     Raises:
       UserError: the source cannot be read or exported, or the output already exists.
@@ -53,8 +53,8 @@ def export_model(
         raise UserError(f"There are no platforms; known: {list(KNOWN_PLATFORMS)}.")
     check_new(output)
     stored = read_folder(source, step)
-    if stored.config.model.get("pair_scorer") is not None:
-        stored = _without_pair_scorer(stored, embeddings_only=embeddings_only)
+    if stored.config.model.get("cross_encoder") is not None:
+        stored = _without_cross_encoder(stored, embeddings_only=embeddings_only)
     # Some layers are faster on a CPU in a special form; every form runs everywhere.
     platform = "cpu" if "cpu" in platforms else platforms[0]
     encoders = make_dual_encoder(stored.config.model, Devices(1, platform))
@@ -62,20 +62,20 @@ def export_model(
     return write_bundle(output, contents, platforms, functools.partial(_compare, stored))
 
 
-def _without_pair_scorer(stored: Stored, *, embeddings_only: bool) -> Stored:
+def _without_cross_encoder(stored: Stored, *, embeddings_only: bool) -> Stored:
     name, config = stored.source["name"], stored.config.copy_and_resolve_references()
     if not make_dual_encoder(config.model).embeds:
         raise UserError(
-            f"{name} has no embeddings, only a pair scorer, which a bundle cannot carry: load the "
-            "model itself with xmodal.load."
+            f"{name} has no embeddings, only a cross-encoder, which a bundle cannot carry: load "
+            "the model itself with xmodal.load."
         )
     if not embeddings_only:
         raise UserError(
-            f"{name} has a pair scorer, which a bundle cannot carry: export its embeddings without "
-            "it, with --embeddings_only, or load the model itself with xmodal.load."
+            f"{name} has a cross-encoder, which a bundle cannot carry: export its embeddings "
+            "without it, with --embeddings_only, or load the model itself with xmodal.load."
         )
     with config.unlocked(), config.ignore_type():
-        config.model.pair_scorer = None
+        config.model.cross_encoder = None
     return dataclasses.replace(stored, config=config)
 
 

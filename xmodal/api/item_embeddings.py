@@ -67,12 +67,12 @@ def join(
       tokens: tokens of the same parts, if the model compares them.
 
     Raises:
-      UserError: the model has no embeddings, only a pair scorer.
+      UserError: the model has no embeddings, only a cross-encoder.
     """
     vector = np.concatenate([vectors for vectors, _ in parts])
     if not vector.shape[-1]:
         raise UserError(
-            f"{name} has no embeddings, only a pair scorer; compare images and texts by "
+            f"{name} has no embeddings, only a cross-encoder; compare images and texts by "
             "`score_pairs`."
         )
     sigmas = [sigma for _, sigma in parts if sigma is not None]

@@ -62,7 +62,7 @@ class Model:
       measure: the similarity and its learned numbers.
       source: the folder it was loaded from.
       step: step of a run, else None.
-      pairs: the functions of its pair scorer; None without one.
+      pairs: the functions of its cross-encoder; None without one.
       first_stage_weight: see `PairReranker`; None if it was not trained with one such reranker.
     """
 
@@ -87,7 +87,7 @@ class Model:
         Args:
           name: name in messages.
           model: the model that embeds.
-          params: parameters by side, and those of `similarity` and `pair_scorer`, if any.
+          params: parameters by side, and those of `similarity` and `cross_encoder`, if any.
           model_state: running statistics by side.
           mesh: devices that items are sharded over.
           images: preprocessing of an image side.
@@ -95,7 +95,7 @@ class Model:
           lengths: the only padded lengths of texts, see `TextLengths`.
           source: the folder it was loaded from.
           step: step of a run.
-          pairs: the functions of its pair scorer, if it has one.
+          pairs: the functions of its cross-encoder, if it has one.
           first_stage_weight: that of its run's reranker.
         """
         self.source, self.step, self._mesh = source, step, mesh
@@ -230,8 +230,8 @@ class Model:
     ) -> np.ndarray:
         """Returns the scores of image i with text i, float32 [N]; repeated items are encoded once.
 
-        See `embed_images` for the arguments, `config.model.pair_scorer.score` for the definition.
-        Raises UserError if the model has no pair scorer, or an item has no partner.
+        See `embed_images` for the arguments, `config.model.cross_encoder.score` for the definition.
+        Raises UserError if the model has no cross-encoder, or an item has no partner.
         """
         embed = self._embed_pairs and functools.partial(
             self._embed_pairs, self._params, self._model_state, batch_size=batch_size
@@ -268,8 +268,9 @@ class Model:
     ) -> np.ndarray:
         """Returns the weights of an image's patches in the attention that pools them.
 
-        It is that of the head, such as SigLIP's `map` or `attention_pool` of CLIP's ResNets; with
-        `first`, as in CLIP's ViTs, that of the first token in the last layer. See `embed_images`.
+        It is that of the head, such as SigLIP's `multihead_attention_pool` or `attention_pool` of
+        CLIP's ResNets; with `cls`, as in CLIP's ViTs, that of the first token in the last layer.
+        See `embed_images`.
 
         Returns:
           float32 [N, G, G], means over heads with the sum 1, over the square of `preprocess`.

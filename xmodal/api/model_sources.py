@@ -66,7 +66,7 @@ class Stored:
         values = set()
         for name, evaluator in self.config.get("evals", {}).items():
             given = dict(evaluator.get("reranker") or {})
-            if given.pop("name", "") == "pair_scorer":
+            if given.pop("name", "") == "cross_encoder":
                 reranker = read(PairReranker, f"config.evals.{name}.reranker", given)
                 values |= set() if reranker.first_stage else {reranker.first_stage_weight}
         return values.pop() if len(values) == 1 else None
@@ -92,8 +92,8 @@ def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
         numbers = {key: np.float32(x) for key, x in read_model(source).parameters.items()}
         if learned := unflatten(read_part(source, "similarity") | numbers):
             weights[0]["similarity"] = learned
-        if scorer := read_part(source, "pair_scorer"):
-            weights[0]["pair_scorer"] = unflatten(scorer)
+        if scorer := read_part(source, "cross_encoder"):
+            weights[0]["cross_encoder"] = unflatten(scorer)
     elif (folder / "tower.json").exists():
         side = "text" if "vocab_size" in read_description(source).encoder else "image"
         origin, config = {"kind": "tower"}, _tower_config(side, source)
@@ -103,7 +103,7 @@ def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
         return dataclasses.replace(stored, source={**stored.source, "name": os.fspath(source)})
     params, model_state = weights
     sides = [side for side in SIDES if config.model.get(side) is not None]
-    kept = (*sides, "similarity", "pair_scorer")
+    kept = (*sides, "similarity", "cross_encoder")
     params = {key: params[key] for key in kept if key in params}
     model_state = {side: model_state.get(side, {}) for side in sides}
     return Stored({"name": os.fspath(source), **origin}, config, params, model_state)

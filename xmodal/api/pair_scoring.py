@@ -1,4 +1,4 @@
-"""Scores given images with given texts by a model's pair scorer."""
+"""Scores given images with given texts by a model's cross-encoder."""
 
 import os
 from collections.abc import Callable, Sequence, Sized
@@ -32,7 +32,7 @@ def score_given_pairs(
 
     Args:
       name: names the model in messages.
-      embed: embeds items and returns the scores of their pairs; None without a pair scorer.
+      embed: embeds items and returns the scores of their pairs; None without a cross-encoder.
       images: N images, as `GivenItems` takes them.
       texts: N texts.
       config: preprocessing of the images.
@@ -40,11 +40,11 @@ def score_given_pairs(
       upright: see `GivenItems`.
 
     Raises:
-      UserError: the model has no pair scorer, or there are not as many images as texts.
+      UserError: the model has no cross-encoder, or there are not as many images as texts.
     """
     if embed is None:
         raise UserError(
-            f"{name} has no pair scorer; compare embeddings by `similarity`, and search without "
+            f"{name} has no cross-encoder; compare embeddings by `similarity`, and search without "
             "rerank."
         )
     if config is not None and config.tags:

@@ -11,18 +11,18 @@ from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.folder import run_folder
 from xmodal.train.folder.finished import finished_reports
 from xmodal.train.resolve import resolve
-from xmodal.train.sections import SelectConfig
+from xmodal.train.sections import BestCheckpointConfig
 
 
 class CheckedConfig:
     """A config whose run could start.
 
     Attributes:
-      select: the metric that selects checkpoints, as resolved.
+      best_checkpoint: the metric that selects checkpoints, as resolved.
       records: the hash of the training split by its name and version.
     """
 
-    select: SelectConfig
+    best_checkpoint: BestCheckpointConfig
     records: Mapping[str, str]
 
     def __init__(self, config: ml_collections.ConfigDict) -> None:
@@ -33,7 +33,7 @@ class CheckedConfig:
           data.DatasetMissingError: the dataset is missing; says how to get it.
         """
         self._parts = resolve(config)
-        self.select = self._parts.settings.select
+        self.best_checkpoint = self._parts.settings.best_checkpoint
         self.records = self._parts.records["train"]
 
     def tags(self) -> Mapping[str, Mapping[str, str]]:
@@ -72,5 +72,5 @@ def best_metrics(run_dir: str) -> dict[str, float]:
 
 
 def rank_metrics(config: ml_collections.ConfigDict, metrics: Mapping[str, float]) -> list[float]:
-    """Returns numbers that order runs as `config.select` orders checkpoints, higher if better."""
-    return list(SelectConfig(**config.select).rank(metrics))
+    """Returns numbers that order runs as `config.best_checkpoint` does, higher if better."""
+    return list(BestCheckpointConfig(**config.best_checkpoint).rank(metrics))

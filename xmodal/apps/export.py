@@ -47,7 +47,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--embeddings_only",
         action="store_true",
-        help="leave out a pair scorer, which a bundle cannot carry",
+        help="leave out a cross-encoder, which a bundle cannot carry",
     )
     return parser.parse_args()
 

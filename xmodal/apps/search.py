@@ -279,12 +279,12 @@ def _parse() -> argparse.Namespace:
     query.add_argument("--find", choices=KINDS, help="default: images, if there are any")
     query.add_argument("--exact", action="store_true", help="compare all items")
     query.add_argument(
-        "--rerank", type=int, default=0, help="hits that the model's pair scorer ranks again"
+        "--rerank", type=int, default=0, help="hits that the model's cross-encoder ranks again"
     )
     query.add_argument(
         "--first_stage_weight",
         type=float,
-        help="weight of the similarity, added to the pair scorer's score; default: the run's",
+        help="weight of the similarity, added to the cross-encoder's score; default: the run's",
     )
     query.add_argument("--format", choices=FORMATS, default="table", help="format of the hits")
     query.add_argument("--output", help="write to this file instead of the console")

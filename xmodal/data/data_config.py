@@ -30,9 +30,9 @@ class DataConfig:
       text: None for no captions.
       text_lengths: numbers of ids, ascending, to which a training batch is padded if all of its
         texts are that short; others are padded to `text.max_length`. The training step is compiled
-        for every length. Not used with `text.reads_pads`.
+        for every length. Not used with `text.attend_to_padding`.
       short_texts: texts of a training batch that are padded even less, see `ShortTexts`; None for
-        none. The step is compiled once more. Not used with `text.reads_pads`.
+        none. The step is compiled once more. Not used with `text.attend_to_padding`.
       label_captions: number of captions of an image, the first ones, whose words together label
         each of its training texts with concepts (CVSE); 0 for the text's own words.
       mined_negatives: folder of `xmodal mine`, from which every pair draws two more images and
@@ -106,7 +106,7 @@ class DataConfig:
         if self.text is None:
             return ()
         most, short = self.text.max_length, self.short_texts
-        if self.text.reads_pads:
+        if self.text.attend_to_padding:
             return ((most, False),)
         lengths = [*(length for length in self.text_lengths if length < most), most]
         layouts = [(length, short is not None and length > short.length) for length in lengths]

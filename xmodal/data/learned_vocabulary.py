@@ -67,7 +67,8 @@ def _remedy(text: TextConfig) -> str:
     return (
         f"config.data.text.min_count=1 keeps all words, not only those that occur {text.min_count} "
         "times. For a language without spaces between words, learn their pieces: "
-        "config.data.text.tokenizer='wordpiece', min_count=1, unknown='drop', markers='none'."
+        "config.data.text.tokenizer='wordpiece', min_count=1, unknown='drop', "
+        "special_tokens='none'."
     )
 
 

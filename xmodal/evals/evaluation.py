@@ -264,7 +264,7 @@ def evaluate_source(
 
 
 def _describe_second_stage(boards: Sequence[BoardResult]) -> list[str]:
-    """A sentence for every direction whose pairs were scored by a pair scorer."""
+    """A sentence for every direction whose pairs were scored by a cross-encoder."""
     return [
         f"{board.name}/{direction}: {each.rescored.describe()}."
         for board in boards

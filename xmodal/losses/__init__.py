@@ -23,7 +23,7 @@ class Loss:
       module: name in `xmodal.models.TASK_MODULES`, for a loss with its own parameters.
       views: how many views it takes.
       negatives: whether it compares an item with others of the batch.
-      pairs: whether it trains the model's pair scorer, on an image and a text.
+      pairs: whether it trains the model's cross-encoder, on an image and a text.
       mined: whether it compares mined negatives of an image and a text, see `Context.mined`.
       directed: whether it computes something else if a text is the left view and an image the
         right one.

@@ -1,4 +1,4 @@
-"""One block of logits, folded into the states of its rows and columns."""
+"""One block of logits, reduced to the states of its rows and columns."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ class BlockItems:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """How every block is folded.
+    """How every block is reduced.
 
     Attributes:
       logits: (prepared rows, prepared columns, params) -> float32 [N, M].
@@ -56,7 +56,9 @@ class Job:
     chunk_size: int
 
 
-def fold_block(job: Job, rows: BlockItems, columns: BlockItems, params: Any) -> tuple[State, State]:
+def reduce_block(
+    job: Job, rows: BlockItems, columns: BlockItems, params: Any
+) -> tuple[State, State]:
     """Returns name -> state of each row, and name -> state of each column, of one block."""
     logits = job.logits(rows.prepared, columns.prepared, params)
     negative = rows.ids[:, None] != columns.ids[None, :]

@@ -35,7 +35,7 @@ class Context:
       key: random key of this task and step.
       step: int32 scalar.
       mesh: device mesh of the batch; None on one device.
-      pair_logits: logits of the model's pair scorer, see `PairLogits`; None without one.
+      pair_logits: logits of the model's cross-encoder, see `PairLogits`; None without one.
       mined: two more images and texts, ((image, text), (image, text)), B items each, for a loss of
         mined negatives, see `data.mined_negatives.Draw`; else ().
     """
@@ -60,7 +60,7 @@ class Context:
         """Returns the logits [B] of item i with item i, see `Similarity.paired`."""
         return self.similarity.paired(left, right, self.similarity_params)
 
-    def fold(
+    def reduce_logits(
         self,
         left: Embedding,
         right: Embedding,
@@ -69,26 +69,26 @@ class Context:
         engine: str,
         chunk_size: int,
     ) -> tuple[jax.Array, engines.Folded, jax.Array]:
-        """Folds `terms` over the negatives of each item; item i is the partner of item i.
+        """Applies `terms` to the negatives of each item; item i is the partner of item i.
 
         Args:
           left: embedding of the left view.
           right: embedding of the right view.
-          terms: see `losses.engine.fold`.
-          engine: see `losses.engine.fold`.
-          chunk_size: see `losses.engine.fold`.
+          terms: see `losses.engine.reduce_logits`.
+          engine: see `losses.engine.reduce_logits`.
+          chunk_size: see `losses.engine.reduce_logits`.
 
         Returns:
           The logits [B] of the pairs, name -> (rows [B], columns [B]), and the in-batch accuracy.
         """
         rows, columns = self.prepare(left, right)
         positives = self.paired(rows, columns)
-        folded, accuracy = self.fold_prepared(
+        folded, accuracy = self.reduce_prepared(
             rows, columns, positives, terms, engine=engine, chunk_size=chunk_size
         )
         return positives, folded, accuracy
 
-    def fold_prepared(
+    def reduce_prepared(
         self,
         rows: Prepared,
         columns: Prepared,
@@ -98,13 +98,13 @@ class Context:
         engine: str,
         chunk_size: int,
     ) -> tuple[engines.Folded, jax.Array]:
-        """Folds `terms` over the negatives of prepared items with the logits [B] of their pairs.
+        """Applies `terms` to the negatives of prepared items with the logits [B] of their pairs.
 
         Returns:
-          See `fold`. The accuracy is the share of rows that score their partner above every
-          negative.
+          See `reduce_logits`. The accuracy is the share of rows that score their partner above
+          every negative.
         """
-        folded = engines.fold(
+        folded = engines.reduce_logits(
             rows,
             columns,
             self.similarity.logits,

@@ -1,8 +1,8 @@
-"""Folds the B x B logits of a batch into one number per item, in both directions.
+"""Reduces the B x B logits of a batch to one number per item, in both directions.
 
 An in-batch loss needs, for each item, some reduction over its negatives: a log-sum-exp (softmax), a
-maximum (hardest negative), a sum of hinges. A `Term` defines such a reduction once; `fold` applies
-it to rows and columns of the logits in one of three ways with the same value and gradient:
+maximum (hardest negative), a sum of hinges. A `Term` defines such a reduction once; `reduce_logits`
+applies it to rows and columns of the logits in one of three ways with the same value and gradient:
 
 - `dense` holds the whole matrix (the reference);
 - `chunked` iterates over tiles of rows and columns, whose logits are recomputed in the backward
@@ -28,9 +28,9 @@ from jax.sharding import Mesh
 
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
-from xmodal.losses.blocks import BlockItems, Job, fold_block
+from xmodal.losses.blocks import BlockItems, Job, reduce_block
 from xmodal.losses.terms import State, Term
-from xmodal.losses.tiled import fold_tiles
+from xmodal.losses.tiled import reduce_tiles
 from xmodal.similarity import Prepared
 
 _WHERE = "config.tasks.*.loss.options.engine"
@@ -41,7 +41,7 @@ _PRODUCT_BYTES = 8.0
 Folded = dict[str, tuple[jax.Array, jax.Array]]
 
 
-def fold(
+def reduce_logits(
     left: Prepared,
     right: Prepared,
     logits: Callable[[Prepared, Prepared, Any], jax.Array],
@@ -65,7 +65,7 @@ def fold(
       logits: (items of `left`, items of `right`, params) -> float32 [L, R].
       params: arrays that `logits` needs and that get a gradient; `logits` must not close over any.
       left_ids: int32 [B]; items i and j are negatives if left_ids[i] != right_ids[j]. Partners
-        have equal ids, so positives are never folded.
+        have equal ids, so positives are never reduced.
       right_ids: int32 [M].
       left_positive: float32 [B], logit of each left item with its partner.
       right_positive: float32 [M].
@@ -108,7 +108,7 @@ def choose_engine(
       rows: items on the left.
       columns: items on the right.
       devices: devices that share the rows.
-      pair_bytes: see `fold`.
+      pair_bytes: see `reduce_logits`.
 
     Raises:
       UserError: the budget is not an integer.
@@ -126,10 +126,10 @@ def fit_chunk(engine: str, chunk_size: int, rows: int, *, devices: int, pair_byt
 
     Args:
       engine: see `choose_engine`; the name of an engine sets no budget.
-      chunk_size: see `fold`.
+      chunk_size: see `reduce_logits`.
       rows: items on the left. On several devices, a tile has all rows of a device.
       devices: devices that share the rows.
-      pair_bytes: see `fold`.
+      pair_bytes: see `reduce_logits`.
 
     Raises:
       UserError: the budget is not an integer.
@@ -156,11 +156,11 @@ def _dense(
     job: Job, rows: BlockItems, columns: BlockItems, params: Any, mesh: Mesh | None
 ) -> tuple[State, State]:
     del mesh
-    return fold_block(job, rows, columns, params)
+    return reduce_block(job, rows, columns, params)
 
 
 ENGINES: dict[str, Callable[..., tuple[State, State]]] = {
     "dense": _dense,
-    "chunked": functools.partial(fold_tiles, is_ring=False),
-    "ring": functools.partial(fold_tiles, is_ring=True),
+    "chunked": functools.partial(reduce_tiles, is_ring=False),
+    "ring": functools.partial(reduce_tiles, is_ring=True),
 }

@@ -1,4 +1,4 @@
-"""Image-text matching: trains a pair scorer on the pairs of a batch and hard negatives."""
+"""Image-text matching: trains a cross-encoder on the pairs of a batch and hard negatives."""
 
 from typing import Annotated
 
@@ -69,7 +69,7 @@ def _classify(found: jax.Array, counted: jax.Array) -> tuple[jax.Array, dict[str
     """The loss and accuracy of logits [B, K, 2] of pairs, of which the first one is a match."""
     if found.shape[-1] != 2:
         raise UserError(
-            "The loss 'matching' needs the logits of two classes; set config.model.pair_scorer."
+            "The loss 'matching' needs the logits of two classes; set config.model.cross_encoder."
             "classes to 2, or the loss to 'pair_softmax'."
         )
     odds = found[..., 1] - found[..., 0]

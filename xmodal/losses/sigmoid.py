@@ -32,8 +32,8 @@ def sigmoid(
       left: embedding of the left view, B items; item i matches item i of `right`.
       right: embedding of the right view.
       context: ids, similarity and mesh.
-      engine: see `losses.engine.fold`.
-      chunk_size: see `losses.engine.fold`.
+      engine: see `losses.engine.reduce_logits`.
+      chunk_size: see `losses.engine.reduce_logits`.
 
     Returns:
       The scalar loss, and `accuracy`.
@@ -66,8 +66,8 @@ def soft_contrastive(
       directions: `sum` counts every pair twice, once for each direction (the released code),
         `mean` once.
       kl_weight: weight of the divergence of both views; 0 for embeddings without `log_sigma`.
-      engine: see `losses.engine.fold`.
-      chunk_size: see `losses.engine.fold`.
+      engine: see `losses.engine.reduce_logits`.
+      chunk_size: see `losses.engine.reduce_logits`.
 
     Returns:
       The scalar loss, and `pairs`, `kl` (unweighted) and `accuracy`.
@@ -88,7 +88,7 @@ def _classify_pairs(
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the summed cross-entropy of partners and negatives, and the accuracy."""
     wanted = {"negatives": terms.Term(lambda logits, _: jax.nn.softplus(logits), terms.SUM)}
-    positives, folded, accuracy = context.fold(
+    positives, folded, accuracy = context.reduce_logits(
         left, right, wanted, engine=engine, chunk_size=chunk_size
     )
     total = jnp.sum(jax.nn.softplus(-positives)) + jnp.sum(folded["negatives"][0])

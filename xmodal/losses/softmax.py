@@ -41,8 +41,8 @@ def softmax(
       form: `with_positive` or `printed`.
       directions: `mean` weights left-to-right and right-to-left 0.5 each (the released code),
         `sum` adds them (the printed equation).
-      engine: see `losses.engine.fold`.
-      chunk_size: see `losses.engine.fold`.
+      engine: see `losses.engine.reduce_logits`.
+      chunk_size: see `losses.engine.reduce_logits`.
 
     Returns:
       The scalar loss averaged over queries, and `accuracy`.
@@ -51,7 +51,7 @@ def softmax(
       UserError: unknown engine.
     """
     wanted = {"normalizer": terms.Term(lambda logits, _: logits, terms.LOG_SUM_EXP)}
-    positives, folded, accuracy = context.fold(
+    positives, folded, accuracy = context.reduce_logits(
         left, right, wanted, engine=engine, chunk_size=chunk_size
     )
 

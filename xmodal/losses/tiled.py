@@ -1,7 +1,7 @@
 """The engines `chunked` and `ring`: scores tile by tile, recomputed in the backward pass.
 
-Every device folds its own rows. With `chunked`, it has all columns; with `ring`, it starts with its
-own columns and passes them on to the next device, until those of all devices have visited it.
+Every device reduces its own rows. With `chunked`, it has all columns; with `ring`, it starts with
+its own columns and passes them on to the next device, until those of all devices have visited it.
 
 Reductions of a tile do not depend on other tiles. They are stored, one number per item and tile,
 and merged afterwards; so the backward pass knows the gradient of every tile in advance, and holds
@@ -19,12 +19,12 @@ from jax.sharding import Mesh, PartitionSpec
 
 from xmodal.core.errors import UserError
 from xmodal.core.mesh import BATCH_AXIS
-from xmodal.losses.blocks import BlockItems, Job, Weights, fold_block, merge
+from xmodal.losses.blocks import BlockItems, Job, Weights, merge, reduce_block
 from xmodal.losses.terms import State
 from xmodal.similarity.tiles import add_at, choose_size, pad, take
 
 
-def fold_tiles(
+def reduce_tiles(
     job: Job,
     rows: BlockItems,
     columns: BlockItems,
@@ -36,7 +36,7 @@ def fold_tiles(
     """Returns name -> state of each row, and name -> state of each column.
 
     Args:
-      job: how tiles are folded. On several devices, a tile has all rows of a device.
+      job: how tiles are reduced. On several devices, a tile has all rows of a device.
       rows: B items; the devices share them evenly.
       columns: M items, likewise; the ring needs as many as rows.
       params: arrays for `job.logits`.
@@ -47,11 +47,11 @@ def fold_tiles(
         raise UserError("The ring engine needs a device mesh; use engine='chunked' without one.")
     devices = 1 if mesh is None else mesh.size
 
-    def fold(rows: BlockItems, columns: BlockItems, params: Any) -> tuple[State, State]:
+    def reduce_all(rows: BlockItems, columns: BlockItems, params: Any) -> tuple[State, State]:
         if not is_ring:
             columns = jax.lax.all_gather(columns, BATCH_AXIS, tiled=True)
         visits = devices if is_ring else 1
-        found, states = _fold(job, rows, columns, params, height=rows.ids.shape[0], visits=visits)
+        found, states = _reduce(job, rows, columns, params, height=rows.ids.shape[0], visits=visits)
         states = jax.tree.map(lambda x: x.reshape(devices, -1), states)
         if is_ring:  # On visit v, device d has the columns of device d - v.
             order = (jax.lax.axis_index(BATCH_AXIS) - jnp.arange(devices)) % devices
@@ -60,11 +60,11 @@ def fold_tiles(
         return found, merge(job, jax.lax.all_to_all(states, BATCH_AXIS, 0, 0))
 
     if devices == 1:
-        found, states = _fold(job, rows, columns, params)
+        found, states = _reduce(job, rows, columns, params)
         return found, merge(job, states)
     sharded, whole = PartitionSpec(BATCH_AXIS), PartitionSpec()
     run = jax.shard_map(
-        fold,
+        reduce_all,
         mesh=mesh,
         in_specs=(sharded, sharded, whole),
         out_specs=sharded,
@@ -73,7 +73,7 @@ def fold_tiles(
     return run(rows, columns, params)
 
 
-def _fold(
+def _reduce(
     job: Job,
     rows: BlockItems,
     columns: BlockItems,
@@ -82,7 +82,7 @@ def _fold(
     height: int | None = None,
     visits: int = 1,
 ) -> tuple[State, State]:
-    """Folds the N rows of a device with M columns that visit it, first its own, then others'.
+    """Reduces the N rows of a device with M columns that visit it, first its own, then others'.
 
     Returns:
       name -> state of each row, [N], and name -> state of each column at every visit, [visits, M].
@@ -93,7 +93,7 @@ def _fold(
     rows, columns = pad(rows, height), pad(columns, width)
     down, across = rows.ids.shape[0] // height, columns.ids.shape[0] // width
     grid = _Grid(job, height, width, down, across, visits)
-    row_states, column_states = _fold_grid(grid, rows, columns, params)
+    row_states, column_states = _reduce_grid(grid, rows, columns, params)
 
     def merge_rows(x: jax.Array) -> jax.Array:
         return x.reshape(visits, down, across, -1).swapaxes(1, 2).reshape(visits * across, -1)
@@ -114,7 +114,7 @@ class _Grid:
     """The tiles of one device.
 
     Attributes:
-      job: how a tile is folded.
+      job: how a tile is reduced.
       height: rows of a tile.
       width: columns of a tile.
       down: tiles along the rows.
@@ -145,31 +145,32 @@ class _Grid:
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _fold_grid(
+def _reduce_grid(
     grid: _Grid, rows: BlockItems, columns: BlockItems, params: Any
 ) -> tuple[State, State]:
     """Returns the states of the rows and of the columns of all tiles, [visits, tiles, b] each."""
 
     def visit(columns: BlockItems, _: None) -> tuple[BlockItems, tuple[State, State]]:
-        def fold_tile(tile: jax.Array) -> tuple[State, State]:
-            return fold_block(grid.job, *grid.cut(tile, rows, columns), params)
+        def reduce_tile(tile: jax.Array) -> tuple[State, State]:
+            return reduce_block(grid.job, *grid.cut(tile, rows, columns), params)
 
         tiles = jnp.arange(grid.down * grid.across)
-        return grid.pass_on(columns), jax.lax.map(fold_tile, tiles)
+        return grid.pass_on(columns), jax.lax.map(reduce_tile, tiles)
 
     return jax.lax.scan(visit, columns, length=grid.visits)[1]
 
 
 def _forward(grid: _Grid, *inputs: Any) -> tuple[tuple[State, State], Any]:
-    return _fold_grid(grid, *inputs), inputs
+    return _reduce_grid(grid, *inputs), inputs
 
 
 def _backward(grid: _Grid, saved: Any, cotangents: tuple[State, State]) -> tuple[Any, ...]:
-    """Folds every tile again and accumulates the gradients of its inputs:
+    """Reduces every tile again and accumulates the gradients of its inputs:
 
     for columns in visits:
         for row, column in tiles:
-            gradients of row, column and params += vjp(fold_block, row, column, params)(cotangents)
+            vjp_of_tile = vjp(reduce_block, row, column, params)
+            gradients of row, column and params += vjp_of_tile(cotangents)
     """
     rows, columns, params = saved
 
@@ -180,12 +181,12 @@ def _backward(grid: _Grid, saved: Any, cotangents: tuple[State, State]) -> tuple
             tile, cotangents_of_tile = visit
             row, column = grid.cut(tile, rows, columns)
 
-            def fold_tile(row_weights: Weights, column_weights: Weights, params: Any) -> Any:
-                return fold_block(
+            def reduce_tile(row_weights: Weights, column_weights: Weights, params: Any) -> Any:
+                return reduce_block(
                     grid.job, row.replace(row_weights), column.replace(column_weights), params
                 )
 
-            _, vjp = jax.vjp(fold_tile, row.weights, column.weights, params)
+            _, vjp = jax.vjp(reduce_tile, row.weights, column.weights, params)
             for_row, for_column, for_params = vjp(cotangents_of_tile)
             return (
                 add_at(sums[0], tile % grid.across, for_column),
@@ -211,4 +212,4 @@ def _gradient_of(weights: Weights) -> BlockItems:
     return BlockItems(*weights, ids=none, real=none)
 
 
-_fold_grid.defvjp(_forward, _backward)
+_reduce_grid.defvjp(_forward, _backward)

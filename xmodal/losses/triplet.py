@@ -54,8 +54,8 @@ def triplet(
         starts a run with all negatives, as in VSE-infinity's first epoch.
       reduction: `sum` over the batch, or `mean`: the mean over items of each direction, for `all`
         over the B x B pairs.
-      engine: see `losses.engine.fold`.
-      chunk_size: see `losses.engine.fold`.
+      engine: see `losses.engine.reduce_logits`.
+      chunk_size: see `losses.engine.reduce_logits`.
 
     Returns:
       The scalar loss, and `accuracy`.
@@ -71,7 +71,7 @@ def triplet(
     wanted = dict(MINING[mining])
     if isinstance(all_share, jax.Array) or all_share > 0:
         wanted["all"] = terms.Term(lambda logits, p: jax.nn.relu(margin + logits - p), terms.SUM)
-    positives, folded, accuracy = context.fold(
+    positives, folded, accuracy = context.reduce_logits(
         left, right, wanted, engine=engine, chunk_size=chunk_size
     )
 
@@ -111,8 +111,8 @@ def distance_triplet(
       right: embedding of the right view.
       context: ids, a symmetric similarity, and mesh.
       margin: amount by which a partner should score above a negative.
-      engine: see `losses.engine.fold`.
-      chunk_size: see `losses.engine.fold`.
+      engine: see `losses.engine.reduce_logits`.
+      chunk_size: see `losses.engine.reduce_logits`.
 
     Returns:
       The scalar loss, and `accuracy`: the share of anchors that score their partner above every
@@ -124,7 +124,7 @@ def distance_triplet(
     ids = jnp.concatenate([context.left_ids, context.right_ids])
     both = dataclasses.replace(context, left_ids=ids, right_ids=ids)
     wanted = {"hardest": terms.HARDEST}
-    folded, accuracy = both.fold_prepared(
+    folded, accuracy = both.reduce_prepared(
         items, items, positives, wanted, engine=engine, chunk_size=chunk_size
     )
     hinges = jax.nn.relu(margin + folded["hardest"][0] - positives)
@@ -166,15 +166,15 @@ def quintuplet(
       offline_margin: the same for mined negatives.
       weight: the constant beta of the weight.
       weight_scale: the constant alpha.
-      engine: see `losses.engine.fold`.
-      chunk_size: see `losses.engine.fold`.
+      engine: see `losses.engine.reduce_logits`.
+      chunk_size: see `losses.engine.reduce_logits`.
 
     Returns:
       The scalar loss, `accuracy` among the batch, and `mined_accuracy`: the share of pairs that
       score above all of their mined negatives.
     """
     wanted = {"hardest": terms.HARDEST}
-    positives, folded, accuracy = context.fold(
+    positives, folded, accuracy = context.reduce_logits(
         left, right, wanted, engine=engine, chunk_size=chunk_size
     )
 

@@ -1,4 +1,4 @@
-"""Two towers, the similarity of their embeddings, and possibly a pair scorer."""
+"""Two towers, the similarity of their embeddings, and possibly a cross-encoder."""
 
 import dataclasses
 import itertools
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from xmodal.core.config import lookup, read
 from xmodal.core.errors import UserError
 from xmodal.models.basics import ONE_CPU, Devices
-from xmodal.models.pair_scorers import PairScorer, make_pair_scorer
+from xmodal.models.cross_encoders import CrossEncoder, make_cross_encoder
 from xmodal.models.tower import Tower, Tree, make_tower
 from xmodal.similarity import Similarity, make_similarity
 from xmodal.similarity.embedding import Embedding
@@ -26,23 +26,23 @@ class DualEncoder:
     """Towers that embed into one space, and the similarity of that space.
 
     Parameters are a dict with one entry per tower, `similarity` if that has parameters, and
-    `pair_scorer` if there is one; the state has one entry per tower.
+    `cross_encoder` if there is one; the state has one entry per tower.
 
     Attributes:
       towers: keyed by "image" and "text"; one may be missing.
       similarity: similarity of two embeddings.
-      pair_scorer: scores pairs from the features of both towers, which embeddings then carry.
+      cross_encoder: scores pairs from the features of both towers, which embeddings then carry.
       shared: see `ModelConfig`.
     """
 
     towers: Mapping[str, Tower]
     similarity: Similarity
-    pair_scorer: PairScorer | None = None
+    cross_encoder: CrossEncoder | None = None
     shared: tuple[str, ...] = ()
 
     @property
     def embeds(self) -> bool:
-        """Whether items have vectors; without them, the pair scorer alone compares items."""
+        """Whether items have vectors; without them, the cross-encoder alone compares items."""
         return all(tower.embeds for tower in self.towers.values())
 
     def init(
@@ -73,14 +73,14 @@ class DualEncoder:
             items = [jax.eval_shape(partial(embed, name), example_inputs[name]) for name in SIDES]
         if similarity := self.similarity.init(jax.random.fold_in(key, len(SIDES)), *items):
             params["similarity"] = similarity
-        if self.pair_scorer is not None:
+        if self.cross_encoder is not None:
             features = {}
             for name in SIDES:
                 one = {column: x[:1] for column, x in example_inputs[name].items()}
                 shapes = jax.eval_shape(partial(embed, name), one).extras["features"]
                 features[name] = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
             scorer_key = jax.random.fold_in(key, _SCORER)
-            params["pair_scorer"] = self.pair_scorer.init(scorer_key, params, **features)
+            params["cross_encoder"] = self.cross_encoder.init(scorer_key, params, **features)
         return params, model_state
 
     def embed(
@@ -159,7 +159,7 @@ class ModelConfig:
       image: see `tower.SideConfig`, or None.
       text: see `tower.SideConfig`, or None.
       similarity: `name` and keywords, see `xmodal.similarity.make_similarity`.
-      pair_scorer: `name`, a key of `PAIR_SCORERS`, and its keywords; None for none.
+      cross_encoder: `name`, a key of `CROSS_ENCODERS`, and its keywords; None for none.
       shared: paths of parts of a tower, such as `head/graph`, whose parameters both towers have in
         common. Each tower keeps a copy, so that it works alone; the image tower's is trained.
     """
@@ -167,7 +167,7 @@ class ModelConfig:
     image: Mapping[str, Any] | None = None
     text: Mapping[str, Any] | None = None
     similarity: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"name": "dot"})
-    pair_scorer: Mapping[str, Any] | None = None
+    cross_encoder: Mapping[str, Any] | None = None
     shared: tuple[str, ...] = ()
 
 
@@ -191,8 +191,8 @@ def make_dual_encoder(config: Mapping[str, Any], devices: Devices = ONE_CPU) -> 
             "config.model has no tower: set config.model.image or .text, or both, or name a "
             "converted model in config.init_from.model."
         )
-    of_both = (model.pair_scorer, similarity.module, model.shared)
-    names = ("pair_scorer", "similarity", "shared")
+    of_both = (model.cross_encoder, similarity.module, model.shared)
+    names = ("cross_encoder", "similarity", "shared")
     needing = [name for name, value in zip(names, of_both, strict=True) if value]
     if needing and len(towers) < len(SIDES):
         raise UserError(
@@ -200,9 +200,9 @@ def make_dual_encoder(config: Mapping[str, Any], devices: Devices = ONE_CPU) -> 
             f"the side {next(iter(towers))!r}; add the other side, or leave out {needing[0]}."
         )
     scorer = None
-    if model.pair_scorer is not None:
+    if model.cross_encoder is not None:
         encoder = towers["text"].module.encoder
-        scorer = make_pair_scorer("config.model.pair_scorer", model.pair_scorer, encoder)
+        scorer = make_cross_encoder("config.model.cross_encoder", model.cross_encoder, encoder)
         kept = {"image": "tokens", "text": "ids" if scorer.reads_ids else "tokens"}
         towers = {side: tower.keeping(kept[side]) for side, tower in towers.items()}
     embedding = [tower.embeds for tower in towers.values()]
@@ -210,7 +210,7 @@ def make_dual_encoder(config: Mapping[str, Any], devices: Devices = ONE_CPU) -> 
     if not (all(embedding) or (scorer is not None and not any(embedding) and is_plain)):
         raise UserError(
             "A head of config.model is 'none', so items have no vectors to compare: choose a head, "
-            "or set both heads to 'none', config.model.pair_scorer, and config.model.similarity="
+            "or set both heads to 'none', config.model.cross_encoder, and config.model.similarity="
             "{'name': 'dot'}."
         )
     return DualEncoder(towers, similarity, scorer, tuple(model.shared))

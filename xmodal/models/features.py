@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 OF_PAIRS = ("tags",)
-"""The extras that pair scorers read."""
+"""The extras that cross-encoders read."""
 
 
 @jax.tree_util.register_dataclass

@@ -17,7 +17,7 @@ from xmodal.models.encoders import make_encoder
 from xmodal.models.encoders.encoder import Encoder, read_ids
 from xmodal.models.features import OF_PAIRS, Features, hash_items
 from xmodal.models.heads import make_head
-from xmodal.models.heads.pooling import First, NoVector, Pooling
+from xmodal.models.heads.pooling import Cls, NoVector, Pooling
 from xmodal.models.projection import make_projection
 from xmodal.similarity.embedding import Embedding
 
@@ -38,7 +38,7 @@ class Side(nn.Module):
     """Parameters: `encoder`, `head` and `projection`, if these have any.
 
     Attributes:
-      keeps: input of a pair scorer, which embeddings carry as the extra `features`:
+      keeps: input of a cross-encoder, which embeddings carry as the extra `features`:
         "tokens", all of the encoder's, with the extras of `OF_PAIRS`; "ids", the ids of texts as
         tokens int32 [N, T, 1]; or "", nothing.
     """
@@ -68,7 +68,7 @@ class Side(nn.Module):
             if self.keeps == "ids":
                 if "text_ids" not in inputs:
                     raise UserError(
-                        "config.model.pair_scorer reads the ids of texts, which stored features "
+                        "config.model.cross_encoder reads the ids of texts, which stored features "
                         "replace; remove 'text' from config.frozen_features.sides."
                     )
                 ids, mask = read_ids(inputs)
@@ -179,7 +179,7 @@ class Tower:
         applied: Any = self.module.apply(variables, inputs, Modes(), mutable=[KEPT])
         embedding, kept = applied[0], leaves_by_path(applied[1].get(KEPT, {}))
         found = embedding.extras.get("attention", kept.get("head/attention"))
-        if found is None and isinstance(self.module.head, First):
+        if found is None and isinstance(self.module.head, Cls):
             layers = kept.get("encoder/layers/attention")
             return None if layers is None else layers[-1]
         return found
@@ -190,7 +190,7 @@ class Tower:
 
     @property
     def embeds(self) -> bool:
-        """Whether items have vectors, and not only features for a pair scorer."""
+        """Whether items have vectors, and not only features for a cross-encoder."""
         return not isinstance(self.module.head, NoVector)
 
     @property

@@ -302,7 +302,7 @@ def _pooling(source: WeightSource) -> tuple[str | None, bool]:
         key.removeprefix(start) for key, on in settings.items() if key.startswith(start) and on
     ]
     modes = modes or [settings.get("pooling_mode")]
-    known = {"mean_tokens": "mean", "mean": "mean", "cls_token": "first", "cls": "first"}
+    known = {"mean_tokens": "mean", "mean": "mean", "cls_token": "cls", "cls": "cls"}
     if len(modes) > 1 or modes[0] not in known:
         raise UserError(f"it pools by {modes}; known: {sorted(known)}, one of them.")
     return known[modes[0]], "Normalize" in kinds

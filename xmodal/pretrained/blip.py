@@ -81,9 +81,9 @@ def describe_blip(source: WeightSource) -> Published:
     return Published(
         sides={"image": image, "text": text},
         similarity={"name": "cosine"} | ({"learned_temperature": True} if temperature else {}),
-        layers={"image": image_layers, "text": text_layers, "pair_scorer": scorer_layers},
+        layers={"image": image_layers, "text": text_layers, "cross_encoder": scorer_layers},
         parameters=temperature,
-        pair_scorer={"name": "cross_attention", "score": "logit"},
+        cross_encoder={"name": "cross_attention", "score": "logit"},
         notes=(_WARNING,),
         unused=_UNUSED,
     )
@@ -118,9 +118,9 @@ def _describe_image(arrays: Arrays, start: str) -> tuple[Description, dict[str, 
         "encoder/norm": layer_rules.norm(vit + names["norm"]),
         "projection": layer_rules.linear(f"{start}vision_proj"),
     }
-    pixels = {"size": grid * patch, "eval_recipe": "squash", "eval_crop": 1.0}
+    pixels = {"size": grid * patch, "eval_transform": "squash", "eval_crop": 1.0}
     projection = _projection(arrays, f"{start}vision_proj")
-    return Description(encoder, {"name": "first"}, pixels, projection=projection), rules
+    return Description(encoder, {"name": "cls"}, pixels, projection=projection), rules
 
 
 def _describe_text(
@@ -150,7 +150,7 @@ def _describe_text(
         scorer[f"{ours}/residual/norm"] = layer_rules.norm(f"{block}output.LayerNorm")
     files = words_of(source, encoder["vocab_size"])
     projection = _projection(arrays, f"{start}text_proj")
-    return Description(encoder, {"name": "first"}, _TEXTS, files, projection), layers, scorer
+    return Description(encoder, {"name": "cls"}, _TEXTS, files, projection), layers, scorer
 
 
 def _projection(arrays: Arrays, layer: str) -> dict[str, int]:

@@ -154,10 +154,10 @@ def _describe_vit(clip: _Clip) -> Description:
         "normalization": settings.normalization, **computed,
     }  # fmt: skip
     encoder |= {"drops_rest": True} if size % patch else {}
-    head = {"name": "map", "heads": heads, "mlp_dim": mlp_dim, **computed}
+    head = {"name": "multihead_attention_pool", "heads": heads, "mlp_dim": mlp_dim, **computed}
     return Description(
         encoder,
-        {"name": "first"} if is_clip else head,
+        {"name": "cls"} if is_clip else head,
         _image_inputs(settings, size),
         projection=_projection(clip, "image") if is_clip else None,
     )
@@ -188,7 +188,7 @@ def _image_inputs(settings: ClipSettings, size: int) -> dict[str, Any]:
             f"its {settings.file} has images of {settings.size} pixels, but its positions are for "
             f"{size}: take the file that was published with the weights."
         )
-    return {"size": size, "eval_recipe": settings.recipe, "eval_crop": 1.0}
+    return {"size": size, "eval_transform": settings.recipe, "eval_crop": 1.0}
 
 
 def _describe_text(clip: _Clip, source: WeightSource) -> Description:
@@ -212,8 +212,8 @@ def _describe_text(clip: _Clip, source: WeightSource) -> Description:
     tokenizers = {"merges.txt": {"tokenizer": "bpe"}} if is_clip else tokenizers
     inputs, files = find_tokenizer(source, tokenizers, rows)
     inputs = {"lower_case": True, "max_length": positions, **inputs}
-    inputs |= {} if is_clip else {"reads_pads": True}
-    return Description(encoder, {"name": "last"}, inputs, files, _projection(clip, "text"))
+    inputs |= {} if is_clip else {"attend_to_padding": True}
+    return Description(encoder, {"name": "lasttoken"}, inputs, files, _projection(clip, "text"))
 
 
 def _heads(clip: _Clip, side: str, width: int) -> int:

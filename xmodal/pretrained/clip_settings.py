@@ -15,7 +15,7 @@ _RECIPES = {
     ("squash", "bicubic"): "squash",
     ("squash", "bilinear"): "squash_bilinear",
 }
-"""(how an image becomes a square, filter) -> `config.data.image.eval_recipe`."""
+"""(how an image becomes a square, filter) -> `config.data.image.eval_transform`."""
 _NORMALIZATIONS = {
     (pixels.CLIP_MEAN, pixels.CLIP_STD): "clip",
     ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)): "inception",
@@ -48,7 +48,7 @@ class ClipSettings(NamedTuple):
       activations: side -> key of `transformer_layers.ACTIVATIONS`; no side if it is not known.
       heads: side -> attention heads; no side if the width decides.
       epsilon: side -> epsilon of the layer norms.
-      recipe: `config.data.image.eval_recipe`.
+      recipe: `config.data.image.eval_transform`.
       normalization: normalization of the pixels.
       size: side of the images; None if only the arrays say so.
       file: the file that says so; "" if there is none.

@@ -20,8 +20,8 @@ VARIANTS = {"scaled": True, "unscaled": False}
 FIRST_WORDS = ("<pad>", "<unk>")
 """Rows of the word table in front of the vocabulary's; the authors call the second `<other>`."""
 
-_IMAGES = {"size": 224, "eval_recipe": "torchvision", "eval_crop": 1.0}
-_TEXTS = {"tokenizer": "spaces", "lower_case": False, "unknown": "token", "markers": "none"}
+_IMAGES = {"size": 224, "eval_transform": "torchvision", "eval_crop": 1.0}
+_TEXTS = {"tokenizer": "spaces", "lower_case": False, "unknown": "token", "special_tokens": "none"}
 # The trainer saves the first name, the tester reads the second.
 _CLASSIFIER = re.compile(r"(?:.*\.)?discourse_class(?:ifier)?\.(?:module\.)?fc\.weight")
 # torchvision's layers by their places in a torch.nn.Sequential.
@@ -52,7 +52,7 @@ def describe_cmcm(source: WeightSource) -> Published:
         "layers": 1,
         "bidirectional": True,
     }
-    head: dict[str, Any] = {"name": "last", "source": "state"}
+    head: dict[str, Any] = {"name": "lasttoken", "source": "state"}
     text_layers = {
         "encoder/table": layer_rules.whole(f"{sent}embed_layer.weight"),
         "encoder/recurrent": layer_rules.lstm(f"{sent}rnn"),

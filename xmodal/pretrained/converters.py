@@ -138,5 +138,5 @@ def _describe(
     parameters = {name: float(arrays.pop(f"similarity/{name}")) for name in published.parameters}
     tasks = {name: task.section for name, task in published.tasks.items()}
     return ModelDescription(
-        published.sides, published.similarity, parameters, tasks, published.pair_scorer
+        published.sides, published.similarity, parameters, tasks, published.cross_encoder
     )

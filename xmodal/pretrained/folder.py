@@ -53,7 +53,7 @@ class Description:
 
         Without a published head, BERT uses the output at [CLS] and other encoders use the mean.
         """
-        usual = {"name": "first" if self.encoder["name"] == "bert" else "mean"}
+        usual = {"name": "cls" if self.encoder["name"] == "bert" else "mean"}
         side = {"encoder": dict(self.encoder), "head": dict(self.head or usual)}
         if self.projection is not None:
             side["projection"] = dict(self.projection)
@@ -63,13 +63,13 @@ class Description:
 def model_section(
     sides: Mapping[str, Description],
     similarity: Mapping[str, Any],
-    pair_scorer: Mapping[str, Any] | None = None,
+    cross_encoder: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Returns the section `config.model` of two towers, a similarity and perhaps a pair scorer."""
+    """Returns the section `config.model` of two towers, a similarity, perhaps a cross-encoder."""
     section: dict[str, Any] = {side: tower.side() for side, tower in sides.items()}
     section["similarity"] = dict(similarity)
-    if pair_scorer is not None:
-        section["pair_scorer"] = dict(pair_scorer)
+    if cross_encoder is not None:
+        section["cross_encoder"] = dict(cross_encoder)
     return section
 
 

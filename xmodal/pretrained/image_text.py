@@ -9,13 +9,13 @@ from xmodal.pretrained.layer_rules import Arrays, LayerRule
 from xmodal.pretrained.vocabularies import words_of
 from xmodal.pretrained.weight_files import WeightSource
 
-IMAGES = {"size": 224, "eval_recipe": "torchvision", "eval_crop": 0.875}
+IMAGES = {"size": 224, "eval_transform": "torchvision", "eval_crop": 0.875}
 """The central square after resizing the shorter side to 256; the encoder normalizes pixels."""
 SENTENCES = {
     "tokenizer": "nltk",
     "lower_case": True,
     "unknown": "token",
-    "markers": "sentence",
+    "special_tokens": "sentence",
 }
 """NLTK's words between `<start>` and `<end>`, with unknown words as `<unk>`."""
 

@@ -1,10 +1,10 @@
 """Folders of converted models.
 
 model.json               `similarity` as in a config, its learned numbers, `parameters`, `tasks`,
-                         `pair_scorer` as in a config
+                         `cross_encoder` as in a config
 image, text              the towers, see `folder`
 similarity.safetensors   arrays of the similarity, if it has any
-pair_scorer.safetensors  parameters of the pair scorer
+cross_encoder.safetensors  parameters of the cross-encoder
 tasks.safetensors        parameters of tasks: `NAME/module/...`
 report.txt               the use of every array of the source
 """
@@ -33,7 +33,7 @@ from xmodal.pretrained.folder import (
 from xmodal.pretrained.weight_files import write_safetensors
 
 SIDES = ("image", "text")
-_PARTS = ("similarity", "pair_scorer", "tasks")
+_PARTS = ("similarity", "cross_encoder", "tasks")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,18 +45,18 @@ class ModelDescription:
       similarity: the similarity, as in `config.model.similarity`.
       parameters: learned numbers of the similarity, such as `match_scale`.
       tasks: name -> section of `config.tasks`, for the tasks with parameters.
-      pair_scorer: the pair scorer, as in `config.model.pair_scorer`.
+      cross_encoder: the cross-encoder, as in `config.model.cross_encoder`.
     """
 
     sides: Mapping[str, Description]
     similarity: Mapping[str, Any]
     parameters: Mapping[str, float]
     tasks: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
-    pair_scorer: Mapping[str, Any] | None = None
+    cross_encoder: Mapping[str, Any] | None = None
 
     def model(self) -> dict[str, Any]:
         """Returns the section `config.model`."""
-        return model_section(self.sides, self.similarity, self.pair_scorer)
+        return model_section(self.sides, self.similarity, self.cross_encoder)
 
 
 def save_model(
@@ -70,7 +70,7 @@ def save_model(
     Args:
       folder: the folder to create.
       arrays: arrays by name: `SIDE/params/...`, `SIDE/batch_stats/...`, `similarity/...`,
-        `pair_scorer/...`, `tasks/NAME/module/...`.
+        `cross_encoder/...`, `tasks/NAME/module/...`.
       description: description of the model.
       report: report on the source.
 
@@ -108,7 +108,7 @@ def read_model(folder: str | os.PathLike) -> ModelDescription:
     content = read_card(path, "similarity", "parameters")
     sides = {side: read_description(epath.Path(folder) / side) for side in SIDES}
     similarity, numbers = content["similarity"], content["parameters"]
-    scorer = content.get("pair_scorer") or None
+    scorer = content.get("cross_encoder") or None
     return ModelDescription(sides, similarity, numbers, content.get("tasks", {}), scorer)
 
 
@@ -117,7 +117,7 @@ def read_part(folder: str | os.PathLike, part: str) -> dict[str, np.ndarray]:
 
     Args:
       folder: the folder of the model.
-      part: "similarity" or "pair_scorer", for names such as `local/kernel`; or "tasks", for
+      part: "similarity" or "cross_encoder", for names such as `local/kernel`; or "tasks", for
         `NAME/module/...`.
 
     Raises:

@@ -37,12 +37,12 @@ class Published:
       sides: "image" and "text", or one of them -> the tower, including the weights of projection
         and head.
       layers: side -> path of one of our layers or modules (`head/summary`) -> its rule; also of
-        `similarity` and `pair_scorer`, if they have arrays. The longest path that matches an array
-        is used.
+        `similarity` and `cross_encoder`, if they have arrays. The longest path that matches an
+        array is used.
       similarity: the similarity, as in `config.model.similarity`; None for a single tower.
       parameters: learned parameters of the similarity -> the scalar in the source.
       tasks: name -> task with weights.
-      pair_scorer: the pair scorer, as in `config.model.pair_scorer`.
+      cross_encoder: the cross-encoder, as in `config.model.cross_encoder`.
       notes: see `Report`.
       unused: regular expressions of the source's names that the model has no use for.
       arrays: arrays in place of the source's; None for the source's.
@@ -53,7 +53,7 @@ class Published:
     similarity: Mapping[str, Any] | None = None
     parameters: Mapping[str, str | Taken] = dataclasses.field(default_factory=dict)
     tasks: Mapping[str, PublishedTask] = dataclasses.field(default_factory=dict)
-    pair_scorer: Mapping[str, Any] | None = None
+    cross_encoder: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
     arrays: Arrays | None = None
@@ -71,7 +71,7 @@ class Published:
             tower = make_tower("the tower", description.side())
             params, state = jax.eval_shape(tower.init, key, inputs[side])
             return _flat_shapes({"params": params, **state})
-        model = make_dual_encoder(model_section(self.sides, self.similarity, self.pair_scorer))
+        model = make_dual_encoder(model_section(self.sides, self.similarity, self.cross_encoder))
         params, state = jax.eval_shape(model.init, key, inputs)
         trees = {side: {"params": params[side], **state[side]} for side in self.sides}
         trees |= {part: params[part] for part in self.layers if part not in self.sides}

@@ -91,8 +91,8 @@ def describe_vilt(source: WeightSource) -> Published:
             "text": Description(encoder, {"name": "none"}, texts, words_of(source, rows)),
         },
         similarity={"name": "dot"},
-        layers={"image": image_layers, "text": {}, "pair_scorer": scorer},
-        pair_scorer={
+        layers={"image": image_layers, "text": {}, "cross_encoder": scorer},
+        cross_encoder={
             "name": "single_stream",
             "classes": classes,
             "score": "logit",

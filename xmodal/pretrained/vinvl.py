@@ -82,9 +82,9 @@ def describe_vinvl(source: WeightSource) -> Published:
         layers={
             "image": image_layers,
             "text": {},
-            "pair_scorer": {**scorer_layers, "output": head},
+            "cross_encoder": {**scorer_layers, "output": head},
         },
-        pair_scorer=scorer | {"length": length},
+        cross_encoder=scorer | {"length": length},
         notes=(*notes, _WARNING),
         unused=_UNUSED,
     )

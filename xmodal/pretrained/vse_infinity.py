@@ -18,7 +18,7 @@ _UNUSED = (
     r"(.*\.)?mlp\.bns\.1\.",
     r"(.*\.)?bert\.(pooler\.|embeddings\.position_ids)",
 )
-_GRIDS = {"size": 512, "eval_recipe": "cxc", "eval_crop": 1.0}
+_GRIDS = {"size": 512, "eval_transform": "cxc", "eval_crop": 1.0}
 
 
 def describe_vse_infinity(source: WeightSource) -> Published:

@@ -57,7 +57,7 @@ def describe_vsepp(source: WeightSource) -> Published:
     return Published(
         sides={
             "image": pictures,
-            "text": sentences(source, words, {"name": "last"}, of_text or None),
+            "text": sentences(source, words, {"name": "lasttoken"}, of_text or None),
         },
         similarity={"name": similarity},
         layers={"image": layers, "text": text_layers},

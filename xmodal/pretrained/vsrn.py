@@ -44,7 +44,7 @@ def describe_vsrn(source: WeightSource) -> Published:
     return Published(
         sides={
             "image": regions(inputs, head, projection=projection),
-            "text": sentences(source, words, {"name": "last"}),
+            "text": sentences(source, words, {"name": "lasttoken"}),
         },
         similarity={"name": "cosine"},
         layers={"image": layers, "text": text_layers},

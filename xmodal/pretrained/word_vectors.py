@@ -83,19 +83,19 @@ def load_word_vectors(
 
 
 def find_vectors(
-    path: str | os.PathLike, words: Sequence[str], misses: str = "shorten"
+    path: str | os.PathLike, words: Sequence[str], oov: str = "shorten"
 ) -> dict[int, np.ndarray]:
     """Returns the vectors of words in a published table, by their positions in `words`.
 
     Args:
       path: see `load_word_vectors`.
       words: a vocabulary; looked up as written.
-      misses: "shorten" looks the others up by `shorten_word`, "random" leaves them out.
+      oov: "shorten" looks the others up by `shorten_word`, "random" leaves them out.
 
     Raises:
       UserError: see `load_word_vectors`.
     """
-    spellings = [(word, shorten_word(word)) if misses == "shorten" else (word,) for word in words]
+    spellings = [(word, shorten_word(word)) if oov == "shorten" else (word,) for word in words]
     table = load_word_vectors(path, {spelling for each in spellings for spelling in each})
     found = {}
     for number, each in enumerate(spellings):

@@ -16,7 +16,7 @@ class Embedding:
       vector: float32 [N, D], or [N, K, D] when an item has K embeddings.
       log_sigma: float32 [N, D], the log standard deviation of a probabilistic embedding, or None.
       extras: further arrays by name, such as `attention` [N, T] and `mean` [N, D]; the encoder's
-        `features`, a `Features`, if the model has a pair scorer.
+        `features`, a `Features`, if the model has a cross-encoder.
     """
 
     vector: jax.Array

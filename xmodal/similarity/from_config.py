@@ -48,19 +48,20 @@ def make_similarity(given: Mapping[str, Any], where: str = "config.model.similar
 
 
 def _check_scale(where: str, settings: SimilarityConfig) -> None:
-    if settings.max_scale is None:
+    if settings.max_logit_scale is None:
         if settings.clamp:
-            raise UserError(f"{where}.clamp needs a limit: set max_scale, 100 in CLIP.")
+            raise UserError(f"{where}.clamp needs a limit: set max_logit_scale, 100 in CLIP.")
         return
     if not settings.learned_temperature:
         raise UserError(
-            f"{where}.max_scale limits a learned temperature; set learned_temperature=True or "
-            "remove it."
+            f"{where}.max_logit_scale limits a learned temperature; set learned_temperature=True "
+            "or remove it."
         )
-    if 1 / settings.temperature > settings.max_scale:
+    if 1 / settings.temperature > settings.max_logit_scale:
         raise UserError(
             f"{where}.temperature={settings.temperature} starts at the scale "
-            f"{1 / settings.temperature:g}, above max_scale={settings.max_scale:g}; raise one."
+            f"{1 / settings.temperature:g}, above max_logit_scale={settings.max_logit_scale:g}; "
+            "raise one."
         )
     if settings.clamp and settings.temperature > 1:
         raise UserError(

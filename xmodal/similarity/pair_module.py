@@ -73,8 +73,8 @@ class Observer(Protocol):
     ) -> tuple[dict[str, jax.Array], dict[str, Any]]:
         """Returns extras of `right` for `prepare`, and new values of parameters without gradient.
 
-        With the extras, the score of a pair is again a function of its items, so every engine folds
-        it alike.
+        With the extras, the score of a pair is again a function of its items, so every engine
+        reduces it alike.
 
         Args:
           params: parameters.

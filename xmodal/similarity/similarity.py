@@ -41,9 +41,9 @@ class SimilarityConfig:
         scratch needs initial logits with about unit spread: near sqrt(D) for dot products, 0.05 to
         0.1 for cosines.
       learned_temperature: whether the logarithm of 1 / temperature is learned (CLIP, SigLIP).
-      max_scale: upper limit of 1 / temperature; 100 in CLIP. None for no limit.
+      max_logit_scale: upper limit of 1 / temperature; 100 in CLIP. None for no limit.
       clamp: keep the limit as CLIP does: a gradient may raise the scale beyond it, and every update
-        brings it back to 1 to `max_scale`. Otherwise no gradient raises a scale at its limit.
+        brings it back to 1 to `max_logit_scale`. Otherwise no gradient raises a scale at its limit.
       bias: added to every scaled score; -10 in SigLIP. None means 0.
       learned_bias: whether the bias is learned.
     """
@@ -52,7 +52,7 @@ class SimilarityConfig:
     field: str = "vector"
     temperature: float = setting(1.0, above=0)
     learned_temperature: bool = False
-    max_scale: float | None = setting(None, above=0)
+    max_logit_scale: float | None = setting(None, above=0)
     clamp: bool = False
     bias: float | None = None
     learned_bias: bool = False
@@ -153,24 +153,26 @@ class Similarity:
         return arrays | numbers
 
     def limit(self, params: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        """Returns learned parameters that no gradient raises further once they are at `max_scale`.
+        """Returns learned parameters that no gradient raises further at `max_logit_scale`.
 
         Call it once for all uses of the parameters in all losses: at the limit, it is the sign of
         the sum of their gradients that counts.
         """
         limited = dict(params)
-        if self.config.max_scale is not None and not self.config.clamp:
-            limited["log_scale"] = stop_at(params["log_scale"], math.log(self.config.max_scale))
+        if self.config.max_logit_scale is not None and not self.config.clamp:
+            limited["log_scale"] = stop_at(
+                params["log_scale"], math.log(self.config.max_logit_scale)
+            )
         return limited
 
     def clamp(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns learned parameters after an update, with the scale in 1 to `max_scale`.
+        """Returns learned parameters after an update, with the scale in 1 to `max_logit_scale`.
 
         All others, and all if `config.clamp` is not set, are as they were.
         """
         clamped = dict(params)
-        if self.config.clamp and self.config.max_scale is not None and "log_scale" in params:
-            limit = math.log(self.config.max_scale)
+        if self.config.clamp and self.config.max_logit_scale is not None and "log_scale" in params:
+            limit = math.log(self.config.max_logit_scale)
             clamped["log_scale"] = jnp.clip(params["log_scale"], 0.0, limit)
         return clamped
 
@@ -326,9 +328,9 @@ class Similarity:
     def _scale(self, found: jax.Array, params: Mapping[str, jax.Array]) -> jax.Array:
         if self.config.learned_temperature:
             log_scale = params["log_scale"]
-            if self.config.max_scale is not None:
+            if self.config.max_logit_scale is not None:
                 # The gradient passes here, and is limited once for all uses, by `limit`.
-                excess = jnp.maximum(log_scale - math.log(self.config.max_scale), 0.0)
+                excess = jnp.maximum(log_scale - math.log(self.config.max_logit_scale), 0.0)
                 log_scale = log_scale - jax.lax.stop_gradient(excess)
             found = found * jnp.exp(log_scale)
         elif self.config.temperature != 1.0:

@@ -24,8 +24,8 @@ def check_parts(run: "Run") -> None:
     """Raises an error if the parts of a run do not fit, on whatever devices it was trained."""
     _check_tasks(run)
     for name, options in run.evals.items():
-        if not (run.model.pair_scorer if options.scores_pairs else run.model.embeds):
-            part = "a pair scorer" if options.scores_pairs else "embeddings"
+        if not (run.model.cross_encoder if options.scores_pairs else run.model.embeds):
+            part = "a cross-encoder" if options.scores_pairs else "embeddings"
             raise UserError(
                 f"config.evals.{name} ranks by {part}, and config.model has none; change its "
                 "reranker, or remove it."

@@ -98,7 +98,7 @@ def _fill_vocabulary(config: dict[str, Any], entries: int | None) -> None:
 
 
 def fill_metrics(config: ConfigDict, evals: Mapping[str, Options]) -> None:
-    """Sets the metrics of `config.select` and of the plateau if they are "".
+    """Sets the metrics of `config.best_checkpoint` and of the plateau if they are "".
 
     Retrieval and rating boards come before other evaluators, accuracies last.
 
@@ -117,15 +117,15 @@ def fill_metrics(config: ConfigDict, evals: Mapping[str, Options]) -> None:
         options.check_dataset(f"config.evals.{name}", dataset)
         if tag := options.default_metric(dataset):
             found.append(evaluator_tag(name, tag))
-    select, plateau = config.get("select") or {}, config.optimizer.get("plateau")
-    metric = select.get("metric") or next(iter(found), "")
+    best_checkpoint, plateau = config.get("best_checkpoint") or {}, config.optimizer.get("plateau")
+    metric = best_checkpoint.get("metric") or next(iter(found), "")
     if not metric:
         raise UserError(
-            "config.select.metric is empty, and no evaluator of config.evals has a default metric; "
-            "name the one that selects the best checkpoint."
+            "config.best_checkpoint.metric is empty, and no evaluator of config.evals has a "
+            "default metric; name the one that selects the best checkpoint."
         )
-    lookup(f"config.select.metric={metric!r}", metric.partition("/")[0], evals)
-    config.select = {**select, "metric": metric}
+    lookup(f"config.best_checkpoint.metric={metric!r}", metric.partition("/")[0], evals)
+    config.best_checkpoint = {**best_checkpoint, "metric": metric}
     if plateau is not None:
         plateau.metric = plateau.get("metric") or metric
         name = plateau.metric.partition("/")[0]

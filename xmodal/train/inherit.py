@@ -30,7 +30,7 @@ from xmodal.train.folder import run_folder
 from xmodal.train.initialization import from_run, from_towers, from_word_vectors
 from xmodal.train.sections import InitConfig
 
-_PIXELS = ("size", "patch", "eval_recipe", "eval_crop")
+_PIXELS = ("size", "patch", "eval_transform", "eval_crop")
 _ZERO_IS_UNSET = ("vocab_size", "size")
 
 
@@ -183,7 +183,7 @@ def _named_weights(config: Mapping[str, Any], source: InitConfig) -> list[_Weigh
     found = []
     if source.model:
         model = read_model(source.model)
-        fixed = {"model.similarity": model.similarity, "model.pair_scorer": model.pair_scorer}
+        fixed = {"model.similarity": model.similarity, "model.cross_encoder": model.cross_encoder}
         found.append(_Weights(f"the model {source.model}", fixed, {}))
     for side, folder in from_towers.named_folders(source).items():
         if not config["model"][side]:
@@ -192,9 +192,11 @@ def _named_weights(config: Mapping[str, Any], source: InitConfig) -> list[_Weigh
         found.append(_of_tower(side, folder, of_model=bool(source.model)))
     if source.run:
         found.append(_of_run(source))
-    if source.blend.run:
-        blend = InitConfig(run=source.blend.run, step=source.blend.step, optimizer=False)
-        found.append(_of_run(blend))
+    if source.interpolate.run:
+        other = InitConfig(
+            run=source.interpolate.run, step=source.interpolate.step, optimizer=False
+        )
+        found.append(_of_run(other))
     return found
 
 
@@ -218,7 +220,7 @@ def _of_tower(side: str, folder: str, *, of_model: bool) -> _Weights:
         return _Weights(f"the tower {folder}", fixed, proposed)
     fixed["data.text"] = {key: inputs[key] for key in ID_FIELDS if key in inputs}
     if longest := inputs.get("max_length"):
-        if inputs.get("reads_pads"):
+        if inputs.get("attend_to_padding"):
             fixed["data.text"]["max_length"] = longest
         else:
             proposed["data.text"] = {"max_length": min(longest, TextConfig.max_length)}
@@ -242,7 +244,7 @@ def _of_run(source: InitConfig) -> _Weights:
             # A head may have no parameters; it goes with its encoder.
             if takes(f"{side}/{part}") or (part == "head" and takes(f"{side}/encoder")):
                 proposed[f"model.{side}.{part}"] = config["model"][side].get(part)
-    for part in ("similarity", "pair_scorer"):
+    for part in ("similarity", "cross_encoder"):
         if takes(part):
             proposed[f"model.{part}"] = config["model"][part]
     if takes("image/encoder"):
@@ -252,7 +254,7 @@ def _of_run(source: InitConfig) -> _Weights:
     text = read(TextConfig, "config.data.text", config["data"]["text"])
     ids = {key: getattr(text, key) for key in (*ID_FIELDS, "vocabulary")}
     length = {"max_length": text.max_length}
-    if text.reads_pads:
+    if text.attend_to_padding:
         return _Weights(name, {"data.text": ids | length}, proposed)
     return _Weights(name, {"data.text": ids}, proposed | {"data.text": length})
 

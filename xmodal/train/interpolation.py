@@ -19,7 +19,7 @@ from xmodal.train.evaluation.subjects import Opened
 from xmodal.train.evaluation.suite import Subject
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.folder.run_records import training_hashes
-from xmodal.train.initialization.blend import mix
+from xmodal.train.initialization.interpolate import mix
 from xmodal.train.start import initial_state
 
 # The metrics in the table of a curve; all have an interval.

@@ -65,7 +65,7 @@ def _describe_start(parts: Run) -> str:
         "image tower": init.towers.image,
         "text tower": init.towers.text,
         "word vectors": init.word_vectors.file,
-        f"weight {init.blend.weight:g} of": init.blend.run,
+        f"weight {init.interpolate.alpha:g} of": init.interpolate.run,
     }
     named = [f"{kind} `{path}`{describe_source(path)}" for kind, path in sources.items() if path]
     start = f"Weights to start from: {', '.join(named)}." if named else "Trained from scratch."

@@ -50,7 +50,9 @@ class Outputs:
             opt_state = observe_metrics(settings.optimizer, state.opt_state, metrics)
             state = dataclasses.replace(state, opt_state=opt_state)
             self.saver.save(state, metrics)
-            self.reporter.log_evaluation(step, metrics, settings.select, self.saver.best_step)
+            self.reporter.log_evaluation(
+                step, metrics, settings.best_checkpoint, self.saver.best_step
+            )
         return state
 
     def stop(self, step: int, state: TrainState) -> None:
@@ -68,7 +70,7 @@ class Outputs:
         """Warns if no checkpoint was better than step 0."""
         settings = self.parts.settings
         if self.saver.best_step == 0 < settings.total_steps:
-            metric = settings.select.metric
+            metric = settings.best_checkpoint.metric
             logging.warning("%s was best at step 0; training did not improve it.", metric)
 
 
@@ -85,7 +87,9 @@ def open_outputs(
         failure.append(run_dir)
 
     reporting.forget_skipped(run_dir, compute.step)
-    saver = checkpoints.Checkpoints(run_dir, parts.settings.checkpoint, parts.settings.select)
+    saver = checkpoints.Checkpoints(
+        run_dir, parts.settings.checkpoint, parts.settings.best_checkpoint
+    )
     with contextlib.closing(saver), contextlib.closing(EventWriter(run_dir)) as writer:
         _write_facts(writer, parts)
         reporter = reporting.Reporter(

@@ -1,4 +1,4 @@
-"""The functions of a model's pair scorer, for evaluation."""
+"""The functions of a model's cross-encoder, for evaluation."""
 
 import dataclasses
 from typing import Any
@@ -10,8 +10,8 @@ from xmodal.models import DualEncoder, Features
 
 
 def make_pair_functions(model: DualEncoder) -> PairFunctions | None:
-    """Returns the functions that prepare items and score pairs; None without a pair scorer."""
-    scorer = model.pair_scorer
+    """Returns the functions that prepare items and score pairs; None without a cross-encoder."""
+    scorer = model.cross_encoder
     if scorer is None:
         return None
 
@@ -21,7 +21,7 @@ def make_pair_functions(model: DualEncoder) -> PairFunctions | None:
     bound = dataclasses.replace(scorer, shared=None)
 
     def bind(params: Any) -> Any:
-        return {"pair_scorer": complete(params)}
+        return {"cross_encoder": complete(params)}
 
     def prepare(side: str, params: Any, items: Tokens) -> Any:
         return bound.prepare(side, params, Features(items.tokens, items.mask, items.extras))

@@ -19,7 +19,7 @@ from xmodal.core.atomic import write_atomically
 from xmodal.core.errors import UserError
 from xmodal.core.event_writer import EventWriter
 from xmodal.core.result_files import finite_or_none
-from xmodal.train.sections import SelectConfig
+from xmodal.train.sections import BestCheckpointConfig
 
 # Consecutive skips: one bad batch is plausible; ten mean the run has diverged.
 _MOST_SKIPPED = 10
@@ -199,14 +199,14 @@ class Reporter:
         self,
         step: int,
         metrics: Mapping[str, float],
-        select: SelectConfig,
+        best_checkpoint: BestCheckpointConfig,
         best_step: int | None,
     ) -> None:
-        """Logs a line on an evaluation: the metric of `select` and one tag per other evaluator."""
+        """Logs the metric of `best_checkpoint` and one tag per other evaluator."""
         if not metrics:
             return
         shown: dict[str, str] = {}
-        for tag in (select.metric, *metrics):
+        for tag in (best_checkpoint.metric, *metrics):
             if tag in metrics:
                 shown.setdefault(tag.partition("/")[0], f"{tag} {metrics[tag]:.4g}")
         best = "" if best_step is None else f"  best so far: step {best_step}"

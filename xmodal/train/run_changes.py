@@ -16,7 +16,7 @@ from xmodal.train.run_config import RunConfig, read_settings
 
 # What may differ: no update depends on these, or they choose equivalent implementations.
 _MAY_CHANGE = re.compile(
-    r"(name|log_every|non_finite|select|checkpoint|sharding|tensorboard|profile)(\.|$)"
+    r"(name|log_every|non_finite|best_checkpoint|checkpoint|sharding|tensorboard|profile)(\.|$)"
     r"|frozen_features\.folder$|init_from\.published$"
     r"|data\.(data_dir|manual_dir|ratings_dir|prefetch)$"
     # How a vocabulary is learned; the run already has its own.

@@ -11,11 +11,11 @@ from xmodal.core import mesh as mesh_lib
 from xmodal.core.config import lookup, read, setting
 from xmodal.train.optimization.optimizer import OptimizerConfig
 from xmodal.train.sections import (
+    BestCheckpointConfig,
     CheckpointConfig,
     FrozenFeaturesConfig,
     InitConfig,
     ProfileConfig,
-    SelectConfig,
 )
 from xmodal.train.step.step import L2Config
 from xmodal.train.tensorboard.example_views import TensorBoardConfig
@@ -32,7 +32,7 @@ class RunConfig:
       optimizer: see `OptimizerConfig`.
       data: training data, see `data.DataConfig`.
       evals: evaluators by name, read by `evals`.
-      select: see `SelectConfig`.
+      best_checkpoint: see `BestCheckpointConfig`.
       seed: seed of parameters, order, augmentation and dropout.
       total_steps: number of updates.
       batch_size: examples per batch on all devices together.
@@ -59,7 +59,7 @@ class RunConfig:
     optimizer: OptimizerConfig
     data: data.DataConfig
     evals: Mapping[str, Any]
-    select: SelectConfig = dataclasses.field(default_factory=SelectConfig)
+    best_checkpoint: BestCheckpointConfig = dataclasses.field(default_factory=BestCheckpointConfig)
     seed: int = setting(0, at_least=0, below=2**63)
     total_steps: int = setting(10_000, at_least=1, below=2**31 - 1)  # counted in int32
     batch_size: int = setting(128, at_least=2)
@@ -83,7 +83,7 @@ class RunConfig:
     @property
     def awaited_metrics(self) -> dict[str, str]:
         """Metric tags that the run needs, by their place in the config."""
-        awaited = {"config.select.metric": self.select.metric}
+        awaited = {"config.best_checkpoint.metric": self.best_checkpoint.metric}
         if self.optimizer.plateau is not None:
             awaited["config.optimizer.plateau.metric"] = self.optimizer.plateau.metric
         return awaited

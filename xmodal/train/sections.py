@@ -27,29 +27,29 @@ class WordVectorsConfig:
 
     Attributes:
       file: a GloVe, word2vec or fastText file, see `pretrained.word_vectors`; "" for none.
-      misses: what to do with a word that the file lacks. "shorten" looks it up again without
-        hyphens, periods and apostrophes, and up to the first slash, as PVSE and PCME do; "random"
-        does not. Words that are not found keep their random vectors.
+      oov: what to do with a word that the file lacks (out of vocabulary). "shorten" looks it up
+        again without hyphens, periods and apostrophes, and up to the first slash, as PVSE and PCME
+        do; "random" does not. Words that are not found keep their random vectors.
     """
 
     file: str = ""
-    misses: str = setting("shorten", one_of=("shorten", "random"))
+    oov: str = setting("shorten", one_of=("shorten", "random"))
 
 
 @dataclasses.dataclass(frozen=True)
-class BlendConfig:
-    """`config.init_from.blend`: a second model, whose weights are averaged with those of the first.
+class InterpolateConfig:
+    """`config.init_from.interpolate`: a second model, whose weights are averaged with the first's.
 
     Attributes:
       run: folder of a run with the same parameters; "" for none.
       step: its checkpoint: a number, `latest` or `best`.
-      weight: w of (1 - w) a + w b, where b is this run and a is what the rest of `init_from`
+      alpha: share of this run, b, in (1 - alpha) a + alpha b; a is what the rest of `init_from`
         names.
     """
 
     run: str = ""
     step: str | int = "best"
-    weight: float = setting(0.5, at_least=0, at_most=1)
+    alpha: float = setting(0.5, at_least=0, at_most=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +68,7 @@ class InitConfig:
       word_vectors: see `WordVectorsConfig`.
       concepts: file of `python -m data_prep.concepts` for the head "consensus"; "" for the most
         frequent words of the training captions, without lemmas.
-      blend: see `BlendConfig`.
+      interpolate: see `InterpolateConfig`.
       published: regular expressions matched from the start of a parameter's path: those that the
         experiment takes from published weights. A warning names those that start at random;
         each must match a parameter.
@@ -82,7 +82,7 @@ class InitConfig:
     model: str = ""
     word_vectors: WordVectorsConfig = WordVectorsConfig()
     concepts: str = ""
-    blend: BlendConfig = BlendConfig()
+    interpolate: InterpolateConfig = InterpolateConfig()
     published: tuple[str, ...] = setting((), pattern=True)
 
     def __post_init__(self) -> None:
@@ -92,10 +92,11 @@ class InitConfig:
                 f"config.init_from.model={self.model!r} provides both towers, and "
                 f"config.init_from.towers={towers} names others; set one of the two."
             )
-        if self.blend.run and self.run and self.optimizer:
+        if self.interpolate.run and self.run and self.optimizer:
             raise UserError(
-                f"config.init_from.blend.run={self.blend.run!r} changes the weights, so that the "
-                f"moments of {self.run!r} no longer fit; set config.init_from.optimizer=False."
+                f"config.init_from.interpolate.run={self.interpolate.run!r} changes the weights, "
+                f"so that the moments of {self.run!r} no longer fit; set "
+                "config.init_from.optimizer=False."
             )
 
 
@@ -115,8 +116,8 @@ class FrozenFeaturesConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class SelectConfig:
-    """`config.select`: the metric that selects the best checkpoint.
+class BestCheckpointConfig:
+    """`config.best_checkpoint`: the metric that selects the best checkpoint.
 
     Where it is equal, as a saturated R@10, the next metric of its table decides, see
     `metrics.tie_breakers`; then the later checkpoint is better.
@@ -135,8 +136,8 @@ class SelectConfig:
         best, worst = ("min", "max") if lower_is_better(self.metric) else ("max", "min")
         if self.metric and self.mode == worst:
             raise UserError(
-                f"config.select.mode={worst!r} selects the worst checkpoint by config.select."
-                f"metric={self.metric!r}; set it to {best!r}."
+                f"config.best_checkpoint.mode={worst!r} selects the worst checkpoint by "
+                f"config.best_checkpoint.metric={self.metric!r}; set it to {best!r}."
             )
 
     def score(self, metrics: Mapping[str, float]) -> float:
@@ -175,8 +176,8 @@ class SelectConfig:
         value = f"{number:g}" if math.isfinite(number) else "undefined"
         how = f"; {decides} among them" if len(tied) > 1 else ""
         return (
-            f"Selected by config.select.metric={self.metric!r}: it is {value} at {len(tied)} of "
-            f"{len(ranks)} evaluated checkpoints{how}."
+            f"Selected by config.best_checkpoint.metric={self.metric!r}: it is {value} at "
+            f"{len(tied)} of {len(ranks)} evaluated checkpoints{how}."
         ), len(tied) > 1
 
     @property
@@ -184,11 +185,11 @@ class SelectConfig:
         """Tags of all metrics that decide."""
         return [each.metric for each in self._with_tie_breakers()]
 
-    def _with_tie_breakers(self) -> list["SelectConfig"]:
+    def _with_tie_breakers(self) -> list["BestCheckpointConfig"]:
         if self.mode == "last":
             return [self]
         modes = {tag: "min" if lower_is_better(tag) else "max" for tag in tie_breakers(self.metric)}
-        return [self, *(SelectConfig(tag, mode) for tag, mode in modes.items())]
+        return [self, *(BestCheckpointConfig(tag, mode) for tag, mode in modes.items())]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,11 +11,11 @@ from xmodal.core.progress import progress
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.folder.damaged_checkpoints import newest_whole
 from xmodal.train.initialization import (
-    blend,
     from_concepts,
     from_run,
     from_towers,
     from_word_vectors,
+    interpolate,
 )
 from xmodal.train.optimization.optimizer import observe_metrics
 from xmodal.train.run import Run
@@ -28,7 +28,7 @@ def starting_state(run: Run, run_dir: str, *, sets_aside: bool = False) -> Train
 
     The order: the run's own newest checkpoint; published towers; published word vectors; another
     run's weights for the paths that `config.init_from.include` takes; random values. If
-    `config.init_from.blend` names a run, they are averaged with its weights.
+    `config.init_from.interpolate` names a run, they are averaged with its weights.
 
     Args:
       run: the run.
@@ -75,13 +75,13 @@ def initial_state(run: Run) -> TrainState:
         state = from_run.take_weights(state, source)
         taken |= {path for path in paths if matches(source.include, path)}
     fresh = sorted(set(paths) - taken)
-    if source.blend.run:
+    if source.interpolate.run:
         if fresh:
             raise UserError(
-                f"config.init_from.blend needs two whole models, but {fresh[0]} would start at "
-                "random in the first: name its weights in config.init_from.run, towers or model."
+                f"config.init_from.interpolate needs two whole models, but {fresh[0]} would start "
+                "at random in the first: name its weights in config.init_from.run, towers or model."
             )
-        state = blend.blend_weights(state, source.blend)
+        state = interpolate.interpolate_weights(state, source.interpolate)
     if not taken:
         logging.info("Starting %s from scratch, seed %d.", settings.name, settings.seed)
     _warn_of_random(run, fresh)

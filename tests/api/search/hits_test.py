@@ -1,4 +1,4 @@
-"""A pair scorer ranks the hits of an index again, by the scores of evaluation."""
+"""A cross-encoder ranks the hits of an index again, by the scores of evaluation."""
 
 import dataclasses
 import json
@@ -12,8 +12,8 @@ import pytest
 import xmodal
 from tests.api.search.serving import serving
 from tests.api.tiny_dual_encoder import (
+    CROSS_ENCODER,
     FEATURES,
-    PAIR_SCORER,
     SECTION,
     WIDTH,
     make_model,
@@ -28,15 +28,15 @@ from xmodal.evals.scores.second_stage import PairReranker, SecondStage
 SIDE, COUNT, TOP = 8, 14, 7
 VIT = {"name": "vit", "patch": 4, "width": WIDTH, "depth": 1, "heads": 1, "mlp_dim": 4}
 PIXELS = SECTION | {
-    "image": {"encoder": VIT, "head": {"name": "first"}, "projection": {"width": WIDTH}},
-    "pair_scorer": PAIR_SCORER | {"score": "logit"},
+    "image": {"encoder": VIT, "head": {"name": "cls"}, "projection": {"width": WIDTH}},
+    "cross_encoder": CROSS_ENCODER | {"score": "logit"},
 }
 NAME = "logit of matching_head + 2.5 cosine"
 
 
 def evals_of(*values):
     """Evaluators with rerankers, and one without."""
-    rerankers = [{"name": "pair_scorer", "top": 5, "first_stage_weight": each} for each in values]
+    rerankers = [{"name": "cross_encoder", "top": 5, "first_stage_weight": each} for each in values]
     found = {f"e{number}": {"reranker": each} for number, each in enumerate(rerankers)}
     return found | {"plain": {"reranker": None}}
 
@@ -121,14 +121,14 @@ def test_hits_are_those_of_the_evaluator(run, monkeypatch):
     ("evals", "expected"), [((0.0,), 0.0), ((14.5, 14.5), 14.5), ((1.0, 0.0), None)]
 )
 def test_the_definition_is_that_of_the_evaluators(evals, expected, tmp_path):
-    section = SECTION | {"pair_scorer": PAIR_SCORER}
+    section = SECTION | {"cross_encoder": CROSS_ENCODER}
     run = save_run(str(tmp_path / "run"), steps=(3,), section=section, evals=evals_of(*evals))
     assert xmodal.load(run).first_stage_weight == expected
 
 
 def test_a_stored_reranker_with_a_key_of_another_version_is_not_guessed(tmp_path):
-    evals = {"e": {"reranker": {"name": "pair_scorer", "add_first_stage": True}}}
-    section = SECTION | {"pair_scorer": PAIR_SCORER}
+    evals = {"e": {"reranker": {"name": "cross_encoder", "add_first_stage": True}}}
+    section = SECTION | {"cross_encoder": CROSS_ENCODER}
     run = save_run(str(tmp_path / "run"), steps=(3,), section=section, evals=evals)
     with pytest.raises(xmodal.UserError, match=r"add_first_stage.*config.evals.e.reranker"):
         xmodal.load(run)
@@ -136,11 +136,11 @@ def test_a_stored_reranker_with_a_key_of_another_version_is_not_guessed(tmp_path
 
 @pytest.fixture(scope="module")
 def model():
-    return make_model(1, pair_scorer=PAIR_SCORER)[0]
+    return make_model(1, cross_encoder=CROSS_ENCODER)[0]
 
 
 @pytest.mark.slow
-def test_the_best_by_vectors_are_ranked_by_the_pair_scorer(model):
+def test_the_best_by_vectors_are_ranked_by_the_cross_encoder(model):
     texts = make_texts(12)
     image = np.random.default_rng(3).normal(size=FEATURES).astype(np.float32)
     index = xmodal.Index.build(model, captions=texts)
@@ -176,5 +176,5 @@ def test_what_cannot_be_paired_is_named(model):
     with pytest.raises(xmodal.UserError, match="is an option of rerank"):
         index.query("a red star", first_stage_weight=1)
     other = xmodal.Index.build(make_model(1)[0], captions=make_texts(4))
-    with pytest.raises(xmodal.UserError, match="has no pair scorer"):
+    with pytest.raises(xmodal.UserError, match="has no cross-encoder"):
         other.query(image=features[0], **options)

@@ -74,7 +74,7 @@ def test_answers_are_those_of_the_index(index, ask):
         (("GET", "/search?text=a&rerank=-1"), 400, "rerank=-1 must be from 0 to 1000"),
         (("GET", "/search?text=a&rerank=0&first_stage_weight=1"), 400, "is an option of rerank"),
         (("GET", "/search?text=a&rerank=3&first_stage_weight=x"), 400, "must be a number"),
-        (("GET", "/search?text=a&rerank=3&first_stage_weight=1"), 400, "has no pair scorer"),
+        (("GET", "/search?text=a&rerank=3&first_stage_weight=1"), 400, "has no cross-encoder"),
         (("GET", "/"), 404, "there is only /search"),
         (("GET", "ftp://[/search?text=a"), 404, "there is only /search"),
         (("PUT", "/search?text=a"), 405, "for GET and POST"),

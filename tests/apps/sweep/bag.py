@@ -27,6 +27,6 @@ def make_config(data_dir):
     config.data.text = base.words("ptb", min_count=1, max_length=16)
     config.optimizer = base.adam(1e-2)
     config.evals = {"shapes": base.boards(every=2) | {"batch_size": 64, "bootstrap_samples": 10}}
-    config.select.metric = SELECT
+    config.best_checkpoint.metric = SELECT
     config.checkpoint.every = 2
     return config

@@ -170,7 +170,7 @@ def test_a_folder_keeps_to_its_plan(plan):
     ],
 )
 def test_the_metric_of_a_sweep(plan, select, mode, found):
-    plan.config.select.mode = mode
+    plan.config.best_checkpoint.mode = mode
     made = make_plan(dataclasses.replace(plan, space={"seed": ("choice", 0, 1)}), select)
     assert (made.select, made.mode) == found
     assert len(*made.records.values()) == 64

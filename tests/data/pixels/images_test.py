@@ -101,7 +101,7 @@ def test_simclr_crop_equals_plain_loops(height, width, size, fraction):
     rng = np.random.default_rng(size)
     # Values near both limits, so that the kernel overshoots them.
     picture = rng.choice([0, 3, 128, 255], (height, width, 3)).astype(np.uint8)
-    config = ImageConfig(size=size, eval_crop=fraction, eval_recipe="simclr")
+    config = ImageConfig(size=size, eval_crop=fraction, eval_transform="simclr")
     result = prepare_images([_png(picture)], config)[0]
     expected = _simclr_crop(picture, size, fraction)
     assert result.dtype == np.uint8
@@ -140,7 +140,7 @@ def prepare(shape):
     PIL.Image.fromarray(np.arange(np.prod(shape)).reshape(shape).astype(np.uint8)).save(file, "PNG")
     for recipe in EVALUATION_CROPS:
         for fraction in (0.875, 1.0):
-            config = ImageConfig(size=224, eval_recipe=recipe, eval_crop=fraction)
+            config = ImageConfig(size=224, eval_transform=recipe, eval_crop=fraction)
             prepare_images([file.getvalue()], config)
     prepare_images([file.getvalue()], ImageConfig(size=224, patch=32))
     for filter in ("bilinear", "bicubic"):
@@ -167,7 +167,7 @@ def test_torchvision_crop_equals_torch(height, width):
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(height)
     picture = rng.integers(0, 256, (height, width, 3)).astype(np.uint8)
-    config = ImageConfig(size=28, eval_crop=0.875, eval_recipe="torchvision")
+    config = ImageConfig(size=28, eval_crop=0.875, eval_transform="torchvision")
     result = prepare_images([_png(picture)], config)[0]
     shorter = min(height, width)
     sides = [int(32 * side / shorter) for side in (height, width)]
@@ -205,7 +205,7 @@ def test_crops_of_clip_and_siglip_equal_plain_loops(height, width):
     """openai/CLIP's transform, open_clip's "squash" and big_vision's `resize`."""
     rng = np.random.default_rng(height)
     picture = rng.choice([0, 3, 128, 255], (height, width, 3)).astype(np.uint8)
-    config = ImageConfig(size=28, eval_crop=1.0, eval_recipe="clip")
+    config = ImageConfig(size=28, eval_crop=1.0, eval_transform="clip")
     shorter = min(height, width)
     sides = [int(28 * side / shorter) for side in (height, width)]
     top, left = (round((side - 28) / 2) for side in sides)
@@ -214,23 +214,23 @@ def test_crops_of_clip_and_siglip_equal_plain_loops(height, width):
     assert np.abs(found - expected).max() <= 1
     assert (found != expected).mean() < 1e-3
 
-    squash = dataclasses.replace(config, eval_recipe="squash")
+    squash = dataclasses.replace(config, eval_transform="squash")
     found = prepare_images([_png(picture)], squash)[0]
     expected = _pil_bicubic(picture, 28, 28)
     assert np.abs(found - expected).max() <= 1
     assert (found != expected).mean() < 1e-3
 
-    squash = dataclasses.replace(config, eval_recipe="squash_bilinear")
+    squash = dataclasses.replace(config, eval_transform="squash_bilinear")
     found = prepare_images([_png(picture)], squash)[0]
     expected = PIL.Image.fromarray(picture).resize((28, 28), PIL.Image.Resampling.BILINEAR)
     np.testing.assert_array_equal(found, expected)
 
-    found = prepare_images([_png(picture)], dataclasses.replace(config, eval_recipe="big_vision"))[
-        0
-    ]
+    found = prepare_images(
+        [_png(picture)], dataclasses.replace(config, eval_transform="big_vision")
+    )[0]
     expected = tf.cast(tf.image.resize(picture, [28, 28], "bilinear", antialias=False), tf.uint8)
     np.testing.assert_array_equal(found, expected)
-    half = dataclasses.replace(config, eval_recipe="big_vision", eval_crop=0.5)
+    half = dataclasses.replace(config, eval_transform="big_vision", eval_crop=0.5)
     top, left = (int(side / 4) for side in (height, width))
     inner = picture[top : height - top, left : width - left]
     expected = tf.cast(tf.image.resize(inner, [28, 28], "bilinear", antialias=False), tf.uint8)

@@ -86,7 +86,7 @@ def test_ids_of_real_captions_are_those_of_open_clip(open_clip, tokenizer, real_
     np.testing.assert_array_equal(tokenizer.encode(texts)[0], open_clip.tokenize(texts).numpy())
 
 
-def test_markers_in_a_text_are_those_of_openai(tokenizer):
+def test_special_tokens_in_a_text_are_those_of_openai(tokenizer):
     """open_clip spells them differently."""
     texts = ["<|endoftext|>", "a <|StartOfText|> dog<|endoftext|>s", "<|endoftext |>"]
     ids, mask = tokenizer.encode(texts)

@@ -67,7 +67,7 @@ def test_punctuation_is_removed_if_asked(model, text, canonical):
 
 def test_pads_that_are_read(model):
     """SigLIP pads with its end token, and reads all positions."""
-    tokenizer = make(model, end="</s>", pad="</s>", reads_pads=True, max_length=T)
+    tokenizer = make(model, end="</s>", pad="</s>", attend_to_padding=True, max_length=T)
     ids, mask = tokenizer.encode(["star", ""])
     bare = own_ids(model, "star")
     assert ids.tolist() == [bare + [1] * (T - len(bare)), [1] * T]
@@ -83,7 +83,7 @@ def test_the_pad_piece_of_the_model(tmp_path):
     path.write_bytes(sentencepiece_model(pad_id=-1))
     assert set(make(path, max_length=T).encode([""])[0].ravel()) == {0}
     with pytest.raises(UserError, match="needs the token <pad>, which the vocabulary"):
-        make(path, reads_pads=True)
+        make(path, attend_to_padding=True)
 
 
 def test_words_and_unknown_pieces_are_changed(model):

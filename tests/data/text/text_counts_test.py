@@ -43,7 +43,7 @@ def test_cut_texts_and_those_that_are_equal_after_it():
     found = counts_of([*same, "dog runs", same[0]], max_length=3)
     assert found == TextCounts(texts=6, empty=0, unknown=0, cut=4, equal=3, max_length=3)
     # Markers take room, and equal texts were equal before.
-    assert counts_of(same, max_length=5, markers="sentence").equal == 2
+    assert counts_of(same, max_length=5, special_tokens="sentence").equal == 2
     assert counts_of([same[0]] * 3, max_length=3).equal == 0
     # Only words that are not in the vocabulary differ.
     assert counts_of([f"a red dog runs {number}" for number in range(5)], max_length=3).equal == 5

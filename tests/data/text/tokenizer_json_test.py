@@ -62,7 +62,7 @@ def test_case_pads_unknown_and_mask(tmp_path):
     path = write(tmp_path / "tokenizer.json", pad_token="[MASK]", pad_id=4)
     ids, mask = make(path, max_length=T).encode(["a"])
     assert set(ids[mask == 0]) == {4}
-    ids, mask = make(path, max_length=T, pad="[SEP]", reads_pads=True).encode(["a"])
+    ids, mask = make(path, max_length=T, pad="[SEP]", attend_to_padding=True).encode(["a"])
     assert ids[0, 2:].tolist() == [3] * (T - 2)
     assert mask.all()
     seeds = np.array([[1, 2]])

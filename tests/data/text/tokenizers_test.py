@@ -81,19 +81,21 @@ def test_every_learned_word_is_one_line_of_a_vocabulary(split):
     assert split_vocabulary("".join(f"{word}\n" for word in vocabulary)) == vocabulary
 
 
-@pytest.mark.parametrize("markers", ["none", "sentence"])
+@pytest.mark.parametrize("special_tokens", ["none", "sentence"])
 @pytest.mark.parametrize("unknown", ["drop", "token"])
 @pytest.mark.parametrize(("name", "split"), [("ptb", split_ptb), ("nltk", split_nltk)])
-def test_words_with_markers_and_unknown_words(name, split, unknown, markers):
+def test_words_with_special_tokens_and_unknown_words(name, split, unknown, special_tokens):
     vocabulary = learn_words(["the dog 's ball . does", "the dog"], str.split, 1)
-    config = TextConfig(tokenizer=name, unknown=unknown, markers=markers, max_length=6)
+    config = TextConfig(
+        tokenizer=name, unknown=unknown, special_tokens=special_tokens, max_length=6
+    )
     ids, mask = make_tokenizer(config, vocabulary).encode(TEXTS)
     for text, row, real in zip(TEXTS, ids, mask, strict=True):
         words = split(text.lower())
         words = [word if word in vocabulary else "<unk>" for word in words]
         if unknown == "drop":
             words = [word for word in words if word != "<unk>"]
-        if markers == "sentence":
+        if special_tokens == "sentence":
             words = ["<start>", *words[:4], "<end>"]
         words = words[:6]
         assert [vocabulary[k] for k in row[real == 1]] == words, text
@@ -117,10 +119,10 @@ def _augmented(config, texts, seeds):
 def test_augmentation_replaces_and_deletes_the_stated_shares():
     texts = [" ".join(f"w{k}" for k in range(20))] * 400
     augment = TokenAugmentConfig(unknown=0.1, delete=0.1)
-    config = TextConfig(tokenizer="ptb", augment=augment, markers="sentence", max_length=30)
+    config = TextConfig(tokenizer="ptb", augment=augment, special_tokens="sentence", max_length=30)
     seeds = np.stack([np.full(400, 7), np.arange(400)], axis=1)
     rows, _ = _augmented(config, texts, seeds)
-    assert {len(row) for row in rows} == {20}  # 2 markers and 20 - 2 words
+    assert {len(row) for row in rows} == {20}  # 2 special tokens and 20 - 2 words
     assert {(row[0], row[-1]) for row in rows} == {("<start>", "<end>")}
     words = np.array([row[1:-1] for row in rows])
     share = (words == "<unk>").mean()
@@ -160,7 +162,7 @@ def test_some_tokens_of_a_caption_are_kept():
     assert [len(row) for row in rows[:3]] == [2, 3, 1]
 
 
-def test_word_pieces_are_augmented_between_their_markers():
+def test_word_pieces_are_augmented_between_their_special_tokens():
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abc"]
     config = TextConfig(augment=TokenAugmentConfig(unknown=1.0), max_length=6)
     ids, _ = make_tokenizer(config, vocabulary).encode(["a b"], np.array([[1, 2]]))
@@ -206,17 +208,19 @@ def test_words_of_pieces_are_masked_replaced_or_deleted_whole():
     assert abs((replaced[:, 0] == replaced[:, 1]).mean() - 1 / len(PIECES)) < 0.02
 
 
-def test_markers_are_changed_where_that_is_asked_for():
+def test_special_tokens_are_changed_where_that_is_asked_for():
     vocabulary = [*learn_words(["a b c"], str.split, 1), "<mask>"]
     seeds = np.stack([np.full(200, 5), np.arange(200)], axis=1)
-    for change_markers in (True, False):
+    for change_special_tokens in (True, False):
         augment = TokenAugmentConfig(
-            change=0.5, mask=1.0, replace=0.0, change_markers=change_markers
+            change=0.5, mask=1.0, replace=0.0, change_special_tokens=change_special_tokens
         )
-        config = TextConfig(tokenizer="nltk", markers="sentence", max_length=6, augment=augment)
+        config = TextConfig(
+            tokenizer="nltk", special_tokens="sentence", max_length=6, augment=augment
+        )
         ids, _ = make_tokenizer(config, vocabulary).encode(["a b c"] * 200, seeds)
         ends = {vocabulary[k] for k in ids[:, [0, 4]].ravel()}
-        assert ends == {"<start>", "<end>"} | ({"<mask>"} if change_markers else set())
+        assert ends == {"<start>", "<end>"} | ({"<mask>"} if change_special_tokens else set())
         np.testing.assert_allclose((ids[:, 1:4] == len(vocabulary) - 1).mean(), 0.5, atol=0.08)
         again, _ = make_tokenizer(config, vocabulary).encode(["a b c"] * 2, seeds[7:9])
         np.testing.assert_array_equal(again, ids[7:9])
@@ -230,14 +234,14 @@ def test_markers_are_changed_where_that_is_asked_for():
 
 def test_settings_and_vocabulary_have_to_fit():
     with pytest.raises(UserError, match="needs the token <start>"):
-        make_tokenizer(TextConfig(tokenizer="nltk", markers="sentence"), ["dog"])
+        make_tokenizer(TextConfig(tokenizer="nltk", special_tokens="sentence"), ["dog"])
     for more in ({"unknown": "token"}, {"augment": TokenAugmentConfig(unknown=0.1)}):
         with pytest.raises(UserError, match="needs the token <unk>"):
             make_tokenizer(TextConfig(tokenizer="words", **more), ["dog"])
-    with pytest.raises(UserError, match="markers is 'sentence', which is a setting of word"):
-        TextConfig(markers="sentence")
+    with pytest.raises(UserError, match="special_tokens is 'sentence', which is a setting of word"):
+        TextConfig(special_tokens="sentence")
     with pytest.raises(UserError, match="max_length is 2"):
-        TextConfig(tokenizer="ptb", markers="sentence", max_length=2)
+        TextConfig(tokenizer="ptb", special_tokens="sentence", max_length=2)
     with pytest.raises(UserError, match=r"'nltj' .*Did you mean 'nltk'"):
         make_tokenizer(TextConfig(tokenizer="nltj"), WORDS)
 

@@ -63,7 +63,7 @@ def test_a_run_is_evaluated_with_completed_concepts(few_shapes, tmp_path):
     shrink(config)
     shapes = {**config.evals.shapes.to_dict(), "boards": ("shapes_own",)}
     config.evals = {"own": shapes, "completed": shapes | {"concepts": "completed"}}
-    config.select.metric = "own/shapes_own/mean_recall@10"
+    config.best_checkpoint.metric = "own/shapes_own/mean_recall@10"
     parts = resolve(config, mesh=mesh_lib.make_mesh(jax.devices()[:1]))
     evaluation = RunEvaluation(parts)
     state = starting_state(parts, str(tmp_path))

@@ -60,7 +60,7 @@ def test_a_file_is_used_for_its_own_records(load):
         run(found, {"pets/images/1.0.0 test": "cd"})
 
 
-@pytest.mark.parametrize("name", ["similarity", "pair_scorer"])
+@pytest.mark.parametrize("name", ["similarity", "cross_encoder"])
 def test_a_first_stage_is_used_for_its_own_records(name, tmp_path):
     path = tmp_path / "x.npz"
     save_embeddings(path, dataclasses.replace(FILES["embeddings"], origin=ORIGIN))

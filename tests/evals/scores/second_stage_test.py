@@ -245,7 +245,7 @@ def test_scores_that_are_not_finite_are_refused():
 
 def open_case(pairs, **reranker):
     """An evaluator, and a source of its items."""
-    options = {"type": "boards", "reranker": {"name": "pair_scorer", **reranker}}
+    options = {"type": "boards", "reranker": {"name": "cross_encoder", **reranker}}
     (options,) = read_options({"shapes": options}).values()
     assert options.scores_pairs
     split = TinySplit()
@@ -265,7 +265,7 @@ def evaluate(pairs, **reranker):
     return {board.name: board for board in evaluator.run(source)}
 
 
-def test_boards_rank_by_the_pair_scorer():
+def test_boards_rank_by_the_cross_encoder():
     """The towers put the last caption at image 2, not at its own; the scorer corrects them."""
     table = np.zeros((4, 8), np.float32)
     owner = np.array([0, 0, 0, 1, 1, 2, 2, 3])
@@ -315,12 +315,12 @@ def test_what_was_not_scored_is_not_shown_as_a_score():
         assert set(drawn.tolist()) == {0.25}
 
 
-def test_a_source_without_a_pair_scorer_is_refused():
-    with pytest.raises(UserError, match="needs a model with a pair scorer, and model has none"):
+def test_a_source_without_a_cross_encoder_is_refused():
+    with pytest.raises(UserError, match="needs a model with a cross-encoder, and model has none"):
         evaluate(None)
     with pytest.raises(UserError, match="top"):
-        read_options({"x": {"type": "boards", "reranker": {"name": "pair_scorer", "top": 0}}})
+        read_options({"x": {"type": "boards", "reranker": {"name": "cross_encoder", "top": 0}}})
     with pytest.raises(UserError, match="x.task='t' names predictions"):
-        read_options({"x": {"type": "boards", "reranker": {"name": "pair_scorer"}, "task": "t"}})
-    with pytest.raises(UserError, match="Unknown name 'pair_scorer'"):
-        read_options({"x": {"type": "pools", "reranker": {"name": "pair_scorer"}}})
+        read_options({"x": {"type": "boards", "reranker": {"name": "cross_encoder"}, "task": "t"}})
+    with pytest.raises(UserError, match="Unknown name 'cross_encoder'"):
+        read_options({"x": {"type": "pools", "reranker": {"name": "cross_encoder"}}})

@@ -125,7 +125,7 @@ def test_boards_rank_the_best_of_another_model(tmp_path):
         assert both.find_best("shapes_own/t2i/recall@1")  # By intervals alone.
 
 
-def test_a_pair_scorer_ranks_the_best_of_another_model(tmp_path):
+def test_a_cross_encoder_ranks_the_best_of_another_model(tmp_path):
     """Its own towers are not read between images and captions, and may be missing."""
     path, first = save_first(tmp_path / "dual.npz")
     none = {"images": np.zeros((4, 0), np.float32), "captions": np.zeros((8, 0), np.float32)}
@@ -137,7 +137,7 @@ def test_a_pair_scorer_ranks_the_best_of_another_model(tmp_path):
         pairs=open_token_pairs(make_source(), None, 3),
         **none,
     )
-    options = {"name": "pair_scorer", "top": 3, "first_stage": path}
+    options = {"name": "cross_encoder", "top": 3, "first_stage": path}
     evaluator, source = make_case(source, **options)
     found = evaluator.open_rankings(source)("i2t")
     by_similarity, tokens = make_case(make_source(), **options | {"name": "similarity"})
@@ -154,7 +154,7 @@ def test_what_cannot_be_a_first_stage_is_refused(tmp_path):
     with pytest.raises(UserError, match="shapes.reranker.first_stage"):
         make_case(make_source(), name="similarity", top=2)
     with pytest.raises(UserError, match="nowhere.npz' is not a file"):
-        make_case(make_source(), name="pair_scorer", first_stage="nowhere.npz")
+        make_case(make_source(), name="cross_encoder", first_stage="nowhere.npz")
     path, _ = save_first(tmp_path / "dual.npz", image_ids=IDS[0] + 1)
     options = {"name": "similarity", "top": 2, "first_stage": path}
     evaluator, source = make_case(make_source(), **options)

@@ -70,7 +70,7 @@ def test_equals_torch(cell, layers, bidirectional, tower):
 @pytest.mark.parametrize("source", ["tokens", "state"])
 def test_the_end_of_a_text(source, tower, random_variables):
     options = {"vocab_size": 11, "width": 5, "embedding_width": 3, "bidirectional": True}
-    made = tower("rnn", head={"name": "last", "source": source}, **options)
+    made = tower("rnn", head={"name": "lasttoken", "source": source}, **options)
     params, _ = random_variables(made, INPUTS, scale=0.5)
     apply = jax.jit(made.apply)
     vector = apply(params, {}, INPUTS)[0].vector
@@ -80,6 +80,6 @@ def test_the_end_of_a_text(source, tower, random_variables):
         np.testing.assert_allclose(vector[row], expected, rtol=1e-5, atol=1e-6)
     # A single token is the last of both directions.
     other = {"tokens": "state", "state": "tokens"}[source]
-    made = tower("rnn", head={"name": "last", "source": other}, **options)
+    made = tower("rnn", head={"name": "lasttoken", "source": other}, **options)
     different = np.abs(jax.jit(made.apply)(params, {}, INPUTS)[0].vector - vector).max(axis=1)
     np.testing.assert_array_equal(different > 1e-4, np.array(LENGTHS) > 1)

@@ -17,7 +17,7 @@ MASK = np.arange(5) < np.array([[5], [1], [3]])
 BLOCKS = {"width": 8, "depth": 1, "heads": 2, "mlp_dim": 4}
 HEADS = [
     {"name": "attention"},
-    {"name": "map", "heads": 2, "mlp_dim": 4},
+    {"name": "multihead_attention_pool", "heads": 2, "mlp_dim": 4},
     {"name": "pie", "width": 8},
     {"name": "gaussian", "width": 8, "source": "mean"},
     *({"name": "transformer", "block": block, **BLOCKS} for block in ("milan", "standard")),

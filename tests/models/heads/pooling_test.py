@@ -12,8 +12,8 @@ MASK = np.arange(5) < np.array(LENGTHS)[:, None]
 POOLS = {
     "mean": lambda tokens: tokens.mean(0),
     "sum": lambda tokens: tokens.sum(0),
-    "first": lambda tokens: tokens[0],
-    "last": lambda tokens: tokens[-1],
+    "cls": lambda tokens: tokens[0],
+    "lasttoken": lambda tokens: tokens[-1],
     "max": lambda tokens: tokens.max(0),
 }
 

@@ -43,7 +43,7 @@ def test_equals_the_reference(block, pool):
         x = reference.relu(reference.dense(params["input"], tokens[row]))
         for layer in ("layer1", "layer2", "layer3"):
             x = REFERENCES[block](params[layer], x, length, heads=4)
-        expected = x[0] if pool == "first" else x[:length].mean(0)
+        expected = x[0] if pool == "cls" else x[:length].mean(0)
         np.testing.assert_allclose(vector[row], expected, rtol=1e-3, atol=1e-4)
     # Neither the values nor the number of padding tokens matter.
     garbage = np.pad(np.where(mask[..., None], tokens, 9), ((0, 0), (0, 2), (0, 0)))

@@ -14,7 +14,7 @@ START, END = 1, 2
 
 
 def captions(lengths, columns):
-    """Ids with markers, padded, and their mask."""
+    """Ids with special tokens, padded, and their mask."""
     rng = np.random.default_rng(0)
     ids = np.zeros((len(lengths), columns), np.int32)
     for row, length in enumerate(lengths):

@@ -38,8 +38,8 @@ class Captions:
 
 
 ENCODERS = {
-    "bert": ({"max_positions": LONGEST}, "first"),
-    "rnn": ({"width": 6, "bidirectional": True, "embedding_width": 5}, "last"),
+    "bert": ({"max_positions": LONGEST}, "cls"),
+    "rnn": ({"width": 6, "bidirectional": True, "embedding_width": 5}, "lasttoken"),
     "words": ({"width": 8}, "mean"),
 }
 

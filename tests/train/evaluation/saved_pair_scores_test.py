@@ -22,7 +22,7 @@ def opened(few_shapes):
     config = vilt.get_config("quick")
     config.data.data_dir, config.model.text.encoder.vocab_size = few_shapes, 400
     config.model.image.encoder.width, config.optimizer.schedule.warmup_steps = 16, 1
-    config.model.pair_scorer.update({"width": 16, "depth": 1, "mlp_dim": 16})
+    config.model.cross_encoder.update({"width": 16, "depth": 1, "mlp_dim": 16})
     config.evals.shapes.update({"every": 0, "batch_size": 64, "boards": ["shapes_own"]})
     parts = build_run(config, mesh_lib.make_mesh(jax.devices()[:1]))
     return RunEvaluation(parts, trains=False), parts.init_params(parts.key_data)

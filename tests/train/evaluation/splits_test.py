@@ -6,7 +6,7 @@ from xmodal.core.errors import UserError
 from xmodal.evals import read_options
 from xmodal.train.evaluation.suite import read_datasets
 
-IMAGE = {"size": 64, "eval_crop": 1.0, "eval_recipe": "torchvision"}
+IMAGE = {"size": 64, "eval_crop": 1.0, "eval_transform": "torchvision"}
 TEXT = {"tokenizer": "nltk", "unknown": "token", "max_length": 77}
 RUN = {"data": {"dataset": "crisscrossed_shapes", "image": IMAGE, "text": TEXT}}
 
@@ -18,7 +18,7 @@ def open_source(**changes):
 
 def test_what_an_evaluator_leaves_out_is_that_of_the_run():
     own = open_source(image={"eval_crop": 0.875}, text={"prompt": "a photo of {}"})
-    assert (own.image.size, own.image.eval_recipe, own.image.eval_crop) == (
+    assert (own.image.size, own.image.eval_transform, own.image.eval_crop) == (
         64,
         "torchvision",
         0.875,

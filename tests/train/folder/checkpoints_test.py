@@ -14,7 +14,7 @@ from xmodal.core.config import read
 from xmodal.core.errors import UserError
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.optimization import optimizer
-from xmodal.train.sections import CheckpointConfig, SelectConfig
+from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
 from xmodal.train.step import state
 
 BEST = "shapes/mean_recall@10"
@@ -23,7 +23,7 @@ FSDP = [("params/text", "fsdp"), (".*", "replicated")]
 
 def make_saver(folder, keep_last=10, metric=BEST, mode="max"):
     kept = CheckpointConfig(every=1, keep_last=keep_last)
-    return checkpoints.Checkpoints(str(folder), kept, SelectConfig(metric, mode))
+    return checkpoints.Checkpoints(str(folder), kept, BestCheckpointConfig(metric, mode))
 
 
 def make_optimizer(params):
@@ -79,7 +79,7 @@ def test_the_last_few_and_the_best_are_kept(tmp_path):
         save(tmp_path / mode, map(make_state, range(6)), metrics, keep_last=2, mode=mode)
         assert run_folder.steps(str(tmp_path / mode)) == sorted({best, 4, 5})
         config = tiny.make_config()
-        config.select.metric, config.select.mode = BEST, mode
+        config.best_checkpoint.metric, config.best_checkpoint.mode = BEST, mode
         run_folder.save_config(str(tmp_path / mode), config)
         assert run_folder.best_step(str(tmp_path / mode)) == best
     saver = make_saver(tmp_path / "last", mode="last")

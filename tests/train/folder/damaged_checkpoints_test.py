@@ -63,7 +63,7 @@ def test_the_state_before_the_damage_comes_back(tmp_path, caplog):
 @pytest.mark.parametrize(("item", "kept"), [("params", [3, 7]), ("opt_state", [3, 5, 7])])
 def test_the_best_checkpoint_needs_its_model_but_no_optimizer_state(tmp_path, item, kept):
     config = tiny.make_config()
-    config.select.metric, config.select.mode = BEST, "max"
+    config.best_checkpoint.metric, config.best_checkpoint.mode = BEST, "max"
     run_folder.save_config(str(tmp_path), config)
     metrics = {3: {BEST: 3.0}, 5: {BEST: 9.0}, 7: {BEST: 1.0}}
     save(tmp_path, map(make_state, metrics), metrics)

@@ -34,7 +34,7 @@ def test_a_finished_run_answers_until_its_config_or_a_file_changes(tmp_path):
     mark_finished(config, run_dir, {str(folder): hash_files(folder)})
     assert finished_reports(config, run_dir)
     changed = quickstart.get_config()
-    changed.select.mode = "last"
+    changed.best_checkpoint.mode = "last"
     assert not finished_reports(changed, run_dir)
     (folder / "deep/b.jpg").write_bytes(b"another")
     assert not finished_reports(config, run_dir)

@@ -15,7 +15,7 @@ from xmodal.train.folder import run_folder
 def three_steps(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     config = tiny.make_config()
-    config.select.metric = BEST
+    config.best_checkpoint.metric = BEST
     run_folder.save_config(str(folder), config)
     metrics = {0: {BEST: 50.0}, 4: {BEST: 50.0}, 6: {BEST: 20.0}}
     save(folder, map(make_state, (0, 4, 6)), metrics)
@@ -62,7 +62,7 @@ def test_data_are_found_from_any_folder(tmp_path, monkeypatch):
 
 def test_a_saturated_metric_does_not_select_the_last_step(tmp_path):
     config = tiny.make_config()
-    config.select.metric = BEST
+    config.best_checkpoint.metric = BEST
     run_folder.save_config(str(tmp_path), config)
     recalls = {0: 10.0, 1: 70.0, 2: 90.0, 3: 80.0, 4: 60.0}
     metrics = {step: {BEST: 100.0, "shapes/mean/recall@5": x} for step, x in recalls.items()}

@@ -68,7 +68,7 @@ def test_a_file_gives_forms_and_vectors(parts, load, tmp_path):
         "joint": [],
     }
     (tmp_path / "glove.txt").write_text("red " + " ".join(["0.5"] * 16) + "\n")
-    vectors = {"file": str(tmp_path / "glove.txt"), "misses": "shorten"}
+    vectors = {"file": str(tmp_path / "glove.txt"), "oov": "shorten"}
     found = load(content, word_vectors=vectors)
     place = found["image/constants/head/graph/vectors"]
     np.testing.assert_array_equal(place[2], np.full(16, 0.5, np.float32))

@@ -47,8 +47,13 @@ def quick():
 def folder(tmp_path_factory, _small_cnn):
     """A converted model with random weights and the sizes of PCME's quick variant."""
     sections = quick().model.to_dict()
-    image = {"size": 64, "eval_recipe": "torchvision", "eval_crop": 0.875}
-    text = {"tokenizer": "nltk", "lower_case": True, "markers": "sentence", "unknown": "token"}
+    image = {"size": 64, "eval_transform": "torchvision", "eval_crop": 0.875}
+    text = {
+        "tokenizer": "nltk",
+        "lower_case": True,
+        "special_tokens": "sentence",
+        "unknown": "token",
+    }
     files = {"vocab.txt": "".join(f"{word}\n" for word in WORDS).encode()}
     sides = {
         "image": Description(sections["image"]["encoder"], sections["image"]["head"], image),
@@ -106,7 +111,7 @@ def test_a_run_starts_from_all_of_it(folder):
     [
         ("model.image.head", {"name": "mean"}, "head.name is 'mean', the .* 'gaussian'"),
         ("model.similarity", {"name": "dot"}, "name is 'dot', .* 'match_probability'"),
-        ("data.text.markers", "none", "is 'none', the weights have 'sentence'"),
+        ("data.text.special_tokens", "none", "is 'none', the weights have 'sentence'"),
         ("init_from.model", "/nowhere", "/nowhere is not a converted model: /nowhere/model.json"),
     ],
 )
@@ -134,7 +139,7 @@ def test_a_config_without_a_model_gets_all_of_it(folder, few_shapes):
     path, arrays = folder
     parts = published_towers.build_untrained(release_config(path, few_shapes))
     assert parts.settings.data.image.size == 64
-    assert parts.settings.data.image.eval_recipe == "torchvision"
+    assert parts.settings.data.image.eval_transform == "torchvision"
     params, _ = published_towers.load_weights(parts)
     for name, array in ours(arrays).items():
         np.testing.assert_array_equal(flatten(params)[name], array, err_msg=name)

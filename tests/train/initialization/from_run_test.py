@@ -12,7 +12,7 @@ from tests import tiny_encoder as tiny
 from xmodal.core.errors import UserError
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.initialization import from_run
-from xmodal.train.sections import CheckpointConfig, InitConfig, SelectConfig
+from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig, InitConfig
 from xmodal.train.tree import flatten
 
 
@@ -46,7 +46,7 @@ def source(tmp_path_factory):
         model_state=jax.tree.map(used, state.model_state),
         opt_state=jax.tree.map(used, state.opt_state),
     )
-    saver = checkpoints.Checkpoints(folder, CheckpointConfig(), SelectConfig("m"))
+    saver = checkpoints.Checkpoints(folder, CheckpointConfig(), BestCheckpointConfig("m"))
     saver.save(state)
     saver.close()
     run_folder.save_config(folder, tiny.make_config())

@@ -15,7 +15,7 @@ from xmodal.train import run_config, start
 from xmodal.train.folder import checkpoints
 from xmodal.train.inherit import inherit
 from xmodal.train.initialization import from_towers
-from xmodal.train.sections import CheckpointConfig, InitConfig, SelectConfig
+from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig, InitConfig
 from xmodal.train.step.state import TrainState
 from xmodal.train.tree import flatten
 
@@ -142,7 +142,7 @@ def test_together_with_a_run(bert, tmp_path):
     source = tiny.make_config_with_towers()
     other = tiny.start(tiny.make_parts(source), seed=5)
     other_run = str(tmp_path / "run")
-    saver = checkpoints.Checkpoints(other_run, CheckpointConfig(), SelectConfig("m"))
+    saver = checkpoints.Checkpoints(other_run, CheckpointConfig(), BestCheckpointConfig("m"))
     saver.save(other)
     saver.close()
     config = tiny.make_config_with_towers(bert[0])
@@ -222,15 +222,15 @@ def test_texts_of_another_length_than_siglips_context_are_refused(tmp_path):
         f"params/{path}": np.zeros(leaf.shape, np.float32)
         for path, leaf in flatten(shapes_of(encoder, TEXTS)).items()
     }
-    inputs = {"tokenizer": "wordpiece", "pad": "[SEP]", "reads_pads": True, "max_length": 16}
+    inputs = {"tokenizer": "wordpiece", "pad": "[SEP]", "attend_to_padding": True, "max_length": 16}
     vocabulary = {"vocab.txt": ("\n".join(TOKENS) + "\n").encode()}
-    description = Description(encoder, {"name": "last"}, inputs, vocabulary)
+    description = Description(encoder, {"name": "lasttoken"}, inputs, vocabulary)
     config = tiny.make_config()
     config.init_from.towers.text = save(tmp_path / "text", arrays, description)
     with config.unlocked():
         config.model.text.encoder = {"name": "text_transformer"}
         config.data.text.update({"vocabulary": "", "pad": "[SEP]", "max_length": 64})
-        config.data.text.reads_pads = True
+        config.data.text.attend_to_padding = True
     with pytest.raises(UserError, match="max_length is 64, the weights have 16"):
         inherit(config)
     config.data.text.max_length = 16

@@ -50,8 +50,8 @@ def test_found_words_take_their_vectors_and_others_stay(tmp_path, frozen):
     expected[4], expected[5] = [1, 2, 3], [4, 5, 6]
     np.testing.assert_array_equal(found["text/encoder/table"], expected)
     np.testing.assert_array_equal(found["text/encoder/other"], random)
-    # The rule for misses, by name.
-    config.init_from.word_vectors.misses = "random"
+    # The rule for words out of vocabulary, by name.
+    config.init_from.word_vectors.oov = "random"
     assert list(load(config)[1]) == [4]
 
 
@@ -62,7 +62,7 @@ def test_found_words_take_their_vectors_and_others_stay(tmp_path, frozen):
         ({"init_from.run": "runs/a"}, "provides text/encoder/table, and so does 'runs/a'"),
         ({"init_from.towers.text": "weights/t"}, "and so does 'weights/t' of config.init_from"),
         ({"model.text": None}, "but config.model.text is None"),
-        ({"init_from.word_vectors.misses": "zero"}, "'zero'.*'shorten'"),
+        ({"init_from.word_vectors.oov": "zero"}, "'zero'.*'shorten'"),
     ],
 )
 def test_what_does_not_fit_is_said_before_the_dataset(tmp_path, change, message):

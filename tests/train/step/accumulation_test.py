@@ -72,13 +72,13 @@ def gaussian():
 
 
 def matching(dropout=0.0):
-    """A pair scorer on the features of both towers, and drawn negatives."""
+    """A cross-encoder on the features of both towers, and drawn negatives."""
     config = hinge()
     config.tasks = {
         "i2t": cxc.image_text(0.7),
         "match": base.task("image", "caption_0", "matching"),
     }
-    config.model.pair_scorer = {
+    config.model.cross_encoder = {
         "name": "matching_head", "width": 8, "depth": 1, "heads": 2, "mlp_dim": 12,
         "dropout": dropout,
     }  # fmt: skip
@@ -88,7 +88,7 @@ def matching(dropout=0.0):
 
 
 def dropping_pairs():
-    """Values dropped in the pair scorer; `matching` has larger heads of the towers."""
+    """Values dropped in the cross-encoder; `matching` has larger heads of the towers."""
     config = matching(0.2)
     for side in (config.model.image, config.model.text):
         side.head, side.projection = {"name": "mean"}, {"width": 8}

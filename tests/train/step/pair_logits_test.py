@@ -1,4 +1,4 @@
-"""Steps of a model with a pair scorer: on any number of devices, and with frozen parts."""
+"""Steps of a model with a cross-encoder: on any number of devices, and with frozen parts."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from tests.benchmarks.program import read_program
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
 from xmodal.models import Embedding, Features, Mode
-from xmodal.models.pair_scorers import make_pair_scorer
+from xmodal.models.cross_encoders import make_cross_encoder
 from xmodal.train.step import step, tasks
 from xmodal.train.step.task_losses import make_pair_logits
 
@@ -24,7 +24,7 @@ HEAD = {
 def make_config(**changes):
     match = base.task("image", "caption_1", "matching", weight=0.5)
     config = tiny.make_config(tasks={"i2t": cxc.image_text(0.7), "match": match}, **changes)
-    config.model.pair_scorer = HEAD
+    config.model.cross_encoder = HEAD
     return config
 
 
@@ -74,7 +74,7 @@ def test_values_and_gradients_do_not_depend_on_the_devices(one_device, devices):
 def compile_gradient(devices, steps, items, **sizes):
     """The gradient of the logits of drawn images with the texts of a batch, compiled."""
     mesh = mesh_lib.make_mesh(jax.devices()[:devices])
-    scorer = make_pair_scorer("scorer", HEAD | sizes, None)
+    scorer = make_cross_encoder("scorer", HEAD | sizes, None)
     rows, everywhere = mesh_lib.batch_sharded(mesh), mesh_lib.replicated(mesh)
     features = Features(jax.ShapeDtypeStruct((items, 6, 8), jnp.float32, sharding=rows))
     positions = jax.ShapeDtypeStruct((items,), jnp.int32, sharding=rows)
@@ -83,7 +83,7 @@ def compile_gradient(devices, steps, items, **sizes):
     def compute(params, images, texts, drawn):
         views = (Embedding(x.tokens[:, 0], extras={"features": x}) for x in (images, texts))
         given = {"mode": Mode.TRAIN, "key": jax.random.key(0), "mesh": mesh, "steps": steps}
-        logits = make_pair_logits(scorer, {"pair_scorer": params}, *views, **given)
+        logits = make_pair_logits(scorer, {"cross_encoder": params}, *views, **given)
         own = jnp.arange(items)[:, None]
         return jnp.sum(logits(drawn, own, jax.random.key(1)) ** 2)
 
@@ -104,16 +104,16 @@ def test_devices_exchange_the_features_of_images_and_not_their_keys_and_values()
 
 
 def test_a_frozen_scorer_drops_nothing_and_stays():
-    config = make_config(freeze=["pair_scorer/"])
+    config = make_config(freeze=["cross_encoder/"])
     parts = tiny.make_parts(config, 1)
     state = tiny.start(parts)
-    assert state.params["pair_scorer"] == {}
-    assert jax.tree.leaves(state.frozen["pair_scorer"])
+    assert state.params["cross_encoder"] == {}
+    assert jax.tree.leaves(state.frozen["cross_encoder"])
     kept = tiny.copy(state.frozen)
     compiled = tiny.compile_step(parts, state)
     after, scalars = tiny.run_step(parts, compiled, state, tiny.make_batch(), 0)
     tiny.assert_identical(after.frozen, kept)
-    config.model.pair_scorer.dropout = 0.0
+    config.model.cross_encoder.dropout = 0.0
     parts = tiny.make_parts(config, 1)
     state = tiny.start(parts)
     compiled = tiny.compile_step(parts, state)
@@ -127,7 +127,7 @@ def test_task_and_scorer_need_each_other():
     step.check_sides(parts.model, parts.tasks)
     with pytest.raises(UserError, match="trained by no task"):
         step.check_sides(parts.model, tasks.make_tasks({"i2t": config.tasks.i2t}))
-    with pytest.raises(UserError, match=r"config\.model\.pair_scorer, which is None"):
+    with pytest.raises(UserError, match=r"config\.model\.cross_encoder, which is None"):
         step.check_sides(tiny.make_parts(tiny.make_config(), 1).model, parts.tasks)
     for wrong in (("caption_0", "image"), ("image", "image"), ("caption_0", "caption_1")):
         with pytest.raises(UserError, match="takes an image and a text"):

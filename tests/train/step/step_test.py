@@ -122,7 +122,7 @@ def test_a_clamped_scale_is_that_of_a_free_update_brought_back():
         other = state.params["tasks"]["other"]["similarity"]
         return np.array([state.params["similarity"]["log_scale"], other["log_scale"]])
 
-    clamped, free = make(clamp=True, max_scale=1.2), make()
+    clamped, free = make(clamp=True, max_logit_scale=1.2), make()
     state, reached = tiny.start(clamped[0]), 0
     start = {"log_scale": jax.device_put(np.float32(0.1), state.step.sharding)}
     scaled = {"similarity": start, "tasks": {"other": {"similarity": start}}}

@@ -94,7 +94,7 @@ def test_a_scale_at_its_limit_has_the_gradient_of_all_losses_together(names, ris
 
         return jax.jit(jax.grad(total))
 
-    free, limited = gradient(), gradient(max_scale=10.0)
+    free, limited = gradient(), gradient(max_logit_scale=10.0)
     at_limit = jnp.float32(np.log(10.0) + 1e-6)
     assert (free(at_limit) < 0) == rises
     expected = 0.0 if rises else free(at_limit)

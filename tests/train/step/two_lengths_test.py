@@ -21,12 +21,12 @@ SHORT = ShortTexts(3, 0.6)
 BERT = tiny.make_config().model.text.encoder.to_dict()
 RNN = {"name": "rnn", "vocab_size": tiny.WORDS, "embedding_width": 4, "width": 6}
 TOWERS = {
-    "first": (BERT, {"name": "first"}),
+    "cls": (BERT, {"name": "cls"}),
     "mean": (BERT, {"name": "mean"}),
     "weights of tokens": (BERT, {"name": "attention"}),
     "all tokens": (BERT, {"name": "unit_tokens", "width": 5}),
     "stored features": (BERT | {"depth": 2, "lower_depth": 1}, {"name": "mean"}),
-    "last token": (RNN, {"name": "last"}),
+    "last token": (RNN, {"name": "lasttoken"}),
     "sampled": (RNN, {"name": "gaussian", "width": 5, "samples": 2}),
 }
 

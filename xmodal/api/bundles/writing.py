@@ -129,7 +129,7 @@ def _lower_texts(
         return None, {}
     config, vocabulary = model.texts
     longest = config.max_length
-    shorter = () if config.reads_pads else _LENGTHS
+    shorter = () if config.attend_to_padding else _LENGTHS
     lengths = (*(length for length in shorter if length < longest), longest)
     lowered = {}
     for length in lengths:

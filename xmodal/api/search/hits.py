@@ -1,4 +1,4 @@
-"""Hits of a query, and their order by a pair scorer."""
+"""Hits of a query, and their order by a cross-encoder."""
 
 import dataclasses
 import math
@@ -24,8 +24,8 @@ class Hit:
       row: its position in the index.
       item: path, caption, or image of a dataset.
       score: larger is more similar.
-      definition: names the score: the model's similarity, or the score of its pair scorer, such as
-        "logit of cross_attention + cosine".
+      definition: names the score: the model's similarity, or the score of its cross-encoder, such
+        as "logit of cross_attention + cosine".
     """
 
     rank: int
@@ -36,11 +36,11 @@ class Hit:
 
 
 def _files(hits: Sequence[Hit]) -> list[str]:
-    """Paths of pictures, which a pair scorer reads again."""
+    """Paths of pictures, which a cross-encoder reads again."""
     paths = [hit.item for hit in hits]
     if missing := [path for path in paths if not os.path.exists(path)]:
         raise UserError(
-            f"{missing[0]} is not a picture in a file, which a pair scorer has to read again; "
+            f"{missing[0]} is not a picture in a file, which a cross-encoder has to read again; "
             "build the index from files, or leave rerank out."
         )
     return paths
@@ -61,12 +61,12 @@ def rank_pairs(
     upright: bool = True,
     pictures: Callable[[Sequence[Hit]], Sequence[Any]] = _files,
 ) -> list[Hit]:
-    """Returns hits with the scores of the model's pair scorer, as in evaluation, best first.
+    """Returns hits with the scores of the model's cross-encoder, as in evaluation, best first.
 
     The query is encoded once.
 
     Args:
-      model: a model with a pair scorer.
+      model: a model with a cross-encoder.
       galleries: those of the index.
       query: the query, an image or a text.
       kind: its kind, "image" or "caption".
@@ -77,15 +77,15 @@ def rank_pairs(
       pictures: returns the images of hits; by default their files.
 
     Raises:
-      UserError: the model has no pair scorer, or its run does not determine the score, the hits
+      UserError: the model has no cross-encoder, or its run does not determine the score, the hits
         are of the same kind, a picture is not a file that can be read, or a score is not finite.
     """
     if model.pairs is None:
-        raise UserError(f"{model.name} has no pair scorer; search without rerank.")
+        raise UserError(f"{model.name} has no cross-encoder; search without rerank.")
     weight = model.first_stage_weight if first_stage_weight is None else first_stage_weight
     if weight is None:
         raise UserError(
-            f"The evaluators of {model.name} do not determine the score of its pair scorer: "
+            f"The evaluators of {model.name} do not determine the score of its cross-encoder: "
             "choose first_stage_weight=1, which adds the score of the first stage, as BLIP's "
             "authors do, another weight, or 0."
         )
@@ -94,7 +94,7 @@ def rank_pairs(
     other = "caption" if kind == "image" else "image"
     gallery = galleries.get(other)
     if gallery is None or not all(_holds(gallery, hit) for hit in hits):
-        raise UserError(f"A pair scorer compares images with texts; use find={other!r}.")
+        raise UserError(f"A cross-encoder compares images with texts; use find={other!r}.")
     queries = [query] * len(hits)
     pairs = (pictures(hits), queries) if other == "image" else (queries, [hit.item for hit in hits])
     scores, definition = model.score_pairs(*pairs, upright=upright), model.pairs.definition

@@ -155,8 +155,8 @@ class Index:
           find: "image" or "caption"; by default images, if there are any.
           exact: whether to compare all items even if approximate search is available.
           upright: see `Model.embed_images`; False for a picture of a dataset.
-          rerank: number of hits that the model's pair scorer ranks again, `top` if that is more; 0
-            for none. Pictures are read from their files.
+          rerank: number of hits that the model's cross-encoder ranks again, `top` if that is more;
+            0 for none. Pictures are read from their files.
           first_stage_weight: multiplies the similarity, which is added to the score of a pair, as
             the reranker of evaluators does; by default that of the model's run.
 

@@ -3,7 +3,7 @@
 GET /search?text=a+dog&top=5      hits of a text
 POST /search?top=5                hits of the picture in the body
 GET /search?...&find=caption      captions of an index that also has images
-GET /search?...&rerank=50         the best 50 in the order of the pair scorer; with
+GET /search?...&rerank=50         the best 50 in the order of the cross-encoder; with
                                   &first_stage_weight=1, see `Index.query`
 
 The answer is the JSON of `formats.as_json`, or `{"error": ...}` with status 400 to 413; 500 if the

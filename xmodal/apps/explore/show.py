@@ -68,7 +68,7 @@ def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: i
         if attended is not None:
             notes["The caption's own picture is dark where the model attends little."] = None
         if best is not None:
-            without = ", without its pair scorer" if model.pairs is not None else ""
+            without = ", without its cross-encoder" if model.pairs is not None else ""
             ranked[f"{model.name} ranks by {model.similarity_name}{without}."] = None
         for number, place in enumerate(own):
             found: list[list[PageItem]] = []

@@ -51,7 +51,7 @@ SELECT = flags.DEFINE_string(
     "select",
     None,
     "Tag of the metric by which checkpoints and trials are compared, such as sts/avg2016; by "
-    "default that of config.select.",
+    "default that of config.best_checkpoint.",
 )
 SPACE = flags.DEFINE_multi_string(
     "space",

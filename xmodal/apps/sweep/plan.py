@@ -128,7 +128,7 @@ class Plan:
         config = with_values(self.config, values)
         with config.unlocked():
             config.name = f"{self.config.name}_{name}"
-            config.select = {"metric": self.select, "mode": self.mode}
+            config.best_checkpoint = {"metric": self.select, "mode": self.mode}
         return config
 
     def preview(self, draws: int) -> Iterator[dict[str, Any]]:
@@ -145,7 +145,7 @@ def make_plan(plan: Plan, select: str | None) -> Plan:
     Args:
       plan: without `select`, `mode` and `records`.
       select: tag of a metric, or its beginning, which selects the first of its metrics:
-        `sts/avg2016` for `sts/avg2016/pearson`. None for the metric of `config.select`.
+        `sts/avg2016` for `sts/avg2016/pearson`. None for the metric of `config.best_checkpoint`.
     """
     logging.info("Checking %s of the search space.", ", ".join(plan.parameters))
     checked = CheckedConfig(plan.config)
@@ -156,7 +156,7 @@ def make_plan(plan: Plan, select: str | None) -> Plan:
             raise
         except UserError as error:
             raise UserError(f"The search space has {path}={value!r}. {error}") from error
-    metric = checked.select.metric
+    metric = checked.best_checkpoint.metric
     if select is not None:
         tags = lookup(f"--select={select}", select.partition("/")[0], checked.tags())
         # A table stands for the first of its metrics.
@@ -165,7 +165,7 @@ def make_plan(plan: Plan, select: str | None) -> Plan:
         lookup(f"--select={select}", metric, tags)
     # A metric of --select may be better where that of the config is worse.
     mode = "min" if lower_is_better(metric) else "max"
-    mode = "last" if checked.select.mode == "last" else mode
+    mode = "last" if checked.best_checkpoint.mode == "last" else mode
     return dataclasses.replace(plan, select=metric, mode=mode, records=checked.records)
 
 

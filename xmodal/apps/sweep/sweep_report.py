@@ -34,7 +34,7 @@ def best_first(plan: Plan, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     """Returns the complete trials, best first.
 
     Where scores are equal, as a saturated R@10, the metrics decide that decide between checkpoints
-    (`SelectConfig.rank`); of trials that are equal in these, too, the first is the best.
+    (`BestCheckpointConfig.rank`); of trials that are equal in these, too, the first is the best.
     """
     complete = [each for each in trials if each.state == TrialState.COMPLETE]
     return sorted(complete, key=lambda each: _rank(plan, each), reverse=True)

@@ -167,8 +167,8 @@ def _run(
         trial.set_user_attr("metrics", numbers)
         trial.set_user_attr("rank", run_training.rank_metrics(config, best))
         trial.set_user_attr("error", "")  # That of an earlier attempt.
-        if math.isnan(score := best[config.select.metric]):
-            raise UserError(f"{config.select.metric} of the best checkpoint is undefined.")
+        if math.isnan(score := best[config.best_checkpoint.metric]):
+            raise UserError(f"{config.best_checkpoint.metric} of the best checkpoint is undefined.")
         return score
     except optuna.TrialPruned:
         raise

@@ -49,7 +49,7 @@ class ImageConfig:
       size: side of the square model input in pixels; 0 for precomputed features.
       augment: training augmentation; None to train on the evaluation crop.
       eval_crop: fraction of a side that the evaluation crop keeps.
-      eval_recipe: "cxc" squeezes the center, that fraction of each side, to a square with
+      eval_transform: "cxc" squeezes the center, that fraction of each side, to a square with
         antialiased bilinear interpolation, as the authors of CxC do; "simclr" takes a central
         square, that fraction of the shorter side, and resizes it bicubically, as SimCLR does;
         "torchvision" resizes the shorter side to `size` / `eval_crop` and takes the central
@@ -68,7 +68,7 @@ class ImageConfig:
     size: int = setting(0, at_least=0)
     augment: AugmentConfig | None = None
     eval_crop: float = setting(0.875, above=0, at_most=1)
-    eval_recipe: str = setting("cxc", one_of=_RECIPES)
+    eval_transform: str = setting("cxc", one_of=_RECIPES)
     patch: int = setting(0, at_least=0)
     max_regions: int = setting(0, at_least=0)
     tags: bool = False
@@ -133,7 +133,7 @@ def evaluation_view(picture: np.ndarray, config: ImageConfig) -> np.ndarray:
     """Returns a picture uint8 [H, W, 3] as the model reads it in evaluation."""
     if config.patch:
         return cut_into_patches(picture, config.size, config.patch)
-    return EVALUATION_CROPS[config.eval_recipe](picture, config.size, config.eval_crop)
+    return EVALUATION_CROPS[config.eval_transform](picture, config.size, config.eval_crop)
 
 
 def decode_image(encoded: bytes) -> np.ndarray:
@@ -315,7 +315,7 @@ EVALUATION_CROPS: Mapping[str, Callable[[np.ndarray, int, float], np.ndarray]] =
     "squash_bilinear": functools.partial(squash_crop, kernel=BILINEAR),
     "torchvision": torchvision_crop,
 }
-"""By `config.data.image.eval_recipe`."""
+"""By `config.data.image.eval_transform`."""
 
 
 def check_size(config: ImageConfig, is_encoded: bool) -> None:

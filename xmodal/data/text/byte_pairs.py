@@ -55,7 +55,7 @@ def merged_tokens(text: str) -> list[str]:
 
 
 class BytePairs:
-    """Turns texts into ids, without markers."""
+    """Turns texts into ids, without special tokens."""
 
     def __init__(self, text: str, lower_case: bool) -> None:
         """Reads merges.
@@ -73,7 +73,7 @@ class BytePairs:
         self._tokenizer = Tokenizer(
             models.BPE(ids, read_merges(text), end_of_word_suffix=_LAST, fuse_unk=False)
         )
-        # A text that spells a marker has its id.
+        # A text that spells a special token has its id.
         self._tokenizer.add_special_tokens([START, END])
         self._tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
             [

@@ -11,7 +11,7 @@ from xmodal.core.errors import UserError
 ARCHIVE = "bpe_simple_vocab_16e6.txt.gz"
 """Name of the file in openai/CLIP, and in the packages open-clip-torch and clip-anytorch."""
 _SHA256 = "924691ac288e54409236115652ad4aa250f48203de50a9e4722a6ecd48d6804a"
-# The archive has 262,144 merges; 512 bytes and two markers make these a vocabulary of 49,408.
+# The archive has 262,144 merges; 512 bytes and 2 special tokens make these a vocabulary of 49,408.
 _MERGES = 49_408 - 512 - 2
 _PREFIX = "pip:"
 

@@ -25,7 +25,7 @@ def sentence_piece_tokens(content: bytes) -> list[str]:
 
 
 class SentencePieces:
-    """Turns texts into ids, without markers.
+    """Turns texts into ids, without special tokens.
 
     Attributes:
       pad: padding piece of the model; "" for none.

@@ -6,12 +6,12 @@ from xmodal.core.config import setting
 from xmodal.core.errors import UserError
 
 SUBWORDS = ("wordpiece", "bpe", "sentencepiece", "tokenizer_json")
-"""Tokenizers with rules of their own for unknown words and markers."""
-WORD_SETTINGS = {"min_count": 1, "unknown": "drop", "markers": "none"}
+"""Tokenizers with rules of their own for unknown words and special tokens."""
+WORD_SETTINGS = {"min_count": 1, "unknown": "drop", "special_tokens": "none"}
 """Settings of all other tokenizers, with the values that `SUBWORDS` need."""
 ID_FIELDS = (
-    "tokenizer", "reading", "lower_case", "canonicalize", "unknown", "markers", "start", "end",
-    "pad", "reads_pads", "separators", "max_words",
+    "tokenizer", "reading", "lower_case", "canonicalize", "unknown", "special_tokens", "start",
+    "end", "pad", "attend_to_padding", "separators", "max_words",
 )  # fmt: skip
 """Fields of `TextConfig` on which the token ids of a text depend, besides `vocabulary`."""
 
@@ -23,13 +23,14 @@ class TokenAugmentConfig:
     Attributes:
       unknown: probability that a token becomes the unknown token (PCME).
       delete: share of the tokens of a caption, rounded down, that is deleted afterwards (PCME).
-      keep: number of tokens kept of a caption afterwards, besides markers; 0 for all (VETE trains
-        on single words with 1).
+      keep: number of tokens kept of a caption afterwards, besides special tokens; 0 for all (VETE
+        trains on single words with 1).
       change: probability that a word is masked, replaced or deleted (VSE-infinity).
       mask: share of the changed words whose pieces all become the mask token.
       replace: share of the changed words whose pieces all become random entries of the vocabulary.
         The other changed words are deleted.
-      change_markers: whether markers are changed like words, as by the released code for words.
+      change_special_tokens: whether special tokens are changed like words, as by the released code
+        for words.
     """
 
     unknown: float = setting(0.0, at_least=0, at_most=1)
@@ -38,7 +39,7 @@ class TokenAugmentConfig:
     change: float = setting(0.0, at_least=0, at_most=1)
     mask: float = setting(0.5, at_least=0, at_most=1)
     replace: float = setting(0.1, at_least=0, at_most=1)
-    change_markers: bool = False
+    change_special_tokens: bool = False
 
     def __post_init__(self) -> None:
         if self.change and (self.unknown or self.delete or self.keep):
@@ -72,14 +73,15 @@ class TextConfig:
       min_count: words that occur less often in the training captions are not learned.
       unknown: for words outside the vocabulary, "drop" omits them and "token" uses `<unk>`.
         Word pieces always have `[UNK]`.
-      markers: "sentence" puts `<start>` and `<end>` around words, "none" nothing. Word pieces are
-        always between `[CLS]` and `[SEP]`, and a tokenizer.json names its own markers.
+      special_tokens: "sentence" puts `<start>` and `<end>` around words, "none" nothing. Word
+        pieces are always between `[CLS]` and `[SEP]`, and a tokenizer.json names its own special
+        tokens.
       start: "sentencepiece": token before a text, such as `<s>`; "" for none.
       end: "sentencepiece": token after a text, also after a text that was cut; "" for none.
       pad: token that fills short texts; "" for the tokenizer's own, or id 0 if it has none.
-      reads_pads: whether the model reads padding like words, as SigLIP does: the mask covers it,
-        and all texts have `max_length` ids.
-      max_length: T, number of ids of a padded text, including markers. Longer texts are cut.
+      attend_to_padding: whether the model reads padding like words, as SigLIP does: the mask covers
+        it, and all texts have `max_length` ids.
+      max_length: T, number of ids of a padded text, including special tokens. Longer texts are cut.
       reading: "text", or "bytes" to read a text as Python shows its bytes, b'...', for weights of
         CVSE that were released: its authors' code did, so that first words are unknown.
       lower_case: "wordpiece": the model is uncased, lower-case and strip accents; "words": look up
@@ -100,11 +102,11 @@ class TextConfig:
     vocabulary_size: int = setting(1024, at_least=1)
     min_count: int = setting(1, at_least=1)
     unknown: str = setting("drop", one_of=("drop", "token"))
-    markers: str = setting("none", one_of=("none", "sentence"))
+    special_tokens: str = setting("none", one_of=("none", "sentence"))
     start: str = ""
     end: str = ""
     pad: str = ""
-    reads_pads: bool = False
+    attend_to_padding: bool = False
     max_length: int = setting(48, at_least=1)
     reading: str = setting("text", one_of=("text", "bytes"))
     lower_case: bool = True
@@ -115,10 +117,11 @@ class TextConfig:
     prompt: str = ""
 
     def __post_init__(self) -> None:
-        marked = self.tokenizer in SUBWORDS or self.markers != "none"
+        marked = self.tokenizer in SUBWORDS or self.special_tokens != "none"
         if marked and self.max_length < 3:
             raise UserError(
-                f"config.data.text.max_length is {self.max_length}; markers and a token need 3"
+                f"config.data.text.max_length is {self.max_length}; special tokens and "
+                "a token need 3"
             )
         if self.tokenizer != "sentencepiece" and (self.start or self.end):
             raise UserError(

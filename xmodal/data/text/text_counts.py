@@ -18,7 +18,7 @@ class TextCounts(NamedTuple):
       texts: number of texts.
       empty: texts without a visible character.
       unknown: other texts without a known word, of which the model reads at most punctuation.
-      cut: texts of more than `max_length` ids, including markers.
+      cut: texts of more than `max_length` ids, including special tokens.
       equal: cut texts whose remaining ids equal those of a different text.
       max_length: T, the most ids of a text.
     """

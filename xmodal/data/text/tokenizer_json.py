@@ -1,7 +1,7 @@
 """Tokenizers of Hugging Face, from a tokenizer.json, by their library.
 
-The file says everything: normalization, words, pieces, markers. Its truncation and padding are
-those of the config instead.
+The file says everything: normalization, words, pieces, special tokens. Its truncation and padding
+are those of the config instead.
 """
 
 import functools
@@ -37,7 +37,7 @@ def json_tokens(content: bytes) -> list[str]:
 
 
 class JsonPieces:
-    """Turns texts into ids, without markers.
+    """Turns texts into ids, without special tokens.
 
     Attributes:
       start: tokens that the file puts before a text.
@@ -57,7 +57,7 @@ class JsonPieces:
           UserError: the file puts tokens elsewhere than before and after a text.
         """
         self._tokenizer, self._clean = _load(content), clean
-        self.start, self.end = _find_markers(self._tokenizer)
+        self.start, self.end = _find_special_tokens(self._tokenizer)
         settings = parse_json_text(content.decode("utf-8-sig"))
         self.pad = (settings.get("padding") or {}).get("pad_token", "")
         model = settings["model"]
@@ -79,27 +79,27 @@ class JsonPieces:
         return ids_by_word(self._encode(text))
 
     def _encode(self, text: str) -> Any:
-        return _encode(self._tokenizer, self._clean(text), markers=False)
+        return _encode(self._tokenizer, self._clean(text), special_tokens=False)
 
 
-def _find_markers(tokenizer: Any) -> tuple[list[str], list[str]]:
+def _find_special_tokens(tokenizer: Any) -> tuple[list[str], list[str]]:
     """Returns the tokens that a tokenizer puts before and after a text."""
-    bare = _encode(tokenizer, _PROBE, markers=False).tokens
-    marked = _encode(tokenizer, _PROBE, markers=True)
+    bare = _encode(tokenizer, _PROBE, special_tokens=False).tokens
+    marked = _encode(tokenizer, _PROBE, special_tokens=True)
     added = [bool(each) for each in marked.special_tokens_mask]
     before = added.index(False) if False in added else 0
     after = before + len(bare)
     if not bare or marked.tokens[before:after] != bare:
         raise UserError(
             f"The tokenizer.json turns {_PROBE!r} into {marked.tokens}, and into {bare} without "
-            "markers; a text must have tokens, and markers must be before and after it."
+            "special tokens; a text must have tokens, and they must be before and after it."
         )
     return marked.tokens[:before], marked.tokens[after:]
 
 
-def _encode(tokenizer: Any, text: str, *, markers: bool) -> Any:
+def _encode(tokenizer: Any, text: str, *, special_tokens: bool) -> Any:
     try:
-        return tokenizer.encode(text, add_special_tokens=markers)
+        return tokenizer.encode(text, add_special_tokens=special_tokens)
     except BaseException as error:
         # The library finds contradictions late, and a panic in it is not an `Exception`.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":

@@ -29,7 +29,7 @@ class Tokenizer:
       identity: see `TokenizerFile.identity`.
       rules: the fields of `TextConfig` on which the ids depend, by name.
       max_length: T, number of ids of a padded text.
-      room: most ids of a text besides markers.
+      room: most ids of a text besides special tokens.
       unknown: id of unknown words; -1 without such a token.
     """
 
@@ -51,7 +51,7 @@ class Tokenizer:
         Args:
           vocabulary: tokens in the order of their ids.
           config: length, padding and augmentation.
-          ids_of: function of a text that returns its ids, without markers.
+          ids_of: function of a text that returns its ids, without special tokens.
           groups_of: the same, with separate ids for each word.
           start: tokens before a text.
           end: tokens after a text.
@@ -73,8 +73,8 @@ class Tokenizer:
         ids = {token: number for number, token in reversed(list(enumerate(vocabulary)))}
         self._start, self._end = ([_require(ids, token) for token in each] for each in (start, end))
         self.room = config.max_length - len(self._start) - len(self._end)
-        self._reads_pads = config.reads_pads
-        needs_pad = bool(config.pad) or config.reads_pads
+        self._attend_to_padding = config.attend_to_padding
+        needs_pad = bool(config.pad) or config.attend_to_padding
         self._pad = _require(ids, config.pad or pad) if needs_pad else ids.get(pad, 0)
         needs_unknown = config.augment is not None and config.augment.unknown
         self.unknown = _require(ids, unknown) if needs_unknown else ids.get(unknown, -1)
@@ -110,10 +110,10 @@ class Tokenizer:
         mask = np.arange(self.max_length) < lengths[:, None]
         ids = np.full(mask.shape, self._pad, np.int32)
         ids[mask] = np.fromiter(itertools.chain.from_iterable(rows), np.int32, lengths.sum())
-        return ids, np.ones_like(ids) if self._reads_pads else mask.astype(np.int32)
+        return ids, np.ones_like(ids) if self._attend_to_padding else mask.astype(np.int32)
 
     def read(self, texts: Sequence[str]) -> list[Sequence[int]]:
-        """Returns all ids of texts, without markers and augmentation."""
+        """Returns all ids of texts, without special tokens and augmentation."""
         return [self._ids_of(self._cut(text)) for text in texts]
 
     def _marked(self, ids: Sequence[int]) -> list[int]:
@@ -122,7 +122,7 @@ class Tokenizer:
     def _changed(self, text: str, seed: np.ndarray, config: TokenAugmentConfig) -> list[int]:
         """Returns a text's ids with words masked, replaced or deleted according to the seed."""
         groups = list(self._groups_of(text))
-        if config.change_markers:
+        if config.change_special_tokens:
             groups = [[token] for token in self._marked(list(itertools.chain(*groups)))]
         bits = _random_bits(seed, len(groups) + sum(map(len, groups)))
         draws = _to_uniform(bits[: len(groups)]) / config.change
@@ -136,7 +136,7 @@ class Tokenizer:
                 ids += [self._mask] * len(group)
             elif draw < config.mask + config.replace:
                 ids += replacements
-        return ids if config.change_markers else self._marked(ids)
+        return ids if config.change_special_tokens else self._marked(ids)
 
     def _augmented(
         self, ids: Sequence[int], seed: np.ndarray, config: TokenAugmentConfig
@@ -170,7 +170,7 @@ def _require(ids: Mapping[str, int], token: str) -> int:
     if token not in ids:
         raise UserError(
             f"config.data.text needs the token {token}, which the vocabulary ({len(ids)} entries) "
-            "lacks; add it, or change start, end, pad, markers, unknown or augment"
+            "lacks; add it, or change start, end, pad, special_tokens, unknown or augment"
         )
     return ids[token]
 
@@ -276,8 +276,8 @@ def _make_words(vocabulary: Sequence[str], config: TextConfig) -> Tokenizer:
         config,
         ids_of=ids_of,
         groups_of=lambda text: [[token] for token in ids_of(text)],
-        start=[START] if config.markers == "sentence" else [],
-        end=[END] if config.markers == "sentence" else [],
+        start=[START] if config.special_tokens == "sentence" else [],
+        end=[END] if config.special_tokens == "sentence" else [],
         pad=PAD,
         unknown=UNKNOWN,
         mask=MASK,

@@ -57,8 +57,8 @@ class BoardsOptions(Options):
       annotations: folder of released label files, see `labels.annotations.read_annotations`; ""
         for the dataset's own labels.
       boards: names of boards; None for every board that the labels allow.
-      reranker: `{"name": ..., **options}`, see `ranking.rerank`; `{"name": "pair_scorer", "top":
-        K}` ranks the best K items of the towers by the model's pair scorer, `{"name":
+      reranker: `{"name": ..., **options}`, see `ranking.rerank`; `{"name": "cross_encoder", "top":
+        K}` ranks the best K items of the towers by the model's cross-encoder, `{"name":
         "similarity", "top": K, "first_stage": FILE}` those of another model by this one's
         similarity of token sets.
       task: task whose predictions the reranker uses; not for a second stage.
@@ -81,7 +81,7 @@ class BoardsOptions(Options):
     @property
     def scores_pairs(self) -> bool:
         """See `Options`."""
-        return (self.reranker or {}).get("name") == "pair_scorer"
+        return (self.reranker or {}).get("name") == "cross_encoder"
 
     @property
     def compares_tokens(self) -> bool:
@@ -221,7 +221,7 @@ class BoardsEvaluator(Evaluator):
         if not isinstance(reranker, PairReranker) or not isinstance(source, Embeddings):
             raise UserError(
                 f"{provider.place} is ranked without a second stage, whose scores could be saved: "
-                "set a reranker 'pair_scorer' or 'similarity'."
+                "set a reranker 'cross_encoder' or 'similarity'."
             )
         stage = self._open(source).stage
         assert stage is not None

@@ -61,7 +61,7 @@ class Options:
 
     @property
     def scores_pairs(self) -> bool:
-        """Whether the model's pair scorer ranks items."""
+        """Whether the model's cross-encoder ranks items."""
         return False
 
     @property
@@ -96,7 +96,7 @@ class Options:
         """
 
     def default_metric(self, dataset: str) -> str:
-        """Returns the default tag for `select` in a run on this dataset, or ""."""
+        """Returns the default tag for `best_checkpoint` in a run on this dataset, or ""."""
         del dataset
         return ""
 

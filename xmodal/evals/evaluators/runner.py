@@ -72,8 +72,8 @@ class OpenScores:
                 self.between |= open_scores(ordered, mesh=mesh, precision=precision)
             elif not isinstance(reranker, PairReranker):
                 raise UserError(
-                    f"{source.place} has no embeddings, only a pair scorer: set the evaluator's "
-                    "reranker to {'name': 'pair_scorer'}."
+                    f"{source.place} has no embeddings, only a cross-encoder: set the evaluator's "
+                    "reranker to {'name': 'cross_encoder'}."
                 )
             elif not reranker.first_stage:
                 sizes = len(labels.image_ids), len(labels.caption_ids)

@@ -48,7 +48,7 @@ class _Embedded(NamedTuple):
       vectors: float32, the array that is ranked.
       log_sigma: float32, of a probabilistic model; or None.
       tokens: tokens and mask, float32, for a similarity of token sets; or None.
-      features: `Tokens` for a pair scorer; or None.
+      features: `Tokens` for a cross-encoder; or None.
       predicted: float32, the vectors, which predictors read, if another array is ranked; or None.
     """
 
@@ -122,7 +122,7 @@ class Embedder:
           similarity: the model's similarity, with parameters `params["similarity"]`.
           mesh: items are sharded over its `data` axis.
           predict: predictors by task.
-          pairs: a pair scorer, which reads the `features` of embeddings; None for none.
+          pairs: a cross-encoder, which reads the `features` of embeddings; None for none.
         """
         self._sides, self._similarity = tuple(sides), similarity
         self.mesh, self._predict = mesh, dict(predict or {})

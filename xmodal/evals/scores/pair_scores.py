@@ -1,4 +1,4 @@
-"""Scores of pairs of a split's items by a pair scorer, each computed once, on all devices.
+"""Scores of pairs of a split's items by a cross-encoder, each computed once, on all devices.
 
 Both sides are encoded once, by the towers. What depends on one item alone is computed once, too:
 for texts, before anything is scored; for images, in blocks, whose pairs are scored while their
@@ -94,7 +94,7 @@ class Tokens:
 
 @dataclasses.dataclass(frozen=True)
 class PairFunctions:
-    """The functions of a pair scorer; all are pure.
+    """The functions of a cross-encoder; all are pure.
 
     Attributes:
       definition: names the score: "log_odds of matching_head".
@@ -115,7 +115,7 @@ class PairFunctions:
 
 
 class PairProgram:
-    """The compiled functions of a pair scorer, for any weights."""
+    """The compiled functions of a cross-encoder, for any weights."""
 
     def __init__(self, functions: PairFunctions, mesh: Mesh | None) -> None:
         """Prepares the functions for the devices of a mesh; None for one device."""

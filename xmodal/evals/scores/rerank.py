@@ -2,7 +2,7 @@
 
 `RERANKERS` maps names to functions of (scores [B, N], probabilities [B, N, C], **options) that
 return [B, N]; `config.evals.NAME.reranker = {"name": ..., **options}` picks one. An evaluator of
-boards also knows "pair_scorer" and "similarity", see `second_stage`.
+boards also knows "cross_encoder" and "similarity", see `second_stage`.
 """
 
 import functools
@@ -92,7 +92,7 @@ RowReranker = Callable[[jax.Array, jax.Array], jax.Array]
 
 RERANKERS: dict[str, Callable[..., jax.Array]] = {"selective_refinement": refine_selectively}
 _SECOND_STAGES: dict[str, type[PairReranker]] = {
-    "pair_scorer": PairReranker,
+    "cross_encoder": PairReranker,
     "similarity": SimilarityReranker,
 }
 

@@ -34,7 +34,7 @@ class Pairs(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class PairReranker:
-    """The reranker "pair_scorer": the model's pair scorer ranks the best items of its towers.
+    """The reranker "cross_encoder": the model's cross-encoder ranks the best items of its towers.
 
     Attributes:
       top: K, items per query and direction that are scored; None for all.
@@ -128,20 +128,21 @@ class SecondStage:
         Without a first stage, its scores are equal and its name is "": all pairs are scored.
 
         Raises:
-          UserError: there is no pair scorer, or no first stage to choose from; `place` names the
+          UserError: there is no cross-encoder, or no first stage to choose from; `place` names the
             source.
         """
         if pairs is None or first is None:
             raise UserError(
-                f"The reranker 'pair_scorer' needs a model with a pair scorer, and {place} has "
-                "none: evaluate a run with config.model.pair_scorer, or remove the reranker."
+                f"The reranker 'cross_encoder' needs a model with a cross-encoder, and {place} has "
+                "none: evaluate a run with config.model.cross_encoder, or remove the reranker."
             )
         weight = options.first_stage_weight
         if not similarity and (options.top is not None or weight):
             raise UserError(
-                f"The reranker 'pair_scorer' has top={options.top} and first_stage_weight={weight}"
-                f", but {place} has no embeddings, which would be its first stage: remove both, so "
-                "that all pairs are scored, or name another model's embeddings in first_stage."
+                f"The reranker 'cross_encoder' has top={options.top} and "
+                f"first_stage_weight={weight}, but {place} has no embeddings, which would be its "
+                "first stage: remove both, so that all pairs are scored, or name another model's "
+                "embeddings in first_stage."
             )
         self._first, self._pairs, self._options, self._place = first, pairs, options, place
         self._similarity = similarity
@@ -164,7 +165,7 @@ class SecondStage:
             found = found + weight * first
         if not np.all(np.abs(found) < LARGEST_SCORE):
             raise UserError(
-                f"The pair scorer of {self._place} returns scores that are not finite or above "
+                f"The cross-encoder of {self._place} returns scores that are not finite or above "
                 f"{LARGEST_SCORE:,}; the model diverged."
             )
         return found

@@ -219,7 +219,7 @@ class Embeddings(_Given):
         a probabilistic model's embeddings.
       tokens: side -> tokens of its items, for a similarity with a module; {} without one.
       options: keywords of the similarity's module.
-      pairs: scores of pairs of these images and captions, of a model with a pair scorer.
+      pairs: scores of pairs of these images and captions, of a model with a cross-encoder.
     """
 
     place: str
@@ -279,7 +279,7 @@ class ScoreMatrix(_Given):
 
 @dataclasses.dataclass(frozen=True)
 class Candidates(_Given):
-    """Scores of some items of every query, by a pair scorer or any other reranker.
+    """Scores of some items of every query, by a cross-encoder or any other reranker.
 
     Attributes:
       place: names the source in messages.

@@ -1,4 +1,4 @@
-"""Scores of chosen pairs by a similarity of token sets, computed as those of a pair scorer."""
+"""Scores of chosen pairs by a similarity of token sets, computed as those of a cross-encoder."""
 
 import functools
 from collections.abc import Mapping
@@ -72,7 +72,7 @@ def _describe_shapes(tokens: Mapping[str, Tokens]) -> dict[str, Tokens]:
 def _make_functions(
     similarity: Similarity, shapes: Mapping[str, Tokens], params: Any
 ) -> PairFunctions:
-    """The similarity as a pair scorer; `shapes` are those of one item of every side."""
+    """The similarity as a cross-encoder; `shapes` are those of one item of every side."""
 
     def prepare(side: str, params: Any, items: Tokens) -> Any:
         del side

@@ -36,7 +36,7 @@ class BertConfig(StackConfig):
         in BLIP.
       layer_init: initial values of the layers, a key of `LAYER_INITS`. Those of "bert" suit a width
         of 768 and, unlike the others, do not depend on it; in narrow layers they are so small that
-        the scores of a pair scorer "cross_attention" hardly depend on the pair.
+        the scores of a cross-encoder "cross_attention" hardly depend on the pair.
     """
 
     vocab_size: int = setting(30522, at_least=1)

@@ -101,7 +101,7 @@ class RegionTokensConfig:
 
 
 class RegionTokens(Encoder):
-    """Regions as tokens, and words about the image for a pair scorer.
+    """Regions as tokens, and words about the image for a cross-encoder.
 
     Li et al., "Oscar: Object-Semantics Aligned Pre-training for Vision-Language Tasks" (2020), and
     Zhang et al., "VinVL: Revisiting Visual Representations in Vision-Language Models" (2021);

@@ -3,7 +3,7 @@
 Radford et al., "Learning Transferable Visual Models From Natural Language Supervision" (2021), and
 openai/CLIP: causal, so that padding changes no earlier token. Zhai et al., "Sigmoid Loss for
 Language Image Pre-Training" (2023), and google-research/big_vision: every token reads all others,
-padding too if `config.data.text.reads_pads` is set, as SigLIP needs.
+padding too if `config.data.text.attend_to_padding` is set, as SigLIP needs.
 """
 
 import dataclasses

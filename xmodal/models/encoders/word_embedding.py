@@ -100,7 +100,7 @@ class TokenIdsConfig:
 
 
 class TokenIds(Encoder):
-    """The ids of texts, for a pair scorer with word embeddings of its own. No parameters."""
+    """The ids of texts, for a cross-encoder with word embeddings of its own. No parameters."""
 
     config: TokenIdsConfig
 

@@ -19,8 +19,8 @@ from xmodal.models.heads import (
 HEADS: Mapping[str, Row] = {
     "attention": Row(attention_pooling.AttentionConfig, attention_pooling.Attention),
     "attention_pool": Row(attention_pooling.AttentionPoolConfig, attention_pooling.AttentionPool),
+    "cls": Row(pooling.NoConfig, lambda config: pooling.Cls()),
     "consensus": Row(global_attention.ConsensusConfig, global_attention.Consensus),
-    "first": Row(pooling.NoConfig, lambda config: pooling.First()),
     "flatten": Row(pooling.NoConfig, lambda config: pooling.Flatten()),
     "gaussian": Row(pie.GaussianConfig, pie.Gaussian),
     "global_attention": Row(
@@ -28,10 +28,12 @@ HEADS: Mapping[str, Row] = {
     ),
     "gpo": Row(gpo.GpoConfig, gpo.Gpo),
     "graph": Row(graph_reasoning.GraphConfig, graph_reasoning.Graph),
-    "last": Row(pooling.LastConfig, pooling.Last),
-    "map": Row(attention_pooling.MapConfig, attention_pooling.Map),
+    "lasttoken": Row(pooling.LastTokenConfig, pooling.LastToken),
     "max": Row(pooling.MaxConfig, pooling.Max),
     "mean": Row(pooling.NoConfig, lambda config: pooling.Mean()),
+    "multihead_attention_pool": Row(
+        attention_pooling.MultiheadAttentionPoolConfig, attention_pooling.MultiheadAttentionPool
+    ),
     "none": Row(pooling.NoConfig, lambda config: pooling.NoVector()),
     "pie": Row(pie.PieConfig, pie.Pie),
     "sum": Row(pooling.NoConfig, lambda config: pooling.Sum()),

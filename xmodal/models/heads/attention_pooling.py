@@ -1,9 +1,10 @@
 """Heads that pool by attention with one query: SigLIP's, CLIP's for ResNets, and an additive one.
 
-`map`: Zhai et al., "Scaling Vision Transformers" (2022), section 3.2, after Lee et al., "Set
-Transformer" (2019), as `MAPHead` of google-research/big_vision computes it. `attention_pool`:
-Radford et al., "Learning Transferable Visual Models From Natural Language Supervision" (2021),
-section 2.4, and `AttentionPool2d` in openai/CLIP; its output layer is the projection, too.
+`multihead_attention_pool`: Zhai et al., "Scaling Vision Transformers" (2022), section 3.2, after
+Lee et al., "Set Transformer" (2019), as `MAPHead` of google-research/big_vision computes it.
+`attention_pool`: Radford et al., "Learning Transferable Visual Models From Natural Language
+Supervision" (2021), section 2.4, and `AttentionPool2d` in openai/CLIP; its output layer is the
+projection, too.
 """
 
 import dataclasses
@@ -24,8 +25,8 @@ from xmodal.similarity.token_sets import masked_softmax
 
 
 @dataclasses.dataclass(frozen=True)
-class MapConfig:
-    """Settings of the head "map"; the defaults are those of ViT-B.
+class MultiheadAttentionPoolConfig:
+    """Settings of the head "multihead_attention_pool"; the defaults are those of ViT-B.
 
     Attributes:
       heads: attention heads.
@@ -40,14 +41,14 @@ class MapConfig:
     epsilon: float = setting(1e-6, above=0)
 
 
-class Map(nn.Module):
+class MultiheadAttentionPool(nn.Module):
     """Attention of a learned probe over the tokens, y, then y + MLP(norm(y)).
 
     Parameters: `probe` [W], `query`, `key`, `value`, `attention_output`, `mlp_norm`, `mlp_hidden`,
     `mlp_output`.
     """
 
-    config: MapConfig
+    config: MultiheadAttentionPoolConfig
 
     @nn.compact
     def __call__(self, features: Features, mode: Mode) -> Embedding:

@@ -68,8 +68,8 @@ class NoConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class LastConfig:
-    """Settings of the head "last".
+class LastTokenConfig:
+    """Settings of the head "lasttoken".
 
     Attributes:
       source: "tokens" for the output at the last real position, where the backward direction has
@@ -139,28 +139,28 @@ class Flatten(nn.Module):
         return Embedding(features.tokens.reshape(items, math.prod(shape)).astype(jnp.float32))
 
 
-class First(Pooling):
+class Cls(Pooling):
     """The token at position 0, which is [CLS] for BERT."""
 
     pool = staticmethod(lambda features: features.tokens[:, 0].astype(jnp.float32))
 
 
-class Last(nn.Module):
-    """The end of a text, see `LastConfig`."""
+class LastToken(nn.Module):
+    """The end of a text, see `LastTokenConfig`."""
 
-    config: LastConfig
+    config: LastTokenConfig
 
     def __call__(self, features: Features, mode: Mode) -> Embedding:
         """Tokens [N, T, W] or the extra `state` [N, S] -> vector [N, W] or [N, S]."""
         if self.config.source == "state":
-            vector = final_state(features, "The head 'last' with source='state'")
+            vector = final_state(features, "The head 'lasttoken' with source='state'")
         else:
             vector = last_token(features)
         return Embedding(vector.astype(jnp.float32))
 
 
 class NoVector(nn.Module):
-    """The head of a side whose features serve a pair scorer alone: all similarities are equal."""
+    """The head of a side whose features serve a cross-encoder alone: all similarities are equal."""
 
     def __call__(self, features: Features, mode: Mode) -> Embedding:
         """Tokens [N, T, W] -> vectors [N, 0]."""

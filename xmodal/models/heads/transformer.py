@@ -82,7 +82,7 @@ _dense = partial(nn.Dense, kernel_init=nn.initializers.xavier_uniform())
 
 
 BLOCKS = ("milan", "standard")
-POOLS = ("first", "mean")
+POOLS = ("cls", "mean")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +95,7 @@ class TransformerConfig:
       depth: number of blocks.
       heads: attention heads of a block.
       mlp_dim: hidden width of the feed-forward layers.
-      pool: "first" position or "mean" over the real tokens.
+      pool: "cls", the first position, or "mean" over the real tokens.
       dtype: compute dtype; None for that of the tokens. Parameters are float32.
     """
 
@@ -104,7 +104,7 @@ class TransformerConfig:
     depth: int = setting(3, at_least=1)
     heads: int = setting(8, at_least=1)
     mlp_dim: int = setting(3072, at_least=1)
-    pool: str = setting("first", one_of=POOLS)
+    pool: str = setting("cls", one_of=POOLS)
     dtype: str | None = setting(None, one_of=DTYPES)
 
 
@@ -124,9 +124,9 @@ class Transformer(nn.Module):
         x = jax.nn.relu(_dense(config.width, dtype=dtype, name="input")(features.real_tokens()))
         for number in range(1, config.depth + 1):
             # Nothing reads the other positions of the last layer.
-            queries = 1 if config.pool == "first" and number == config.depth else None
+            queries = 1 if config.pool == "cls" and number == config.depth else None
             block = Block(config.block, config.heads, config.mlp_dim, dtype, name=f"layer{number}")
             x = block(x, mask, queries)
-        if config.pool == "first":
+        if config.pool == "cls":
             return Embedding(x[:, 0].astype(jnp.float32))
         return Embedding(mean_tokens(Features(x, mask)))

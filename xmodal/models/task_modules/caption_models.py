@@ -53,7 +53,7 @@ class LanguageModel(nn.Module):
         """Ids of captions, and vectors [B, D] of images -> sums over the words of each caption.
 
         `left` is the image if there are two views; `columns` has `text_ids` and `text_mask`
-        [B, T], with a marker at both ends; `reads` is one table of words [V, E].
+        [B, T], with a special token at both ends; `reads` is one table of words [V, E].
 
         Returns:
           `nll` float32 [B], the negative log-likelihood of each caption's words but the first, and
@@ -99,8 +99,8 @@ class CaptionDecoderConfig:
       width: width of the states and of the regions that the decoder attends to.
       word_width: width of the decoder's own word vectors.
       dropout: dropout rate of the regions after their linear layer, and of the decoder's inputs.
-      max_length: largest number of ids of a caption, including markers; the last id of a longer
-        caption becomes `end_id`.
+      max_length: largest number of ids of a caption, including special tokens; the last id of a
+        longer caption becomes `end_id`.
       end_id: id of the word that ends a caption.
       padding_target: whether a shorter caption has one more target after its end, the id 0, as in
         the released code.
@@ -205,7 +205,7 @@ def shift_captions(
     """Returns the words that a decoder reads, those it should write, and which of them count.
 
     Args:
-      ids: int [B, T], with a marker at both ends of a caption.
+      ids: int [B, T], with a special token at both ends of a caption.
       mask: [B, T], 1 on real ids, which come first.
       config: see `CaptionDecoderConfig`.
 

@@ -150,7 +150,7 @@ def make_embedder(parts: Run, *, scores_pairs: bool = False) -> Embedder:
 
     Args:
       parts: parts of a run.
-      scores_pairs: whether to keep the tokens of all items for the pair scorer.
+      scores_pairs: whether to keep the tokens of all items for the cross-encoder.
     """
     return Embedder(
         lambda *inputs: parts.model.embed(*inputs)[0],

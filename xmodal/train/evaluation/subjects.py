@@ -137,7 +137,7 @@ def open_file(
 def _lacks(kind: str, options: Options) -> str:
     """Returns what an evaluator needs and a file of this kind lacks, or ""."""
     if options.scores_pairs:
-        return "a pair scorer"
+        return "a cross-encoder"
     if options.field not in (None, "vector"):
         return f"the array {options.field!r}"
     if kind != "embeddings" and (not isinstance(options, BoardsOptions) or options.reranker):

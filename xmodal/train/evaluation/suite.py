@@ -237,7 +237,7 @@ class EvalSuite:
         if len(found) != 1:
             raise UserError(
                 "--save_scores writes the pairs that one evaluator scored, and the evaluators with "
-                f"a reranker 'pair_scorer' or 'similarity' are {found}: use --evaluators to name "
+                f"a reranker 'cross_encoder' or 'similarity' are {found}: use --evaluators to name "
                 "one, or set a reranker."
             )
         return found[0]
@@ -256,8 +256,8 @@ class EvalSuite:
         found = evaluator.embeddings(subject.provider)
         if not found.sides:
             raise UserError(
-                f"{subject.name} has no embeddings, only a pair scorer: remove --save_embeddings; "
-                "--save_scores writes its scores."
+                f"{subject.name} has no embeddings, only a cross-encoder: remove "
+                "--save_embeddings; --save_scores writes its scores."
             )
         if jax.process_index() == 0:
             origin = FileOrigin(subject.name, items.hashes)

@@ -22,7 +22,7 @@ from xmodal.train.folder.checkpoint_shapes import check_arrays, read_shapes
 from xmodal.train.folder.damaged_checkpoints import check_whole, save_hashes
 from xmodal.train.folder.run_folder import ITEMS
 from xmodal.train.optimization.optimizer import moments_of, with_moments
-from xmodal.train.sections import CheckpointConfig, SelectConfig
+from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
 from xmodal.train.step.state import TrainState
 from xmodal.train.tree import Tree, flatten, merge, split
 
@@ -33,15 +33,18 @@ logging.get_absl_logger().addFilter(lambda record: "Metadata file does not" not 
 class Checkpoints(preservation_policy.PreservationPolicy):
     """Writes the checkpoints of one run."""
 
-    def __init__(self, run_dir: str, config: CheckpointConfig, select: SelectConfig) -> None:
+    def __init__(
+        self, run_dir: str, config: CheckpointConfig, best_checkpoint: BestCheckpointConfig
+    ) -> None:
         """Opens (or creates) `RUN_DIR/checkpoints`.
 
         Args:
           run_dir: the run's folder, local or gs://.
           config: how many checkpoints are kept.
-          select: the metric of the best one, which is kept as well.
+          best_checkpoint: the metric of the best one, which is kept as well.
         """
-        self._run_dir, self._keep_last, self._select = run_dir, config.keep_last, select
+        self._run_dir, self._keep_last = run_dir, config.keep_last
+        self._best_checkpoint = best_checkpoint
         self._evaluated = run_folder.load_evaluated(run_dir)
         self._manager = ocp.CheckpointManager(
             run_folder.checkpoints_folder(run_dir),
@@ -60,7 +63,7 @@ class Checkpoints(preservation_policy.PreservationPolicy):
         steps = [each.step for each in checkpoints]
         kept = {
             *steps[-self._keep_last :],
-            run_folder.best_of(self._select, self._evaluated, steps),
+            run_folder.best_of(self._best_checkpoint, self._evaluated, steps),
         }
         return [step in kept for step in steps]
 
@@ -74,8 +77,8 @@ class Checkpoints(preservation_policy.PreservationPolicy):
 
     @property
     def best_step(self) -> int | None:
-        """The best step so far according to `config.select`."""
-        return run_folder.best_of(self._select, self._evaluated, self._manager.all_steps())
+        """The best step so far according to `config.best_checkpoint`."""
+        return run_folder.best_of(self._best_checkpoint, self._evaluated, self._manager.all_steps())
 
     def save(self, state: TrainState, metrics: Mapping[str, float] | None = None) -> None:
         """Starts writing the state, unless that step is saved, and writes its metrics."""

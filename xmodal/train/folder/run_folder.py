@@ -18,7 +18,7 @@ from xmodal.core.errors import UserError
 from xmodal.core.json_files import read_json
 from xmodal.core.result_files import finite_or_none
 from xmodal.data.text.tokenizer_files import FILES, vocabulary_file
-from xmodal.train.sections import SelectConfig
+from xmodal.train.sections import BestCheckpointConfig
 
 # Items of a checkpoint.
 ITEMS = ("params", "model_state", "opt_state")
@@ -140,29 +140,35 @@ def steps(run_dir: str) -> list[int]:
 
 
 def best_step(run_dir: str) -> int:
-    """Returns the best step according to `config.select`; the later one if several are equal."""
-    select = _load_select(run_dir)
-    best = best_of(select, load_evaluated(run_dir), steps(run_dir))
+    """Returns the best step by `config.best_checkpoint`; the later one if several are equal."""
+    best_checkpoint = _load_best_checkpoint(run_dir)
+    best = best_of(best_checkpoint, load_evaluated(run_dir), steps(run_dir))
     if best is None:
-        raise UserError(f"No checkpoint of {run_dir} has {select.metric!r}; use --step=latest.")
+        raise UserError(
+            f"No checkpoint of {run_dir} has {best_checkpoint.metric!r}; use --step=latest."
+        )
     return best
 
 
 def best_of(
-    select: SelectConfig, evaluated: Mapping[int, Mapping[str, float]], saved: Sequence[int]
+    best_checkpoint: BestCheckpointConfig,
+    evaluated: Mapping[int, Mapping[str, float]],
+    saved: Sequence[int],
 ) -> int | None:
     """Returns the best of the saved steps, the later one if several are equal; None without one."""
-    ranks = {step: select.rank(evaluated.get(step, {})) for step in saved}
+    ranks = {step: best_checkpoint.rank(evaluated.get(step, {})) for step in saved}
     return max((step for step in saved if ranks[step]), key=lambda s: (ranks[s], s), default=None)
 
 
 def explain_best_step(run_dir: str) -> str:
-    """Returns what selected the best step, see `SelectConfig.explain`."""
-    return _load_select(run_dir).explain(load_evaluated(run_dir))[0]
+    """Returns what selected the best step, see `BestCheckpointConfig.explain`."""
+    return _load_best_checkpoint(run_dir).explain(load_evaluated(run_dir))[0]
 
 
-def _load_select(run_dir: str) -> SelectConfig:
-    return read(SelectConfig, "config.select", load_run(run_dir).select.to_dict())
+def _load_best_checkpoint(run_dir: str) -> BestCheckpointConfig:
+    return read(
+        BestCheckpointConfig, "config.best_checkpoint", load_run(run_dir).best_checkpoint.to_dict()
+    )
 
 
 def resolve_step(run_dir: str, step: int | str) -> int:

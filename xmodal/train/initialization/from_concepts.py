@@ -70,7 +70,7 @@ def _find_vectors(concepts: Concepts, source: InitConfig, width: int, seed: int)
     if vectors is None:
         vectors = np.random.default_rng(seed).normal(size=(len(concepts.words), width))
         if file:
-            rows = find_vectors(file, concepts.words, source.word_vectors.misses)
+            rows = find_vectors(file, concepts.words, source.word_vectors.oov)
         if missing := len(concepts.words) - len(rows):
             logging.warning(
                 "%d of %d concepts have random vectors; config.init_from.word_vectors.file names "

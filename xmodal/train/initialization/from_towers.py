@@ -81,7 +81,7 @@ def load_towers(state: TrainState, source: InitConfig) -> TowerWeights:
         params |= own
         model_state |= statistics
     if source.model:
-        for part in ("tasks", "similarity", "pair_scorer"):
+        for part in ("tasks", "similarity", "cross_encoder"):
             params |= _part_params(source.model, part, of_params)
         for name, value in read_model(source.model).parameters.items():
             params[f"similarity/{name}"] = np.asarray(value, np.float32)
@@ -125,7 +125,7 @@ def _below(part: str, leaves: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _part_params(folder: str, part: str, shapes: Shapes) -> Arrays:
-    """Arrays of a model's similarity, pair scorer or tasks, for what the state has of these."""
+    """Arrays of a model's similarity, cross-encoder or tasks, for what the state has of these."""
     found = {f"{part}/{name}": array for name, array in read_part(folder, part).items()}
     wanted = _below(part, shapes)
     if part == "tasks":

@@ -66,7 +66,7 @@ def load_rows(
     from xmodal import data  # Slow to import, and reading a model does not need it.
 
     words = data.load_vocabulary(settings, train_split)
-    rows = find_vectors(path, words, source.word_vectors.misses)
+    rows = find_vectors(path, words, source.word_vectors.oov)
     if not rows:
         raise UserError(f"{path} has none of the {len(words):,} words of the vocabulary.")
     width = len(next(iter(rows.values())))

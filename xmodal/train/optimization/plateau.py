@@ -24,7 +24,7 @@ class PlateauConfig:
 
     Attributes:
       mode: whether a low ("min") or a high ("max") value is good.
-      metric: tag of an evaluator's metric; "" for that of `config.select`.
+      metric: tag of an evaluator's metric; "" for that of `config.best_checkpoint`.
       factor: multiplier of the rate at each reduction.
       patience: number of consecutive evaluations without improvement that are tolerated.
       threshold: relative change that counts as an improvement.

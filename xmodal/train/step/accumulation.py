@@ -5,7 +5,7 @@ batches like those of other losses. This module first computes the embeddings of
 keeping activations and passes all of them to the losses; the backward pass then embeds the parts
 again, one by one, and sums the parameter gradients. The result is the gradient of the whole batch
 (Gao et al., "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup",
-arXiv:2101.06983; open_clip's `--accum-freq`). A pair scorer compares no pairs with each other, so
+arXiv:2101.06983; open_clip's `--accum-freq`). A cross-encoder compares no pairs with each other, so
 that its pairs are processed in parts, too, with the features of the whole batch.
 """
 

@@ -70,10 +70,11 @@ def check_sides(model: DualEncoder, tasks: tuple[Task, ...], freeze: Sequence[st
                 f"{similarity.name!r} compares images with texts; set them to "
                 f"{list(reversed(task.views))}."
             )
-    if (model.pair_scorer is None) == any(task.loss.pairs for task in tasks):
+    if (model.cross_encoder is None) == any(task.loss.pairs for task in tasks):
         raise UserError(
-            "A task with the loss 'matching' trains config.model.pair_scorer, which is "
-            f"{'None' if model.pair_scorer is None else 'trained by no task'}; set both or neither."
+            "A task with the loss 'matching' trains config.model.cross_encoder, which is "
+            f"{'None' if model.cross_encoder is None else 'trained by no task'}; set both or "
+            "neither."
         )
 
 
@@ -145,7 +146,7 @@ def make_step(
             loss, task_states, scalars = compute_losses(
                 tasks, views, batch, everything, model_state,
                 similarity=model.similarity, seed=seed, step=number, mesh=mesh,
-                pair_scorer=model.pair_scorer, pair_mode=_mode(params, frozen, "pair_scorer"),
+                cross_encoder=model.cross_encoder, pair_mode=_mode(params, frozen, "cross_encoder"),
                 copied=copied, accumulation_steps=accumulation_steps,
             )  # fmt: skip
             if l2 is not None:

@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from xmodal.core.mesh import split_rows
 from xmodal.losses import Context
 from xmodal.losses.context import PairLogits
-from xmodal.models import Embedding, Mode, PairScorer
+from xmodal.models import CrossEncoder, Embedding, Mode
 from xmodal.similarity import Observer, Similarity
 from xmodal.train import rngs
 from xmodal.train.optimization import schedules
@@ -31,7 +31,7 @@ def compute_losses(
     seed: int | jax.Array,
     step: jax.Array,
     mesh: Mesh | None = None,
-    pair_scorer: PairScorer | None = None,
+    cross_encoder: CrossEncoder | None = None,
     pair_mode: Mode = Mode.TRAIN,
     copied: Mapping[str, Embedding] | None = None,
     accumulation_steps: int = 1,
@@ -48,7 +48,7 @@ def compute_losses(
       seed: the run's, see `rngs.stream_key`; a task's randomness follows from it, name and step.
       step: int32 scalar.
       mesh: devices that the batch is split over.
-      pair_scorer: the model's, with parameters under `pair_scorer`.
+      cross_encoder: the model's, with parameters under `cross_encoder`.
       pair_mode: whether it is trained or frozen.
       copied: views by momentum copies of the towers, see `state.follow`, for tasks that need them.
       accumulation_steps: parts in which pairs are scored, see `accumulation`.
@@ -80,9 +80,9 @@ def compute_losses(
             if new_state:
                 states[task.name] = {"module": new_state}
         pair_logits = None
-        if task.loss.pairs and pair_scorer is not None and right is not None:
+        if task.loss.pairs and cross_encoder is not None and right is not None:
             pair_logits = make_pair_logits(
-                pair_scorer, params, left, right,
+                cross_encoder, params, left, right,
                 mode=pair_mode, key=module_key, mesh=mesh, steps=accumulation_steps,
             )  # fmt: skip
         used, used_params = shared
@@ -164,7 +164,7 @@ def observe_batch(
 
 
 def make_pair_logits(
-    scorer: PairScorer,
+    scorer: CrossEncoder,
     params: Tree,
     image: Embedding,
     text: Embedding,
@@ -181,7 +181,7 @@ def make_pair_logits(
     would be many times as large.
 
     Args:
-      scorer: the pair scorer.
+      scorer: the cross-encoder.
       params: parameters of the whole model.
       image: embedding of the images of the global batch, with `features`.
       text: embedding of the texts.

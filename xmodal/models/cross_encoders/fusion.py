@@ -1,4 +1,4 @@
-"""Texts that attend to an image, layer by layer: BLIP's pair scorer and a small matching head.
+"""Texts that attend to an image, layer by layer: BLIP's cross-encoder and a small matching head.
 
 Li et al., "BLIP: Bootstrapping Language-Image Pre-training for Unified Vision-Language
 Understanding and Generation" (2022), and salesforce/BLIP, models/blip_retrieval.py. A layer is a
@@ -20,10 +20,10 @@ from xmodal.core.config import setting
 from xmodal.core.errors import UserError
 from xmodal.models.attention import attend, project_heads, split_heads
 from xmodal.models.basics import DTYPES, Mode
+from xmodal.models.cross_encoders.cross_encoder import SCORES, CrossEncoder
 from xmodal.models.encoders.bert import EPSILON, Bert
 from xmodal.models.features import Features
 from xmodal.models.initializers import BERT, LAYER_INITS, LayerInit
-from xmodal.models.pair_scorers.pair_scorer import SCORES, PairScorer
 from xmodal.models.transformer_layers import layer_norm
 
 
@@ -208,7 +208,7 @@ class FusionEncoder(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class MatchingHeadConfig(FusionSizes):
-    """Settings of the pair scorer "matching_head". See `FusionSizes`.
+    """Settings of the cross-encoder "matching_head". See `FusionSizes`.
 
     Attributes:
       score: what ranks pairs: "log_odds", the logit of "match" minus that of "no match", which
@@ -235,9 +235,9 @@ class MatchingHead(FusionEncoder):
         return self.read_text(x, mask, mode)
 
 
-def make_matching_head(config: MatchingHeadConfig, text_encoder: nn.Module) -> PairScorer:
+def make_matching_head(config: MatchingHeadConfig, text_encoder: nn.Module) -> CrossEncoder:
     """Returns a matching head."""
-    return PairScorer("matching_head", config.score, MatchingHead(config))
+    return CrossEncoder("matching_head", config.score, MatchingHead(config))
 
 
 # Names of the parts of BERT's layers: ours in a block of `FusionLayer` -> the encoder's.
@@ -255,7 +255,7 @@ _PARTS = {
 
 @dataclasses.dataclass(frozen=True)
 class CrossAttentionConfig:
-    """Settings of the pair scorer "cross_attention"; sizes are those of the text encoder.
+    """Settings of the cross-encoder "cross_attention"; sizes are those of the text encoder.
 
     Attributes:
       score: see `MatchingHeadConfig`.
@@ -299,24 +299,24 @@ class GroundedText(FusionEncoder):
         return self.read_text(x, features.full_mask(), mode)
 
 
-def make_cross_attention(config: CrossAttentionConfig, text_encoder: nn.Module) -> PairScorer:
-    """Returns BLIP's pair scorer.
+def make_cross_attention(config: CrossAttentionConfig, text_encoder: nn.Module) -> CrossEncoder:
+    """Returns BLIP's cross-encoder.
 
     Raises:
       UserError: the text encoder is not a BERT.
     """
     if not isinstance(text_encoder, Bert):
         raise UserError(
-            "config.model.pair_scorer 'cross_attention' shares the layers of a BERT, and "
+            "config.model.cross_encoder 'cross_attention' shares the layers of a BERT, and "
             f"config.model.text.encoder is a {type(text_encoder).__name__}; use 'bert' there, or "
-            "the pair scorer 'matching_head'."
+            "the cross-encoder 'matching_head'."
         )
     bert = text_encoder.config
     sizes = FusionSizes(
         bert.width, bert.depth, bert.heads, bert.mlp_dim, bert.dropout, bert.dtype, bert.layer_init
     )
     module = GroundedText(sizes, bert.vocab_size, bert.max_positions, bert.types)
-    return PairScorer(
+    return CrossEncoder(
         "cross_attention", config.score, module, reads_ids=True, shared=_take_from_bert
     )
 

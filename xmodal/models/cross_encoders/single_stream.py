@@ -17,11 +17,11 @@ from xmodal.core.config import setting
 from xmodal.core.errors import UserError
 from xmodal.models.attention import attend, project_heads
 from xmodal.models.basics import DTYPES, Mode
+from xmodal.models.cross_encoders.cross_encoder import SCORES, CrossEncoder
 from xmodal.models.encoders.bert import EPSILON
 from xmodal.models.encoders.word_embedding import TokenIds, look_up
 from xmodal.models.features import Features, take_last
 from xmodal.models.initializers import BERT
-from xmodal.models.pair_scorers.pair_scorer import SCORES, PairScorer
 from xmodal.models.transformer_layers import LayerSpec, TransformerLayer, layer_norm
 
 _dense = partial(nn.Dense, kernel_init=BERT)
@@ -29,7 +29,7 @@ _dense = partial(nn.Dense, kernel_init=BERT)
 
 @dataclasses.dataclass(frozen=True)
 class SingleStreamConfig:
-    """Settings of the pair scorer "single_stream"; the defaults are ViLT-B.
+    """Settings of the cross-encoder "single_stream"; the defaults are ViLT-B.
 
     Attributes:
       width: width of the layers and of the tokens of an image.
@@ -185,8 +185,8 @@ class SingleStream(nn.Module):
         length, most = features.tokens.shape[1], self.config.most_words
         if length > most:
             raise UserError(
-                f"Texts have up to {length} tokens, and config.model.pair_scorer reads {most}, its "
-                "length or positions; make config.data.text.max_length at most that number."
+                f"Texts have up to {length} tokens, and config.model.cross_encoder reads {most}, "
+                "its length or positions; make config.data.text.max_length at most that number."
             )
         x = look_up(self.word_embeddings, features.tokens[..., 0], jnp.float32)
         x = x + self.position_embeddings[:length] + self.token_type_embeddings[0]
@@ -245,13 +245,13 @@ class SingleStream(nn.Module):
         return 4 * tokens * (6 * config.width + config.mlp_dim + config.heads * tokens)
 
 
-def make_single_stream(config: SingleStreamConfig, text_encoder: nn.Module) -> PairScorer:
-    """Returns a single-stream pair scorer.
+def make_single_stream(config: SingleStreamConfig, text_encoder: nn.Module) -> CrossEncoder:
+    """Returns a single-stream cross-encoder.
 
     Raises:
       UserError: the text encoder is not "token_ids", or one class has log-odds.
     """
-    where = "config.model.pair_scorer 'single_stream'"
+    where = "config.model.cross_encoder 'single_stream'"
     if not isinstance(text_encoder, TokenIds):
         raise UserError(
             f"{where} reads the ids of texts, and config.model.text.encoder is a "
@@ -260,4 +260,4 @@ def make_single_stream(config: SingleStreamConfig, text_encoder: nn.Module) -> P
     if config.classes == 1 and config.score != "logit":
         raise UserError(f"{where} has classes=1, one logit, and score={config.score!r} reads two.")
     module = SingleStream(config, text_encoder.config.vocab_size)
-    return PairScorer("single_stream", config.score, module)
+    return CrossEncoder("single_stream", config.score, module)

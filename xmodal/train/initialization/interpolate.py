@@ -1,6 +1,6 @@
 """A weighted mean of two models' weights.
 
-Wortsman et al., "Robust fine-tuning of zero-shot models" (2022), WiSE-FT: (1 - w) a + w b.
+Wortsman et al., "Robust fine-tuning of zero-shot models" (2022), WiSE-FT: (1 - alpha) a + alpha b.
 """
 
 import dataclasses
@@ -12,66 +12,66 @@ from absl import logging
 from xmodal.core.errors import UserError
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.initialization.from_run import read_array_shapes, read_arrays
-from xmodal.train.sections import BlendConfig
+from xmodal.train.sections import InterpolateConfig
 from xmodal.train.step.state import TrainState, replace_arrays
 from xmodal.train.tree import Tree, flatten
 
 
-def blend_weights(state: TrainState, blend: BlendConfig) -> TrainState:
-    """Returns a state whose weights and running statistics are (1 - w) a + w b.
+def interpolate_weights(state: TrainState, config: InterpolateConfig) -> TrainState:
+    """Returns a state whose weights and running statistics are (1 - alpha) a + alpha b.
 
     Args:
       state: a: a state whose weights all come from a source.
-      blend: names b, a run with the same parameters, and w.
+      config: names b, a run with the same parameters, and alpha.
 
     Returns:
       The state with the same sharding; its optimizer and step are a's.
     """
-    check_blend(state, blend)
-    step = run_folder.resolve_step(blend.run, blend.step)
-    checkpoints.check_whole(blend.run, step, ("params", "model_state"))
-    other = read_arrays(blend.run, step)
-    logging.info("Initial weights: %g of %s, step %d.", blend.weight, blend.run, step)
+    check_interpolate(state, config)
+    step = run_folder.resolve_step(config.run, config.step)
+    checkpoints.check_whole(config.run, step, ("params", "model_state"))
+    other = read_arrays(config.run, step)
+    logging.info("Initial weights: %g of %s, step %d.", config.alpha, config.run, step)
     params, frozen, model_state = (
-        mix(tree, replace_arrays(tree, other), blend.weight)
+        mix(tree, replace_arrays(tree, other), config.alpha)
         for tree in (state.params, state.frozen, state.model_state)
     )
     return dataclasses.replace(state, params=params, frozen=frozen, model_state=model_state)
 
 
-def check_blend(state: TrainState, blend: BlendConfig) -> None:
+def check_interpolate(state: TrainState, config: InterpolateConfig) -> None:
     """Raises an error if the other run has other parameters or statistics; reads no arrays.
 
     Args:
       state: the state of a, or its shapes.
-      blend: see `blend_weights`.
+      config: see `interpolate_weights`.
     """
-    step = run_folder.resolve_step(blend.run, blend.step)
+    step = run_folder.resolve_step(config.run, config.step)
     ours, theirs = (
         {path: tuple(leaf.shape) for path, leaf in leaves.items()}
         for leaves in (
             flatten(state.all_params()) | flatten(state.model_state),
-            read_array_shapes(blend.run, step),
+            read_array_shapes(config.run, step),
         )
     )
     for path in sorted(ours.keys() | theirs.keys()):
         here, there = (shapes.get(path, "missing") for shapes in (ours, theirs))
         if here != there:
             raise UserError(
-                f"{path} is {here} here but {there} in config.init_from.blend.run={blend.run!r}: "
-                "blend runs of one model."
+                f"{path} is {here} here but {there} in config.init_from.interpolate.run="
+                f"{config.run!r}: interpolate runs of one model."
             )
 
 
-def mix(first: Tree, second: Tree, weight: float) -> Tree:
-    """Returns (1 - weight) a + weight b of every array, with the sharding of the first tree.
+def mix(first: Tree, second: Tree, alpha: float) -> Tree:
+    """Returns (1 - alpha) a + alpha b of every array, with the sharding of the first tree.
 
     Integers, such as the concepts of words, are those of a: they follow from the vocabulary.
     """
 
     def mix_arrays(x: jax.Array, y: jax.Array) -> jax.Array:
         is_number = jnp.issubdtype(x.dtype, jnp.floating)
-        return ((1 - weight) * x + weight * y).astype(x.dtype) if is_number else x
+        return ((1 - alpha) * x + alpha * y).astype(x.dtype) if is_number else x
 
     def mean(a: Tree, b: Tree) -> Tree:
         return jax.tree.map(mix_arrays, a, b)

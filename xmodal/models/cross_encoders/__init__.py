@@ -1,4 +1,4 @@
-"""Pair scorers by name: features of images and of texts -> logits of pairs."""
+"""Cross-encoders by name: features of images and of texts -> logits of pairs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,20 +6,22 @@ from typing import Any
 import flax.linen as nn
 
 from xmodal.models.basics import Row, make_part
-from xmodal.models.pair_scorers import fusion, single_stream
-from xmodal.models.pair_scorers.pair_scorer import PairScorer
+from xmodal.models.cross_encoders import fusion, single_stream
+from xmodal.models.cross_encoders.cross_encoder import CrossEncoder
 
-PAIR_SCORERS: Mapping[str, Row] = {
+CROSS_ENCODERS: Mapping[str, Row] = {
     "cross_attention": Row(fusion.CrossAttentionConfig, fusion.make_cross_attention),
     "matching_head": Row(fusion.MatchingHeadConfig, fusion.make_matching_head),
     "single_stream": Row(single_stream.SingleStreamConfig, single_stream.make_single_stream),
 }
 
-__all__ = ["PAIR_SCORERS", "PairScorer", "make_pair_scorer"]
+__all__ = ["CROSS_ENCODERS", "CrossEncoder", "make_cross_encoder"]
 
 
-def make_pair_scorer(where: str, config: Mapping[str, Any], text_encoder: nn.Module) -> PairScorer:
-    """Returns the pair scorer that a section with `name` and keywords describes.
+def make_cross_encoder(
+    where: str, config: Mapping[str, Any], text_encoder: nn.Module
+) -> CrossEncoder:
+    """Returns the cross-encoder that a section with `name` and keywords describes.
 
     Args:
       where: the section as a user writes it.
@@ -29,4 +31,4 @@ def make_pair_scorer(where: str, config: Mapping[str, Any], text_encoder: nn.Mod
     Raises:
       UserError: the name or a keyword is missing or unknown, or a value is out of range.
     """
-    return make_part(where, config, PAIR_SCORERS, text_encoder)
+    return make_part(where, config, CROSS_ENCODERS, text_encoder)

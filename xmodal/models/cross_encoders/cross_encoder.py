@@ -20,7 +20,7 @@ SCORES: dict[str, Callable[[jax.Array], jax.Array]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class PairScorer:
+class CrossEncoder:
     """A module that scores pairs of an image and a text, given the features of both towers.
 
     Whatever depends on one item alone is computed once per item, by `prepare`; `logits` computes
@@ -28,7 +28,7 @@ class PairScorer:
     prepared arrays without copies.
 
     Attributes:
-      name: key of `PAIR_SCORERS`.
+      name: key of `CROSS_ENCODERS`.
       score: key of `SCORES`, the definition of the score that ranks pairs.
       module: has the methods `image` and `text` (features, mode) -> tree of arrays with items
         first, and is called with `(image tree [I, ...], text tree [I, J, ...], mode)` -> float32
@@ -69,7 +69,7 @@ class PairScorer:
 
     def complete(self, params: Tree) -> Tree:
         """Returns the parameters of the module, with those that it shares."""
-        own = params["pair_scorer"]
+        own = params["cross_encoder"]
         if shared := self._shared(params):
             own = unflatten({**shared, **leaves_by_path(own)})
         return own
@@ -87,7 +87,7 @@ class PairScorer:
 
         Args:
           side: "image" or "text".
-          params: parameters of the whole model, with those of `init` as `pair_scorer`.
+          params: parameters of the whole model, with those of `init` as `cross_encoder`.
           features: the features of N items.
           mode: see `Mode`.
           key: seeds dropout; needed in training.
@@ -109,7 +109,7 @@ class PairScorer:
         """Returns the logits of "no match" and "match", float32 [I, J, 2], or one, [I, J, 1].
 
         Args:
-          params: parameters of the whole model, with those of `init` as `pair_scorer`.
+          params: parameters of the whole model, with those of `init` as `cross_encoder`.
           images: prepared images, arrays [I, ...].
           texts: prepared texts, arrays [I, J, ...]; text j of row i is paired with image i.
           mode: see `Mode`.

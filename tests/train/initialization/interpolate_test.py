@@ -10,8 +10,8 @@ from tests import tiny_encoder as tiny
 from xmodal.core.errors import UserError
 from xmodal.train import start
 from xmodal.train.folder import checkpoints, run_folder
-from xmodal.train.initialization.blend import blend_weights
-from xmodal.train.sections import BlendConfig, CheckpointConfig, SelectConfig
+from xmodal.train.initialization.interpolate import interpolate_weights
+from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig, InterpolateConfig
 from xmodal.train.tree import flatten
 
 
@@ -36,21 +36,21 @@ def save(folder, seed, **changes):
             state.model_state,
         ),
     )
-    saver = checkpoints.Checkpoints(str(folder), CheckpointConfig(), SelectConfig("m"))
+    saver = checkpoints.Checkpoints(str(folder), CheckpointConfig(), BestCheckpointConfig("m"))
     saver.save(state)
     saver.close()
     run_folder.save_config(str(folder), tiny.make_image_config())
     return state
 
 
-@pytest.mark.parametrize("weight", [0.3, 1.0])
-def test_every_array_is_the_weighted_mean(weight, tmp_path):
+@pytest.mark.parametrize("alpha", [0.3, 1.0])
+def test_every_array_is_the_weighted_mean(alpha, tmp_path):
     first, second = (
         save(tmp_path / "a", 1),
         save(tmp_path / "b", 2, freeze=["image/projection/kernel"]),
     )
-    blend = {"run": str(tmp_path / "b"), "step": "latest", "weight": weight}
-    parts = make_parts(run=str(tmp_path / "a"), step="latest", blend=blend)
+    interpolate = {"run": str(tmp_path / "b"), "step": "latest", "alpha": alpha}
+    parts = make_parts(run=str(tmp_path / "a"), step="latest", interpolate=interpolate)
     found = start.starting_state(parts, str(tmp_path / "new"))
     assert int(found.step) == 0
     a, b, mixed = (
@@ -59,27 +59,34 @@ def test_every_array_is_the_weighted_mean(weight, tmp_path):
     assert a.keys() == b.keys() == mixed.keys()
     assert {"similarity/log_scale", "image/batch_stats/projection/batch_norm/var"} <= mixed.keys()
     for path, array in mixed.items():
-        expected = (1 - weight) * np.float64(a[path]) + weight * np.float64(b[path])
+        expected = (1 - alpha) * np.float64(a[path]) + alpha * np.float64(b[path])
         np.testing.assert_allclose(array, expected, rtol=1e-6, atol=1e-7, err_msg=path)
-        if weight in (0, 1):
-            np.testing.assert_array_equal(array, (b if weight else a)[path])
+        if alpha in (0, 1):
+            np.testing.assert_array_equal(array, (b if alpha else a)[path])
 
 
 def test_other_models_and_half_models_are_refused_by_the_name_of_a_parameter(tmp_path):
     state = save(tmp_path / "a", 1)
     save(tmp_path / "wide", 2, width=9)
-    blend = BlendConfig(str(tmp_path / "wide"), "latest")
-    with pytest.raises(UserError, match=r"image/.* is \(8,\) here but \(9,\) in .*blend.run="):
-        blend_weights(state, blend)
+    interpolate = InterpolateConfig(str(tmp_path / "wide"), "latest")
+    with pytest.raises(
+        UserError, match=r"image/.* is \(8,\) here but \(9,\) in .*interpolate.run="
+    ):
+        interpolate_weights(state, interpolate)
     params = {"image": state.params["image"]}
-    blend = BlendConfig(str(tmp_path / "a"), "latest")
+    interpolate = InterpolateConfig(str(tmp_path / "a"), "latest")
     with pytest.raises(UserError, match="similarity/log_scale is missing here"):
-        blend_weights(dataclasses.replace(state, params=params), blend)
+        interpolate_weights(dataclasses.replace(state, params=params), interpolate)
     params = state.params | {"tasks": {"more": {"bias": state.params["similarity"]["log_scale"]}}}
-    with pytest.raises(UserError, match=r"tasks/more/bias is \(\) here but missing in .*blend"):
-        blend_weights(dataclasses.replace(state, params=params), blend)
+    with pytest.raises(
+        UserError, match=r"tasks/more/bias is \(\) here but missing in .*interpolate"
+    ):
+        interpolate_weights(dataclasses.replace(state, params=params), interpolate)
     parts = make_parts(
-        run=str(tmp_path / "a"), step="latest", include=("image/",), blend=dataclasses.asdict(blend)
+        run=str(tmp_path / "a"),
+        step="latest",
+        include=("image/",),
+        interpolate=dataclasses.asdict(interpolate),
     )
     with pytest.raises(UserError, match="similarity/log_scale would start at random in the first"):
         start.starting_state(parts, str(tmp_path / "new"))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xmodal.models import Features, Mode
-from xmodal.models.pair_scorers import make_pair_scorer
+from xmodal.models.cross_encoders import make_cross_encoder
 
 CONFIG = {
     "name": "matching_head",
@@ -23,7 +23,7 @@ IMAGE_WIDTH, TEXT_WIDTH = 7, 10
 
 
 def make_scorer(**changes):
-    return make_pair_scorer("config.model.pair_scorer", CONFIG | changes, text_encoder=None)
+    return make_cross_encoder("config.model.cross_encoder", CONFIG | changes, text_encoder=None)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def params(items):
     def draw(x):
         return jnp.asarray(rng.normal(scale=0.4, size=x.shape), x.dtype)
 
-    return {"pair_scorer": jax.tree.map(draw, shapes)}
+    return {"cross_encoder": jax.tree.map(draw, shapes)}
 
 
 def dense(x, p):
@@ -106,7 +106,10 @@ def test_logits_are_those_of_each_pair_alone(items, params):
     everything = jax.tree.map(lambda x: jnp.broadcast_to(x, (5, *x.shape)), texts)
     found = jax.jit(scorer.logits)(params, images, everything)
     expected = [
-        [slow_logits(params["pair_scorer"], real(items[0], i), real(items[1], j)) for j in range(7)]
+        [
+            slow_logits(params["cross_encoder"], real(items[0], i), real(items[1], j))
+            for j in range(7)
+        ]
         for i in range(5)
     ]
     np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)
