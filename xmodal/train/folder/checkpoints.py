@@ -21,7 +21,6 @@ from xmodal.train.folder import run_folder
 from xmodal.train.folder.checkpoint_shapes import check_arrays, read_shapes
 from xmodal.train.folder.damaged_checkpoints import check_whole, save_hashes
 from xmodal.train.folder.run_folder import ITEMS
-from xmodal.train.optimization.optimizer import moments_of, with_moments
 from xmodal.train.sections import CheckpointConfig, SelectConfig
 from xmodal.train.step.state import TrainState
 from xmodal.train.tree import Tree, flatten, merge, split
@@ -167,8 +166,8 @@ def restore_moments(run_dir: str, step: int, moments: Any) -> Any:
     folder = run_folder.step_folder(run_dir, step) / "opt_state"
     abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, moments)
     with ocp.StandardCheckpointer() as checkpointer:
-        wanted = with_moments(_on_host(read_shapes(folder)), abstract)
-        return moments_of(checkpointer.restore(folder, wanted))
+        wanted = _on_host(read_shapes(folder)) | {"moments": abstract}
+        return checkpointer.restore(folder, wanted)["moments"]
 
 
 def read_tree(run_dir: str, step: int | None, item: str) -> Tree:

@@ -27,8 +27,8 @@ def blend_weights(state: TrainState, blend: BlendConfig) -> TrainState:
     Returns:
       The state with the same sharding; its optimizer and step are a's.
     """
-    check_blend(state, blend)
     step = run_folder.resolve_step(blend.run, blend.step)
+    _check_shapes(state, blend, step)
     checkpoints.check_whole(blend.run, step, ("params", "model_state"))
     other = read_arrays(blend.run, step)
     logging.info("Initial weights: %g of %s, step %d.", blend.weight, blend.run, step)
@@ -39,14 +39,8 @@ def blend_weights(state: TrainState, blend: BlendConfig) -> TrainState:
     return dataclasses.replace(state, params=params, frozen=frozen, model_state=model_state)
 
 
-def check_blend(state: TrainState, blend: BlendConfig) -> None:
-    """Raises an error if the other run has other parameters or statistics; reads no arrays.
-
-    Args:
-      state: the state of a, or its shapes.
-      blend: see `blend_weights`.
-    """
-    step = run_folder.resolve_step(blend.run, blend.step)
+def _check_shapes(state: TrainState, blend: BlendConfig, step: int) -> None:
+    """Raises an error if the other run has other parameters or statistics; reads no arrays."""
     ours, theirs = (
         {path: tuple(leaf.shape) for path, leaf in leaves.items()}
         for leaves in (
