@@ -131,7 +131,7 @@ def restore_step(run_dir: str, step: int, state: TrainState) -> TrainState:
 
 
 def restore_model(
-    run_dir: str, step: int, shapes: tuple[Tree, Tree], mesh: Mesh | None = None
+    run_dir: str, step: int, shapes: tuple[Tree, Tree], mesh: Mesh
 ) -> tuple[Tree, Tree]:
     """Returns the parameters and running statistics of one checkpoint, without optimizer state.
 
@@ -139,17 +139,11 @@ def restore_model(
       run_dir: the run that wrote the checkpoint.
       step: a saved step.
       shapes: those of `(params, model_state)`, built from the run's config.
-      mesh: every device gets a copy; None is the default device.
+      mesh: every device gets a copy.
     """
-    run_folder.resolve_step(run_dir, step)
     check_whole(run_dir, step, ("params", "model_state"))
-    if mesh is None:
-        sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    else:
-        sharding = mesh_lib.replicated(mesh)
-    params, model_state = jax.tree.map(
-        lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding), shapes
-    )
+    replicated = mesh_lib.replicated(mesh)
+    params, model_state = jax.tree.map(lambda leaf: leaf.update(sharding=replicated), shapes)
     folder = run_folder.frozen_folder(run_dir)
     frozen_paths = set(flatten(read_shapes(folder))) if folder.exists() else set()
     trained, frozen = split(params, frozen_paths.__contains__)
