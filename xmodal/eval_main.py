@@ -128,9 +128,9 @@ def _kind_of_file(args: argparse.Namespace) -> str:
 
 
 def _open_towers(args: argparse.Namespace, config: ConfigDict | None) -> "Opened":
-    from xmodal.train.published_towers import models_of, open_towers
+    from xmodal.train.published_towers import open_towers
 
-    if len(models_of(config)) > 1:
+    if len(split_folders(config.init_from.model)) > 1:
         _refuse_to_save(args, "model", "--config.init_from.model")
     return open_towers(config, args.evaluators, args.split)
 

@@ -5,6 +5,7 @@ dot after the folders.
 """
 
 import functools
+import gzip
 import itertools
 import pathlib
 import shutil
@@ -18,7 +19,7 @@ from data_prep.reading.fetched_files import Fetched, read_meta
 from xmodal.core.errors import BadImageError
 from xmodal.core.folders import is_note
 from xmodal.core.picture_names import composed, is_picture, is_unread_picture
-from xmodal.core.untrusted.archives import TAR_ERRORS, open_gzip, read_part, tar_members
+from xmodal.core.untrusted.archives import TAR_ERRORS, read_part, tar_members
 
 TAR_ENDINGS = (".tar", ".tar.gz", ".tgz")
 
@@ -37,7 +38,7 @@ def open_tar(path: pathlib.Path) -> BinaryIO:
         return path.open("rb")
     file = tempfile.TemporaryFile()  # noqa: SIM115
     with path.open("rb") as packed:
-        shutil.copyfileobj(open_gzip(packed), file)
+        shutil.copyfileobj(gzip.GzipFile(fileobj=packed), file)
     file.seek(0)
     return file
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from etils import epath
 
 from xmodal.core.errors import DamagedFileError, UnexpectedFilesError
-from xmodal.core.untrusted.archives import ZIP_ERRORS, open_gzip, open_zip
+from xmodal.core.untrusted.archives import ZIP_ERRORS
 from xmodal.core.untrusted.json_text import parse_json_text
 
 AnyPath: TypeAlias = pathlib.Path | epath.Path
@@ -82,7 +82,7 @@ def read_lines(path: AnyPath) -> Iterator[bytes]:
         packed = file.read(2) == _GZIP
         file.seek(0)
         try:
-            for line in open_gzip(file) if packed else file:
+            for line in gzip.GzipFile(fileobj=file) if packed else file:
                 number += 1
                 yield line
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -99,7 +99,7 @@ def open_archive(path: pathlib.Path) -> zipfile.ZipFile:
       UnexpectedFilesError: it is truncated or not a zip archive.
     """
     try:
-        return open_zip(path)
+        return zipfile.ZipFile(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} does not exist") from None
     except (*ZIP_ERRORS, ValueError, OSError) as error:

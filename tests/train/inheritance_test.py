@@ -223,7 +223,7 @@ def test_keywords_without_arrays_come_with_a_run(tmp_path, monkeypatch, caplog):
     saved.model.cross_encoder = {"name": "matching_head", "width": 8, "heads": 2, "dropout": 0.3}
     run_folder.save_config(str(tmp_path), saved, WORDS)
     paths = ["similarity/gate/kernel", "cross_encoder/input/kernel"]
-    monkeypatch.setattr(from_run, "split_paths", lambda source: (paths, []))
+    monkeypatch.setattr(from_run, "find_taken", lambda source: paths)
     config = make_second_config(str(tmp_path))
     config.model.similarity = {"name": "saf", "attention_scale": None}
     config.model.cross_encoder = {"name": "matching_head", "dropout": 0.0}

@@ -166,9 +166,7 @@ def test_a_step_that_is_made_again_stands_once_among_the_skipped(tmp_path):
 
 
 def test_steps_that_are_skipped_are_recorded_until_they_are_many(tmp_path):
-    reporter, written = make_reporter(
-        every=2, total_steps=100, on_skip=lambda failure: failure.append(str(tmp_path))
-    )
+    reporter, written = make_reporter(every=2, total_steps=100, skips_in=str(tmp_path))
     values = [1.0, math.nan, math.nan, math.nan, 4.0, math.inf, 6.0]
     for step, value in enumerate(values):
         reporter.record(step, losses(value), IDS)

@@ -13,10 +13,6 @@ class DamagedFileError(UnexpectedFilesError):
     """A file is truncated, or not in the format that its name says."""
 
 
-class ConflictingColumnsError(UnexpectedFilesError):
-    """A table has two columns that could be read, which differ."""
-
-
 class NotPreparedError(ValueError):
     """A dataset has not been built, or its description cannot be read."""
 

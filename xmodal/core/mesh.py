@@ -9,7 +9,6 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.tree_paths import leaves_by_path, path_of
 
@@ -84,7 +83,7 @@ def tree_shardings(tree: Any, rules: Sequence[tuple[str, str]], mesh: Mesh) -> A
         for pattern, rule in rules:
             if re.search(pattern, path_of(keys)):
                 used.add(pattern)
-                return lookup("config.sharding", rule, RULES)(mesh, leaf.shape)
+                return RULES[rule](mesh, leaf.shape)
         raise UserError(
             f"No pattern of config.sharding matches {path_of(keys)!r}; add one; '.*' matches "
             "everything."

@@ -73,14 +73,14 @@ def reduce_logits(
       engine: `dense`, `chunked`, `ring` or `auto:MEGABYTES`, see `choose_engine`.
       chunk_size: largest number of rows and columns in a tile; on several devices, only of
         columns. Need not divide anything.
-      mesh: device mesh, which the ring needs; its devices share the batch evenly.
+      mesh: device mesh, whose devices share the batch evenly; None for one device.
       pair_bytes: memory that `logits` and its gradient need per pair; 8 for a product.
 
     Returns:
       name -> (result [B] of each left item, result [M] of each right item), float32.
 
     Raises:
-      UserError: the engine is unknown, or `ring` has no mesh.
+      UserError: the engine is unknown.
     """
     sizes = left_ids.shape[0], right_ids.shape[0]
     devices = 1 if mesh is None else mesh.size

@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
-from xmodal.core.errors import UserError
 from xmodal.core.mesh import BATCH_AXIS
 from xmodal.losses.blocks import BlockItems, Job, Weights, merge, reduce_block
 from xmodal.losses.terms import State
@@ -43,8 +42,6 @@ def reduce_tiles(
       mesh: device mesh, or None.
       is_ring: whether columns visit one device after the other; else every device gathers them.
     """
-    if mesh is None and is_ring:
-        raise UserError("The ring engine needs a device mesh; use engine='chunked' without one.")
     devices = 1 if mesh is None else mesh.size
 
     def reduce_all(rows: BlockItems, columns: BlockItems, params: Any) -> tuple[State, State]:

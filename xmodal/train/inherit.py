@@ -232,8 +232,8 @@ def _of_tower(side: str, folder: str, *, of_model: bool) -> _Weights:
 
 def _of_run(source: InitConfig) -> _Weights:
     """The parts of another run with a parameter that `include` takes, and their inputs."""
-    taken, _ = from_run.split_paths(source)
-    config, name = run_folder.load_run(source.run).to_dict(), f"the run {source.run}"
+    taken, name = from_run.find_taken(source), f"the run {source.run}"
+    config = run_folder.load_run(source.run).to_dict()
 
     def takes(part: str) -> bool:
         return any(path.startswith(f"{part}/") for path in taken)

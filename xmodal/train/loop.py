@@ -68,7 +68,7 @@ def train(
         agree = processes.agree_to_stop if jax.process_count() > 1 else None
         with stoppable("the same command evaluates again", agree):
             evaluations = evaluate_best(evaluation, run_dir)
-        write_card(run_dir, run, run.records, evaluations)
+        write_card(run_dir, run, evaluations)
         mark_finished(config, run_dir, evaluation.files)
     if processes.index() == 0:
         print(next_steps(run_dir, run.config), flush=True)

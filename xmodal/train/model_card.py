@@ -17,7 +17,6 @@ from xmodal.evals import Evaluation
 from xmodal.evals.evaluation import REPORT
 from xmodal.pretrained.packaged_towers import describe_source
 from xmodal.train.folder.compute import Compute, read_starts
-from xmodal.train.folder.run_folder import Records
 from xmodal.train.run import Run
 from xmodal.train.start import describe
 
@@ -25,15 +24,12 @@ _CARD, _PAGE = "model_card.md", "model_card.html"
 _DIGITS = 16  # Shown digits of a hash.
 
 
-def write_card(
-    run_dir: str, parts: Run, records: Records, evaluations: Sequence[Evaluation]
-) -> None:
+def write_card(run_dir: str, parts: Run, evaluations: Sequence[Evaluation]) -> None:
     """Writes the card of a finished run on process 0.
 
     Args:
       run_dir: the run's folder, with its `compute.json`.
       parts: parts of the run.
-      records: records that it was trained on.
       evaluations: evaluations of its best checkpoint.
     """
     if processes.index() > 0:
@@ -45,7 +41,7 @@ def write_card(
         f"```\n{describe(parts)}\n```",
         _describe_start(parts),
         "## Training",
-        _describe_training(parts, records, stretches),
+        _describe_training(parts, stretches),
         "## Use",
         f'```python\nmodel = xmodal.load("{run_dir}")\n```',
         f"Made with xmodal {__version__} and jax {jax.__version__}; `config.json` beside "
@@ -80,11 +76,9 @@ def _stretches(starts: Sequence[Compute], total_steps: int) -> list[tuple[Comput
     return [(start, steps) for start, steps in pairs if steps > 0]
 
 
-def _describe_training(
-    parts: Run, records: Records, stretches: Sequence[tuple[Compute, int]]
-) -> str:
+def _describe_training(parts: Run, stretches: Sequence[tuple[Compute, int]]) -> str:
     """The data, and the devices and FLOPs of every range of steps, a limit if texts vary."""
-    settings = parts.settings
+    settings, records = parts.settings, parts.records
     seen = sum(steps * start.batch_size for start, steps in stretches)
     source = f"{settings.data.dataset}/{settings.data.config}"
     if data.follows_files(settings.data):

@@ -82,10 +82,6 @@ def open_outputs(
     compute: Compute,
 ) -> Iterator[Outputs]:
     """Opens the outputs of a start at the step of `compute`; all are written at the end."""
-
-    def skip(failure: reporting.NonFiniteLossError) -> None:
-        failure.append(run_dir)
-
     reporting.forget_skipped(run_dir, compute.step)
     saver = checkpoints.Checkpoints(
         run_dir, parts.settings.checkpoint, parts.settings.best_checkpoint
@@ -98,7 +94,7 @@ def open_outputs(
             batch_size=compute.batch_size,
             every=parts.settings.log_every,
             first_step=compute.step,
-            on_skip=skip if parts.settings.non_finite == "skip" else None,
+            skips_in=run_dir if parts.settings.non_finite == "skip" else None,
         )
         with contextlib.closing(reporter):
             yield Outputs(parts, run_dir, evaluation, saver, writer, reporter)

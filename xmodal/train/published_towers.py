@@ -76,7 +76,7 @@ def open_towers(
       split: `Request.split`.
     """
     members = []
-    for folder in models_of(config) or [""]:
+    for folder in split_folders(config.init_from.model) or [""]:
         own = config.copy_and_resolve_references()
         own.init_from.model = folder
         parts, identity = build_untrained(own), ModelIdentity.of_config(own)
@@ -92,11 +92,6 @@ def open_towers(
 
     tensorboard = parts.settings.tensorboard
     return Opened(evaluation.suite, subjects(), identity, tensorboard, config.to_dict())
-
-
-def models_of(config: ml_collections.ConfigDict) -> list[str]:
-    """Returns the folders that `init_from.model` names."""
-    return split_folders(config.init_from.model)
 
 
 def load_weights(parts: Run) -> tuple[Tree, Tree]:

@@ -5,7 +5,7 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -26,14 +26,6 @@ _MOST_SKIPPED = 10
 _SKIPPED = "skipped.jsonl"
 # A run logs about as many lines of progress, but one at least as often as this.
 _LINES, _LONGEST_SECONDS = 20, 600.0
-
-
-def is_finite(scalars: Mapping[str, float]) -> bool:
-    """Returns whether a step changed the state: its loss and gradient are finite, as `step` asks.
-
-    Another scalar, such as one of a loss of your own, may be NaN.
-    """
-    return all(math.isfinite(scalars[f"train/{name}"]) for name in ("loss", "gradient_norm"))
 
 
 class NonFiniteLossError(UserError):
@@ -126,7 +118,7 @@ class Reporter:
         batch_size: int,
         every: int,
         first_step: int = 0,
-        on_skip: Callable[[NonFiniteLossError], None] | None = None,
+        skips_in: str | None = None,
     ) -> None:
         """Starts the clock, and a progress bar if there is a terminal.
 
@@ -136,12 +128,12 @@ class Reporter:
           batch_size: global batch size, for examples per second.
           every: steps between reports.
           first_step: first step that this process runs.
-          on_skip: called with every step that is not finite; many consecutive ones raise an
-            error. With None, the first one raises an error.
+          skips_in: the run's folder, where steps that are not finite are recorded; many
+            consecutive ones raise an error. With None, the first one raises an error.
         """
         self._writer, self._total_steps = writer, total_steps
         self._batch_size, self._every = batch_size, every
-        self._on_skip, self._consecutive_skips = on_skip, 0
+        self._skips_in, self._consecutive_skips = skips_in, 0
         self._window = _Window(time.monotonic())
         self._pending: _Pending | None = None
         self._last_finite: dict[str, Any] = {}
@@ -219,7 +211,8 @@ class Reporter:
             return
         fetched = {name: np.asarray(x) for name, x in jax.device_get(dict(pending.scalars)).items()}
         values = {name: float(value) for name, value in fetched.items()}
-        if is_finite(values):
+        # As the step asks; another scalar, such as one of a loss of your own, may be NaN.
+        if all(math.isfinite(values[f"train/{name}"]) for name in ("loss", "gradient_norm")):
             self._consecutive_skips, self._last_finite = 0, {"step": pending.step, **values}
             self._window.scalars.append(fetched)
             self._window.flops += pending.flops
@@ -239,9 +232,9 @@ class Reporter:
         }
         failure = NonFiniteLossError(pending.step, evidence, skipped=self._consecutive_skips)
         self._consecutive_skips += 1
-        if self._on_skip is not None:
-            self._on_skip(failure)
-        if self._on_skip is None or self._consecutive_skips >= _MOST_SKIPPED:
+        if self._skips_in is not None:
+            failure.append(self._skips_in)
+        if self._skips_in is None or self._consecutive_skips >= _MOST_SKIPPED:
             raise failure
 
     def _report(self, done: int) -> None:

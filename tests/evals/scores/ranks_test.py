@@ -228,9 +228,10 @@ def test_ranks_that_rounding_decides_are_counted_and_float64_has_them(case, simi
     if case == "one point":
         left, right = (1e-7 * each + np.linspace(1, 2, 17) for each in (left, right))
     labels = DirectionLabels(random_positives(generator, 71, 133), RECALLS)
+    of_items = DirectionLabels(random_positives(generator, 133, 71), RECALLS)
     scores = open_vectors(left, right, similarity)["image", "text"]
-    (found,), _ = rank_directions(scores, [labels])
-    assert (found.rounded > 0.1) == (case != "ordinary")
+    for found in rank_directions(scores, [labels], [of_items]):
+        assert (found[0].rounded > 0.1) == (case != "ordinary")
     scores = open_vectors(left, right, similarity, precision="float64")["image", "text"]
     (found,), _ = rank_directions(scores, [labels])
     assert found.rounded == 0

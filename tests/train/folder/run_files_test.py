@@ -18,7 +18,6 @@ from tests.tiny_run import TINY, TOTAL_STEPS
 from xmodal.evals.reports.summary import select_curves
 from xmodal.train.folder import run_folder
 from xmodal.train.folder.compute import Compute
-from xmodal.train.folder.run_folder import load_records
 from xmodal.train.model_card import write_card
 from xmodal.train.resolve import resolve
 
@@ -142,7 +141,7 @@ def test_the_card_of_a_run_that_moved_to_other_devices(run, config, tmp_path):
     def card_after(*starts):
         for step, batch_size, devices, kind, flops in starts:
             Compute(step, batch_size, devices, kind, flops).save(str(tmp_path))
-        write_card(str(tmp_path), parts, load_records(str(run)), [])
+        write_card(str(tmp_path), parts, [])
         text = (tmp_path / "model_card.md").read_text()
         return text.partition("## Training")[2].partition("## Use")[0]
 

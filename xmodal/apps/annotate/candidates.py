@@ -1,12 +1,13 @@
 """The best items of a query, from any model's embeddings, scores or rankings."""
 
 import os
+import zipfile
 from typing import NamedTuple
 
 import numpy as np
 
 from xmodal.core.errors import UserError
-from xmodal.core.untrusted.archives import ZIP_ERRORS, open_zip
+from xmodal.core.untrusted.archives import ZIP_ERRORS
 from xmodal.evals.evaluators.runner import OpenScores
 from xmodal.evals.scores.arrays import has_candidates, load_embeddings, load_scores
 from xmodal.evals.scores.files import choose_similarity
@@ -75,7 +76,7 @@ def _has_scores(path: str) -> bool:
             f"{path} has scores without ids: save scores, image_ids and caption_ids as an npz file."
         )
     try:
-        with open_zip(path) as archive:
+        with zipfile.ZipFile(path) as archive:
             names = {name.removesuffix(".npy") for name in archive.namelist()}
             return "scores" in names or has_candidates(names)
     except (OSError, ValueError, *ZIP_ERRORS):

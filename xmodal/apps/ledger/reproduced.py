@@ -3,12 +3,13 @@
 import dataclasses
 import math
 import pathlib
+import platform
+import re
 from collections.abc import Sequence
 
 import numpy as np
 
 from xmodal.apps.ledger.ledger_entries import LedgerRow, System
-from xmodal.core.processor import describe_processor
 from xmodal.core.result_files import format_json, write_files
 from xmodal.core.text_table import Rows, format_document, format_table
 from xmodal.core.version import __version__
@@ -170,3 +171,13 @@ def _tabulate(checks: Sequence[Check]) -> Rows:
         name = f"{check.table}: {check.tag}"
         rows.append([name, check.against, *numbers, _WORDS[check.inside]])
     return rows
+
+
+def describe_processor() -> str:
+    """Returns the processor's name, family and model; else that of the architecture."""
+    path = pathlib.Path("/proc/cpuinfo")
+    first = path.read_text(encoding="utf-8").partition("\n\n")[0] if path.exists() else ""
+    core = dict(re.findall(r"^(.+?)\s*: (.*)$", first, re.MULTILINE))
+    if "cpu family" not in core:
+        return core.get("model name", platform.machine())
+    return "{model name}, family {cpu family}, model {model}".format_map(core)

@@ -1,6 +1,5 @@
 """Archives from elsewhere."""
 
-import gzip
 import os
 import tarfile
 import zipfile
@@ -11,13 +10,6 @@ from typing import BinaryIO
 ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 """Errors of damaged zip archives, and of compressions and encryptions that are not supported."""
 TAR_ERRORS = (tarfile.TarError, zlib.error, EOFError, OSError)
-
-open_zip = zipfile.ZipFile
-
-
-def open_gzip(file: BinaryIO) -> BinaryIO:
-    """Opens a gzipped file; reading raises EOFError, zlib.error or gzip.BadGzipFile."""
-    return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
 
 
 def read_part(file: BinaryIO, start: int, size: int) -> bytes | None:

@@ -9,7 +9,7 @@ from xmodal.evals.scores.ranks import (
     LIST_METRICS,
     RankedQueries,
     compute_list_values,
-    compute_r,
+    find_deepest,
     has_positives,
     listed_positives,
 )
@@ -44,8 +44,7 @@ def answer_lists(lists: Ragged, labels: DirectionLabels, gallery: int) -> Ranked
             if "median_rank" in labels.metrics:
                 missing["median_rank"] = _too_short(int(np.sum(~known)), rows)
     for metric in (each for each in labels.metrics if each in LIST_METRICS):
-        r = np.max([compute_r(labels, relation) for relation in labels.relations], axis=0)
-        if undecided := int(np.sum((length < np.minimum(r, gallery))[rows])):
+        if undecided := int(np.sum((length < np.minimum(find_deepest(labels), gallery))[rows])):
             missing[metric] = _too_short(undecided, rows)
             continue
         values[metric] = np.zeros(len(is_query))

@@ -201,5 +201,10 @@ def compute_r(labels: DirectionLabels, relation: Ragged | Relation) -> np.ndarra
     return count if labels.cap is None else np.minimum(count, labels.cap)
 
 
+def find_deepest(labels: DirectionLabels) -> np.ndarray:
+    """Returns the largest R of every query among its relations, int64 [Q]."""
+    return np.max([compute_r(labels, relation) for relation in labels.relations], axis=0)
+
+
 def _count(labels: DirectionLabels, relation: Ragged | Relation) -> np.ndarray:
     return relation.lengths + (0 if labels.unreachable is None else labels.unreachable)

@@ -6,7 +6,7 @@ that nothing depends on how two products round. Devices make scores; NumPy reads
 
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -109,9 +109,12 @@ class MatrixScores(Scores):
         matrix: np.ndarray,
         rows: np.ndarray | None = None,
         columns: np.ndarray | None = None,
-        rounding: np.ndarray | None = None,
+        rounding: Sequence[np.ndarray | None] = (None, None),
     ) -> None:
-        """Takes a matrix, and positions in it of the queries [Q] and items [N]; None for all."""
+        """Takes a matrix, and positions in it of the queries [Q] and items [N]; None for all.
+
+        `rounding`: see `Scores`, of the queries and, for its transpose, of the items.
+        """
         self._matrix, self._rows, self._columns = matrix, rows, columns
         self._rounding = rounding
         sizes = zip(matrix.shape, (rows, columns), strict=True)
@@ -136,11 +139,11 @@ class MatrixScores(Scores):
 
     def transpose(self) -> "MatrixScores":
         """See `Scores`."""
-        return MatrixScores(self._matrix.T, self._columns, self._rows)
+        return MatrixScores(self._matrix.T, self._columns, self._rows, self._rounding[::-1])
 
     def rounding(self, queries: np.ndarray) -> np.ndarray | None:
         """See `Scores`."""
-        return None if self._rounding is None else self._rounding[queries]
+        return None if self._rounding[0] is None else self._rounding[0][queries]
 
 
 class Gallery:
@@ -271,7 +274,8 @@ class VectorScores(Scores):
                     if halves and i != j:
                         matrix[columns, rows] = found.T
                 advance(1)
-        return MatrixScores(matrix, rounding=self.rounding(np.arange(self.shape[0])))
+        both = (self, self.transpose())
+        return MatrixScores(matrix, rounding=[x.rounding(np.arange(x.shape[0])) for x in both])
 
     def _columns(self, number: int) -> slice:
         start = number * self._items.height

@@ -17,11 +17,10 @@ from xmodal.core.errors import UserError
 from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.reports.metrics import RECALL
 from xmodal.evals.reports.results import Rescored
+from xmodal.evals.scores.ranks import LIST_METRICS, find_deepest
 from xmodal.evals.scores.score_rows import Scores, top_items
 from xmodal.evals.scores.sources import LARGEST_SCORE
 
-# Metrics that read as many items as a query has positives.
-_OF_POSITIVES = frozenset({"map@r", "r_precision", "pmrp"})
 _PAIRS_AT_A_TIME = 1 << 22  # Looked up among positives.
 
 
@@ -253,8 +252,8 @@ def describe_candidates(
         for relation in direction.relations:
             inside += _count_candidates(candidates, relation.contains)
         scored = _count_scored(direction, candidates)
-        if _OF_POSITIVES.intersection(direction.metrics):
-            undecided = int(np.sum(_count_read(direction) > scored))
+        if set(LIST_METRICS).intersection(direction.metrics):
+            undecided = int(np.sum(find_deepest(direction) > scored))
         fewest = int(scored[total > 0].min(initial=gallery))
         recalls = (name for name in direction.metrics if name.startswith(RECALL))
         deeper = [name for name in recalls if int(name.removeprefix(RECALL)) > fewest]
@@ -271,14 +270,6 @@ def describe_candidates(
         given=given,
         recalls=", ".join(deeper),
     )
-
-
-def _count_read(direction: DirectionLabels) -> np.ndarray:
-    """R of every query, the most of its relations; int [Q]."""
-    positives = np.max([relation.lengths for relation in direction.relations], axis=0)
-    if direction.unreachable is not None:
-        positives = positives + direction.unreachable
-    return positives if direction.cap is None else np.minimum(positives, direction.cap)
 
 
 def _count_scored(direction: DirectionLabels, candidates: np.ndarray) -> np.ndarray:

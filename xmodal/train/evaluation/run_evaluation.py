@@ -9,6 +9,8 @@ import pathlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import jax
+
 from xmodal import data
 from xmodal.core.config import lookup
 from xmodal.core.folders import hash_files
@@ -16,15 +18,15 @@ from xmodal.evals import Embedder
 from xmodal.evals.provider import ModelProvider
 from xmodal.evals.reports.results import evaluator_tag
 from xmodal.evals.reports.summary import summarize
-from xmodal.evals.scores.embed import Items
+from xmodal.evals.scores.embed import Items, Predictor
 from xmodal.evals.scores.given_items import GivenItems
 from xmodal.train import frozen_features
 from xmodal.train.evaluation.suite import EvalSuite
 from xmodal.train.optimization.run_lengths import is_due
 from xmodal.train.pair_functions import make_pair_functions
-from xmodal.train.predictors import make_predictors
 from xmodal.train.run import Run
 from xmodal.train.step.state import TrainState
+from xmodal.train.step.tasks import Task, sides
 from xmodal.train.tensorboard.example_views import View
 from xmodal.train.tree import Tree
 
@@ -157,6 +159,32 @@ def make_embedder(parts: Run, *, scores_pairs: bool = False) -> Embedder:
         parts.model.towers,
         similarity=parts.model.similarity,
         mesh=parts.mesh,
-        predict=make_predictors(parts.tasks),
+        predict=_make_predictors(parts.tasks),
         pairs=make_pair_functions(parts.model) if scores_pairs else None,
     )
+
+
+def _make_predictors(tasks: Sequence[Task]) -> dict[str, Predictor]:
+    """Returns the predictors of tasks whose module predicts from images, captions or both."""
+
+    def make(task: Task) -> Predictor:
+        module: Any = task.module
+
+        def predict(
+            params: Tree, images: jax.Array | None, captions: jax.Array | None
+        ) -> jax.Array:
+            own = params["tasks"][task.name]["module"]
+            if task.views[0] == "image":
+                return module.predict(own, images, captions)
+            return module.predict(own, captions, images).swapaxes(0, 1)
+
+        return Predictor(frozenset(sides((task,))), predict)
+
+    return {
+        task.name: make(task)
+        for task in tasks
+        if task.module is not None
+        and hasattr(task.module.module, "predict")
+        # Pairs of two captions are not pairs of an image and a caption.
+        and len(sides((task,))) == len(task.views)
+    }

@@ -21,7 +21,6 @@ from xmodal.train.folder import run_folder
 from xmodal.train.folder.checkpoint_shapes import check_arrays, read_shapes
 from xmodal.train.folder.damaged_checkpoints import check_whole, save_hashes
 from xmodal.train.folder.run_folder import ITEMS
-from xmodal.train.optimization.optimizer import moments_of, with_moments
 from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
 from xmodal.train.step.state import TrainState
 from xmodal.train.tree import Tree, flatten, merge, split
@@ -135,7 +134,7 @@ def restore_step(run_dir: str, step: int, state: TrainState) -> TrainState:
 
 
 def restore_model(
-    run_dir: str, step: int, shapes: tuple[Tree, Tree], mesh: Mesh | None = None
+    run_dir: str, step: int, shapes: tuple[Tree, Tree], mesh: Mesh
 ) -> tuple[Tree, Tree]:
     """Returns the parameters and running statistics of one checkpoint, without optimizer state.
 
@@ -143,17 +142,11 @@ def restore_model(
       run_dir: the run that wrote the checkpoint.
       step: a saved step.
       shapes: those of `(params, model_state)`, built from the run's config.
-      mesh: every device gets a copy; None is the default device.
+      mesh: every device gets a copy.
     """
-    run_folder.resolve_step(run_dir, step)
     check_whole(run_dir, step, ("params", "model_state"))
-    if mesh is None:
-        sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    else:
-        sharding = mesh_lib.replicated(mesh)
-    params, model_state = jax.tree.map(
-        lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding), shapes
-    )
+    replicated = mesh_lib.replicated(mesh)
+    params, model_state = jax.tree.map(lambda leaf: leaf.update(sharding=replicated), shapes)
     folder = run_folder.frozen_folder(run_dir)
     frozen_paths = set(flatten(read_shapes(folder))) if folder.exists() else set()
     trained, frozen = split(params, frozen_paths.__contains__)
@@ -170,8 +163,8 @@ def restore_moments(run_dir: str, step: int, moments: Any) -> Any:
     folder = run_folder.step_folder(run_dir, step) / "opt_state"
     abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, moments)
     with ocp.StandardCheckpointer() as checkpointer:
-        wanted = with_moments(_on_host(read_shapes(folder)), abstract)
-        return moments_of(checkpointer.restore(folder, wanted))
+        wanted = _on_host(read_shapes(folder)) | {"moments": abstract}
+        return checkpointer.restore(folder, wanted)["moments"]
 
 
 def read_tree(run_dir: str, step: int | None, item: str) -> Tree:

@@ -9,7 +9,6 @@ from absl import logging
 from xmodal.core.errors import UserError
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.folder.checkpoint_shapes import describe_differences, read_shapes
-from xmodal.train.optimization.optimizer import moments_of, with_moments
 from xmodal.train.sections import InitConfig
 from xmodal.train.step.state import TrainState, replace_arrays
 from xmodal.train.tree import check_patterns, flatten, matches, part_of
@@ -52,8 +51,8 @@ def take_weights(state: TrainState, source: InitConfig) -> TrainState:
         model_state=replace_arrays(state.model_state, taken),
     )
     if source.optimizer:
-        moments = checkpoints.restore_moments(run, step, moments_of(state.opt_state))
-        state = dataclasses.replace(state, opt_state=with_moments(state.opt_state, moments))
+        moments = checkpoints.restore_moments(run, step, state.opt_state["moments"])
+        state = dataclasses.replace(state, opt_state=state.opt_state | {"moments": moments})
     return state
 
 
@@ -82,8 +81,8 @@ def check_weights(state: TrainState, source: InitConfig) -> None:
             f"config.init_from.include={list(source.include)} leaves out {fresh[0]}, which has no "
             "moments to continue with; set config.init_from.optimizer=False."
         )
-    moments = moments_of(read_shapes(run_folder.step_folder(run, step) / "opt_state"))
-    if differences := describe_differences(moments_of(state.opt_state), moments):
+    moments = read_shapes(run_folder.step_folder(run, step) / "opt_state")["moments"]
+    if differences := describe_differences(state.opt_state["moments"], moments):
         raise UserError(
             f"The optimizer of {run} has other moments than this run needs; {differences}\n"
             "Set config.init_from.optimizer=False to start with a new optimizer."
@@ -100,15 +99,15 @@ def _wanted(state: TrainState, source: InitConfig) -> dict[str, Any]:
     }
 
 
-def split_paths(source: InitConfig) -> tuple[list[str], list[str]]:
-    """Returns the paths of another run's parameters that `include` takes, and the others."""
+def find_taken(source: InitConfig) -> list[str]:
+    """Returns the paths of another run's parameters that `include` takes."""
     step = run_folder.resolve_step(source.run, source.step)
     paths = read_array_shapes(source.run, step, ("params",))
     taken = [path for path in paths if matches(source.include, path)]
     if source.include and not taken:
         named = ", ".join(map(repr, source.include))
         raise UserError(f"config.init_from.include: {named} matches no parameter of {source.run}.")
-    return taken, [path for path in paths if path not in taken]
+    return taken
 
 
 def read_array_shapes(

@@ -27,8 +27,8 @@ def interpolate_weights(state: TrainState, config: InterpolateConfig) -> TrainSt
     Returns:
       The state with the same sharding; its optimizer and step are a's.
     """
-    check_interpolate(state, config)
     step = run_folder.resolve_step(config.run, config.step)
+    _check_shapes(state, config, step)
     checkpoints.check_whole(config.run, step, ("params", "model_state"))
     other = read_arrays(config.run, step)
     logging.info("Initial weights: %g of %s, step %d.", config.alpha, config.run, step)
@@ -39,14 +39,8 @@ def interpolate_weights(state: TrainState, config: InterpolateConfig) -> TrainSt
     return dataclasses.replace(state, params=params, frozen=frozen, model_state=model_state)
 
 
-def check_interpolate(state: TrainState, config: InterpolateConfig) -> None:
-    """Raises an error if the other run has other parameters or statistics; reads no arrays.
-
-    Args:
-      state: the state of a, or its shapes.
-      config: see `interpolate_weights`.
-    """
-    step = run_folder.resolve_step(config.run, config.step)
+def _check_shapes(state: TrainState, config: InterpolateConfig, step: int) -> None:
+    """Raises an error if the other run has other parameters or statistics; reads no arrays."""
     ours, theirs = (
         {path: tuple(leaf.shape) for path, leaf in leaves.items()}
         for leaves in (

@@ -212,19 +212,6 @@ def observe_metrics(
     return opt_state | {"plateau": moved}
 
 
-def moments_of(opt_state: State) -> State:
-    """Returns the moments and their counters."""
-    return opt_state["moments"]
-
-
-def with_moments(opt_state: State, moments: State) -> State:
-    """Returns a fresh state with the moments and counters of another run's state.
-
-    The schedule, the skip rule and the plateau start over.
-    """
-    return opt_state | {"moments": moments}
-
-
 def _reduction(opt_state: State) -> jax.Array | float:
     return opt_state["plateau"].factor if "plateau" in opt_state else 1.0
 
