@@ -41,7 +41,7 @@ QUICKSTART = "--config=configs/quickstart.py"
         ),
         (
             [QUICKSTART, "--config.optimizer.schedule.name=staircase"],
-            "config.optimizer.schedule lacks ['rate', 'every']; known: ",
+            "config.optimizer.schedule lacks ['every', 'rate']; known: ",
         ),
         (
             ["--config=configs/cxc_multitask.py", "--config.optimizer.schedule.name=constant"],

@@ -90,7 +90,6 @@ def run_two(start_two):
     [
         ({NUMBER: "4"}, "invalid literal for int"),
         ({ADDRESS: "a:1", NUMBER: "two", INDEX: "0"}, "invalid literal for int"),
-        ({ADDRESS: "a", NUMBER: "2", INDEX: "1"}, "out of range"),
     ],
 )
 def test_variables_that_connect_nothing_are_listed(monkeypatch, values, problem):

@@ -122,7 +122,7 @@ def test_a_loss_that_is_not_finite(config, tmp_path):
 
 @pytest.mark.slow
 def test_an_output_that_is_a_folder(config, tmp_path):
-    with pytest.raises(UserError, match=r"is a folder; name a file in it"):
+    with pytest.raises(UserError, match="is a directory"):
         preflight.check(config, str(tmp_path / "run"), output=str(tmp_path))
 
 

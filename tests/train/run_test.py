@@ -70,7 +70,7 @@ def test_a_reranker_of_pairs_needs_a_cross_encoder(config):
         ("init_from.published", ["text/encodr/"], "pattern 'text/encodr/' matches no parameter"),
         ("init_from.run", "runs/none", "'runs/none' is not a run of xmodal.main"),
         ("l2", {"pattern": "kernle", "scale": 1.0}, "config.l2 pattern 'kernle' matches no"),
-        ("sharding", [("txt/", "fsdp"), (".*", "fsdp")], "config.sharding pattern 'txt/' matches"),
+        ("sharding", [("txt/", "fsdp"), (".*", "fsdp")], r"patterns \['txt/'\] match no array"),
         ("data.text.max_length", 600, "Texts have 600 tokens.*lower config.data.text.max_length"),
         ("frozen_features.sides", ["txt"], "'txt' in config.frozen_features.sides; .*mean 'text'"),
         (

@@ -26,7 +26,9 @@ def removed_if_failed(folder: pathlib.Path) -> Iterator[None]:
         yield
     except BaseException:
         left = [path for path in folder.rglob("*") if path.parent.name != ".config"]  # Of TFDS.
-        if all(path.is_dir() and not path.name.startswith("incomplete.") for path in left):
+        # A link may lead to a dataset on another disk.
+        mere = (path.is_dir() and not path.is_symlink() for path in left)
+        if all(mere) and not any(path.name.startswith("incomplete.") for path in left):
             shutil.rmtree(folder, ignore_errors=True)
         raise
 

@@ -181,7 +181,7 @@ def test_a_saved_file_has_ragged_tokens_options_and_parameters(tmp_path):
         content = dict(file)
     assert len(content["caption_tokens"]) == embeddings.tokens["text"].lengths.sum()
     content["caption_token_counts"][0] += 1
-    with pytest.raises(UserError, match="with sum 201, for 200 caption_tokens"):
+    with pytest.raises(UserError, match="with sum 201, for 19 items and 200 tokens"):
         arrays.load_embeddings(content)
     content = {key: x for key, x in content.items() if "token" not in key}
     with pytest.raises(UserError, match="'saf' compares tokens by parameters"):

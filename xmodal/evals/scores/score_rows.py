@@ -181,9 +181,8 @@ class Gallery:
         return jax.tree.map(gather, *self._parts)
 
     def queries(self, positions: np.ndarray, height: int) -> Any:
-        """Returns items on every device, of which the first is repeated up to a height."""
-        padded = np.concatenate([positions, np.full(height - len(positions), positions[0])])
-        return self.place(self.take(padded), P())
+        """Returns items on every device, repeated up to a height."""
+        return self.place(self.take(np.resize(positions, height)), P())
 
     def place(self, tree: Any, spec: P) -> Any:
         """Returns a tree of arrays on the devices."""
@@ -216,6 +215,8 @@ class VectorScores(Scores):
 
     def rows(self, queries: np.ndarray) -> np.ndarray:
         """See `Scores`."""
+        if not len(queries):
+            return np.empty((0, self.shape[1]), self.dtype)
         # Few heights, because each is compiled.
         height = _GROUP << max(0, -(-len(queries) // _GROUP) - 1).bit_length()
         if len(queries) <= self.height < height:

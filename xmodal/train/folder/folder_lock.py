@@ -49,7 +49,9 @@ def _hold(path: pathlib.Path) -> Iterator[None]:
             f"process {os.getpid()} on {socket.gethostname()}, started {time.strftime('%F %T')}"
         )
     except filelock.Timeout:
-        other = writer.read_text() if writer.exists() else "another process"
+        other = "another process"
+        with contextlib.suppress(FileNotFoundError):  # It has ended since.
+            other = writer.read_text()
         raise FolderInUseError(
             f"{path} is being written by {other}. Wait for it, stop it, or use another folder."
         ) from None
