@@ -304,7 +304,7 @@ def _captioned(item: Fetched, name: str, options: ReadingOptions, part: FetchedP
         yield LeftOut(name, "unread text", item.fault)
         return
     if not item.text and not item.meta:
-        yield LeftOut(name, "no caption", "there is no text of the same name")
+        yield LeftOut(name, "no caption", "no text of the same name, or an empty one")
         return
     try:
         lines = [line.decode("utf-8-sig") for line in item.text.splitlines()]

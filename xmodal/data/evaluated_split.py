@@ -122,7 +122,7 @@ class EvalSplit:
 
     @functools.cached_property
     def image_hashes(self) -> np.ndarray:
-        """See `evals.split.Split`; reads all records."""
+        """See `evals.labels.split.Split`; reads all records."""
         blocks = np.array_split(np.arange(count := len(self.image_ids)), count // 256 + 1)
         read = map(self.pictures, blocks if self.has_pictures else ())
         hashes = (content_hash(picture) for block in read for picture in block)

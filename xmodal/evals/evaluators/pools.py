@@ -34,7 +34,7 @@ class PoolsOptions(Options):
       size: pairs per pool; all pairs if there are fewer.
       repeats: number of pools; one if all would hold the same pairs.
       directions: "t2i", "i2t" or both.
-      reranker: `{"name": ..., **options}`, see `ranking.rerank`.
+      reranker: `{"name": ..., **options}`, see `scores.rerank`.
       task: task whose predictions the reranker uses.
       labels: label column, 0/1 [N, C], that `without` refers to.
       without: names of relations in that column; captions with any of these are not queries.

@@ -30,7 +30,7 @@ _WORKERS = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1, "images to
 
 
 class GivenItems:
-    """Items of one side in the given order, see `evals.embed.Items`; ids are positions."""
+    """Items of one side in the given order, see `scores.embed.Items`; ids are positions."""
 
     name = title = "given"
     split, partial = "items", ""

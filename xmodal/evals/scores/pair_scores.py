@@ -5,7 +5,7 @@ for texts, before anything is scored; for images, in blocks, whose pairs are sco
 arrays, such as keys and values of every layer, are on the device.
 
 Scores of large galleries are in a file of the user's cache folder with a list of finished pairs,
-see `ranking.score_files`: an evaluation that was killed scores at most one block of images again.
+see `scores.score_files`: an evaluation that was killed scores at most one block of images again.
 Each of several processes has a file of its own, and scores again what any of them lacks.
 """
 
