@@ -109,6 +109,7 @@ class MatrixScores(Scores):
         matrix: np.ndarray,
         rows: np.ndarray | None = None,
         columns: np.ndarray | None = None,
+        *,
         rounding: Sequence[np.ndarray | None] = (None, None),
     ) -> None:
         """Takes a matrix, and positions in it of the queries [Q] and items [N]; None for all.
@@ -139,7 +140,9 @@ class MatrixScores(Scores):
 
     def transpose(self) -> "MatrixScores":
         """See `Scores`."""
-        return MatrixScores(self._matrix.T, self._columns, self._rows, self._rounding[::-1])
+        return MatrixScores(
+            self._matrix.T, self._columns, self._rows, rounding=self._rounding[::-1]
+        )
 
     def rounding(self, queries: np.ndarray) -> np.ndarray | None:
         """See `Scores`."""
