@@ -180,11 +180,6 @@ class BestCheckpointConfig:
             f"{len(tied)} of {len(ranks)} evaluated checkpoints{how}."
         ), len(tied) > 1
 
-    @property
-    def tags(self) -> list[str]:
-        """Tags of all metrics that decide."""
-        return [each.metric for each in self._with_tie_breakers()]
-
     def _with_tie_breakers(self) -> list["BestCheckpointConfig"]:
         if self.mode == "last":
             return [self]
