@@ -85,7 +85,7 @@ def make_groups(
         rows = Positions("query", query)(pick.queries)
         is_same = query is gallery
         of_direction = rankings(pick.direction)
-        scores = np.array(of_direction.rows(rows))
+        scores = np.array(of_direction.rows(rows)) if len(rows) else np.empty((0, len(gallery)))
         if is_same:
             scores[np.arange(len(rows)), rows] = -np.inf
         items = np.arange(len(gallery))

@@ -218,8 +218,6 @@ class VectorScores(Scores):
 
     def rows(self, queries: np.ndarray) -> np.ndarray:
         """See `Scores`."""
-        if not len(queries):
-            return np.empty((0, self.shape[1]), self.dtype)
         # Few heights, because each is compiled.
         height = _GROUP << max(0, -(-len(queries) // _GROUP) - 1).bit_length()
         if len(queries) <= self.height < height:

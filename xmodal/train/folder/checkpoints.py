@@ -144,6 +144,7 @@ def restore_model(
       shapes: those of `(params, model_state)`, built from the run's config.
       mesh: every device gets a copy.
     """
+    step = run_folder.resolve_step(run_dir, step)  # It may be gone.
     check_whole(run_dir, step, ("params", "model_state"))
     replicated = mesh_lib.replicated(mesh)
     params, model_state = jax.tree.map(lambda leaf: leaf.update(sharding=replicated), shapes)
