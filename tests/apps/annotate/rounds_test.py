@@ -133,6 +133,8 @@ def run_round(study, chromium, answer_of):
         server.kill()
         with people[third].page.expect_event("requestfailed"):
             people[third].page.keyboard.press("Enter")
+        # Its page of errors would interrupt the next one.
+        people[third].page.wait_for_url("chrome-error://chromewebdata/")
         server.start()
         assert set(stored(study)) == set(remembered())
         people[third].open()
