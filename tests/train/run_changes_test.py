@@ -9,6 +9,7 @@ from tests import tiny_encoder as tiny
 from xmodal.core.errors import UserError
 from xmodal.train import run_config
 from xmodal.train.folder import checkpoints, run_folder
+from xmodal.train.folder.compute import Compute
 from xmodal.train.inherit import inherit
 from xmodal.train.run_changes import check_changes, differences
 from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
@@ -42,8 +43,37 @@ def changed(values, config=None):
     return config
 
 
-def check(run_dir, config, allowed=()):
-    return check_changes(run_dir, run_config.read_settings(inherit(config, run_dir)), allowed)
+def check(run_dir, config, allowed=(), devices=8):
+    settings = run_config.read_settings(inherit(config, run_dir))
+    return check_changes(run_dir, settings, devices, allowed)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "counts"),
+    [({}, True), ({"batch_norm": "running"}, False), ({"statistics": "global"}, False)],
+)
+def test_the_number_of_devices_counts_where_each_normalizes_its_own_items(
+    tmp_path, encoder, counts
+):
+    config = tiny.make_image_config(total_steps=9)
+    given = {"name": "convnet", "channels": (2,), "units": (0,), "statistics": "per_device"}
+    config.model.image.encoder = given | encoder
+    config.data.image.size = 8
+    state = tiny.start(tiny.make_parts(config, 4, image=(8, 8, 3)))
+    folder = str(tmp_path)
+    saver = checkpoints.Checkpoints(folder, CheckpointConfig(), BestCheckpointConfig("m"))
+    saver.save(dataclasses.replace(state, step=state.step + 5))
+    saver.close()
+    run_folder.save_config(folder, config)
+    Compute(0, 16, 8, "cpu", 0).save(folder)
+    Compute(5, 16, 4, "cpu", 0).save(folder)  # This start has made no step yet.
+    assert check(folder, config) == []
+    if not counts:
+        assert check(folder, config, devices=4) == []
+        return
+    with pytest.raises(UserError, match="devices: 8 -> 4"):
+        check(folder, config, devices=4)
+    assert check(folder, config, ["devices"], devices=4) == ["devices: 8 -> 4"]
 
 
 @pytest.mark.parametrize(

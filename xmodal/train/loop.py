@@ -49,7 +49,8 @@ def train(
       config: see the files under configs/.
       run_dir: the run's folder; an existing run is resumed.
       allow_changes: paths of the config in which a resumed run may differ from its start;
-        `records` means the records of the training split.
+        `records` means the records of the training split, `devices` the number of devices, where
+        batch normalization depends on it.
       watch: called with the step and the metrics of every evaluation during training.
 
     Returns:

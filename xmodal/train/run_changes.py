@@ -11,6 +11,7 @@ from xmodal.core.errors import UserError
 from xmodal.data.text.text_config import ID_FIELDS
 from xmodal.evals import read_options
 from xmodal.train.folder import run_folder
+from xmodal.train.folder.compute import read_starts
 from xmodal.train.optimization.schedules import read_schedule
 from xmodal.train.run_config import RunConfig, read_settings
 
@@ -29,13 +30,17 @@ _MAY_CHANGE = re.compile(
 _IDS = re.compile(rf"data\.text\.({'|'.join((*ID_FIELDS, 'vocabulary'))})$")
 
 
-def check_changes(run_dir: str, settings: RunConfig, allowed: Collection[str] = ()) -> list[str]:
+def check_changes(
+    run_dir: str, settings: RunConfig, devices: int, allowed: Collection[str] = ()
+) -> list[str]:
     """Raises an error if a config changes what or how an existing run learns.
 
     Args:
       run_dir: the run's folder, which may be empty or missing.
       settings: settings of the run, with everything filled in.
-      allowed: paths or sections of the config that may differ from those at the start of the run.
+      devices: number of devices, which matters if each normalizes its own items.
+      allowed: paths or sections of the config that may differ from those at the start of the run;
+        "devices" allows another number of them.
 
     Returns:
       The changes that were allowed, one string each.
@@ -49,11 +54,17 @@ def check_changes(run_dir: str, settings: RunConfig, allowed: Collection[str] = 
     sections = dataclasses.asdict(before) | dataclasses.asdict(settings)
     paths = [path.split(".") for path in flatten_section(sections)]
     known = {".".join(path[:n]) for path in paths for n in range(1, len(path) + 1)}
-    check_keys("--allow_changes", allowed, known | {"records"})
+    check_keys("--allow_changes", allowed, known | {"records", "devices"})
     changed = {
         path: f"{path}: {one!r} -> {other!r}"
         for path, (one, other) in differences(before, settings).items()
     }
+    last = run_folder.steps(run_dir)[-1]
+    # A start that made no step has changed nothing, and a run at its end is only evaluated.
+    starts = [start.devices for start in read_starts(run_dir) if start.step < last]
+    is_other = starts[-1:] not in ([], [devices])
+    if is_other and last < settings.total_steps and _normalizes_per_device(settings):
+        changed["devices"] = f"devices: {starts[-1]} -> {devices}"
     refused = [
         path
         for path in changed
@@ -69,6 +80,15 @@ def check_changes(run_dir: str, settings: RunConfig, allowed: Collection[str] = 
             f"arrows, {remedy}, or use another --workdir."
         )
     return list(changed.values())
+
+
+def _normalizes_per_device(settings: RunConfig) -> bool:
+    """Returns whether training batches are normalized by the statistics of each device."""
+    encoders = [side["encoder"] for side in settings.model.values() if side and "encoder" in side]
+    return any(
+        each.get("statistics") == "per_device" and each.get("batch_norm") != "running"
+        for each in encoders
+    )
 
 
 def differences(before: RunConfig, now: RunConfig) -> dict[str, tuple[Any, Any]]:

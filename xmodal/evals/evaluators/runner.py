@@ -213,7 +213,7 @@ def compute_boards(
             raise UserError(
                 f"{source.place} has candidates, which are ranked; remove the reranker."
             )
-        stage = ScoredCandidates(source, labels, mesh=mesh)
+        stage = ScoredCandidates(source, labels, mesh=mesh, precision=precision)
         answers = stage.answer(boards)
         if (whole := stage.whole()) is not None:
             rating["image", "text"] = whole

@@ -33,8 +33,15 @@ _DIGITS = 12  # Of the hash that says which results are comparable.
 class ScoredCandidates:
     """The second stage of a file, in the order of a split; see `SecondStage`."""
 
-    def __init__(self, source: Candidates, labels: Ids, *, mesh: Mesh | None = None) -> None:
-        """Takes a file that has all items of the labels.
+    def __init__(
+        self,
+        source: Candidates,
+        labels: Ids,
+        *,
+        mesh: Mesh | None = None,
+        precision: str = "float32",
+    ) -> None:
+        """Takes a file that has all items of the labels; `precision` is that of its first stage.
 
         Raises:
           UserError: a candidate is not in the split.
@@ -52,7 +59,8 @@ class ScoredCandidates:
             first = order_embeddings(source.first, labels)
             self._similarity, parameters = first.similarity, first.parameters
             ranked = [each for each in (first.images, first.captions) if each is not None]
-            self._first = open_scores(first, mesh=mesh)["image", "text"]
+            found = open_scores(first, mesh=mesh, precision=precision)
+            self._first = found["image", "text"]
         self._hashes = {
             transposed: hash_arrays(self._similarity, [np.sort(items), *ranked], parameters)
             for transposed, (items, _) in self._given.items()

@@ -42,6 +42,7 @@ def hold(folder: epath.PathLike) -> Iterator[None]:
 @contextlib.contextmanager
 def _hold(path: pathlib.Path) -> Iterator[None]:
     lock, writer = filelock.FileLock(path / GUARD, timeout=0), path / LOCK
+    created = [path, *(parent for parent in path.parents if not parent.exists())]
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock.acquire()
@@ -63,6 +64,7 @@ def _hold(path: pathlib.Path) -> Iterator[None]:
         writer.unlink(missing_ok=True)
         # A process that opened the guard before it goes sees that, and opens a new one.
         (path / GUARD).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # It has files now.
-            path.rmdir()
+        with contextlib.suppress(OSError):  # They have files now.
+            for folder in created:
+                folder.rmdir()
         lock.release()
