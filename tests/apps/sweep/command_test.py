@@ -45,7 +45,6 @@ def run(run_command, files, tmp_path):
     ("arguments", "message"),
     [
         ([], "There is nothing to draw: the config file has no function get_space. Use --space="),
-        (["--space=seed:chioce:1,2"], "Did you mean 'choice'?"),
         (
             [RATE, "--config.optimizer={'name': 'adam', 'learning_rate': 1.0}"],
             "--config.optimizer fixes a value that --space, --study or get_space draws as opt",
@@ -54,8 +53,6 @@ def run(run_command, files, tmp_path):
             ["--space=optimizer.name:choice:adam,sgd", "--config.optimizer.options={'b1': 0.5}"],
             "--config.optimizer.options fixes a value that --space, --study",
         ),
-        (["--study=seed=0,1"], "or --study with --trials=1"),
-        ([RATE, "--select=shapes/rsmu"], "Unknown name 'shapes/rsmu' in --select=shapes/rsmu; "),
         ([RATE, "--workdir=gs://bucket/sweep"], "must be a folder that this machine mounts"),
     ],
 )

@@ -12,44 +12,6 @@ from xmodal.apps.sweep.space import with_values
 from xmodal.core.errors import UserError
 
 RATE = "optimizer.learning_rate"
-FLAGS = {
-    f"{RATE}:log:1e-4:1e-2": ("log", 1e-4, 1e-2),
-    "config.model.text.encoder.dropout:uniform:0:0.5": ("uniform", 0, 0.5),
-    "seed:int:0:9": ("int", 0, 9),
-    "tasks.i2t.loss.name:choice:pearson,rank": ("choice", "pearson", "rank"),
-    "optimizer.schedule:choice:None,{'name': 'cosine', 'warmup_steps': 5}": (
-        "choice",
-        None,
-        {"name": "cosine", "warmup_steps": 5},
-    ),
-    "data.image.size:choice:[224, 224],[256, 256]": ("choice", [224, 224], [256, 256]),
-}
-
-
-@pytest.mark.parametrize("text", FLAGS)
-def test_flags(text):
-    path, found = space_lib.parse_space(text)
-    assert path == text.partition(":")[0].removeprefix("config.")
-    assert found == FLAGS[text]
-    assert space_lib.parse_space(f"{path}:{space_lib.describe(found)}") == (path, found)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("seed:chioce:1,2", "Unknown name 'chioce'.*Did you mean 'choice'?"),
-        ("seed:int:1", "needs the smallest and the largest value"),
-        ("seed:int:1:2.5", "is 2.5; it must be an integer"),
-        (f"{RATE}:uniform:nan:1", "A bound of .* is 'nan'; it must be a number"),
-        (f"{RATE}:log:0:1", "low"),
-        (f"{RATE}:log:1e-2:1e-4", "low=0.01, high=0.0001"),
-        ("seed:choice:1,1", "has a value twice"),
-    ],
-)
-def test_mistakes_name_the_flag(text, message):
-    with pytest.raises(UserError, match=message) as caught:
-        space_lib.parse_space(text)
-    assert f"--space={text}" in str(caught.value)
 
 
 def plan_of(**changes):
@@ -71,7 +33,6 @@ def test_draws_depend_on_the_seed_alone_and_stay_within_their_bounds():
 @pytest.mark.parametrize(
     "flags",
     [
-        ["seed:choice:0,1,2"],
         ["seed:int:0:2"],
         ["seed:choice:0,1,2", "l2:choice:None,{'pattern': 'text/'}", "batch_size:int:3:4"],
     ],
@@ -124,12 +85,6 @@ LOSS = {"name": "softmax", "options": {"scale": 2.0}, "inputs": ["x"], "module":
             {"width": 16, "name": "rnn"},
             {"name": "rnn", "width": 16},
         ),
-        (
-            "model.similarity",
-            {"name": "match_probability", "temperature": 0.1, "match_scale": 2.0},
-            {"name": "dot"},
-            {"name": "dot", "temperature": 0.1},
-        ),
     ],
 )
 def test_another_entry_has_no_options_of_the_one_before(config, path, before, values, after):
@@ -145,15 +100,13 @@ def test_a_folder_keeps_to_its_plan(plan):
     keep(plan, study)
     moved = plan.config.copy_and_resolve_references()
     moved.data.data_dir, moved.log_every = "/elsewhere", 7
-    keep(dataclasses.replace(plan, config=moved, records={"a": "unknown"}), study)
-    keep(dataclasses.replace(plan, records={"a": "1"}), study)
+    keep(dataclasses.replace(plan, config=moved), study)
     longer = plan.config.copy_and_resolve_references()
     longer.total_steps = 8
     for changes, line in (
         ({"config": longer}, "config.total_steps: 4 -> 8"),
         ({"seed": 1}, "draw_seed: 0 -> 1"),
         ({"space": {RATE: ("log", 1e-3, 1.0)}}, f"space.{RATE}: log:0.001:0.1 -> log:0.001:1.0"),
-        ({"records": {"a": "2"}}, "records.a: 1 -> 2"),
     ):
         with pytest.raises(UserError, match="has trials of another sweep") as caught:
             keep(dataclasses.replace(plan, **changes), study)
@@ -173,4 +126,19 @@ def test_the_metric_of_a_sweep(plan, select, mode, found):
     plan.config.best_checkpoint.mode = mode
     made = make_plan(dataclasses.replace(plan, space={"seed": ("choice", 0, 1)}), select)
     assert (made.select, made.mode) == found
-    assert len(*made.records.values()) == 64
+
+
+def test_flags_and_mistakes_in_them():
+    text = "model.text.encoder.dropout:uniform:0:0.5"
+    path, found = space_lib.parse_space(f"config.{text}")
+    assert found == ("uniform", 0, 0.5)
+    assert f"{path}:{space_lib.describe(found)}" == text
+    _, found = space_lib.parse_space("optimizer.schedule:choice:None,{'name': 'cosine'}")
+    assert found == ("choice", None, {"name": "cosine"})
+    for wrong, message in (
+        ("seed:chioce:1,2", "Unknown name 'chioce'.*Did you mean 'choice'?"),
+        ("seed:int:1", "--space=seed:int:1 must be PATH:int:LOW:HIGH"),
+        (f"{RATE}:log:1e-2:1e-4", "low=0.01, high=0.0001"),
+    ):
+        with pytest.raises(UserError, match=message):
+            space_lib.parse_space(wrong)

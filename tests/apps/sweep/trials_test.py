@@ -5,14 +5,11 @@ import json
 import os
 import pathlib
 import signal
-import subprocess
-import sys
-import time
 
 import optuna
 import pytest
 
-from tests.apps.sweep.bag import SELECT, SPACE
+from tests.apps.sweep.bag import SELECT
 from xmodal.apps.sweep import plan as plan_lib
 from xmodal.apps.sweep import trials as trials_lib
 from xmodal.apps.sweep.sweep_report import name_of
@@ -106,48 +103,10 @@ def test_a_stopped_sweep_goes_on_in_the_middle_of_a_run(
     ]
 
 
-KILLED = """
-import os, signal, sys
-import jax, optuna
-from tests.apps.sweep.bag import SELECT, SPACE, make_config
-from xmodal.apps.sweep import trials
-from xmodal.apps.sweep.plan import Plan
-from xmodal.api import run_training
-
-def killed(*arguments):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-trials._HEARTBEAT_SECONDS = 1
-run_training.train_once = killed
-plan = Plan(make_config(sys.argv[1]), SPACE, None, 0, SELECT, "max")
-trials.search(plan, trials.pathlib.Path(sys.argv[2]), draws=1, retry_failed=False, keep_all=True)
-"""
-
-
 def fake_results(run_dir, **numbers):
     folder = pathlib.Path(run_dir) / "test"
     folder.mkdir(parents=True)
     (folder / "metrics.json").write_text(format_json({"step": 4} | numbers))
-
-
-@pytest.mark.slow
-def test_the_trial_of_a_killed_process_is_run_again(few_shapes, sweep, tmp_path, monkeypatch):
-    command = [sys.executable, "-c", KILLED, few_shapes, str(tmp_path)]
-    assert subprocess.run(command).returncode == -signal.SIGKILL
-    monkeypatch.setattr(trials_lib, "_HEARTBEAT_SECONDS", 1)
-    ran = []
-
-    def train(config, run_dir, **_):
-        ran.append(os.path.basename(run_dir))
-        fake_results(run_dir)
-        return True
-
-    monkeypatch.setattr(loop, "train", train)
-    monkeypatch.setattr(trials_lib.run_training, "best_metrics", lambda run_dir: {SELECT: 7.0})
-    start = time.monotonic()
-    (trial,) = sweep(1)
-    assert (ran, trial.value, trial.state.name) == (["0000"], 7.0, "COMPLETE")
-    assert time.monotonic() - start < 30
 
 
 @pytest.mark.slow
@@ -169,25 +128,15 @@ def test_a_failed_trial_is_recorded_and_the_others_go_on(sweep, trained, tmp_pat
     assert trained == ["0000", "0001", "0000"]
 
 
-@pytest.mark.parametrize(
-    ("error", "tried", "state"),
-    [(RuntimeError("no memory"), 3, "FAIL"), (OSError("disk full"), 1, "WAITING")],
-)
-def test_errors_that_would_come_again_end_the_sweep(
-    sweep, plan, tmp_path, monkeypatch, error, tried, state
-):
-    called = []
-
+def test_a_full_disk_ends_the_sweep_and_its_trial_waits(sweep, plan, tmp_path, monkeypatch):
     def failing(config, run_dir, **_):
-        called.append(run_dir)
-        raise error
+        raise OSError("disk full")
 
     monkeypatch.setattr(loop, "train", failing)
-    with pytest.raises((UserError, OSError), match="no memory|disk full"):
+    with pytest.raises(OSError, match="disk full"):
         sweep(5)
-    assert len(called) == tried
     states = [each.state.name for each in trials_of(open_study(tmp_path, plan))]
-    assert states == [state] * tried
+    assert states == ["WAITING"]
 
 
 def test_a_pruner_ends_trials_that_are_worse(sweep, plan, monkeypatch):
@@ -209,18 +158,3 @@ def test_a_pruner_ends_trials_that_are_worse(sweep, plan, monkeypatch):
     monkeypatch.setitem(plan_lib.PRUNERS, "median", lambda: pruner)
     found = sweep(3, dataclasses.replace(plan, pruner="median"))
     assert [each.state.name for each in found] == ["COMPLETE", "PRUNED", "COMPLETE"]
-
-
-@pytest.mark.slow
-def test_the_values_of_a_study_are_compared(sweep, plan, tmp_path):
-    studied = dataclasses.replace(
-        plan,
-        space={"optimizer.learning_rate": SPACE["optimizer.learning_rate"]},
-        studied=("model.text.encoder.width", (8, 16)),
-    )
-    found = sweep(1, studied)
-    assert [each.user_attrs["values"]["model.text.encoder.width"] for each in found] == [8, 16]
-    assert len({each.user_attrs["values"]["optimizer.learning_rate"] for each in found}) == 1
-    assert "| 8 (0000) | 16 (0001) |" in " ".join((tmp_path / "report.md").read_text().split())
-    # The best trial of each value keeps its weights.
-    assert all(run_folder.steps(str(tmp_path / f"trials/{name}")) for name in ("0000", "0001"))

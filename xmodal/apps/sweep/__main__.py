@@ -89,7 +89,7 @@ def main(argv: list[str]) -> None:
     folder = WORKDIR.value or os.path.join("sweeps", config.name)
     if is_on_bucket(folder):
         raise UserError(f"--workdir={folder} must be a folder that this machine mounts.")
-    from xmodal.apps.sweep import sweep_report, trials  # This takes seconds.
+    from xmodal.apps.sweep import trials  # This takes seconds.
     from xmodal.apps.sweep.plan import Plan, make_plan
 
     use_compilation_cache()
@@ -102,10 +102,8 @@ def main(argv: list[str]) -> None:
     plan = Plan(config, space, studied, DRAW_SEED.value, "", "", SAMPLER.value, PRUNER.value)
     plan = make_plan(plan, SELECT.value)
     if DRY_RUN.value:
-        rows = [
-            [f"{number:04d}", *map(sweep_report.format_value, values.values())]
-            for number, values in enumerate(plan.preview(TRIALS.value))
-        ]
+        rows = [[f"{number:04d}", *map(str, values.values())]
+                for number, values in enumerate(plan.preview(TRIALS.value))]  # fmt: skip
         print(format_table([["trial", *plan.parameters], *rows]))
         print(f"\n{len(rows)} trials, compared by {plan.select}.")
         return
@@ -120,34 +118,25 @@ def main(argv: list[str]) -> None:
         sys.exit(STOPPED)
 
 
-def _overlap(path: str, other: str) -> bool:
-    """Returns whether one of two config paths is equal to or inside the other."""
-    return f"{path}.".startswith(f"{other}.") or f"{other}.".startswith(f"{path}.")
-
-
 def _read_parameters() -> tuple["Space", tuple[str, tuple[Any, ...]] | None]:
     """Returns the search space, and the studied parameter with its values."""
     from xmodal.apps.sweep.space import chooses, parse_space, read_space
-    from xmodal.core.event_writer import flat_config
 
     given, studied = dict(map(parse_space, SPACE.value)), None
     if STUDY.value:
         path, _, values = STUDY.value.partition("=")
         path, (_, *each) = parse_space(f"{path}:choice:{values}")
         studied = path, tuple(each)
-    fixed = config_flag.overrides()
     own = read_space(config_flag.call_config_file("get_space") or {}, "get_space()")
-    free = [p for p in own if not any(f"{p}.".startswith(f"{other}.") for other in fixed)]
-    for path in [*free, *given, *([studied[0]] if studied else [])]:
-        for other, value in fixed.items():
-            # Other keys of a section that the command line replaces may be drawn.
-            flat = flat_config({other: value})
-            if any(_overlap(path, each) or chooses(path, each) for each in flat):
-                raise UserError(
-                    f"--config.{other} fixes a value that --space, --study or get_space draws as "
-                    f"{path}: leave one out, or set the fixed value in a copy of the config file."
-                )
-    space = {path: own[path] for path in free} | given
+    fixed = config_flag.overrides()
+    own = {path: each for path, each in own.items() if not any(_is_in(path, x) for x in fixed)}
+    for path in [*given, *own, *([studied[0]] if studied else [])]:
+        if lost := [x for x in fixed if _is_in(path, x) or _is_in(x, path) or chooses(path, x)]:
+            raise UserError(
+                f"--config.{lost[0]} fixes a value that --space, --study or get_space draws as "
+                f"{path}: leave one out, or set the fixed value in a copy of the config file."
+            )
+    space = own | given
     if studied:
         space.pop(studied[0], None)
     if not space and (studied is None or TRIALS.value > 1):
@@ -157,6 +146,11 @@ def _read_parameters() -> tuple["Space", tuple[str, tuple[Any, ...]] | None]:
             "--trials=1."
         )
     return space, studied
+
+
+def _is_in(path: str, section: str) -> bool:
+    """Returns whether a config path is equal to another one or inside it."""
+    return f"{path}.".startswith(f"{section}.")
 
 
 if __name__ == "__main__":

@@ -16,10 +16,9 @@ from xmodal.apps.sweep.space import Space, describe, grid, suggest, with_values
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.event_writer import flat_config
-from xmodal.data import UNKNOWN_HASH, DatasetMissingError
+from xmodal.data import DatasetMissingError
 from xmodal.evals.reports.metrics import lower_is_better
 
-SAMPLERS = ("random", "tpe")
 PRUNERS = {
     "none": optuna.pruners.NopPruner,
     "median": optuna.pruners.MedianPruner,
@@ -48,9 +47,8 @@ class Plan:
       seed: seed of the draws.
       select: tag of the metric that trials are compared by.
       mode: "max", "min" or "last", how the checkpoint of a trial is selected.
-      sampler: one of `SAMPLERS`. A space of few combinations is drawn at random without repetition.
+      sampler: "random" or "tpe". A space of few combinations is drawn at random without repetition.
       pruner: key of `PRUNERS`, which ends trials whose evaluations are worse than those of others.
-      records: the hash of the config's training split by its name and version.
     """
 
     config: ConfigDict
@@ -61,7 +59,6 @@ class Plan:
     mode: str
     sampler: str = "random"
     pruner: str = "none"
-    records: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def sign(self) -> int:
@@ -76,10 +73,9 @@ class Plan:
 
     def total(self, draws: int) -> int:
         """Returns the number of trials of draws; a space of few combinations has no more."""
-        values = len(self.studied[1]) if self.studied else 1
         if self.sampler == "random" and (few := grid(self.space)):
             draws = min(draws, math.prod(map(len, few.values())))
-        return draws * values
+        return draws * (len(self.studied[1]) if self.studied else 1)
 
     def make_study(self, storage: optuna.storages.BaseStorage | None = None) -> optuna.Study:
         """Opens or creates the study of the trials; in memory without a storage."""
@@ -93,35 +89,27 @@ class Plan:
 
     def seed_study(self, study: optuna.Study) -> None:
         """Makes the next draw depend on the seed and the number of trials so far."""
-        few, seed = grid(self.space), self.seed + 1_000_003 * len(study.get_trials(deepcopy=False))
-        if self.sampler == "random" and few:
+        seed = (self.seed + 1_000_003 * len(study.get_trials(deepcopy=False))) % 2**32
+        if self.sampler == "tpe":
+            study.sampler = optuna.samplers.TPESampler(seed=seed)
+        elif few := grid(self.space):
             study.sampler = optuna.samplers.GridSampler(few, self.seed)
-        elif self.sampler == "random":
-            study.sampler = optuna.samplers.RandomSampler(seed % 2**32)
         else:
-            study.sampler = optuna.samplers.TPESampler(seed=seed % 2**32)
+            study.sampler = optuna.samplers.RandomSampler(seed)
 
     def draw(self, study: optuna.Study, trial: optuna.Trial) -> dict[str, Any]:
         """Returns the values of a trial; of a new draw, also queues the other studied values."""
-        drawn = suggest(trial, self.space)
-        if "values" in trial.user_attrs:
+        values = suggest(trial, self.space)
+        if "values" in trial.user_attrs:  # Of a trial that is resumed.
             return trial.user_attrs["values"]
         if self.studied:
-            path, (first, *others) = self.studied
-            frozen = study.get_trials()[trial.number]
-            for value in others:
-                study.add_trial(
-                    optuna.trial.create_trial(
-                        state=optuna.trial.TrialState.WAITING,
-                        params=frozen.params,
-                        distributions=frozen.distributions,
-                        user_attrs={"values": {path: value} | drawn},
-                        system_attrs=frozen.system_attrs,
-                    )
-                )
-            drawn = {path: first} | drawn
-        trial.set_user_attr("values", drawn)
-        return drawn
+            path, studied = self.studied
+            place = trial.user_attrs.get("studied", 0)
+            for other in range(1, len(studied)) if place == 0 else ():
+                study.enqueue_trial(trial.params, user_attrs={"studied": other})
+            values = {path: studied[place]} | values
+        trial.set_user_attr("values", values)
+        return values
 
     def config_of(self, name: str, values: Mapping[str, Any]) -> ConfigDict:
         """Returns the config of a trial."""
@@ -143,7 +131,7 @@ def make_plan(plan: Plan, select: str | None) -> Plan:
     """Returns a plan with its metric, after building the config with the ends of distributions.
 
     Args:
-      plan: without `select`, `mode` and `records`.
+      plan: without `select` and `mode`.
       select: tag of a metric, or its beginning, which selects the first of its metrics:
         `sts/avg2016` for `sts/avg2016/pearson`. None for the metric of `config.best_checkpoint`.
     """
@@ -160,13 +148,12 @@ def make_plan(plan: Plan, select: str | None) -> Plan:
     if select is not None:
         tags = lookup(f"--select={select}", select.partition("/")[0], checked.tags())
         # A table stands for the first of its metrics.
-        starts = [x for x in tags if x.rpartition("/")[0] == select]
-        metric = starts[0] if select not in tags and starts else select
+        metric = next((x for x in tags if x.rpartition("/")[0] == select), select)
         lookup(f"--select={select}", metric, tags)
     # A metric of --select may be better where that of the config is worse.
     mode = "min" if lower_is_better(metric) else "max"
     mode = "last" if checked.best_checkpoint.mode == "last" else mode
-    return dataclasses.replace(plan, select=metric, mode=mode, records=checked.records)
+    return dataclasses.replace(plan, select=metric, mode=mode)
 
 
 def keep(plan: Plan, study: optuna.Study) -> None:
@@ -175,24 +162,15 @@ def keep(plan: Plan, study: optuna.Study) -> None:
         "select": plan.select,
         "mode": plan.mode,
         "draw_seed": plan.seed,
-        "space": {path: describe(each) for path, each in plan.space.items()},
-        "study": {} if plan.studied is None else {plan.studied[0]: list(plan.studied[1])},
+        "space": {path: describe(each) for path, each in plan.parameters.items()},
         "config": json.loads(plan.config.to_json_best_effort()),
-        "records": dict(plan.records),
     }
-    before, now = study.user_attrs, {"plan": json.dumps(content)}
-    old, new = (flat_config(json.loads(each.get("plan", now["plan"]))) for each in (before, now))
-    lines = [
-        f"  {key}: {old.get(key)} -> {new.get(key)}\n"
-        for key in dict.fromkeys([*old, *new])
-        if old.get(key) != new.get(key)
-        and not _FREE.match(key)
-        # Other records are known by another hash under the same name.
-        and not (key.startswith("records.") and {old.get(key), new.get(key)} & {None, UNKNOWN_HASH})
-    ]
-    if lines:
+    new = {key: x for key, x in flat_config(content).items() if not _FREE.match(key)}
+    old = study.user_attrs.get("plan", new)
+    if different := [key for key in {**old, **new} if old.get(key) != new.get(key)]:
+        lines = "".join(f"  {key}: {old.get(key)} -> {new.get(key)}\n" for key in different)
         raise UserError(
-            f"The folder has trials of another sweep:\n{''.join(lines)}Set the values before the "
-            "arrows, or use another --workdir."
+            f"The folder has trials of another sweep:\n{lines}Set the values before the arrows, or "
+            "use another --workdir."
         )
-    study.set_user_attr("plan", now["plan"])
+    study.set_user_attr("plan", new)

@@ -20,8 +20,7 @@ from xmodal.core.text_table import Bold, Rows, format_document
 from xmodal.evals.reports.best_values import find_best
 from xmodal.evals.reports.summary import select_curves
 
-# Rows of the report's table of trials.
-_SHOWN = 10
+_SHOWN = 10  # Rows of the report's table of trials.
 
 
 def name_of(trial: FrozenTrial) -> str:
@@ -37,12 +36,11 @@ def best_first(plan: Plan, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     (`BestCheckpointConfig.rank`); of trials that are equal in these, too, the first is the best.
     """
     complete = [each for each in trials if each.state == TrialState.COMPLETE]
-    return sorted(complete, key=lambda each: _rank(plan, each), reverse=True)
 
+    def rank(trial: FrozenTrial) -> tuple[float, ...]:
+        return (plan.sign * (trial.value or 0.0), *trial.user_attrs.get("rank", ())[1:])
 
-def _rank(plan: Plan, trial: FrozenTrial) -> tuple[float, ...]:
-    """The score and the metrics that break ties, all higher if better."""
-    return (plan.sign * (trial.value or 0.0), *trial.user_attrs.get("rank", ())[1:])
+    return sorted(complete, key=rank, reverse=True)
 
 
 def best_trials(plan: Plan, trials: Sequence[FrozenTrial]) -> dict[str, FrozenTrial]:
@@ -53,8 +51,8 @@ def best_trials(plan: Plan, trials: Sequence[FrozenTrial]) -> dict[str, FrozenTr
     path, values = plan.studied or ("", ("",))
     found: dict[str, FrozenTrial] = {}
     for each in best_first(plan, trials):
-        found.setdefault(format_value(each.user_attrs["values"].get(path, "")), each)
-    return {key: found[key] for key in map(format_value, values) if key in found}
+        found.setdefault(_format_value(each.user_attrs["values"].get(path, "")), each)
+    return {key: found[key] for key in map(_format_value, values) if key in found}
 
 
 def write_report(plan: Plan, folder: pathlib.Path, trials: Sequence[FrozenTrial]) -> None:
@@ -67,7 +65,7 @@ def write_report(plan: Plan, folder: pathlib.Path, trials: Sequence[FrozenTrial]
         "report.tex": format_document(sections, "latex"),
     }
     if complete := best_first(plan, trials):
-        contents["scores.png"] = draw_scores(plan, complete)
+        contents["scores.png"] = _draw_scores(plan, complete)
     write_files(folder, contents)
     print(text, f"{folder}: {', '.join([*contents, 'results.csv'])}", sep="\n", flush=True)
 
@@ -79,10 +77,16 @@ def write_tables(plan: Plan, folder: pathlib.Path, trials: Sequence[FrozenTrial]
         own = folder / "hparams" / name_of(each)
         if each.state == TrialState.COMPLETE and not own.exists():
             with contextlib.closing(EventWriter(own)) as writer:
-                values = each.user_attrs["values"]
-                writer.write_settings({path: format_value(x) for path, x in values.items()})
+                values = values_of(plan, each)
+                writer.write_settings(dict(zip(plan.parameters, values, strict=True)))
                 curves = select_curves(each.user_attrs["metrics"])
                 writer.write_scalars(0, {"score": each.value, **curves})
+
+
+def values_of(plan: Plan, trial: FrozenTrial) -> list[str]:
+    """Returns the values of a trial as shown in tables, in the order of the parameters."""
+    values = trial.user_attrs.get("values", {})
+    return [_format_value(values.get(path, "")) for path in plan.parameters]
 
 
 def _sections(plan: Plan, trials: Sequence[FrozenTrial], folder: pathlib.Path) -> list[str | Rows]:
@@ -96,21 +100,13 @@ def _sections(plan: Plan, trials: Sequence[FrozenTrial], folder: pathlib.Path) -
         f" {order} first; seed of the draws {plan.seed}.",
     ]
     if best := best_trials(plan, trials):
-        ordered = best_first(plan, trials)
-        ranks = [_rank(plan, each) for each in ordered]
-        if tied := [rank for rank in ranks[1:] if rank[0] == ranks[0][0]]:
-            differ = len({ranks[0], *tied}) > 1
-            how = "further metrics of the same table decide" if differ else "the first is taken"
-            sections.append(f"The best score is that of {1 + len(tied)} trials; {how}.")
         sections += ["## Best", "Values, and the final evaluation of these checkpoints:"]
         sections += [_tabulate_best(plan, best)]
         sections += ["\n".join(f"- {folder}/trials/{name_of(each)}" for each in best.values())]
         sections += ["## Trials", f"The best {_SHOWN}; `results.csv` has all."]
-        rows = [["trial", "score", *plan.parameters]]
-        for each in ordered[:_SHOWN]:
-            values = [format_value(each.user_attrs["values"][path]) for path in plan.parameters]
-            rows.append([name_of(each), f"{each.value:.4g}", *values])
-        sections.append(rows)
+        shown = best_first(plan, trials)[:_SHOWN]
+        rows = [[name_of(each), f"{each.value:.4g}", *values_of(plan, each)] for each in shown]
+        sections.append([["trial", "score", *plan.parameters], *rows])
     failed = [each for each in trials if each.state == TrialState.FAIL]
     if failed:
         lines = [f"- {name_of(each)}: {each.user_attrs.get('error')}" for each in failed]
@@ -122,21 +118,21 @@ def _sections(plan: Plan, trials: Sequence[FrozenTrial], folder: pathlib.Path) -
 def format_csv(plan: Plan, trials: Sequence[FrozenTrial]) -> str:
     """Returns a table with one row per trial: its state, score, values and metrics."""
     tags = list(dict.fromkeys(tag for x in trials for tag in x.user_attrs.get("metrics", {})))
-    rows: list[Sequence[object]] = [
+    rows: list[list[object]] = [
         ["trial", "state", "score", "seconds", *plan.parameters, *tags, "error"]
     ]
     for each in trials:
         about = each.user_attrs
-        values = [about.get("values", {}).get(path, "") for path in plan.parameters]
-        metrics = [about.get("metrics", {}).get(tag, "") for tag in tags]
         score = each.value if each.state == TrialState.COMPLETE else ""
         seconds = each.duration.total_seconds() if each.duration else ""
+        values = [about.get("values", {}).get(path, "") for path in plan.parameters]
+        metrics = [about.get("metrics", {}).get(tag, "") for tag in tags]
         head = [name_of(each), each.state.name.lower(), score, seconds]
         rows.append([*head, *values, *metrics, about.get("error", "")])
     return csv_text(rows)
 
 
-def draw_scores(plan: Plan, trials: Sequence[FrozenTrial]) -> bytes:
+def _draw_scores(plan: Plan, trials: Sequence[FrozenTrial]) -> bytes:
     """Returns a PNG with Optuna's slice plot: the score of complete trials over each parameter."""
     import matplotlib  # Slow to import.
 
@@ -150,8 +146,7 @@ def draw_scores(plan: Plan, trials: Sequence[FrozenTrial]) -> bytes:
         return to_png(figure, bbox_inches="tight")
 
 
-def format_value(value: Any) -> str:
-    """Returns a value as shown in tables."""
+def _format_value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return value if isinstance(value, str) else json.dumps(value)
@@ -162,16 +157,16 @@ def _tabulate_best(plan: Plan, best: dict[str, FrozenTrial]) -> Rows:
     found = [each.user_attrs["metrics"] for each in best.values()]
     rows = [["", *(f"{key} ({name_of(x)})" if key else name_of(x) for key, x in best.items())]]
     rows.append(["score", *(f"{each.value:.4g}" for each in best.values())])
-    for path in plan.parameters:
-        rows.append([path, *(format_value(x.user_attrs["values"][path]) for x in best.values())])
-    tags = dict.fromkeys(tag for metrics in found for tag in select_curves(metrics))
-    for tag in tags:
-        if not (tag.endswith("_std") and tag.removesuffix("_std") in tags):
-            cells = []
-            for metrics in found:
-                low, high = metrics.get(f"{tag}_low"), metrics.get(f"{tag}_high")
-                interval = "" if low is None or high is None else f" ({low:.4g} to {high:.4g})"
-                cells.append(f"{metrics[tag]:.4g}{interval}" if tag in metrics else "-")
-            marked = zip(cells, find_best(tag, found), strict=True)
-            rows.append([tag, *(Bold(cell) if is_best else cell for cell, is_best in marked)])
+    values = zip(*(values_of(plan, each) for each in best.values()), strict=True)
+    rows += [[path, *cells] for path, cells in zip(plan.parameters, values, strict=True)]
+    for tag in dict.fromkeys(tag for metrics in found for tag in select_curves(metrics)):
+        cells = [_format_metric(tag, metrics) for metrics in found]
+        marked = zip(cells, find_best(tag, found), strict=True)
+        rows.append([tag, *(Bold(cell) if is_best else cell for cell, is_best in marked)])
     return rows
+
+
+def _format_metric(tag: str, metrics: dict[str, float]) -> str:
+    low, high = metrics.get(f"{tag}_low"), metrics.get(f"{tag}_high")
+    interval = "" if low is None or high is None else f" ({low:.4g} to {high:.4g})"
+    return f"{metrics[tag]:.4g}{interval}" if tag in metrics else "-"

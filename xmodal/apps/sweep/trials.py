@@ -12,7 +12,7 @@ import shutil
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 
 import filelock
 import jax
@@ -33,8 +33,6 @@ from xmodal.data import DatasetMissingError
 
 LOG = "log.txt"
 _HEARTBEAT_SECONDS = 15
-# A sweep ends when this many trials in a row fail with the same error.
-_ALIKE = 3
 # Optuna reports every study that it creates, and calls heartbeats experimental.
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
@@ -92,28 +90,20 @@ def search(
         for each in trials_of(study) if retry_failed else ():
             if each.state == TrialState.FAIL:
                 _RETRY(study, each)
-    errors: list[str] = []
 
     def objective(trial: optuna.Trial) -> float:
-        values = plan.draw(study, trial)
+        plan.draw(study, trial)
         lock.release()  # Others may draw the next trial.
-        return _run(plan, study, trial, values, folder)
+        return _run(plan, study, trial, folder)
 
     def after(study: optuna.Study, trial: FrozenTrial) -> None:
         with lock:  # Another process would replace newer tables by its older ones.
             known = trials_of(study)
             if not keep_all:
-                _remove_checkpoints(folder, known, report.best_trials(plan, known))
+                _remove_checkpoints(folder, known, report.best_trials(plan, known).values())
             report.write_tables(plan, folder, known)
-        name, error = report.name_of(trial), trial.user_attrs.get("error", "")
-        state = f"{trial.state.name.lower()} {trial.value or error}"
-        logging.info("Trial %s: %s; %d of %d", name, state, len(known), plan.total(draws))
-        errors.append(error if trial.state == TrialState.FAIL else "")
-        if len(errors) >= _ALIKE and error and set(errors[-_ALIKE:]) == {error}:
-            raise UserError(
-                f"{_ALIKE} trials in a row failed alike: {error} (trials/{name}/{LOG} has more). "
-                "The same command continues with the next one; --retry_failed starts these again."
-            )
+        state = f"{trial.state.name.lower()} {trial.value or trial.user_attrs.get('error', '')}"
+        logging.info("Trial %s: %s", report.name_of(trial), state)
 
     try:
         while True:
@@ -137,19 +127,14 @@ def search(
             report.write_report(plan, folder, trials_of(study))
 
 
-def _run(
-    plan: Plan,
-    study: optuna.Study,
-    trial: optuna.Trial,
-    values: Mapping[str, object],
-    folder: pathlib.Path,
-) -> float:
+def _run(plan: Plan, study: optuna.Study, trial: optuna.Trial, folder: pathlib.Path) -> float:
     """Trains or resumes a trial and returns its score."""
     name = report.name_of(study.get_trials(deepcopy=False)[trial.number])
+    values = trial.user_attrs["values"]
     run_dir, config = folder / "trials" / name, plan.config_of(name, values)
     logging.info("Trial %s: %s", name, values)
 
-    def watch(step: int, metrics: Mapping[str, float]) -> None:
+    def watch(step: int, metrics: dict[str, float]) -> None:
         if plan.pruner != "none" and plan.select in metrics:
             trial.report(metrics[plan.select], step)
             if trial.should_prune():
@@ -167,8 +152,8 @@ def _run(
         trial.set_user_attr("metrics", numbers)
         trial.set_user_attr("rank", run_training.rank_metrics(config, best))
         trial.set_user_attr("error", "")  # That of an earlier attempt.
-        if math.isnan(score := best[config.best_checkpoint.metric]):
-            raise UserError(f"{config.best_checkpoint.metric} of the best checkpoint is undefined.")
+        if math.isnan(score := best[plan.select]):
+            raise UserError(f"{plan.select} of the best checkpoint is undefined.")
         return score
     except optuna.TrialPruned:
         raise
@@ -186,15 +171,13 @@ def _run(
 
 
 def _remove_checkpoints(
-    folder: pathlib.Path, trials: list[FrozenTrial], best: Mapping[str, FrozenTrial]
+    folder: pathlib.Path, trials: list[FrozenTrial], best: Collection[FrozenTrial]
 ) -> None:
     """Removes the weights of finished trials except the best ones."""
-    kept = {report.name_of(each) for each in best.values()}
     for each in trials:
-        name = report.name_of(each)
-        if each.state in (TrialState.COMPLETE, TrialState.PRUNED) and name not in kept:
+        if each.state in (TrialState.COMPLETE, TrialState.PRUNED) and each not in best:
             for part in ("checkpoints", "frozen"):
-                shutil.rmtree(folder / "trials" / name / part, ignore_errors=True)
+                shutil.rmtree(folder / "trials" / report.name_of(each) / part, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -1,1 +1,0 @@
-"""Rank correlation between metrics over several models, with its report."""
