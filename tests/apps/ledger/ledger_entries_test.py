@@ -2,13 +2,14 @@
 
 import collections
 import pathlib
+import re
 
 import pytest
 
-from configs import cmcm_clue
-from xmodal.apps.ledger.ledger_entries import STATUSES, Value, read_ledger
-from xmodal.evals.labels.definitions import DEFINITIONS, DIRECTIONS, RATING_SIDES
+from xmodal.apps.ledger.ledger_entries import STATUSES, Files, Ledger, System, Value, read_ledger
+from xmodal.core.errors import UserError
 from xmodal.evals.reports import published
+from xmodal.pretrained.packaged_towers import PACKAGED
 
 ROOT = pathlib.Path(__file__).parents[3]
 
@@ -23,11 +24,8 @@ def ledger():
     [
         ("41.3", 41.3, 0),
         ("74.4±0.4", 74.4, 0.4),
-        ("-1.8 ± 1.7", -1.8, 1.7),
-        (".87", 0.87, 0),
         ("23.6 / 24.9", 24.25, 0),
         ("+2.4 [-3.4, 8.1]", 2.4, 0),
-        ("[-2.4, 3.1] / [-2.7, 2.4]", None, 0),
         ("semi-hard", None, 0),
     ],
 )
@@ -65,35 +63,6 @@ def test_every_row_is_complete(ledger):
                     assert value.number <= ten.number
 
 
-def test_rows_name_boards_that_exist(ledger):
-    """Boards by their definition or dataset, and the evaluators of CMCM's configs."""
-    known = {each.name for boards in DEFINITIONS.values() for each in boards}
-    known |= {path.parent.name for path in ROOT.glob("data_prep/*/*_dataset_builder.py")}
-    known |= {name for each in ("", "shapes") for name in cmcm_clue.get_config(each).evals}
-    named = {
-        tag.split("/")[0]
-        for row in ledger.rows
-        for tag in (*row.published, *row.measured)
-        if tag.split("/")[1:2] in [[each] for each in (*DIRECTIONS, *RATING_SIDES, "mean")]
-    }
-    assert len(named) > 10
-    assert not named - known
-
-
-def test_rows_of_open_clips_siglips_are_run_as_open_clip_computes_them(ledger):
-    """Their files do not tell the activation, without which `convert` refuses them."""
-    systems = {row.system.name: row.system for row in ledger.rows}.values()
-    found = [
-        " ".join(system.run)
-        for system in systems
-        if "--model=siglip" in " ".join(system.run) and ".safetensors" in " ".join(system.run)
-    ]
-    assert len(found) == 6
-    for commands in found:
-        assert "--variant=gelu " in commands
-        assert commands.endswith("--config.data.text.canonicalize=True")
-
-
 def test_reports_print_no_unverified_number(ledger):
     doubtful, checked = set(), set()
     for row in ledger.rows:
@@ -108,3 +77,51 @@ def test_reports_print_no_unverified_number(ledger):
     assert doubtful
     assert checked & printed
     assert not (doubtful - checked) & printed
+
+
+def test_files_are_found_in_both_kinds_of_folders(tmp_path, monkeypatch):
+    files = {
+        "labels": Files("labels", "the labels", "https://labels", ("a.csv|b.csv",), folder="."),
+        "model": Files("model", "the model", "https://model", ("m.bin",), folder="weights",
+                       sha256={"m.bin": "12ab"}),
+        "package": Files("package", "a package", "pip", ("__init__.py",), package="numpy"),
+    }  # fmt: skip
+    ledger, system = Ledger({}, (), files, {}), System("group/system", "system", needs=(*files,))
+    monkeypatch.delenv("XMODAL_TEST_DATA", raising=False)
+    assert ledger.missing(system, ledger.find_folders([])) == {
+        "labels": ["a.csv|b.csv"],
+        "model": ["m.bin"],
+    }
+    said = files["model"].describe_missing(["m.bin"])
+    assert "missing m.bin, from https://model; --folder=weights=PATH" in said
+    assert said.endswith("SHA-256 of m.bin: 12ab")
+    (tmp_path / "cxc").mkdir()
+    (tmp_path / "cxc/b.csv").touch()  # In a folder of the folder.
+    monkeypatch.setenv("XMODAL_TEST_DATA", str(tmp_path))
+    assert ledger.missing(system, ledger.find_folders([])) == {"model": ["m.bin"]}
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/m.bin").touch()
+    assert not ledger.missing(system, ledger.find_folders([f"weights={tmp_path}/other"]))
+    with pytest.raises(UserError, match="must be NAME=PATH"):
+        ledger.find_folders(["wieghts=/"])
+
+
+def test_systems_need_the_files_that_their_commands_read(ledger):
+    """A publisher has many models; each system needs its own, and no folder that it never reads."""
+    missing = ledger.missing(ledger.systems["sgraf/sgr_flickr30k"], {})
+    vocabulary = "vocab/f30k_precomp_vocab.json"
+    assert missing["sgraf"] == ["sgraf/f30k_SGR/model_best.pth.tar", vocabulary]
+    compared = 0
+    for system in ledger.systems.values():
+        names = [name for key in system.needs for name in ledger.names_of(key, system)]
+        for path in re.findall(r"{weights}/(\S+)", " ".join(ledger.commands_of(system))):
+            # A folder may stand for its files, and the prefix of a checkpoint for the folder.
+            assert any(f"{path}/".startswith(f"{n}/") or n.startswith(f"{path}/") for n in names)
+            compared += 1
+    assert compared > 100
+
+
+def test_packaged_towers_have_the_checksums_of_the_ledger(ledger):
+    for key, tower in PACKAGED.items():
+        named = {pathlib.PurePath(name).name: name for name in ledger.files[key].names}
+        assert ledger.files[key].sha256[named[tower.file]] == tower.sha256

@@ -5,8 +5,7 @@ import pathlib
 import pytest
 
 from xmodal.apps.ledger.ledger_entries import read_ledger
-from xmodal.apps.ledger.ledger_tables import fill_page, pages_of, rewrite_pages, table_of
-from xmodal.core.errors import UserError
+from xmodal.apps.ledger.ledger_tables import fill_page, pages_of, table_of
 
 ROOT = pathlib.Path(__file__).parents[3]
 
@@ -80,19 +79,3 @@ def test_a_table(small):
         "| theirs | 1.0 | 2.0 | |",
         "| `ours` | 1.5±0.1 (1.0) | | 4 |",
     ]
-
-
-def test_pages_are_written_again(small, tmp_path):
-    page = tmp_path / "README.md"
-    page.write_text("before\n<!--ledger:small/mine-->\nold\n<!--end-->\nafter\n")
-    assert rewrite_pages(small, tmp_path) == ["README.md"]
-    text = page.read_text()
-    assert text.startswith("before\n<!--ledger:small/mine-->\n| | X |")
-    assert text.endswith("| 4 |\n<!--end-->\nafter\n")
-    assert "old" not in text
-    assert rewrite_pages(small, tmp_path) == []
-    page.write_text("<!--ledger:small/theirs-->\n<!--end-->\n")
-    with pytest.raises(UserError, match="no table 'small/theirs' for a page"):
-        rewrite_pages(small, tmp_path)
-    with pytest.raises(UserError, match="does not exist"):
-        rewrite_pages(small, tmp_path / "elsewhere")

@@ -2,13 +2,11 @@
 
 import dataclasses
 import json
-import platform
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from xmodal.apps.ledger import reproduced
 from xmodal.apps.ledger.ledger_entries import LedgerRow, LedgerTable, System, Value
 from xmodal.apps.ledger.reproduced import (
     compare_rows,
@@ -81,15 +79,6 @@ def test_the_mean_of_several_metrics():
     assert check.measured is None
 
 
-def test_a_stored_number_replaces_the_published_one():
-    checks = compare_rows([row({"a/x": "9", "a/y": "2"}, {"a/x": "1"})], [{"a/x": 1.0, "a/y": 2.0}])
-    assert {(check.tag, check.against) for check in checks} == {
-        ("a/x", "stored"),
-        ("a/y", "published"),
-    }
-    assert is_reproduced(checks)
-
-
 def test_unverified_numbers_and_words_do_not_decide():
     doubtful = dataclasses.replace(TABLE, unverified=True)
     rows = [row({"a/x": "9"}, table=doubtful), row({"a/x": "1", "a/y": "hardest"})]
@@ -116,30 +105,3 @@ def test_the_report(tmp_path):
     assert "    xmodal train --config=x\n    xmodal mine --with=[a](b)\n" in text
     assert f"Processor: {content['processor']}." in text
     assert "Tolerance in group/table: seeds." in text
-
-
-LINUX = """\
-processor\t: 0
-cpu family\t: 25
-model\t\t: 17
-model name\t: AMD EPYC
-
-processor\t: 1
-model name\t: another
-"""
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        (LINUX, "AMD EPYC, family 25, model 17"),
-        ("processor\t: 0\nCPU part\t: 0xd0c\n", platform.machine()),  # ARM.
-        (None, platform.machine()),
-    ],
-)
-def test_the_first_core_names_the_processor(monkeypatch, tmp_path, text, name):
-    path = tmp_path / "cpuinfo"
-    if text is not None:
-        path.write_text(text)
-    monkeypatch.setattr(reproduced.pathlib, "Path", lambda _: path)
-    assert reproduced.describe_processor() == name

@@ -1,6 +1,5 @@
 """Commands of the ledger: filled in, and of configs that exist."""
 
-import collections
 import importlib.util
 import pathlib
 import re
@@ -11,8 +10,7 @@ import pytest
 from xmodal.__main__ import COMMANDS
 from xmodal.apps.config_flag import find_config_file
 from xmodal.apps.ledger.ledger_entries import Ledger, System, read_ledger
-from xmodal.apps.ledger.ledger_files import brace_of, folders_of
-from xmodal.apps.ledger.reproduce import commands_of, run_system
+from xmodal.apps.ledger.reproduce import Reproduction
 
 WORK = pathlib.Path("work")
 
@@ -21,7 +19,7 @@ def test_placeholders_are_words(tmp_path):
     folders = {"coco": tmp_path / "my pictures"}
     system = System("group/key", "", run=("{on} --a={coco}/x --b='{seed} epochs'",), seeds=(3,))
     ledger = Ledger({}, (), {}, {"on": "train --workdir={out} --c={model}"})
-    (words,) = commands_of(system, ledger, folders, WORK, 3)
+    (words,) = Reproduction(ledger, folders, WORK).commands(system, 3)
     assert words == [
         "train",
         "--workdir=work/results/group/key/seed_3",
@@ -43,12 +41,12 @@ def load(argument):
 def test_every_command_can_be_read(tmp_path):
     """Its placeholders, its command, its config's variant, and the sections that it changes."""
     ledger = read_ledger()
-    folders = folders_of(ledger, [])
+    folders = ledger.find_folders([])
     known = {files.folder for files in ledger.files.values()}
     folders |= {("labels" if name == "." else name or "minilm"): tmp_path for name in known}
     seen = set()
     for system in ledger.systems.values():
-        for words in commands_of(system, ledger, folders, WORK, 0):
+        for words in Reproduction(ledger, folders, WORK).commands(system, 0):
             assert words[0] in COMMANDS
             assert not any(re.search(r"\{\w+\}", word) for word in words), words
             named = [word for word in words if word.startswith("--config=")]
@@ -65,31 +63,6 @@ def test_every_command_can_be_read(tmp_path):
     assert len(seen) > 60
 
 
-def test_commands_read_the_folders_of_what_a_system_needs():
-    ledger = read_ledger()
-    for system in ledger.systems.values():
-        read = set(re.findall(r"{([\w/]+)}", " ".join(ledger.commands_of(system))))
-        needed = {brace_of(key, ledger.files[key]) for key in system.needs}
-        # `pip:NAME` names a package as well.
-        packages = {key for key in system.needs if ledger.files[key].package}
-        assert read - {"out", "model", "work", "seed"} <= needed, system.name
-        assert not system.run or needed - packages <= read, system.name
-
-
-def test_nothing_is_trained_twice():
-    """Systems of one training share its run."""
-    ledger, found = read_ledger(), collections.defaultdict(set)
-    for system in ledger.systems.values():
-        for command in ledger.commands_of(system):
-            words = command.replace("{model}", system.name).split()
-            if words[0] == "train":
-                folder = next(word for word in words if word.startswith("--workdir="))
-                training = frozenset(words) - {folder}
-                found[training].add(folder.replace("{out}", system.name))
-    assert len(found) > 90
-    assert [folders for folders in found.values() if len(folders) > 1] == []
-
-
 def test_weights_are_kept_and_evaluations_replaced(tmp_path, monkeypatch):
     """Results of other code are no reason to stop, since nothing else writes there."""
     commands = ("convert --output={model}", "evaluate --run=x --output={out}", "evaluate --run=x")
@@ -101,7 +74,9 @@ def test_weights_are_kept_and_evaluations_replaced(tmp_path, monkeypatch):
     out.mkdir(parents=True)
     (out / "metrics.json").write_text('{"a": 1.0}')
     for exists in (False, True):
-        assert run_system(system, Ledger({}, (), {}, {}), {}, tmp_path) == [{"a": 1.0}]
+        assert Reproduction(Ledger({}, (), {}, {}), {}, tmp_path).compute_metrics(system) == [
+            {"a": 1.0}
+        ]
         convert = [] if exists else [["convert", f"--output={tmp_path}/models/group/key"]]
         replaced = ["evaluate", "--run=x", f"--output={out}", "--overwrite"]
         assert ran == [*convert, replaced, ["evaluate", "--run=x"]]

@@ -24,17 +24,22 @@ of everything; and {seed}.
 """
 
 import dataclasses
-import importlib
+import importlib.util
 import itertools
+import os
 import pathlib
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from xmodal.core.errors import UserError
+
+Folders = Mapping[str, pathlib.Path]
 _NUMBER = re.compile(r"[-+]?\d*\.?\d+")
 _BRACKETS = re.compile(r"\[[^\]]*\]")
 _BRACES = re.compile(r"\{([^}]*)\}")
+VARIABLE = "XMODAL_TEST_DATA"
 STATUSES = ("measured here", "parity only", "needs files", "unverified", "not covered")
 
 
@@ -69,6 +74,7 @@ class Files:
     """Files that are downloaded, or come with a package.
 
     Attributes:
+      key: the name by which systems need them.
       title: a noun phrase for messages.
       source: addresses or packages.
       folder: name of their folder, as in `XMODAL_TEST_DATA`; "." is that folder itself.
@@ -79,6 +85,7 @@ class Files:
       sha256: name -> checksum, if known; of one that ends with ..., only the beginning is known.
     """
 
+    key: str
     title: str
     source: str
     names: tuple[str, ...] = ()
@@ -87,11 +94,26 @@ class Files:
     bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     sha256: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    def describe(self, path: str) -> str:
-        """Returns a path with its known size and checksum."""
-        facts = [f"{self.bytes[path]:,} bytes"] if path in self.bytes else []
-        facts += [f"SHA-256 {self.sha256[path]}"] if path in self.sha256 else []
-        return f"{path} ({', '.join(facts)})" if facts else path
+    @property
+    def brace(self) -> str:
+        """The name in braces by which commands call the folder or the package."""
+        return self.key if self.package else {".": "labels"}.get(self.folder, self.folder)
+
+    def exist(self, name: str, folder: pathlib.Path) -> bool:
+        """Returns whether a folder has one of the alternatives of a name."""
+        # Files of the folder of all folders may also be in one of these.
+        patterns = ("{}", "*/{}") if self.folder == "." else ("{}",)
+        return any(
+            True for each in name.split("|") for form in patterns
+            for _ in folder.glob(form.format(each))
+        )  # fmt: skip
+
+    def describe_missing(self, names: Sequence[str]) -> str:
+        """Returns a sentence on missing files, with their known checksums and their source."""
+        facts = [f"SHA-256 of {name}: {self.sha256[name]}" for name in names if name in self.sha256]
+        where = "" if self.package else f"; --folder={self.brace}=PATH or {VARIABLE} names it"
+        listed = ", ".join(name.replace("|", " or ") for name in names)
+        return "; ".join([f"{self.title}: missing {listed}, from {self.source}{where}", *facts])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,6 +272,35 @@ class Ledger:
         read = re.findall(rf"{{{files.folder}}}/(\S+)", " ".join(self.commands_of(system)))
         return tuple(name for name in dict.fromkeys(read) if name not in others)
 
+    def missing(self, system: System, folders: Folders) -> dict[str, list[str]]:
+        """Returns the key of `files` -> names that a system needs and `folders` lacks."""
+        missing = {}
+        for files in (self.files[key] for key in system.needs):
+            folder, names = folders.get(files.brace), self.names_of(files.key, system)
+            if absent := [name for name in names if not folder or not files.exist(name, folder)]:
+                missing[files.key] = absent
+        return missing
+
+    def find_folders(self, named: Sequence[str]) -> dict[str, pathlib.Path]:
+        """Returns the folders that commands read, by the name that they have in braces.
+
+        Args:
+          named: NAME=PATH, instead of the folder NAME in the folder that `XMODAL_TEST_DATA` names.
+        """
+        root = os.environ.get(VARIABLE)
+        names = {files.brace: files.folder for files in self.files.values() if files.folder}
+        found = {name: pathlib.Path(root, each) for name, each in names.items()} if root else {}
+        for each in named:
+            name, _, path = each.partition("=")
+            if name not in names or not os.path.isdir(path):
+                known = ", ".join(sorted(names))
+                raise UserError(f"--folder={each} must be NAME=PATH, a folder for one of {known}.")
+            found[name] = pathlib.Path(path).absolute()
+        for key, files in self.files.items():
+            if files.package and (spec := importlib.util.find_spec(files.package)):
+                found[key] = pathlib.Path(str(spec.origin)).parent
+        return found
+
     @property
     def systems(self) -> dict[str, System]:
         """Name -> system, those with rows."""
@@ -281,7 +332,7 @@ def read_ledger(folder: pathlib.Path | None = None) -> Ledger:
         for entry in content["tables"]
         for row in _rows(group, entry, systems)
     ]
-    files = {key: Files(**_tuples(entry)) for key, entry in shared["files"].items()}
+    files = {key: Files(key, **_tuples(entry)) for key, entry in shared["files"].items()}
     titles = {group: content["title"] for group, content in read.items()}
     return Ledger(titles, tuple(rows), files, shared["commands"])
 

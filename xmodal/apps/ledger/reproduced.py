@@ -11,7 +11,7 @@ import numpy as np
 
 from xmodal.apps.ledger.ledger_entries import LedgerRow, System
 from xmodal.core.result_files import format_json, write_files
-from xmodal.core.text_table import Rows, format_document, format_table
+from xmodal.core.text_table import Rows, format_document
 from xmodal.core.version import __version__
 from xmodal.evals.reports.paired_differences import compute_t_interval
 
@@ -69,11 +69,10 @@ def compare_rows(rows: Sequence[LedgerRow], metrics: Sequence[Numbers]) -> list[
     checks = []
     for row in rows:
         paper = "unverified" if row.table.unverified else "published"
-        values = [(paper, *each) for each in row.published.items() if each[0] not in row.measured]
-        values += [("stored", *each) for each in row.measured.items()]
-        for against, tag, value in values:
+        tolerance, reason = row.tolerance
+        for tag, value in (row.published | row.measured).items():
             if value.number is not None:
-                tolerance, reason = row.tolerance
+                against = "stored" if tag in row.measured else paper
                 seeds = len(row.system.seeds) if against == "stored" else 0
                 allowed = tolerance + _spread(value.deviation, seeds, len(metrics))
                 found = (x and x * row.table.scale for x in _measure(tag, row.system, metrics))
@@ -130,8 +129,8 @@ def is_reproduced(checks: Sequence[Check]) -> bool | None:
 def describe_verdict(checks: Sequence[Check]) -> str:
     """Returns `is_reproduced` in words, with the number of computed numbers that are inside."""
     computed = [check.inside for check in checks if check.inside is not None]
-    absent = len(checks) - len(computed)
     inside = f"{sum(computed)} of {len(computed)} numbers inside"
+    absent = len(checks) - len(computed)
     others = f", {absent} not computed" if absent else ""
     return f"{_VERDICTS[is_reproduced(checks)]}, {inside}{others}"
 
@@ -149,7 +148,7 @@ def write_report(
         "checks": [dataclasses.asdict(check) | {"inside": check.inside} for check in checks],
     }
     reasons = {check.table: check.reason for check in checks}
-    parts = [f"# {system.label}: {describe_verdict(checks)}", _tabulate(checks)]
+    parts = [f"# {system.label}: {describe_verdict(checks)}", tabulate_checks(checks)]
     parts += [f"Tolerance in {table}: {reason}." for table, reason in reasons.items()]
     parts += [f"Processor: {content['processor']}."]
     code = "\n".join(f"    xmodal {command}" for command in commands)
@@ -157,12 +156,8 @@ def write_report(
     write_files(folder, {"reproduced.json": format_json(content), "reproduced.md": text})
 
 
-def format_checks(checks: Sequence[Check]) -> str:
-    """Returns a Markdown table with a line per number."""
-    return format_table(_tabulate(checks))
-
-
-def _tabulate(checks: Sequence[Check]) -> Rows:
+def tabulate_checks(checks: Sequence[Check]) -> Rows:
+    """Returns the cells of a table with a row per number."""
     rows = [["metric", "against", "expected", "measured", "95 % interval", "tolerance", ""]]
     for check in checks:
         measured = "-" if check.measured is None else f"{check.measured:.2f}"
@@ -174,10 +169,7 @@ def _tabulate(checks: Sequence[Check]) -> Rows:
 
 
 def describe_processor() -> str:
-    """Returns the processor's name, family and model; else that of the architecture."""
+    """Returns the name of the processor, or of its architecture."""
     path = pathlib.Path("/proc/cpuinfo")
-    first = path.read_text(encoding="utf-8").partition("\n\n")[0] if path.exists() else ""
-    core = dict(re.findall(r"^(.+?)\s*: (.*)$", first, re.MULTILINE))
-    if "cpu family" not in core:
-        return core.get("model name", platform.machine())
-    return "{model name}, family {cpu family}, model {model}".format_map(core)
+    names = re.findall(r"model name\s*: (.*)", path.read_text() if path.exists() else "")
+    return names[0] if names else platform.machine()
