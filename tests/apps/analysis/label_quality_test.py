@@ -20,16 +20,6 @@ def test_precision_and_recall_worked_by_hand():
     assert (found.precision_queries, found.recall_queries) == (2, 3)
 
 
-def test_items_that_nobody_saw_are_not_wrong():
-    annotated = {1: [10, 11, 12, 13, 14], 2: [20], 3: [30, 31]}
-    found = label_quality(LABELS, TRUTH, annotated=annotated)
-    assert found.precision == 100
-    assert found.recall == label_quality(LABELS, TRUTH).recall
-    # Seen and rejected is wrong.
-    annotated[1] = [*annotated[1], 99]
-    assert label_quality(LABELS, TRUTH, annotated=annotated).precision == pytest.approx(75)
-
-
 @pytest.mark.parametrize(
     ("direction", "labels", "recall", "precision", "published"),
     [
@@ -59,26 +49,6 @@ def test_released_labels_against_eccv_caption(
     assert found.recall_queries == {"image_to_caption": 1261, "caption_to_image": 1332}[direction]
 
 
-@pytest.mark.parametrize(
-    ("direction", "human", "published"),
-    [("image_to_caption", 16990, 22.0), ("caption_to_image", 10814, 15.0)],
-)
-def test_counts_bring_the_recall_of_cxc_near_the_printed_one(
-    direction, human, published, real_data
-):
-    """Recall of the human positives by CxC, without the positives that only CxC adds.
-
-    The number of those in CxC follows from the published number of human positives. This pools the
-    queries, while the paper averages over them, so the figures are only near.
-    """
-    truth = read_positives(real_data / "eccv_caption" / f"eccv_{direction}.json")
-    cxc = read_positives(real_data / "eccv_caption" / f"cxc_{direction}.json")
-    joined = sum(map(len, truth.values()))
-    in_both = sum(len({*truth[query]} & {*cxc[query]}) for query in truth)
-    confirmed = in_both - (joined - human)
-    assert 100 * confirmed / human == pytest.approx(published, abs=2.5)
-
-
 def test_the_command_prints_both(tmp_path, monkeypatch, capsys):
     for name, lists in (("labels", LABELS), ("truth", TRUTH)):
         (tmp_path / f"{name}.json").write_text(json.dumps(lists))
@@ -88,9 +58,6 @@ def test_the_command_prints_both(tmp_path, monkeypatch, capsys):
     cells = [line.strip("|").split("|") for line in capsys.readouterr().out.splitlines()]
     rows = [[cell.strip() for cell in row] for row in cells]
     assert rows[2:] == [["precision", "75.00", "2"], ["recall", "41.67", "3"]]
-    monkeypatch.setattr(sys, "argv", [*sys.argv, "--latex"])
-    command.main()
-    assert r"precision & 75.00 & 2 \\" in capsys.readouterr().out
     monkeypatch.setattr(sys, "argv", ["label_quality", given[0], f"--truth={tmp_path}/none.json"])
     with pytest.raises(SystemExit, match="none.json does not exist"):
         command.main()

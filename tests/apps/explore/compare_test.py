@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import pathlib
 import re
 
 import numpy as np
@@ -47,22 +46,6 @@ def test_a_table_of_the_numbers_in_the_files(saved):
     assert cells(comparison.table(tags[:1]))[2:] == rows[:1]
 
 
-def test_undefined_numbers_are_shown_as_such(saved, tmp_path):
-    folders, _ = saved
-    numbers = json.loads((folders["first"] / "metrics.json").read_text())
-    for name, value in (("x", None), ("y", 12.5)):
-        (tmp_path / name).mkdir()
-        content = numbers | {"ambiguity/t2t/spearman": value}
-        (tmp_path / name / "metrics.json").write_text(json.dumps(content))
-    comparison = xmodal.compare({"x": tmp_path / "x", "y": tmp_path / "y"})
-    assert ["ambiguity/t2t/spearman", "-", "12.50"] in cells(comparison.table())
-    (row,) = cells(comparison.table(["ambiguity/t2t/spearman"]))[2:]
-    assert row[1:] == ["-", "12.50"]
-    tags = ["ambiguity/t2t/spearman", "shapes_own/t2t/recall@1"]
-    assert "fewer than two" in comparison.agreement(tags)
-    assert comparison.draw_ranks(tags).startswith(b"\x89PNG")
-
-
 def test_differences_are_those_of_the_evaluations(saved):
     folders, (first, second, _) = saved
     text = xmodal.compare(folders).differences("first", "second")
@@ -72,20 +55,10 @@ def test_differences_are_those_of_the_evaluations(saved):
     assert text.startswith("## first against second\n")
 
 
-def test_agreement_and_ranks(saved):
-    comparison = xmodal.compare(saved[0])
-    tags = ["shapes_own/i2t/recall@10", "shapes_own/i2t/median_rank"]
-    text = comparison.agreement(tags)
-    assert "Kendall tau-b between the rankings of 3 models" in text
-    assert comparison.draw_ranks(tags).startswith(b"\x89PNG")
-
-
 def test_results_that_cannot_be_compared(saved, tmp_path):
     folders, _ = saved
-    with pytest.raises(xmodal.UserError, match=r"at least two models; given: \['one'\]"):
+    with pytest.raises(xmodal.UserError, match="pass two or more names and their folders"):
         xmodal.compare({"one": folders["first"]})
-    with pytest.raises(xmodal.UserError, match="pass a mapping of names to folders"):
-        xmodal.compare(list(folders.values()))
     with pytest.raises(xmodal.UserError, match="neither a finished run nor the results"):
         xmodal.compare({"one": folders["first"], "two": tmp_path})
     save(tmp_path / "other", 0, make_split(20, captions=2, seed=7))
@@ -176,16 +149,6 @@ def test_the_best_and_the_inseparable_are_bold_in_latex(saved, tmp_path):
     assert row.count(r"\textbf") == 1
 
 
-def test_folders_with_an_equals_sign(tmp_path):
-    folders = [str(tmp_path / f"rate={rate}") for rate in (0.1, 0.2)]
-    for folder in folders:
-        pathlib.Path(folder).mkdir()
-    expected = {"rate=0.1": folders[0], "slow": folders[1]}
-    assert compare_lib.read_names([folders[0], f"slow={folders[1]}"]) == expected
-    assert compare_lib.read_names([f"a=b={folders[0]}"]) == {"a=b": folders[0]}
-    assert compare_lib.read_names(["a=b=nowhere"]) == {"a=b": "nowhere"}
-
-
 def save_seeds(root, values):
     """Runs in folders of `root` with these seeds and R@1, and a metric that all have equal."""
     for seed, value in values.items():
@@ -201,9 +164,7 @@ def save_seeds(root, values):
     ("ours", "theirs", "test", "how"),
     [
         ({0: 50, 1: 60, 2: 71}, {0: 48, 1: 59, 2: 68}, "rel", "paired by their seeds, 0, 1, 2"),
-        ({0: 50, 10: 60, 2: 71}, {10: 59, 2: 68, 0: 48}, "rel", "paired by their seeds, 0, 10, 2"),
         ({0: 50, 1: 60, 2: 71}, {0: 48, 1: 59}, "ind", r"3 and 2 runs, not paired \(Welch\)"),
-        ({0: 50, 1: 60}, {2: 48, 3: 59}, "ind", r"not paired \(Welch\)"),
         ({"x": 50, "y": 60}, {"x": 48, "y": 59}, "ind", r"not paired \(Welch\)"),
     ],
 )
@@ -230,16 +191,3 @@ def test_several_runs_are_tested_over_their_seeds(tmp_path, ours, theirs, test, 
     assert row[4:] == [f"{low:+.2f} to {high:+.2f}", "yes" if low > 0 else "no"]
     assert ["b/i2t/recall@10", "100.00", "100.00", "+0.00", "+0.00 to +0.00", "no"] in cells(text)
     assert "variance between training seeds" not in text
-
-
-def test_metrics_filter_every_table_and_the_legend_names_seeds(saved, capsys, monkeypatch):
-    folders, _ = saved
-    arguments = [f"{name}={folder}" for name, folder in folders.items()]
-    monkeypatch.setattr("sys.argv", ["compare", *arguments, "--metrics=*/recall@5"])
-    compare_lib.main()
-    found = capsys.readouterr().out
-    rows = [row[0] for row in cells(found) if "/" in row[0]]
-    assert len(rows) >= 9
-    assert all(row.endswith("recall@5") for row in rows)
-    assert found.count("leave out the variance between training seeds") == 2
-    assert "of 3 differences" in found or "of 4 differences" in found

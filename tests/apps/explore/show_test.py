@@ -1,20 +1,17 @@
 """The page of captions of a real run: word weights and pictures."""
 
 import base64
-import io
 import re
 import sys
 from types import SimpleNamespace
 
 import numpy as np
-import PIL.Image
 import pytest
 
 import xmodal
 from configs import cmcm_clue
 from xmodal import data
 from xmodal.apps.explore import show
-from xmodal.core.errors import UserError
 from xmodal.train import loop
 
 
@@ -30,31 +27,6 @@ def run(tmp_path_factory, few_shapes):
     folder = str(tmp_path_factory.mktemp("runs") / config.name)
     loop.train(config, folder)
     return folder
-
-
-@pytest.mark.parametrize(("images", "note"), [(2, "all 2, best first"), (6, "the top 5 of 6")])
-def test_the_note_counts_the_pictures_that_there_are(images, note, monkeypatch):
-    def refuse(texts):
-        raise UserError("without attention")
-
-    buffer = io.BytesIO()
-    PIL.Image.new("RGB", (4, 4)).save(buffer, "PNG")
-    split = SimpleNamespace(
-        title="pets",
-        split="test",
-        image_ids=np.arange(images),
-        caption_ids=np.arange(1),
-        caption_texts=["a dog"],
-        caption_rows=np.array([1]),
-        labels={},
-        pictures=lambda rows: [buffer.getvalue()] * len(rows),
-    )
-    monkeypatch.setattr(show, "_find_best", lambda *_: [list(range(images))])
-    model = SimpleNamespace(name="mine", attend=refuse, sides=["text"], pairs=None)
-    model.similarity_name = "cosine"
-    page = show.make_page([model], split, 1)
-    framed = f"Pictures are {note}; the caption's own is framed."
-    assert page.notes == [framed, "mine ranks by cosine."]
 
 
 def test_a_picture_is_dark_where_the_model_attends_little():
@@ -117,18 +89,3 @@ def test_a_page_of_a_run_and_itself(run, few_shapes, tmp_path, monkeypatch):
     words = model.attend(["Qwerty circle"])[0]
     assert words[0][0] == "<unk>"
     assert sum(weight for _, weight in words) == pytest.approx(1)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "'runs/none' is not a run .* Other models are shown on a --dataset"),
-        (["--output=pages/"], "--output the page, an .html file"),
-    ],
-)
-def test_mistakes_on_the_command_line(arguments, message, monkeypatch, capsys):
-    command = ["show", "--model=runs/none", "--output=page.html", *arguments]
-    monkeypatch.setattr(sys, "argv", command)
-    with pytest.raises(SystemExit) as ended:
-        show.main()
-    assert re.search(message, f"{ended.value.code} {capsys.readouterr().err}")

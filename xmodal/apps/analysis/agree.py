@@ -5,19 +5,23 @@ r"""Compares metrics by how they rank models: Kendall's tau-b, ranks and a bump 
 --models takes folders of evaluations and JSON tables {model: {tag: number}}.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
-from xmodal.apps.analysis.agreement.agreement_report import write_agreement
-from xmodal.apps.analysis.agreement.metric_tables import (
-    check_labels,
-    choose_metrics,
-    describe_left_out,
-    load_models,
-)
+import numpy as np
+
+from xmodal.apps.analysis.canvas import GRAY, new_figure, to_png
+from xmodal.apps.analysis.metric_tables import Models, check_labels, choose_metrics, load_models
 from xmodal.apps.arguments import make_parser, name_list
 from xmodal.core import console
 from xmodal.core.errors import UserError
-from xmodal.core.result_files import check_writable
+from xmodal.core.result_files import check_writable, format_json, write_files
+from xmodal.core.text_table import Rows, format_document
+from xmodal.evals.reports.metrics import lower_is_better
+from xmodal.evals.reports.published import eccv_table_5
+
+# Metric -> model -> rank, as `ranks_of_models` returns them.
+Ranks = Mapping[str, Mapping[str, float]]
 
 
 @console.readable_errors()
@@ -35,26 +39,168 @@ def main() -> None:
 
 
 def compare(paths: Sequence[str], output: str, metrics: Sequence[str] | None = None) -> str:
-    """Compares the metrics of several models and writes the result.
+    """Writes `agreement.json`, `.md` and `.tex`, and `bump_chart.png`; returns the Markdown.
 
     Args:
       paths: JSON tables of models and folders of evaluations; see `load_models`.
-      output: folder to write to; see `write_agreement`.
+      output: folder to write to.
       metrics: tags to compare; None for the usual ones, see `choose_metrics`.
-
-    Returns:
-      The Markdown that was written.
     """
     models = load_models(paths)
-    notes = check_labels(paths)
+    check_labels(paths)
     if len(models) < 2:
         raise UserError(
             f"Metrics are compared by how they rank models, and {list(paths)} has only "
-            f"{next(iter(models))!r}: name two or more."
+            f"{list(models)}: name two or more."
         )
-    if metrics is None and (left_out := describe_left_out(models)):
-        notes = (*notes, left_out)
-    return write_agreement(models, choose_metrics(models, metrics), output, notes=notes)
+    chosen = choose_metrics(models, metrics)
+    (tau, counts), ranks = kendall_tau_b(models, chosen), ranks_of_models(models, chosen)
+    text = format_agreement(models, chosen)
+    found = {"metrics": chosen, "tau_b": tau.tolist(), "models": counts.tolist(), "ranks": ranks}
+    write_files(
+        output,
+        {
+            "agreement.json": format_json(found),
+            "agreement.md": text,
+            "agreement.tex": format_agreement(models, chosen, "latex"),
+            "bump_chart.png": draw_bump_chart(ranks, title=f"Ranks of {len(models)} models"),
+        },
+    )
+    return text
+
+
+def kendall_tau_b(models: Models, metrics: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Correlates the rankings by every two metrics, over the models that have both.
+
+    If less is better for a metric, its sign is flipped, so that positive values always mean that
+    the two metrics prefer the same models.
+
+    Args:
+      models: model -> tag -> number.
+      metrics: M tags.
+
+    Returns:
+      Tau-b, float64 [M, M], NaN if fewer than two models have both metrics or one metric is the
+      same for all of them; and how many models have both metrics, int64 [M, M].
+    """
+    from scipy import stats  # Slow to import.
+
+    values, size = _quality_table(models, metrics), len(metrics)
+    tau, counts = np.full((size, size), np.nan), np.zeros((size, size), np.int64)
+    for i in range(size):
+        for j in range(i, size):
+            pairs = values[:, [i, j]]
+            left, right = pairs[~np.isnan(pairs).any(axis=1)].T
+            counts[i, j] = counts[j, i] = len(left)
+            if len(left) > 1:  # SciPy's tau is NaN if one side is constant.
+                tau[i, j] = tau[j, i] = stats.kendalltau(left, right).statistic
+    return tau, counts
+
+
+def ranks_of_models(models: Models, metrics: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Ranks the models by every metric, 1 for the best; tied models share the mean of their ranks.
+
+    Args:
+      models: model -> tag -> number.
+      metrics: tags.
+
+    Returns:
+      Tag -> model -> rank, in the order of `models` and without those that lack the metric.
+    """
+    from scipy import stats  # Slow to import.
+
+    places = stats.rankdata(-_quality_table(models, metrics), axis=0, nan_policy="omit")
+    return {
+        metric: {name: rank for name, rank in zip(models, column, strict=True) if rank == rank}
+        for metric, column in zip(metrics, places.T.tolist(), strict=True)
+    }
+
+
+def _quality_table(models: Models, metrics: Sequence[str]) -> np.ndarray:
+    """The numbers, with larger ones better, float64 [models, M]; NaN for missing metrics."""
+    values = [[row.get(metric, math.nan) for metric in metrics] for row in models.values()]
+    signs = [-1.0 if lower_is_better(metric) else 1.0 for metric in metrics]
+    return np.array(values, np.float64) * signs
+
+
+def format_agreement(models: Models, metrics: Sequence[str], format: str = "markdown") -> str:
+    """Formats tau-b, the paper's values for metrics in table 5, and the ranks.
+
+    Columns are labeled with row numbers, since tags are long. See `text_table.format_document` for
+    the format.
+    """
+    tau, counts = kendall_tau_b(models, metrics)
+    least, most = counts.min(), counts.max()
+    over = f"{most}" if least == most else f"{least} to {most}"
+    sections: list[str | Rows] = [
+        "# Agreement between metrics",
+        f"Kendall tau-b between the rankings of {over} models: 1 where two metrics order them "
+        "alike, 0 where one says nothing of the other.",
+        _make_matrix(metrics, tau),
+    ]
+    table = eccv_table_5()
+    printed = np.array([[table.get((a, b), np.nan) for b in metrics] for a in metrics])
+    if not np.all(np.isnan(printed)):
+        sections += ["## ECCV Caption paper, table 5", "As printed, over the paper's 25 models."]
+        sections.append(_make_matrix(metrics, printed))
+    ranks = ranks_of_models(models, metrics)
+    ordered = sorted(models, key=lambda model: ranks[metrics[0]].get(model, math.inf))
+    rows = [["", *(f"({j + 1})" for j in range(len(metrics)))]]
+    rows += [[model, *(f"{column[model]:g}" if model in column else "-"
+                       for column in ranks.values())] for model in ordered]  # fmt: skip
+    sections += ["## Ranks of the models", "1 is best; ties share a rank.", rows]
+    return format_document(sections, format)
+
+
+def _make_matrix(metrics: Sequence[str], values: np.ndarray) -> Rows:
+    """The upper triangle of a symmetric matrix; a dash where it is undefined."""
+    rows = [["", *(f"({j + 1})" for j in range(len(metrics)))]]
+    for i, metric in enumerate(metrics):
+        cells = ["-" if np.isnan(value) else f"{value:.2f}" for value in values[i]]
+        rows.append([f"({i + 1}) {metric}", *[""] * (i + 1), *cells[i + 1 :]])
+    return rows
+
+
+def draw_bump_chart(ranks: Ranks, *, title: str = "") -> bytes:
+    """Returns a PNG with a line per model over the metrics, the best model on top.
+
+    Tied models are drawn below each other in the order of the metric before, marked with the rank
+    they share; a line is interrupted where its model lacks the metric.
+
+    Args:
+      ranks: metric -> model -> rank, metrics from left to right.
+      title: printed above.
+    """
+    from matplotlib import colormaps
+
+    columns: list[dict[str, int]] = []
+    for column in ranks.values():
+        before = columns[-1] if columns else {}
+        order = sorted(column, key=lambda model: (column[model], before.get(model, math.inf)))
+        columns.append({model: place for place, model in enumerate(order)})
+    models = list(dict.fromkeys(model for column in columns for model in column))
+    rows = max(2, *map(len, columns))
+    with new_figure(3 + 1.3 * len(ranks), 1.2 + 0.34 * rows, title) as figure:
+        axes = figure.subplots()
+        for model, shade in zip(models, np.linspace(0.06, 0.94, len(models)), strict=True):
+            line = [column.get(model, math.nan) for column in columns]
+            known = [x for x, y in enumerate(line) if y == y]
+            dark = tuple(
+                0.82 * part for part in colormaps["turbo"](shade)[:3]
+            )  # Readable on white.
+            axes.plot(line, "o-", color=dark, lw=2.4, markersize=15)
+            for x in known:
+                axes.text(x, line[x], f"{[*ranks.values()][x][model]:g}", color="white",
+                          fontsize=7, ha="center", va="center_baseline")  # fmt: skip
+            for x, side, offset in ((known[0], "right", -12), (known[-1], "left", 12)):
+                axes.annotate(model, (x, line[x]), (offset, 0), textcoords="offset points",
+                              ha=side, va="center_baseline", fontsize=9)  # fmt: skip
+        axes.set(xlim=(-1.3, len(ranks) + 0.3), ylim=(rows - 0.4, -0.6), yticks=[])
+        axes.set_xticks(range(len(ranks)), list(ranks), rotation=20, ha="left", color=GRAY)
+        axes.xaxis.tick_top()
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        return to_png(figure)
 
 
 if __name__ == "__main__":

@@ -32,14 +32,13 @@ from data_prep.sampling.nearest_neighbors import NEIGHBORS
 from data_prep.sampling.scheme import PER_SOURCE
 from xmodal.apps.analysis.ratings.rated_pairs import is_rated, read_folder
 from xmodal.apps.analysis.sampling.inputs import (
-    embedded_groups,
+    group_vectors,
     read_dataset_groups,
     read_groups,
 )
 from xmodal.apps.analysis.sampling.samplers import (
     file_contents,
     located_by_method,
-    only_named,
     sample_across,
     sample_within,
 )
@@ -60,7 +59,7 @@ def main() -> None:
     args = _parse()
     groups = _read_groups(args)
     facts = args.run(args, groups)
-    if any(fact.holds is False for fact in facts):
+    if not all(fact.holds for fact in facts):
         sys.exit(1)
 
 
@@ -70,10 +69,8 @@ def _within(args: argparse.Namespace, groups: Groups) -> list[Fact]:
     if not any(paths.values()):
         raise UserError("Use --images, --captions or both: pairs come from embeddings.")
     _check_output(args, ("sts", "sis"))
-    total = len(groups)
-    groups, vectors = embedded_groups(paths, groups, partial=args.partial)
-    if len(groups) < total:
-        print(f"{len(groups):,} of {total:,} images have all embeddings; the others are left out.")
+    vectors = {kind: [group_vectors(path, kind, groups) for path in each]
+               for kind, each in paths.items()}  # fmt: skip
     pairs = sample_within(
         groups,
         vectors["image"],
@@ -92,7 +89,6 @@ def _across(args: argparse.Namespace, groups: Groups) -> list[Fact]:
     _check_output(args, ("sits",))
     rated = read_folder(pathlib.Path(args.ratings_dir), args.split)
     rated = {rating: pairs for rating, pairs in rated.items() if rating != "sits"}
-    groups = only_named(rated, groups) if args.partial else groups
     pairs = sample_across(groups, rated, seed=args.seed, per_source=args.per_source)
     # Rated pairs are only sources: facts about them are left out.
     known = pairs | located_by_method(rated, groups)
@@ -104,7 +100,6 @@ def _across(args: argparse.Namespace, groups: Groups) -> list[Fact]:
 def _check(args: argparse.Namespace, groups: Groups) -> list[Fact]:
     """Reports on existing pairs."""
     rated = read_folder(pathlib.Path(args.pairs), args.split, need_scores=False)
-    groups = only_named(rated, groups) if args.partial else groups
     pairs = located_by_method(rated, groups)
     positive = None
     if (sits := rated.get("sits")) is not None and sits.scores is not None:
@@ -164,12 +159,6 @@ def _parse() -> argparse.Namespace:
     shared.add_argument("--data_dir", help="folder of prepared datasets; by default TFDS's own")
     shared.add_argument("--manual_dir", help="for files of your own: their folder")
     shared.add_argument("--split", default="test")
-    shared.add_argument(
-        "--partial",
-        action="store_true",
-        help="leave out images that are not embedded, or not in the given pairs",
-    )
-
     sampling = argparse.ArgumentParser(add_help=False)
     sampling.add_argument("--output", required=True, help="folder for the pairs")
     sampling.add_argument("--seed", type=natural_int, default=0, help="seed of all draws")

@@ -61,8 +61,6 @@ def inspect(
       similarity: similarity for a file that does not name one.
     """
     path = os.fspath(source)
-    if not epath.Path(path).exists():
-        raise UserError(f"{path} does not exist; pass the folder of a run, or an npz file.")
     if epath.Path(path).is_dir():
         if config is not None or similarity is not None:
             raise UserError(
@@ -71,8 +69,7 @@ def inspect(
         from xmodal.api.loading import load
 
         found = embed_run_split(path, evaluator, split, step)
-        assert found.step is not None
-        return Inspection(found, load(path, step=found.step))
+        return Inspection(found, load(path, step=found.step or step))
     if config is None:
         raise UserError(
             f"{path} is not a run; a file of embeddings needs the config of its dataset."
@@ -145,10 +142,7 @@ class Inspection:
             count = max(1, min(int(queries), len(ids)))
             rows = (2 * np.arange(count) + 1) * len(ids) // (2 * count)
         else:
-            row_of = {int(each): row for row, each in enumerate(ids)}
-            if unknown := [each for each in queries if int(each) not in row_of]:
-                raise UserError(f"{unknown} are not queries of {direction} on the board {board}.")
-            rows = np.array([row_of[int(each)] for each in queries], np.int64)
+            rows = Positions("query", ids)(np.asarray(queries))
         assert result.rank is not None
         pick = Pick("neighbors", _NOTE, direction, board, ids[rows], result.rank[rows])
         groups = make_groups(self._evaluator, self._rankings, [pick], self._items)
@@ -228,16 +222,16 @@ class Inspection:
     def _index(self) -> Index:
         assert self.model is not None
         galleries, tokens = {}, self.embeddings.tokens
-        if self.embeddings.images is not None:
-            names = [name_image(self._items, each) for each in self._evaluator.labels.image_ids]
-            galleries["image"] = IndexGallery(
-                names, self.embeddings.images, tokens=tokens.get("image")
-            )
-        if self.embeddings.captions is not None:
-            names = [self._items.caption_texts[row] for row in self._rows("caption")]
-            galleries["caption"] = IndexGallery(
-                names, self.embeddings.captions, tokens=tokens.get("text")
-            )
+        names = {
+            "image": [name_image(self._items, each) for each in self._evaluator.labels.image_ids],
+            "caption": [self._items.caption_texts[row] for row in self._rows("caption")],
+        }
+        for kind, side, vectors in (
+            ("image", "image", self.embeddings.images),
+            ("caption", "text", self.embeddings.captions),
+        ):
+            if vectors is not None:
+                galleries[kind] = IndexGallery(names[kind], vectors, tokens=tokens.get(side))
         return Index(self.model, galleries)
 
     @functools.cached_property

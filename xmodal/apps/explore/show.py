@@ -53,13 +53,11 @@ def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: i
       seed: seed of the draw.
     """
     generator = np.random.default_rng(seed)
-    captions = len(split.caption_ids)
+    captions, total = len(split.caption_ids), len(split.image_ids)
     rows = np.sort(generator.choice(captions, min(count, captions), replace=False))
-    texts = [split.caption_texts[row] for row in rows]
-    own = split.caption_rows[rows]
+    texts, own = [split.caption_texts[row] for row in rows], split.caption_rows[rows]
     shown: list[list[PageRow]] = [[] for _ in rows]
     notes: dict[str, None] = {}
-    ranked: dict[str, None] = {}
     for model in models:
         attention, best = _attention(model, texts), _find_best(model, texts, split)
         attended = _attended_pictures(model, split, own)
@@ -69,7 +67,8 @@ def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: i
             notes["The caption's own picture is dark where the model attends little."] = None
         if best is not None:
             without = ", without its cross-encoder" if model.pairs is not None else ""
-            ranked[f"{model.name} ranks by {model.similarity_name}{without}."] = None
+            notes[f"Pictures are the top {min(_TOP, total)} of {total:,}, own ones framed."] = None
+            notes[f"{model.name} ranks by {model.similarity_name}{without}."] = None
         for number, place in enumerate(own):
             found: list[list[PageItem]] = []
             if attention is not None:
@@ -79,15 +78,9 @@ def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: i
                 found.append([PageItem(picture=attended[number], alt=alt, notes=[_ATTENDED])])
             if best is not None:
                 found.append(_show(split, best[number], int(place)))
-            titles = [model.name] + [""] * len(found)
-            shown[number] += map(PageRow, found, titles)
-    if ranked:
-        total = len(split.image_ids)
-        shown_of = f"the top {_TOP} of {total:,}" if total > _TOP else f"all {total}, best first"
-        notes[f"Pictures are {shown_of}; the caption's own is framed."] = None
+            shown[number] += map(PageRow, found, [model.name] + [""] * len(found))
     sections = [Section(text, found) for text, found in zip(texts, shown, strict=True)]
-    title = f"{split.title}, {split.split} split"
-    return Page(title, [Group("", sections)], [*notes, *ranked])
+    return Page(f"{split.title}, {split.split} split", [Group("", sections)], [*notes])
 
 
 def _attention(model: "Model", texts: Sequence[str]) -> list[list[tuple[str, float]]] | None:
@@ -183,14 +176,11 @@ def main() -> None:
     parser.add_argument("--seed", type=natural_int, default=0, help="seed of their choice")
     parser.add_argument("--output", required=True, help="the page, an .html file")
     args = parser.parse_args()
-    folder, name = os.path.split(args.output)
-    if not args.model or not name:
-        parser.error("--model names a run, and --output the page, an .html file")
     # JAX is slow to import, but --help should be fast.
     from xmodal.api.loading import load
     from xmodal.core.result_files import check_writable, write_file
 
-    check_writable(folder or ".")
+    check_writable(os.path.dirname(args.output) or ".")
     split = _open_split(args, args.model[0])
     models = [load(each) for each in args.model]
     page = make_page(models, split, args.count, args.seed)

@@ -1,13 +1,22 @@
-"""Rated pairs in memory, and their files in the layout of Crisscrossed Captions."""
+"""Rated pairs in memory, from files in the layout of CxC and from prepared datasets."""
 
 import dataclasses
+import itertools
 import pathlib
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from data_prep.cxc.rating_files import METHOD, SCORE, SIDES, file_name, scan_ratings
 from data_prep.reading.csv_files import without_bad_rows
 from xmodal.core.errors import UnexpectedFilesError
+
+if TYPE_CHECKING:
+    from tensorflow_datasets.core import DatasetBuilder
+
+# Features with the two sentences of a pair, in datasets that store them with the ratings.
+_SENTENCES = (("sentence1", "sentence2"), ("left_caption", "right_caption"))
+_RATED = ("rating", "left_id", "right_id", "score", "method", "rater_scores", "year", "dataset")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,3 +105,84 @@ def format_rows(rating: str, ids: np.ndarray, methods: np.ndarray) -> str:
     rows = zip(*ids.T.tolist(), methods.tolist(), strict=True)
     header = ",".join((*SIDES[rating], METHOD))
     return "\n".join([header, *(f"{left},{right},{method}" for left, right, method in rows), ""])
+
+
+def read_prepared(
+    dataset: str, config: str | None, data_dir: str | None, split: str
+) -> dict[str, RatedPairs]:
+    """Reads the ratings of a prepared dataset.
+
+    Args:
+      dataset: key of `data_prep.BUILDERS`.
+      config: builder config with scores; None for all that are prepared and have any.
+      data_dir: where TFDS keeps datasets; None for its default folder.
+      split: name of the split.
+
+    Returns:
+      Rating -> its pairs. Pairs of a dataset without this column are one rating with its name; if
+      sampling methods are not known, methods are the sets that pairs come from.
+    """
+    from data_prep.prepared import open_configs
+
+    found: dict[str, RatedPairs] = {}
+    for builder in open_configs(dataset, config, data_dir):
+        if "score" in builder.info.features:
+            for rating, pairs in _read_builder(builder, split).items():
+                # Configs may add texts or images to the same pairs, and may then lack some pairs.
+                if rating not in found or len(pairs) > len(found[rating]):
+                    found[rating] = pairs
+    if not found:
+        raise UnexpectedFilesError(
+            f"{dataset} (config {config or 'any that is prepared'}) has no scores"
+        )
+    # Records are not ordered, but the ratings of CxC are.
+    first = [rating for rating in SIDES if rating in found]
+    return {rating: found[rating] for rating in [*first, *sorted(found.keys() - SIDES.keys())]}
+
+
+def read_texts(dataset: str, data_dir: str | None, split: str) -> dict[int, str]:
+    """Texts of the captions of a split by id; none if no prepared config has them."""
+    from data_prep.prepared import open_configs, read_columns
+
+    for builder in open_configs(dataset, None, data_dir):
+        features = builder.info.features
+        if {"captions", "caption_ids"} <= set(features) and split in builder.info.splits:
+            columns = read_columns(builder, split, ("captions", "caption_ids"))
+            ids, texts = (np.concatenate(columns[name]) for name in ("caption_ids", "captions"))
+            return {i: text.decode() for i, text in zip(ids.tolist(), texts.tolist(), strict=True)}
+    return {}
+
+
+def _read_builder(builder: "DatasetBuilder", split: str) -> dict[str, RatedPairs]:
+    from data_prep.prepared import read_columns
+
+    sentences = next((each for each in _SENTENCES if each[0] in builder.info.features), ())
+    columns: dict[str, Any] = read_columns(builder, split, (*_RATED, *sentences))
+
+    def strings(name: str, default: str) -> np.ndarray:
+        found = columns.get(name, np.full(len(columns["score"]), default.encode(), object))
+        return np.array([value.decode() for value in found.tolist()])
+
+    ratings, methods = strings("rating", builder.name), strings("method", "")
+    if "method" not in columns and "dataset" in columns:
+        parts = [columns[name].astype(str) for name in ("year", "dataset") if name in columns]
+        methods = np.array([" ".join(part) for part in zip(*parts, strict=True)])
+    padded = itertools.zip_longest(*columns.get("rater_scores", ()), fillvalue=np.nan)
+    raters = np.array(list(padded), np.float32).T
+    texts = None
+    if sentences and all(name in columns for name in sentences):
+        texts = np.stack([strings(name, "").astype(object) for name in sentences], axis=1)
+    found = {}
+    for rating in dict.fromkeys(ratings.tolist()):
+        rows = ratings == rating
+        rated = raters.size and np.isfinite(raters[rows]).any()
+        found[rating] = RatedPairs(
+            rating=rating,
+            left_ids=columns["left_id"][rows] if "left_id" in columns else None,
+            right_ids=columns["right_id"][rows] if "right_id" in columns else None,
+            methods=methods[rows],
+            scores=columns["score"][rows],
+            rater_scores=raters[rows] if rated else None,
+            texts=None if texts is None else texts[rows],
+        )
+    return found

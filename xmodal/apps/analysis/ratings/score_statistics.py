@@ -1,6 +1,7 @@
-"""Statistics of rated pairs."""
+"""Statistics of rated pairs, and cosines of their words."""
 
 import dataclasses
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 
@@ -12,6 +13,7 @@ from xmodal.core.text_table import Rows
 
 ALL = "all"
 _MANY_METHODS = 6
+_WORD = re.compile(r"\w+")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,3 +175,26 @@ def tabulate_summaries(summaries: list[Summary]) -> Rows:
         numbers = (f"{each.pairs:,}", f"{each.mean:.2f}", quartiles, positives, deviation)
         rows.append((each.rating, each.method, *numbers))
     return rows
+
+
+def word_cosines(sentences: np.ndarray) -> np.ndarray:
+    """Returns the cosine of the word counts of every two sentences.
+
+    Args:
+      sentences: strings [P, 2].
+
+    Returns:
+      float32 [P], NaN if a sentence has no word.
+    """
+    from scipy.sparse import csr_array  # Slow to import.
+
+    texts, rows = np.unique(sentences.ravel().astype(str), return_inverse=True)
+    words = [_WORD.findall(text.lower()) for text in texts.tolist()]
+    place = {word: at for at, word in enumerate(dict.fromkeys(w for each in words for w in each))}
+    columns = [place[word] for each in words for word in each]
+    owners = np.repeat(np.arange(len(texts)), [len(each) for each in words])
+    counts = csr_array((np.ones(len(owners)), (owners, columns)), (len(texts), len(place) or 1))
+    left, right = (counts[side] for side in rows.reshape(-1, 2).T)
+    dots = [a.multiply(b).sum(axis=1) for a, b in ((left, right), (left, left), (right, right))]
+    with np.errstate(invalid="ignore"):
+        return (dots[0] / np.sqrt(dots[1] * dots[2])).astype(np.float32)

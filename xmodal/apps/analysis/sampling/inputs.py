@@ -1,7 +1,6 @@
 """Inputs of the sampling scheme: caption groups, and one vector per image and caption group."""
 
 import pathlib
-from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -78,62 +77,35 @@ def read_dataset_groups(
     )
 
 
-def embedded_groups(
-    paths: Mapping[str, Sequence[str]], groups: Groups, *, partial: bool = False
-) -> tuple[Groups, dict[str, list[np.ndarray]]]:
-    """Reads embeddings in the order of the groups.
+def group_vectors(path: str, kind: str, groups: Groups) -> np.ndarray:
+    """Reads one vector per image, float64 [N, D], in the order of the groups.
 
     Args:
-      paths: "image" and "caption" -> npz files of their encoders; a group's vector is the mean of
-        its captions'.
+      path: npz file of embeddings.
+      kind: "image"; or "caption", for the mean of the embeddings of an image's captions.
       groups: groups of a split.
-      partial: leave out images if an encoder lacks them or one of their captions, or if a vector is
-        zero; otherwise they are an error.
-
-    Returns:
-      The remaining groups, and kind -> float64 [N, D] of every encoder of that kind.
     """
-    vectors: dict[str, list[np.ndarray]] = {kind: [] for kind in paths}
-    usable = np.ones(len(groups), bool)
-    for kind, path in ((kind, path) for kind, each in paths.items() for path in each):
-        rows = _group_vectors(path, kind, groups)
-        vectors[kind].append(rows)
-        lacking = ~rows.any(axis=1)
-        if lacking.any() and not partial:
-            raise UnexpectedFilesError(
-                f"{path} has no direction for {lacking.sum():,} of the {len(groups):,} images of "
-                f"the split, the first is {groups.image_ids[lacking.argmax()]}: their {kind} "
-                "embeddings are missing or zero. Embed them, or pass --partial to sample among the "
-                "others."
-            )
-        usable &= ~lacking
-    if usable.sum() < 2:
-        raise UnexpectedFilesError(
-            f"{usable.sum()} images of the split have all embeddings, and pairs need two. Are the "
-            "embeddings of another split?"
-        )
-    kept = {kind: [rows[usable] for rows in each] for kind, each in vectors.items()}
-    return groups.take(usable), kept
-
-
-def _group_vectors(path: str, kind: str, groups: Groups) -> np.ndarray:
-    """One vector per image, float64 [N, D]; zero if it is not known."""
     from xmodal.evals.scores.arrays import load_embeddings  # Imports JAX.
 
     saved = load_embeddings(path)
-    ids, vectors = saved.image_ids, saved.images
-    wanted = groups.image_ids
+    ids, vectors, wanted = saved.image_ids, saved.images, groups.image_ids
     if kind == "caption":
         ids, vectors, wanted = saved.caption_ids, saved.captions, groups.caption_ids
     if vectors is None or vectors.ndim != 2:
         raise UnexpectedFilesError(
             f"{path} must have {kind}_ids and single {kind}_embeddings: the scheme compares single "
-            "vectors, for instance the mean of several."
+            "vectors."
         )
     row = positions(ids, wanted)
-    found = row >= 0
-    rows = vectors[row].astype(np.float64) * found[:, None]
-    if kind == "image":
-        return rows
-    complete = np.bincount(groups.owners, found) == groups.sizes
-    return groups.means(rows) * complete[:, None]
+    rows, complete = vectors[row].astype(np.float64), row >= 0
+    if kind == "caption":
+        complete = np.bincount(groups.owners, complete) == groups.sizes
+        rows = groups.means(rows)
+    lacking = ~(complete & rows.any(axis=1))
+    if lacking.any():
+        raise UnexpectedFilesError(
+            f"{path} has no direction for {lacking.sum():,} of the {len(groups):,} images of the "
+            f"split, the first is {groups.image_ids[lacking.argmax()]}: their {kind} embeddings "
+            "are missing or zero. Embed them."
+        )
+    return rows

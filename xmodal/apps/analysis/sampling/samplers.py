@@ -121,15 +121,6 @@ def located_by_method(rated: Mapping[str, RatedPairs], groups: Groups) -> dict[s
     return found
 
 
-def only_named(rated: Mapping[str, RatedPairs], groups: Groups) -> Groups:
-    """The groups of the images that occur in pairs, themselves or through a caption."""
-    named = np.zeros(len(groups), bool)
-    for pairs in rated.values():
-        for kind, positions in zip(KINDS[pairs.rating], locate(pairs, groups).T, strict=True):
-            named[groups.owners[positions] if kind == "caption" else positions] = True
-    return groups.take(named)
-
-
 def file_contents(split: str, groups: Groups, sampled: Mapping[str, np.ndarray]) -> dict[str, str]:
     """Files of pairs to be rated, one per rating.
 

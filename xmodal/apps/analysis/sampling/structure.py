@@ -10,10 +10,6 @@ import numpy as np
 from data_prep.sampling.groups import Groups
 from xmodal.core.text_table import align_columns
 
-# Standard deviations of the number of drawn captions beyond which chance is excluded.
-_DEVIATIONS = 5
-_MARKS = {True: "ok", False: "DIFFERS", None: ""}
-
 
 @dataclasses.dataclass(frozen=True)
 class Fact:
@@ -23,41 +19,40 @@ class Fact:
       method: sampling method.
       quantity: name of the counted things.
       found: the count.
-      limits: smallest and largest count by the scheme; None if it does not determine any.
+      low: smallest count by the scheme.
+      high: largest count by the scheme.
     """
 
     method: str
     quantity: str
     found: int
-    limits: tuple[float, float] | None = None
+    low: float = -math.inf
+    high: float = math.inf
 
     @property
-    def holds(self) -> bool | None:
-        """Whether the count is as expected; None if that is not determined."""
-        if self.limits is None:
-            return None
-        return bool(self.limits[0] <= self.found <= self.limits[1])
+    def holds(self) -> bool:
+        """Whether the count is as expected."""
+        return bool(self.low <= self.found <= self.high)
 
     @property
     def expected(self) -> str:
-        """The limits as text."""
-        if self.limits is None:
+        """The limits as text; "" if the scheme does not determine the count."""
+        if math.isinf(self.low):
             return ""
-        low, high = self.limits
-        if math.isinf(high):
-            return f"at least {low:,}"
-        return f"{low:,}" if low == high else f"{(low + high) / 2:,.0f} ± {(high - low) / 2:,.0f}"
+        return f"at least {self.low:,}" if math.isinf(self.high) else f"{self.low:,}"
 
 
 def format_facts(facts: Iterable[Fact]) -> str:
     """Returns a table of the facts; those that do not hold are marked."""
     rows = [("sampling method", "quantity", "found", "expected", "")]
-    rows += [(f.method, f.quantity, f"{f.found:,}", f.expected, _MARKS[f.holds]) for f in facts]
+    for fact in facts:
+        mark = ("ok" if fact.expected else "") if fact.holds else "DIFFERS"
+        rows.append((fact.method, fact.quantity, f"{fact.found:,}", fact.expected, mark))
     return align_columns(rows, right=(2, 3))
 
 
 # A quantity, its count and, if the scheme determines it, the expected count or its limits.
-_Row = tuple[str, int] | tuple[str, int, int] | tuple[str, int, tuple[float, float]]
+_Row = tuple[str, int] | tuple[str, int, int] | tuple[str, int, int, float]
 
 
 def check_structure(
@@ -90,19 +85,12 @@ def check_structure(
         "c2i_original": lambda own: _check_original(own, groups, positive),
         "c2i_intrasim": lambda own: _check_cross(own, isim, csim, groups),
     }
-    return [
-        _fact(method, *row)
-        for method, check in checks.items()
-        if method in pairs
-        for row in check(pairs[method])
-    ]
-
-
-def _fact(
-    method: str, quantity: str, found: int, expected: int | tuple[float, float] | None = None
-) -> Fact:
-    limits = (expected, expected) if isinstance(expected, int | np.integer) else expected
-    return Fact(method, quantity, int(found), limits)
+    facts = []
+    for method, check in checks.items():
+        for quantity, found, *limits in check(pairs[method]) if method in pairs else ():
+            low, high = (*limits, *limits)[:2] if limits else (-math.inf, math.inf)
+            facts.append(Fact(method, quantity, int(found), low, high))
+    return facts
 
 
 def _unordered(pairs: np.ndarray) -> np.ndarray:
@@ -139,19 +127,15 @@ def _check_caption_pairs(
     pairs: np.ndarray, groups: Groups, least: int, drawn: bool
 ) -> Iterator[_Row]:
     images = groups.owners[pairs]
-    yield "pairs", len(pairs), (-(-len(groups) * least // 2), math.inf)
+    yield "pairs", len(pairs), -(-len(groups) * least // 2), math.inf
     yield "pairs within one image", np.sum(images[:, 0] == images[:, 1]), 0
     joined = _unordered(images)
     yield "images joined twice, in any order", len(pairs) - len(joined), 0
     degrees = np.bincount(joined.ravel(), minlength=len(groups))
-    yield "pairs of an image, fewest", degrees.min(), (least, math.inf)
+    yield "pairs of an image, fewest", degrees.min(), least, math.inf
     yield "pairs of an image, most", degrees.max()
-    used = len(np.unique(pairs))
+    yield "captions used", len(np.unique(pairs))
     if drawn:  # At random, independently for every pair.
-        draws = np.bincount(images.ravel(), minlength=len(groups))
-        mean, deviation = _drawn_captions(groups.sizes, draws)
-        room = _DEVIATIONS * deviation + 0.5
-        yield "captions used, drawn for every pair", used, (mean - room, mean + room)
         return
     places, sizes = groups.places, groups.sizes[groups.owners]
     same = np.sum(places[pairs[:, 0]] == places[pairs[:, 1]])
@@ -164,15 +148,6 @@ def _check_caption_pairs(
     wrong = np.bincount(pairs[:, 0], minlength=len(turns)) != turns
     taking, lost = int(np.sum(first > 0)), len(np.unique(groups.owners[wrong]))
     yield "first images whose captions take turns", taking - lost, taking
-    yield "captions used", used
-
-
-def _drawn_captions(sizes: np.ndarray, draws: np.ndarray) -> tuple[float, float]:
-    """Mean and deviation of the number of captions drawn if draws from a group are uniform."""
-    missed = (1 - 1 / sizes) ** draws
-    both_missed = np.maximum(1 - 2 / sizes, 0) ** draws
-    variance = sizes * missed * (1 - missed) + sizes * (sizes - 1) * (both_missed - missed**2)
-    return float(np.sum(sizes * (1 - missed))), float(np.sqrt(max(variance.sum(), 0)))
 
 
 def _check_image_pairs(pairs: np.ndarray, least: int) -> Iterator[_Row]:
@@ -183,7 +158,7 @@ def _check_image_pairs(pairs: np.ndarray, least: int) -> Iterator[_Row]:
     yield "different pairs, in any order", len(joined)
     yield "pairs in both orders", len(pairs) - len(joined)
     degrees = np.bincount(joined.ravel())
-    yield "pairs of an image, fewest", degrees[degrees > 0].min(), (least, math.inf)
+    yield "pairs of an image, fewest", degrees[degrees > 0].min(), least, math.inf
     yield "pairs of an image, most", degrees.max()
 
 
@@ -222,11 +197,3 @@ def _check_cross(
     yield "from image pairs only", sources[False, True]
     yield "from both", sources[True, True]
     yield "from neither", sources[False, False], 0
-    rows = collections.Counter(map(tuple, np.concatenate([isim, csim]).tolist()))
-    single = [
-        rows[image, caption_of]
-        for caption_of, image in images.tolist()
-        if rows[caption_of, image] + rows[image, caption_of] == 1
-    ]
-    yield "caption of a row's second item, image of its first", sum(single)
-    yield "reversed", len(single) - sum(single)

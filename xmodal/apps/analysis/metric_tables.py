@@ -1,0 +1,163 @@
+"""Metrics of several models: read from files, checked for their labels, and chosen."""
+
+import collections
+import fnmatch
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from etils import epath
+
+from xmodal.core.errors import UserError
+from xmodal.core.untrusted.json_text import parse_json_text
+from xmodal.evals.reports.metrics import MEAN_SELECTED
+from xmodal.evals.reports.published import ECCV_TABLE_5_METRICS
+
+# Model -> metric tag -> number. A model without a tag, or with NaN, lacks the metric.
+Models = Mapping[str, Mapping[str, float]]
+
+_FACTS = "boards.json"  # The facts of all boards, in the folder of an evaluation.
+_MOST_METRICS = 12  # More columns than this are hard to read.
+# Metrics that are compared of many, for boards that table 5 of the ECCV Caption paper lacks.
+_HEADLINES = ("*/mean/recall@1", "*/t2t/recall@1", "*/i2i/recall@1", "*/spearman")
+# Ends of tags that accompany a metric, and names of those that do not rank models.
+_SUFFIXES = ("_low", "_high", "_std")
+_COUNTS = ("queries", "skipped_queries", "tied_queries", "gallery", "pairs", "pairs_per_sample")
+_BACKGROUND = (*_COUNTS, "step", *MEAN_SELECTED)
+
+
+def load_models(paths: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Returns model -> tag -> number, NaN where undefined.
+
+    Args:
+      paths: folders of evaluations (with the `metrics.json` of one model, named after the folder)
+        and JSON files of the form `{model: {tag: number}}`; null means undefined.
+    """
+    models: dict[str, dict[str, float]] = {}
+    for path in paths:
+        place = epath.Path(path)
+        if place.is_dir():
+            # `.` and `..` are resolved to get a name; a link keeps its own.
+            name = place.resolve().name if place.name in ("", "..") else place.name
+            table: dict[str, Any] = {name: load_object(place / "metrics.json")}
+        else:
+            table = load_object(place)
+        for model, metrics in table.items():
+            if model in models:
+                raise UserError(
+                    f"Two models are called {model!r}, the second in {path}: rename a folder or a "
+                    "model of a table."
+                )
+            models[model] = _as_metrics(metrics, f"{path}, model {model!r}")
+    return models
+
+
+def load_object(path: epath.Path) -> dict[str, Any]:
+    """Reads a JSON object that is not empty and has no duplicate names."""
+    try:
+        found = parse_json_text(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"Cannot read {path}: {error}. Use a JSON table of models, or `--output` folders "
+            "of evaluations."
+        ) from error
+    if not isinstance(found, dict) or not found:
+        raise UserError(f"{path} must have a JSON object that is not empty, got {found!r:.60}.")
+    return found
+
+
+def _as_metrics(found: Any, where: str) -> dict[str, float]:
+    if not isinstance(found, dict):
+        raise UserError(
+            f"{where}: {found!r} is not an object from tag to number. For an evaluation, pass the "
+            "folder and not its metrics.json."
+        )
+    metrics = {tag: math.nan if value is None else value for tag, value in found.items()}
+    for tag, value in metrics.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or math.isinf(value):
+            raise UserError(f"{tag!r} in {where} is {value!r}, expected a number or null.")
+    return metrics
+
+
+def check_labels(paths: Sequence[str]) -> None:
+    """Raises an error if a board has different labels in two folders of evaluations."""
+    seen: dict[str, tuple[str, str]] = {}
+    for path in paths:
+        facts_of = epath.Path(path) / _FACTS
+        for board, facts in load_object(facts_of).items() if facts_of.exists() else ():
+            first, where = seen.setdefault(board, (facts["label_hash"], path))
+            if facts["label_hash"] != first:
+                raise UserError(
+                    f"The labels of board {board} differ: {first} in {where} against "
+                    f"{facts['label_hash']} in {path}; evaluate both models with the same "
+                    "annotations and split, and on the same items."
+                )
+
+
+def find_same(folder: epath.Path, others: Mapping[str, epath.Path]) -> list[str]:
+    """Returns the names of the evaluations on the labels and records of the one in a folder."""
+    ours = load_object(folder / _FACTS)
+    return [name for name, other in others.items() if _are_same(ours, load_object(other / _FACTS))]
+
+
+def _are_same(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
+    """Whether two evaluations have a board in common, and no difference in one."""
+    shared = [(ours[board], theirs[board]) for board in ours if board in theirs]
+    return bool(shared) and all(
+        one.get("label_hash") == other.get("label_hash")
+        and all(other.get("records", {}).get(k, v) == v for k, v in one.get("records", {}).items())
+        for one, other in shared
+    )
+
+
+def choose_metrics(
+    models: Models, metrics: Sequence[str] | None = None, *, at_least: int = 2
+) -> tuple[str, ...]:
+    """Returns the tags to compare.
+
+    Args:
+      models: model -> tag -> number.
+      metrics: requested tags; `*` in one stands for any characters, except in counts, ends of
+        intervals and numbers about training. None takes all other tags that two or more models
+        have; of more than twelve those in table 5 of the ECCV Caption paper, and R@1 and
+        correlations of other boards, if there are any.
+      at_least: smallest number of tags.
+    """
+    counts = _count_models(models)
+    if metrics is None:
+        chosen = [tag for tag, count in counts.items() if count > 1]
+        if len(chosen) > _MOST_METRICS:
+            chosen = _shorten(chosen) or chosen
+    else:
+        found = [fnmatch.filter(counts, each) if "*" in each else [each] for each in metrics]
+        chosen = list(dict.fromkeys(tag for tags in found for tag in tags))
+        everything = {tag for row in models.values() for tag in row}
+        if unknown := [
+            each for each, tags in zip(metrics, found, strict=True) if not everything & {*tags}
+        ]:
+            raise UserError(f"No model has the metric(s) {unknown}; known: {list(counts)}.")
+    if len(chosen) < at_least:
+        raise UserError(
+            f"Name {at_least} or more metrics that several models have, got {chosen}; known: "
+            f"{list(counts)}."
+        )
+    return tuple(chosen)
+
+
+def _count_models(models: Models) -> dict[str, int]:
+    """Tag -> number of models that have it, without tags that do not rank models."""
+    counts: collections.Counter[str] = collections.Counter()
+    for row in models.values():
+        counts.update({tag: int(not math.isnan(value)) for tag, value in row.items()})
+    return {
+        tag: count
+        for tag, count in counts.items()
+        if not tag.endswith(_SUFFIXES) and tag.split("/")[-1] not in _BACKGROUND
+    }
+
+
+def _shorten(tags: Sequence[str]) -> list[str]:
+    paper = [tag for tag in ECCV_TABLE_5_METRICS if tag in tags]
+    boards = {tag.split("/")[0] for tag in paper}
+    others = [tag for tag in tags if tag.split("/")[0] not in boards]
+    return paper + [tag for tag in others if any(fnmatch.fnmatch(tag, x) for x in _HEADLINES)]
