@@ -165,19 +165,9 @@ def run(
         if len(argv) > 1:
             raise app.UsageError(f"Unknown arguments {argv[1:]}; everything is a flag.")
         with readable_errors():
-            _check_encoding()
             main(argv if args is None else args)
 
     app.run(main_for_users, argv=argv, flags_parser=_parse_flags)
-
-
-def _check_encoding() -> None:
-    """Raises an error for names that TensorFlow and JSON files cannot hold."""
-    for argument in (*sys.argv[1:], os.getcwd()):
-        try:
-            argument.encode()
-        except UnicodeEncodeError:
-            raise UserError(f"{argument!a} is not UTF-8; rename the file or folder.") from None
 
 
 def read_config(*, has_model: bool = True) -> ConfigDict:
@@ -235,8 +225,6 @@ def _parse_flags(argv: list[str]) -> list[str]:
         text = str(error)
         if isinstance(error, flags.UnrecognizedFlagError) and error.flagname.startswith("config."):
             text = f"--{error.flagname} sets a value of --config, which is not given."
-            if error.flagname.startswith("config.evals."):
-                text += " To add an evaluator to a run, repeat its training command with this flag."
         if missing := re.match(r"flag --(\w+)=None: ", text):
             text = f"--{missing[1]} is missing."
             if missing[1] == CONFIG.name:
@@ -251,7 +239,11 @@ def _parse_flags(argv: list[str]) -> list[str]:
         message: object = error
         while isinstance(message, Exception):
             message = message.args[0]
-        sys.exit(f"Error: {_explain_override(argv, ' '.join(str(message).split()))}")
+        # A KeyError has only the key.
+        key = re.match(r"'(\w+)'", str(message))
+        flag = next((each for each in argv if key and f".{key[1]}." in each), "--config")
+        text = " ".join(str(message).split())
+        sys.exit(f"Error: Unknown key in {flag.partition('=')[0]}: {text}")
 
 
 def _with_paths(argv: list[str]) -> list[str]:
@@ -265,19 +257,3 @@ def _with_paths(argv: list[str]) -> list[str]:
             elif index + 1 < len(argv):
                 found[index + 1] = find_config_file(argv[index + 1])
     return found
-
-
-def _explain_override(argv: list[str], message: str) -> str:
-    inside_none = re.match(r'Override (\S+)\.(\w+) can not .* field "(\w+)" is None', message)
-    if inside_none is None:
-        # A KeyError has only the key.
-        key = re.match(r"'\w+'", message)
-        flag = next((each for each in argv if key and f".{key[0][1:-1]}." in each), "--config")
-        return f"Unknown key in {flag.partition('=')[0]}: {message}"
-    path, key, missing = inside_none.groups()
-    parents = path.split(".")
-    section = ".".join(["config", *parents[: parents.index(missing) + 1]])
-    return (
-        f"--config.{path}.{key} sets a key of {section}, which is None; set the section as a "
-        f"whole: --{section}=\"{{'{key}': ...}}\"."
-    )
