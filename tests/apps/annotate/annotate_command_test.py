@@ -63,7 +63,7 @@ def test_from_models_to_labels(run, few_shapes, tmp_path):
     while isinstance(place := hand_out.next(first), Place):
         hand_out.save(first, place, "yes")  # the negative golden pairs, too
     review = ["review", f"--study={study}"]
-    doubt = r"unit 2 of rater1: caption \d+, image \d+: yes instead of no; others: \d+ yes"
+    doubt = r"unit 2 of rater1: caption \d+, image \d+: yes instead of no"
     assert re.fullmatch(doubt, run(*review)[1].splitlines()[1])
     assert run("aggregate", f"--study={study}", f"--output={tmp_path}/none")[0] == 1
     assert run(*review, "--accept=1:rater1") == (0, "unit 1 of rater1: accepted\n")
@@ -83,15 +83,10 @@ def test_from_models_to_labels(run, few_shapes, tmp_path):
     ("arguments", "message"),
     [
         (["serve", "--study=none"], "There is no study none"),
-        (["serve", "--study=STUDY", "--host=203.0.113.1"], "Cannot listen at 203.0.113.1:8000"),
         (["serve", "--study=STUDY", "--port=TAKEN"], "Address already in use"),
-        (["serve", "--study=STUDY", "--port=99999"], "Cannot listen at 127.0.0.1:99999"),
         (["serve", "--study=STUDY", "--url=rate.example"], "not an address such as https://"),
-        (["serve", "--study=STUDY", "--url=https://["], "not an address such as https://"),
         (["aggregate", "--study=STUDY", "--output=OUT"], "all its 5 rater(s) yet"),
         (["aggregate", "--study=STUDY", "--output=OUT", "--add=x"], "studies of the kind eccv"),
-        (["invite", "--study=STUDY", "--raters=0"], "'0' is not a positive integer"),
-        (["review", "--study=STUDY", "--accept=3"], "'3' is not like 12:rater3"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(run, tmp_path, arguments, message):

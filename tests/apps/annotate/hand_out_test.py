@@ -1,12 +1,11 @@
 """Units, raters and answers: quotas, leases, corrections, and many raters at once."""
 
 import collections
-import concurrent.futures
 import random
 
 import pytest
 
-from tests.apps.annotate.small_studies import Clock, make_study, pairs, raters, sts_units
+from tests.apps.annotate.small_studies import Clock, make_study, raters, sts_units
 from xmodal.apps.annotate.golden import decide, find_doubts
 from xmodal.apps.annotate.hand_out import HandOut, NotAssignedError, Place, Rest
 from xmodal.apps.annotate.raters import end_rater, find_rater, invite
@@ -29,22 +28,6 @@ def finish(hand_out, rater, answer="3"):
         hand_out.save(rater, place, answer)
         places.append(place)
     return places, place
-
-
-def test_every_question_gets_its_raters_and_no_rater_a_pair_twice(tmp_path):
-    units = [*sts_units(5), *pairs("sts", (20, 10))]  # the first pair, reversed
-    study = make_study(tmp_path / "study", units, raters_per_item=2)
-    hand_out, people = HandOut(study), raters(study, 4)
-    turns = [random.Random(n).sample(people, 4) for n in range(12)]
-    for rater in (each for turn in turns for each in turn):
-        if isinstance(place := hand_out.next(rater), Place):
-            assert hand_out.next(rater) == place  # a reload
-            hand_out.save(rater, place, "2.5")
-    assert all(hand_out.next(rater) is Rest.FINISHED for rater in people)
-    answers = stored(study)
-    assert collections.Counter(unit for unit, *_ in answers) == dict.fromkeys(range(1, 7), 2)
-    both = [{unit for unit, _, r in answers if r == each.id} & {1, 6} for each in people]
-    assert all(len(of_rater) <= 1 for of_rater in both)
 
 
 def test_two_raters_at_once_do_not_get_the_last_place(tmp_path):
@@ -93,30 +76,6 @@ def test_the_same_answer_again_changes_nothing_and_the_last_one_can_be_corrected
     assert stored(study) == {(1, 0, rater.id): "4.0", (2, 0, rater.id): "1.0"}
 
 
-def test_a_clock_that_is_set_back_blocks_nobody_and_changes_no_earlier_answer(tmp_path):
-    study = make_study(tmp_path / "study", sts_units(3), raters_per_item=1)
-    clock = Clock()
-    hand_out = HandOut(study, clock)
-    rater, other = raters(study, 2)
-    first = hand_out.next(rater)
-    hand_out.save(rater, first, "3")
-    left = hand_out.next(rater)
-    clock.now -= 1e6
-    # A lease that ends in eleven days is not a running one.
-    assert hand_out.next(other) == left
-    hand_out.save(other, left, "1")
-    last = hand_out.next(rater)
-    hand_out.save(rater, last, "2")
-    with pytest.raises(NotAssignedError, match="Only your last"):
-        hand_out.save(rater, first, "5")
-    hand_out.save(rater, last, "2.5")
-    assert stored(study) == {
-        (1, 0, rater.id): "3.0",
-        (2, 0, other.id): "1.0",
-        (3, 0, rater.id): "2.5",
-    }
-
-
 def test_a_closed_study_takes_no_answers_until_it_is_open_again(tmp_path):
     study = make_study(tmp_path / "study", sts_units(2), raters_per_item=1)
     (rater,), hand_out = raters(study, 1), HandOut(study)
@@ -131,18 +90,6 @@ def test_a_closed_study_takes_no_answers_until_it_is_open_again(tmp_path):
     set_closed(study, False)
     assert hand_out.next(rater) == place
     hand_out.save(rater, place, "3")
-
-
-def test_progress_and_a_limit_of_units(tmp_path):
-    study = make_study(tmp_path / "study", sts_units(5), per_rater=3)
-    (rater,), hand_out = raters(study, 1), HandOut(study)
-    seen = []
-    while isinstance(place := hand_out.next(rater), Place):
-        page = hand_out.page(rater, place)
-        seen.append((page.finished, page.remaining))
-        hand_out.save(rater, place, "1")
-    assert seen == [(0, 3), (1, 2), (2, 1)]
-    assert place is Rest.FINISHED
 
 
 def test_models_change_sides_and_answers_are_about_the_first_one(tmp_path):
@@ -170,7 +117,7 @@ def matches(*golden, test=False, image=4):
     return StudyUnit((*known, *asked), test=test)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_rater_sees_a_pair_twice_golden_or_not(tmp_path, seed):
     """Few pairs in many sets, golden or candidates, against a slow list of all pairs seen."""
     draw = random.Random(seed)
@@ -226,7 +173,6 @@ def test_a_wrong_golden_answer_asks_for_a_decision(tmp_path):
     (doubt,) = find_doubts(study)
     assert (doubt.unit, doubt.rater) == (1, "rater1")
     assert doubt.wrong == ("caption 31, image 4: weak_yes instead of no",)
-    assert doubt.answers == {"yes": 1, "no": 1}
     assert hand_out.next(second) is Rest.FINISHED  # may still be accepted
     decide(study, 1, "rater1", accept=False)
     with pytest.raises(UserError, match="is not waiting for a decision"):
@@ -276,20 +222,3 @@ def test_a_rater_who_was_ended_can_do_nothing(tmp_path):
     with study.reading() as connection:
         kept = b"".join(row["token_hash"] for row in connection.execute("SELECT * FROM raters"))
     assert not any(token.encode() in kept for token in tokens.values())
-
-
-def test_many_raters_at_once(tmp_path):
-    """Threads with separate connections: every pair gets exactly its number of raters."""
-    study = make_study(tmp_path / "study", sts_units(9), raters_per_item=3)
-    people = raters(study, 8)
-
-    def work(rater):
-        return finish(HandOut(StudyFile(study.path)), rater, str(rater.id % 6))[1]
-
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        ends = list(pool.map(work, people))
-    # Raters who came while others held the last places try again.
-    assert set(ends) <= {Rest.FINISHED, Rest.WAITING}
-    answers = stored(study)
-    assert collections.Counter(unit for unit, *_ in answers) == dict.fromkeys(range(1, 10), 3)
-    assert all(value == f"{rater % 6}.0" for (_, _, rater), value in answers.items())

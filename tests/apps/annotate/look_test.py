@@ -5,7 +5,7 @@ import pytest
 from tests.apps.annotate.server import links, serving
 from tests.apps.annotate.small_studies import make_study, pairs
 from tests.browser import check_accessibility, check_layout, open_page
-from xmodal.apps.annotate.study_file import StudyCaption, StudyQuestion, StudyUnit
+from xmodal.apps.annotate.study_file import StudyQuestion, StudyUnit
 
 LONG = (
     "A man in a bright yellow jacket rides a wave on top of a surfboard while two friends with a "
@@ -13,9 +13,9 @@ LONG = (
 )
 SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">"
 CAPTIONS = [
-    StudyCaption(10, LONG, 1),
-    StudyCaption(20, SCRIPT, 2),
-    StudyCaption(30, "Two dogs.", 3),
+    (10, LONG, 1),
+    (20, SCRIPT, 2),
+    (30, "Two dogs.", 3),
 ]
 STUDIES = {
     "sts": pairs("sts", (10, 20), (20, 30)),
@@ -79,29 +79,3 @@ def test_pages_of_a_rater(kind, chromium, tmp_path):
                 page.keyboard.press("1")
                 follow(page, send.click)
                 assert page.inner_text("h1") == "Thank you, that was all"
-
-
-@pytest.mark.slow
-def test_a_slider_is_unset_until_it_is_touched(chromium, tmp_path):
-    study = make_study(tmp_path / "study", STUDIES["sts"], CAPTIONS)
-    with serving(study) as server:
-        (link,) = links(study, server, 1).values()
-        with open_page(chromium, link) as page:
-            follow(page, lambda: page.click("text=Start"))
-            slider, stored = page.locator("#slider"), page.locator("input[type=hidden]")
-            assert slider.get_attribute("aria-valuetext") == "No answer yet"
-            assert stored.input_value() == ""
-            box = slider.bounding_box()
-            # The middle, where the slider starts, and a fifth of the way.
-            for share, value in ((0.5, 2.5), (0.2, 0.95)):
-                page.mouse.click(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
-                assert float(stored.input_value()) == pytest.approx(value, abs=0.1)
-            assert slider.get_attribute("aria-valuetext").startswith('Between "Nothing in common"')
-            page.evaluate("document.activeElement.blur()")  # as before a page has focus
-            for key, value in (("4", 4), ("ArrowRight", 4.1), ("PageDown", 3.1), ("End", 5)):
-                page.keyboard.press(key)
-                assert float(stored.input_value()) == pytest.approx(value)
-            assert slider.get_attribute("aria-valuetext") == "The same scene"
-            page.click("[data-point='3']")
-            assert float(stored.input_value()) == 3
-            assert "3.0" not in page.inner_text("main")  # the number of the answer is not shown

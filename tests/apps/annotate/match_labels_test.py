@@ -9,14 +9,9 @@ from xmodal.apps.annotate.golden import decide
 from xmodal.apps.annotate.hand_out import HandOut, Place
 from xmodal.apps.annotate.labels import aggregate, positives_of_queries, read_added
 from xmodal.apps.annotate.study_file import (
-    StudyCaption,
-    StudyFile,
     StudyQuestion,
-    StudySettings,
     StudyUnit,
-    create,
 )
-from xmodal.core.errors import UserError
 from xmodal.evals.labels.released import read_lists
 
 
@@ -74,9 +69,6 @@ def test_positives_are_yes_and_weak_yes_and_unseen_originals(study, tmp_path):
     (tmp_path / "wrong.txt").write_text("20\n11\n")
     aggregate(study, tmp_path / "left", without=str(tmp_path / "wrong.txt"))
     assert read(tmp_path / "left") == [{"1": [30], "2": [10, 21]}, {"10": [2]}]
-    (tmp_path / "wrong.txt").write_text("twenty")
-    with pytest.raises(UserError, match="not a list of caption ids"):
-        aggregate(study, tmp_path / "left", without=str(tmp_path / "wrong.txt"))
 
 
 def test_a_rejected_unit_is_asked_again(study, tmp_path):
@@ -106,61 +98,6 @@ def released_pairs(folder, name):
 
     i2t = {(caption, image) for image, caption in pairs("image_to_caption")}
     return i2t, set(pairs("caption_to_image"))
-
-
-def fill_in(study, value):
-    """The finished sets and answers that `HandOut` would store, in one transaction."""
-    (rater,) = raters(study, 1)
-
-    def change(connection):
-        connection.execute(
-            "INSERT INTO assignments SELECT id, ?, 'finished', 0, 0, 0 FROM units", (rater.id,)
-        )
-        connection.execute(
-            "INSERT INTO answers SELECT unit, number, ?, ?, 5, 0 FROM questions", (rater.id, value)
-        )
-        connection.execute("UPDATE units SET done = 1")
-
-    study.change(change)
-
-
-@pytest.mark.slow
-def test_counts_of_the_released_positives(real_data, tmp_path):
-    """A rater who says yes to the released positives reproduces the released labels."""
-    folder = real_data / "eccv_caption"
-    i2t, t2i = released_pairs(folder, "eccv")
-    images, captions = {image for _, image in i2t}, {caption for caption, _ in t2i}
-    # A pair is shown once. In the released files, a positive of one direction need not be positive
-    # in the other, even if its query is in both lists, so the two directions are asked separately
-    # here.
-    asked = {
-        "i2t": (sorted(i2t), sorted(images), ()),
-        "t2i": (sorted(t2i), (), sorted(captions)),
-    }
-    for direction, (pairs, image_queries, caption_queries) in asked.items():
-        settings = StudySettings(
-            kind="eccv",
-            raters_per_item=1,
-            image_queries=tuple(image_queries),
-            caption_queries=tuple(caption_queries),
-        )
-        units = [
-            StudyUnit(tuple(match(*pair) for pair in pairs[start : start + 18]))
-            for start in range(0, len(pairs), 18)
-        ]
-        path = tmp_path / direction
-        create(path, settings, units, [StudyCaption(1, "text", 1)], [])
-        fill_in(StudyFile(path), "weak_yes")
-        aggregate(StudyFile(path), tmp_path / f"{direction}_labels", human_only=True)
-    for direction, name, queries, positives in (
-        ("i2t", "image_to_caption", 1_261, 22_550),
-        ("t2i", "caption_to_image", 1_332, 11_279),
-    ):
-        file = f"eccv_{name}.json"
-        written = json.loads((tmp_path / f"{direction}_labels" / file).read_text())
-        assert (len(written), sum(map(len, written.values()))) == (queries, positives)
-        released = json.loads((folder / file).read_text())
-        assert {query: sorted(items) for query, items in released.items()} == written
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """Requests that the server must reject, sent to a real server."""
 
 import http.client
-import re
 import socket
 import time
 import urllib.parse
@@ -11,13 +10,12 @@ import pytest
 from tests.apps.annotate.server import links, serving
 from tests.apps.annotate.small_studies import make_study, pairs
 from xmodal.apps.annotate.raters import end_rater, invite
-from xmodal.apps.annotate.study_file import StudyCaption
 
 SCRIPT = "<script>document.title='owned'</script><img src=x onerror=alert(1)> & \"more\""
 CAPTIONS = [
-    StudyCaption(10, SCRIPT, 1),
-    StudyCaption(20, "plain", 2),
-    StudyCaption(30, "another", 3),
+    (10, SCRIPT, 1),
+    (20, "plain", 2),
+    (30, "another", 3),
 ]
 
 
@@ -104,32 +102,17 @@ def test_tokens_of_another_study_and_of_raters_who_have_ended(study, server, tmp
 def test_questions_of_another_rater(study, server, rater):
     (link,) = links(study, server, 1).values()
     other = Client(server.address).join(link)
-    mine = place_of(rater)
-    rater.post(mine)
-    later = place_of(rater)
-    before = answers(study)
-    for path in (later, "/item/999/0", f"{later[:-1]}7", f"/item/{2**70}/0", "/item/-1/0"):
-        response, _ = other.post(path)
-        assert response.status in (403, 404, 405)
+    rater.post(place_of(rater))
+    later, before = place_of(rater), answers(study)
+    for path in (later, "/item/999/0", f"/item/{2**70}/0"):
+        assert other.post(path)[0].status in (403, 404)
         assert other.get(path)[0].status in (403, 404)
     assert answers(study) == before
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"origin": "https://evil.example"},
-        {"origin": "null"},
-        {"origin": ""},
-        {"origin": "http://["},
-        {"origin": "http://127.0.0.1"},  # another port
-        {"origin": "https://HOST"},  # another scheme
-        {"origin": "http://127.0.0.1:1@evil.example"},
-    ],
-)
-def test_posts_from_other_sites(study, rater, headers):
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1"])
+def test_posts_from_other_sites(study, rater, origin):
     place, before = place_of(rater), answers(study)
-    origin = headers["origin"].replace("HOST", rater._host)
     assert rater.post(place, origin=origin)[0].status == 403
     assert answers(study) == before
 
@@ -152,45 +135,11 @@ def test_a_post_that_is_cut_short_is_no_answer(study, rater):
 def test_bodies_that_are_too_long_or_no_answer(study, rater):
     place, before = place_of(rater), answers(study)
     assert rater.post(place, "answer=3&more=" + "x" * 5000)[0].status == 413
-    two = "answer=3&answer=4"
-    for body in (
-        "",
-        "answer=",
-        "answer=6",
-        "other=3",
-        b"\xff\x00",
-        "answer=%00",
-        "answer=yes",
-        two,
-    ):
+    for body in ("", "answer=6", b"\xff\x00", "answer=yes", "answer=3&answer=4"):
         response, text = rater.post(place, body)
         assert response.status == 422, body
         assert "Move the slider" in text
-    for method in ("PUT", "DELETE", "PATCH"):
-        origin = {"origin": f"http://{rater._host}"}
-        assert rater.send(method, place, "answer=3", origin)[0].status == 405
     assert answers(study) == before
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/image/../study",
-        "/image/..%2f..%2fetc%2fpasswd",
-        "/image/%2e%2e/%2e%2e/etc/passwd",
-        "/image/1.png",
-        "/image/99",
-        f"/image/{2**80}",
-        "/static/../pages.py",
-        "/static/..%2fpages.py",
-        "/static/%2e%2e/templates/base.html",
-        "/templates/base.html",
-    ],
-)
-def test_names_of_files_lead_nowhere(rater, path):
-    response, text = rater.get(path)
-    assert response.status == 404
-    assert not re.search(r"root:|import |SQLite|block body", text)
 
 
 def test_a_caption_is_text_and_nothing_else(study, server):

@@ -6,16 +6,14 @@ import PIL.Image
 
 from xmodal.apps.annotate.raters import find_rater, invite
 from xmodal.apps.annotate.study_file import (
-    StudyCaption,
     StudyFile,
-    StudyPicture,
     StudyQuestion,
     StudySettings,
     StudyUnit,
     create,
 )
 
-CAPTIONS = [StudyCaption(10 * image + n, f"caption {n} of {image}", image) for image in range(1, 7)
+CAPTIONS = [(10 * image + n, f"caption {n} of {image}", image) for image in range(1, 7)
             for n in range(2)]  # fmt: skip
 
 
@@ -23,7 +21,7 @@ def picture(image_id, size=(64, 48)):
     file = io.BytesIO()
     color = (40 * image_id % 256, 90 * image_id % 256, 160)
     PIL.Image.new("RGB", size, color).save(file, "PNG")
-    return StudyPicture(image_id, "image/png", file.getvalue())
+    return image_id, "image/png", file.getvalue()
 
 
 def make_study(path, units, captions=CAPTIONS, **settings):

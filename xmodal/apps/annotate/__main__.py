@@ -22,11 +22,12 @@ from xmodal.apps.annotate.raters import end_rater, invite
 from xmodal.apps.annotate.study_file import StudyFile, set_closed
 from xmodal.apps.arguments import add_dataset, make_parser, name_list, positive_int, require_extra
 from xmodal.core import console
+from xmodal.core.errors import UnexpectedFilesError
 
 _ADDRESS = "http://127.0.0.1:8000"
 
 
-@console.readable_errors()
+@console.readable_errors(UnexpectedFilesError)
 def main() -> None:
     """Runs the command that the arguments name."""
     args = _parse()
@@ -73,10 +74,8 @@ def _review(args: argparse.Namespace) -> None:
             decide(study, unit, rater, accept=decision == "accept")
             print(f"unit {unit} of {rater}: {decision}ed")
             return
-    doubts = find_doubts(study)
-    for doubt in doubts:
-        answers = ", ".join(f"{count} {answer}" for answer, count in doubt.answers.items())
-        print(f"unit {doubt.unit} of {doubt.rater}: {'; '.join(doubt.wrong)}; others: {answers}")
+    for doubt in (doubts := find_doubts(study)):
+        print(f"unit {doubt.unit} of {doubt.rater}: {'; '.join(doubt.wrong)}")
     if not doubts:
         print("no units are waiting for review")
 

@@ -1,20 +1,16 @@
 """The best items of a query, from any model's embeddings, scores or rankings."""
 
-import os
-import zipfile
 from typing import NamedTuple
 
 import numpy as np
 
 from xmodal.core.errors import UserError
-from xmodal.core.untrusted.archives import ZIP_ERRORS
 from xmodal.evals.evaluators.runner import OpenScores
-from xmodal.evals.scores.arrays import has_candidates, load_embeddings, load_scores
-from xmodal.evals.scores.files import choose_similarity
-from xmodal.evals.scores.galleries import Ids, find_items, ids_of
-from xmodal.evals.scores.lists import load_rankings
+from xmodal.evals.scores.arrays import has_candidates, open_arrays
+from xmodal.evals.scores.files import open_source
+from xmodal.evals.scores.galleries import Ids
 from xmodal.evals.scores.score_rows import top_items
-from xmodal.evals.scores.sources import Candidates, Embeddings, RankedLists, ScoreMatrix, Source
+from xmodal.evals.scores.sources import RankedLists, Source
 
 # Direction -> the ids of its queries and of its gallery.
 _KINDS = {"i2t": ("image_ids", "caption_ids"), "t2i": ("caption_ids", "image_ids")}
@@ -23,15 +19,15 @@ _KINDS = {"i2t": ("image_ids", "caption_ids"), "t2i": ("caption_ids", "image_ids
 def read_source(path: str, similarity: str | None) -> Source:
     """Reads rankings (.json), scores (.npz with `scores`) or embeddings (any other .npz)."""
     if path.endswith(".json"):
-        return load_rankings(path)
-    if _has_scores(path):
-        scores = load_scores(path, None)
-        if isinstance(scores, Candidates):
-            raise UserError(
-                f"{path} has candidates and their scores: save their ids, best first, as rankings."
-            )
-        return scores
-    return choose_similarity(load_embeddings(path), similarity)
+        return open_source("rankings", path)
+    _, names = open_arrays(path, "embeddings")
+    if has_candidates(names):
+        raise UserError(
+            f"{path} has candidates and their scores: save their ids, best first, as rankings."
+        )
+    if "scores" in names:
+        return open_source("scores", path)
+    return open_source("embeddings", path, similarity=similarity)
 
 
 def best_items(
@@ -51,8 +47,6 @@ def best_items(
     """
     if isinstance(source, RankedLists):
         return _from_lists(source, split, direction, queries, depth)
-    assert not isinstance(source, Candidates), "`read_source` refuses them"
-    _check_complete(source, split)
     if not len(queries):
         return []
     kind, found = _KINDS[direction]
@@ -70,44 +64,16 @@ class _Items(NamedTuple):
     caption_ids: np.ndarray
 
 
-def _has_scores(path: str) -> bool:
-    if os.path.splitext(path)[1] == ".npy":
-        raise UserError(
-            f"{path} has scores without ids: save scores, image_ids and caption_ids as an npz file."
-        )
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = {name.removesuffix(".npy") for name in archive.namelist()}
-            return "scores" in names or has_candidates(names)
-    except (OSError, ValueError, *ZIP_ERRORS):
-        return False  # The reader of embeddings reports what is wrong.
-
-
-def _check_complete(source: Embeddings | ScoreMatrix, split: Ids) -> None:
-    for kind, ids in ids_of(source).items():
-        wanted = np.asarray(split.image_ids if kind == "image" else split.caption_ids)
-        find_items(source.place, kind, ids, wanted)  # Raises an error if one is missing.
-    if isinstance(source, Embeddings) and len(source.sides) < 2:
-        raise UserError(f"{source.place} has embeddings of only one side; candidates need both.")
-
-
 def _from_lists(
     source: RankedLists, split: Ids, direction: str, queries: np.ndarray, depth: int
 ) -> list[np.ndarray]:
-    lists = source.i2t if direction == "i2t" else source.t2i
+    lists = (source.i2t if direction == "i2t" else source.t2i) or {}
     known = np.asarray(split.caption_ids if direction == "i2t" else split.image_ids)
-    if lists is None:
-        raise UserError(f"{source.place} has no lists under {direction!r}.")
-    best = []
-    for query in queries:
-        if int(query) not in lists:
-            raise UserError(f"{source.place} has no list of query {query} under {direction!r}.")
-        ranked = lists[int(query)]
-        ranked = ranked[np.isin(ranked, known)]
-        if not len(ranked):  # Lists of one item each are one array, which it would shift.
-            raise UserError(
-                f"The list of query {query} under {direction!r} of {source.place} has no item of "
-                "the split: rank this split's items."
-            )
-        best.append(ranked[:depth])
-    return best
+    ranked = {query: lists.get(query, known[:0]) for query in queries.tolist()}
+    best = {query: items[np.isin(items, known)][:depth] for query, items in ranked.items()}
+    if absent := [query for query, items in best.items() if not len(items)]:
+        raise UserError(
+            f"{source.place} ranks no item of the split for {len(absent):,} queries under "
+            f"{direction!r}, the first is {absent[0]}: rank this split's items for every query."
+        )
+    return list(best.values())

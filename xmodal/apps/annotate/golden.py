@@ -4,7 +4,6 @@ As in ECCV Caption, a wrong answer does not reject anything by itself: the autho
 reviews the unit and accepts or rejects it. A rejected unit goes to another rater.
 """
 
-import collections
 import dataclasses
 import sqlite3
 
@@ -24,13 +23,11 @@ class Doubt:
       unit: its id.
       rater: name of the rater.
       wrong: "caption 17, image 4: no instead of yes", for every wrong golden pair.
-      answers: number of answers of each kind to the other pairs.
     """
 
     unit: int
     rater: str
     wrong: tuple[str, ...]
-    answers: dict[str, int]
 
 
 def is_right(golden: str, answer: str) -> bool:
@@ -58,29 +55,25 @@ def qualifies(connection: sqlite3.Connection, rater: int, share: float) -> bool:
 
 def find_doubts(study: StudyFile) -> list[Doubt]:
     """Returns the units that are waiting for a decision."""
-    doubts = []
     with study.reading() as connection:
         waiting = connection.execute(
             "SELECT a.unit, a.rater, r.name FROM assignments a JOIN raters r ON r.id = a.rater "
             "WHERE a.state = 'check' ORDER BY a.unit, a.rater"
         ).fetchall()
-        for unit, rater, name in waiting:
-            rows = _rows(connection, "q.unit = ?", rater, unit)
-            wrong = tuple(
+        return [
+            Doubt(unit, name, tuple(
                 f"caption {row['left_id']}, image {row['right_id']}: {row['value']} instead of "
                 f"{row['golden']}"
-                for row in rows
+                for row in _rows(connection, "q.unit = ?", rater, unit)
                 if row["golden"] and not is_right(row["golden"], row["value"])
-            )
-            others = collections.Counter(row["value"] for row in rows if not row["golden"])
-            doubts.append(Doubt(unit, name, wrong, dict(others)))
-    return doubts
+            ))
+            for unit, rater, name in waiting
+        ]  # fmt: skip
 
 
 def decide(study: StudyFile, unit: int, rater: str, *, accept: bool) -> None:
     """Accepts or rejects a unit that is waiting for a decision."""
-
-    def change(connection: sqlite3.Connection) -> None:
+    with study.changing() as connection:
         changed = connection.execute(
             "UPDATE assignments SET state = ? WHERE unit = ? AND state = 'check' "
             "AND rater = (SELECT id FROM raters WHERE name = ?)",
@@ -93,8 +86,6 @@ def decide(study: StudyFile, unit: int, rater: str, *, accept: bool) -> None:
             )
         if not accept:
             connection.execute("UPDATE units SET done = done - 1 WHERE id = ?", (unit,))
-
-    study.change(change)
 
 
 def _rows(

@@ -4,12 +4,13 @@ A unit belongs to a rater from its first page until the lease ends; each page an
 An unfinished unit whose lease has ended may go to someone else; its answers are kept.
 """
 
+import contextlib
 import dataclasses
 import enum
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from xmodal.apps.annotate.golden import judge_unit, qualifies
@@ -122,7 +123,8 @@ class HandOut:
 
     def next(self, rater: Rater) -> Place | Rest:
         """Returns the rater's next question, the same one until it is answered."""
-        return self._study.change(lambda connection: self._turn(connection, rater).next())
+        with self._turn(rater) as turn:
+            return turn.next()
 
     def page(self, rater: Rater, place: Place) -> HandedPage:
         """Returns a question that the rater holds, or answered last.
@@ -130,7 +132,8 @@ class HandOut:
         Raises:
           NotAssignedError: this rater does not have the question.
         """
-        return self._study.change(lambda connection: self._turn(connection, rater).page(place))
+        with self._turn(rater) as turn:
+            return turn.page(place)
 
     def save(self, rater: Rater, place: Place, answer: str) -> None:
         """Stores an answer from a page; storing the same answer again has no effect.
@@ -139,10 +142,13 @@ class HandOut:
           NotAssignedError: the rater does not hold the question, or no longer takes part.
           BadAnswer: the answer is not valid for the question.
         """
-        self._study.change(lambda connection: self._turn(connection, rater).save(place, answer))
+        with self._turn(rater) as turn:
+            turn.save(place, answer)
 
-    def _turn(self, connection: sqlite3.Connection, rater: Rater) -> "_Turn":
-        return _Turn(connection, self._study.settings, rater, self._clock())
+    @contextlib.contextmanager
+    def _turn(self, rater: Rater) -> Iterator["_Turn"]:
+        with self._study.changing() as connection:
+            yield _Turn(connection, self._study.settings, rater, self._clock())
 
 
 class _Turn:
@@ -159,44 +165,45 @@ class _Turn:
             "lease": 60 * settings.lease_minutes,
         }
 
-    def _one(self, sql: str, **values: Any) -> sqlite3.Row | None:
-        return self._connection.execute(sql, self._values | values).fetchone()
+    def _run(self, sql: str, **values: Any) -> sqlite3.Cursor:
+        return self._connection.execute(sql, self._values | values)
+
+    def _one(self, sql: str, **values: Any) -> Any:
+        return self._run(sql, **values).fetchone()
 
     def next(self) -> Place | Rest:
         if self._rater.state != "active":
             return Rest(self._rater.state)
         if is_closed(self._connection):
             return Rest.CLOSED
-        limit, counts = self._settings.per_rater, self._one(_COUNTS)
-        assert counts is not None
-        may = limit is None or counts["own"] < limit
+        limit = self._settings.per_rater
+        may = limit is None or self._one(_COUNTS)["own"] < limit
         found = self._one(_HELD)
         if found is None and (found := self._one(_NEXT.format(room=_ROOM), may=may)):
-            self._connection.execute(
+            self._run(
                 "INSERT INTO assignments (unit, rater, expires, shown, swapped) SELECT :unit, "
                 ":rater, 0, 0, kind = 'preference' AND :coin FROM questions WHERE (unit, number) = "
                 "(:unit, 0)",
-                self._values | {"unit": found[0], "coin": secrets.randbelow(2)},
+                unit=found[0],
+                coin=secrets.randbelow(2),
             )
         if found is None:
             waits = may and self._one(_NEXT.format(room="TRUE"), may=may)
             return Rest.WAITING if waits else Rest.FINISHED
         # A running lease is left unchanged, so that looking at a page costs no write.
         self._renew(found[0], unless=_RUNS)
-        first = self._one(
+        (first,) = self._one(
             "SELECT min(q.number) FROM questions q WHERE q.unit = :unit AND NOT EXISTS (SELECT 1 "
             "FROM answers n WHERE (n.unit, n.number, n.rater) = (q.unit, q.number, :rater))",
             unit=found[0],
         )
-        assert first is not None
-        return Place(found[0], first[0])
+        return Place(found[0], first)
 
     def page(self, place: Place) -> HandedPage:
         row, last = self._find(place), self._last_answered()
         self._check(row, place, last)
         self._renew(place.unit)
         counts = self._one(_COUNTS)
-        assert counts is not None
         remaining, limit = counts["rest"], self._settings.per_rater
         if limit is not None:
             remaining = min(remaining, limit - counts["own"])
@@ -223,25 +230,23 @@ class _Turn:
         if value == row["value"]:
             return
         self._check(row, place, self._last_answered())
-        self._connection.execute(
+        self._run(
             "INSERT INTO answers VALUES (:unit, :number, :rater, :value, max(:now - :shown, 0.0), "
             ":now) ON CONFLICT DO UPDATE SET value = excluded.value, at = excluded.at",
-            self._values | {**vars(place), "value": value, "shown": row["shown"]},
+            **vars(place),
+            value=value,
+            shown=row["shown"],
         )
         self._renew(place.unit)
         state = judge_unit(self._connection, self._rater.id, place.unit)
         if state is None:
             return
-        self._connection.execute(
-            "UPDATE assignments SET state = ? WHERE (unit, rater) = (?, ?)",
-            (state, place.unit, self._rater.id),
-        )
+        self._run("UPDATE assignments SET state = :state WHERE (unit, rater) = (:unit, :rater)",
+                  state=state, unit=place.unit)  # fmt: skip
         if row["state"] == "open":
-            self._connection.execute("UPDATE units SET done = done + 1 WHERE id = ?", (place.unit,))
+            self._run("UPDATE units SET done = done + 1 WHERE id = :unit", unit=place.unit)
         if not qualifies(self._connection, self._rater.id, self._settings.pass_share):
-            self._connection.execute(
-                "UPDATE raters SET state = 'unqualified' WHERE id = ?", (self._rater.id,)
-            )
+            self._run("UPDATE raters SET state = 'unqualified' WHERE id = :rater")
 
     def _find(self, place: Place) -> sqlite3.Row:
         """The rater's assignment of a question, with the question and its answer."""
@@ -249,8 +254,7 @@ class _Turn:
             raise NotAssignedError("Your part in this study has ended.")
         if is_closed(self._connection):
             raise NotAssignedError("This study is closed and takes no more answers.")
-        row = self._one(_QUESTION, **vars(place))
-        if row is None:
+        if (row := self._one(_QUESTION, **vars(place))) is None:
             raise NotAssignedError("This question was not given to you.")
         return row
 
@@ -264,10 +268,10 @@ class _Turn:
 
     def _renew(self, unit: int, unless: str = "FALSE") -> None:
         """Renews a lease, unless a condition in SQL holds."""
-        self._connection.execute(
+        self._run(
             "UPDATE assignments AS a SET expires = :now + :lease, shown = :now "
             f"WHERE (unit, rater) = (:unit, :rater) AND NOT ({unless})",
-            self._values | {"unit": unit},
+            unit=unit,
         )
 
     def _last_answered(self) -> Place | None:

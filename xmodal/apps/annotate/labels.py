@@ -13,7 +13,7 @@ from data_prep.cxc.cxc_files import RATINGS, THRESHOLDS, file_name, format_cxc_f
 from xmodal.apps.analysis.votes import ALL
 from xmodal.apps.annotate.answers import Answer, format_answers, group, read_answers
 from xmodal.apps.annotate.golden import POSITIVE, find_doubts
-from xmodal.apps.annotate.rater_quality import compute_alphas, explain_no_alpha, quality_file
+from xmodal.apps.annotate.rater_quality import compute_alphas, quality_file
 from xmodal.core.errors import UserError
 from xmodal.core.result_files import csv_text, format_json, write_files
 from xmodal.core.text_table import Rows, format_document
@@ -21,7 +21,6 @@ from xmodal.core.text_table import Rows, format_document
 if TYPE_CHECKING:
     from xmodal.apps.annotate.study_file import StudyFile, StudySettings
 
-_SHOWN = 10  # Units named in a sentence.
 _ENDS = {"i2t": "image_to_caption", "t2i": "caption_to_image"}
 _NO_GROUP = "none"
 _Pair = tuple[int, int]  # Caption and image.
@@ -50,13 +49,13 @@ def aggregate(
         raise UserError("--add, --without and --human_only are for studies of the kind eccv.")
     answers = read_answers(study)
     counted = [answer for answer in answers if answer.counts]
-    waiting = _describe_waiting(study)
+    progress = _describe_progress(study, answers)
     if not counted:
         raise UserError(
             f"No question of {study.path} has the answers of all its "
-            f"{settings.raters_per_item} rater(s) yet: there is nothing to aggregate.{waiting}"
+            f"{settings.raters_per_item} rater(s) yet: there is nothing to aggregate. {progress}"
         )
-    parts: list[str | Rows] = [_describe_progress(study, answers) + waiting]
+    parts: list[str | Rows] = [progress]
     contents = {"answers.csv": format_answers(answers), "raters.csv": quality_file(answers)}
     if settings.kind == "cxc":
         means = mean_ratings(counted)
@@ -65,12 +64,11 @@ def aggregate(
         header = ["rating", "sampling method", "pairs", "mean", "positive from", "positive"]
         parts.append([header, *_describe_ratings(means)])
     elif settings.kind == "eccv":
-        pairs = _judge(study, counted, human_only)
-        if add:
-            pairs |= read_added(add, settings.split)
-        if without:
-            left_out = _read_left_out(without)
-            pairs = {pair for pair in pairs if pair[0] not in left_out}
+        pairs = _judge(study, counted, human_only) | (
+            read_added(add, settings.split) if add else set()
+        )
+        left_out = _read_left_out(without) if without else set()
+        pairs = {pair for pair in pairs if pair[0] not in left_out}
         lists = positives_of_queries(pairs, settings.image_queries, settings.caption_queries)
         contents |= _format_lists("eccv", lists)
         parts.append(_tabulate_lists(lists))
@@ -84,7 +82,7 @@ def aggregate(
     alphas = compute_alphas(answers)
     contents["agreement.json"] = format_json({"krippendorff_alpha": alphas})
     rows = [
-        [kind, level, explain_no_alpha(answers, kind) if math.isnan(alpha) else f"{alpha:.3f}"]
+        [kind, level, f"{alpha:.3f}"]
         for kind, levels in alphas.items()
         for level, alpha in levels.items()
     ]
@@ -211,21 +209,16 @@ def _read_left_out(path: str) -> set[int]:
 def vote_file(answers: Iterable[Answer], settings: "StudySettings") -> str:
     """Returns a CSV file with a row per answer, in the format of `xmodal votes`.
 
-    If captions have groups, there are rows for every group of a caption and for the group `all`,
-    in which a caption of several groups counts once.
+    There are rows for every group of a caption, `none` without any, and for the group `all`, in
+    which a caption of several groups counts once.
     """
     rows: list[list[object]] = []
-    grouped = False
     for answer in answers:
         left = settings.second if answer.swapped else settings.first
-        row = [answer.about, answer.value, answer.rater, left]
-        grouped |= bool(answer.note)
         groups = json.loads(answer.note) if answer.note else []
-        rows.extend([*row, each] for each in (*(groups or [_NO_GROUP]), ALL))
-    header = ["example", "answer", "rater", "left_model", "group"]
-    if grouped:
-        return csv_text([header, *rows])
-    return csv_text([header[:-1], *(row[:-1] for row in rows if row[-1] == ALL)])
+        for name in (*(groups or [_NO_GROUP]), ALL):
+            rows.append([answer.about, answer.value, answer.rater, left, name])
+    return csv_text([["example", "answer", "rater", "left_model", "group"], *rows])
 
 
 def _describe_progress(study: "StudyFile", answers: list[Answer]) -> str:
@@ -234,21 +227,12 @@ def _describe_progress(study: "StudyFile", answers: list[Answer]) -> str:
             "SELECT count(*), sum(done >= ?) FROM units WHERE NOT test",
             (study.settings.raters_per_item,),
         ).fetchone()
-    raters = len({answer.rater for answer in answers})
+    raters, waiting = len({answer.rater for answer in answers}), len(find_doubts(study))
+    review = (
+        f" {waiting:,} unit(s) wait for a decision and do not count yet: `xmodal annotate review` "
+        "lists them."
+    )
     return (
         f"{len(answers):,} answers of {raters} rater(s); {complete:,} of {units:,} units have all "
-        "their raters."
-    )
-
-
-def _describe_waiting(study: "StudyFile") -> str:
-    """A sentence on the units that wait for a decision, or ""."""
-    waiting = [f"{doubt.unit}:{doubt.rater}" for doubt in find_doubts(study)]
-    if not waiting:
-        return ""
-    more = f" and {len(waiting) - _SHOWN:,} more" if len(waiting) > _SHOWN else ""
-    return (
-        f" {len(waiting):,} unit(s) wait for a decision and do not count yet: "
-        f"{', '.join(waiting[:_SHOWN])}{more}; `python -m xmodal annotate review "
-        f"--study={study.path}` shows them."
+        f"their raters.{review if waiting else ''}"
     )

@@ -47,14 +47,6 @@ def compute_alphas(answers: Iterable[Answer]) -> dict[str, dict[str, float]]:
     return found
 
 
-def explain_no_alpha(answers: Iterable[Answer], kind: str) -> str:
-    """Returns why the alpha of a kind of question is NaN."""
-    own = [answer for answer in _compared(answers) if answer.kind == kind]
-    if all(len(each) < 2 for each in group(own, _BY_QUESTION).values()):
-        return "needs two raters"
-    return "all answers are equal"
-
-
 def quality_file(answers: Sequence[Answer]) -> str:
     """Returns a CSV file with a row per rater.
 

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import secrets
-import sqlite3
 
 from xmodal.apps.annotate.study_file import StudyFile
 from xmodal.core.errors import UserError
@@ -27,7 +26,7 @@ class Rater:
 def invite(study: StudyFile, count: int) -> dict[str, str]:
     """Adds raters; returns name -> token, of which the study stores only a hash."""
 
-    def add(connection: sqlite3.Connection) -> dict[str, str]:
+    with study.changing() as connection:
         (known,) = connection.execute("SELECT count(*) FROM raters").fetchone()
         names = [f"rater{number}" for number in range(known + 1, known + count + 1)]
         tokens = {name: secrets.token_urlsafe(32) for name in names}
@@ -35,9 +34,7 @@ def invite(study: StudyFile, count: int) -> dict[str, str]:
             "INSERT INTO raters (name, token_hash) VALUES (?, ?)",
             [(name, _hash(token)) for name, token in tokens.items()],
         )
-        return tokens
-
-    return study.change(add)
+    return tokens
 
 
 def find_rater(study: StudyFile, token: str) -> Rater | None:
@@ -52,7 +49,7 @@ def find_rater(study: StudyFile, token: str) -> Rater | None:
 def end_rater(study: StudyFile, name: str) -> None:
     """Ends a rater's part: the answers are kept, an unfinished unit goes to another rater."""
 
-    def end(connection: sqlite3.Connection) -> None:
+    with study.changing() as connection:
         found = connection.execute("UPDATE raters SET state = 'ended' WHERE name = ?", (name,))
         if not found.rowcount:
             known = [row["name"] for row in connection.execute("SELECT name FROM raters")]
@@ -62,8 +59,6 @@ def end_rater(study: StudyFile, name: str) -> None:
             "raters WHERE name = ?)",
             (name,),
         )
-
-    study.change(end)
 
 
 def _hash(token: str) -> bytes:

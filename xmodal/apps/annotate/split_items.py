@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xmodal.apps.annotate.study_file import StudyCaption, StudyPicture
 from xmodal.core.errors import UserError
 from xmodal.core.untrusted.picture_formats import open_picture, to_rgb
 
@@ -35,15 +34,8 @@ def open_items(options: Mapping[str, Any]) -> "EvalSplit":
     return split
 
 
-def captions_of(split: "EvalSplit") -> Iterator[StudyCaption]:
-    """Returns all captions of a split."""
-    ids = split.caption_ids.tolist(), split.caption_image_ids.tolist()
-    for caption, image, text in zip(*ids, split.caption_texts, strict=True):
-        yield StudyCaption(caption, text, image)
-
-
-def pictures_of(split: "EvalSplit", image_ids: Iterable[int]) -> Iterator[StudyPicture]:
-    """Returns the pictures of some images."""
+def pictures_of(split: "EvalSplit", image_ids: Iterable[int]) -> Iterator[tuple[int, str, bytes]]:
+    """Returns id, media type and file content of the pictures of some images."""
     rows = np.flatnonzero(np.isin(split.image_ids, list(image_ids)))
     for start in range(0, len(rows), _AT_A_TIME):
         at = rows[start : start + _AT_A_TIME]
@@ -51,14 +43,10 @@ def pictures_of(split: "EvalSplit", image_ids: Iterable[int]) -> Iterator[StudyP
             yield _as_picture(image, data)
 
 
-def _as_picture(image: int, data: bytes) -> StudyPicture:
-    try:
-        with open_picture(data) as opened:
-            if opened.format in _TYPES:
-                opened.verify()
-                return StudyPicture(image, _TYPES[opened.format], data)
-            file = io.BytesIO()
-            to_rgb(opened).save(file, "PNG")
-            return StudyPicture(image, _TYPES["PNG"], file.getvalue())
-    except (OSError, SyntaxError, ValueError) as error:
-        raise UserError(f"The picture of image {image} cannot be decoded: {error}.") from error
+def _as_picture(image: int, data: bytes) -> tuple[int, str, bytes]:
+    with open_picture(data) as opened:
+        if opened.format in _TYPES:
+            return image, _TYPES[opened.format], data
+        file = io.BytesIO()
+        to_rgb(opened).save(file, "PNG")
+        return image, _TYPES["PNG"], file.getvalue()

@@ -12,9 +12,10 @@ with the first picture that each model finds, if they differ.
 """
 
 import dataclasses
+import itertools
 import json
 import pathlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ import numpy as np
 from xmodal.apps.analysis.ratings.rated_pairs import read_folder
 from xmodal.apps.annotate.candidates import best_items, read_source
 from xmodal.apps.annotate.questions import KINDS
-from xmodal.apps.annotate.split_items import captions_of, open_items, pictures_of
+from xmodal.apps.annotate.split_items import open_items, pictures_of
 from xmodal.apps.annotate.study_file import (
     StudyQuestion,
     StudySettings,
@@ -30,7 +31,7 @@ from xmodal.apps.annotate.study_file import (
     check_new_file,
     create,
 )
-from xmodal.core.config import read
+from xmodal.core.config import lookup, read
 from xmodal.core.errors import UserError
 from xmodal.evals.scores.files import name_of
 
@@ -86,7 +87,9 @@ def make(kind: str, options: Mapping[str, Any]) -> str:
     for each in (question for unit in units for question in unit.questions):
         ends = zip(KINDS[each.kind].sides, (each.left, each.right), strict=True)
         images.update(end for side, end in ends if side == "image")
-    create(options["study"], settings, units, captions_of(split), pictures_of(split, images))
+    ids = split.caption_ids.tolist(), split.caption_texts, split.caption_image_ids.tolist()
+    captions = zip(*ids, strict=True)
+    create(options["study"], settings, units, captions, pictures_of(split, images))
     count = sum(len(unit.questions) for unit in units)
     return (
         f"{options['study']}: {count:,} questions in {len(units):,} units, {len(images):,} "
@@ -105,27 +108,23 @@ def draw_rated(
       ratings: any of `sts`, `sis` and `sits`; None for all that have a file.
       seed: seed of the order.
     """
-    try:
-        rated = read_folder(pathlib.Path(folder), split.split, need_scores=False)
-    except (FileNotFoundError, ValueError) as error:
-        raise UserError(str(error)) from error
-    if missing := sorted(set(ratings or ()) - set(rated)):
-        raise UserError(f"{folder} has no pairs of {missing}; it has {sorted(rated)}.")
+    rated = read_folder(pathlib.Path(folder), split.split, need_scores=False)
+    for name in ratings or ():
+        lookup("--ratings", name, rated)
     ids = {"caption": split.caption_ids, "image": split.image_ids}
     units = []
     for stage, rating in enumerate(name for name in rated if ratings is None or name in ratings):
         pairs = rated[rating]
-        sides = [np.asarray(side) for side in (pairs.left_ids, pairs.right_ids)]
-        for kind, side in zip(KINDS[rating].sides, sides, strict=True):
-            lost = np.setdiff1d(side, ids[kind])
-            if len(lost):
+        ends = pairs.left_ids, pairs.right_ids
+        for kind, side in zip(KINDS[rating].sides, ends, strict=True):
+            if len(lost := np.setdiff1d(side, ids[kind])):
                 raise UserError(
                     f"{len(lost):,} of the {kind}s that {folder} pairs in {rating} are not in the "
                     f"split {split.split} of {split.name}, the first is {lost[0]}."
                 )
         order = np.random.default_rng((seed, stage)).permutation(len(pairs))
-        rows = (*sides, pairs.methods, order)
-        for left, right, method, position in zip(*(row.tolist() for row in rows), strict=True):
+        rows = (column.tolist() for column in (*ends, pairs.methods, order))
+        for left, right, method, position in zip(*rows, strict=True):
             question = StudyQuestion(rating, left, right, note=method)
             units.append(StudyUnit((question,), stage=stage, position=position))
     return units
@@ -200,78 +199,58 @@ def draw_sets(
         set may have; 0 for none.
       generator: random generator for all draws.
     """
-    golden = _Golden(pool, split, generator)
+    candidates = set(pool.pairs)
+    ids = split.caption_ids.tolist(), split.caption_image_ids.tolist()
+    originals = [*zip(*ids, strict=True)]
+    shuffled = [originals[row] for row in generator.permutation(len(originals))]
+    # Candidates are asked anyway, so they come last.
+    positives = sorted(shuffled, key=candidates.__contains__)
+    first, positives = positives[: -(-qualification // 2)], positives[-(-qualification // 2) :]
+    if not positives or candidates.intersection(first):
+        raise UserError(
+            "Too few original pairs are not candidates, so none is left to be golden: lower "
+            "--qualification or --top, or draw fewer queries by --images and --captions."
+        )
+    negatives = _draw_negatives(pool, split, candidates.union(originals), generator)
+    more = itertools.cycle(positives)
 
-    def unit(questions: list[StudyQuestion], test: bool = False) -> StudyUnit:
+    def unit(pairs: Sequence[_Pair], right: Sequence[_Pair], wrong: int) -> StudyUnit:
+        questions = [StudyQuestion("match", *pair) for pair in pairs]
+        questions += [StudyQuestion("match", *pair, golden="yes") for pair in right]
+        known = itertools.islice(negatives, wrong)
+        questions += [StudyQuestion("match", *pair, golden="no") for pair in known]
         order = generator.permutation(len(questions))
-        return StudyUnit(tuple(questions[row] for row in order), test=test)
+        return StudyUnit(tuple(questions[row] for row in order), test=not pairs)
 
-    units = []
-    if qualification:
-        known = [golden.draw_once(place % 2 == 0) for place in range(qualification)]
-        units.append(unit(known, test=True))
+    units = [unit([], first, qualification // 2)] if qualification else []
     order = generator.permutation(len(pool.pairs))
     for rows in np.array_split(order, -(-len(order) // per_hit) or 1):
         chosen = [pool.pairs[row] for row in rows]
-        asked = [StudyQuestion("match", *pair) for pair in chosen]
-        units.append(unit([*asked, *(golden.draw(each, set(chosen)) for each in (True, False))]))
+        others = (pair for pair in itertools.islice(more, len(positives)) if pair not in chosen)
+        units.append(unit(chosen, [*itertools.islice(others, 1)], 1))
     return units
 
 
-class _Golden:
-    """Draws golden pairs; positive ones are repeated only after all were used."""
-
-    def __init__(self, pool: Pool, split: "EvalSplit", generator: np.random.Generator) -> None:
-        self._generator, self._near = generator, pool.near | set(pool.pairs)
-        captions, images = split.caption_ids.tolist(), split.image_ids.tolist()
-        originals = [*zip(captions, split.caption_image_ids.tolist(), strict=True)]
-        self._own = set(originals)
-        # A pair without a query may be right: no model has ranked it.
-        self._ranked = [
-            (asked.tolist(), images) if direction == "t2i" else (captions, asked.tolist())
-            for direction, asked in pool.queries.items()
-        ]
-        # Candidates are asked anyway, so they come last.
-        self._candidates = set(pool.pairs)
-        shuffled = [originals[row] for row in generator.permutation(len(originals))]
-        self._positives = sorted(shuffled, key=self._candidates.__contains__)
-
-    def draw(self, positive: bool, besides: set[_Pair]) -> StudyQuestion:
-        """Returns a golden pair that is not among others."""
-        pair = self._positive(besides) if positive else self._negative()
-        return StudyQuestion("match", *pair, golden="yes" if positive else "no")
-
-    def draw_once(self, positive: bool) -> StudyQuestion:
-        """Returns a golden pair that is not a candidate, and will not be drawn again."""
-        question = self.draw(positive, self._candidates)
-        if positive:
-            self._positives.remove((question.left, question.right))
-        return question
-
-    def _positive(self, besides: set[_Pair]) -> _Pair:
-        for place, pair in enumerate(self._positives):
-            if pair not in besides:
-                self._positives.append(self._positives.pop(place))
-                return pair
-        raise UserError(
-            "Too few original pairs are not candidates, so none is left to be golden: lower "
-            "--qualification, --per_hit or --top, or draw fewer queries by --images and --captions."
-        )
-
-    def _negative(self) -> _Pair:
-        for _ in range(_ATTEMPTS):
-            captions, images = self._ranked[self._generator.integers(len(self._ranked))]
-            pair = (
-                captions[self._generator.integers(len(captions))],
-                images[self._generator.integers(len(images))],
-            )
-            if pair not in self._near and pair not in self._own:
-                self._near.add(pair)  # It is not drawn again.
-                return pair
-        raise UserError(
-            f"No pair is beyond the first {DEPTH} of all models, so none is known to be wrong: "
-            "take a larger split, or fewer models."
-        )
+def _draw_negatives(
+    pool: Pool, split: "EvalSplit", known: set[_Pair], generator: np.random.Generator
+) -> Iterator[_Pair]:
+    """Pairs that no model ranks among its first 25, each once."""
+    near = pool.near | known
+    # A pair without a query may be right: no model has ranked it.
+    ranked = [
+        (asked, split.image_ids) if direction == "t2i" else (split.caption_ids, asked)
+        for direction, asked in pool.queries.items()
+    ]
+    for _ in range(_ATTEMPTS * (1 + len(pool.pairs))):
+        captions, images = ranked[generator.integers(len(ranked))]
+        pair = int(generator.choice(captions)), int(generator.choice(images))
+        if pair not in near:
+            near.add(pair)
+            yield pair
+    raise UserError(
+        f"No pair is beyond the first {DEPTH} of all models, so none is known to be wrong: take a "
+        "larger split, or fewer models."
+    )
 
 
 def draw_preferences(

@@ -12,22 +12,17 @@ import pathlib
 import secrets
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Iterable, Iterator
 
 from xmodal.apps.annotate.questions import KINDS
 from xmodal.core.atomic import rename_new
 from xmodal.core.config import read, setting
 from xmodal.core.errors import UserError
-from xmodal.core.untrusted.json_text import parse_json_text
 
-_T = TypeVar("_T")
-_VERSION = 1
 # An application id distinguishes a study from other SQLite files.
 _APPLICATION = 0x786D6F64
 _SCHEMA = f"""
 PRAGMA application_id = {_APPLICATION};
-PRAGMA user_version = {_VERSION};
 CREATE TABLE study (settings TEXT NOT NULL);
 CREATE TABLE captions (id INTEGER PRIMARY KEY, text TEXT NOT NULL, image INTEGER NOT NULL);
 CREATE TABLE images (id INTEGER PRIMARY KEY, type TEXT NOT NULL, data BLOB NOT NULL);
@@ -164,36 +159,6 @@ class StudyUnit:
     position: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
-class StudyCaption:
-    """A caption of the split.
-
-    Attributes:
-      id: id of the caption.
-      text: text of the caption.
-      image: id of the image that it describes.
-    """
-
-    id: int
-    text: str
-    image: int
-
-
-@dataclasses.dataclass(frozen=True)
-class StudyPicture:
-    """An encoded picture.
-
-    Attributes:
-      id: id of the image.
-      type: its media type.
-      data: the bytes of its file.
-    """
-
-    id: int
-    type: str
-    data: bytes
-
-
 class StudyFile:
     """An existing study; safe for concurrent use by several threads and processes."""
 
@@ -205,17 +170,13 @@ class StudyFile:
             raise UserError(f"There is no study {path}; run python -m xmodal annotate make.")
         try:
             with self.reading() as connection:
-                kind = [connection.execute(f"PRAGMA {name}").fetchone()[0]
-                        for name in ("application_id", "user_version")]  # fmt: skip
-                if kind != [_APPLICATION, _VERSION]:
-                    raise UserError(f"{path} is not a study of this version of xmodal.")
+                (kind,) = connection.execute("PRAGMA application_id").fetchone()
                 (text,) = connection.execute("SELECT settings FROM study").fetchone()
-            settings = parse_json_text(text)
-        except (sqlite3.DatabaseError, TypeError, ValueError) as error:
-            if isinstance(error, UserError):
-                raise
+        except sqlite3.DatabaseError as error:
             raise UserError(f"{path} cannot be read as a study: {error}.") from error
-        self.settings = read(StudySettings, str(path), settings)
+        if kind != _APPLICATION:
+            raise UserError(f"{path} is not a study of this version of xmodal.")
+        self.settings = read(StudySettings, str(path), json.loads(text))
 
     @contextlib.contextmanager
     def reading(self, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]:
@@ -232,14 +193,15 @@ class StudyFile:
                 connection.execute("ROLLBACK")
             raise
 
-    def change(self, function: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Returns the result of a function that changes the file, once it is synced to disk.
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[sqlite3.Connection]:
+        """This thread's connection, in a transaction whose changes are synced at the end.
 
-        If the function raises an error, it changes nothing.
+        An error undoes all of them.
         """
         # SQLite would let waiting threads try again from time to time.
         with self._writer, self.reading("BEGIN IMMEDIATE") as connection:
-            return function(connection)
+            yield connection
 
 
 def _connect(path: pathlib.Path) -> sqlite3.Connection:
@@ -257,18 +219,27 @@ def is_closed(connection: sqlite3.Connection) -> bool:
 
 def set_closed(study: StudyFile, closed: bool) -> None:
     """Closes a study, which then hands out no questions and takes no answers, or opens it again."""
-    sql = "UPDATE study SET settings = json_set(settings, '$.closed', json(?))"
-    study.change(lambda connection: connection.execute(sql, (json.dumps(closed),)))
+    with study.changing() as connection:
+        sql = "UPDATE study SET settings = json_set(settings, '$.closed', json(?))"
+        connection.execute(sql, (json.dumps(closed),))
 
 
 def create(
     path: str | os.PathLike,
     settings: StudySettings,
     units: Iterable[StudyUnit],
-    captions: Iterable[StudyCaption],
-    pictures: Iterable[StudyPicture],
+    captions: Iterable[tuple[int, str, int]],
+    pictures: Iterable[tuple[int, str, bytes]],
 ) -> None:
-    """Writes a new study atomically; units are numbered in the given order."""
+    """Writes a new study atomically; units are numbered in the given order.
+
+    Args:
+      path: the new file.
+      settings: the settings.
+      units: the questions.
+      captions: id, text and image of every caption of the split.
+      pictures: id, media type and file content of every image that is shown.
+    """
     path = pathlib.Path(path)
     check_new_file(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -277,12 +248,8 @@ def create(
             connection.executescript(f"BEGIN; {_SCHEMA}")
             text = json.dumps(dataclasses.asdict(settings))
             connection.execute("INSERT INTO study VALUES (?)", (text,))
-            connection.executemany(
-                "INSERT INTO captions VALUES (:id, :text, :image)", map(vars, captions)
-            )
-            connection.executemany(
-                "INSERT INTO images VALUES (:id, :type, :data)", map(vars, pictures)
-            )
+            connection.executemany("INSERT INTO captions VALUES (?, ?, ?)", captions)
+            connection.executemany("INSERT INTO images VALUES (?, ?, ?)", pictures)
             number = 0
             for number, unit in enumerate(units, 1):
                 connection.execute(
@@ -292,20 +259,16 @@ def create(
                 connection.executemany(
                     "INSERT INTO questions VALUES (:unit, :number, :kind, :left, :right, :about, "
                     ":pair, :golden, :note)",
-                    (
+                    [
                         {**vars(each), "unit": number, "number": place, "pair": each.pair}
                         for place, each in enumerate(unit.questions)
-                    ),
+                    ],
                 )
             if not number:
                 raise UserError(f"{path} would have no questions: no pairs are left.")
             connection.execute("COMMIT")
             connection.execute("PRAGMA journal_mode = WAL")
         rename_new(temporary, path)
-    except FileExistsError:
-        raise UserError(f"{path} exists; use another study.") from None
-    except (OSError, sqlite3.OperationalError) as error:
-        raise UserError(f"{path} cannot be written: {error}.") from error
     finally:
         for ending in ("", "-wal", "-shm", "-journal"):
             temporary.with_name(temporary.name + ending).unlink(missing_ok=True)
@@ -314,7 +277,5 @@ def create(
 def check_new_file(path: str | os.PathLike) -> None:
     """Raises an error if a study cannot be created at a path."""
     path = pathlib.Path(path)
-    if path.exists():
-        raise UserError(f"{path} exists; use another study, or delete it.")
-    if not path.parent.is_dir():
-        raise UserError(f"{path.parent} is not a folder; create it, or use another study.")
+    if path.exists() or not path.parent.is_dir():
+        raise UserError(f"{path} exists, or its folder does not: use another --study.")
