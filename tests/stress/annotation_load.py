@@ -54,7 +54,7 @@ class LoadRater:
 
 def measure(folder: pathlib.Path, raters: int, answers: int) -> dict[str, float]:
     """Returns the counts and the waits of a study in a new file of `folder`."""
-    ends = itertools.islice(itertools.combinations([each.id for each in CAPTIONS], 2), answers)
+    ends = itertools.islice(itertools.combinations([each[0] for each in CAPTIONS], 2), answers)
     study = make_study(folder / "load.study", pairs("sts", *ends), raters_per_item=raters)
     tokens = invite(study, raters).values()
     with serving(study) as server:

@@ -6,6 +6,7 @@ import warnings
 from importlib.util import find_spec
 from typing import Any
 
+from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 
 _DATASET = ("dataset", "config", "split", "data_dir", "manual_dir")
@@ -26,8 +27,19 @@ def require_extra(extra: str, *modules: str) -> None:
         raise UserError(f'{", ".join(missing)} is missing: pip install "xmodal[{extra}]"')
 
 
+def add_texts(parser: argparse._ActionsContainer, **helps: str) -> None:
+    """Adds `--NAME` with a text for every keyword, whose value is its help."""
+    for name, help in helps.items():
+        parser.add_argument(f"--{name}", help=help)
+
+
 def add_dataset(
-    parser: argparse.ArgumentParser, help: str, *, required: bool = False, split: str = "test"
+    parser: argparse.ArgumentParser,
+    help: str,
+    *,
+    required: bool = False,
+    split: str = "test",
+    config: str | None = "images",
 ) -> None:
     """Adds the arguments that name a split of a prepared dataset.
 
@@ -36,9 +48,10 @@ def add_dataset(
       help: help of --dataset.
       required: whether --dataset is required.
       split: the split by default.
+      config: the config by default; None for any that has what is needed.
     """
     parser.add_argument("--dataset", default="", required=required, help=help)
-    parser.add_argument("--config", default="images", help="config of the dataset")
+    parser.add_argument("--config", default=config, help="config of the dataset")
     parser.add_argument("--split", default=split, help="split of the dataset")
     parser.add_argument("--data_dir", default="", help="folder of prepared datasets")
     parser.add_argument("--manual_dir", default="", help="folder of the dataset's own files")
@@ -47,6 +60,17 @@ def add_dataset(
 def dataset_section(args: argparse.Namespace) -> dict[str, str]:
     """Returns the arguments of `add_dataset`, as a section of a config with the split."""
     return {name: getattr(args, name) for name in _DATASET}
+
+
+def prepared_dir(args: argparse.Namespace) -> str | None:
+    """Returns the folder of prepared datasets that the arguments of `add_dataset` name."""
+    import data_prep
+
+    lookup("--dataset", args.dataset, data_prep.BUILDERS)
+    builder = data_prep.builder_class(args.dataset)
+    if args.config:
+        lookup("--config", args.config, builder.builder_configs)
+    return builder.data_dir_of(args.config, args.data_dir or None, args.manual_dir or None)
 
 
 def name_list(text: str) -> list[str]:

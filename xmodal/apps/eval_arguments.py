@@ -3,18 +3,13 @@
 import argparse
 from collections.abc import Sequence
 
-from xmodal.apps.arguments import make_parser, name_list, natural_int, positive_int
+from xmodal.apps.arguments import add_texts, make_parser, name_list, natural_int, positive_int
 from xmodal.core.errors import UserError
 
 _FILES = ("embeddings", "scores", "rankings")
 # Arguments of `files` that need labels in --annotations, or the dataset of a --config.
 _OF_LABELS = ("boards", "bootstrap_samples", "partial", "precision", "seed")
 _OF_CONFIG = ("evaluators", "examples")
-_PLACES = {
-    "manual": "the files of its dataset are",
-    "data": "its prepared datasets are",
-    "ratings": "its ratings are",
-}
 
 
 def parse(words: Sequence[str], description: str | None) -> tuple[argparse.Namespace, list[str]]:
@@ -31,7 +26,7 @@ def parse(words: Sequence[str], description: str | None) -> tuple[argparse.Names
     ):
         command = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
         add(command)
-        _add_results(command, required=name != "run")
+        _add_results(command)
     if words and words[0] in ("--version", "--list_configs"):
         return argparse.Namespace(), list(words)
     args, rest = parser.parse_known_args(_with_command(words))
@@ -39,7 +34,7 @@ def parse(words: Sequence[str], description: str | None) -> tuple[argparse.Names
     if args.command == "run" and has_config:
         raise UserError("A run has its own config: leave out --config, or --run.")
     if args.command != "run" and not args.output:
-        raise UserError("--output needs the name of a folder for the results.")
+        parser.error("--output is needed, a folder for the results")
     if args.command == "files":
         _check_files(args, has_config)
     elif (
@@ -87,18 +82,21 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", type=float, default=3600.0, help="seconds to wait for a checkpoint"
     )
-    for name, what in _PLACES.items():
-        parser.add_argument(f"--{name}_dir", help=f"where {what} now, if moved")
-    parser.add_argument("--annotations", help="folder of the released label files of MS-COCO")
+    add_texts(
+        parser,
+        manual_dir="where the files of its dataset are now, if moved",
+        data_dir="where its prepared datasets are now, if moved",
+        ratings_dir="where its ratings are now, if moved",
+        annotations="folder of the released label files of MS-COCO",
+    )
     _add_model(parser)
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--save_embeddings", help="npz file to write, as `files --embeddings` reads it"
-    )
-    parser.add_argument(
-        "--save_scores", help="npz file of a reranker's scores, as `files --scores` reads it"
+    add_texts(
+        parser,
+        save_embeddings="npz file to write, as `files --embeddings` reads it",
+        save_scores="npz file of a reranker's scores, as `files --scores` reads it",
     )
     _add_evaluators(parser)
 
@@ -115,22 +113,19 @@ def _add_evaluators(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_files(parser: argparse.ArgumentParser) -> None:
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument(
-        "--embeddings",
-        help="npz: image_ids, image_embeddings, caption_ids, caption_embeddings; with --config "
-        "also sentences, sentence_embeddings",
+    add_texts(
+        parser.add_mutually_exclusive_group(required=True),
+        embeddings="npz: image_ids, image_embeddings, caption_ids, caption_embeddings; with "
+        "--config also sentences, sentence_embeddings",
+        scores="npy or npz of scores, images by captions; or npz of candidates and their scores",
+        rankings="JSON of ranked lists, in eccv_caption's format",
     )
-    source.add_argument(
-        "--scores",
-        help="npy or npz of scores, images by captions; or npz of candidates and their scores",
-    )
-    source.add_argument("--rankings", help="JSON of ranked lists, in eccv_caption's format")
-    parser.add_argument("--ids", help="of --scores=FILE.npy: npz of image_ids and caption_ids")
-    parser.add_argument("--similarity", help="of embeddings, such as cosine; default: the file's")
-    parser.add_argument("--name", help="name of the model's row; default: the file's")
-    parser.add_argument(
-        "--annotations", help="folder of the released label files of MS-COCO; or use --config"
+    add_texts(
+        parser,
+        ids="of --scores=FILE.npy: npz of image_ids and caption_ids",
+        similarity="of embeddings, such as cosine; default: the file's",
+        name="name of the model's row; default: the file's",
+        annotations="folder of the released label files of MS-COCO; or use --config",
     )
     parser.add_argument("--boards", type=name_list, help="boards to compute; default: all")
     parser.add_argument(
@@ -148,24 +143,17 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
     _add_evaluators(parser)
 
 
-def _add_results(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    parser.add_argument(
-        "--split",
-        help="split of the dataset, which evaluators with another dataset ignore; default: test, "
+def _add_results(parser: argparse.ArgumentParser) -> None:
+    add_texts(
+        parser,
+        split="split of the dataset, which evaluators with another dataset ignore; default: test, "
         "or config.evals.NAME.final_split",
-    )
-    parser.add_argument(
-        "--output",
-        required=required,
-        help="folder for the results; of a run by default RUN/SPLIT, RUN/follow/SPLIT with "
+        output="folder for the results; of a run by default RUN/SPLIT, RUN/follow/SPLIT with "
         "--follow, or RUN/step_STEP/SPLIT with --step",
+        compare="results of another model: its run, the --output of an evaluation, or ranks.npz",
     )
     parser.add_argument(
         "--overwrite", action="store_true", help="replace results of another model in --output"
-    )
-    parser.add_argument(
-        "--compare",
-        help="results of another model: its run, the --output of an evaluation, or ranks.npz",
     )
 
 

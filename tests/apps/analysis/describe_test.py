@@ -1,28 +1,20 @@
 """The command that draws figures of rated pairs."""
 
-import io
 import json
 import sys
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from data_prep.cxc.cxc_files import THRESHOLDS
 from xmodal.apps.analysis import describe
-from xmodal.apps.analysis.ratings import rating_plots, score_statistics
-from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs, read_folder
+from xmodal.apps.analysis.ratings import score_statistics
+from xmodal.apps.analysis.ratings.rated_pairs import read_folder
 
 
 def run(monkeypatch, *args):
     monkeypatch.setattr(sys, "argv", ["describe", *map(str, args)])
     describe.main()
-
-
-def shaded(png):
-    """Fraction of non-white pixels."""
-    pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
-    return (pixels < 250).any(axis=-1).mean()
 
 
 @pytest.mark.slow
@@ -80,32 +72,6 @@ def test_mistakes_are_named_without_a_stack_trace(tmp_path, monkeypatch, args, m
         run(monkeypatch, *(arg.format(tmp_path) for arg in args), f"--output={tmp_path / 'out'}")
     assert message in str(error.value)
     assert not (tmp_path / "out").exists()
-
-
-def many_methods(number):
-    rng = np.random.default_rng(0)
-    return RatedPairs(
-        rating="semantics",
-        left_ids=None,
-        right_ids=None,
-        methods=np.array([f"set_{k % number}$^" for k in range(600)]),
-        scores=rng.integers(0, 6, 600).astype(np.float32),
-        rater_scores=rng.uniform(0, 5, (600, 3)).astype(np.float32),
-    )
-
-
-def test_figures_of_many_sets_without_ids():
-    pairs = {"semantics": many_methods(9)}
-    assert shaded(rating_plots.draw_distributions(pairs, title="9 sets_{$")) > 0.02
-    assert rating_plots.draw_positives(pairs, {"sts": 3.0}) == b""
-    assert shaded(rating_plots.draw_positives(pairs, {"semantics": 3.0})) > 0.02
-    cosines = {"semantics": np.linspace(-1, 1, 600)}
-    drawn = rating_plots.draw_cosines(pairs, cosines)
-    assert shaded(drawn) > 0.05
-    assert rating_plots.draw_cosines(pairs, cosines) == drawn
-    assert rating_plots.draw_cosines(pairs, {"semantics": np.full(600, np.nan)}) == b""
-    assert shaded(rating_plots.draw_rater_spread(pairs)) > 0.01
-    assert rating_plots.draw_rated_twice(pairs) == b""
 
 
 def test_released_ratings_have_the_published_counts(real_data):

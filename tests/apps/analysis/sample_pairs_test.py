@@ -8,7 +8,7 @@ import pytest
 from data_prep.sampling.groups import make_groups
 from xmodal.apps.analysis import sample_pairs
 from xmodal.apps.analysis.ratings import rated_pairs
-from xmodal.apps.analysis.sampling.inputs import group_vectors
+from xmodal.apps.analysis.sampling.samplers import group_vectors
 from xmodal.core.errors import UnexpectedFilesError
 
 IMAGES = 30
@@ -91,15 +91,6 @@ def test_pairs_are_sampled_rated_and_sampled_across(files, monkeypatch, capsys):
     # Sampling again would lose the ratings.
     with pytest.raises(SystemExit, match="has ratings"):
         within(files, monkeypatch)
-
-
-def test_same_input_same_files_and_another_seed_others(files, monkeypatch):
-    first = within(files, monkeypatch)
-    assert within(files, monkeypatch, "again") == first
-    other = within(files, monkeypatch, "other", "--seed=1")
-    # Random draws differ, but nearest neighbors do not.
-    assert other["sts_val.csv"] != first["sts_val.csv"]
-    assert other["sis_val.csv"] == first["sis_val.csv"]
 
 
 def test_missing_and_zero_embeddings_are_named(files, monkeypatch):

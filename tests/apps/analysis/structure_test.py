@@ -48,17 +48,6 @@ def test_all_facts_hold_for_sampled_pairs(pairs, groups):
     assert len(table.splitlines()) == len(facts) + 1
 
 
-def test_a_drawn_caption_is_no_turn_and_a_turn_is_no_draw(groups):
-    rng = np.random.default_rng(0)
-    vectors = [rng.normal(size=(IMAGES, 8))]
-    drawn = samplers.sample_within(groups, vectors, [], seed=0, drawn=True)
-    assert broken(check_structure(drawn, groups, neighbors=5, drawn=True)) == set()
-    assert broken(check_structure(drawn, groups, neighbors=5)) == {
-        ("c2c_isim", "captions at the same place of their groups"),
-        ("c2c_isim", "first images whose captions take turns"),
-    }
-
-
 @pytest.mark.parametrize(
     ("method", "change", "quantity"),
     [

@@ -9,7 +9,6 @@ from absl import flags
 from xmodal.apps import config_flag
 from xmodal.apps.analysis import word2vec
 from xmodal.core.errors import UserError
-from xmodal.data.text.text_config import TextConfig
 from xmodal.pretrained.word_vectors import load_word_vectors
 
 SETTINGS = {
@@ -41,14 +40,6 @@ def test_the_same_seed_gives_the_same_vectors(tmp_path):
     np.testing.assert_allclose(table.vectors, vectors, rtol=1e-5)
     with pytest.raises(UserError, match="No word occurs 9999 times in 241 captions"):
         word2vec.learn_vectors(SENTENCES, **SETTINGS | {"min_count": 9999})
-
-
-def test_captions_are_split_as_the_tokenizer_reads_them():
-    captions = ["A red-hot Dog runs.", "Two cats"]
-    text = TextConfig(tokenizer="spaces", separators="-.", max_words=4, lower_case=False)
-    assert word2vec.split_captions(captions, text) == [["A", "red", "hot", "Dog"], ["Two", "cats"]]
-    plain = [["a", "red-hot", "dog", "runs", "."], ["two", "cats"]]
-    assert word2vec.split_captions(captions, None) == plain
 
 
 def test_the_command_writes_the_words_of_the_captions(own_flags, few_shapes, tmp_path, monkeypatch):

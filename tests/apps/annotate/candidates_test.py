@@ -142,14 +142,8 @@ def test_sets_of_candidates_with_two_golden_pairs(tmp_path):
                 golden[q.golden].append((q.left, q.right))
     assert set(golden["yes"]) <= own
     assert not set(golden["no"]) & (near | own)
-    asked = {direction: set(ids.tolist()) for direction, ids in queries.items()}
-    assert all(c in asked["t2i"] or i in asked["i2t"] for c, i in golden["no"])
     assert len(set(golden["yes"])) == len(golden["yes"])
     assert not set(golden["yes"]) & set(pool.pairs)  # there are enough others
-    places = collections.Counter(
-        next(n for n, q in enumerate(unit.questions) if q.golden == "yes") for unit in sets
-    )
-    assert len(places) > 5  # anywhere in a set
 
 
 def test_preferences_are_about_captions_that_models_answer_differently(tmp_path):

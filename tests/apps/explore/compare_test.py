@@ -46,15 +46,6 @@ def test_a_table_of_the_numbers_in_the_files(saved):
     assert cells(comparison.table(tags[:1]))[2:] == rows[:1]
 
 
-def test_differences_are_those_of_the_evaluations(saved):
-    folders, (first, second, _) = saved
-    text = xmodal.compare(folders).differences("first", "second")
-    found = first.compare(second.stored)["shapes_own/i2t/recall@5"]
-    (row,) = [row for row in cells(text) if row[0] == "shapes_own/i2t/recall@5"]
-    assert row[1:4] == [f"{found.value:.2f}", f"{found.other:.2f}", f"{found.difference:+.2f}"]
-    assert text.startswith("## first against second\n")
-
-
 def test_results_that_cannot_be_compared(saved, tmp_path):
     folders, _ = saved
     with pytest.raises(xmodal.UserError, match="pass two or more names and their folders"):
@@ -66,24 +57,6 @@ def test_results_that_cannot_be_compared(saved, tmp_path):
         xmodal.compare({"one": folders["first"], "two": tmp_path / "other"})
     with pytest.raises(xmodal.UserError, match="forth.*fi"):
         xmodal.compare(folders).differences("first", "forth")
-
-
-def test_results_of_runs(saved, tmp_path):
-    """The results of a run are in `test`, with a folder per evaluator."""
-    folders, _ = saved
-    runs = {}
-    for name, folder in folders.items():
-        numbers = json.loads((folder / "metrics.json").read_text())
-        results = tmp_path / name / "test"
-        (results / "shapes").mkdir(parents=True)
-        for file in folder.iterdir():
-            (results / "shapes" / file.name).write_bytes(file.read_bytes())
-        tagged = {f"shapes/{tag}": value for tag, value in numbers.items()}
-        (results / "metrics.json").write_text(json.dumps({"step": 3} | tagged))
-        runs[name] = tmp_path / name
-    comparison = xmodal.compare(runs)
-    assert "shapes/shapes_own/mean/recall@1" in comparison.table()
-    assert "| shapes/shapes_own/i2t/recall@5 " in comparison.differences("first", "third")
 
 
 def save_results_of_run(folder, seed, names):
@@ -123,30 +96,6 @@ def test_differences_of_all_evaluators_of_a_run(tmp_path):
         (row,) = [row for row in rows if row[0] == tag]
         assert row[1:3] == [f"{first[tag]:.2f}", f"{second[tag]:.2f}"]
     assert not any(row[0].startswith("sentences") for row in rows)
-
-
-def test_the_best_and_the_inseparable_are_bold_in_latex(saved, tmp_path):
-    """A third model that is much better is the only one in bold."""
-    folders, (first, second, _) = saved
-    split = make_split(20, captions=2)
-    evaluator = make_evaluator("x", options_of(type="boards", bootstrap_samples=50), split, SIDES)
-    source = make_source(split, 0)
-    (owner,) = [np.array([list(source.image_ids).index(split.caption_image_ids[
-        list(split.caption_ids).index(each)]) for each in source.caption_ids])]  # fmt: skip
-    perfect = dataclasses.replace(source, captions=source.images[owner])
-    evaluate_source(evaluator, perfect, name="p").save(tmp_path / "p")
-    tag = "shapes_own/mean/recall@1"
-    difference = first.compare(second.stored)[tag]
-    assert not difference.separable
-    both = xmodal.compare({name: folders[name] for name in ("first", "second")})
-    (row,) = [line for line in both.table([tag], "latex").splitlines() if "recall" in line]
-    low, high = (first.metrics[f"{tag}_{end}"] for end in ("low", "high"))
-    assert rf"& \textbf{{{difference.value:.2f} [{low:.2f}, {high:.2f}]}} &" in row
-    assert row.count(r"\textbf") == 2
-    three = xmodal.compare({"first": folders["first"], "perfect": tmp_path / "p"})
-    (row,) = [line for line in three.table([tag], "latex").splitlines() if "recall" in line]
-    assert row.endswith(r"& \textbf{100.00} \\")
-    assert row.count(r"\textbf") == 1
 
 
 def save_seeds(root, values):

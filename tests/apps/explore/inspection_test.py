@@ -92,8 +92,3 @@ def test_similarities_beside_ratings(inspection, split, vectors, monkeypatch):
     image = [list(split.image_ids).index(each) for each in rows["right_ids"]]
     expected = np.sum(vectors[1][at] * vectors[0][image], axis=1)
     np.testing.assert_allclose(similarities, expected, atol=1e-4)
-
-
-def test_figures(inspection):
-    for png in (inspection.draw_ratings(), inspection.draw_scores()):
-        assert png.startswith(b"\x89PNG")

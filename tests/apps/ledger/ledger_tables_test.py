@@ -2,61 +2,10 @@
 
 import pathlib
 
-import pytest
-
 from xmodal.apps.ledger.ledger_entries import read_ledger
-from xmodal.apps.ledger.ledger_tables import fill_page, pages_of, table_of
+from xmodal.apps.ledger.ledger_tables import fill_page, pages_of
 
 ROOT = pathlib.Path(__file__).parents[3]
-
-SMALL = """
-title = "Small"
-[systems.paper]
-label = "theirs"
-note = "elsewhere"
-[systems.ours]
-label = "`ours`"
-like = "small/paper"
-note = "elsewhere"
-
-[[tables]]
-name = "theirs"
-source = "table 1"
-columns = "a/x a/y"
-tolerance = 1.0
-reason = "seeds"
-[tables.published]
-paper = "1.0 2.0"
-
-[[tables]]
-name = "remembered"
-source = "table 2"
-columns = "a/z"
-unverified = true
-tolerance = 1.0
-reason = "seeds"
-[tables.published]
-paper = "3.0"
-
-[[tables]]
-name = "mine"
-page = "README.md"
-columns = "a/{x,y,z}"
-heads = ["X", "Y", "Z"]
-above = ["small/paper"]
-beside = true
-tolerance = 1.0
-reason = "seeds"
-[tables.measured]
-ours = ["1.5±0.1", "", "4"]
-"""
-
-
-@pytest.fixture
-def small(tmp_path):
-    (tmp_path / "small.toml").write_text(SMALL)
-    (tmp_path / "files.toml").write_text("[files]\n[commands]\n")
-    return read_ledger(tmp_path)
 
 
 def test_pages_are_those_of_the_ledger():
@@ -70,12 +19,3 @@ def test_pages_are_those_of_the_ledger():
         shown += text
     tables = {row.table.name for row in ledger.rows if row.table.page}
     assert all(f"<!--ledger:{name}-->" in shown for name in (*tables, "counts"))
-
-
-def test_a_table(small):
-    assert table_of("small/mine", small).splitlines() == [
-        "| | X | Y | Z |",
-        "|---|---:|---:|---:|",
-        "| theirs | 1.0 | 2.0 | |",
-        "| `ours` | 1.5±0.1 (1.0) | | 4 |",
-    ]

@@ -1,7 +1,6 @@
 """Measured numbers against the ledger's."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from xmodal.apps.ledger.reproduced import (
     compare_rows,
     describe_verdict,
     is_reproduced,
-    write_report,
 )
 
 SYSTEM = System("group/key", "key")
@@ -68,17 +66,6 @@ def test_names_seeds_and_intervals():
     assert (check.measured, check.low, check.high) == pytest.approx((3, 3 - half, 3 + half))
 
 
-def test_the_mean_of_several_metrics():
-    expected = {"a/x+b/x+a/y": "3"}
-    metrics = {"a/x": 1.0, "a/x_low": 0.0, "a/x_high": 2.0, "b/x": 2.0, "a/y": 6.0}
-    (check,) = compare_rows([row(expected)], [metrics])
-    assert (check.measured, check.low) == (3.0, None)
-    (check,) = compare_rows([row(expected)], [metrics, metrics | {"a/y": 12.0}])
-    assert (check.measured, check.low < 3 < check.high) == (4.0, True)
-    (check,) = compare_rows([row(expected)], [{"a/x": 1.0, "a/y": 6.0}])
-    assert check.measured is None
-
-
 def test_unverified_numbers_and_words_do_not_decide():
     doubtful = dataclasses.replace(TABLE, unverified=True)
     rows = [row({"a/x": "9"}, table=doubtful), row({"a/x": "1", "a/y": "hardest"})]
@@ -92,16 +79,3 @@ def test_unverified_numbers_and_words_do_not_decide():
     assert is_reproduced(absent) is False
     assert describe_verdict(absent) == "not reproduced, 0 of 0 numbers inside, 1 not computed"
     assert is_reproduced(compare_rows(rows, [{"a/x": float("nan")}])) is False
-
-
-def test_the_report(tmp_path):
-    checks = compare_rows([row({"a/x": "1", "a/y": "2"})], [{"a/x": 1.2}])
-    write_report(tmp_path, SYSTEM, checks, ["train --config=x", "mine --with=[a](b)"])
-    content = json.loads((tmp_path / "reproduced.json").read_text())
-    assert content["reproduced"] is True
-    assert [check["inside"] for check in content["checks"]] == [True, None]
-    text = (tmp_path / "reproduced.md").read_text()
-    assert "# key: reproduced" in text
-    assert "    xmodal train --config=x\n    xmodal mine --with=[a](b)\n" in text
-    assert f"Processor: {content['processor']}." in text
-    assert "Tolerance in group/table: seeds." in text

@@ -20,13 +20,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-import data_prep
-from data_prep.command_line import check_config
 from data_prep.cxc.caption_texts import read_caption_texts
 from data_prep.cxc.cxc_files import THRESHOLDS
 from xmodal.apps.analysis.ratings import rated_pairs, rating_plots, score_statistics
 from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs
-from xmodal.apps.arguments import make_parser
+from xmodal.apps.arguments import add_dataset, add_texts, make_parser, prepared_dir
 from xmodal.core import console
 from xmodal.core.errors import NotPreparedError, UnexpectedFilesError
 from xmodal.core.result_files import check_writable, write_files
@@ -49,8 +47,7 @@ def main() -> None:
     check_writable(args.output)
     texts = read_caption_texts(pathlib.Path(args.texts)) if args.texts else {}
     if args.dataset:
-        place_of = data_prep.builder_class(args.dataset).data_dir_of
-        data_dir = place_of(args.config, args.data_dir, args.manual_dir)
+        data_dir = prepared_dir(args)
         rated = rated_pairs.read_prepared(args.dataset, args.config, data_dir, args.split)
         texts = texts or rated_pairs.read_texts(args.dataset, data_dir, args.split)
     else:
@@ -92,17 +89,16 @@ def _cosines(texts: Mapping[int, str], rated: Mapping[str, RatedPairs]) -> dict[
 
 def _parse() -> argparse.Namespace:
     parser = make_parser("describe", __doc__)
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--ratings_dir", help="folder of the released CSV files")
-    source.add_argument("--dataset", choices=sorted(data_prep.BUILDERS), help="a prepared dataset")
-    parser.add_argument("--config", help="config of --dataset; by default all with scores")
-    parser.add_argument("--data_dir", help="folder of prepared datasets; by default TFDS's own")
-    parser.add_argument("--manual_dir", help="for files of your own: their folder")
-    parser.add_argument("--split", default="test")
+    add_texts(
+        parser,
+        ratings_dir="folder of the released CSV files",
+        texts="folder with the texts of COCO's captions, for cosines",
+    )
+    add_dataset(parser, "a prepared dataset, instead of --ratings_dir", config=None)
     parser.add_argument("--output", required=True, help="folder for the figures")
-    parser.add_argument("--texts", help="folder with the texts of COCO's captions, for cosines")
     args = parser.parse_args()
-    check_config(parser, args)
+    if bool(args.ratings_dir) == bool(args.dataset):
+        parser.error("either --ratings_dir or --dataset is needed")
     return args
 
 

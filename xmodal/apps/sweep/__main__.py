@@ -37,7 +37,7 @@ from xmodal.core.progress import STOPPED
 from xmodal.core.text_table import format_table
 
 if TYPE_CHECKING:
-    from xmodal.apps.sweep.space import Space
+    from xmodal.apps.sweep.plan import Space
 
 flags.adopt_module_key_flags(config_flag)
 flags.adopt_module_key_flags(training_flags)
@@ -120,14 +120,14 @@ def main(argv: list[str]) -> None:
 
 def _read_parameters() -> tuple["Space", tuple[str, tuple[Any, ...]] | None]:
     """Returns the search space, and the studied parameter with its values."""
-    from xmodal.apps.sweep.space import chooses, parse_space, read_space
+    from xmodal.apps.sweep.plan import chooses, parse_space, read_space
 
     given, studied = dict(map(parse_space, SPACE.value)), None
     if STUDY.value:
         path, _, values = STUDY.value.partition("=")
         path, (_, *each) = parse_space(f"{path}:choice:{values}")
         studied = path, tuple(each)
-    own = read_space(config_flag.call_config_file("get_space") or {}, "get_space()")
+    own = read_space(config_flag.call_config_file("get_space") or {})
     fixed = config_flag.overrides()
     own = {path: each for path, each in own.items() if not any(_is_in(path, x) for x in fixed)}
     for path in [*given, *own, *([studied[0]] if studied else [])]:

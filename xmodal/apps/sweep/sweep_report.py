@@ -12,12 +12,10 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from xmodal.apps.analysis.canvas import to_png
-from xmodal.apps.sweep.plan import Plan
-from xmodal.apps.sweep.space import describe
+from xmodal.apps.sweep.plan import Plan, describe
 from xmodal.core.event_writer import EventWriter
 from xmodal.core.result_files import csv_text, write_files
-from xmodal.core.text_table import Bold, Rows, format_document
-from xmodal.evals.reports.best_values import find_best
+from xmodal.core.text_table import Rows, format_document
 from xmodal.evals.reports.summary import select_curves
 
 _SHOWN = 10  # Rows of the report's table of trials.
@@ -60,10 +58,8 @@ def write_report(plan: Plan, folder: pathlib.Path, trials: Sequence[FrozenTrial]
     write_tables(plan, folder, trials)
     sections = _sections(plan, trials, folder)
     text = format_document(sections)
-    contents: dict[str, str | bytes] = {
-        "report.md": text,
-        "report.tex": format_document(sections, "latex"),
-    }
+    latex = format_document(sections, "latex")
+    contents: dict[str, str | bytes] = {"report.md": text, "report.tex": latex}
     if complete := best_first(plan, trials):
         contents["scores.png"] = _draw_scores(plan, complete)
     write_files(folder, contents)
@@ -153,16 +149,14 @@ def _format_value(value: Any) -> str:
 
 
 def _tabulate_best(plan: Plan, best: dict[str, FrozenTrial]) -> Rows:
-    """A column per trial; the best of a metric and all whose intervals overlap its own are bold."""
+    """A column per trial: its score, values, and metrics with their intervals."""
     found = [each.user_attrs["metrics"] for each in best.values()]
     rows = [["", *(f"{key} ({name_of(x)})" if key else name_of(x) for key, x in best.items())]]
     rows.append(["score", *(f"{each.value:.4g}" for each in best.values())])
     values = zip(*(values_of(plan, each) for each in best.values()), strict=True)
     rows += [[path, *cells] for path, cells in zip(plan.parameters, values, strict=True)]
     for tag in dict.fromkeys(tag for metrics in found for tag in select_curves(metrics)):
-        cells = [_format_metric(tag, metrics) for metrics in found]
-        marked = zip(cells, find_best(tag, found), strict=True)
-        rows.append([tag, *(Bold(cell) if is_best else cell for cell, is_best in marked)])
+        rows.append([tag, *(_format_metric(tag, metrics) for metrics in found)])
     return rows
 
 

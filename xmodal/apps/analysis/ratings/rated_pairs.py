@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data_prep.cxc.rating_files import METHOD, SCORE, SIDES, file_name, scan_ratings
+from data_prep.cxc.rating_files import SCORE, SIDES, file_name, scan_ratings
 from data_prep.reading.csv_files import without_bad_rows
 from xmodal.core.errors import UnexpectedFilesError
 
@@ -92,19 +92,6 @@ def _read_file(path: pathlib.Path, rating: str, need_scores: bool) -> RatedPairs
         methods=np.array([pair.method for pair in pairs]),
         scores=None if scores[0] is None else np.array(scores, np.float32),
     )
-
-
-def format_rows(rating: str, ids: np.ndarray, methods: np.ndarray) -> str:
-    """Content of a file of pairs to be rated.
-
-    Args:
-      rating: `sts`, `sis` or `sits`.
-      ids: int [P, 2].
-      methods: strings [P].
-    """
-    rows = zip(*ids.T.tolist(), methods.tolist(), strict=True)
-    header = ",".join((*SIDES[rating], METHOD))
-    return "\n".join([header, *(f"{left},{right},{method}" for left, right, method in rows), ""])
 
 
 def read_prepared(
