@@ -17,8 +17,13 @@ WORK = pathlib.Path("work")
 
 def test_placeholders_are_words(tmp_path):
     folders = {"coco": tmp_path / "my pictures"}
-    system = System("group/key", "", run=("{on} --a={coco}/x --b='{seed} epochs'",), seeds=(3,))
-    ledger = Ledger({}, (), {}, {"on": "train --workdir={out} --c={model}"})
+    system = System(
+        "group/key",
+        "",
+        run=("train --workdir={out} --c={model} --a={coco}/x --b='{seed} epochs'",),
+        seeds=(3,),
+    )
+    ledger = Ledger({}, (), {})
     (words,) = Reproduction(ledger, folders, WORK).commands(system, 3)
     assert words == [
         "train",
@@ -74,7 +79,7 @@ def test_weights_are_kept_and_evaluations_replaced(tmp_path, monkeypatch):
     out.mkdir(parents=True)
     (out / "metrics.json").write_text('{"a": 1.0}')
     for exists in (False, True):
-        assert Reproduction(Ledger({}, (), {}, {}), {}, tmp_path).compute_metrics(system) == [
+        assert Reproduction(Ledger({}, (), {}), {}, tmp_path).compute_metrics(system) == [
             {"a": 1.0}
         ]
         convert = [] if exists else [["convert", f"--output={tmp_path}/models/group/key"]]

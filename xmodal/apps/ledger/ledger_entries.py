@@ -88,7 +88,7 @@ class Files:
     key: str
     title: str
     source: str
-    names: tuple[str, ...] = ()
+    names: Sequence[str] = ()
     folder: str = ""
     package: str = ""
     bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -138,9 +138,9 @@ class System:
 
     name: str
     label: str
-    needs: tuple[str, ...] = ()
-    run: tuple[str, ...] = ()
-    seeds: tuple[int, ...] = ()
+    needs: Sequence[str] = ()
+    run: Sequence[str] = ()
+    seeds: Sequence[int] = ()
     minutes: float | None = None
     parity: str = ""
     like: str = ""
@@ -178,16 +178,16 @@ class LedgerTable:
     """
 
     name: str
-    columns: tuple[str, ...]
+    columns: Sequence[str]
     tolerance: float
     reason: str
     source: str = ""
     scale: float = 1.0
     unverified: bool = False
     page: str = ""
-    heads: tuple[str, ...] = ()
+    heads: Sequence[str] = ()
     corner: str = ""
-    above: tuple[str, ...] = ()
+    above: Sequence[str] = ()
     beside: bool = False
     transposed: bool = False
 
@@ -211,16 +211,9 @@ class LedgerRow:
     label: str
 
     @property
-    def tags(self) -> tuple[str, ...]:
-        """The tag of every column."""
-        return _tags(self.table, self.system)
-
-    @property
-    def tolerance(self) -> tuple[float, str]:
-        """The largest difference that counts as reproduced, and why it is not 0."""
-        if self.system.tolerance > self.table.tolerance:
-            return self.system.tolerance, "two trainings of a model differ"
-        return self.table.tolerance, self.table.reason
+    def tolerance(self) -> float:
+        """The largest difference that counts as reproduced."""
+        return max(self.system.tolerance, self.table.tolerance)
 
     @property
     def status(self) -> str:
@@ -242,35 +235,27 @@ class Ledger:
       titles: group -> title.
       rows: in the order of the files.
       files: key -> files.
-      commands: parts of commands by name.
     """
 
     titles: Mapping[str, str]
-    rows: tuple[LedgerRow, ...]
+    rows: Sequence[LedgerRow]
     files: Mapping[str, Files]
-    commands: Mapping[str, str]
 
     def of_system(self, name: str) -> list[LedgerRow]:
         """The rows of a system, of all papers that report on it."""
         return [row for row in self.rows if row.system.name == name]
 
-    def commands_of(self, system: System) -> list[str]:
-        """The commands of a system, with those that it shares filled in."""
-        return [fill(command, self.commands) for command in system.run]
-
-    def names_of(self, key: str, system: System) -> tuple[str, ...]:
+    def names_of(self, key: str, system: System) -> Sequence[str]:
         """The paths of a set of files that a system needs.
 
         Those of the set; or, if it has none, those that the system's commands read in its folder,
         without those of other sets: a publisher has many models, and a system needs its own.
         """
         files = self.files[key]
-        if files.names:
-            return files.names
-        named = [name for each in system.needs for name in self.files[each].names]
-        others = {path for name in named for path in name.split("|")}
-        read = re.findall(rf"{{{files.folder}}}/(\S+)", " ".join(self.commands_of(system)))
-        return tuple(name for name in dict.fromkeys(read) if name not in others)
+        others = {path for each in system.needs for name in self.files[each].names
+                  for path in name.split("|")}  # fmt: skip
+        read = re.findall(rf"{{{files.folder}}}/(\S+)", " ".join(system.run))
+        return files.names or [name for name in dict.fromkeys(read) if name not in others]
 
     def missing(self, system: System, folders: Folders) -> dict[str, list[str]]:
         """Returns the key of `files` -> names that a system needs and `folders` lacks."""
@@ -321,61 +306,50 @@ def read_ledger(folder: pathlib.Path | None = None) -> Ledger:
     paths = sorted(path for each in places for path in each.glob("*.toml"))
     read = {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in paths}
     shared = read.pop("files")
-    systems = {
-        f"{group}/{key}": System(f"{group}/{key}", **_tuples(entry))
-        for group, content in read.items()
-        for key, entry in content["systems"].items()
-    }
-    rows = [
-        row
-        for group, content in read.items()
-        for entry in content["tables"]
-        for row in _rows(group, entry, systems)
-    ]
-    files = {key: Files(key, **_tuples(entry)) for key, entry in shared["files"].items()}
-    titles = {group: content["title"] for group, content in read.items()}
-    return Ledger(titles, tuple(rows), files, shared["commands"])
+    systems: dict[str, System] = {}
+    for group, content in read.items():
+        for key, entry in content["systems"].items():
+            entry["run"] = [fill(each, shared["commands"]) for each in entry.get("run", ())]
+            systems[f"{group}/{key}"] = System(f"{group}/{key}", **entry)
+    tables = [(group, entry) for group, content in read.items() for entry in content["tables"]]
+    return Ledger(
+        titles={group: content["title"] for group, content in read.items()},
+        rows=[row for group, entry in tables for row in _rows(group, entry, systems)],
+        files={key: Files(key, **entry) for key, entry in shared["files"].items()},
+    )
 
 
 def _rows(group: str, entry: dict[str, Any], systems: Mapping[str, System]) -> Iterator[LedgerRow]:
     """The rows of one table of a file."""
-    entry = dict(entry)
-    numbers = [entry.pop(kind, {}) for kind in ("published", "measured")]
-    one = entry.pop("system", "")
-    name, columns = entry.pop("name"), entry.pop("columns")
-    table = LedgerTable(f"{group}/{name}", _expand(columns), **_tuples(entry))
+    one, numbers = entry.pop("system", ""), [entry.pop(k, {}) for k in ("published", "measured")]
+    entry |= {"name": f"{group}/{entry['name']}", "columns": _expand(entry["columns"])}
+    table = LedgerTable(**entry)
     for key in dict.fromkeys([*numbers[0], *numbers[1]]):
         owner = one or key
         system = systems[owner if "/" in owner else f"{group}/{owner}"]
-        published, measured = (_cells(table, system, kind.get(key)) for kind in numbers)
+        published, measured = (_cells(table, system, kind.get(key, "")) for kind in numbers)
         yield LedgerRow(system, table, published, measured, key if one else system.label)
 
 
-def _cells(table: LedgerTable, system: System, cells: str | list[str] | None) -> dict[str, Value]:
+def _cells(table: LedgerTable, system: System, cells: str | list[str]) -> dict[str, Value]:
     """Tag -> value of the cells that are not empty."""
-    if cells is None:
-        return {}
     texts = cells.split() if isinstance(cells, str) else cells
-    pairs = zip(_tags(table, system), texts, strict=True)
+    pairs = zip(tags_of(table, system), texts, strict=bool(texts))
     return {tag: Value(text) for tag, text in pairs if text not in ("", "-")}
 
 
-def _tags(table: LedgerTable, system: System) -> tuple[str, ...]:
-    """The columns of a table, with the metric that a system has in place of theirs."""
+def tags_of(table: LedgerTable, system: System) -> Sequence[str]:
+    """Returns the columns of a table, with the metric that a system has in place of theirs."""
     if not system.metric:
         return table.columns
-    return tuple(f"{tag.rpartition('/')[0]}/{system.metric}" for tag in table.columns)
+    return [f"{tag.rpartition('/')[0]}/{system.metric}" for tag in table.columns]
 
 
-def _expand(columns: str) -> tuple[str, ...]:
+def _expand(columns: str) -> list[str]:
     """`a/{b,c}` stands for `a/b` and `a/c`, as in a shell."""
     tags: list[str] = []
     for word in columns.split():
         parts = _BRACES.split(word)
         choices = [part.split(",") if i % 2 else [part] for i, part in enumerate(parts)]
         tags += ["".join(chosen) for chosen in itertools.product(*choices)]
-    return tuple(tags)
-
-
-def _tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+    return tags

@@ -6,9 +6,9 @@ A table stands between `<!--ledger:NAME-->` and `<!--end-->`; everything else is
 import collections
 import pathlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from xmodal.apps.ledger.ledger_entries import Ledger, LedgerRow, Value
+from xmodal.apps.ledger.ledger_entries import Ledger, LedgerRow, Value, tags_of
 from xmodal.core.errors import UserError
 
 COUNTS = "counts"
@@ -83,7 +83,7 @@ def _cells_of(name: str, ledger: Ledger) -> list[list[str]]:
 
 def _cells(row: LedgerRow, ledger: Ledger) -> list[str]:
     """The measured numbers, with the paper's in parentheses if the table has them."""
-    texts = [row.measured.get(tag, Value("")).text for tag in row.tags]
+    texts = [row.measured.get(tag, Value("")).text for tag in tags_of(row.table, row.system)]
     if row.table.beside:
         papers = row.published or _by_tag(row.system.like, ledger)
         texts = [
@@ -93,7 +93,7 @@ def _cells(row: LedgerRow, ledger: Ledger) -> list[str]:
     return texts
 
 
-def _published(system: str, columns: tuple[str, ...], ledger: Ledger) -> list[str]:
+def _published(system: str, columns: Sequence[str], ledger: Ledger) -> list[str]:
     papers = _by_tag(system, ledger)
     return [papers.get(tag, Value("")).text for tag in columns]
 

@@ -16,8 +16,8 @@ and the missing files of this machine; --available, --minutes and --seeds restri
     not covered    no command computes the row
 
 `reproduce NAME` looks for the files of a system, runs its commands (see `configs/results`), and
-compares its metrics with every number of the ledger; `reproduced.md` and `reproduced.json`
-in --workdir/results/NAME report it, with the processor. The exit code is 1 if a
+compares its metrics with every number of the ledger; `reproduced.json` in --workdir/results/NAME
+reports it, with the processor. The exit code is 1 if a
 number is outside of its tolerance, other than an unverified one, and 2 if files are missing.
 Folders are those in `XMODAL_TEST_DATA`, or --folder=NAME=PATH. The name of a group, the part before
 the slash, stands for all of its systems that have commands. `--write_tables` makes the tables of
@@ -43,14 +43,15 @@ from xmodal.apps.ledger.reproduced import (
     Numbers,
     compare_rows,
     describe_verdict,
+    format_report,
     is_reproduced,
     tabulate_checks,
-    write_report,
 )
 from xmodal.core import console
 from xmodal.core.config import suggest
 from xmodal.core.errors import UserError
 from xmodal.core.json_files import read_numbers
+from xmodal.core.result_files import write_file
 from xmodal.core.text_table import align_columns, format_table
 
 OUTSIDE, MISSING = 1, 2
@@ -158,7 +159,8 @@ class Reproduction:
         checks = compare_rows(self._ledger.of_system(system.name), metrics)
         commands = [shlex.join(words) for seed in _seeds(system)
                     for words in self.commands(system, seed)]  # fmt: skip
-        write_report(self._results(system), system, checks, commands)
+        report = format_report(system, checks, commands)
+        write_file(self._results(system) / "reproduced.json", report)
         minutes = (sum(os.times()[2:4]) - start) / 60
         verdict = f"{describe_verdict(checks)}, in {minutes:.1f} CPU minutes"
         table = format_table(tabulate_checks(checks))
@@ -174,8 +176,7 @@ class Reproduction:
             "out": str(self._results(system, seed)),
         }
         # Words are split first: a folder's name may have spaces.
-        whole = map(shlex.split, self._ledger.commands_of(system))
-        return [[fill(word, places) for word in words] for words in whole]
+        return [[fill(word, places) for word in words] for words in map(shlex.split, system.run)]
 
     def compute_metrics(self, system: System) -> list[Numbers]:
         """Runs a system's commands; returns the metrics of every seed.
@@ -205,7 +206,7 @@ class Reproduction:
         return folder if seed is None else folder / f"seed_{seed}"
 
 
-def _seeds(system: System) -> tuple[int | None, ...]:
+def _seeds(system: System) -> Sequence[int | None]:
     return system.seeds or (None,)
 
 

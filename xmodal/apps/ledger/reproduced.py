@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from xmodal.apps.ledger.ledger_entries import LedgerRow, System
-from xmodal.core.result_files import format_json, write_files
-from xmodal.core.text_table import Rows, format_document
+from xmodal.core.result_files import format_json
+from xmodal.core.text_table import Rows
 from xmodal.core.version import __version__
 from xmodal.evals.reports.paired_differences import compute_t_interval
 
@@ -34,7 +34,6 @@ class Check:
       against: "stored", the number measured earlier, "published", or "unverified".
       expected: that number.
       allowed: the row's tolerance and, for a number with a deviation, the spread of new seeds.
-      reason: why the tolerance is not 0.
       measured: the mean over seeds; None if the commands do not compute it.
       low: lower end of the 95 % interval: of the mean over several seeds, or of the evaluation of
         one seed, if it has one.
@@ -46,7 +45,6 @@ class Check:
     against: str
     expected: float
     allowed: float
-    reason: str
     measured: float | None
     low: float | None = None
     high: float | None = None
@@ -69,14 +67,13 @@ def compare_rows(rows: Sequence[LedgerRow], metrics: Sequence[Numbers]) -> list[
     checks = []
     for row in rows:
         paper = "unverified" if row.table.unverified else "published"
-        tolerance, reason = row.tolerance
         for tag, value in (row.published | row.measured).items():
             if value.number is not None:
                 against = "stored" if tag in row.measured else paper
                 seeds = len(row.system.seeds) if against == "stored" else 0
-                allowed = tolerance + _spread(value.deviation, seeds, len(metrics))
+                allowed = row.tolerance + _spread(value.deviation, seeds, len(metrics))
                 found = (x and x * row.table.scale for x in _measure(tag, row.system, metrics))
-                place = row.table.name, tag, against, value.number, allowed, reason
+                place = row.table.name, tag, against, value.number, allowed
                 checks.append(Check(*place, *found))
     return checks
 
@@ -135,10 +132,8 @@ def describe_verdict(checks: Sequence[Check]) -> str:
     return f"{_VERDICTS[is_reproduced(checks)]}, {inside}{others}"
 
 
-def write_report(
-    folder: pathlib.Path, system: System, checks: Sequence[Check], commands: Sequence[str]
-) -> None:
-    """Writes `reproduced.json` and `reproduced.md` to a folder."""
+def format_report(system: System, checks: Sequence[Check], commands: Sequence[str]) -> str:
+    """Returns the content of `reproduced.json`."""
     content = {
         "system": system.name,
         "reproduced": is_reproduced(checks),
@@ -147,13 +142,7 @@ def write_report(
         "commands": list(commands),
         "checks": [dataclasses.asdict(check) | {"inside": check.inside} for check in checks],
     }
-    reasons = {check.table: check.reason for check in checks}
-    parts = [f"# {system.label}: {describe_verdict(checks)}", tabulate_checks(checks)]
-    parts += [f"Tolerance in {table}: {reason}." for table, reason in reasons.items()]
-    parts += [f"Processor: {content['processor']}."]
-    code = "\n".join(f"    xmodal {command}" for command in commands)
-    text = f"{format_document(parts)}\n{code}\n"
-    write_files(folder, {"reproduced.json": format_json(content), "reproduced.md": text})
+    return format_json(content)
 
 
 def tabulate_checks(checks: Sequence[Check]) -> Rows:
