@@ -28,7 +28,7 @@ setuptools.setup(
         "xmodal.evals": ["__init__.pyi"],
         "xmodal.core": ["page.html"],
         "xmodal.apps.explore": ["board.html", "board.css", "board.js"],
-        "xmodal.apps.annotate": ["templates/*.html", "static/*"],
+        "xmodal.apps.annotate": ["*.sql", "*.toml", "templates/*.html", "static/*"],
     },
     install_requires=[
         "absl-py>=2.1,<3",

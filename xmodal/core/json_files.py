@@ -40,9 +40,14 @@ def read_numbers(path: epath.Path, remedy: str) -> dict[str, float]:
     Raises:
       UserError: the file is truncated or changed, or a value is not a number.
     """
+    return as_numbers(read_json(path, remedy), str(path), remedy)
+
+
+def as_numbers(found: dict[str, Any], place: str, remedy: str) -> dict[str, float]:
+    """Does what `read_numbers` does, for an object of a file; `place` names it in errors."""
     numbers = {}
-    for tag, value in read_json(path, remedy).items():
+    for tag, value in found.items():
         if value is not None and (type(value) not in (int, float) or abs(value) == math.inf):
-            raise UserError(f"{path} is damaged: {tag!r} is {value!r}, not a number: {remedy}")
+            raise UserError(f"{place} is damaged: {tag!r} is {value!r}, not a number: {remedy}")
         numbers[tag] = math.nan if value is None else value
     return numbers

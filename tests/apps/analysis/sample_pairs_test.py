@@ -112,21 +112,6 @@ def test_vectors_come_by_id_and_captions_as_means(tmp_path):
     assert group_vectors(path, "caption", groups).tolist() == [[1, 1], [3, 0], [5, 1]]
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        ([], "Use --images, --captions or both"),
-        (["--captions={}/a.npz", "--groups={}"], "has none of sts_val.csv"),
-    ],
-)
-def test_mistakes_are_named_without_a_stack_trace(files, monkeypatch, args, message):
-    given = ["--groups={}/groups.csv", "--split=validation", "--output={}/pairs", *args]
-    with pytest.raises(SystemExit) as error:
-        run(monkeypatch, "within", *(arg.format(files) for arg in given))
-    assert message in str(error.value)
-    assert not (files / "pairs").exists()
-
-
 def test_groups_come_from_a_prepared_dataset(few_shapes, tmp_path, monkeypatch, capsys):
     rng = np.random.default_rng(0)
     np.savez(

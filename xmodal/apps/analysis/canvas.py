@@ -12,7 +12,7 @@ GRAY = "#555555"
 LIGHT = "#d8d8d8"
 # Colors of ratings and methods by position: readable on white, also for the color-blind.
 COLORS = ("#2f6fab", "#c4572a", "#4a8f4f", "#8a5aa8", "#a98317", "#3f9aa3")
-_STYLE: dict[str, Any] = {
+_STYLE: Any = {
     "text.parse_math": False,  # Text comes from data.
     "axes.edgecolor": GRAY,
     "axes.labelcolor": GRAY,

@@ -9,7 +9,7 @@ from typing import Any
 from etils import epath
 
 from xmodal.core.errors import UserError
-from xmodal.core.untrusted.json_text import parse_json_text
+from xmodal.core.json_files import as_numbers, read_json, read_numbers
 from xmodal.evals.reports.metrics import MEAN_SELECTED
 from xmodal.evals.reports.published import ECCV_TABLE_5_METRICS
 
@@ -17,6 +17,7 @@ from xmodal.evals.reports.published import ECCV_TABLE_5_METRICS
 Models = Mapping[str, Mapping[str, float]]
 
 _FACTS = "boards.json"  # The facts of all boards, in the folder of an evaluation.
+_REMEDY = "use a JSON table of models, or `--output` folders of evaluations."
 _MOST_METRICS = 12  # More columns than this are hard to read.
 # Metrics that are compared of many, for boards that table 5 of the ECCV Caption paper lacks.
 _HEADLINES = ("*/mean/recall@1", "*/t2t/recall@1", "*/i2i/recall@1", "*/spearman")
@@ -39,44 +40,22 @@ def load_models(paths: Sequence[str]) -> dict[str, dict[str, float]]:
         if place.is_dir():
             # `.` and `..` are resolved to get a name; a link keeps its own.
             name = place.resolve().name if place.name in ("", "..") else place.name
-            table: dict[str, Any] = {name: load_object(place / "metrics.json")}
+            found = {name: read_numbers(place / "metrics.json", _REMEDY)}
         else:
-            table = load_object(place)
-        for model, metrics in table.items():
-            if model in models:
-                raise UserError(
-                    f"Two models are called {model!r}, the second in {path}: rename a folder or a "
-                    "model of a table."
-                )
-            models[model] = _as_metrics(metrics, f"{path}, model {model!r}")
+            table = read_json(place, _REMEDY)
+            if not all(isinstance(each, dict) for each in table.values()):
+                raise UserError(f"{path} is not a table {{model: {{tag: number}}}}: {_REMEDY}")
+            found = {
+                model: as_numbers(each, f"{path}, model {model!r},", _REMEDY)
+                for model, each in table.items()
+            }
+        if twice := found.keys() & models.keys():
+            raise UserError(
+                f"Two models are called {min(twice)!r}, the second in {path}: rename a folder or a "
+                "model of a table."
+            )
+        models |= found
     return models
-
-
-def load_object(path: epath.Path) -> dict[str, Any]:
-    """Reads a JSON object that is not empty and has no duplicate names."""
-    try:
-        found = parse_json_text(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"Cannot read {path}: {error}. Use a JSON table of models, or `--output` folders "
-            "of evaluations."
-        ) from error
-    if not isinstance(found, dict) or not found:
-        raise UserError(f"{path} must have a JSON object that is not empty, got {found!r:.60}.")
-    return found
-
-
-def _as_metrics(found: Any, where: str) -> dict[str, float]:
-    if not isinstance(found, dict):
-        raise UserError(
-            f"{where}: {found!r} is not an object from tag to number. For an evaluation, pass the "
-            "folder and not its metrics.json."
-        )
-    metrics = {tag: math.nan if value is None else value for tag, value in found.items()}
-    for tag, value in metrics.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or math.isinf(value):
-            raise UserError(f"{tag!r} in {where} is {value!r}, expected a number or null.")
-    return metrics
 
 
 def check_labels(paths: Sequence[str]) -> None:
@@ -84,7 +63,7 @@ def check_labels(paths: Sequence[str]) -> None:
     seen: dict[str, tuple[str, str]] = {}
     for path in paths:
         facts_of = epath.Path(path) / _FACTS
-        for board, facts in load_object(facts_of).items() if facts_of.exists() else ():
+        for board, facts in read_json(facts_of, _REMEDY).items() if facts_of.exists() else ():
             first, where = seen.setdefault(board, (facts["label_hash"], path))
             if facts["label_hash"] != first:
                 raise UserError(
@@ -96,8 +75,12 @@ def check_labels(paths: Sequence[str]) -> None:
 
 def find_same(folder: epath.Path, others: Mapping[str, epath.Path]) -> list[str]:
     """Returns the names of the evaluations on the labels and records of the one in a folder."""
-    ours = load_object(folder / _FACTS)
-    return [name for name, other in others.items() if _are_same(ours, load_object(other / _FACTS))]
+    ours = read_json(folder / _FACTS, _REMEDY)
+    return [
+        name
+        for name, other in others.items()
+        if _are_same(ours, read_json(other / _FACTS, _REMEDY))
+    ]
 
 
 def _are_same(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:

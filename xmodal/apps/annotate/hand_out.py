@@ -179,12 +179,13 @@ class _Turn:
         limit = self._settings.per_rater
         may = limit is None or self._one(_COUNTS)["own"] < limit
         found = self._one(_HELD)
-        if found is None and (found := self._one(_NEXT.format(room=_ROOM), may=may)):
+        if found is None and (new := self._one(_NEXT.format(room=_ROOM), may=may)):
+            found = new
             self._run(
                 "INSERT INTO assignments (unit, rater, expires, shown, swapped) SELECT :unit, "
                 ":rater, 0, 0, kind = 'preference' AND :coin FROM questions WHERE (unit, number) = "
                 "(:unit, 0)",
-                unit=found[0],
+                unit=new[0],
                 coin=secrets.randbelow(2),
             )
         if found is None:

@@ -1,8 +1,10 @@
 """Kinds of questions: the items they show, their instructions, and the possible answers."""
 
 import dataclasses
+import pathlib
 import re
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Mapping, Sequence
 
 from xmodal.core.errors import UserError
 
@@ -28,12 +30,12 @@ class QuestionKind:
       about: whether a caption is shown above both items.
     """
 
-    sides: tuple[str, str]
+    sides: Sequence[str]
     title: str
     ask: str
-    guide: tuple[str, ...]
+    guide: Sequence[str]
     answers: Mapping[str, str] | None = None
-    scale: tuple[str, ...] = ()
+    scale: Sequence[str] = ()
     symmetric: bool = False
     about: bool = False
 
@@ -48,84 +50,6 @@ class QuestionKind:
         return str(float(answer))
 
 
-_SLIDER = (
-    "Put the slider where the pair belongs; places between two numbers are welcome.",
-    "Judge by content, not by style, length or quality.",
-)
-# All but the highest of two scenes.
-_SCENES = (
-    "Nothing in common",
-    "Only the topic is the same",
-    "Some details are the same, the scenes are not",
-    "Roughly the same scene, important details differ",
-    "Mostly the same scene, only unimportant details differ",
-)
-
-# The first three are the tasks of Crisscrossed Captions and the fourth is that of ECCV Caption; the
-# fifth is used for table 6 of the CMCM paper. The wording is ours; the scales are the papers'.
-KINDS: Mapping[str, QuestionKind] = {
-    "sts": QuestionKind(
-        sides=("caption", "caption"),
-        title="Two captions",
-        ask="How similar are the scenes that these two captions describe?",
-        guide=("Picture the scene behind each caption, then compare the two scenes.", *_SLIDER),
-        scale=(*_SCENES, "The same scene"),
-        symmetric=True,
-    ),
-    "sis": QuestionKind(
-        sides=("image", "image"),
-        title="Two pictures",
-        ask="How similar are the scenes in these two pictures?",
-        guide=("Look at the people and things, the action, and the place.", *_SLIDER),
-        scale=(*_SCENES, "Almost the same picture"),
-        symmetric=True,
-    ),
-    "sits": QuestionKind(
-        sides=("caption", "image"),
-        title="A caption and a picture",
-        ask="How well does the caption describe the picture?",
-        guide=("Read the caption first, then see how much of it the picture shows.", *_SLIDER),
-        scale=(
-            "Nothing to do with the picture",
-            "Only the topic is the same",
-            "Some details fit, the scene does not",
-            "Comes close, but does not describe this picture",
-            "Describes a part of the picture",
-            "Describes the picture perfectly",
-        ),
-    ),
-    "match": QuestionKind(
-        sides=("caption", "image"),
-        title="A caption for a picture",
-        ask="Does the caption describe the picture?",
-        guide=(
-            "Yes means that everything in the caption is true of the picture. The picture may "
-            "show more than the caption says.",
-            "If only a small part of the caption is wrong or cannot be seen, choose one of the "
-            "two answers in the middle, the one that is nearer to the truth.",
-            "Some pairs have known answers. They show whether a set of pairs was done with care.",
-        ),
-        answers={
-            "yes": "Yes, all of it",
-            "weak_yes": "Yes, most of it",
-            "weak_no": "No, most of it does not fit",
-            "no": "No, not at all",
-        },
-    ),
-    "preference": QuestionKind(
-        sides=("image", "image"),
-        title="Two pictures for a text",
-        ask="Which of the two pictures goes better with the text?",
-        guide=(
-            "Imagine the text with each of the pictures beside it.",
-            "Two good pictures, or two bad ones, need no winner.",
-        ),
-        answers={
-            "left": "The left one",
-            "right": "The right one",
-            "both_good": "Both are good",
-            "both_bad": "Both are bad",
-        },
-        about=True,
-    ),
-}
+_TEXTS = (pathlib.Path(__file__).parent / "questions.toml").read_text(encoding="utf-8")
+KINDS = {name: QuestionKind(**entry) for name, entry in tomllib.loads(_TEXTS).items()}
+"""Kind of question -> its sides, wording and answers."""

@@ -26,12 +26,12 @@ from xmodal.apps.analysis.metric_tables import (
     choose_metrics,
     find_same,
     load_models,
-    load_object,
 )
 from xmodal.apps.arguments import make_parser, name_list
 from xmodal.core import console
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
+from xmodal.core.json_files import read_json
 from xmodal.core.result_files import FINAL
 from xmodal.core.text_table import Bold, format_table
 from xmodal.evals.reports.metrics import lower_is_better
@@ -106,8 +106,8 @@ def open_results(results: Mapping[str, str | os.PathLike]) -> "Comparison":
 
 def _find_runs(given: str | os.PathLike) -> list[epath.Path]:
     """The results in a folder, or in all folders of a pattern."""
-    found = [] if epath.Path(given).exists() else sorted(glob.glob(os.fspath(given)))
-    places = []
+    given, places = os.fspath(given), []
+    found = [] if epath.Path(given).exists() else sorted(glob.glob(given))
     for folder in map(epath.Path, [each for each in found if os.path.isdir(each)] or [given]):
         place = folder if (folder / "metrics.json").exists() else folder / FINAL
         if not (place / "metrics.json").exists():
@@ -146,7 +146,8 @@ def _tag_of(evaluator: str, tag: str) -> str:
 def _read_seed(results: epath.Path) -> str:
     """The seed of the run that has these results; "" if it is not known."""
     config = results.parent / "config.json"
-    return str(load_object(config).get("seed", "")) if config.exists() else ""
+    found = read_json(config, "use another folder.") if config.exists() else {}
+    return str(found.get("seed", ""))
 
 
 class Comparison:

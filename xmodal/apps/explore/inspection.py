@@ -121,10 +121,8 @@ class Inspection:
         """Returns an image of the split as an encoded picture, which `search` takes."""
         if not self._items.has_pictures:
             raise UserError(f"{self._items.name} stores image features, not pictures.")
-        (row,) = Positions("image", self._items.image_ids).find(np.array([image_id]))
-        if row < 0:
-            raise UserError(f"{self._items.name} {self._items.split} has no image {image_id}.")
-        return bytes(self._items.pictures(np.array([row]))[0])
+        row = Positions("image", self._items.image_ids)(np.array([image_id]))
+        return bytes(self._items.pictures(row)[0])
 
     def neighbors(self, direction: str, queries: int | Sequence[int] = 3) -> Page:
         """Returns a page of queries, the items they find first, and their other positives.

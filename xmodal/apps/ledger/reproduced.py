@@ -67,7 +67,7 @@ def compare_rows(rows: Sequence[LedgerRow], metrics: Sequence[Numbers]) -> list[
     checks = []
     for row in rows:
         paper = "unverified" if row.table.unverified else "published"
-        for tag, value in (row.published | row.measured).items():
+        for tag, value in {**row.published, **row.measured}.items():
             if value.number is not None:
                 against = "stored" if tag in row.measured else paper
                 seeds = len(row.system.seeds) if against == "stored" else 0

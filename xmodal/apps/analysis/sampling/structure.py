@@ -99,28 +99,21 @@ def _unordered(pairs: np.ndarray) -> np.ndarray:
 
 
 def _check_cycles(pairs: np.ndarray, groups: Groups) -> Iterator[_Row]:
-    in_cycles = groups.sizes > 2
+    from scipy.sparse import csgraph, csr_array  # Slow to import.
+
+    in_cycles, number = groups.sizes > 2, len(groups.caption_ids)
     captions = int(groups.sizes[in_cycles].sum())
     yield "pairs", len(pairs), captions + int(np.sum(groups.sizes == 2))
     owners = groups.owners[pairs]
     yield "pairs across images", np.sum(owners[:, 0] != owners[:, 1]), 0
-    number = len(groups.caption_ids)
     once = [np.bincount(side, minlength=number) == 1 for side in pairs.T]
     both = once[0] & once[1] & in_cycles[groups.owners]
     yield "captions once first and once second", np.sum(both), captions
-    successors = dict(pairs.tolist())
-    starts, sizes = groups.starts[in_cycles].tolist(), groups.sizes[in_cycles].tolist()
-    members = (range(start, start + size) for start, size in zip(starts, sizes, strict=True))
-    cycles = sum(_is_cycle(successors, each) for each in members)
-    yield "images whose captions form one cycle", cycles, int(in_cycles.sum())
-
-
-def _is_cycle(successors: Mapping[int, int], members: range) -> bool:
-    walk, here = [], members[0]
-    for _ in members:
-        walk.append(here)
-        here = successors.get(here, -1)
-    return here == members[0] and sorted(walk) == list(members)
+    graph = csr_array((np.ones(len(pairs)), pairs.T), (number, number))
+    _, part = csgraph.connected_components(graph, connection="strong")
+    joined = both & (part == part[groups.starts[groups.owners]])
+    whole = np.add.reduceat(joined.astype(int), groups.starts) == groups.sizes
+    yield "images whose captions form one cycle", np.sum(whole), int(in_cycles.sum())
 
 
 def _check_caption_pairs(
