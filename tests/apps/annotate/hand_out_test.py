@@ -8,7 +8,6 @@ import pytest
 from tests.apps.annotate.small_studies import Clock, make_study, raters, sts_units
 from xmodal.apps.annotate.golden import decide, find_doubts
 from xmodal.apps.annotate.hand_out import HandOut, NotAssignedError, Place, Rest
-from xmodal.apps.annotate.raters import end_rater, find_rater, invite
 from xmodal.apps.annotate.study_file import StudyFile, StudyQuestion, StudyUnit, set_closed
 from xmodal.core.errors import UserError
 
@@ -203,22 +202,3 @@ def test_those_who_fail_the_qualification_get_nothing_else(tmp_path):
     assert hand_out.next(good) == Place(2, 0)
     page = hand_out.page(good, Place(2, 0))
     assert (page.finished, page.remaining) == (1, 1)
-
-
-def test_a_rater_who_was_ended_can_do_nothing(tmp_path):
-    study = make_study(tmp_path / "study", sts_units(2))
-    tokens = invite(study, 2)
-    hand_out = HandOut(study)
-    place = hand_out.next(find_rater(study, tokens["rater1"]))
-    end_rater(study, "rater1")
-    rater = find_rater(study, tokens["rater1"])
-    assert hand_out.next(rater) is Rest.ENDED
-    for refused in (lambda: hand_out.page(rater, place), lambda: hand_out.save(rater, place, "1")):
-        with pytest.raises(NotAssignedError, match="has ended"):
-            refused()
-    with pytest.raises(UserError, match="no rater 'rater7'; known: rater1, rater2"):
-        end_rater(study, "rater7")
-    assert find_rater(study, tokens["rater2"] + "A") is None
-    with study.reading() as connection:
-        kept = b"".join(row["token_hash"] for row in connection.execute("SELECT * FROM raters"))
-    assert not any(token.encode() in kept for token in tokens.values())

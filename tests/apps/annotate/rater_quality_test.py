@@ -82,22 +82,6 @@ def read(answers):
     return {row["rater"]: row for row in csv.DictReader(io.StringIO(quality_file(answers)))}
 
 
-def test_a_rater_beside_the_mean_of_the_others():
-    ratings = {"a": [1, 2, 3, 5], "b": [2, 2, 4, 5], "c": [5, 4, 1, 0]}
-    answers = [
-        answer(unit, rater, value, seconds=2.0 + unit)
-        for rater, values in ratings.items()
-        for unit, value in enumerate(values)
-    ]
-    rows = read(answers)
-    for rater, values in ratings.items():
-        others = np.mean([ratings[each] for each in ratings if each != rater], axis=0)
-        expected = np.corrcoef(values, others)[0, 1]
-        assert float(rows[rater]["agreement"]) == pytest.approx(expected, abs=6e-4)
-    assert rows["a"]["median_seconds"] == "3.5"
-    assert rows["a"]["golden_right"] == ""
-
-
 def test_a_rater_beside_golden_pairs_and_the_choice_of_others():
     answers = [
         answer(1, "a", "weak_yes", "match", golden="yes"),

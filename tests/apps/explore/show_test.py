@@ -3,7 +3,6 @@
 import base64
 import re
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -27,27 +26,6 @@ def run(tmp_path_factory, few_shapes):
     folder = str(tmp_path_factory.mktemp("runs") / config.name)
     loop.train(config, folder)
     return folder
-
-
-def test_a_picture_is_dark_where_the_model_attends_little():
-    """Its view has four patches, of which the last one has half of the weights."""
-
-    def seen(function):
-        """The function of pictures that are not rotated, as evaluation sees them."""
-        return lambda pictures, *, upright: function(pictures) if not upright else None
-
-    weights = np.array([[[0.25, 0.25], [0.0, 0.5]]])
-    model = SimpleNamespace(
-        sides=["image"],
-        attend_images=seen(lambda pictures: np.repeat(weights, len(pictures), axis=0)),
-        preprocess=seen(lambda pictures: np.stack([np.full((40, 40, 3), x) for x in pictures])),
-    )
-    split = SimpleNamespace(has_pictures=True, pictures=lambda places: 100 + places)
-    _, shown = show._attended_pictures(model, split, np.array([100, 0]))
-    corners = np.asarray(shown)[[0, 0, -1, -1], [0, -1, 0, -1]]
-    np.testing.assert_array_equal(corners, [[60] * 3, [60] * 3, [20] * 3, [100] * 3])
-    split.has_pictures = False
-    assert show._attended_pictures(model, split, np.array([0])) is None
 
 
 @pytest.mark.slow

@@ -88,12 +88,3 @@ def test_a_dry_run_lists_the_draws(run, tmp_path, table):
     assert [row[2:] for row in rows[::2]] == [row[2:] for row in rows[1::2]]
     assert lines[-1] == "6 trials, compared by shapes/mean_recall@10."
     assert not (tmp_path / "sweep").exists()
-
-
-@pytest.mark.parametrize("space", ["tasks.t2t.loss.name:choice:softmax,triplet", "seed:choice:0,1"])
-def test_names_of_entries_and_seeds_are_drawn_once_each(run, table, space):
-    code, said = run("plain", f"--space={space}", "--dry_run", "--config.tasks.t2t.weight=2.0")
-    assert code == 0, said
-    cells = [line.strip("|").split("|")[1].strip() for line in table()[2:4]]
-    assert sorted(cells) == sorted(space.rpartition(":")[2].split(","))
-    assert table()[-1].startswith("2 trials")

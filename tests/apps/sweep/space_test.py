@@ -51,17 +51,6 @@ def test_a_study_runs_the_same_draws_with_every_value(seeds):
     assert len(trials) == 2 * len(seeds)
 
 
-def test_tpe_draws_near_the_best_trials():
-    plan = plan_of(space={"x": ("uniform", 0.0, 1.0)}, sampler="tpe")
-    study = plan.make_study()
-    for _ in range(40):
-        plan.seed_study(study)
-        trial = study.ask()
-        study.tell(trial, -abs(plan.draw(study, trial)["x"] - 0.7))
-    late = [each.params["x"] for each in study.trials[20:]]
-    assert sum(abs(x - 0.7) < 0.2 for x in late) > 14
-
-
 LOSS = {"name": "softmax", "options": {"scale": 2.0}, "inputs": ["x"], "module": {"width": 8}}
 
 

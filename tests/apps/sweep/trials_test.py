@@ -9,7 +9,7 @@ import signal
 import optuna
 import pytest
 
-from tests.apps.sweep.bag import SELECT
+from tests.apps.sweep.bag import SELECT, SPACE
 from xmodal.apps.sweep import plan as plan_lib
 from xmodal.apps.sweep import trials as trials_lib
 from xmodal.apps.sweep.sweep_report import name_of
@@ -158,3 +158,18 @@ def test_a_pruner_ends_trials_that_are_worse(sweep, plan, monkeypatch):
     monkeypatch.setitem(plan_lib.PRUNERS, "median", lambda: pruner)
     found = sweep(3, dataclasses.replace(plan, pruner="median"))
     assert [each.state.name for each in found] == ["COMPLETE", "PRUNED", "COMPLETE"]
+
+
+@pytest.mark.slow
+def test_the_values_of_a_study_are_compared(sweep, plan, tmp_path):
+    studied = dataclasses.replace(
+        plan,
+        space={"optimizer.learning_rate": SPACE["optimizer.learning_rate"]},
+        studied=("model.text.encoder.width", (8, 16)),
+    )
+    found = sweep(1, studied)
+    assert [each.user_attrs["values"]["model.text.encoder.width"] for each in found] == [8, 16]
+    assert len({each.user_attrs["values"]["optimizer.learning_rate"] for each in found}) == 1
+    assert "| 8 (0000) | 16 (0001) |" in " ".join((tmp_path / "report.md").read_text().split())
+    # The best trial of each value keeps its weights.
+    assert all(run_folder.steps(str(tmp_path / f"trials/{name}")) for name in ("0000", "0001"))

@@ -15,19 +15,27 @@ of the CMCM paper. `aggregate` writes labels in the released layouts.
 """
 
 import argparse
+import sqlite3
 import sys
 
 from xmodal.apps.annotate.golden import decide, find_doubts
 from xmodal.apps.annotate.raters import end_rater, invite
 from xmodal.apps.annotate.study_file import StudyFile, set_closed
-from xmodal.apps.arguments import add_dataset, make_parser, name_list, positive_int, require_extra
+from xmodal.apps.arguments import (
+    add_dataset,
+    add_texts,
+    make_parser,
+    name_list,
+    positive_int,
+    require_extra,
+)
 from xmodal.core import console
 from xmodal.core.errors import UnexpectedFilesError
 
 _ADDRESS = "http://127.0.0.1:8000"
 
 
-@console.readable_errors(UnexpectedFilesError)
+@console.readable_errors(UnexpectedFilesError, sqlite3.OperationalError)
 def main() -> None:
     """Runs the command that the arguments name."""
     args = _parse()
@@ -92,8 +100,7 @@ def _parse() -> argparse.Namespace:
     parser = make_parser("annotate", __doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     make = commands.add_parser("make", help="creates the questions of a new study")
-    kinds = make.add_subparsers(dest="kind", required=True)
-    _add_kinds(kinds)
+    _add_kinds(make.add_subparsers(dest="kind", required=True))
     inviting = commands.add_parser("invite", help="makes links for raters")
     choice = inviting.add_mutually_exclusive_group(required=True)
     choice.add_argument("--raters", type=positive_int, help="number of new links")
@@ -111,59 +118,50 @@ def _parse() -> argparse.Namespace:
         choice.add_argument(f"--{decision}", type=_unit, metavar="UNIT:RATER", help="a unit")
     aggregate = commands.add_parser("aggregate", help="writes labels and the raters' agreement")
     aggregate.add_argument("--output", required=True, help="folder")
-    aggregate.add_argument("--add", help="eccv: folder of annotations whose positives are added")
-    aggregate.add_argument("--without", help="eccv: file of caption ids to leave out, one per line")
+    add_texts(
+        aggregate,
+        add="eccv: folder of annotations whose positives are added",
+        without="eccv: file of caption ids to leave out, one per line",
+    )
     aggregate.add_argument(
         "--human_only", action="store_true", help="eccv: without original pairs that no rater saw"
     )
-    for command, run in (
-        (inviting, _invite),
-        (serve, _serve),
-        (close, _close),
-        (review, _review),
-        (aggregate, _aggregate),
-    ):
+    runs = {inviting: _invite, serve: _serve, close: _close, review: _review, aggregate: _aggregate}
+    for command, run in runs.items():
         command.add_argument("--study", required=True, help="file of the study")
         command.set_defaults(run=run)
     return parser.parse_args()
 
 
 def _add_kinds(kinds: argparse._SubParsersAction) -> None:
-    shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument("--study", required=True, help="the new file")
-    add_dataset(shared, "a prepared dataset with pictures", required=True)
-    shared.add_argument(
-        "--raters_per_item", type=positive_int, help="raters who answer each question"
-    )
-    shared.add_argument("--lease_minutes", type=float, default=30.0, help="time to finish a unit")
-    shared.add_argument("--per_rater", type=positive_int, help="most units of one rater")
-    shared.add_argument("--seed", type=int, default=0, help="seed of all draws")
-    ranked = argparse.ArgumentParser(add_help=False)
-    ranked.add_argument(
-        "--models", type=name_list, required=True, help="embeddings, scores, rankings"
-    )
-    ranked.add_argument("--similarity", help="for embeddings whose file names none")
-    cxc = kinds.add_parser("cxc", parents=[shared], help="pairs with sliders from 0 to 5")
-    cxc.add_argument("--pairs", required=True, help="folder of {sts,sis,sits}_SPLIT.csv")
-    cxc.add_argument(
-        "--ratings", type=name_list, help="some of sts,sis,sits; default: all in --pairs"
-    )
-    eccv = kinds.add_parser("eccv", parents=[shared, ranked], help="candidates of several models")
-    eccv.add_argument("--images", type=int, default=-1, help="queries to draw; -1 for all")
-    eccv.add_argument("--captions", type=int, default=-1, help="queries to draw; -1 for all")
-    eccv.add_argument("--top", type=positive_int, default=5, help="candidates per model and query")
-    eccv.add_argument(
-        "--per_hit", type=positive_int, default=18, help="pairs besides two golden ones"
-    )
-    eccv.add_argument("--qualification", type=int, default=0, help="golden pairs shown first")
-    eccv.add_argument("--pass_share", type=float, default=0.9, help="share of these to get right")
-    preference = kinds.add_parser(
-        "preference", parents=[shared, ranked], help="which of two models finds better pictures"
-    )
-    preference.add_argument("--examples", type=positive_int, default=100, help="captions to draw")
-    preference.add_argument("--labels", help="column of 0 and 1 that groups the captions")
+    cxc = kinds.add_parser("cxc", help="pairs with sliders from 0 to 5")
+    eccv = kinds.add_parser("eccv", help="candidates of several models")
+    preference = kinds.add_parser("preference", help="which of two models finds better pictures")
     for each in (cxc, eccv, preference):
+        each.add_argument("--study", required=True, help="the new file")
+        add_dataset(each, "a prepared dataset with pictures", required=True)
+        each.add_argument("--lease_minutes", type=float, default=30.0, help="to finish a unit")
+        each.add_argument("--raters_per_item", type=positive_int, help="raters of each question")
+        each.add_argument("--per_rater", type=positive_int, help="most units of one rater")
+        each.add_argument("--seed", type=int, default=0, help="seed of all draws")
         each.set_defaults(run=_make)
+    cxc.add_argument("--pairs", required=True, help="folder of {sts,sis,sits}_SPLIT.csv")
+    cxc.add_argument("--ratings", type=name_list, help="some of sts,sis,sits; default: all")
+    for each in (eccv, preference):
+        each.add_argument("--models", type=name_list, required=True,
+                          help="embeddings, scores, rankings")  # fmt: skip
+        add_texts(each, similarity="for embeddings whose file names none")
+    for name, default, text in (
+        ("images", -1, "queries to draw; -1 for all"),
+        ("captions", -1, "queries to draw; -1 for all"),
+        ("top", 5, "candidates per model and query"),
+        ("per_hit", 18, "pairs besides two golden ones"),
+        ("qualification", 0, "golden pairs shown first"),
+    ):
+        eccv.add_argument(f"--{name}", type=int, default=default, help=text)
+    eccv.add_argument("--pass_share", type=float, default=0.9, help="share of these to get right")
+    preference.add_argument("--examples", type=positive_int, default=100, help="captions to draw")
+    add_texts(preference, labels="column of 0 and 1 that groups the captions")
 
 
 def _unit(text: str) -> tuple[int, str]:
