@@ -10,7 +10,7 @@ from xmodal.evals.scores.arrays import has_candidates, open_arrays
 from xmodal.evals.scores.files import open_source
 from xmodal.evals.scores.galleries import Ids
 from xmodal.evals.scores.score_rows import top_items
-from xmodal.evals.scores.sources import RankedLists, Source
+from xmodal.evals.scores.sources import Candidates, RankedLists, Source
 
 # Direction -> the ids of its queries and of its gallery.
 _KINDS = {"i2t": ("image_ids", "caption_ids"), "t2i": ("caption_ids", "image_ids")}
@@ -47,6 +47,7 @@ def best_items(
     """
     if isinstance(source, RankedLists):
         return _from_lists(source, split, direction, queries, depth)
+    assert not isinstance(source, Candidates), "`read_source` refuses them"
     if not len(queries):
         return []
     kind, found = _KINDS[direction]

@@ -115,7 +115,7 @@ def draw_rated(
     units = []
     for stage, rating in enumerate(name for name in rated if ratings is None or name in ratings):
         pairs = rated[rating]
-        ends = pairs.left_ids, pairs.right_ids
+        ends = [np.asarray(side) for side in (pairs.left_ids, pairs.right_ids)]
         for kind, side in zip(KINDS[rating].sides, ends, strict=True):
             if len(lost := np.setdiff1d(side, ids[kind])):
                 raise UserError(

@@ -12,7 +12,7 @@ import shutil
 import time
 import traceback
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import filelock
 import jax
@@ -134,7 +134,7 @@ def _run(plan: Plan, study: optuna.Study, trial: optuna.Trial, folder: pathlib.P
     run_dir, config = folder / "trials" / name, plan.config_of(name, values)
     logging.info("Trial %s: %s", name, values)
 
-    def watch(step: int, metrics: dict[str, float]) -> None:
+    def watch(step: int, metrics: Mapping[str, float]) -> None:
         if plan.pruner != "none" and plan.select in metrics:
             trial.report(metrics[plan.select], step)
             if trial.should_prune():

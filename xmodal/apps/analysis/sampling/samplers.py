@@ -233,7 +233,8 @@ def file_contents(split: str, groups: Groups, sampled: Mapping[str, np.ndarray])
     Returns:
       File name -> content.
     """
-    ids, lines = {"caption": groups.caption_ids, "image": groups.image_ids}, {}
+    ids = {"caption": groups.caption_ids, "image": groups.image_ids}
+    lines: dict[str, list[str]] = {}
     for method, pairs in sampled.items():
         rating = METHODS[method]
         header = ",".join((*SIDES[rating], METHOD))
