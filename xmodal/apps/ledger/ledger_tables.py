@@ -6,9 +6,9 @@ A table stands between `<!--ledger:NAME-->` and `<!--end-->`; everything else is
 import collections
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from xmodal.apps.ledger.ledger_entries import Ledger, LedgerRow, Value, tags_of
+from xmodal.apps.ledger.ledger_entries import Ledger, LedgerRow, tags_of
 from xmodal.core.errors import UserError
 
 COUNTS = "counts"
@@ -61,51 +61,31 @@ def count_rows(ledger: Ledger) -> str:
 
 def table_of(name: str, ledger: Ledger) -> str:
     """Returns a table in Markdown."""
-    cells = _cells_of(name, ledger)
-    rule = "|---" + "|---:" * (len(cells[0]) - 1) + "|"
+    rows = [row for row in ledger.rows if row.table.name == name]
+    table = rows[0].table
+    cells: list[Sequence[str]] = [[table.corner, *table.heads]]
+    for system in table.above:
+        papers = _papers_of(ledger.of_system(system))
+        label = ledger.systems[system].label
+        cells.append([label, *(papers.get(tag, "") for tag in table.columns)])
+    for row in rows:
+        sources = [row] if row.published else ledger.of_system(row.system.like)
+        papers = _papers_of(sources) if table.beside else {}
+        line = [row.label]
+        for tag, column in zip(tags_of(table, row.system), table.columns, strict=True):
+            text = row.measured[tag].text if tag in row.measured else ""
+            line.append(f"{text} ({papers[column]})" if text and column in papers else text)
+        cells.append(line)
+    cells = list(zip(*cells, strict=True)) if table.transposed else cells
     head, *lines = ("|" + "|".join(f" {cell} " if cell else " " for cell in line) + "|"
                     for line in cells)  # fmt: skip
-    return "\n".join([head, rule, *lines])
+    return "\n".join([head, "|---" + "|---:" * (len(cells[0]) - 1) + "|", *lines])
 
 
-def _cells_of(name: str, ledger: Ledger) -> list[list[str]]:
-    """The cells of a table, the heads first."""
-    rows = [row for row in ledger.rows if row.table.name == name and row.table.page]
-    if not rows:
-        raise UserError(f"The ledger has no table {name!r} for a page.")
-    table = rows[0].table
-    body = [[ledger.systems[system].label, *_published(system, table.columns, ledger)]
-            for system in table.above]  # fmt: skip
-    body += [[row.label, *_cells(row, ledger)] for row in rows]
-    cells = [[table.corner, *table.heads], *body]
-    return [list(column) for column in zip(*cells, strict=True)] if table.transposed else cells
-
-
-def _cells(row: LedgerRow, ledger: Ledger) -> list[str]:
-    """The measured numbers, with the paper's in parentheses if the table has them."""
-    texts = [row.measured.get(tag, Value("")).text for tag in tags_of(row.table, row.system)]
-    if row.table.beside:
-        papers = row.published or _by_tag(row.system.like, ledger)
-        texts = [
-            f"{text} ({papers[tag].text})" if text and tag in papers else text
-            for text, tag in zip(texts, row.table.columns, strict=True)
-        ]
-    return texts
-
-
-def _published(system: str, columns: Sequence[str], ledger: Ledger) -> list[str]:
-    papers = _by_tag(system, ledger)
-    return [papers.get(tag, Value("")).text for tag in columns]
-
-
-def _by_tag(system: str, ledger: Ledger) -> Mapping[str, Value]:
-    """The published numbers of a system, those that were checked in their source."""
-    return {
-        tag: value
-        for row in ledger.of_system(system)
-        if not row.table.unverified
-        for tag, value in row.published.items()
-    }
+def _papers_of(rows: Sequence[LedgerRow]) -> dict[str, str]:
+    """Tag -> published number, of those that were checked in their source."""
+    checked = (row for row in rows if not row.table.unverified)
+    return {tag: value.text for row in checked for tag, value in row.published.items()}
 
 
 def _agrees(row: LedgerRow) -> bool:
