@@ -17,7 +17,7 @@ from xmodal.apps.annotate.study_file import (
     create,
 )
 from xmodal.core.errors import UserError
-from xmodal.evals.labels.released import read_lists
+from xmodal.evals.labels.annotations import read_lists
 
 
 def match(caption, image, golden=None):
