@@ -273,19 +273,12 @@ def labels_of_split(split: Split, boards: Collection[str]) -> Labels:
     """Returns the labels of a prepared dataset's split, with lists if a board needs one."""
     known = definitions_of(split.name)
     needs_lists = any(known[name].released for name in boards if name in known)
+    names = ("image_ids", "caption_ids", "caption_image_ids", "categories", "caption_categories")
     return Labels(
-        name=split.name,
-        split=split.split,
-        image_ids=split.image_ids,
-        caption_ids=split.caption_ids,
-        caption_image_ids=split.caption_image_ids,
-        ratings=split.ratings,
-        lists=split.lists if needs_lists else {},
-        categories=split.categories,
-        caption_categories=split.caption_categories,
-        texts=number_texts(split.caption_texts),
-        partial=split.partial,
-    )
+        name=split.name, split=split.split, ratings=split.ratings, partial=split.partial,
+        lists=split.lists if needs_lists else {}, texts=number_texts(split.caption_texts),
+        **{name: getattr(split, name) for name in names},
+    )  # fmt: skip
 
 
 def boards_of_annotations(

@@ -185,11 +185,12 @@ class PoolsEvaluator(Evaluator):
         scores = open_scores(pool, mesh=self._mesh, precision=self.options.precision)
         between = scores["image", "text"]
         held = between.hold(memory_budget()) if self._reranker is None else between
-        pairs = np.nonzero(self._pairs.contains(images[:, None], captions))
+        rows, columns = np.nonzero(self._pairs.contains(images[:, None], captions))
         metrics = {}
         for direction in self.options.directions:
             flips = direction == "t2i"
-            positives = Ragged.from_pairs(*(pairs[::-1] if flips else pairs), len(images))
+            ends = (columns, rows) if flips else (rows, columns)
+            positives = Ragged.from_pairs(*ends, num_rows=len(images))
             ranked = held.transpose() if flips else held
             if self._reranker is not None:
                 predictions = pool.predictions[self.options.task]

@@ -112,7 +112,7 @@ class RelationsEvaluator(Evaluator):
             for scores, labels in zip(predicted.T, self._labels.T, strict=True)
         ]
         mean = np.mean(np.array(found)[self._occur], axis=0) if self._occur.any() else [np.nan, 0.0]
-        metrics = {}
+        metrics: dict[str, float] = {}
         for name, values in zip((*self._names, "mean"), [*found, mean], strict=True):
             pair = dict(zip(_METRICS, map(float, values), strict=True))
             metrics |= {f"{name}/{metric}": x for metric, x in pair.items()}

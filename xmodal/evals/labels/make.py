@@ -113,7 +113,7 @@ class _Maker:
         _, rows = np.unique(queries, return_inverse=True)  # Only rated items are queries.
         of_query = Ragged.from_pairs(rows, pair, int(rows.max(initial=-1)) + 1)
         scores = np.asarray(pairs["scores"], np.float32)
-        return GradedPairs((left_kind, right_kind), *ends.values(), scores, of_query)
+        return GradedPairs((left_kind, right_kind), ends["left"], ends["right"], scores, of_query)
 
     def _paired(
         self, definition: Definition, direction: str, label_hash: LabelHash

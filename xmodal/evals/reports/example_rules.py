@@ -97,7 +97,9 @@ def pick_examples(
         for right, wrong in itertools.permutations(ranked, 2):
             if own in (right, wrong):
                 sides = ranked[right], ranked[wrong]
-                both, *rows = np.intersect1d(*(x.query_ids for x in sides), return_indices=True)
+                both, *rows = np.intersect1d(
+                    sides[0].query_ids, sides[1].query_ids, return_indices=True
+                )
                 up, down = (_ranks(x)[at] for x, at in zip(sides, rows, strict=True))
                 rule = f"right by {right}, wrong by {wrong}"
                 note = (

@@ -165,7 +165,8 @@ def compare(
             f"{' and '.join(names)}; evaluate both models on the same prepared dataset."
         )
     bootstrap = Bootstrap(samples=samples, seed=seed)
-    others: dict[str, Any] = {each.name: each for each in (*theirs.results, *theirs.numbers)}
+    stored: list[Any] = [*theirs.results, *theirs.numbers]
+    others = {each.name: each for each in stored}
     found: dict[str, Difference] = {}
     for numbers in ours.numbers:
         if numbers.name in others:

@@ -126,7 +126,7 @@ class CorrelationResult:
 
 @dataclasses.dataclass(frozen=True)
 class BoardResult:
-    """Results of one board by direction or rating, see `boards.types.Board`.
+    """Results of one board by direction or rating, see `labels.types.Board`.
 
     `skipped` gives the reasons for those that are left out.
     """

@@ -181,7 +181,8 @@ def _compute_means(board: str, found: Mapping[str, Value]) -> dict[str, Value]:
             means[metric_tag(board, MEAN, metric)] = (found[tags[0]] + found[tags[1]]) / 2
     recalls = [metric_tag(board, direction, each) for direction in _MEAN_OF for each in _SUMMED]
     if all(tag in found for tag in recalls):
-        means[f"{board}/{RSUM}"] = sum(found[tag] for tag in recalls)
+        first, *others = (found[tag] for tag in recalls)
+        means[f"{board}/{RSUM}"] = sum(others, first)
     return means
 
 
