@@ -1,7 +1,7 @@
 """Results as flat numbers: values, their 95 % intervals and counts."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -181,8 +181,8 @@ def _compute_means(board: str, found: Mapping[str, Value]) -> dict[str, Value]:
             means[metric_tag(board, MEAN, metric)] = (found[tags[0]] + found[tags[1]]) / 2
     recalls = [metric_tag(board, direction, each) for direction in _MEAN_OF for each in _SUMMED]
     if all(tag in found for tag in recalls):
-        first, *others = (found[tag] for tag in recalls)
-        means[f"{board}/{RSUM}"] = sum(others, first)
+        total: Any = sum(found[tag] for tag in recalls)
+        means[f"{board}/{RSUM}"] = total
     return means
 
 
