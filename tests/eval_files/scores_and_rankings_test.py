@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 from tiny_model import metrics_of
 
-from xmodal.api import evaluating
-from xmodal.core.errors import UserError
-
 
 def test_scores_and_rankings_agree_with_the_embeddings(evaluate, model, tmp_path):
     expected = metrics_of(evaluate("dot", embeddings=str(model / "tiny.npz"), similarity="dot"))
@@ -62,21 +59,3 @@ def test_truncated_rankings_say_what_they_cannot_give(evaluate, model):
     assert f"t2i recall@10: {boards['coco5k']['missing']['t2i/recall@10']}." in report
     assert "- Without i2i, sis, sits, sts, t2t: " in report
     assert "Intervals of correlations" not in report
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({}, "Pass embed_images and embed_texts, or one of embeddings, scores and rank"),
-        ({"scores": "s.npy", "rankings": "r.json"}, "not scores and rankings"),
-        ({"embeddings": "e.npz", "similarity": "dot", "ids": "i.npz"}, "Ids are for a matrix"),
-        ({"scores": "s.npy", "similarity": "dot"}, "Similarity 'dot' is for embeddings; scores"),
-        (
-            {"rankings": "r.json", "bootstrap_samples": 0},
-            "bootstrap_samples is 0; it must be at least 1",
-        ),
-    ],
-)
-def test_arguments_that_do_not_go_together(annotations, given, message):
-    with pytest.raises(UserError, match=message):
-        evaluating.evaluate(annotations=annotations, **given)

@@ -54,7 +54,6 @@ class TinySplit:
     categories: None = None
     caption_categories: None = None
     partial: str = ""
-    differences: tuple = ()
     image_hashes: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
     hashes: dict = dataclasses.field(default_factory=dict)
     labels: dict = dataclasses.field(default_factory=dict)

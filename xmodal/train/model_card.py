@@ -14,7 +14,7 @@ from xmodal.core.page import from_markdown
 from xmodal.core.result_files import FINAL, write_files
 from xmodal.core.version import __version__
 from xmodal.evals import Evaluation
-from xmodal.evals.evaluation import REPORT
+from xmodal.evals.reports.evaluation import REPORT
 from xmodal.pretrained.packaged_towers import describe_source
 from xmodal.train.folder.compute import Compute, read_starts
 from xmodal.train.run import Run

@@ -12,7 +12,7 @@ from xmodal.apps.annotate.study_file import (
     StudyQuestion,
     StudyUnit,
 )
-from xmodal.evals.labels.released import read_lists
+from xmodal.evals.labels.annotations import read_lists
 
 
 def match(caption, image, golden=None):

@@ -22,18 +22,6 @@ def test_own_pictures_in_the_layout_of_coco_are_not_ms_coco():
     assert "Left out eccv: coco_captions lacks the labels 'eccv' (eccv_image_to_caption" in report
 
 
-def test_ratings_that_are_not_the_released_ones_are_named_before_any_number():
-    split = make_split(records=20, captions=5, name="coco_captions", title="coco_captions")
-    split = dataclasses.replace(split, differences=["sts_test.csv holds 1 pairs instead of 44,045"])
-    evaluator = make_evaluator("coco", options_of(type="boards"), split, SIDES)
-    report = evaluate_source(evaluator, make_source(split), name="ours").report()
-    assert report.startswith(
-        "# coco_captions, test split\n\n**NOT THE RELEASED LABELS: in config.data.ratings_dir, "
-        "sts_test.csv holds 1 pairs instead of 44,045. "
-    )
-    assert "Labels of your own and parts of the released files differ, too" in report
-
-
 @pytest.mark.parametrize("sides", [SIDES, ("text",)])
 @pytest.mark.parametrize("name", ["crisscrossed_shapes", "coco_captions"])
 def test_the_tags_of_boards_are_those_of_their_results(name, sides):

@@ -7,10 +7,8 @@ import pytest
 
 from tests.evals.evaluators.labeled_split import Clusters, evaluate, make_split
 from tests.evals.evaluators.random_vectors import SIDES, options_of
-from xmodal.api.embedding_functions import FunctionProvider
 from xmodal.core.errors import UserError
 from xmodal.evals import Embeddings, make_evaluator
-from xmodal.evals.scores.sentences import Sentences
 
 
 @pytest.fixture
@@ -42,28 +40,6 @@ def test_probes_work_on_a_file_with_both_splits(split, kind):
     # Results with one hash are compared image by image, in any order.
     assert np.std(found.repeats["accuracy@1"]) > 0
     assert found == of_turned
-
-
-def test_a_file_whose_ids_do_not_tell_the_splits_apart_is_refused(split):
-    file = of_file(split)
-    split.train = make_split(30, 1, split="train")
-    split.train.image_ids = split.image_ids[:30]
-    evaluator = make_evaluator("x", options_of(type="knn"), split, ["image"])
-    with pytest.raises(UserError, match="'train' and 'test' of animals share 30 .* --run=RUN"):
-        evaluator.run(file)
-    evaluator.run(Clusters())  # A model embeds every split by itself.
-
-
-def test_an_array_that_a_file_lacks_is_refused(split):
-    similarity = {"name": "cosine", "field": "mean"}
-    with pytest.raises(UserError, match="the array 'mean', but model.npz has one array"):
-        of_file(split).items(split, similarity=similarity)
-    functions = FunctionProvider({"text": None}, None, "dot")
-    with pytest.raises(UserError, match="the array 'mean', but the model has one array"):
-        functions.items(split, similarity=similarity)
-    sentences = Sentences("texts.npz", {}, np.zeros((0, 2)), "dot")
-    with pytest.raises(UserError, match="the array 'mean', but texts.npz has one array"):
-        sentences.items(split, similarity=similarity)
 
 
 def test_a_file_has_no_prompts(split):

@@ -56,11 +56,7 @@ def test_tags_begin_with_the_evaluator_once():
     [
         ({"type": "pairs"}, ["image"], "has no text side"),
         ({"type": "pairs"}, SIDES, "the label column 'score', which .* lacks; known: .'relations'"),
-        ({"type": "pools"}, ["text"], r"the model has \['text'\]"),
-        ({"type": "relations", "task": "t"}, ["image"], "has no text side"),
         ({"type": "relations"}, SIDES, r"config.evals.x.task is empty"),
-        ({"type": "relations", "task": "t", "labels": "topics"}, SIDES, "column 'topics'"),
-        ({"type": "relations", "task": "t", "names": ["a"]}, SIDES, "has 1 names for the 2 rel"),
         ({"type": "boards", "boards": ["coco5k"]}, SIDES, r"Unknown board\(s\) \['coco5k'\]"),
         ({"type": "boards"}, ["image"], "a tower only for image, which no board"),
     ],
@@ -78,8 +74,6 @@ def test_a_split_or_model_that_lacks_something(section, sides, message):
         ({}, "config.evals.x is {}; it must be a section with a type of .*'boards'"),
         ({"type": "pools", "sise": 5}, r"\['sise'\] in config.evals.x; .*Did you mean 'size'"),
         ({"type": "pools", "repeats": 0}, "config.evals.x.repeats is 0; it must be at least 1"),
-        ({"type": "boards", "every": -1}, "config.evals.x.every is -1"),
-        ({"type": "pools", "directions": ["t2t"]}, "'t2t' in config.evals.x.directions"),
     ],
 )
 def test_options_that_are_wrong(section, message):

@@ -129,15 +129,6 @@ def test_intervals_of_pairs_are_those_of_a_bootstrap(metric):
         assert width == pytest.approx(expected, rel=0.12)
 
 
-def test_pairs_that_come_twice_say_no_more_than_once():
-    once, twice = (numbers_of(*correlated_pairs(90, copies=copies)) for copies in (1, 2))
-    for end in ("", "_low", "_high"):
-        tag = f"all2014/pearson{end}"
-        assert twice[tag] == pytest.approx(once[tag], abs=1e-6)
-    split, source = correlated_pairs(90, copies=2, texts=[str(k) for k in range(360)])
-    assert numbers_of(split, source)["all2014/pearson_low"] > twice["all2014/pearson_low"] + 0.005
-
-
 def test_a_constant_set_has_no_correlation():
     labels = {"score": np.ones(3), "set": np.array(["a"] * 3), "average": np.full(3, 2014)}
     split = make_split(records=3, captions=2, labels=labels)

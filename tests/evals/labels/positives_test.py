@@ -28,20 +28,6 @@ def test_contains_every_pair_and_no_other():
     assert found.tolist() == expected
 
 
-def test_contains_takes_pairs_and_rows_in_any_order():
-    ragged = Ragged(np.array([0, 2, 3]), np.array([5, 1, 4], np.int32))
-    found = ragged.contains(np.array([0, 0, 1, 1, 0]), np.array([1, 5, 4, 5, 4]))
-    assert found.tolist() == [True, True, True, False, False]
-
-
-@pytest.mark.parametrize("num_rows", [0, 3])
-def test_without_pairs(num_rows):
-    none = np.zeros(0, int)
-    ragged = Ragged.from_pairs(none, none, num_rows)
-    assert ragged.lengths.tolist() == [0] * num_rows
-    assert ragged.contains(np.zeros(2, int), np.array([0, 4])).tolist() == [False, False]
-
-
 def test_groups_stand_for_pairs():
     rng = np.random.default_rng(0)
     related = rng.random((3, 4)) < 0.5
@@ -53,14 +39,6 @@ def test_groups_stand_for_pairs():
     assert relation.lengths.dtype == np.int64
     rows, items = np.arange(7)[:, None], np.arange(11)[None, :]
     np.testing.assert_array_equal(relation.contains(rows, items), pairs)
-
-
-def test_a_negative_item_is_none():
-    relation = Relation(np.array([0, 0]), np.array([0]), np.ones((1, 1), bool))
-    assert relation.contains(np.arange(2)[:, None], np.array([[0, -1]])).tolist() == [
-        [True, False],
-        [True, False],
-    ]
 
 
 @pytest.mark.parametrize("texts", [None, 7, 60])

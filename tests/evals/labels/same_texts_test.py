@@ -64,14 +64,3 @@ def test_published_protocols_count_the_shared_texts_and_keep_their_positives():
     assert found.metrics["flickr30k/t2i/recall@1"] == pytest.approx(100 / 6)
     assert "12 of 12 captions have the text of another image's caption" in found.report()
     assert "the published protocol counts its own positives alone" in found.report()
-
-
-@pytest.mark.parametrize(("name", "recall"), [("captioned_images", 100), ("clue", 20)])
-def test_pools(name, recall):
-    section = {"type": "pools", "size": 10, "repeats": 3, "directions": ("t2i", "i2t")}
-    found = evaluate_perfect(name, SPELLINGS, **section)
-    assert found.metrics["t2i/recall@1"] == found.metrics["i2t/recall@1"] == recall
-    assert "12 of 12 captions have the text of another" in found.report()
-    chance = {"t2i/recall@1": 10, "i2t/recall@1": 10} if name == "clue" else {}
-    assert {tag: found.results[0].chance.get(tag) for tag in chance} == chance
-    assert bool(found.results[0].chance) == bool(chance)

@@ -24,9 +24,3 @@ def number(value, low, high, tag="b/i2t/recall@1"):
 )
 def test_models_not_separable_from_the_best(models, best):
     assert find_best("b/i2t/recall@1", models) == best
-
-
-def test_low_ranks_are_best():
-    tag = "b/i2t/median_rank"
-    models = [number(9, 8, 10, tag), number(3, 2, 4, tag), number(5, 4, 6, tag)]
-    assert find_best(tag, models) == [False, True, True]

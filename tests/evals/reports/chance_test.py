@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from xmodal.evals.labels.positives import Ragged, Relation
+from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.reports.chance import compute_chance
 
@@ -72,28 +72,3 @@ def test_positives_outside_the_gallery_and_folds():
     expected = mean_over_orders(galleries, [positives[row] for row in asked], [1] * 4)
     found = compute_chance(labels, ITEMS, exclude_self=False)
     assert found == pytest.approx({name: expected[name] for name in METRICS[:3]})
-
-
-def test_several_relations_are_averaged():
-    groups = np.arange(3, dtype=np.int32)
-    relations = tuple(Relation(groups, groups, np.eye(3) + np.eye(3, k=k) > 0) for k in (1, 2))
-    found = compute_chance(DirectionLabels(relations, ("pmrp",)), 3, exclude_self=False)
-    # A share of 2/3, 2/3 and 1/3 of the items are positives, and of 2/3, 1/3 and 1/3.
-    assert found == {"pmrp": pytest.approx(100 * (5 / 9 + 4 / 9) / 2)}
-
-
-def test_the_median_rank_is_that_of_many_random_orders():
-    generator = np.random.default_rng(0)
-    lengths = generator.integers(1, 4, 40)
-    positives = Ragged.from_pairs(
-        np.repeat(np.arange(40), lengths),
-        np.concatenate([generator.choice(31, n, replace=False) for n in lengths]),
-        num_rows=40,
-    )
-    labels = DirectionLabels(positives, ("median_rank",))
-    found = compute_chance(labels, 31, exclude_self=False)["median_rank"]
-    places = np.argsort(generator.random((2000, 40, 31)), axis=2)
-    best = [places[:, row, list(own)].min(axis=1) for row, own in enumerate(rows_of(positives))]
-    assert found == np.median(best) + 1
-    none = DirectionLabels(Ragged.from_pairs(*np.zeros((2, 0), int), num_rows=2), ("recall@1",))
-    assert np.isnan(compute_chance(none, 31, exclude_self=False)["recall@1"])

@@ -1,6 +1,5 @@
 """Rules that select queries, and their page, against sorted lists of all scores."""
 
-import base64
 import io
 import itertools
 
@@ -11,9 +10,7 @@ import pytest
 from tests.browser import SIZES, check_accessibility, check_layout, open_page
 from tests.evals.evaluators.random_vectors import SIDES, make_split
 from tests.evals.tiny_split import TinySplit, rated
-from xmodal.core.errors import UserError
 from xmodal.evals import Embeddings, evaluate_source, make_evaluator, read_options
-from xmodal.evals.reports.example_page import check_examples
 
 DIRECTIONS = {"i2t": ("image", "text"), "t2i": ("text", "image")}
 DIRECTIONS |= {"t2t": ("text", "text"), "i2i": ("image", "image")}
@@ -222,52 +219,6 @@ def test_items_of_a_section():
             assert (section.query.picture is None) == (direction == "t2i")
     assert rated_items > 5
     assert twice
-
-
-def test_the_page_is_saved_and_an_older_one_removed(tmp_path):
-    split, source, _ = make_case()
-    evaluate(split, source, 2)[0].save(tmp_path)
-    text = (tmp_path / "examples.html").read_text(encoding="utf-8")
-    assert "m: examples of crisscrossed_shapes, test split" in text
-    assert base64.b64encode(make_picture(split.image_ids[0])).decode()[:40] in text
-    evaluate(split, source)[0].save(tmp_path)
-    assert not (tmp_path / "examples.html").exists()
-
-
-def test_a_dataset_without_pictures_names_images():
-    split, source, _ = make_case()
-    split.has_pictures = False
-    page = evaluate(split, source, 2)[0].page
-    assert "no pictures; images are named by their first caption" in page.notes[-1]
-    items = [i for g in page.groups for s in g.sections for row in s.rows for i in row.items]
-    assert all(item.text and item.picture is None for item in items)
-    assert any(item.text.startswith("image ") and '"caption ' in item.text for item in items)
-    assert "<img" not in page.to_html()
-
-
-def test_items_of_a_folder_are_named_by_their_files():
-    split, source, _ = make_case()
-    files = np.array([f"pets/{each}.jpg" for each in split.image_ids], object)
-    split.labels, split.title = {"picture": files}, "my pets"
-    page = evaluate(split, source, 2)[0].page
-    assert page.title == "m: examples of my pets, test split"
-    owner = dict(zip(split.caption_texts, split.caption_image_ids, strict=True))
-    for section in (section for group in page.groups for section in group.sections):
-        if section.query.text:  # a caption
-            file = f"pets/{owner[section.query.text]}.jpg"
-            assert section.title.startswith(f"Caption of {file}: rank ")
-        else:
-            assert section.title.partition(": ")[0] == section.query.alt.partition(": ")[0]
-            assert section.title.partition(": ")[0] in files
-
-
-def test_examples_need_boards():
-    options = read_options(
-        {"p": {"type": "pools", "size": 5}, "r": {"type": "relations", "task": "t"}}
-    )
-    with pytest.raises(UserError, match=r"type boards; there is p \(pools\), r \(relations\)"):
-        check_examples(3, options)
-    check_examples(0, options)
 
 
 @pytest.mark.slow

@@ -96,38 +96,6 @@ def test_ranks_are_readable_without_xmodal(saved):
         assert json.loads(str(file["header"]))["boards"][0]["label_hash"] == "0123456789abcdef"
 
 
-def test_same_results_same_bytes(saved, tmp_path):
-    again = tmp_path / "again.npz"
-    _save(again, make_results(), name="ours")
-    assert again.read_bytes() == saved.read_bytes()
-
-
-def test_a_folder_stands_for_its_file(saved):
-    for path in (saved, saved.parent, f"{saved.parent}/"):
-        loaded = store.load_ranks(path)
-        assert loaded.name_beside("theirs") == "ours"
-        assert loaded.name_beside("ours") == f"ours ({saved.parent})"
-    message = f"no file .*ranks.npz; name the output folder .*, such as {saved.parent}, or its "
-    with pytest.raises(UserError, match=message):
-        store.load_ranks(saved.parent.parent)
-
-
-def test_evaluations_of_a_run_of_a_command_and_of_one_folder(tmp_path):
-    for place in ("run/test/own", "run/test/other", "run/step_8/test/own", "out/own"):
-        _save(tmp_path / place / "ranks.npz", make_results(), name="ours")
-    (tmp_path / "run/checkpoints").mkdir()
-    run = {name: tmp_path / "run/test" / name for name in ("other", "own")}
-    assert store.find_evaluations(tmp_path / "run") == run
-    assert store.find_evaluations(tmp_path / "run/test") == run
-    assert store.find_evaluations(tmp_path / "out") == {"own": tmp_path / "out/own"}
-    one = tmp_path / "out/own"
-    assert store.find_evaluations(one) == {store.SINGLE: one}
-    assert store.find_evaluations(one / "ranks.npz") == {}
-    assert store.find_evaluations(tmp_path / "none") == {}
-    with pytest.raises(UserError, match=f"evaluation, such as {run['other']}, or its"):
-        store.load_ranks(tmp_path / "run")
-
-
 def with_header(saved, **changes):
     with np.load(saved) as file:
         arrays = dict(file)
@@ -141,60 +109,17 @@ def npz(**arrays):
     return buffer.getvalue()
 
 
-def npy(array):
-    buffer = io.BytesIO()
-    np.save(buffer, array)
-    return buffer.getvalue()
-
-
-def flip(content, at):
-    return content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :]
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda saved: b"", "is not an npz file"),
-        (lambda saved: b'{"cxc/i2t/recall@1": 50.0}', "is not an npz file"),
-        (lambda saved: npy(np.zeros(3)), "is not an npz file"),
-        (lambda saved: saved.read_bytes()[:-40], "cut off or damaged"),
-        (lambda saved: saved.read_bytes()[:900], "cut off or damaged"),
-        (lambda saved: npz(image_ids=np.zeros(3)), r"arrays \['image_ids'\] but no header"),
-        (lambda saved: npz(header=np.array("[]")), "no header of an evaluation"),
-        (lambda saved: npz(header=np.array("text")), "cut off or damaged"),
-        (lambda saved: npz(header=np.array(["a", {}], object)), "cut off or damaged"),
-        (lambda saved: with_header(saved, version=1), "has version 1 .* this is version 2"),
-        (lambda saved: with_header(saved, boards=[{"name": "x"}]), "cut off or damaged"),
-        (
-            lambda saved: with_header(saved, boards=[{"name": "x", "directions": []}]),
-            "cut off or damaged",
-        ),
-        (lambda saved: with_header(saved, records="x"), "cut off or damaged"),
+        (lambda saved: b'{"cxc/i2t/recall@1": 50.0}', "or it is damaged"),
+        (lambda saved: saved.read_bytes()[:-40], "or it is damaged"),
+        (lambda saved: npz(image_ids=np.zeros(3)), "not the ranks.npz of an evaluation.*header"),
+        (lambda saved: with_header(saved, version=1), "version 1 of xmodal ranks"),
+        (lambda saved: with_header(saved, boards=[{"name": "x"}]), "or it is damaged"),
     ],
 )
 def test_other_files_are_refused(saved, change, message):
     saved.write_bytes(change(saved))
     with pytest.raises(UserError, match=f"ranks.npz.*{message}"):
         store.load_ranks(saved)
-
-
-def test_damage_is_noticed_or_does_not_matter(saved):
-    content = saved.read_bytes()
-    refused = 0
-    for at in range(0, len(content), 7):
-        saved.write_bytes(flip(content, at))
-        try:
-            loaded = store.load_ranks(saved)
-        except UserError:
-            refused += 1
-        else:  # a date, say
-            assert_same(make_results(), loaded.results)
-    assert refused > len(content) / 7 / 2
-
-
-@pytest.mark.parametrize("name", ["nothing.npz", "."])
-def test_no_file(tmp_path, name):
-    with pytest.raises(
-        UserError, match=r"There is no file .*; name the output folder .*ranks\.npz"
-    ):
-        store.load_ranks(tmp_path / name)

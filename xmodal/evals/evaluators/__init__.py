@@ -1,6 +1,5 @@
 """Evaluators by type: `config.evals = {NAME: {"type": ..., **options}}`."""
 
-import functools
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
@@ -11,13 +10,11 @@ from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.ambiguity import AmbiguityEvaluator, AmbiguityOptions
 from xmodal.evals.evaluators.boards import BoardsOptions, boards_of_split
 from xmodal.evals.evaluators.classification import ClassificationEvaluator
+from xmodal.evals.evaluators.classifiers import KnnOptions, LinearProbeOptions, ZeroShotOptions
 from xmodal.evals.evaluators.evaluator import Evaluator, Options, Provenance, Split
-from xmodal.evals.evaluators.knn import KNN, KnnOptions
-from xmodal.evals.evaluators.linear_probe import LINEAR_PROBE, LinearProbeOptions
 from xmodal.evals.evaluators.pairs import PairsEvaluator, PairsOptions
 from xmodal.evals.evaluators.pools import PoolsEvaluator, PoolsOptions
 from xmodal.evals.evaluators.relations import RelationsEvaluator, RelationsOptions
-from xmodal.evals.evaluators.zero_shot import ZERO_SHOT, ZeroShotOptions
 
 __all__ = [
     "EVALUATORS",
@@ -41,16 +38,12 @@ class EvaluatorType(NamedTuple):
 EVALUATORS: dict[str, EvaluatorType] = {
     "ambiguity": EvaluatorType(AmbiguityOptions, AmbiguityEvaluator),
     "boards": EvaluatorType(BoardsOptions, boards_of_split),
-    "knn": EvaluatorType(KnnOptions, functools.partial(ClassificationEvaluator, KNN)),
-    "linear_probe": EvaluatorType(
-        LinearProbeOptions, functools.partial(ClassificationEvaluator, LINEAR_PROBE)
-    ),
+    "knn": EvaluatorType(KnnOptions, ClassificationEvaluator),
+    "linear_probe": EvaluatorType(LinearProbeOptions, ClassificationEvaluator),
     "pairs": EvaluatorType(PairsOptions, PairsEvaluator),
     "pools": EvaluatorType(PoolsOptions, PoolsEvaluator),
     "relations": EvaluatorType(RelationsOptions, RelationsEvaluator),
-    "zero_shot": EvaluatorType(
-        ZeroShotOptions, functools.partial(ClassificationEvaluator, ZERO_SHOT)
-    ),
+    "zero_shot": EvaluatorType(ZeroShotOptions, ClassificationEvaluator),
 }
 
 

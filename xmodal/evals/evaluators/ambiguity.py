@@ -8,15 +8,13 @@ import numpy as np
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.boards import labels_of_split, tags_of_boards
-from xmodal.evals.evaluators.evaluator import Evaluator, Options, describe_rated_split
-from xmodal.evals.evaluators.runner import correlate
+from xmodal.evals.evaluators.evaluator import Evaluator, Options
+from xmodal.evals.evaluators.runner import correlate, images_of
 from xmodal.evals.labels.definitions import DIRECTIONS, definitions_of
 from xmodal.evals.labels.make import make_boards
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.types import Board, DirectionLabels, GradedPairs
-from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.reports.results import BoardResult
-from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.sources import Provider
 
@@ -50,7 +48,6 @@ class AmbiguityEvaluator(Evaluator):
 
     def _read(self, sides: Collection[str]) -> None:
         options, split = self.options, self._split
-        self.provenance = describe_rated_split(split)
         self._labels = labels_of_split(split, (options.board,))
         (board,) = make_boards(self._labels, (options.board,))
         graded = {
@@ -71,9 +68,10 @@ class AmbiguityEvaluator(Evaluator):
             board.label_hash,
         )
 
-    def check_comparable(self, other: StoredResults) -> None:
+    @property
+    def hashes(self) -> dict[str, str]:
         """See `Evaluator`."""
-        check_comparable(other, [self._board])
+        return {self._board.name: self._board.label_hash}
 
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
@@ -82,17 +80,18 @@ class AmbiguityEvaluator(Evaluator):
     def run(self, provider: Provider) -> list[BoardResult]:
         """See `Evaluator`."""
         source = order_embeddings(self.embeddings(provider), self._split)
-        uncertainty = {
-            (side, side): _Uncertainty(
-                compute_uncertainty(source.place, vectors, source.log_sigma.get(side))
-            )
-            for side, vectors in (("image", source.images), ("text", source.captions))
-            if vectors is not None
-        }
-        options, board = self.options, self._board
-        found = correlate(
-            uncertainty, self._labels, [board], options.bootstrap_samples, options.seed
-        )
+        options, board, images = self.options, self._board, images_of(self._labels)
+        vectors = {"image": source.images, "text": source.captions}
+        found = {}
+        for name, pairs in board.graded.items():
+            side = pairs.modalities[0]
+            sigma, own = source.log_sigma.get(side), vectors[side]
+            if own is not None:
+                values = compute_uncertainty(source.place, own, sigma)[pairs.left]
+                shown = np.stack([images[side][pairs.left]] * 2)
+                found[name] = correlate(
+                    values, pairs, shown, options.bootstrap_samples, options.seed
+                )
         return [BoardResult(board.name, board.definition, board.label_hash, {}, found)]
 
 
@@ -119,17 +118,6 @@ def compute_uncertainty(
             "several embeddings."
         )
     return np.sqrt(np.square(vectors - vectors.mean(axis=1, keepdims=True)).sum(2).mean(1))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Uncertainty:
-    """Uncertainty [N] of items instead of scores of pairs, see `runner.ScoresOfPairs`."""
-
-    values: np.ndarray
-
-    def pairs(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        del right  # It is the same item.
-        return self.values[left]
 
 
 def _grade(side: str, direction: DirectionLabels) -> GradedPairs:

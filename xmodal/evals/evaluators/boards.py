@@ -1,8 +1,9 @@
 """Retrieval and rating boards of a captioned dataset."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jax.sharding import Mesh
@@ -14,8 +15,7 @@ from xmodal.evals.evaluators.evaluator import (
     Options,
     Provenance,
     Split,
-    describe_rated_split,
-    warn_of_labels,
+    describe_split,
     warn_of_part,
 )
 from xmodal.evals.evaluators.runner import OpenScores, compute_boards
@@ -27,9 +27,7 @@ from xmodal.evals.labels.same_texts import describe_texts, number_texts
 from xmodal.evals.labels.types import Board, Labels
 from xmodal.evals.provider import ModelProvider
 from xmodal.evals.reports.metrics import SELECTED
-from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.reports.results import BoardResult
-from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import list_tags
 from xmodal.evals.scores import completed_concepts
 from xmodal.evals.scores.arrays import check_origin
@@ -73,10 +71,7 @@ class BoardsOptions(Options):
     task: str = ""
     concepts: str = setting(completed_concepts.OWN, one_of=(completed_concepts.OWN, *RULES))
 
-    @property
-    def compares_sides(self) -> bool:
-        """Whether images are compared with captions."""
-        return True
+    compares_sides: ClassVar[bool] = True
 
     @property
     def scores_pairs(self) -> bool:
@@ -138,9 +133,12 @@ class BoardsEvaluator(Evaluator):
         Raises:
           UserError: a board is unknown, or the labels allow no board.
         """
-        self.options, self._split = options, split
-        self.labels, self._mesh = labels, mesh
-        self._reranker = make_board_reranker(f"{where}.reranker", options.reranker)
+        self.options, self.labels, self._split = options, labels, split
+        self.reranker = make_board_reranker(f"{where}.reranker", options.reranker)
+        self._ranking: dict[str, Any] = {
+            "mesh": mesh, "reranker": self.reranker, "task": options.task,
+            "precision": options.precision,
+        }  # fmt: skip
         self.boards = make_boards(labels, options.boards)
         if not self.boards:
             raise UserError(
@@ -160,11 +158,13 @@ class BoardsEvaluator(Evaluator):
         self.provenance = dataclasses.replace(
             provenance, notes=[*provenance.notes, *texts, *left_out], warnings=warnings
         )
-        self._completed: tuple[Provider, Any] | None = None
+        # Kept, so that all users of a model share its embeddings.
+        self._complete = functools.lru_cache(maxsize=1)(self._complete_concepts)
 
-    def check_comparable(self, other: StoredResults) -> None:
+    @property
+    def hashes(self) -> dict[str, str]:
         """See `Evaluator`."""
-        check_comparable(other, self.boards)
+        return {board.name: board.label_hash for board in self.boards}
 
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
@@ -178,22 +178,20 @@ class BoardsEvaluator(Evaluator):
         """
         if self.options.concepts == completed_concepts.OWN:
             return super().source(provider)
-        # Kept, so that all users of this model share its embeddings.
-        if self._completed is None or self._completed[0] is not provider:
-            self._completed = provider, self._complete(provider)
-        similarity, batch_size = self.options.similarity, self.options.batch_size
-        return provider.items(self._completed[1], similarity=similarity, batch_size=batch_size)
-
-    def _complete(self, provider: Provider) -> completed_concepts.CompletedItems:
-        """The items of the split, with captions that similar ones label."""
         if self._split is None or not isinstance(provider, ModelProvider):
             raise UserError(
                 f"concepts={self.options.concepts!r} embeds captions twice, which {provider.place} "
                 "cannot do: evaluate a single model itself, or set it to 'own'."
             )
+        similarity, batch_size = self.options.similarity, self.options.batch_size
+        items = self._complete(provider)
+        return provider.items(items, similarity=similarity, batch_size=batch_size)
+
+    def _complete_concepts(self, provider: Provider) -> completed_concepts.CompletedItems:
+        """The items of the split, with captions that similar ones label."""
         fused = {"name": "dot", "field": "fused"}
         items: Any = self._split
-        found = provider.items(items, similarity=fused, batch_size=self.options.batch_size)
+        found: Any = provider.items(items, similarity=fused, batch_size=self.options.batch_size)
         vectors = found.vectors("image"), found.vectors("text")
         neighbors = completed_concepts.find_neighbors(*vectors, self.options.concepts)
         return completed_concepts.CompletedItems(items, neighbors)
@@ -202,14 +200,7 @@ class BoardsEvaluator(Evaluator):
         """Returns the function direction -> scores that `run` ranks its queries by."""
         if isinstance(source, Embeddings):
             source = with_similarity(source, self.options.similarity)
-        return self._open(source).ranking
-
-    def _open(self, source: Embeddings | ScoreMatrix) -> OpenScores:
-        options = self.options
-        return OpenScores(
-            source, self.labels, mesh=self._mesh, reranker=self._reranker, task=options.task,
-            precision=options.precision,
-        )  # fmt: skip
+        return OpenScores(source, self.labels, **self._ranking).ranking
 
     def scores(self, provider: Provider) -> Candidates | ScoreMatrix:
         """Returns the pairs that the second stage of `run` scored, with their scores.
@@ -217,31 +208,33 @@ class BoardsEvaluator(Evaluator):
         Raises:
           UserError: there is no second stage.
         """
-        source, reranker = self.source(provider), self._reranker
-        if not isinstance(reranker, PairReranker) or not isinstance(source, Embeddings):
+        source = self.source(provider)
+        if not isinstance(self.reranker, PairReranker) or not isinstance(source, Embeddings):
             raise UserError(
                 f"{provider.place} is ranked without a second stage, whose scores could be saved: "
                 "set a reranker 'cross_encoder' or 'similarity'."
             )
-        stage = self._open(source).stage
+        stage = OpenScores(source, self.labels, **self._ranking).stage
         assert stage is not None
-        return collect_scores(stage, source, self.labels, reranker.first_stage)
+        return collect_scores(stage, source, self.labels, self.reranker.first_stage)
 
     def run(self, provider: Provider) -> list[BoardResult]:
         """See `Evaluator`."""
-        source = self.source(provider)
+        source, options = self.source(provider), self.options
         results = compute_boards(
-            source,
-            self.labels,
-            self.boards,
-            bootstrap_samples=self.options.bootstrap_samples,
-            seed=self.options.seed,
-            mesh=self._mesh,
-            reranker=self._reranker,
-            task=self.options.task,
-            precision=self.options.precision,
-        )
-        _check_results(results, source.place)
+            source, self.labels, self.boards,
+            bootstrap_samples=options.bootstrap_samples, seed=options.seed, **self._ranking,
+        )  # fmt: skip
+        directions = [each for board in results for each in board.directions.values()]
+        if not any(board.correlations for board in results) and not any(
+            each.values or each.has_median for each in directions
+        ):
+            reasons = {why for board in results for why in board.skipped.values()}
+            reasons |= {why for each in directions for why in each.missing.values()}
+            raise UserError(
+                f"{source.place} does not allow any of {', '.join(self.hashes)}: "
+                f"{'; '.join(sorted(reasons))}."
+            )
         return results
 
 
@@ -261,10 +254,16 @@ def boards_of_split(
         )
     else:
         labels = labels_of_split(split, options.boards or ())
-        provenance = describe_rated_split(split)
-        evaluator = BoardsEvaluator(where, options, labels, provenance, mesh, split)
-    _check_sides(split.name, evaluator.boards, sides)
-    if isinstance(reranker := evaluator._reranker, PairReranker) and reranker.first_stage:
+        evaluator = BoardsEvaluator(where, options, labels, describe_split(split), mesh, split)
+    compared = {DIRECTIONS[name] for board in evaluator.boards for name in board.directions}
+    compared |= {x.modalities for board in evaluator.boards for x in board.graded.values()}
+    if not any(set(pair) <= set(sides) for pair in compared):
+        raise UserError(
+            f"There is a tower only for {' and '.join(sides)}, which no board of {split.name} "
+            f"compares: {', '.join(evaluator.hashes)}."
+        )
+    reranker = evaluator.reranker
+    if isinstance(reranker, PairReranker) and reranker.first_stage:
         place = f"{where}.reranker.first_stage={reranker.first_stage}"
         check_origin(reranker.first_stage, place, split.hashes)
     return evaluator
@@ -274,19 +273,12 @@ def labels_of_split(split: Split, boards: Collection[str]) -> Labels:
     """Returns the labels of a prepared dataset's split, with lists if a board needs one."""
     known = definitions_of(split.name)
     needs_lists = any(known[name].released for name in boards if name in known)
+    names = ("image_ids", "caption_ids", "caption_image_ids", "categories", "caption_categories")
     return Labels(
-        name=split.name,
-        split=split.split,
-        image_ids=split.image_ids,
-        caption_ids=split.caption_ids,
-        caption_image_ids=split.caption_image_ids,
-        ratings=split.ratings,
-        lists=split.lists if needs_lists else {},
-        categories=split.categories,
-        caption_categories=split.caption_categories,
-        texts=number_texts(split.caption_texts),
-        partial=split.partial,
-    )
+        name=split.name, split=split.split, ratings=split.ratings, partial=split.partial,
+        lists=split.lists if needs_lists else {}, texts=number_texts(split.caption_texts),
+        **{name: getattr(split, name) for name in names},
+    )  # fmt: skip
 
 
 def boards_of_annotations(
@@ -330,11 +322,9 @@ def boards_of_annotations(
         for kind, number in extra.items()
         if number
     ]
-    warnings = warn_of_part(labels.partial, labels.split)
-    warnings += warn_of_labels(options.annotations, labels.differences)
     provenance = Provenance(
         title=f"{labels.name}, {labels.split} split",
-        warnings=warnings,
+        warnings=warn_of_part(labels.partial, labels.split),
         notes=notes,
         records={} if items is None else items.hashes,
     )
@@ -353,31 +343,3 @@ def tags_of_boards(boards: Sequence[Board], sides: Collection[str]) -> list[str]
             sides,
         )
     ]
-
-
-def _check_sides(dataset: str, boards: Sequence[Board], sides: Collection[str]) -> None:
-    """Raises an error if no board of a dataset compares the sides of a model."""
-    compared = {DIRECTIONS[direction] for board in boards for direction in board.directions}
-    compared |= {pairs.modalities for board in boards for pairs in board.graded.values()}
-    if not any(set(pair) <= set(sides) for pair in compared):
-        raise UserError(
-            f"There is a tower only for {' and '.join(sides)}, which no board of {dataset} "
-            f"compares: {', '.join(board.name for board in boards)}."
-        )
-
-
-def _check_results(results: Sequence[BoardResult], place: str) -> None:
-    """Raises an error if results have no number that measures the model's quality."""
-    reasons = set()
-    for board in results:
-        directions = board.directions.values()
-        if board.correlations or any(
-            direction.values or direction.has_median for direction in directions
-        ):
-            return
-        reasons |= set(board.skipped.values())
-        reasons |= {reason for direction in directions for reason in direction.missing.values()}
-    raise UserError(
-        f"{place} does not allow any of {', '.join(board.name for board in results)}: "
-        f"{'; '.join(sorted(reasons))}."
-    )

@@ -3,21 +3,19 @@
 import dataclasses
 import itertools
 import zlib
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
 from xmodal.core.errors import UserError
-from xmodal.core.untrusted.names import name_key
 from xmodal.evals.evaluators.evaluator import Evaluator, Options
 from xmodal.evals.labels.split import Split
-from xmodal.evals.reports.paired_differences import check_numbers
 from xmodal.evals.reports.results import Numbers
-from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.uncertainty import Resamples, compute_interval
 from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.line_files import read_lines
+from xmodal.evals.scores.ranks import count_ahead
 from xmodal.evals.scores.score_rows import count_not_finite
 from xmodal.evals.scores.sources import Embeddings, Provider
 
@@ -27,7 +25,7 @@ MEAN_PER_CLASS = "mean_class_accuracy"
 
 @dataclasses.dataclass(frozen=True)
 class ClassificationOptions(Options):
-    """Options of every classification of images.
+    """Options of every classification of images, and the way to score images and classes.
 
     Attributes:
       labels: label column with the class of every image, int [N].
@@ -38,50 +36,34 @@ class ClassificationOptions(Options):
     labels: str = "label"
     names: tuple[str, ...] = ()
 
+    ranks_by: ClassVar[str] = "cosine"  # Names the scores.
+    asks: ClassVar[frozenset[str]] = frozenset()  # See `Evaluator`.
+    figures: ClassVar[tuple[str, ...]] = ()  # Tags of other figures that `score` returns.
+
     @property
     def labels_read(self) -> tuple[str, ...]:
         """See `Options`."""
         return (self.labels,)
+
+    @property
+    def splits_read(self) -> tuple[str, ...]:
+        """The `train_split` of classifiers that are trained, see `Options`."""
+        return tuple(filter(None, [getattr(self, "train_split", "")]))
 
     def default_metric(self, dataset: str) -> str:
         """See `Options`."""
         del dataset
         return "accuracy@1"
 
+    def describe(self) -> str:
+        """Returns a sentence on the method, for the report."""
+        raise NotImplementedError
 
-@dataclasses.dataclass(frozen=True)
-class ProbeOptions(ClassificationOptions):
-    """Options of classifiers that are trained on the features of a split.
-
-    Attributes:
-      train_split: split of the same dataset to train on.
-    """
-
-    train_split: str = "train"
-
-    @property
-    def splits_read(self) -> tuple[str, ...]:
-        """See `Options`."""
-        return (self.train_split,)
-
-
-class Classifier(NamedTuple):
-    """A way to score images and classes.
-
-    Attributes:
-      describe: (options) -> a sentence on the method, for the report.
-      score: (evaluator, provider) -> scores of images and classes, float [N, C], and other figures
-        of the result.
-      ranks_by: names the scores.
-      asks: see `Evaluator`.
-      figures: tags of the other figures.
-    """
-
-    describe: Callable[[Any], str]
-    score: Callable[[Any, Provider], tuple[np.ndarray, dict[str, float]]]
-    ranks_by: str = "cosine"
-    asks: frozenset[str] = frozenset()
-    figures: tuple[str, ...] = ()
+    def score(
+        self, evaluator: "ClassificationEvaluator", provider: Provider
+    ) -> tuple[np.ndarray, dict[str, float]]:
+        """Returns scores of images and classes, float [N, C], and other figures of the result."""
+        raise NotImplementedError
 
 
 class ClassificationEvaluator(Evaluator):
@@ -99,46 +81,39 @@ class ClassificationEvaluator(Evaluator):
     """
 
     options: ClassificationOptions
-    names: tuple[str, ...]
-
-    def __init__(self, classifier: Classifier, where: str, options: Any, *given: Any) -> None:
-        """Takes a classifier, and the arguments of `make_evaluator`."""
-        self._classifier = classifier
-        self.ranks_by, self.asks = classifier.ranks_by, classifier.asks
-        self._train: Split | None = None
-        self._trained = np.zeros(0, np.int64)  # The classes of training images.
-        super().__init__(where, options, *given)
+    samples = "images"
 
     def _read(self, sides: Collection[str]) -> None:
         options, split = self.options, self._split
+        self.ranks_by, self.asks = options.ranks_by, options.asks
         if missing := sorted({"image", *self.asks} - set(sides)):
             raise UserError(
                 f"{self._where} ({options.type}) needs a model with {' and '.join(missing)} "
                 f"embeddings; this one has only {' and '.join(sides)}."
             )
-        if isinstance(options, ProbeOptions):
-            if shared := _find_shared(options.train_split, split.split):
+        self._train: Split | None = None
+        self._trained = np.zeros(0, np.int64)  # The classes of training images.
+        for train_split in options.splits_read:
+            if _overlap(train_split, split.split):
                 raise UserError(
-                    f"{self._where} learns from the split {options.train_split!r}, of which it "
-                    f"evaluates {shared!r}; name another one in {self._where}.train_split."
+                    f"{self._where} learns from the split {train_split!r} and evaluates "
+                    f"{split.split!r}, which share images; name another one in "
+                    f"{self._where}.train_split."
                 )
-            self._train = split.beside(options.train_split)
+            self._train = split.beside(train_split)
             self._trained = self._read_classes(self._train)
         self._classes = self._read_classes(split)
         highest = max(self._classes.max(initial=0), self._trained.max(initial=0))
         given = read_lines(options.names, f"{self._where}.names")
         names = given or split.label_names.get(options.labels, ())
-        if not names and "text" in self.asks:
-            raise UserError(
-                f"{split.name} has no names of the classes in {options.labels!r}; list them in "
-                f"{self._where}.names, in the order of their numbers."
-            )
-        if names and len(names) <= highest:
+        if len(names) <= highest and (names or "text" in self.asks):
             raise UserError(
                 f"{self._where} has names for {len(names)} classes, but {split.name} has images of "
-                f"class {highest}, counted from 0; name all classes in {self._where}.names."
+                f"class {highest}, counted from 0, in {options.labels!r}; name all classes in "
+                f"{self._where}.names, in the order of their numbers."
             )
         self.names = tuple(names) or tuple(map(str, range(highest + 1)))
+        self._depths = [depth for depth in DEPTHS if depth == 1 or depth < len(self.names)]
         self._label_hash.add("images by id", np.asarray(split.image_ids), self._classes)
         if self._train is not None:
             self._label_hash.add("training", np.asarray(self._train.image_ids), self._trained)
@@ -147,51 +122,38 @@ class ClassificationEvaluator(Evaluator):
             self._label_hash.add("names", np.arange(len(numbers)), numbers)
         self._definition = (
             f"Classes of {len(self._classes):,} images among {len(self.names):,}, from the column "
-            f"{options.labels!r}: {self._classifier.describe(options)} Intervals: 95 %, from "
+            f"{options.labels!r}: {options.describe()} Intervals: 95 %, from "
             f"{options.bootstrap_samples:,} bootstrap samples of the images; seed {options.seed}."
         )
 
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
         del sides
-        accuracies = [f"accuracy@{depth}" for depth in self._depths]
-        counts = ["queries", "gallery", "tied_queries"]
-        return [*accuracies, MEAN_PER_CLASS, *counts, *self._classifier.figures]
+        return [*self._chance(), "queries", "gallery", "tied_queries", *self.options.figures]
 
     def run(self, provider: Provider) -> list[Numbers]:
         """See `Evaluator`."""
-        scores, figures = self._classifier.score(self, provider)
+        scores, figures = self.options.score(self, provider)
         own = np.take_along_axis(scores, self._classes[:, None], axis=1)
-        better, equal = (each.sum(axis=1, keepdims=True) for each in (scores > own, scores == own))
+        better, equal = (each[:, None] for each in count_ahead(scores, own))
         # A class without a vote among neighbors is not found.
         hits = np.clip((self._depths - better) / equal, 0, 1) * np.isfinite(own)
-        tied = (equal[:, 0] > 1) & np.isfinite(own[:, 0])
+        tied = np.sum((equal > 1) & np.isfinite(own))
         # By id, so that images of models whose splits have another order are paired.
-        order = np.argsort(self._split.image_ids, kind="stable")
-        by_id, options = (hits[order], self._classes[order]), self.options
-        values = compute_accuracies(
-            *by_id, depths=self._depths, samples=options.bootstrap_samples, seed=options.seed
-        )
-        counts = {"queries": len(hits), "gallery": len(self.names), "tied_queries": tied.sum()}
+        order, options = np.argsort(self._split.image_ids, kind="stable"), self.options
+        values, of_images = compute_accuracies(
+            hits[order], self._classes[order],
+            depths=self._depths, samples=options.bootstrap_samples, seed=options.seed,
+        )  # fmt: skip
+        counts = {"queries": len(hits), "gallery": len(self.names), "tied_queries": tied}
         metrics = values | {tag: float(x) for tag, x in counts.items()} | figures
-        of_images = score_images(*by_id, self._depths)
-        return [self._numbers(metrics, of_images, "images")]
-
-    def check_comparable(self, other: StoredResults) -> None:
-        """See `Evaluator`."""
-        check_numbers(other, self._numbers({}, samples="images"))
+        return [self._numbers(metrics, of_images)]
 
     def warnings(self) -> list[str]:
         """See `Evaluator`; compares the images of both splits by their content."""
-        found = []
-        if "text" in self.asks:
-            keys = [name_key(name) for name in self.names]
-            _, at, counts = np.unique(keys, return_inverse=True, return_counts=True)
-            if same := [repr(self.names[each]) for each in np.flatnonzero(counts[at] > 1)]:
-                found.append(f"CLASSES WITH THE SAME NAME: {', '.join(same)}.")
         if self._train is None:
-            return found
-        classes, trained = self._classes, self._trained
+            return []
+        found, classes, trained = [], self._classes, self._trained
         of_train = f"{self._train.name} {self._train.split}"
         if len(unseen := np.setdiff1d(classes, trained)):
             names = ", ".join(repr(self.names[each]) for each in unseen)
@@ -212,25 +174,14 @@ class ClassificationEvaluator(Evaluator):
         accuracies = {f"accuracy@{depth}": 100.0 * depth / classes for depth in self._depths}
         return accuracies | {MEAN_PER_CLASS: 100.0 / classes}
 
-    @property
-    def _depths(self) -> list[int]:
-        """1, and the other depths below the number of classes."""
-        return [depth for depth in DEPTHS if depth == 1 or depth < len(self.names)]
-
     def _read_classes(self, split: Split) -> np.ndarray:
         """The class of every image of a split, int64 [N]."""
-        if self.options.labels not in split.labels:
-            self._column(self.options.labels)  # Raises the error that lists the columns.
-        column = np.asarray(split.labels[self.options.labels])
-        if column.ndim != 1 or not np.issubdtype(column.dtype, np.integer):
+        column = self._column(self.options.labels, split)
+        if column.ndim != 1 or column.dtype.kind not in "iu" or column.min(initial=0) < 0:
             raise UserError(
                 f"{self._where}.labels={self.options.labels!r} is {column.dtype} "
-                f"{list(column.shape)}; classes must be one integer per image."
-            )
-        if column.min(initial=0) < 0:
-            raise UserError(
-                f"{split.name} {split.split} has images of class {column.min()}, which are not "
-                "labeled; evaluate a split whose labels are published."
+                f"{list(column.shape)} from {column.min(initial=0)} in {split.name} {split.split}; "
+                "classes must be one integer per image, and -1 stands for unpublished labels."
             )
         return column.astype(np.int64)
 
@@ -240,11 +191,6 @@ class ClassificationEvaluator(Evaluator):
         found = provider.items(split, similarity=options.similarity, batch_size=options.batch_size)
         if not isinstance(found, Embeddings) or found.images is None:
             raise UserError(f"{self._where} needs embeddings of images; {found.place} has none.")
-        if not np.isin(split.image_ids, np.asarray(found.image_ids)).all():
-            raise UserError(
-                f"{found.place} lacks images of {split.name} {split.split}, which {self._where} "
-                "reads: save the embeddings of all of them in one file."
-            )
         return self.unit(order_embeddings(found, split).images, found.place)
 
     def train_features(self, provider: Provider) -> tuple[np.ndarray, np.ndarray]:
@@ -260,15 +206,13 @@ class ClassificationEvaluator(Evaluator):
                 f"{self._where}: the splits {self._train.split!r} and {self._split.split!r} of "
                 f"{self._split.name} share {len(shared):,} image ids, the first is {shared[0]}, so "
                 f"{provider.place} does not distinguish their images. Evaluate the model itself, "
-                "with --run=RUN or with the functions of xmodal.evaluate, or prepare the dataset "
-                "with ids that are unique over its splits."
+                "with --run=RUN, or prepare the dataset with ids that are unique over its splits."
             )
         order = np.argsort(self._train.image_ids, kind="stable")
         return self.features(provider, self._train)[order], self._trained[order]
 
-    def unit(self, vectors: np.ndarray | None, place: str) -> np.ndarray:
+    def unit(self, vectors: Any, place: str) -> np.ndarray:
         """Returns vectors of unit length, float32 [N, D]; zeros stay zeros."""
-        assert vectors is not None
         if vectors.ndim != 2:
             raise UserError(
                 f"{self._where} classifies by one vector per item, and {place} has "
@@ -281,39 +225,21 @@ class ClassificationEvaluator(Evaluator):
         return (vectors / np.where(norms > 0, norms, 1)).astype(np.float32)
 
 
-def _find_shared(split: str, other: str) -> str:
-    """Returns a part of a split in TFDS notation that another one has; "" if none is known.
-
-    Different slices of a split may be disjoint.
-    """
-    for one, two in itertools.product(split.split("+"), other.split("+")):
-        one, two = one.strip(), two.strip()
-        if one == two or one.partition("[")[0] == two.partition("[")[0] in (one, two):
-            return two
-    return ""
-
-
-def score_images(
-    hits: np.ndarray, classes: np.ndarray, depths: Sequence[int]
-) -> dict[str, list[float]]:
-    """Returns the values of single images whose means are the accuracies, for `compare`.
-
-    Args:
-      hits: float [N, K], see `compute_accuracies`.
-      classes: int [N], the class of every image.
-      depths: K of every `accuracy@K`; 1 is one of them.
-    """
-    _, place, counts = np.unique(classes, return_inverse=True, return_counts=True)
-    found = {f"accuracy@{depth}": 100.0 * hit for depth, hit in zip(depths, hits.T, strict=True)}
-    # An image of a small class weighs more.
-    found[MEAN_PER_CLASS] = found["accuracy@1"] * len(hits) / (len(counts) * counts[place])
-    return {tag: each.tolist() for tag, each in found.items()}
+def _overlap(split: str, other: str) -> bool:
+    """Whether two splits in TFDS notation share a part; different slices may be disjoint."""
+    parts = ([part.strip() for part in each.split("+")] for each in (split, other))
+    return any(
+        one == two or one.partition("[")[0] == two.partition("[")[0] in (one, two)
+        for one, two in itertools.product(*parts)
+    )
 
 
 def compute_accuracies(
     hits: np.ndarray, classes: np.ndarray, *, depths: Sequence[int], samples: int, seed: int
-) -> dict[str, float]:
+) -> tuple[dict[str, float], dict[str, list[float]]]:
     """Returns accuracies in percent, each with `_low` and `_high`, its 95 % interval.
+
+    And the values of single images, whose means are the accuracies.
 
     Args:
       hits: float [N, K], whether the own class of every image is among the first of each depth,
@@ -323,22 +249,20 @@ def compute_accuracies(
       samples: number S of bootstrap samples of the images.
       seed: their seed.
     """
-    known, place = np.unique(classes, return_inverse=True)
-    of_class = np.eye(len(known))[place]
-
-    def means(sums: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        """Accuracies [S, len(depths) + 1] from a function of columns [N, M] to sums [S, M]."""
-        right, count = sums(of_class * hits[:, :1]), sums(of_class)
-        # A class that a sample lacks does not count in its mean.
-        shares = np.divide(right, count, out=np.full(right.shape, np.nan), where=count > 0)
-        of_images = sums(hits) / count.sum(axis=1, keepdims=True)
-        return 100 * np.concatenate([of_images, np.nanmean(shares, axis=1)[:, None]], axis=1)
-
-    drawn = Resamples(len(hits), samples=samples, seed=seed)
-    (value,), sampled = means(lambda each: each.sum(axis=0)[None]), means(drawn.compute_sums)
+    known, place, counts = np.unique(classes, return_inverse=True, return_counts=True)
+    of_images = {
+        f"accuracy@{depth}": 100.0 * hit for depth, hit in zip(depths, hits.T, strict=True)
+    }
+    # An image of a small class weighs more.
+    weights = len(hits) / (len(counts) * counts[place])
+    of_images[MEAN_PER_CLASS] = of_images["accuracy@1"] * weights
+    of_class, drawn = np.eye(len(known))[place], Resamples(len(hits), samples=samples, seed=seed)
+    right, count = drawn.compute_sums(of_class * hits[:, :1]), drawn.compute_sums(of_class)
+    # A class that a sample lacks does not count in its mean.
+    shares = np.divide(right, count, out=np.full(right.shape, np.nan), where=count > 0)
+    sampled = [*drawn.compute_sums(hits).T / len(hits), np.nanmean(shares, axis=1)]
     metrics: dict[str, float] = {}
-    names = [*(f"accuracy@{depth}" for depth in depths), MEAN_PER_CLASS]
-    for name, found, repeats in zip(names, value, sampled.T, strict=True):
-        metrics[name] = float(found)
-        metrics[f"{name}_low"], metrics[f"{name}_high"] = compute_interval(repeats)
-    return metrics
+    for (name, values), repeats in zip(of_images.items(), sampled, strict=True):
+        metrics[name] = float(np.mean(values))
+        metrics[f"{name}_low"], metrics[f"{name}_high"] = compute_interval(100 * repeats)
+    return metrics, {tag: each.tolist() for tag, each in of_images.items()}

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from absl import logging
@@ -12,6 +12,7 @@ from xmodal.core.config import setting, suggest
 from xmodal.core.errors import UserError
 from xmodal.evals.labels.ids import LabelHash
 from xmodal.evals.labels.split import Split
+from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.reports.results import Numbers, Result
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.scores.sources import Embeddings, Provider, Source
@@ -47,17 +48,14 @@ class Options:
     seed: int = setting(0, at_least=0)
     precision: str = setting("float32", one_of=("float32", "float64"))
 
+    compares_sides: ClassVar[bool] = False  # Whether images are compared with captions.
+
     @property
     def field(self) -> str | None:
         """The array of an embedding that is ranked; None for that of the model's similarity."""
         if self.similarity is None:
             return None
         return make_similarity(self.similarity).config.field
-
-    @property
-    def compares_sides(self) -> bool:
-        """Whether images are compared with captions."""
-        return False
 
     @property
     def scores_pairs(self) -> bool:
@@ -129,12 +127,14 @@ class Evaluator:
       provenance: describes the labels.
       asks: sides, "image" and "text", of which it asks a model for more than the split's items.
       ranks_by: the similarity that it ranks by, if it is not that of the model.
+      samples: what all models share that has values of its own, "pools" or "images"; "" for none.
     """
 
     options: Options
     provenance: Provenance
     asks: frozenset[str] = frozenset()
     ranks_by: str = ""
+    samples: Literal["", "pools", "images"] = ""
     _definition: str
     _split: Any  # A `Split`, or None for boards without a prepared dataset.
 
@@ -152,6 +152,11 @@ class Evaluator:
         self._label_hash = LabelHash()
         self._read(sides)
 
+    @property
+    def hashes(self) -> dict[str, str]:
+        """The hash of the labels of every result that can be compared, by name."""
+        return {self.options.type: self._label_hash.digits()} if self.samples else {}
+
     def tags(self, sides: Collection[str]) -> list[str]:
         """Returns the tags of all metrics of a model with these sides, without intervals."""
         raise NotImplementedError
@@ -162,10 +167,13 @@ class Evaluator:
 
     def check_comparable(self, other: StoredResults) -> None:
         """Raises an error if stored results cannot be compared with those of `run`."""
-        logging.warning(
-            "%s has no values for single items or samples; it is not compared with %s.",
-            self._where, other.name,
-        )  # fmt: skip
+        if self.hashes:
+            check_comparable(self.hashes, other)
+        else:
+            logging.warning(
+                "%s has no values for single items or samples; it is not compared with %s.",
+                self._where, other.name,
+            )  # fmt: skip
 
     def check_provider(self, where: str, provider: Provider) -> None:
         """Raises an error if a model cannot embed what the evaluator asks for; embeds nothing.
@@ -209,10 +217,10 @@ class Evaluator:
         self,
         metrics: Mapping[str, float],
         repeats: Mapping[str, Sequence[float]] | None = None,
-        samples: Literal["pools", "images"] = "pools",
     ) -> Numbers:
         """The result with these metrics, and their values in samples shared by all models."""
         name, digits = self.options.type, self._label_hash.digits()
+        samples = self.samples or "pools"
         return Numbers(
             name, self._definition, digits, metrics, repeats or {}, self._chance(), samples
         )
@@ -229,35 +237,24 @@ class Evaluator:
         """Metrics of a source by tag, with `_low` and `_high` appended for intervals."""
         raise NotImplementedError
 
-    def _column(self, name: str) -> np.ndarray:
+    def _column(self, name: str, split: Split | None = None) -> np.ndarray:
         """A label column of the split."""
-        if name not in self._split.labels:
+        split = split or self._split
+        if name not in split.labels:
             raise UserError(
-                f"{self._where} needs the label column {name!r}, which {self._split.name} lacks; "
-                f"{suggest([name], self._split.labels)}"
+                f"{self._where} needs the label column {name!r}, which {split.name} lacks; "
+                f"{suggest([name], split.labels)}"
             )
-        return np.asarray(self._split.labels[name])
+        return np.asarray(split.labels[name])
 
 
 def warn_of_part(partial: str, split: str) -> list[str]:
     """Returns the warning for an evaluation on part of a split; none for "", the whole split."""
-    if not partial:
-        return []
-    return [
+    warning = (
         f"PARTIAL: {partial} of the {split} split. Metrics on a smaller gallery are higher; they "
         "cannot be compared with published numbers."
-    ]
-
-
-def warn_of_labels(place: str, differences: Sequence[str]) -> list[str]:
-    """Returns the warning for label files in a place that differ from the released ones."""
-    if not differences:
-        return []
-    return [
-        f"NOT THE RELEASED LABELS: in {place}, {'; '.join(differences)}. Boards from these files "
-        "cannot be compared with published numbers. Labels of your own and parts of the released "
-        "files differ, too; if these are neither, get the released files again."
-    ]
+    )
+    return [warning] if partial else []
 
 
 def describe_split(split: Split) -> Provenance:
@@ -267,10 +264,3 @@ def describe_split(split: Split) -> Provenance:
         warnings=warn_of_part(split.partial, split.split),
         records=split.hashes,
     )
-
-
-def describe_rated_split(split: Split) -> Provenance:
-    """Returns `describe_split`, for evaluators that use the ratings."""
-    provenance = describe_split(split)
-    warnings = [*provenance.warnings, *warn_of_labels("config.data.ratings_dir", split.differences)]
-    return dataclasses.replace(provenance, warnings=warnings)

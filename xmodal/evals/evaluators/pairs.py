@@ -1,7 +1,8 @@
 """Correlation of a model's scores with gold scores for sentence pairs, as in SemEval STS."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,21 +15,16 @@ from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.score_rows import open_scores
 from xmodal.evals.scores.sources import Embeddings
 
+_CORRELATIONS = ("pearson", "spearman")
+
 
 @dataclasses.dataclass(frozen=True)
 class PairsOptions(Options):
     """Options of correlations over sentence pairs: only the common ones."""
 
 
-@dataclasses.dataclass(frozen=True)
-class _Correlation:
-    """A correlation, or a mean of several.
-
-    Attributes:
-      value: correlation in -1..1; NaN if undefined.
-      rows: int [R], its pairs.
-      influence: float [R], influence of each pair.
-    """
+class _Correlation(NamedTuple):
+    """A correlation in -1..1, its pairs, int [R], and the influence of each pair, float [R]."""
 
     value: float
     rows: np.ndarray
@@ -83,45 +79,41 @@ class PairsEvaluator(Evaluator):
         ordered = order_embeddings(source, self._split)
         scores = open_scores(ordered, mesh=self._mesh, precision=self.options.precision)
         values = scores["text", "text"].pairs(*self._ends).astype(np.float64)
-        of_metric = {
-            metric: self._correlate(values, *functions)
-            for metric, functions in _CORRELATIONS.items()
-        }
+        of_metric = {metric: self._correlate(values, metric) for metric in _CORRELATIONS}
         metrics: dict[str, float] = {}
         for name in next(iter(of_metric.values())):
             for metric, found in of_metric.items():
-                each, tag = found[name], f"{name}/{metric}"
-                items = self._texts[:, each.rows]
-                metrics[tag] = each.value
-                limits = compute_pairs_interval(each.value, items, each.influence)
-                metrics[f"{tag}_low"], metrics[f"{tag}_high"] = limits
+                value, rows, influence = found[name]
+                tag = f"{name}/{metric}"
+                limits = compute_pairs_interval(value, self._texts[:, rows], influence)
+                metrics |= {tag: value, f"{tag}_low": limits[0], f"{tag}_high": limits[1]}
             if name in self._sets:
                 metrics[f"{name}/pairs"] = float(len(self._sets[name]))
         return metrics
 
-    def _correlate(
-        self,
-        values: np.ndarray,
-        function: Callable[..., float],
-        influence: Callable[..., np.ndarray],
-    ) -> dict[str, _Correlation]:
+    def _correlate(self, values: np.ndarray, metric: str) -> dict[str, _Correlation]:
         """One kind of correlation per set, year average and whole year."""
+        # Takes half a second to import, and few runs evaluate pairs.
+        from scipy import stats
 
         def correlate(rows: np.ndarray) -> _Correlation:
             found, gold = values[rows], self._gold[rows]
             if len(gold) < 2 or np.ptp(found) == 0 or np.ptp(gold) == 0:
                 return _Correlation(float("nan"), rows, np.full(len(rows), np.nan))
-            return _Correlation(function(found, gold), rows, influence(found, gold))
+            if metric == "pearson":
+                value = stats.pearsonr(found, gold).statistic
+                return _Correlation(float(value), rows, compute_pearson_influence(found, gold))
+            shares = np.full(len(rows), 1 / len(rows))
+            value = stats.spearmanr(found, gold).statistic
+            return _Correlation(float(value), rows, compute_influence(found, gold, shares))
 
         results = {name: correlate(rows) for name, rows in self._sets.items()}
         for year, names in self._years.items():
             sets = [results[name] for name in names]
             rows = np.concatenate([each.rows for each in sets])
-            results[f"avg{year}"] = _Correlation(
-                float(np.mean([each.value for each in sets])),
-                rows,
-                np.concatenate([each.influence for each in sets]) / len(sets),
-            )
+            mean = float(np.mean([each.value for each in sets]))
+            influence = np.concatenate([each.influence for each in sets]) / len(sets)
+            results[f"avg{year}"] = _Correlation(mean, rows, influence)
             results[f"all{year}"] = correlate(rows)
         return results
 
@@ -138,27 +130,3 @@ def _find_pairs(split: Split) -> tuple[np.ndarray, np.ndarray]:
         )
     first, second = np.argsort(record, kind="stable").reshape(-1, 2).T
     return first, second
-
-
-# scipy.stats takes half a second to import, and few runs evaluate pairs.
-def _pearson(x: np.ndarray, y: np.ndarray) -> float:
-    from scipy import stats
-
-    return float(stats.pearsonr(x, y).statistic)
-
-
-def _spearman(x: np.ndarray, y: np.ndarray) -> float:
-    from scipy import stats
-
-    return float(stats.spearmanr(x, y).statistic)
-
-
-def _spearman_influence(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return compute_influence(x, y, np.full(len(x), 1 / len(x)))
-
-
-# Metric -> its function, and the function of influences.
-_CORRELATIONS: Mapping[str, tuple[Callable[..., float], Callable[..., np.ndarray]]] = {
-    "pearson": (_pearson, compute_pearson_influence),
-    "spearman": (_spearman, _spearman_influence),
-}

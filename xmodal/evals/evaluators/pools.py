@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,13 +14,11 @@ from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged, own_pairs
 from xmodal.evals.labels.same_texts import describe_texts, number_texts
 from xmodal.evals.labels.types import DirectionLabels
-from xmodal.evals.reports.paired_differences import check_numbers
 from xmodal.evals.reports.results import Numbers
-from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.scores.galleries import order_embeddings
-from xmodal.evals.scores.ranks import rank_directions, rank_queries
+from xmodal.evals.scores.ranks import rank_queries
 from xmodal.evals.scores.rerank import RerankedScores, make_reranker
-from xmodal.evals.scores.score_rows import open_scores
+from xmodal.evals.scores.score_rows import memory_budget, open_scores
 from xmodal.evals.scores.sources import Embeddings, Provider
 
 _DEPTHS = (1, 5, 10)
@@ -48,10 +46,7 @@ class PoolsOptions(Options):
     labels: str = "relations"
     without: tuple[str, ...] = ()
 
-    @property
-    def compares_sides(self) -> bool:
-        """Whether images are compared with captions."""
-        return True
+    compares_sides: ClassVar[bool] = True
 
     @property
     def labels_read(self) -> tuple[str, ...]:
@@ -82,54 +77,53 @@ class PoolsEvaluator(Evaluator):
     """
 
     options: PoolsOptions
+    samples = "pools"
 
     def _read(self, sides: Collection[str]) -> None:
+        options, split = self.options, self._split
         if not {"image", "text"} <= set(sides):
             raise UserError(
                 f"{self._where} ranks images for captions; the model has {sorted(sides)}."
             )
-        self._reranker = make_reranker(f"{self._where}.reranker", self.options.reranker)
-        repeats = range(self.options.repeats)
-        self._pools = [_draw_pool(self._split, self.options, repeat) for repeat in repeats]
+        self._reranker = make_reranker(f"{self._where}.reranker", options.reranker)
+        self._pools = [_draw_pool(split, options, repeat) for repeat in range(options.repeats)]
         if len({frozenset(captions.tolist()) for _, captions in self._pools}) == 1:
             # All pairs: judging them again adds no information and would look like certainty.
             self._pools = self._pools[:1]
-        ids = np.asarray(self._split.image_ids), np.asarray(self._split.caption_ids)
-        texts, owners = number_texts(self._split.caption_texts), self._split.caption_image_ids
-        notes = describe_texts(self._split.name, texts, owners)
+        ids = np.asarray(split.image_ids), np.asarray(split.caption_ids)
+        texts, owners = number_texts(split.caption_texts), split.caption_image_ids
+        is_public, notes = split.name in PUBLIC, describe_texts(split.name, texts, owners)
         self.provenance = dataclasses.replace(self.provenance, notes=notes)
         owner = Positions("image", ids[0])(owners)
-        pairs = own_pairs(owner, owner, None if self._split.name in PUBLIC else texts)["i2t"]
+        pairs = own_pairs(owner, owner, None if is_public else texts)["i2t"]
         self._pairs = Ragged.from_pairs(pairs[0], pairs[1], len(ids[0]))
         for images, captions in self._pools:
             self._label_hash.add("pool", ids[0][images], ids[1][captions])
-            if self._split.name not in PUBLIC:
+            if not is_public:
                 self._label_hash.add("texts", ids[1][captions], texts[captions])
         asking = self._find_asking()
         self._asking = [asking[images] for images, _ in self._pools]
         if not all(map(np.any, self._asking)):
             raise UserError(
-                f"{self._where}.without={list(self.options.without)} leaves a pool without queries."
+                f"{self._where}.without={list(options.without)} leaves a pool without queries."
             )
-        without = ""
-        if self.options.without:
+        without = reranked = ""
+        if options.without:
             for (_, captions), each in zip(self._pools, self._asking, strict=True):
                 self._label_hash.add("asking", ids[1][captions][each])
             count = np.mean([np.sum(each) for each in self._asking])
-            without = f" Queries: the {count:.0f} on average without {self.options.without}."
-        size = len(self._pools[0][0])
-        pools = f"in {len(self._pools)} random pools of {size} pairs: mean and population standard"
-        pools = f"{pools} deviation; seed {self.options.seed}"
+            without = f" Queries: the {count:.0f} on average without {options.without}."
+        if options.reranker is not None:
+            listed = [f"{key} {x}" for key, x in options.reranker.items() if key != "name"]
+            reranked = f" Reranked by {options.reranker['name']} ({', '.join(listed)})."
+        self._size = len(self._pools[0][0])
+        pools = (
+            f"in {len(self._pools)} random pools of {self._size} pairs: mean and population "
+            f"standard deviation; seed {options.seed}"
+        )
         if len(self._pools) == 1:
-            pools = f"among {size} pairs, in one pool"
-        self._definition = f"Median rank and recalls {pools}.{without}{self._describe_reranker()}"
-
-    def _describe_reranker(self) -> str:
-        if self.options.reranker is None:
-            return ""
-        options = {key: value for key, value in self.options.reranker.items() if key != "name"}
-        listed = ", ".join(f"{key} {value}" for key, value in options.items())
-        return f" Reranked by {self.options.reranker['name']} ({listed})."
+            pools = f"among {self._size} pairs, in one pool"
+        self._definition = f"Median rank and recalls {pools}.{without}{reranked}"
 
     def _find_asking(self) -> np.ndarray:
         """Whether the captions of an image are queries, bool [N]."""
@@ -137,8 +131,7 @@ class PoolsEvaluator(Evaluator):
         if not options.without:
             return np.ones(len(split.image_ids), bool)
         labels = self._column(options.labels)
-        names = list(split.label_names.get(options.labels, ()))
-        known = {name: place for place, name in enumerate(names)}
+        known = {name: at for at, name in enumerate(split.label_names.get(options.labels, ()))}
         where = f"{self._where}.without"
         chosen = [lookup(where, name, known) for name in options.without]
         return np.all(labels.reshape(len(labels), -1)[:, chosen] <= 0, axis=1)
@@ -146,59 +139,35 @@ class PoolsEvaluator(Evaluator):
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
         del sides
-        metrics = ("median_rank", *(f"recall@{depth}" for depth in _DEPTHS))
-        return [
-            f"{direction}/{metric}{deviation}"
-            for direction in self.options.directions
-            for metric in metrics
-            for deviation in ("", "_std")
-        ]
+        return [f"{tag}{end}" for tag in self._guess() for end in ("", "_std")]
 
     def _chance(self) -> dict[str, float]:
-        if len(self._pairs.values) > len(self._split.caption_ids):
-            return {}  # Texts have different numbers of positives.
-        size = len(self._pools[0][0])
-        found = {"median_rank": (size + 1) / 2}
-        found |= {f"recall@{depth}": 100.0 * min(depth / size, 1) for depth in _DEPTHS}
-        return {
-            f"{direction}/{metric}": value
-            for direction in self.options.directions
-            for metric, value in found.items()
-        }
+        # Not known for texts with different numbers of positives.
+        return {} if len(self._pairs.values) > len(self._split.caption_ids) else self._guess()
 
-    def _find_positives(self, images: np.ndarray, captions: np.ndarray) -> dict[str, Ragged]:
-        """The positives of a pool by direction."""
-        rows, columns = np.nonzero(self._pairs.contains(images[:, None], captions))
+    def _guess(self) -> dict[str, float]:
+        found = {"median_rank": (self._size + 1) / 2}
+        found |= {f"recall@{depth}": 100.0 * min(depth / self._size, 1) for depth in _DEPTHS}
         return {
-            "i2t": Ragged.from_pairs(rows, columns, len(images)),
-            "t2i": Ragged.from_pairs(columns, rows, len(images)),
+            f"{side}/{metric}": x for side in self.options.directions for metric, x in found.items()
         }
-
-    def check_comparable(self, other: StoredResults) -> None:
-        """See `Evaluator`."""
-        check_numbers(other, self._numbers({}))
 
     def run(self, provider: Provider) -> list[Numbers]:
         """See `Evaluator`."""
-        repeats = self._judge_pools(self.embeddings(provider))
-        metrics: dict[str, float] = {}
-        for tag, values in repeats.items():
-            metrics[tag] = float(np.mean(values))
-            metrics[f"{tag}_std"] = float(np.std(values))
-        return [self._numbers(metrics, repeats)]
-
-    def _judge_pools(self, source: Embeddings) -> dict[str, list[float]]:
-        """The metrics of all pools by tag."""
-        source = order_embeddings(source, self._split)
+        source = order_embeddings(self.embeddings(provider), self._split)
         if self._reranker is not None and self.options.task not in source.predictions:
             raise UserError(
                 f"{source.place} has no predictions of task {self.options.task!r} for reranking."
             )
-        repeats = [
+        found = [
             self._judge_pool(source, *pool, asking)
             for pool, asking in zip(self._pools, self._asking, strict=True)
         ]
-        return {tag: [each[tag] for each in repeats] for tag in repeats[0]}
+        repeats = {tag: [each[tag] for each in found] for tag in found[0]}
+        metrics: dict[str, float] = {}
+        for tag, values in repeats.items():
+            metrics |= {tag: float(np.mean(values)), f"{tag}_std": float(np.std(values))}
+        return [self._numbers(metrics, repeats)]
 
     def _judge_pool(
         self, source: Embeddings, images: np.ndarray, captions: np.ndarray, asking: np.ndarray
@@ -215,22 +184,19 @@ class PoolsEvaluator(Evaluator):
         )
         scores = open_scores(pool, mesh=self._mesh, precision=self.options.precision)
         between = scores["image", "text"]
-        positives = self._find_positives(images, captions)
-        own = {name: [DirectionLabels(each, ("recall@1",))] for name, each in positives.items()}
-        if self._reranker is None:
-            answers = dict(zip(own, rank_directions(between, *own.values()), strict=True))
-        else:  # A row of one direction is not a column of the other.
-            predictions, apply = pool.predictions[self.options.task], self._reranker
-            answers = {
-                direction: rank_queries(
-                    RerankedScores(between, predictions, apply, transposed=direction == "t2i"),
-                    own[direction],
-                )
-                for direction in self.options.directions
-            }
+        held = between.hold(memory_budget()) if self._reranker is None else between
+        rows, columns = np.nonzero(self._pairs.contains(images[:, None], captions))
         metrics = {}
         for direction in self.options.directions:
-            rank = answers[direction][0].rank[asking] + 1
+            flips = direction == "t2i"
+            ends = (columns, rows) if flips else (rows, columns)
+            positives = Ragged.from_pairs(*ends, num_rows=len(images))
+            ranked = held.transpose() if flips else held
+            if self._reranker is not None:
+                predictions = pool.predictions[self.options.task]
+                ranked = RerankedScores(between, predictions, self._reranker, transposed=flips)
+            (answer,) = rank_queries(ranked, [DirectionLabels(positives, ("recall@1",))])
+            rank = answer.rank[asking] + 1
             metrics[f"{direction}/median_rank"] = float(np.median(rank))
             for depth in _DEPTHS:
                 metrics[f"{direction}/recall@{depth}"] = 100.0 * float(np.mean(rank <= depth))

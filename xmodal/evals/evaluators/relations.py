@@ -14,6 +14,8 @@ from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.score_rows import count_not_finite
 from xmodal.evals.scores.sources import Embeddings
 
+_METRICS = ("average_precision", "base_rate")
+
 
 @dataclasses.dataclass(frozen=True)
 class RelationsOptions(Options):
@@ -60,8 +62,6 @@ class RelationsEvaluator(Evaluator):
                 f"{where}.select names position {max(options.select)}, but {split.name} has "
                 f"{labels.shape[1]} relations, numbered from 0."
             )
-        if len(set(options.select)) < len(options.select):
-            raise UserError(f"{where}.select={list(options.select)} names a relation twice.")
         if options.select:
             known = [known[position] for position in options.select]
             labels = labels[:, np.array(options.select)]
@@ -86,8 +86,7 @@ class RelationsEvaluator(Evaluator):
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
         del sides
-        metrics = ("average_precision", "base_rate")
-        return [f"{name}/{metric}" for name in (*self._names, "mean") for metric in metrics]
+        return [f"{name}/{metric}" for name in (*self._names, "mean") for metric in _METRICS]
 
     def _compute(self, source: Embeddings) -> dict[str, float]:
         source = order_embeddings(source, self._split)
@@ -106,16 +105,15 @@ class RelationsEvaluator(Evaluator):
         if bad := count_not_finite(predicted):  # They would be ranked last.
             raise UserError(
                 f"{bad:,} of {len(predicted):,} pairs have predictions of task "
-                f"{self.options.task!r} in {source.place} that are not finite: the model diverged "
-                "or the file is damaged."
+                f"{self.options.task!r} in {source.place} that are not finite."
             )
         found = [
             (100.0 * compute_average_precision(scores, labels), 100.0 * float(np.mean(labels)))
             for scores, labels in zip(predicted.T, self._labels.T, strict=True)
         ]
         mean = np.mean(np.array(found)[self._occur], axis=0) if self._occur.any() else [np.nan, 0.0]
-        metrics = {}
+        metrics: dict[str, float] = {}
         for name, values in zip((*self._names, "mean"), [*found, mean], strict=True):
-            metrics[f"{name}/average_precision"] = float(values[0])
-            metrics[f"{name}/base_rate"] = float(values[1])
+            pair = dict(zip(_METRICS, map(float, values), strict=True))
+            metrics |= {f"{name}/{metric}": x for metric, x in pair.items()}
         return metrics

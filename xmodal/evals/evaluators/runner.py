@@ -2,7 +2,7 @@
 
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from xmodal.core.errors import UserError
 from xmodal.evals.labels.definitions import DIRECTIONS, KINDS
 from xmodal.evals.labels.ids import Positions
-from xmodal.evals.labels.types import Board, DirectionLabels, Labels
+from xmodal.evals.labels.types import Board, DirectionLabels, GradedPairs, Labels
 from xmodal.evals.reports.chance import compute_chance
 from xmodal.evals.reports.metrics import (
     compute_influence,
@@ -131,45 +131,39 @@ class OpenScores:
         released before those of the next.
         """
         answers: dict[tuple[str, str], RankedQueries] = {}
-        graded: dict[Modalities, ScoresOfPairs] = {}
         for modalities, between in self.between.items():
             within = modalities[0] == modalities[1]
-            forward = _directions_of(boards, modalities)
-            backward = {} if within else _directions_of(boards, modalities[::-1])
+            both = [
+                {
+                    (board.name, name): direction
+                    for board in boards
+                    for name, direction in board.directions.items()
+                    if DIRECTIONS[name] == asked
+                }
+                for asked in dict.fromkeys((modalities, modalities[::-1]))
+            ]
             if within or self._reranker is None:
-                found = rank_directions(
-                    between, list(forward.values()), list(backward.values()),
+                found: Iterable[Sequence[RankedQueries]] = rank_directions(
+                    between, *(list(each.values()) for each in both),
                     exclude_self=within, budget=budget,
                 )  # fmt: skip
-                for directions, each in zip((forward, backward), found, strict=True):
-                    answers |= zip(directions, each, strict=True)
             else:
-                answers |= self._rank_again(forward) | self._rank_again(backward)
-            graded[modalities] = between
+                found = [self._rank_again(each) for each in both]
+            for directions, each in zip(both, found, strict=False):
+                answers |= zip(directions, each, strict=True)
+        graded: dict[Modalities, ScoresOfPairs] = dict(self.between)
         if self.stage is not None:
             graded["image", "text"] = self.stage
         return answers, graded
 
     def _rank_again(
         self, directions: Mapping[tuple[str, str], DirectionLabels]
-    ) -> dict[tuple[str, str], RankedQueries]:
+    ) -> list[RankedQueries]:
         if not directions:
-            return {}
+            return []
         asked = np.any([has_positives(labels) for labels in directions.values()], axis=0)
         scores = self.ranking(next(iter(directions))[1], asked)
-        found = rank_queries(scores, list(directions.values()))
-        return dict(zip(directions, found, strict=True))
-
-
-def _directions_of(
-    boards: Sequence[Board], modalities: Modalities
-) -> dict[tuple[str, str], DirectionLabels]:
-    return {
-        (board.name, name): direction
-        for board in boards
-        for name, direction in board.directions.items()
-        if DIRECTIONS[name] == modalities
-    }
+        return rank_queries(scores, list(directions.values()))
 
 
 def compute_boards(
@@ -207,7 +201,14 @@ def compute_boards(
     stage: SecondStage | ScoredCandidates | None = None
     rating: dict[Modalities, ScoresOfPairs] = {}
     if isinstance(source, RankedLists):
-        answers = _read_lists(source, boards, labels)
+        ranked = lists.order_rankings(source, labels, boards)
+        sizes = {"image": len(labels.image_ids), "text": len(labels.caption_ids)}
+        answers = {
+            (board.name, name): answer_lists(ranked[name], direction, sizes[DIRECTIONS[name][1]])
+            for board in boards
+            for name, direction in board.directions.items()
+            if name in ranked
+        }
     elif isinstance(source, Candidates):
         if reranker is not None:
             raise UserError(
@@ -223,18 +224,20 @@ def compute_boards(
         )
         answers, rating = scores.answer(boards, budget)
         stage = scores.stage
-    correlations = correlate(rating, labels, boards, bootstrap_samples, seed)
-    queries = _Queries(labels)
+    correlations = _correlate_boards(rating, labels, boards, bootstrap_samples, seed)
+    make_result = _results_of(labels, stage)
     results = []
     for board in boards:
         directions = {
-            name: queries.result(each, answers[board.name, name], name, stage)
+            name: make_result(each, answers[board.name, name], name)
             for name, each in board.directions.items()
             if (board.name, name) in answers
         }
         correlated = {name: correlations[name] for name in board.graded if name in correlations}
-        left_out = (set(board.directions) | set(board.graded)) - set(directions) - set(correlated)
-        skipped = {name: _why_skipped(source, board, name) for name in sorted(left_out)}
+        asked = {name: DIRECTIONS[name] for name in board.directions}
+        asked |= {name: pairs.modalities for name, pairs in board.graded.items()}
+        left_out = sorted(set(asked) - set(directions) - set(correlated))
+        skipped = {name: _why_skipped(source, asked[name], name) for name in left_out}
         facts = (board.name, board.definition, board.label_hash)
         results.append(BoardResult(*facts, directions, correlated, skipped))
     return results
@@ -257,129 +260,99 @@ def _open_first_stage(path: str, items: galleries.Ids, mesh: Mesh | None) -> tup
     return open_scores(ordered, mesh=mesh)["image", "text"], name
 
 
-def _read_lists(
-    source: RankedLists, boards: Sequence[Board], labels: Labels
-) -> dict[tuple[str, str], RankedQueries]:
-    ranked = lists.order_rankings(source, labels, boards)
-    sizes = {"image": len(labels.image_ids), "text": len(labels.caption_ids)}
-    return {
-        (board.name, name): answer_lists(ranked[name], direction, sizes[DIRECTIONS[name][1]])
-        for board in boards
-        for name, direction in board.directions.items()
-        if name in ranked
-    }
-
-
 def correlate(
+    values: np.ndarray, pairs: GradedPairs, images: np.ndarray, samples: int, seed: int
+) -> CorrelationResult:
+    """Returns the correlation of scores with the ratings of pairs.
+
+    Args:
+      values: scores of the pairs, floats [P].
+      pairs: P pairs with their ratings.
+      images: int64 [2, P], ids of the images that both items show or describe.
+      samples: samples of the correlation.
+      seed: seed of their draws.
+    """
+    drawn = draw_pairs(pairs.pairs_of_query, samples=samples, seed=seed)
+    shares = compute_shares(pairs.pairs_of_query, len(values))
+    influence = compute_influence(values, pairs.scores, shares)
+    return CorrelationResult(
+        samples=100.0 * compute_spearman(values, pairs.scores, drawn),
+        pairs_per_sample=drawn.shape[1],
+        images=images,
+        influence=(100.0 * influence).astype(np.float32),
+    )
+
+
+def images_of(labels: Labels) -> dict[str, np.ndarray]:
+    """Returns the id of the image that every item shows or describes, int64, by side."""
+    ids = {"image": labels.image_ids, "text": labels.caption_image_ids}
+    return {side: np.asarray(each, np.int64) for side, each in ids.items()}
+
+
+def _correlate_boards(
     scores: Mapping[Modalities, ScoresOfPairs],
     labels: Labels,
     boards: Sequence[Board],
     samples: int,
     seed: int,
 ) -> dict[str, CorrelationResult]:
-    """Returns the correlation of scores with the graded pairs of boards, by rating.
-
-    Args:
-      scores: scores by the modalities of the pairs; directions of other modalities are left out.
-      labels: labels of the split.
-      boards: boards that have graded pairs.
-      samples: samples of every correlation.
-      seed: seed of their draws.
-    """
-    images = {
-        "image": np.asarray(labels.image_ids, np.int64),
-        "text": np.asarray(labels.caption_image_ids, np.int64),
-    }
-    results = {}
-    for board in boards:
-        for rating, pairs in board.graded.items():
-            between, ends = pairs.modalities, (pairs.left, pairs.right)
-            if between == ("text", "image"):
-                between, ends = between[::-1], ends[::-1]
-            if between in scores and rating not in results:
-                drawn = draw_pairs(pairs.pairs_of_query, samples=samples, seed=seed)
-                values = scores[between].pairs(*ends)
-                shares = compute_shares(pairs.pairs_of_query, len(values))
-                influence = compute_influence(values, pairs.scores, shares)
-                results[rating] = CorrelationResult(
-                    samples=100.0 * compute_spearman(values, pairs.scores, drawn),
-                    pairs_per_sample=drawn.shape[1],
-                    images=np.stack([images[k][at] for k, at in zip(between, ends, strict=True)]),
-                    influence=(100.0 * influence).astype(np.float32),
-                )
+    """The correlations of all ratings of pairs that have scores, by rating."""
+    images, results = images_of(labels), dict[str, CorrelationResult]()
+    for rating, pairs in {name: x for each in boards for name, x in each.graded.items()}.items():
+        between, ends = pairs.modalities, (pairs.left, pairs.right)
+        if between == ("text", "image"):
+            between, ends = between[::-1], ends[::-1]
+        if between in scores:
+            shown = np.stack([images[side][at] for side, at in zip(between, ends, strict=True)])
+            values = scores[between].pairs(*ends)
+            results[rating] = correlate(values, pairs, shown, samples, seed)
     return results
 
 
-class _Queries:
-    """Names the queries of a split."""
+def _results_of(
+    labels: Labels, stage: SecondStage | ScoredCandidates | None
+) -> Callable[[DirectionLabels, RankedQueries, str], DirectionResult]:
+    """Returns the function (labels, answer, direction) -> results of queries with a positive."""
+    image_ids, own = np.asarray(labels.image_ids), np.asarray(labels.caption_image_ids)
+    ids = {"image": image_ids, "text": np.asarray(labels.caption_ids)}
+    # In a part of a split, a caption's image may be missing.
+    image = Positions("image", image_ids).find(own)
+    absent = len(image_ids) + np.unique(own, return_inverse=True)[1]
+    clusters = {"image": np.arange(len(image_ids)), "text": np.where(image >= 0, image, absent)}
 
-    def __init__(self, labels: Labels) -> None:
-        image_ids, caption_ids = np.asarray(labels.image_ids), np.asarray(labels.caption_ids)
-        self._ids = {"image": image_ids, "text": caption_ids}
-        # In a part of a split, a caption's image may be missing.
-        own = np.asarray(labels.caption_image_ids)
-        image = Positions("image", image_ids).find(own)
-        absent = len(image_ids) + np.unique(own, return_inverse=True)[1]
-        self._clusters = {
-            "image": np.arange(len(image_ids)),
-            "text": np.where(image >= 0, image, absent),
-        }
-
-    def result(
-        self,
-        labels: DirectionLabels,
-        answer: RankedQueries,
-        direction: str,
-        stage: SecondStage | ScoredCandidates | None,
-    ) -> DirectionResult:
-        """Returns the answer for the queries with a positive, with their ids."""
+    def make(positives: DirectionLabels, answer: RankedQueries, direction: str) -> DirectionResult:
         query, gallery = DIRECTIONS[direction]
-        rows = np.flatnonzero(has_positives(labels))
+        is_same = query == gallery
+        rows = np.flatnonzero(has_positives(positives))
         values = {metric: each[rows] for metric, each in answer.values.items()}
-        rank = None
-        if answer.rank is not None:
-            rank = answer.rank[rows]
-            values = compute_recall_values(rank, labels.metrics) | values
-        items = len(self._ids[gallery])
-        if labels.folds is not None:
-            sizes = np.bincount(labels.folds[1])
-            items = int(sizes[labels.folds[0][rows]].max(initial=0))
+        rank = None if answer.rank is None else answer.rank[rows]
+        if rank is not None:
+            values = compute_recall_values(rank, positives.metrics) | values
+        items = len(ids[gallery])
+        chance = compute_chance(positives, items, exclude_self=is_same)
+        if positives.folds is not None:
+            sizes = np.bincount(positives.folds[1])
+            items = int(sizes[positives.folds[0][rows]].max(initial=0))
+        rescored = None
+        if stage is not None and not is_same:
+            rescored = stage.describe(positives, transposed=query == "text")
         return DirectionResult(
-            query_ids=self._ids[query][rows].astype(np.int64),
-            clusters=self._clusters[query][rows].astype(np.int32),
-            values=values,
-            rank=rank,
-            tied=None if answer.tied is None else answer.tied[rows],
-            rounded=answer.rounded,
-            gallery=items - (query == gallery),
-            skipped=len(self._ids[query]) - len(rows),
-            has_median="median_rank" in labels.metrics and rank is not None,
-            missing=answer.missing,
-            rescored=None
-            if stage is None or query == gallery
-            else stage.describe(labels, transposed=query == "text"),
-            chance=compute_chance(labels, len(self._ids[gallery]), exclude_self=query == gallery),
-        )
+            query_ids=ids[query][rows].astype(np.int64),
+            clusters=clusters[query][rows].astype(np.int32),
+            values=values, rank=rank, tied=None if answer.tied is None else answer.tied[rows],
+            rounded=answer.rounded, gallery=items - is_same, skipped=len(ids[query]) - len(rows),
+            has_median="median_rank" in positives.metrics and rank is not None,
+            missing=answer.missing, rescored=rescored, chance=chance,
+        )  # fmt: skip
+
+    return make
 
 
-def _modalities(board: Board, name: str) -> Modalities:
-    return DIRECTIONS[name] if name in board.directions else board.graded[name].modalities
-
-
-def _why_skipped(source: Source, board: Board, direction: str) -> str:
-    needed = _modalities(board, direction)
-    if isinstance(source, RankedLists):
-        if direction in ("i2t", "t2i"):
-            return f"there are no {direction} lists"
-        return "ranked lists are between images and captions, and have no scores"
-    if isinstance(source, Candidates):
-        if direction in ("i2t", "t2i"):
-            return f"there are no {direction} candidates"
-        if set(needed) == {"image", "text"}:
-            return "its rated pairs are not all among the candidates"
-        return "candidates are between images and captions"
-    if isinstance(source, ScoreMatrix):
-        return "a score matrix compares images with captions only"
+def _why_skipped(source: Source, needed: Modalities, name: str) -> str:
+    if not isinstance(source, Embeddings):
+        kind = {RankedLists: "lists", Candidates: "candidates", ScoreMatrix: "scores"}[type(source)]
+        is_listed = name in ("i2t", "t2i")
+        return f"there are no {name} {kind}" if is_listed else f"the {kind} lack them"
     missing = [KINDS[side] for side in dict.fromkeys(needed) if side not in source.sides]
     if not missing:
         return f"the similarity {source.similarity!r} compares images with captions only"

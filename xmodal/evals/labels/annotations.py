@@ -1,42 +1,46 @@
 """Labels of the COCO boards, from the files released by their authors."""
 
+import contextlib
 import dataclasses
+import filecmp
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from data_prep.cxc import cxc_files
 from xmodal.core.errors import UserError
+from xmodal.core.folders import walk
+from xmodal.core.untrusted.json_text import parse_json_text
+from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.evals.labels.definitions import DIRECTIONS, KINDS, RATING_SIDES
 from xmodal.evals.labels.ids import Positions
-from xmodal.evals.labels.released import (
-    CATEGORIES,
-    LISTS,
-    ORDERS,
-    OWN,
-    SHORTLIST,
-    ReleasedFiles,
-    read_categories,
-    read_ids,
-    read_lists,
-    read_shortlist,
-    url_of,
-)
 from xmodal.evals.labels.types import Labels
+from xmodal.evals.scores.arrays import first_line
 
 _DATASET = "coco_captions"
 _FOLD_IMAGES = 1000
 _ENDS = ("left_ids", "right_ids")
+_OWN = "original_caption_to_image.json"
+# Split -> caption ids in the order of Karpathy's split; from ECCV Caption and from PCME.
+_ORDERS = {"test": "coco_test_ids.npy", "validation": "coco_dev_ids.npy"}
+# The table has the same content as COCO's file, one row per image.
+_CATEGORIES = ("val2014_categories.npz", "instances_val2014.json")
+# Ids of test images, one per line, which Oscar and VinVL are evaluated on.
+_SHORTLIST = "test_img_keys_1k.tsv"
+# Released lists of the test split -> direction -> file.
+_LISTS = {
+    name: {"i2t": f"{name}_image_to_caption.json", "t2i": f"{name}_caption_to_image.json"}
+    for name in ("eccv", "cxc")
+}
 
 
 def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
     """Reads the released files in a folder and its subfolders.
 
     The galleries are in the released order, not that of any saved embeddings, so that ties are
-    broken the same way for everyone. A file may hold only part of the released one;
-    `differences` then reports it.
+    broken the same way for everyone.
 
     Args:
       folder: folder with the CSV files of Crisscrossed Captions, the JSON files and
@@ -51,39 +55,56 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
     if not found:
         raise UserError(f"Unknown split {split!r}; known: {', '.join(cxc_files.SPLITS)}.")
     (split,) = found
-    files = ReleasedFiles(folder, split)
-    ratings = {}
-    for rating in cxc_files.RATINGS:
-        if path := files.get(cxc_files.file_name(rating, split)):
-            ratings[rating] = cxc_files.read_cxc_file(path, rating)
-    files.differences += cxc_files.describe_differences(ratings, split)
-    caption_ids, caption_image_ids, ordered = _read_galleries(files, split, ratings.get("sits"))
-    image_ids, first = np.unique(caption_image_ids, return_index=True)
+    names = {rating: cxc_files.file_name(rating, split) for rating in cxc_files.RATINGS}
+    others = [_ORDERS[split], *_CATEGORIES]
+    if split == "test":
+        others += [
+            _OWN,
+            _SHORTLIST,
+            *(name for files in _LISTS.values() for name in files.values()),
+        ]
+    files = _find_files(Path(folder), [*names.values(), *others])
+    ratings = {
+        rating: cxc_files.read_cxc_file(files[name], rating)
+        for rating, name in names.items()
+        if name in files
+    }
+    if _OWN in files:
+        caption_ids, owners = read_lists(files[_OWN])
+    elif "sits" in ratings:
+        original = ratings["sits"]["methods"] == "c2i_original"
+        caption_ids, owners = (ratings["sits"][end][original].astype(np.int64) for end in _ENDS)
+    else:
+        raise UserError(
+            f"{folder} does not say which captions and images are in the {split} split: add "
+            f"{names['sits']}" + (f", or {_OWN} and {_ORDERS[split]}." * (split == "test") or ".")
+        )
+    folds = categories = caption_categories = shortlist = None
+    if order := files.get(_ORDERS[split]):
+        with _reading(order):
+            ids = load_arrays(order).astype(np.int64)
+        owners, caption_ids = owners[Positions("caption", caption_ids)(ids)], ids
+    image_ids, first = np.unique(owners, return_index=True)
     image_ids = image_ids[np.argsort(first)]
-    categories = caption_categories = None
-    if path := next(filter(None, map(files.get, CATEGORIES)), None):
-        categories = read_categories(path, image_ids)
-        files.count(path, categories=categories.shape[1], images=int(categories.any(1).sum()))
-        caption_categories = categories[Positions("image", image_ids)(caption_image_ids)]
-    lists = _read_lists(files)
-    shortlist = None
-    if path := files.get(SHORTLIST):
-        shortlist = read_shortlist(path, image_ids)
-        files.count(path, images=int(shortlist.sum()))
+    if order:
+        folds = (np.arange(len(image_ids)) // _FOLD_IMAGES).astype(np.int32)
+    if path := next(filter(None, map(files.get, _CATEGORIES)), None):
+        categories = _read_categories(path, image_ids)
+        caption_categories = categories[Positions("image", image_ids)(owners)]
+    if path := files.get(_SHORTLIST):
+        with _reading(path):
+            listed = [int(line) for line in path.read_text(encoding="utf-8").split()]
+        shortlist = np.isin(image_ids, listed)
+    lists: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
+    for name, by_direction in _LISTS.items():
+        for direction, file in by_direction.items():
+            if file in files:
+                lists.setdefault(name, {})[direction] = read_lists(files[file])
     return Labels(
-        name=_DATASET,
-        split=split,
-        image_ids=image_ids,
-        caption_ids=caption_ids,
-        caption_image_ids=caption_image_ids,
-        ratings=ratings,
-        lists=lists,
-        categories=categories,
-        caption_categories=caption_categories,
-        folds=(np.arange(len(image_ids)) // _FOLD_IMAGES).astype(np.int32) if ordered else None,
-        shortlist=shortlist,
-        differences=tuple(files.differences),
-    )
+        name=_DATASET, split=split, image_ids=image_ids, caption_ids=caption_ids,
+        caption_image_ids=owners, ratings=ratings, lists=lists, categories=categories,
+        caption_categories=caption_categories, folds=folds, shortlist=shortlist,
+    )  # fmt: skip
 
 
 def restrict(
@@ -157,60 +178,67 @@ def restrict(
     )
 
 
-def _read_galleries(
-    files: ReleasedFiles, split: str, sits: Mapping[str, np.ndarray] | None
-) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Captions [M], their images [M], and whether they are in the released order."""
-    order = files.get(ORDERS[split])
-    if own := files.get(OWN):
-        captions, images = read_lists(own)
-        files.count(own, queries=len(np.unique(captions)), positives=len(images))
-    elif sits is not None:
-        original = sits["methods"] == "c2i_original"
-        captions, images = (sits[side][original].astype(np.int64) for side in _ENDS)
-    else:
+def _find_files(folder: Path, names: Sequence[str]) -> dict[str, Path]:
+    """The files with these names in a folder and its subfolders."""
+    found: dict[str, Path] = {}
+    for path in (parent / name for parent, files in walk(folder) for name in files):
+        if path.name in names:
+            first = found.setdefault(path.name, path)
+            if first != path and not filecmp.cmp(first, path, shallow=False):
+                raise UserError(f"{first} and {path} differ: keep the right one.")
+    if not found:
         raise UserError(
-            f"{files.folder} does not say which captions and images are in the {split} split: add "
-            f"{cxc_files.file_name('sits', split)}"
-            + (f", or {OWN} and {ORDERS[split]}." if split == "test" else ".")
+            f"There are no annotations in the folder {folder} or below it; looked for "
+            f"{', '.join(sorted(names))}."
         )
-    if order is None:
-        return captions, images, False
-    ids = read_ids(order)
-    files.count(order, captions=len(ids))
-    at = Positions("caption", captions).find(ids)
-    if len(ids) != len(captions) or (at < 0).any():
-        urls = sorted({url_of(order), url_of(own) if own else cxc_files.HOME})
+    return found
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Names the file in the error of its reader."""
+    try:
+        yield
+    except (AttributeError, OverflowError, *DAMAGE) as error:
         raise UserError(
-            f"{order} lists {len(ids)} captions and {own or 'the SITS ratings'} {len(captions)}, "
-            f"{(at >= 0).sum()} of them the same: get both again from {' and '.join(urls)}"
-        )
-    images = images[at]
-    _check_neighbors(order, ids, images)
-    return ids, images, True
+            f"{path} cannot be read ({first_line(error)}); get the released file again."
+        ) from error
 
 
-def _check_neighbors(order: Path, ids: np.ndarray, images: np.ndarray) -> None:
-    """Raises an error unless the captions [M] of every image [M] are neighbors in a file."""
-    image, first, counts = np.unique(images, return_index=True, return_counts=True)
-    by_image = np.argsort(first)
-    expected = np.repeat(image[by_image], counts[by_image])
-    wrong = images != expected
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise UserError(
-            f"{order} is not in the released order, which the folds of 1,000 images need: row "
-            f"{row} is caption {ids[row]} of image {images[row]} instead of one of image "
-            f"{expected[row]}; the captions of an image are neighbors. Get the file again from "
-            f"{url_of(order)}"
-        )
+def read_lists(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Returns query ids and gallery ids, int64 [P] each, from a JSON object of id lists."""
+    with _reading(path):
+        content = parse_json_text(path.read_text(encoding="utf-8-sig"))
+        pairs = [(int(query), item) for query, items in content.items() for item in items]
+        queries, items = np.array(pairs, np.int64).reshape(-1, 2).T
+    return queries, items
 
 
-def _read_lists(files: ReleasedFiles) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
-    lists: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
-    for name, by_direction in LISTS.items():
-        for direction, file in by_direction.items():
-            if path := files.get(file):
-                lists.setdefault(name, {})[direction] = queries, items = read_lists(path)
-                files.count(path, queries=len(np.unique(queries)), positives=len(items))
-    return lists
+def _read_categories(path: Path, image_ids: np.ndarray) -> np.ndarray:
+    """The categories of every image, uint8 0/1 [N, C]; images that the file lacks have none.
+
+    The file is COCO's `instances_*.json`, whose crowds count like single objects, or an npz of
+    `image_ids` [K] and `labels` 0/1 [K, C].
+    """
+
+    def shrink(section: dict) -> object:
+        # Object outlines make up most of the file, so they are dropped as soon as they are read.
+        is_object = "category_id" in section
+        return (section["image_id"], section["category_id"]) if is_object else section
+
+    with _reading(path):
+        if path.suffix == ".npz":
+            with load_arrays(path) as table:
+                ids, labels = table["image_ids"], table["labels"]
+            (row, column), width = np.nonzero(labels), labels.shape[1]
+        else:
+            text = path.read_text(encoding="utf-8-sig")
+            content = parse_json_text(text, object_hook=shrink)
+            pairs = np.array(sorted(set(content["annotations"])), np.int64).reshape(-1, 2)
+            categories = sorted(each["id"] for each in content["categories"])
+            ids, row = np.unique(pairs[:, 0], return_inverse=True)
+            column, width = np.searchsorted(categories, pairs[:, 1]), len(categories)
+    at = Positions("image", image_ids).find(ids)[row]
+    result = np.zeros((len(image_ids), width), np.uint8)
+    result[at[at >= 0], column[at >= 0]] = 1
+    return result

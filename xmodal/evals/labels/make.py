@@ -1,6 +1,7 @@
 """Makes boards from labels."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -31,22 +32,20 @@ def make_boards(labels: Labels, names: Sequence[str] | None = None) -> list[Boar
       UserError: a label names an item that is not in the galleries, a board is unknown, or a
         board requested by name lacks its labels.
     """
-    known = definitions_of(labels.name)
+    known, maker = definitions_of(labels.name), _Maker(labels)
     if unknown := [name for name in names or () if name not in known]:
         raise UserError(f"Unknown board(s) {unknown} of {labels.name}; known: {', '.join(known)}.")
-    maker = _Maker(labels)
     if names is None:
-        main = [each for each in known.values() if not each.variant]
-        made = [maker.make(each) for each in main if not _lacking(labels, each)]
-        return [board for board in made if board.directions or board.graded]
-    made = []
+        main = [each for each in known.values() if not each.variant and not _lacking(labels, each)]
+        return [board for each in main if (board := maker.make(each)).is_made]
+    boards = []
     for name in dict.fromkeys(names):
-        if lacking := _lacking(labels, known[name]):
-            raise UserError(f"Board {name} cannot be computed: {lacking}.")
-        made.append(board := maker.make(known[name]))
-        if not (board.directions or board.graded):
-            raise UserError(f"Board {name} cannot be computed, {_NOTHING_LEFT}: {board.definition}")
-    return made
+        lacking = _lacking(labels, known[name])
+        board = None if lacking else maker.make(known[name])
+        if board is None or not board.is_made:
+            raise UserError(f"Board {name} cannot be computed: {lacking or _NOTHING_LEFT}.")
+        boards.append(board)
+    return boards
 
 
 def explain_left_out(labels: Labels, boards: Sequence[Board]) -> dict[str, list[str]]:
@@ -65,25 +64,23 @@ class _Maker:
 
     def __init__(self, labels: Labels) -> None:
         self._labels = labels
-        self._categories = {"image": labels.categories, "text": labels.caption_categories}
         self._galleries = {
             "image": Positions("image", labels.image_ids),
             "text": Positions("caption", labels.caption_ids),
         }
         images = self._galleries["image"]
         # In a part of a split, a caption's image may be missing.
-        own_image = (images.find if labels.partial else images)(labels.caption_image_ids)
+        self._own_image = (images.find if labels.partial else images)(labels.caption_image_ids)
         group = np.unique(labels.caption_image_ids, return_inverse=True)[1]
         one_text = None if labels.name in PUBLIC else labels.texts
-        self._own = own_pairs(own_image, group, one_text)
-        self._own_image = own_image
+        self._own = own_pairs(self._own_image, group, one_text)
         # A dataset may have ratings that none of its boards uses.
         used = definitions_of(labels.name).values()
-        used = {rating for each in used for rating in (*each.thresholds, *each.correlations)}
+        names = {rating for each in used for rating in (*each.thresholds, *each.correlations)}
         self._graded = {
-            rating: _make_graded(pairs, RATING_SIDES[rating], self._galleries)
+            rating: self._grade(rating, pairs)
             for rating, pairs in labels.ratings.items()
-            if rating in used
+            if rating in names
         }
 
     def make(self, definition: Definition) -> Board:
@@ -91,31 +88,39 @@ class _Maker:
         label_hash = LabelHash()
         for kind, gallery in self._galleries.items():
             label_hash.add(kind, gallery.ids)
-        directions = {}
-        for direction in definition.directions:
-            if definition.zetas:
-                made = self._plausible(definition, direction, label_hash)
-            else:
-                made = self._paired(definition, direction, label_hash)
-            if made is not None:
-                directions[direction] = made
+        make = self._plausible if definition.zetas else self._paired
+        made = {name: make(definition, name, label_hash) for name in definition.directions}
+        directions = {name: each for name, each in made.items() if each is not None}
         graded = {}
         for rating in definition.correlations:
             pairs = self._graded.get(rating)
             if pairs is not None and len(pairs.scores):
                 graded[rating] = pairs
-                ids = (self._labels.ratings[rating][f"{side}_ids"] for side in ("left", "right"))
+                ids = (self._labels.ratings[rating][end] for end in ("left_ids", "right_ids"))
                 label_hash.add(rating, *map(np.asarray, ids), pairs.scores)
         partial = self._labels.partial
         sentence = definition.sentence + (f" Only {partial}." if partial else "")
         return Board(definition.name, sentence, directions, graded, label_hash.digits())
+
+    def _grade(self, rating: str, pairs: Mapping[str, np.ndarray]) -> GradedPairs:
+        left_kind, right_kind, query_sides = RATING_SIDES[rating]
+        ends = {
+            "left": self._galleries[left_kind](pairs["left_ids"]),
+            "right": self._galleries[right_kind](pairs["right_ids"]),
+        }
+        queries = np.concatenate([ends[side] for side in query_sides])
+        pair = np.tile(np.arange(len(ends["left"])), len(query_sides))
+        _, rows = np.unique(queries, return_inverse=True)  # Only rated items are queries.
+        of_query = Ragged.from_pairs(rows, pair, int(rows.max(initial=-1)) + 1)
+        scores = np.asarray(pairs["scores"], np.float32)
+        return GradedPairs((left_kind, right_kind), ends["left"], ends["right"], scores, of_query)
 
     def _paired(
         self, definition: Definition, direction: str, label_hash: LabelHash
     ) -> DirectionLabels | None:
         """A direction whose positives are listed pairs; None if there are none."""
         query, gallery = (self._galleries[kind] for kind in DIRECTIONS[direction])
-        pairs, unreachable = self._pairs(definition, direction)
+        pairs, beyond = self._find_pairs(definition, direction)
         if definition.shortlisted:
             pairs = pairs[:, self._by_kind(self._labels.shortlist, direction)[0][pairs[0]]]
         if not pairs.size:
@@ -124,13 +129,13 @@ class _Maker:
         rows = np.repeat(np.arange(len(query.ids)), positives.lengths)
         label_hash.add(direction, query.ids[rows], gallery.ids[positives.values])
         folds = self._folds(definition, direction, label_hash)
-        counts = None
-        if unreachable.size:
-            label_hash.add(f"beyond {direction}", *unreachable)
-            counts = np.bincount(query(unreachable[0]), minlength=len(query.ids)).astype(np.int32)
-        return DirectionLabels(positives, definition.metrics, counts, definition.cap, folds)
+        unreachable = None
+        if beyond.size:
+            label_hash.add(f"beyond {direction}", *beyond)
+            unreachable = np.bincount(query(beyond[0]), minlength=len(query.ids)).astype(np.int32)
+        return DirectionLabels(positives, definition.metrics, unreachable, definition.cap, folds)
 
-    def _pairs(self, definition: Definition, direction: str) -> tuple[np.ndarray, np.ndarray]:
+    def _find_pairs(self, definition: Definition, direction: str) -> tuple[np.ndarray, np.ndarray]:
         """Positions [2, P] of positive pairs, and ids [2, U] of those beyond the gallery."""
         query, gallery = (self._galleries[kind] for kind in DIRECTIONS[direction])
         none = np.zeros((2, 0), np.int64)
@@ -153,19 +158,17 @@ class _Maker:
         self, definition: Definition, direction: str, label_hash: LabelHash
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Folds of the queries [Q] and of the gallery items [N]; None for a whole gallery."""
+        if not (definition.shortlisted or definition.folded):
+            return None
+        of_images = self._labels.folds
         if definition.shortlisted:
             of_images = (~self._labels.shortlist).astype(np.int32)
-        elif definition.folded:
-            of_images = self._labels.folds
-        else:
-            return None
         query, gallery = self._by_kind(of_images, direction)
-        label_hash.add(
-            f"folds of {direction}", self._galleries[DIRECTIONS[direction][0]].ids, query
-        )
+        ids = self._galleries[DIRECTIONS[direction][0]].ids
+        label_hash.add(f"folds of {direction}", ids, query)
         return query, gallery
 
-    def _by_kind(self, of_images: np.ndarray, direction: str) -> tuple[np.ndarray, np.ndarray]:
+    def _by_kind(self, of_images: Any, direction: str) -> tuple[np.ndarray, np.ndarray]:
         """A property of images [N] for the queries and the gallery items of a direction."""
         found = {"image": of_images, "text": of_images[self._own_image]}
         query, gallery = DIRECTIONS[direction]
@@ -176,7 +179,8 @@ class _Maker:
     ) -> DirectionLabels | None:
         """A direction whose positives are plausible matches; None if nothing has a category."""
         kinds = DIRECTIONS[direction]
-        query, gallery = (self._categories[kind] for kind in kinds)
+        categories = {"image": self._labels.categories, "text": self._labels.caption_categories}
+        query, gallery = (categories[kind] for kind in kinds)
         folds = self._folds(definition, direction, label_hash)
         relations = plausible_matches(query, gallery, definition.zetas, folds)
         if not relations[-1].lengths.any():
@@ -199,21 +203,19 @@ class _Maker:
 
 def _lacking(labels: Labels, definition: Definition) -> str:
     """Which labels are missing for a board; "" if none are."""
-    if definition.shortlisted and labels.partial:
-        return f"its list needs the whole split, and this is {labels.partial}"
-    if definition.folded and labels.partial:
-        return f"its folds need the whole split, and this is {labels.partial}"
+    if (definition.shortlisted or definition.folded) and labels.partial:
+        what = "list needs" if definition.shortlisted else "folds need"
+        return f"its {what} the whole split, and this is {labels.partial}"
     missing = []
     if not _is_listed(labels, definition):
         missing += [rating for rating in definition.thresholds if rating not in labels.ratings]
-        if definition.released and not definition.thresholds:
-            missing.append(definition.released)
-    if definition.zetas and labels.caption_categories is None:
-        missing.append("categories")
-    if definition.folded and labels.folds is None:
-        missing.append("folds")
-    if definition.shortlisted and labels.shortlist is None:
-        missing.append("shortlist")
+        missing += [definition.released] * bool(definition.released and not definition.thresholds)
+    needed = {
+        "categories": bool(definition.zetas) and labels.caption_categories is None,
+        "folds": definition.folded and labels.folds is None,
+        "shortlist": definition.shortlisted and labels.shortlist is None,
+    }
+    missing += [name for name, is_missing in needed.items() if is_missing]
     wanted = " and ".join(f"{each!r} ({RELEASED_FILES[each]})" for each in missing)
     return f"{labels.name} lacks the labels {wanted}" if missing else ""
 
@@ -221,25 +223,3 @@ def _lacking(labels: Labels, definition: Definition) -> str:
 def _is_listed(labels: Labels, definition: Definition) -> bool:
     """Whether the labels have the definition's released list."""
     return set(definition.directions) <= set(labels.lists.get(definition.released, ()))
-
-
-def _make_graded(
-    pairs: Mapping[str, np.ndarray],
-    sides: tuple[str, str, tuple[str, ...]],
-    galleries: Mapping[str, Positions],
-) -> GradedPairs:
-    left_kind, right_kind, query_sides = sides
-    ends = {
-        "left": galleries[left_kind](pairs["left_ids"]),
-        "right": galleries[right_kind](pairs["right_ids"]),
-    }
-    queries = np.concatenate([ends[side] for side in query_sides])
-    pair = np.tile(np.arange(len(ends["left"])), len(query_sides))
-    _, rows = np.unique(queries, return_inverse=True)  # Only rated items are queries.
-    return GradedPairs(
-        modalities=(left_kind, right_kind),
-        left=ends["left"],
-        right=ends["right"],
-        scores=np.asarray(pairs["scores"], np.float32),
-        pairs_of_query=Ragged.from_pairs(rows, pair, int(rows.max(initial=-1)) + 1),
-    )

@@ -19,10 +19,9 @@ class Split(Protocol):
       caption_image_ids: int [M], the image of every caption.
       caption_texts: M strings.
       image_hashes: integers [N], equal for equal pictures; empty if the dataset stores none.
-      ratings: see `boards.types.Labels`.
-      lists: see `boards.types.Labels`; may be read at the first use.
-      categories: see `boards.types.Labels`, as for `caption_categories`, `partial` and
-        `differences`.
+      ratings: see `labels.types.Labels`.
+      lists: see `labels.types.Labels`; may be read at the first use.
+      categories: see `labels.types.Labels`, as for `caption_categories` and `partial`.
       split: name of the split.
       hashes: hashes of the records, by name.
       labels: label columns by name, one row per record, in the order of `image_ids`; for a dataset
@@ -42,7 +41,6 @@ class Split(Protocol):
     categories: np.ndarray | None
     caption_categories: np.ndarray | None
     partial: str
-    differences: Sequence[str]
     split: str
     hashes: Mapping[str, str]
     labels: Mapping[str, np.ndarray]

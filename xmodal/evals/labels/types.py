@@ -28,7 +28,6 @@ class Labels:
       shortlist: bool [N], whether an image is on VinVL's list of 1,000, or None.
       partial: how much of the split is present, as in "181 of 5,000 images"; "" for all of it.
       texts: integers [M], equal for captions of one text; None if texts are not known.
-      differences: how files differ from those that were released, one phrase per file.
     """
 
     name: str
@@ -44,7 +43,6 @@ class Labels:
     shortlist: np.ndarray | None = None
     texts: np.ndarray | None = None
     partial: str = ""
-    differences: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,3 +110,8 @@ class Board:
     directions: Mapping[str, DirectionLabels]
     graded: Mapping[str, GradedPairs]
     label_hash: str
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the labels left it any positives or ratings."""
+        return bool(self.directions or self.graded)

@@ -1,8 +1,9 @@
-"""A page of selected queries: the top items, and the ranks of their positives."""
+"""Examples: a page of selected queries with their top items, and a few captions for the report."""
 
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +14,8 @@ from xmodal.evals.evaluators.evaluator import Options
 from xmodal.evals.labels.definitions import DIRECTIONS
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged
-from xmodal.evals.labels.split import name_image
-from xmodal.evals.labels.types import Board
+from xmodal.evals.labels.split import Split, name_image
+from xmodal.evals.labels.types import Board, Labels
 from xmodal.evals.reports.example_rules import Pick, pick_examples
 from xmodal.evals.reports.results import BoardResult
 from xmodal.evals.reports.store import StoredResults
@@ -67,6 +68,13 @@ def make_example_page(
     return Page(title, groups, notes)
 
 
+_HOW_TO_READ = (
+    f"Every query with the first {_SHOWN} items that it finds, and the first {_SHOWN} of its other "
+    "positives. Positives are framed; below every item are its rank, its score, the boards where "
+    "it is a positive, and human ratings of the pair."
+)
+
+
 def make_groups(
     evaluator: BoardsEvaluator,
     rankings: Callable[[str], Scores],
@@ -77,133 +85,114 @@ def make_groups(
 
     `rankings` is called once for every pick.
     """
-    shown = ShownItems(split)
+    shown = _ShownItems(split)
     galleries = {"image": evaluator.labels.image_ids, "text": evaluator.labels.caption_ids}
     groups = []
     for pick in picks:
         query, gallery = (galleries[side] for side in DIRECTIONS[pick.direction])
         rows = Positions("query", query)(pick.queries)
-        is_same = query is gallery
-        of_direction = rankings(pick.direction)
-        scores = np.array(of_direction.rows(rows)) if len(rows) else np.empty((0, len(gallery)))
-        if is_same:
+        ranking = rankings(pick.direction)
+        scores = np.array(ranking.rows(rows)) if len(rows) else np.empty((0, len(gallery)))
+        if query is gallery:
             scores[np.arange(len(rows)), rows] = -np.inf
-        items = np.arange(len(gallery))
         boards = {b.name: b for b in evaluator.boards if pick.direction in b.directions}
-        sections = [
-            _make_section(
-                pick,
-                number,
-                int(row),
-                scores[number],
-                of_direction.find_scored(np.full(len(items), row), items),
-                gallery,
-                boards,
-                shown,
-            )
-            for number, row in enumerate(rows)
-        ]
+        sections = []
+        for number, row in enumerate(rows):
+            items = np.arange(len(gallery))
+            scored = ranking.find_scored(np.full(len(items), row), items)
+            query_of = _Query(pick.direction, int(row), boards)
+            of_query = query_of.show_items(pick.board, scores[number], scored, gallery, shown)
+            sections.append(_make_section(pick, number, scores[number], of_query, shown))
         groups.append(Group(pick.title, sections, pick.note))
     return groups
 
 
-_HOW_TO_READ = (
-    f"Every query with the first {_SHOWN} items that it finds, and the first {_SHOWN} of its other "
-    "positives. Positives are framed; below every item are its rank, its score, the boards where "
-    "it is a positive, and human ratings of the pair."
-)
-
-
 def _make_section(
-    pick: Pick,
-    number: int,
-    query: int,
-    scores: np.ndarray,
-    scored: np.ndarray,
-    gallery: np.ndarray,
-    boards: Mapping[str, Board],
-    shown: "ShownItems",
+    pick: Pick, number: int, scores: np.ndarray, rows: list[PageRow], shown: "_ShownItems"
 ) -> Section:
-    """One query.
-
-    Args:
-      pick: the pick of the query.
-      number: index of the query in the pick.
-      query: its position in its gallery.
-      scores: scores of all items, float32 [N].
-      scored: whether these are more than ranks, bool [N], see `find_scored`.
-      gallery: ids of the items.
-      boards: boards that have the direction, by name.
-      shown: items by side and id.
-    """
-    query_side, item_side = DIRECTIONS[pick.direction]
-    order = np.argsort(-scores, kind="stable")
-    rank_of = np.empty(len(order), np.int64)
-    rank_of[order] = np.arange(1, len(order) + 1)
-    positives = _positives(boards[pick.board], pick.direction, query)
-    found = len(order) - np.isneginf(scores).sum()
-    first = order[: min(_SHOWN, found)]
-    missed = np.setdiff1d(positives, first)
-    missed = missed[np.argsort(rank_of[missed])]
-    known = [
-        name
-        for name in boards
-        if isinstance(boards[name].directions[pick.direction].positives, Ragged)
-    ]
-    ratings = _ratings(boards, pick.direction, query)
-
-    def show(item: int) -> PageItem:
-        of_item = [
-            name for name in known if item in _positives(boards[name], pick.direction, query)
-        ]
-        notes = [f"rank {rank_of[item]:,}", f"{scores[item]:.4f}" if scored[item] else "not scored"]
-        notes += [f"rated {rating:.2f} ({name})" for name, rating in ratings.get(int(item), ())]
-        mark = f"positive of {', '.join(of_item)}" if of_item else ""
-        if item not in positives:
-            notes, mark = [*notes, *filter(None, [mark])], ""
-        return shown(item_side, gallery[item], notes, mark)
-
-    rank = f"rank {pick.ranks[number] + 1:,} of {found:,}"
+    """One query, at an index of the pick, with the rows of its items."""
+    side = DIRECTIONS[pick.direction][0]
+    rank = f"rank {pick.ranks[number] + 1:,} of {np.sum(~np.isneginf(scores)):,}"
     if pick.others is not None:
         rank += f", of the other model {pick.others[number] + 1:,}"
-    rows = [PageRow([show(item) for item in first], "Found first")]
-    if len(missed):
-        title = f"Positives farther down: {len(missed):,} of {len(positives):,}"
-        rows.append(PageRow([show(item) for item in missed[:_SHOWN]], title))
-    title = f"{shown.name(query_side, pick.queries[number])}: {rank}"
-    query_item = shown(query_side, pick.queries[number])
+    query = shown(side, pick.queries[number])
     if pick.direction == "t2i":  # The image of the query is an answer.
-        query_item = dataclasses.replace(query_item, picture=None)
-    return Section(title, rows, query_item)
+        query = dataclasses.replace(query, picture=None)
+    return Section(f"{shown.name(side, pick.queries[number])}: {rank}", rows, query)
 
 
-def _positives(board: Board, direction: str, query: int) -> np.ndarray:
-    positives = board.directions[direction].positives
-    assert isinstance(positives, Ragged)
-    return positives.values[positives.offsets[query] : positives.offsets[query + 1]]
+class _Query(NamedTuple):
+    """A query at a position of its gallery, and the boards that have its direction."""
+
+    direction: str
+    row: int
+    boards: Mapping[str, Board]
+
+    def show_items(
+        self,
+        board: str,
+        scores: np.ndarray,
+        scored: np.ndarray,
+        gallery: np.ndarray,
+        shown: "_ShownItems",
+    ) -> list[PageRow]:
+        """Returns the first items, and the positives farther down.
+
+        Args:
+          board: the board of the positives.
+          scores: scores of all items, float32 [N].
+          scored: whether these are more than ranks, bool [N], see `Scores.find_scored`.
+          gallery: ids of the items.
+          shown: items by side and id.
+        """
+        order = np.argsort(-scores, kind="stable")
+        rank_of = np.empty(len(order), np.int64)
+        rank_of[order] = np.arange(1, len(order) + 1)
+        labels = {name: each.directions[self.direction] for name, each in self.boards.items()}
+        positives = {
+            name: each.positives.expand(np.array([self.row]))[1]
+            for name, each in labels.items()
+            if isinstance(each.positives, Ragged)
+        }
+        first = order[: min(_SHOWN, len(order) - np.isneginf(scores).sum())]
+        missed = np.setdiff1d(positives[board], first)
+        missed = missed[np.argsort(rank_of[missed])]
+        ratings = self._find_ratings()
+
+        def show(item: int) -> PageItem:
+            of_item = [name for name, each in positives.items() if item in each]
+            score = f"{scores[item]:.4f}" if scored[item] else "not scored"
+            notes = [f"rank {rank_of[item]:,}", score, *ratings.get(int(item), ())]
+            mark = f"positive of {', '.join(of_item)}" if of_item else ""
+            if board not in of_item:
+                notes, mark = [*notes, *filter(None, [mark])], ""
+            return shown(DIRECTIONS[self.direction][1], gallery[item], notes, mark)
+
+        rows = [PageRow([show(item) for item in first], "Found first")]
+        if len(missed):
+            title = f"Positives farther down: {len(missed):,} of {len(positives[board]):,}"
+            rows.append(PageRow([show(item) for item in missed[:_SHOWN]], title))
+        return rows
+
+    def _find_ratings(self) -> dict[int, list[str]]:
+        """Human ratings of the query with items, by position of the item.
+
+        SIS rates thousands of pairs in both orders; either score may make a pair a positive.
+        """
+        rated = {name: x for each in self.boards.values() for name, x in each.graded.items()}
+        found: dict[int, list[str]] = {}
+        for name, pairs in rated.items():
+            ends = [(pairs.modalities, pairs.left, pairs.right)]
+            ends.append((pairs.modalities[::-1], pairs.right, pairs.left))
+            for modalities, own, item in ends:
+                if modalities == DIRECTIONS[self.direction]:
+                    for at in np.flatnonzero(own == self.row):
+                        rating = f"rated {pairs.scores[at]:.2f} ({name})"
+                        found.setdefault(int(item[at]), []).append(rating)
+        return found
 
 
-def _ratings(
-    boards: Mapping[str, Board], direction: str, query: int
-) -> dict[int, list[tuple[str, float]]]:
-    """Human ratings of the query with items: position of the item -> (rating, score).
-
-    SIS rates thousands of pairs in both orders; either score may make a pair a positive.
-    """
-    sides = DIRECTIONS[direction]
-    rated = {name: pairs for board in boards.values() for name, pairs in board.graded.items()}
-    found: dict[int, list[tuple[str, float]]] = {}
-    for name, pairs in rated.items():
-        ends = [(pairs.modalities, pairs.left, pairs.right)]
-        ends.append((pairs.modalities[::-1], pairs.right, pairs.left))
-        for modalities, own, item in ends:
-            if modalities == sides:
-                for at in np.flatnonzero(own == query):
-                    found.setdefault(int(item[at]), []).append((name, float(pairs.scores[at])))
-    return found
-
-
-class ShownItems:
+class _ShownItems:
     """Images and captions of a split by id; a caption has the picture of its image."""
 
     def __init__(self, split: Items) -> None:
@@ -213,7 +202,7 @@ class ShownItems:
         self._first = dict(
             zip(split.caption_image_ids[::-1].tolist(), split.caption_texts[::-1], strict=True)
         )
-        self._pictures: dict[int, bytes] = {}
+        self._picture = functools.cache(self._read_picture)
 
     def __call__(
         self, side: str, item_id: int, notes: Sequence[str] = (), mark: str = ""
@@ -223,12 +212,11 @@ class ShownItems:
         if side == "text":
             (at,) = self._captions(np.array([item_id]))
             text, image = self._split.caption_texts[at], int(self._split.caption_image_ids[at])
-        picture = self._picture(image)
-        caption = self._first.get(image, "")
-        if side == "image" and picture is None:
-            text = name_image(self._split, image) + (f', "{caption}"' if caption else "")
+        picture, caption = self._picture(image), self._first.get(image, "")
         alt = name_image(self._split, image)
-        alt = alt if side == "text" or not caption else f"{alt}: {caption}"
+        if side == "image":
+            text = alt + (f', "{caption}"' if caption else "") if picture is None else ""
+            alt += f": {caption}" if caption else ""
         return PageItem(text, picture, alt, notes=notes, mark=mark)
 
     def name(self, side: str, item_id: int) -> str:
@@ -240,10 +228,44 @@ class ShownItems:
         (at,) = self._captions(np.array([item_id]))
         return f"Caption of {name_image(self._split, self._split.caption_image_ids[at])}"
 
-    def _picture(self, image: int) -> bytes | None:
+    def _read_picture(self, image: int) -> bytes | None:
         (row,) = self._images.find(np.array([image]))
         if not self._split.has_pictures or row < 0:
             return None
-        if image not in self._pictures:
-            (self._pictures[image],) = self._split.pictures(np.array([row]))
-        return self._pictures[image]
+        (picture,) = self._split.pictures(np.array([row]))
+        return picture
+
+
+def find_examples(scores: Scores, labels: Labels, split: Split, count: int = 3) -> list[str]:
+    """Returns a line of Markdown for each of a few captions: the image that it finds.
+
+    The captions are evenly spaced in the labels. An image is named by its file, if the dataset has
+    it, and by its first caption.
+
+    Args:
+      scores: scores of the captions and images of the labels.
+      labels: labels in the order of the scores.
+      split: split with the texts of the captions.
+      count: largest number of captions.
+    """
+    captions = len(labels.caption_ids)
+    count = min(count, captions)
+    rows = (2 * np.arange(count) + 1) * captions // (2 * count)
+    texts = Positions("caption", split.caption_ids)(labels.caption_ids)
+    own_images = Positions("image", labels.image_ids).find(labels.caption_image_ids[rows])
+    lines, has_files = [], "picture" in split.labels
+    for row, own, of_row in zip(rows, own_images, scores.rows(rows), strict=True):
+        order = np.argsort(-of_row, kind="stable")
+        found = "its own image first"
+        if order[0] != own:
+            of_best = labels.caption_image_ids == labels.image_ids[order[0]]
+            names = [name_image(split, labels.image_ids[order[0]])] if has_files else []
+            if of_best.any():
+                names.append(f'the image of "{split.caption_texts[texts[of_best.argmax()]]}"')
+            named = ", ".join(names) or "another"
+            found = f"{named} first"
+            if own >= 0:  # In a part of a split, a caption's image may be missing.
+                rank = 1 + int(np.flatnonzero(order == own)[0])
+                found += f", its own at rank {rank:,} of {len(order):,}"
+        lines.append(f'- "{split.caption_texts[texts[row]]}" finds {found}.')
+    return lines

@@ -7,6 +7,7 @@ starting at 1; a query is right by a board if its rank is 1.
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 
@@ -65,23 +66,54 @@ def pick_examples(
       count: largest number of queries per rule and direction.
       other: results of another model on the same boards.
     """
-    theirs = {board.name: board for board in other.results} if other else {}
+    theirs = {board.name: board.directions for board in other.results} if other else {}
     picks = []
+
+    def pick(
+        rule: str, note: str, board: str, columns: Sequence[Any], chosen: Any, key: Any
+    ) -> None:
+        """Takes the chosen queries with the smallest keys; columns are ids, ranks and others."""
+        at = np.flatnonzero(chosen)
+        at = at[np.lexsort((columns[0][at], key[at]))][:count]
+        if len(at):
+            picks.append(Pick(rule, note, direction, board, *(each[at] for each in columns)))
+
     for direction in DIRECTIONS:
         ranked = _ranked_boards(boards, results, direction)
         if not ranked:
             continue
         main = _widest(boards, ranked, direction)
-        result = ranked[main]
-        picks.append(_pick_worst(main, direction, result))
-        if main in theirs and direction in theirs[main].directions:
-            picks.append(pick_changed(main, direction, result, theirs[main].directions[direction]))
-        own = next(iter(ranked))
+        result, own = ranked[main], next(iter(ranked))
+        ids, rank = result.query_ids, _ranks(result)
+        note = "Queries whose best positive is ranked lowest."
+        pick("worst rank", note, main, (ids, rank), rank > 0, -rank)
+        before = theirs.get(main, {}).get(direction)
+        if before is not None and before.rank is not None:
+            both, mine, yours = np.intersect1d(ids, before.query_ids, return_indices=True)
+            ranks = rank[mine], before.rank[yours]
+            change = np.abs(np.log1p(ranks[0]) - np.log1p(ranks[1]))
+            note = "Queries with the largest ratio between the ranks of the two models."
+            pick("changed", note, main, (both, *ranks), change > 0, -change)
         for right, wrong in itertools.permutations(ranked, 2):
             if own in (right, wrong):
-                picks.append(_pick_disputed(right, wrong, direction, ranked[right], ranked[wrong]))
-        picks.append(_pick_tied(main, direction, result))
-    return [cut_pick(pick, count) for pick in picks if len(pick.queries)]
+                sides = ranked[right], ranked[wrong]
+                both, *rows = np.intersect1d(
+                    sides[0].query_ids, sides[1].query_ids, return_indices=True
+                )
+                up, down = (_ranks(x)[at] for x, at in zip(sides, rows, strict=True))
+                rule = f"right by {right}, wrong by {wrong}"
+                note = (
+                    f"The first item is a positive of {right} but not of {wrong}; ranks are those "
+                    f"of {wrong}."
+                )
+                pick(rule, note, wrong, (both, down), (up == 0) & (down > 0), -down)
+        if result.tied is not None:
+            note = (
+                "The best positive ties exactly with another item, so its rank depends on the tie "
+                "rule."
+            )
+            pick("tied", note, main, (ids, rank), result.tied, rank)
+    return picks
 
 
 def pick_fixed(boards: Sequence[Board], results: Sequence[BoardResult], count: int) -> list[Pick]:
@@ -109,77 +141,24 @@ def _ranked_boards(
 ) -> dict[str, DirectionResult]:
     """The results of a direction by board, for boards whose positives and ranks are known."""
     found = {board.name: board.directions.get(direction) for board in results}
-    ranked = {}
-    for board in boards:
-        result = found[board.name]
-        if result is None or result.rank is None or board.directions[direction].folds is not None:
-            continue
-        if isinstance(board.directions[direction].positives, Ragged):
-            ranked[board.name] = result
-    return ranked
+    return {
+        board.name: result
+        for board in boards
+        if (result := found[board.name]) is not None
+        and result.rank is not None
+        and board.directions[direction].folds is None
+        and isinstance(board.directions[direction].positives, Ragged)
+    }
 
 
 def _widest(boards: Sequence[Board], ranked: Mapping[str, DirectionResult], direction: str) -> str:
     """The board with the most labels, which calls the fewest right answers wrong."""
 
     def width(board: Board) -> tuple[int, int]:
-        positives = board.directions[direction].positives
-        assert isinstance(positives, Ragged)
+        positives = cast(Ragged, board.directions[direction].positives)
         return len(ranked[board.name].query_ids), len(positives.values)
 
     return max((board for board in boards if board.name in ranked), key=width).name
-
-
-def _pick_worst(board: str, direction: str, result: DirectionResult) -> Pick:
-    rank, ids = _ranks(result), result.query_ids
-    at = np.flatnonzero(rank > 0)
-    at = at[np.lexsort((ids[at], -rank[at]))]
-    note = "Queries whose best positive is ranked lowest."
-    return Pick("worst rank", note, direction, board, ids[at], rank[at])
-
-
-def pick_changed(
-    board: str, direction: str, ours: DirectionResult, theirs: DirectionResult
-) -> Pick:
-    """Returns the queries of both models whose ranks changed, by the ratio of the ranks."""
-    ids, mine, yours = np.intersect1d(ours.query_ids, theirs.query_ids, return_indices=True)
-    if theirs.rank is None:
-        return Pick("changed", "", direction, board, ids[:0], ids[:0])
-    before, after = theirs.rank[yours], _ranks(ours)[mine]
-    change = np.abs(np.log1p(after) - np.log1p(before))
-    at = np.flatnonzero(change > 0)
-    at = at[np.lexsort((ids[at], -change[at]))]
-    note = "Queries with the largest ratio between the ranks of the two models."
-    return Pick("changed", note, direction, board, ids[at], after[at], before[at])
-
-
-def _pick_disputed(
-    right: str, wrong: str, direction: str, of_right: DirectionResult, of_wrong: DirectionResult
-) -> Pick:
-    ids, mine, yours = np.intersect1d(of_right.query_ids, of_wrong.query_ids, return_indices=True)
-    down = _ranks(of_wrong)[yours]
-    at = np.flatnonzero((_ranks(of_right)[mine] == 0) & (down > 0))
-    at = at[np.lexsort((ids[at], -down[at]))]
-    note = (
-        f"The first item is a positive of {right} but not of {wrong}; ranks are those of {wrong}."
-    )
-    return Pick(f"right by {right}, wrong by {wrong}", note, direction, wrong, ids[at], down[at])
-
-
-def _pick_tied(board: str, direction: str, result: DirectionResult) -> Pick:
-    tied = np.zeros(len(result.query_ids), bool) if result.tied is None else result.tied
-    rank, ids = _ranks(result), result.query_ids
-    at = np.flatnonzero(tied)
-    at = at[np.lexsort((ids[at], rank[at]))]
-    note = "The best positive ties exactly with another item, so its rank depends on the tie rule."
-    return Pick("tied", note, direction, board, ids[at], rank[at])
-
-
-def cut_pick(pick: Pick, count: int) -> Pick:
-    """Returns the first queries of a pick."""
-    others = None if pick.others is None else pick.others[:count]
-    queries, ranks = pick.queries[:count], pick.ranks[:count]
-    return dataclasses.replace(pick, queries=queries, ranks=ranks, others=others)
 
 
 def _ranks(result: DirectionResult) -> np.ndarray:

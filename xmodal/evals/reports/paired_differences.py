@@ -4,16 +4,15 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from xmodal.core.errors import UserError
 from xmodal.core.text_table import Bold, format_document
-from xmodal.evals.labels.types import Board
 from xmodal.evals.reports.correlation_intervals import compute_difference_interval
 from xmodal.evals.reports.metrics import MEDIAN_RANK, lower_is_better
-from xmodal.evals.reports.results import BoardResult, DirectionResult, Numbers
+from xmodal.evals.reports.results import BoardResult, DirectionResult
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import compute_samples, compute_values
 from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
@@ -104,20 +103,18 @@ class Differences(dict[str, Difference]):
         rows = [["Metric", self.name, self.other, "difference", "95 % interval", "separable"]]
         shown = {tag: each for tag, each in self.items() if tags is None or tag in tags}
         for tag, each in shown.items():
-            interval = "-"
-            if not math.isnan(each.low):
-                limits = [_format(tag, limit, each, "+") for limit in (each.low, each.high)]
-                interval = " to ".join(limits)
-            pair = (each.value, each.other)
-            best = (min if lower_is_better(tag) else max)(pair)
-            numbers = [
-                Bold(_format(tag, value, each))
-                if value == best or not each.separable
-                else _format(tag, value, each)
-                for value in pair
+            digits = 0 if tag.endswith(MEDIAN_RANK) and not each.samples else 2
+            best = (min if lower_is_better(tag) else max)(each.value, each.other)
+            row: list[str] = [tag]
+            for value in (each.value, each.other):
+                text = "-" if math.isnan(value) else f"{value:.{digits}f}"
+                row.append(Bold(text) if value == best or not each.separable else text)
+            signed = [
+                "-" if math.isnan(x) else f"{x:+.{digits}f}"
+                for x in (each.difference, each.low, each.high)
             ]
-            signed = _format(tag, each.difference, each, "+")
-            rows.append([tag, *numbers, signed, interval, "yes" if each.separable else "no"])
+            interval = "-" if math.isnan(each.low) else " to ".join(signed[1:])
+            rows.append([*row, signed[0], interval, "yes" if each.separable else "no"])
         separable = sum(each.separable for each in shown.values())
         means = "".join(_MEANS[each] for each in sorted({each.samples for each in shown.values()}))
         how_to_read = (
@@ -160,76 +157,58 @@ def compare(
       UserError: labels, records, queries, or the candidates of second stages differ, or there are
         no common metrics.
     """
+    check_comparable(ours.labels, theirs)
+    other_name = theirs.name_beside(ours.name)
+    if names := ours.different_records(theirs):
+        raise UserError(
+            f"{ours.name} and {other_name} were evaluated on different records of "
+            f"{' and '.join(names)}; evaluate both models on the same prepared dataset."
+        )
     bootstrap = Bootstrap(samples=samples, seed=seed)
-    other_boards = {board.name: board for board in theirs.results}
-    found, is_drawn = _compare_numbers(ours, theirs), False
-    names, other_names = (
-        [*(board.name for board in each.results), *(number.name for number in each.numbers)]
-        for each in (ours, theirs)
-    )
-    _check_shared(names, other_names)
-    _check_records(ours, theirs)
+    stored: list[Any] = [*theirs.results, *theirs.numbers]
+    others = {each.name: each for each in stored}
+    found: dict[str, Difference] = {}
+    for numbers in ours.numbers:
+        if numbers.name in others:
+            found |= compare_means(numbers.repeats, others[numbers.name].repeats, numbers.samples)
+    is_drawn = False
     for board in ours.results:
-        if board.name not in other_boards:
-            continue
-        pair = _pair_boards(board, other_boards[board.name])
-        values, others = map(compute_values, pair)
-        limits = _compute_intervals(*pair, bootstrap)
-        is_drawn |= bool(pair[0].directions)
-        for tag in values:
-            if tag in others:
-                difference = values[tag] - others[tag]
-                low, high = (math.nan, math.nan) if math.isnan(difference) else limits[tag]
-                found[tag] = Difference(
-                    values[tag], others[tag], difference, low, high, low > 0 or high < 0
-                )
+        if board.name in others:
+            pair = _pair_boards(board, others[board.name])
+            is_drawn |= bool(pair[0].directions)
+            found |= _compare_boards(*pair, bootstrap)
     if not found:
         raise UserError(
-            f"The two evaluations share boards among {names} and {other_names}, but no "
-            "metric; evaluate both on the same kind of items."
+            f"{ours.name} and {other_name} have no metric in common on {', '.join(ours.labels)}; "
+            "evaluate both on the same kind of items."
         )
     drawn = f"{samples:,} bootstrap samples of the images, seed {seed}" if is_drawn else ""
-    return Differences(found, name=ours.name, other=theirs.name_beside(ours.name), drawn=drawn)
+    return Differences(found, name=ours.name, other=other_name, drawn=drawn)
 
 
-def check_comparable(other: StoredResults, boards: Sequence[Board]) -> None:
-    """Raises an error if `compare` cannot compare a future evaluation with a model.
+def check_comparable(ours: Mapping[str, str], theirs: StoredResults) -> None:
+    """Raises an error if an evaluation cannot be compared with another model's.
+
+    Args:
+      ours: the hash of its labels by the name of the board, or of other numbers.
+      theirs: the other evaluation.
 
     Raises:
       UserError: labels differ, or there are no common boards.
     """
-    theirs = {board.name: board for board in other.results}
-    _check_shared([board.name for board in boards], list(theirs))
-    for board in boards:
-        if board.name in theirs:
-            _check_labels(board, theirs[board.name])
-
-
-def check_numbers(other: StoredResults, ours: Numbers) -> None:
-    """Raises an error if `compare` cannot compare future numbers with a model's.
-
-    Raises:
-      UserError: samples differ, or the model's are unknown.
-    """
-    theirs = {each.name: each for each in other.numbers}
-    if ours.name not in theirs:
+    others = theirs.labels
+    if not set(ours) & set(others):
         raise UserError(
-            f"The results of {other.name} have no values for single {ours.samples}; evaluate that "
-            "model again, or leave out `compare`."
+            "Paired differences need values of single queries, images or pools of the same boards, "
+            f"and there are {list(ours)} against {list(others)} of {theirs.name}; evaluate both "
+            "models on the same boards, or print both models' numbers with `xmodal compare`."
         )
-    _check_labels(ours, theirs[ours.name])
-
-
-def _compare_numbers(ours: StoredResults, theirs: StoredResults) -> dict[str, Difference]:
-    """Differences of means over the same samples, by a paired t-test."""
-    others = {each.name: each for each in theirs.numbers}
-    found: dict[str, Difference] = {}
-    for own in ours.numbers:
-        if own.name not in others:
-            continue
-        _check_labels(own, others[own.name])
-        found |= compare_means(own.repeats, others[own.name].repeats, own.samples)
-    return found
+    for name, digits in ours.items():
+        if others.get(name, digits) != digits:
+            raise UserError(
+                f"The labels of board {name} differ: {digits} against {others[name]}; evaluate "
+                "both models with the same annotations and split."
+            )
 
 
 def compare_means(
@@ -276,75 +255,52 @@ def compute_t_interval(values: np.ndarray) -> tuple[float, float]:
     return float(mean - width), float(mean + width)
 
 
-def _compute_intervals(
+def _compare_boards(
     ours: BoardResult, theirs: BoardResult, bootstrap: Bootstrap
-) -> dict[str, tuple[float, float]]:
-    """Limits of the differences of two boards with the same directions, by tag."""
+) -> dict[str, Difference]:
+    """Differences of two boards with the same directions, by tag."""
     drawn, others = (compute_samples(each, bootstrap) for each in (ours, theirs))
-    return {
+    limits = {
         tag: compute_interval(samples - others[tag])
         for tag, samples in drawn.items()
         if tag in others
-    } | {
+    }
+    limits |= {
         f"{ours.name}/{name}/spearman": compute_difference_interval(each, theirs.correlations[name])
         for name, each in ours.correlations.items()
     }
+    values, other_values = compute_values(ours), compute_values(theirs)
+    found = {}
+    for tag, value in values.items():
+        if tag in other_values:
+            difference = value - other_values[tag]
+            low, high = (math.nan, math.nan) if math.isnan(difference) else limits[tag]
+            separable = low > 0 or high < 0
+            found[tag] = Difference(value, other_values[tag], difference, low, high, separable)
+    return found
 
 
 def _pair_boards(ours: BoardResult, theirs: BoardResult) -> tuple[BoardResult, BoardResult]:
     """Both boards, with their common directions and with queries in the order of ours.
 
-    Resamples depend on the images in the directions, so those that only one side has must not
+    Resamples depend on the images in the directions, so those that only one model has must not
     count.
     """
-    _check_labels(ours, theirs)
-    directions = {
-        name: direction for name, direction in ours.directions.items() if name in theirs.directions
-    }
+    names = [name for name in ours.directions if name in theirs.directions]
+    rated = [name for name in ours.correlations if name in theirs.correlations]
+    own, others = (
+        dataclasses.replace(
+            each,
+            directions={name: each.directions[name] for name in names},
+            correlations={name: each.correlations[name] for name in rated},
+        )
+        for each in (ours, theirs)
+    )
     aligned = {
-        name: _align(f"{ours.name}/{name}", direction, theirs.directions[name])
-        for name, direction in directions.items()
+        name: _align(f"{ours.name}/{name}", own.directions[name], others.directions[name])
+        for name in names
     }
-    shared = [name for name in ours.correlations if name in theirs.correlations]
-    correlations, others = (
-        {name: each.correlations[name] for name in shared} for each in (ours, theirs)
-    )
-    return (
-        dataclasses.replace(ours, directions=directions, correlations=correlations),
-        dataclasses.replace(theirs, directions=aligned, correlations=others),
-    )
-
-
-def _check_shared(names: Sequence[str], others: Sequence[str]) -> None:
-    if not (names and others):
-        raise UserError(
-            "Paired differences need values of single queries, images or pools, and the "
-            f"{'other evaluation' if names else 'evaluation'} has none; evaluate the model again, "
-            "or print both models' numbers with `xmodal compare`."
-        )
-    if not set(names) & set(others):
-        raise UserError(
-            f"The two evaluations have no metric in common: boards {list(names)} against "
-            f"{list(others)}; evaluate both on the same boards."
-        )
-
-
-def _check_records(ours: StoredResults, theirs: StoredResults) -> None:
-    """Raises an error for other records of one name, whose items may have equal ids."""
-    if names := ours.different_records(theirs):
-        raise UserError(
-            f"{ours.name} and {theirs.name_beside(ours.name)} were evaluated on different records "
-            f"of {' and '.join(names)}; evaluate both models on the same prepared dataset."
-        )
-
-
-def _check_labels(ours: Board | BoardResult | Numbers, theirs: BoardResult | Numbers) -> None:
-    if ours.label_hash != theirs.label_hash:
-        what = "items" if isinstance(ours, Numbers) else "labels of board"
-        raise UserError(
-            f"The {what} {ours.name} differ: {ours.label_hash} against "
-            f"{theirs.label_hash}; evaluate both models with the same annotations and split."
-        )
+    return own, dataclasses.replace(others, directions=aligned)
 
 
 def _align(place: str, ours: DirectionResult, theirs: DirectionResult) -> DirectionResult:
@@ -352,23 +308,16 @@ def _align(place: str, ours: DirectionResult, theirs: DirectionResult) -> Direct
     if ours.rescored and theirs.rescored:
         candidates, others = ours.rescored.candidates, theirs.rescored.candidates
         if candidates != others:
-            remedy = "evaluate both models with equal `top` and `first_stage` of the reranker"
-            if ours.rescored.given and theirs.rescored.given:
-                remedy = "save both with equal candidates and embeddings of the first stage"
-            elif ours.rescored.given or theirs.rescored.given:
-                remedy = "write the pairs of the run with --save_scores, and evaluate that file"
             raise UnequalCandidatesError(
-                f"The second stages of {place} scored {candidates} against {others}; {remedy}."
+                f"The second stages of {place} scored {candidates} against {others}; evaluate both "
+                "models with equal `top` and `first_stage` of the reranker, or files of equal "
+                "candidates, which --save_scores writes."
             )
-    order, other_order = (
-        np.argsort(direction.query_ids, kind="stable") for direction in (ours, theirs)
-    )
+    order, other_order = (np.argsort(each.query_ids, kind="stable") for each in (ours, theirs))
     if not np.array_equal(ours.query_ids[order], theirs.query_ids[other_order]):
-        only = np.setxor1d(ours.query_ids, theirs.query_ids)
-        example = f", id {only[0]} for example is a query on one side only" if len(only) else ""
         raise UserError(
             f"The queries of {place} differ: {len(ours.query_ids)} against "
-            f"{len(theirs.query_ids)}{example}; evaluate both models on the same items."
+            f"{len(theirs.query_ids)}; evaluate both models on the same items."
         )
     rows = np.empty_like(order)
     rows[order] = other_order
@@ -380,10 +329,3 @@ def _align(place: str, ours: DirectionResult, theirs: DirectionResult) -> Direct
         rank=None if theirs.rank is None else theirs.rank[rows],
         tied=None if theirs.tied is None else theirs.tied[rows],
     )
-
-
-def _format(tag: str, value: float, row: Difference, sign: str = "") -> str:
-    if math.isnan(value):
-        return "-"
-    is_whole = tag.endswith(MEDIAN_RANK) and not row.samples
-    return f"{value:{sign}.{0 if is_whole else 2}f}"

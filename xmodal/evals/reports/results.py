@@ -95,10 +95,10 @@ class DirectionResult:
     query_ids: np.ndarray
     clusters: np.ndarray
     values: Mapping[str, np.ndarray]
-    rank: np.ndarray | None
-    tied: np.ndarray | None
     gallery: int
     skipped: int
+    rank: np.ndarray | None = None
+    tied: np.ndarray | None = None
     rounded: float = 0.0
     has_median: bool = False
     missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -126,7 +126,7 @@ class CorrelationResult:
 
 @dataclasses.dataclass(frozen=True)
 class BoardResult:
-    """Results of one board by direction or rating, see `boards.types.Board`.
+    """Results of one board by direction or rating, see `labels.types.Board`.
 
     `skipped` gives the reasons for those that are left out.
     """

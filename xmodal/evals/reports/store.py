@@ -31,7 +31,10 @@ from xmodal.evals.reports.results import (
 _FORMAT = "xmodal ranks"
 _VERSION = 2
 _HEADER = "header"
-_CORRELATION_ARRAYS = ("samples", "images", "influence")
+# Field of a board -> the kind of its results.
+_KINDS = {"directions": DirectionResult, "correlations": CorrelationResult}
+# Field of several arrays -> the list of their names in the header.
+_NESTED = {"values": "metrics", "repeats": "repeats"}
 RANKS = "ranks.npz"  # In the folder of an evaluation.
 # Name of the evaluator of an evaluation that stands alone, as of own functions.
 SINGLE = "."
@@ -82,19 +85,14 @@ def pack_ranks(stored: StoredResults) -> bytes:
         "format": _FORMAT,
         "version": _VERSION,
         "model": stored.name,
-        "boards": [_pack_board(board, arrays) for board in stored.results],
         "records": dict(stored.records),
-    }
-    if stored.numbers:
-        header["numbers"] = [
-            dataclasses.asdict(each) | {"metrics": {}, "repeats": list(each.repeats), "chance": {}}
+        "boards": [_pack(board, board.name, arrays) for board in stored.results],
+        "numbers": [
+            _pack(dataclasses.replace(each, metrics={}, chance={}), each.name, arrays)
             for each in stored.numbers
-        ]
-        for each in stored.numbers:
-            arrays |= {
-                f"{each.name}/repeats/{tag}": np.asarray(x) for tag, x in each.repeats.items()
-            }
-    arrays[_HEADER] = np.array(json.dumps(header))
+        ],
+    }
+    arrays[_HEADER] = np.array(json.dumps(header, default=_to_json))
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
     return buffer.getvalue()
@@ -126,17 +124,17 @@ def find_ranks(folder: epath.PathLike, like: StoredResults) -> StoredResults:
       UserError: there is no such evaluation, or several; lists all evaluations.
     """
     place = epath.Path(folder)
-    if not place.is_dir() or (place / RANKS).exists():
-        return load_ranks(place)
-    inner = sorted(each for each in place.iterdir() if each.is_dir())
-    folders = inner + [each for folder in inner for each in sorted(folder.iterdir())]
-    files = sorted(each / RANKS for each in folders if (each / RANKS).exists())
+    files = (
+        []
+        if (place / RANKS).exists()
+        else sorted([*place.glob(f"*/{RANKS}"), *place.glob(f"*/*/{RANKS}")])
+    )
     if not files:
-        return load_ranks(place)  # Its error names the missing file.
+        return load_ranks(place)
     stored = {file.parent: load_ranks(file) for file in files}
-    found = [place for place, each in stored.items() if like.shares_labels(each)]
+    found = [each for each in stored.values() if like.shares_labels(each)]
     if len(found) == 1:
-        return stored[found[0]]
+        return found[0]
     listed = "; ".join(f"{at} ({_listed(each)})" for at, each in stored.items())
     problem = "several evaluations" if found else "no evaluation"
     raise UserError(
@@ -153,111 +151,70 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
     """Returns the content of a file from `pack_ranks`, or of the one in an evaluation's folder.
 
     Raises:
-      UserError: the file is missing, truncated, damaged, of another version or of another kind.
+      UserError: the file is missing, damaged, or not one of this version.
     """
     path = epath.Path(path)
-    if path.is_dir():
-        path = path / RANKS
-    try:
-        content = path.read_bytes()
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+    path = path / RANKS if path.is_dir() else path
+    if not path.exists():
         inner = list(find_evaluations(path.parent).values()) if path.name == RANKS else []
         listed = f", such as {inner[0]}" if inner else ""
         raise UserError(
             f"There is no file {path}; name the output folder of an evaluation{listed}, or its "
             f"{RANKS}."
-        ) from None
-    if not content.startswith(b"PK"):
-        raise UserError(f"{path} is not an npz file; name the ranks.npz of an evaluation.")
+        )
     try:
-        with load_arrays(io.BytesIO(content)) as file:
-            return _unpack(path, dict(file))
-    except UserError:
-        raise
+        with load_arrays(io.BytesIO(path.read_bytes())) as file:
+            arrays = dict(file)
+        header = parse_json_text(str(arrays[_HEADER]))
+        if (header["format"], header["version"]) != (_FORMAT, _VERSION):
+            raise ValueError(f"version {header['version']} of {header['format']}")
+        boards = [_unpack(BoardResult, x, x["name"], arrays) for x in header["boards"]]
+        numbers = [_unpack(Numbers, x, x["name"], arrays) for x in header.get("numbers", ())]
+        records = dict(header.get("records", {}))
     except (AttributeError, *DAMAGE) as error:
         raise UserError(
-            f"{path} is cut off or damaged ({error}); write it again with xmodal.eval_main."
+            f"{path} is not the {RANKS} of an evaluation, or it is damaged or of another version "
+            f"({error}): evaluate that model again."
         ) from error
-
-
-def _unpack(path: epath.Path, arrays: Mapping[str, np.ndarray]) -> StoredResults:
-    header = parse_json_text(str(arrays[_HEADER])) if _HEADER in arrays else {}
-    if not isinstance(header, dict) or header.get("format") != _FORMAT:
-        raise UserError(
-            f"{path} holds the arrays {sorted(arrays)[:5]} but no header of an evaluation; name "
-            "the ranks.npz of one."
-        )
-    if header["version"] != _VERSION:
-        raise UserError(
-            f"{path} has version {header['version']} of the format, but this is version "
-            f"{_VERSION}; evaluate that model again, or read the file with the xmodal that wrote "
-            "it."
-        )
-    boards = [_unpack_board(board, arrays) for board in header["boards"]]
-    numbers = [_unpack_numbers(each, arrays) for each in header.get("numbers", ())]
     folder = str(path.parent) if path.parent.name else path.name
-    return StoredResults(boards, header["model"], folder, numbers, dict(header.get("records", {})))
+    return StoredResults(boards, header["model"], folder, numbers, records)
 
 
-def _pack_board(board: BoardResult, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Adds the arrays of a board; returns its part of the header."""
-    for name, direction in board.directions.items():
-        columns = {
-            key: getattr(direction, key) for key in ("query_ids", "clusters", "tied", "rank")
-        }
-        columns |= {f"values/{metric}": values for metric, values in direction.values.items()}
-        known = {key: column for key, column in columns.items() if column is not None}
-        arrays |= {f"{board.name}/{name}/{key}": column for key, column in known.items()}
-    for name, correlation in board.correlations.items():
-        columns = {key: getattr(correlation, key) for key in _CORRELATION_ARRAYS}
-        arrays |= {f"{board.name}/{name}/{key}": column for key, column in columns.items()}
-    return {
-        "name": board.name,
-        "definition": board.definition,
-        "label_hash": board.label_hash,
-        "directions": {
-            name: {
-                "metrics": list(direction.values),
-                "gallery": int(direction.gallery),
-                "skipped": int(direction.skipped),
-                "has_median": bool(direction.has_median),
-                "missing": dict(direction.missing),
-                "chance": dict(direction.chance),
+def _pack(record: Any, prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
+    """The part of the header for a result, whose arrays are added under a prefix."""
+    header: dict[str, Any] = {}
+    for key, value in vars(record).items():
+        if key in _KINDS:
+            header[key] = {
+                name: _pack(each, f"{prefix}/{name}", arrays) for name, each in value.items()
             }
-            | ({"rescored": dataclasses.asdict(each)} if (each := direction.rescored) else {})
-            for name, direction in board.directions.items()
-        },
-        "correlations": {
-            name: {"pairs_per_sample": int(each.pairs_per_sample)}
-            for name, each in board.correlations.items()
-        },
-        "skipped": dict(board.skipped),
-    }
+        elif key in _NESTED:
+            arrays |= {f"{prefix}/{key}/{tag}": np.asarray(x) for tag, x in value.items()}
+            header[_NESTED[key]] = list(value)
+        elif isinstance(value, np.ndarray):
+            arrays[f"{prefix}/{key}"] = value
+        elif value is not None:
+            header[key] = value
+    return header
 
 
-def _unpack_numbers(packed: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Numbers:
-    repeats = {tag: arrays[f"{packed['name']}/repeats/{tag}"].tolist() for tag in packed["repeats"]}
-    return Numbers(**packed | {"repeats": repeats})
+def _unpack(kind: Any, header: Mapping[str, Any], prefix: str, arrays: Mapping[str, Any]) -> Any:
+    """The result that `_pack` took."""
+    given: dict[str, Any] = {}
+    for key in (field.name for field in dataclasses.fields(kind)):
+        if key in _KINDS:
+            given[key] = {
+                name: _unpack(_KINDS[key], each, f"{prefix}/{name}", arrays)
+                for name, each in header[key].items()
+            }
+        elif key in _NESTED:
+            given[key] = {t: arrays[f"{prefix}/{key}/{t}"] for t in header[_NESTED[key]]}
+        elif f"{prefix}/{key}" in arrays:
+            given[key] = arrays[f"{prefix}/{key}"]
+        elif key in header:
+            given[key] = Rescored(**header[key]) if key == "rescored" else header[key]
+    return kind(**given)
 
 
-def _unpack_board(packed: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> BoardResult:
-    directions, correlations = {}, {}
-    for name, direction in packed["directions"].items():
-        prefix = f"{packed['name']}/{name}"
-        directions[name] = DirectionResult(
-            query_ids=arrays[f"{prefix}/query_ids"],
-            clusters=arrays[f"{prefix}/clusters"],
-            values={
-                metric: arrays[f"{prefix}/values/{metric}"] for metric in direction.pop("metrics")
-            },
-            rank=arrays.get(f"{prefix}/rank"),
-            tied=arrays.get(f"{prefix}/tied"),
-            rescored=Rescored(**direction.pop("rescored")) if "rescored" in direction else None,
-            **direction,
-        )
-    for name, counts in packed["correlations"].items():
-        columns: dict[str, Any] = {
-            key: arrays[f"{packed['name']}/{name}/{key}"] for key in _CORRELATION_ARRAYS
-        }
-        correlations[name] = CorrelationResult(**columns, **counts)
-    return BoardResult(**packed | {"directions": directions, "correlations": correlations})
+def _to_json(value: Any) -> Any:
+    return dataclasses.asdict(value) if isinstance(value, Rescored) else value.item()

@@ -1,7 +1,7 @@
 """Results as flat numbers: values, their 95 % intervals and counts."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,14 +26,13 @@ from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
 
 MEAN = "mean"  # Used in tags in place of a direction.
 _MEAN_OF = ("i2t", "t2i")
-_MEAN_METRICS = ("recall@1", "recall@5", "recall@10", "mrr", "map@r", "r_precision", "pmrp")
 _SUMMED = ("recall@1", "recall@5", "recall@10")
+_MEAN_METRICS = (*_SUMMED, "mrr", "map@r", "r_precision", "pmrp")
 _LARGEST_SUM = 100 * len(_SUMMED) * len(_MEAN_OF)
 # Suffixes of tags that training does not change, and of one that repeats another tag.
 _OF_QUERIES = ("queries", "skipped_queries", "tied_queries", "gallery")
 _OF_PAIRS = ("spearman", "spearman_std", "pairs", "pairs_per_sample")
-_COUNTS = (*_OF_QUERIES, *_OF_PAIRS[2:], "base_rate")
-_NO_CURVES = {*_COUNTS, *MEAN_SELECTED}
+_NO_CURVES = {*_OF_QUERIES, *_OF_PAIRS[2:], "base_rate", *MEAN_SELECTED}
 _LIMITS = ("_low", "_high")
 
 Value = TypeVar("Value", float, np.ndarray)
@@ -56,18 +55,31 @@ def summarize(
     found: dict[str, float] = {}
     for board in results:
         if isinstance(board, Numbers):
-            found |= {
-                tag: value
-                for tag, value in board.metrics.items()
-                if intervals or tag.removesuffix("_low").removesuffix("_high") == tag
-            }
+            metrics = board.metrics.items()
+            found |= {tag: x for tag, x in metrics if intervals or not tag.endswith(_LIMITS)}
             continue
-        limits = _compute_intervals(board, bootstrap) if intervals else {}
+        limits: dict[str, tuple[float, float]] = {}
+        if intervals:
+            drawn = compute_samples(board, bootstrap)
+            limits = {tag: compute_interval(each) for tag, each in drawn.items()}
+            for name, correlation in board.correlations.items():
+                limits[f"{board.name}/{name}/spearman"] = compute_correlation_interval(correlation)
         for tag, value in compute_values(board).items():
             found[tag] = value
             if tag in limits:
                 found[f"{tag}_low"], found[f"{tag}_high"] = limits[tag]
-        found |= _compute_extras(board, found)
+        for name, direction in board.directions.items():
+            for count, number in count_queries(direction).items():
+                if number is not None:
+                    found[f"{board.name}/{name}/{count}"] = float(number)
+        for name, correlation in board.correlations.items():
+            defined, prefix = _defined(correlation.samples), f"{board.name}/{name}"
+            found[f"{prefix}/spearman_std"] = float(defined.std()) if len(defined) else np.nan
+            found[f"{prefix}/pairs"] = float(len(correlation.influence))
+            found[f"{prefix}/pairs_per_sample"] = float(correlation.pairs_per_sample)
+        for tag, metric in _selection_tags(board.name, board.directions).items():
+            if metric in found:
+                found[tag] = found[metric]
     return found
 
 
@@ -161,25 +173,16 @@ def compute_samples(board: BoardResult, bootstrap: Bootstrap) -> dict[str, np.nd
     return found | _compute_means(board.name, found)
 
 
-def _compute_intervals(board: BoardResult, bootstrap: Bootstrap) -> dict[str, tuple[float, float]]:
-    drawn = compute_samples(board, bootstrap)
-    return {tag: compute_interval(samples) for tag, samples in drawn.items()} | {
-        f"{board.name}/{name}/spearman": compute_correlation_interval(correlation)
-        for name, correlation in board.correlations.items()
-    }
-
-
 def _compute_means(board: str, found: Mapping[str, Value]) -> dict[str, Value]:
-    means = {}
+    means: dict[str, Value] = {}
     for metric in _MEAN_METRICS:
-        parts = [found.get(metric_tag(board, direction, metric)) for direction in _MEAN_OF]
-        if all(part is not None for part in parts):
-            means[metric_tag(board, MEAN, metric)] = (parts[0] + parts[1]) / 2
-    recalls = [
-        found.get(metric_tag(board, direction, m)) for direction in _MEAN_OF for m in _SUMMED
-    ]
-    if all(recall is not None for recall in recalls):
-        means[f"{board}/{RSUM}"] = sum(recalls)
+        tags = [metric_tag(board, direction, metric) for direction in _MEAN_OF]
+        if all(tag in found for tag in tags):
+            means[metric_tag(board, MEAN, metric)] = (found[tags[0]] + found[tags[1]]) / 2
+    recalls = [metric_tag(board, direction, each) for direction in _MEAN_OF for each in _SUMMED]
+    if all(tag in found for tag in recalls):
+        total: Any = sum(found[tag] for tag in recalls)
+        means[f"{board}/{RSUM}"] = total
     return means
 
 
@@ -191,25 +194,6 @@ def count_queries(direction: DirectionResult) -> dict[str, int | None]:
         "tied_queries": None if direction.tied is None else int(direction.tied.sum()),
         "gallery": int(direction.gallery),
     }
-
-
-def _compute_extras(board: BoardResult, found: Mapping[str, float]) -> dict[str, float]:
-    """Counts, the deviation of correlations and the selection metric, without intervals."""
-    extras = {}
-    for name, direction in board.directions.items():
-        for count, number in count_queries(direction).items():
-            if number is not None:
-                extras[f"{board.name}/{name}/{count}"] = float(number)
-    for name, correlation in board.correlations.items():
-        defined = _defined(correlation.samples)
-        prefix = f"{board.name}/{name}"
-        extras[f"{prefix}/spearman_std"] = float(defined.std()) if len(defined) else np.nan
-        extras[f"{prefix}/pairs"] = float(len(correlation.influence))
-        extras[f"{prefix}/pairs_per_sample"] = float(correlation.pairs_per_sample)
-    for tag, metric in _selection_tags(board.name, board.directions).items():
-        if metric in found:
-            extras[tag] = found[metric]
-    return extras
 
 
 def _selection_tags(board: str, directions: Collection[str]) -> dict[str, str]:

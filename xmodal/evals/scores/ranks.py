@@ -124,7 +124,7 @@ class _Answer:
         is_best = scores == best[row]
         number = np.bincount(row[is_best], minlength=len(rows))
         limit = best[:, None]
-        ahead, equal = (np.count_nonzero(each, axis=1) for each in (rows > limit, rows == limit))
+        ahead, equal = count_ahead(rows, limit)
         tied = found & (equal > number)
         if tied.any():
             first = np.full(len(rows), self._items)
@@ -160,6 +160,11 @@ class _Answer:
         rank = self._rank if self._has_rank else None
         rounded = float(np.mean(self._rounded)) if self._rounded else 0.0
         return RankedQueries(rank, self._tied, rounded, self._values)
+
+
+def count_ahead(rows: np.ndarray, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns how many scores of each row [q, N] are above and at its limit [q, 1], int [q]."""
+    return np.count_nonzero(rows > limits, axis=1), np.count_nonzero(rows == limits, axis=1)
 
 
 def listed_positives(labels: DirectionLabels) -> Ragged:

@@ -15,7 +15,7 @@ from xmodal.core import processes, result_files
 from xmodal.core.errors import UserError
 from xmodal.core.event_writer import EventWriter
 from xmodal.core.json_files import read_json, read_numbers
-from xmodal.evals.evaluation import EXAMPLES, REPORT
+from xmodal.evals.reports.evaluation import EXAMPLES, REPORT
 from xmodal.evals.reports.metrics import MEAN_SELECTED
 from xmodal.evals.reports.summary import select_curves
 from xmodal.train.evaluation.model_identity import ModelIdentity

@@ -13,8 +13,7 @@ from xmodal.core.result_files import format_csv, format_json, write_files
 from xmodal.evals.evaluators.boards import BoardsEvaluator
 from xmodal.evals.evaluators.evaluator import Evaluator, Provenance
 from xmodal.evals.reports.evaluation_report import format_report
-from xmodal.evals.reports.example_page import make_example_page
-from xmodal.evals.reports.examples import find_examples
+from xmodal.evals.reports.example_page import find_examples, make_example_page
 from xmodal.evals.reports.paired_differences import Differences, compare
 from xmodal.evals.reports.results import BoardResult, Numbers, Result, evaluator_tag
 from xmodal.evals.reports.store import RANKS, StoredResults, find_ranks, pack_ranks
@@ -49,7 +48,7 @@ class Evaluation:
       seed: seed of every bootstrap.
       evaluator: its name in `config.evals`; "" for a source from files.
       trained_on: hash of the records of the model's training data, by name, if known.
-      examples: lines at the end of the report, see `examples.find_examples`.
+      examples: lines at the end of the report, see `example_page.find_examples`.
       page: example queries, see `example_page.make_example_page`.
     """
 
@@ -83,10 +82,24 @@ class Evaluation:
 
     def report(self, format: str = "markdown") -> str:
         """Returns the tables in "markdown" or "latex", see `evaluation_report.format_report`."""
-        intervals = (
-            f" Intervals: 95 %, from {self.samples:,} bootstrap samples of the images; seed "
-            f"{self.seed}."
-        )
+        notes = [f"Similarity: {self.similarity}."]
+        if self.boards:
+            notes[0] += (
+                f" Intervals: 95 %, from {self.samples:,} bootstrap samples of the images; seed "
+                f"{self.seed}."
+            )
+        notes += [
+            f"{board.name}/{direction}: {each.rescored.describe()}."
+            for board in self.boards
+            for direction, each in board.directions.items()
+            if each.rescored is not None
+        ]
+        notes += [_NOTE_ON_CORRELATIONS] * any(board.correlations for board in self.boards)
+        notes += self.provenance.notes
+        records = {"Evaluated": self.provenance.records, "Trained on": self.trained_on}
+        for verb, hashes in records.items():
+            named = [f"{name} `{digits[:_DIGITS]}`" for name, digits in hashes.items()]
+            notes += [f"{verb}: {', '.join(named)} (hash of the records)."] * bool(named)
         return format_report(
             self.name,
             self.metrics,
@@ -94,14 +107,7 @@ class Evaluation:
             boards=self.boards,
             numbers=[each for each in self.results if isinstance(each, Numbers)],
             warnings=self.provenance.warnings,
-            notes=[
-                f"Similarity: {self.similarity}." + (intervals if self.boards else ""),
-                *_describe_second_stage(self.boards),
-                *([_NOTE_ON_CORRELATIONS] if any(b.correlations for b in self.boards) else []),
-                *self.provenance.notes,
-                *_name_records("Evaluated", self.provenance.records),
-                *_name_records("Trained on", self.trained_on),
-            ],
+            notes=notes,
             examples=self.examples,
             chance=compute_chance_values(self.results),
             format=format,
@@ -152,9 +158,7 @@ class Evaluation:
         page, tables = self.report(), self.report("latex")
         contents: dict[str, str | bytes] = {
             RANKS: pack_ranks(self.stored),
-            "boards.json": format_json(
-                {result.name: self._describe(result) for result in self.results}
-            ),
+            "boards.json": format_json({each.name: self._describe(each) for each in self.results}),
             "report.md": page,
         }
         if self.page is not None:
@@ -178,24 +182,27 @@ class Evaluation:
             "similarity": self.similarity,
         }
         if isinstance(result, BoardResult):
-            facts["bootstrap"] = {"samples": self.samples, "seed": self.seed}
-            facts["galleries"] = {
-                direction: count_queries(each) for direction, each in result.directions.items()
-            }
-            facts["skipped"] = dict(result.skipped)
-            if rescored := {
-                direction: dataclasses.asdict(each.rescored)
-                for direction, each in result.directions.items()
+            directions = result.directions.items()
+            rescored = {
+                name: dataclasses.asdict(each.rescored)
+                for name, each in directions
                 if each.rescored is not None
-            }:
-                facts["rescored"] = rescored
-            facts["missing"] = {
-                f"{direction}/{metric}": reason
-                for direction, each in result.directions.items()
-                for metric, reason in each.missing.items()
             }
-        records = {"records": self.provenance.records, "trained_on": self.trained_on}
-        return facts | {name: dict(hashes) for name, hashes in records.items()}
+            facts |= {
+                "bootstrap": {"samples": self.samples, "seed": self.seed},
+                "galleries": {name: count_queries(each) for name, each in directions},
+                "skipped": dict(result.skipped),
+                **({"rescored": rescored} if rescored else {}),
+                "missing": {
+                    f"{name}/{metric}": reason
+                    for name, each in directions
+                    for metric, reason in each.missing.items()
+                },
+            }
+        return facts | {
+            "records": dict(self.provenance.records),
+            "trained_on": dict(self.trained_on),
+        }
 
 
 def evaluate_source(
@@ -261,21 +268,3 @@ def evaluate_source(
         samples=options.bootstrap_samples, seed=options.seed, evaluator=evaluator_name,
         trained_on=trained_on or {}, examples=lines, page=page,
     )  # fmt: skip
-
-
-def _describe_second_stage(boards: Sequence[BoardResult]) -> list[str]:
-    """A sentence for every direction whose pairs were scored by a cross-encoder."""
-    return [
-        f"{board.name}/{direction}: {each.rescored.describe()}."
-        for board in boards
-        for direction, each in board.directions.items()
-        if each.rescored is not None
-    ]
-
-
-def _name_records(verb: str, hashes: Mapping[str, str]) -> list[str]:
-    """A sentence on the records behind the numbers, if their hashes are known."""
-    if not hashes:
-        return []
-    named = ", ".join(f"{name} `{digits[:_DIGITS]}`" for name, digits in hashes.items())
-    return [f"{verb}: {named} (hash of the records)."]

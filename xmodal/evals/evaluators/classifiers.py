@@ -1,0 +1,272 @@
+"""Three ways to classify images: by prompts, by nearest neighbors, by a linear probe."""
+
+import dataclasses
+import functools
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xmodal.core.config import lookup, setting
+from xmodal.core.errors import UserError
+from xmodal.evals.evaluators.classification import (
+    ClassificationEvaluator,
+    ClassificationOptions,
+)
+from xmodal.evals.scores.line_files import read_lines
+from xmodal.evals.scores.sources import Provider
+
+Scored = tuple[np.ndarray, dict[str, float]]
+
+# Named sets of prompt templates. `seven` are those that CLIP's authors selected for ImageNet.
+TEMPLATES: dict[str, tuple[str, ...]] = {
+    "name": ("{}",),
+    "photo": ("a photo of a {}.",),
+    "seven": (
+        "itap of a {}.",
+        "a bad photo of the {}.",
+        "a origami {}.",
+        "a photo of the large {}.",
+        "a {} in a video game.",
+        "art of the {}.",
+        "a photo of the small {}.",
+    ),
+}
+
+
+_BLOCK = 1024  # Images per product.
+
+
+@dataclasses.dataclass(frozen=True)
+class ZeroShotOptions(ClassificationOptions):
+    """Zero-shot classification (Radford et al. 2021, 3.1): images against prompts of the classes.
+
+    The vector of a class is the normalized mean of the normalized embeddings of its prompts. It
+    needs a model with a text side: a file has no embeddings of prompts.
+
+    Attributes:
+      templates: prompts, in which `{}` stands for the name of a class, with spaces for its
+        underscores ("apple_pie"); an entry without `{}` is the name of a set in `TEMPLATES`, and
+        one that ends in .txt a file with one such entry per line.
+    """
+
+    templates: tuple[str, ...] = ("photo",)
+
+    asks: ClassVar[frozenset[str]] = frozenset({"text"})
+    compares_sides: ClassVar[bool] = True
+
+    def check(self, where: str) -> None:
+        """See `Options`."""
+        super().check(where)
+        if not self.templates:
+            raise UserError(f"{where}.templates is empty; name a set of {sorted(TEMPLATES)}.")
+        for each in read_lines(self.templates, f"{where}.templates"):
+            if "{}" not in each:
+                lookup(f"{where}.templates (a prompt contains {{}})", each, TEMPLATES)
+
+    @property
+    def prompts(self) -> list[str]:
+        """All templates, with those of the named sets."""
+        entries = read_lines(self.templates, "templates")
+        sets = [(each,) if "{}" in each else TEMPLATES[each] for each in entries]
+        return list(dict.fromkeys(prompt for found in sets for prompt in found))
+
+    def describe(self) -> str:
+        """See `ClassificationOptions`."""
+        first, *others = self.prompts
+        if not others:
+            return f"cosine of the image and the prompt of a class, {first!r}."
+        return (
+            "cosine of the image and the normalized mean of the normalized embeddings of "
+            f"{1 + len(others)} prompts per class, the first is {first!r}."
+        )
+
+    def score(self, evaluator: ClassificationEvaluator, provider: Provider) -> Scored:
+        """See `ClassificationOptions`."""
+        spaced = [name.replace("_", " ") for name in evaluator.names]
+        texts = [prompt.replace("{}", name) for name in spaced for prompt in self.prompts]
+        # Classes may share a prompt; every text is embedded once.
+        unique, rows = np.unique(texts, return_inverse=True)
+        vectors = provider.embed("text", unique.tolist(), similarity=self.similarity)
+        unit = evaluator.unit(vectors, provider.place)[rows]
+        means = unit.reshape(len(spaced), len(self.prompts), -1).mean(axis=1)
+        # A product of equal vectors may depend on their places; one of each has equal scores.
+        means = evaluator.unit(means, provider.place)
+        classes, same = np.unique(means, axis=0, return_inverse=True)
+        return (evaluator.features(provider) @ classes.T)[:, same.ravel()], {}
+
+
+@dataclasses.dataclass(frozen=True)
+class KnnOptions(ClassificationOptions):
+    """Weighted votes of the k nearest neighbors by cosine (Wu et al. 2018, equation 11).
+
+    Of equally near neighbors at the k-th place, those with the lowest ids vote.
+
+    Attributes:
+      train_split: split of the same dataset to train on.
+      k: number of neighbors; all training images if there are fewer.
+      temperature: divides the cosines in the weights of votes.
+    """
+
+    train_split: str = "train"
+    k: int = setting(200, at_least=1)
+    temperature: float = setting(0.07, above=0)
+
+    def describe(self) -> str:
+        """See `ClassificationOptions`."""
+        return (
+            f"votes of the {self.k} nearest images of {self.train_split} by cosine s, with "
+            f"weights exp(s / {self.temperature:g}); a class without a vote has no rank."
+        )
+
+    def score(self, evaluator: ClassificationEvaluator, provider: Provider) -> Scored:
+        """See `ClassificationOptions`."""
+        features = evaluator.features(provider), *evaluator.train_features(provider)
+        classes = len(evaluator.names)
+        return vote(*features, classes=classes, k=self.k, temperature=self.temperature), {}
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearProbeOptions(ClassificationOptions):
+    """Logistic regression by L-BFGS on features of unit length (Radford et al. 2021, A.3).
+
+    The regularization is chosen by accuracy on the held-out part of the training split; of equally
+    good ones, the strongest. The classifier is then fitted to the whole split. The metric
+    `regularization` is the chosen weight.
+
+    Attributes:
+      train_split: split of the same dataset to train on.
+      regularization: weights of the squared norm to choose from, on the held-out part.
+      held_out: share of the training images that chooses among them; not used with one weight.
+      steps: most iterations of L-BFGS.
+    """
+
+    train_split: str = "train"
+    regularization: tuple[float, ...] = setting((1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1), above=0)
+    held_out: float = setting(0.2, above=0, below=1)
+    steps: int = setting(1000, at_least=1)
+
+    ranks_by: ClassVar[str] = "logits"
+    figures: ClassVar[tuple[str, ...]] = ("regularization",)
+
+    def check(self, where: str) -> None:
+        """See `Options`."""
+        super().check(where)
+        if not self.regularization:
+            raise UserError(f"{where}.regularization is empty; name at least one weight.")
+
+    def describe(self) -> str:
+        """See `ClassificationOptions`."""
+        return (
+            f"logistic regression on the images of {self.train_split}; regularization is one of "
+            f"{list(self.regularization)}, by {100 * self.held_out:g} % of these images."
+        )
+
+    def score(self, evaluator: ClassificationEvaluator, provider: Provider) -> Scored:
+        """See `ClassificationOptions`."""
+        features, labels = evaluator.train_features(provider)
+        learn = functools.partial(fit, classes=len(evaluator.names), steps=self.steps)
+        weights = sorted(self.regularization, reverse=True)
+        if len(weights) > 1:
+            order = np.random.default_rng(self.seed).permutation(len(labels))
+            count = round(self.held_out * len(order))
+            if not 0 < count < len(order):
+                raise UserError(
+                    f"held_out={self.held_out} of a linear probe leaves {count} of {len(order)} "
+                    "training images to choose the regularization; name one in regularization."
+                )
+            held_out, rest = order[:count], order[count:]
+            found = []
+            for each in weights:
+                matrix, bias = learn(features[rest], labels[rest], each)
+                predicted = (features[held_out] @ matrix + bias).argmax(axis=1)
+                found.append(float(np.mean(predicted == labels[held_out])))
+            weights = [weights[int(np.argmax(found))]]
+        matrix, bias = learn(features, labels, weights[0])
+        return evaluator.features(provider) @ matrix + bias, {"regularization": weights[0]}
+
+
+def vote(
+    queries: np.ndarray,
+    train: np.ndarray,
+    labels: np.ndarray,
+    *,
+    classes: int,
+    k: int,
+    temperature: float,
+) -> np.ndarray:
+    """Returns the logarithm of the votes for every class, float32 [N, C]; -inf without a vote.
+
+    Args:
+      queries: float32 [N, D] of unit length.
+      train: float32 [M, D] of unit length; of equally near neighbors, the first count.
+      labels: int [M], their classes.
+      classes: number C of classes.
+      k: number of neighbors.
+      temperature: divides the cosines.
+    """
+    nearest = jax.jit(functools.partial(_nearest, k=min(k, len(train))))
+    found = np.full((len(queries), classes), -np.inf, np.float32)
+    gallery = jnp.asarray(train)
+    for start in range(0, len(queries), _BLOCK):
+        block = queries[start : start + _BLOCK]
+        padded = np.pad(block, [(0, _BLOCK - len(block)), (0, 0)])  # One shape is compiled.
+        cosines, at = (np.asarray(each)[: len(block)] for each in nearest(padded, gallery))
+        rows = np.broadcast_to(np.arange(start, start + len(block))[:, None], at.shape)
+        # Logarithms, since exp(1 / temperature) can exceed float32.
+        np.logaddexp.at(found, (rows, labels[at]), cosines / np.float32(temperature))
+    return found
+
+
+def _nearest(queries: jax.Array, train: jax.Array, *, k: int) -> tuple[jax.Array, jax.Array]:
+    return jax.lax.top_k(jnp.matmul(queries, train.T, precision=jax.lax.Precision.HIGHEST), k)
+
+
+def fit(
+    features: np.ndarray, labels: np.ndarray, regularization: float, *, classes: int, steps: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the weights [D, C] and biases [C], float32, of a multinomial logistic regression.
+
+    It minimizes the mean cross entropy plus `regularization` / 2 times the squared norm of the
+    weights, which leaves out the biases, by L-BFGS from zero.
+
+    Args:
+      features: float32 [M, D].
+      labels: int [M].
+      regularization: weight of the squared norm.
+      classes: number C of classes.
+      steps: most iterations.
+    """
+    from scipy import optimize  # Takes long to import, and few runs have a probe.
+
+    width = features.shape[1]
+    inputs, targets = jnp.asarray(features), jnp.asarray(labels)
+
+    def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        parameters = jnp.asarray(flat.reshape(width + 1, classes), jnp.float32)
+        value, gradient = _loss(parameters, inputs, targets, regularization)
+        return float(value), np.asarray(gradient, np.float64).ravel()
+
+    found = optimize.minimize(
+        objective,
+        np.zeros((width + 1) * classes),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": steps, "ftol": 1e-9, "gtol": 1e-6},
+    )
+    matrix = found.x.reshape(width + 1, classes).astype(np.float32)
+    return matrix[:-1], matrix[-1]
+
+
+@jax.jit
+@jax.value_and_grad
+def _loss(
+    parameters: jax.Array, features: jax.Array, labels: jax.Array, regularization: jax.Array
+) -> jax.Array:
+    """The objective of `fit`, with its gradient."""
+    weights, bias = parameters[:-1], parameters[-1]
+    logits = jnp.matmul(features, weights, precision=jax.lax.Precision.HIGHEST) + bias
+    own = jnp.take_along_axis(logits, labels[:, None], axis=1)[:, 0]
+    entropy = jnp.mean(jax.nn.logsumexp(logits, axis=1) - own)
+    return entropy + 0.5 * regularization * jnp.sum(jnp.square(weights))
