@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).parents[3]
 def test_pages_are_those_of_the_ledger():
     """`xmodal reproduce --write_tables` makes them so."""
     ledger = read_ledger()
-    assert pages_of(ledger) == ["README.md", "configs/results.md"]
+    assert pages_of(ledger) == ["configs/results.md"]
     shown = ""
     for page in pages_of(ledger):
         text = (ROOT / page).read_text(encoding="utf-8")

@@ -21,7 +21,7 @@ reports it, with the processor. The exit code is 1 if a
 number is outside of its tolerance, other than an unverified one, and 2 if files are missing.
 Folders are those in `XMODAL_TEST_DATA`, or --folder=NAME=PATH. The name of a group, the part before
 the slash, stands for all of its systems that have commands. `--write_tables` makes the tables of
-README.md and configs/results.md in the working directory again.
+configs/results.md in the working directory again.
 """
 
 import argparse
