@@ -1,8 +1,6 @@
 """Folders of transformers are opened as they are, and rank as the library does itself."""
 
 import json
-import pathlib
-import shutil
 import sys
 
 import jax
@@ -173,12 +171,6 @@ def test_three_ways_to_evaluate_give_the_same_numbers(clip, few_shapes, tmp_path
     config.data.update({"dataset": "crisscrossed_shapes", "data_dir": few_shapes})
     request = Request(save_embeddings=str(tmp_path / "x.npz"))
     evaluate_subjects(open_towers(config), str(tmp_path / "a"), request)
-    # The mean of the scores of two copies is that of the model.
-    shutil.copytree(converted, tmp_path / "copy")
-    config.init_from.model = f"{converted},{tmp_path / 'copy'}"
-    (both,) = evaluate_subjects(open_towers(config), str(tmp_path / "both"))
-    assert both.name == f"{pathlib.Path(converted).name} + copy"
-    assert f"Scores are means of those of {pathlib.Path(converted).name} and " in both.report()
     evaluation = xmodal.evaluate(
         **functions(theirs, model.tokenize),
         dataset="crisscrossed_shapes", data_dir=few_shapes, similarity="cosine",
@@ -189,7 +181,6 @@ def test_three_ways_to_evaluate_give_the_same_numbers(clip, few_shapes, tmp_path
     numbers = json.loads((tmp_path / "a" / "metrics.json").read_text())
     found = {tag.removeprefix("boards/"): value for tag, value in numbers.items()}
     assert 0 < found["shapes/t2i/recall@10"] < 100
-    assert both.metrics == pytest.approx(found, nan_ok=True, abs=1e-3)
     assert jax.tree.map(float, dict(stored.metrics)) == pytest.approx(found, nan_ok=True)
     assert evaluation.metrics == pytest.approx(found, nan_ok=True, abs=0.2)
 

@@ -123,8 +123,8 @@ def compute_weights(
     if weights is None or weights.ndim != 2:
         raise UserError(
             f"The {side} side of {name} has no weights for words or patches. Words have them with "
-            "the head 'attention'; patches of a picture, outside a bundle, in a ViT with the head 'cls' "
-            "and with the heads 'multihead_attention_pool', 'attention_pool' and 'attention'."
+            "the head 'attention'; patches of a picture, outside a bundle, in a ViT with the head "
+            "'cls', or with 'multihead_attention_pool', 'attention_pool' or 'attention'."
         )
     if side == "text":  # Batches of short texts are shorter.
         return Embedding(jnp.pad(weights, ((0, 0), (0, longest - weights.shape[1]))))

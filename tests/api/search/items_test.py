@@ -1,6 +1,5 @@
 """Items to search, read from users' folders and lists."""
 
-import pathlib
 import types
 
 import numpy as np
@@ -45,21 +44,6 @@ def test_a_file_with_several_names_is_one_item(tmp_path):
     names = ["b.png", "c.png", "a_favorite.png", "./b.png", "albums/../c.png"]
     (folder / "list.txt").write_text("\n".join(names))
     assert items.from_images(str(folder / "list.txt")).names == expected[:2]
-
-
-def test_every_file_that_is_not_read_is_listed(tmp_path):
-    expected = [_save(tmp_path / name) for name in ("A.PNG", "b.jpe", "c/d.Tiff")]
-    for source, name in zip(expected, ("e.jfif", "f.JFIF"), strict=False):
-        (tmp_path / name).write_bytes(pathlib.Path(source).read_bytes())
-        expected.append(str(tmp_path / name))
-    for name in ("phone.HEIC", "notes.txt", "no_ending", ".git/x.png", "__MACOSX/y.png"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(b"")
-    found = items.from_images(str(tmp_path))
-    assert sorted(found.names) == sorted(expected)
-    faults = {pathlib.Path(name).name: fault for name, fault in found.left_out.items()}
-    assert list(faults) == [".git", "__MACOSX", "phone.HEIC"]
-    assert faults["phone.HEIC"].startswith("unread ending: .heic; convert it to one of .jpg")
 
 
 def test_lists_with_a_mark_and_other_separators_than_line_feeds(tmp_path):

@@ -288,12 +288,12 @@ class Index:
             )
             gallery.lists, gallery.effort = None, Effort()
             return
-        milliseconds: Any = []
+        milliseconds = []
         for search in (exact, approximate):
             started = time.perf_counter()
             search(queries, top)
             milliseconds.append(1000 * (time.perf_counter() - started) / len(queries))
-        gallery.quality = Quality(found, *milliseconds, f"{asking}s")
+        gallery.quality = Quality(found, milliseconds[0], milliseconds[1], f"{asking}s")
 
 
 def _check_count(name: str, value: Any, least: int) -> None:
