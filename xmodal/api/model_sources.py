@@ -22,7 +22,7 @@ from xmodal.data.text.tokenizer_files import parse_file, read_vocabulary
 from xmodal.data.text.tokenizers import file_name, make_tokenizer
 from xmodal.evals.scores.second_stage import PairReranker
 from xmodal.models import Devices, make_dual_encoder
-from xmodal.pretrained.folder import Description, read_description, read_weights
+from xmodal.pretrained.folder import read_description, read_weights
 from xmodal.pretrained.model_folder import SIDES, read_model, read_part
 from xmodal.pretrained.packaged_towers import locate_tower
 from xmodal.train.folder import checkpoints, run_folder
@@ -88,8 +88,7 @@ def read_folder(source: str, step: int | str) -> Stored:
         folder = _convert(source)
     if step != "best":
         raise UserError(f"{source} is not a run, and has no steps; remove step={step!r}.")
-    is_model = (folder / "model.json").exists()
-    return (_read_model if is_model else _read_tower)(folder, source)
+    return _read_converted(folder, source)
 
 
 def _is_run(folder: epath.Path) -> bool:
@@ -150,61 +149,41 @@ def _first_stage_weight(config: ConfigDict) -> float | None:
     return values.pop() if len(values) == 1 else None
 
 
-def _read_model(folder: epath.Path, name: str) -> Stored:
-    description = read_model(folder)
-    params, model_state = _read_towers({side: folder / side for side in SIDES})
-    numbers = {key: np.float32(x) for key, x in description.parameters.items()}
-    parts: dict[str, Any] = {
-        "similarity": read_part(folder, "similarity") | numbers,
-        "cross_encoder": read_part(folder, "cross_encoder"),
-    }
-    return Stored(
-        {"name": name, "kind": "model"},
-        _normalized(description.model(), description.sides),
-        _images(folder / "image", description.sides["image"]),
-        _texts(folder / "text", description.sides["text"]),
-        params | {part: unflatten(arrays) for part, arrays in parts.items() if arrays},
-        model_state,
-    )
-
-
-def _read_tower(folder: epath.Path, name: str) -> Stored:
-    tower = read_description(folder)
-    side = "text" if "vocab_size" in tower.encoder else "image"
-    section = {"encoder": dict(tower.encoder), "head": tower.side()["head"]}
-    model = {**dict.fromkeys(SIDES), side: section, "similarity": {"name": "cosine"}}
-    return Stored(
-        {"name": name, "kind": "tower"},
-        _normalized(model, {side: tower}),
-        _images(folder, tower) if side == "image" else None,
-        _texts(folder, tower) if side == "text" else None,
-        *_read_towers({side: folder}),
-    )
-
-
-def _read_towers(folders: Mapping[str, epath.Path]) -> tuple[Tree, Tree]:
-    """Parameters and running statistics, by side."""
-    trees = {side: unflatten(read_weights(folder)) for side, folder in folders.items()}
+def _read_converted(folder: epath.Path, name: str) -> Stored:
+    """Returns the model or tower in a folder of `xmodal convert`."""
+    parts: dict[str, Any] = {}
+    section: dict[str, Any]
+    if (folder / "model.json").exists():
+        kind, model = "model", read_model(folder)
+        towers, section = dict(model.sides), model.model()
+        places = {side: folder / side for side in SIDES}
+        numbers = {key: np.float32(x) for key, x in model.parameters.items()}
+        parts["similarity"] = read_part(folder, "similarity") | numbers
+        parts["cross_encoder"] = read_part(folder, "cross_encoder")
+    else:
+        kind, tower = "tower", read_description(folder)
+        side = "text" if "vocab_size" in tower.encoder else "image"
+        towers, places = {side: tower}, {side: folder}
+        layers = {"encoder": dict(tower.encoder), "head": tower.side()["head"]}
+        section = {**dict.fromkeys(SIDES), side: layers, "similarity": {"name": "cosine"}}
+    inputs = {side: dict(tower.preprocessing) for side, tower in towers.items()}
+    for side, given in inputs.items():
+        if normalization := given.pop("normalization", None):
+            section[side]["encoder"].setdefault("normalization", normalization)
+    images, texts = inputs.get("image"), None
+    if "text" in towers:
+        config = read(TextConfig, f"{places['text']}/tower.json", inputs["text"])
+        file, files = file_name(config.tokenizer), towers["text"].files
+        if file not in files:
+            raise UserError(f"{places['text']} has no {file}: convert the weights again.")
+        texts = config, parse_file(file, files[file], f"{file} of {places['text']}")
+    trees = {side: unflatten(read_weights(place)) for side, place in places.items()}
     params = {side: tree.pop("params", {}) for side, tree in trees.items()}
-    return params, trees
-
-
-def _normalized(model: dict[str, Any], towers: Mapping[str, Description]) -> dict[str, Any]:
-    """The section `config.model` with the normalization of pixels."""
-    for side, tower in towers.items():
-        if normalization := tower.preprocessing.get("normalization"):
-            model[side]["encoder"].setdefault("normalization", normalization)
-    return model
-
-
-def _images(folder: epath.Path, tower: Description) -> ImageConfig:
-    inputs = {key: x for key, x in tower.preprocessing.items() if key != "normalization"}
-    return read(ImageConfig, f"{folder}/tower.json", inputs)
-
-
-def _texts(folder: epath.Path, tower: Description) -> Texts:
-    config = read(TextConfig, f"{folder}/tower.json", dict(tower.preprocessing))
-    name = file_name(config.tokenizer)
-    if name not in tower.files:
-        raise UserError(f"{folder} has no {name}: convert the weights again.")
-    return config, parse_file(name, tower.files[name], f"{name} of {folder}")
+    return Stored(
+        {"name": name, "kind": kind},
+        section,
+        None if images is None else read(ImageConfig, f"{places['image']}/tower.json", images),
+        texts,
+        params | {part: unflatten(arrays) for part, arrays in parts.items() if arrays},
+        trees,
+    )

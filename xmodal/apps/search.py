@@ -17,12 +17,7 @@ import pathlib
 from typing import TYPE_CHECKING, Any
 
 from xmodal.api.search import KINDS, METHODS, SIDES
-from xmodal.apps.arguments import (
-    add_dataset,
-    dataset_section,
-    make_parser,
-    require_extra,
-)
+from xmodal.apps.arguments import add_dataset, dataset_section, make_parser, require_extra
 from xmodal.core import console
 from xmodal.core.errors import UserError
 
@@ -30,10 +25,8 @@ from xmodal.core.errors import UserError
 if TYPE_CHECKING:
     import PIL.Image
 
-    from xmodal.api.model import Model
     from xmodal.api.search.gallery import IndexGallery
     from xmodal.api.search.hits import Hit
-    from xmodal.api.search.items import SearchItems
 
 FORMATS = ("table", "json", "html")
 
@@ -62,14 +55,20 @@ def _build_together(args: argparse.Namespace) -> None:
     import jax
 
     from xmodal.api.loading import load
+    from xmodal.api.search import items as items_lib
     from xmodal.api.search.index import Index
     from xmodal.core import processes
     from xmodal.pretrained.folder import check_new
 
     check_new(args.output)
-    given = _given_items(args)
+    readers = {"image": items_lib.from_images, "caption": items_lib.from_captions}
+    given = {"image": args.images, "caption": args.captions}
+    items = {kind: readers[kind](place) for kind, place in given.items() if place}
     model = load(args.model, step=args.step, devices=jax.devices())
-    items = given or _items_of_dataset(args, model)
+    if args.dataset:
+        how: Any = {"features": model.takes_features, "max_regions": model.max_regions}
+        found = items_lib.from_dataset(dataset_section(args), **how)
+        items = {kind: each for kind, each in found.items() if SIDES[kind] in model.sides}
     for kind in items:
         if SIDES[kind] not in model.sides:
             raise UserError(
@@ -91,27 +90,6 @@ def _build_together(args: argparse.Namespace) -> None:
         print(f"index in {args.output}")
 
     processes.first_does("write the index", write)
-
-
-def _given_items(args: argparse.Namespace) -> dict[str, "SearchItems"]:
-    from xmodal.api.search import items as items_lib
-
-    given = {}
-    if args.images:
-        given["image"] = items_lib.from_images(args.images)
-    if args.captions:
-        given["caption"] = items_lib.from_captions(args.captions)
-    return given
-
-
-def _items_of_dataset(args: argparse.Namespace, model: "Model") -> dict[str, "SearchItems"]:
-    from xmodal.api.search import items as items_lib
-
-    section = dataset_section(args)
-    found = items_lib.from_dataset(
-        section, features=model.takes_features, max_regions=model.max_regions
-    )
-    return {kind: each for kind, each in found.items() if SIDES[kind] in model.sides}
 
 
 def _describe(gallery: "IndexGallery") -> str:
