@@ -64,7 +64,7 @@ def export_model(
     for name in platforms or [""]:
         lookup("platforms", name, dict.fromkeys(KNOWN_PLATFORMS))
     check_new(output)
-    stored = read_folder(os.fspath(source), step)
+    stored = read_folder(source, step)
     if stored.section.get("cross_encoder") is not None:
         if not embeddings_only:
             raise UserError(
@@ -215,7 +215,7 @@ def _without_paths() -> Iterator[None]:
 def _compare(stored: Stored, folder: epath.Path, card: Card) -> None:
     """Raises an error if a bundle's embeddings differ from its source's."""
     mesh = make_mesh(jax.local_devices())
-    models = make_model(stored, mesh), bundle.open_bundle(os.fspath(folder), mesh)
+    models = make_model(stored, mesh), bundle.open_bundle(folder, mesh)
     pairs = {}
     if stored.texts:
         words = stored.texts[1][-6:]

@@ -36,12 +36,11 @@ def load(
     """
     use_compilation_cache()
     mesh = make_mesh(jax.local_devices() if devices is None else devices)
-    place = os.fspath(source)
-    if (epath.Path(place) / CARD).exists():
+    if (epath.Path(source) / CARD).exists():
         if step != "best":
-            raise UserError(f"{place} is a bundle, which has no steps; remove step={step!r}.")
-        return open_bundle(place, mesh)
+            raise UserError(f"{source} is a bundle, which has no steps; remove step={step!r}.")
+        return open_bundle(source, mesh)
     # It imports flax and orbax, which a bundle does not need.
     from xmodal.api.model_sources import make_model, read_folder
 
-    return make_model(read_folder(place, step), mesh)
+    return make_model(read_folder(source, step), mesh)

@@ -1,6 +1,7 @@
 """Reads runs and folders of converted weights."""
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -75,20 +76,20 @@ def make_model(stored: Stored, mesh: Mesh) -> Model:
     )
 
 
-def read_folder(source: str, step: int | str) -> Stored:
+def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
     """Returns the model in a folder, as NumPy arrays, without the parameters of tasks.
 
     Raises:
       UserError: see `xmodal.load`.
     """
-    folder = epath.Path(source)
+    folder, name = epath.Path(source), os.fspath(source)
     if _is_run(folder):
-        return _read_run(source, step)
+        return _read_run(name, step)
     if not any((folder / f"{kind}.json").exists() for kind in ("model", "tower")):
-        folder = _convert(source)
+        folder = _convert(name)
     if step != "best":
         raise UserError(f"{source} is not a run, and has no steps; remove step={step!r}.")
-    return _read_converted(folder, source)
+    return _read_converted(folder, name)
 
 
 def _is_run(folder: epath.Path) -> bool:

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -171,7 +172,7 @@ def write_card(folder: epath.Path, card: Card, contents: Mapping[str, bytes]) ->
     (folder / CARD).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
-def read_bundle(folder: str) -> tuple[Card, dict[str, bytes]]:
+def read_bundle(folder: str | os.PathLike) -> tuple[Card, dict[str, bytes]]:
     """Returns the card of a bundle and the bytes of its files, all of them as they were written.
 
     Raises:
@@ -206,7 +207,7 @@ def read_bundle(folder: str) -> tuple[Card, dict[str, bytes]]:
     return card, contents
 
 
-def open_bundle(folder: str, mesh: Mesh) -> Model:
+def open_bundle(folder: str | os.PathLike, mesh: Mesh) -> Model:
     """Returns the model of a bundle whose files are complete and unchanged.
 
     Raises:
@@ -236,7 +237,7 @@ def open_bundle(folder: str, mesh: Mesh) -> Model:
         tokens = parse_file(name, contents[name], f"{name} of {folder}")
         tokenizer = make_tokenizer(card.text.preprocessing, tokens)
     return Model(
-        folder,
+        os.fspath(folder),
         encoders,
         jax.device_put(params, replicated(mesh)),
         {},
@@ -244,7 +245,7 @@ def open_bundle(folder: str, mesh: Mesh) -> Model:
         images=card.image.preprocessing if card.image else None,
         tokenizer=tokenizer,
         lengths=card.text.lengths if card.text else (),
-        source=folder,
+        source=os.fspath(folder),
     )
 
 
@@ -254,7 +255,7 @@ def runs_here(platforms: Collection[str]) -> bool:
     return bool(set(_LOWERED.get(platform, (platform,))) & set(platforms))
 
 
-def _read_function(folder: str, card: Card, content: bytes) -> export.Exported:
+def _read_function(folder: str | os.PathLike, card: Card, content: bytes) -> export.Exported:
     try:
         return export.deserialize(bytearray(content))
     except Exception as error:  # The content has its hash, so only the format can be wrong.
