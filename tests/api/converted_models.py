@@ -13,6 +13,7 @@ from xmodal.train.tree import flatten
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "red", "star", "##s", "above", "the", "circle"]
 WORD_ENCODER = {"name": "words", "vocab_size": len(WORDS), "width": 4}
 REGIONS = {"name": "precomputed", "features": (3, 6)}
+BERT = {"name": "bert", "vocab_size": 11, "width": 8, "depth": 1, "heads": 2, "mlp_dim": 12}
 MODELS = {
     "pcme": {
         "image": {"encoder": REGIONS, "head": {"name": "gaussian", "width": 5, "samples": 3}},
@@ -34,14 +35,7 @@ MODELS = {
             "projection": {"width": 5, "batch_norm": True},
         },
         "text": {
-            "encoder": {
-                "name": "bert",
-                "vocab_size": len(PIECES),
-                "width": 8,
-                "depth": 1,
-                "heads": 2,
-                "mlp_dim": 12,
-            },
+            "encoder": BERT,
             "head": {"name": "cls"},
             "projection": {"width": 5},
         },

@@ -1,13 +1,9 @@
 """Scores, candidates and ranked lists of another system, evaluated on a prepared dataset."""
 
-import json
-
 import numpy as np
 import pytest
 
 import xmodal
-from configs import base, quickstart
-from tests.saved_run import evaluate_file
 from xmodal import data
 
 SHAPES = "crisscrossed_shapes"
@@ -89,43 +85,3 @@ def test_a_dataset_ranks_files_of_other_systems_as_embeddings(
     assert best
     assert best.items() <= expected.items()
     assert not any("recall@10" in tag for tag in best)
-
-
-def test_what_a_dataset_does_not_allow_is_named(few_shapes, scores):
-    few = {**scores, "scores": scores["scores"][1:], "image_ids": scores["image_ids"][1:]}
-    message = rf"<arrays> lacks 1 of the \d+ images of the split, .* id {scores['image_ids'][0]}:"
-    with pytest.raises(xmodal.UserError, match=message):
-        evaluate(few_shapes, scores=few)
-    with pytest.raises(xmodal.UserError, match="examples=2 shows .*<arrays> has only some; set it"):
-        evaluate(few_shapes, scores=candidates(scores, 2), examples=2)
-    with pytest.raises(xmodal.UserError, match=r"\['boards'\] cannot be used with a dataset: rem"):
-        evaluate(few_shapes, scores=scores, boards=["shapes"])
-
-
-def test_evaluators_of_a_config_that_need_more_are_left_out(few_shapes, scores, tmp_path, caplog):
-    config = quickstart.get_config("i2t")
-    config.data.data_dir = few_shapes
-    shapes = config.evals.shapes
-    options = {"again": {"name": "cross_encoder"}, "refined": REFINED}
-    for name, reranker in options.items():
-        config.evals[name] = base.boards() | {"reranker": reranker}
-    config.evals.uncertain = {"type": "ambiguity"}
-    shapes.bootstrap_samples = 20
-    path = tmp_path / "lists.json"
-    path.write_text(json.dumps(lists(scores)))
-    (found,) = evaluate_file(str(path), config, kind="rankings")
-    assert found.evaluator == "shapes"
-    assert "Left out: config.evals.again needs a cross-encoder and" in caplog.text
-    expected = evaluate(few_shapes, rankings=path)
-    assert found.metrics["shapes/i2t/recall@5"] == expected.metrics["shapes/i2t/recall@5"]
-    with pytest.raises(xmodal.UserError, match=r"evals.uncertain needs embeddings, which .*lists"):
-        evaluate_file(str(path), config, kind="rankings", names=["uncertain"])
-    np.savez(tmp_path / "scores.npz", **scores)
-    file = str(tmp_path / "scores.npz")
-    remedy = r"set --config\.evals\.NAME\.reranker=None\."
-    with pytest.raises(xmodal.UserError, match=f"refined needs embeddings, which .*{remedy}"):
-        evaluate_file(file, config, kind="scores", names=["refined"])
-    config.evals.refined.reranker = None
-    (found,) = evaluate_file(file, config, kind="scores", names=["refined"])
-    assert found.evaluator == "refined"
-    assert found.metrics["shapes/i2t/recall@5"] == expected.metrics["shapes/i2t/recall@5"]

@@ -18,7 +18,6 @@ from tiny_dual_encoder import CROSS_ENCODER, FEATURES, SECTION, make_texts, save
 import xmodal
 from tests import short_runs
 from xmodal.api import model_sources
-from xmodal.api.bundles import card as card_module
 from xmodal.api.exporting import export_model
 from xmodal.apps.export import main
 from xmodal.models import DualEncoder
@@ -149,15 +148,11 @@ def change_card(path, **changes):
 @pytest.mark.parametrize(
     ("name", "harm", "message"),
     [
-        ("image", change_byte, "image was changed; its hash is not"),
-        ("weights.safetensors", change_byte, "was changed; its hash is not"),
-        ("text-8", lambda path: path.write_bytes(path.read_bytes()[:-9]), "bytes instead of"),
-        ("vocab.txt", pathlib.Path.unlink, "vocab.txt is missing: the bundle is incomplete"),
+        ("image", change_byte, "image is missing, truncated or changed; its hash is not"),
+        ("vocab.txt", pathlib.Path.unlink, "vocab.txt is missing, truncated or changed"),
         ("bundle.json", lambda path: path.write_text(path.read_text()[:-9]), "is damaged"),
         ("bundle.json", lambda path: change_card(path, platforms=["tpu"]), "damaged or was cha"),
-        ("bundle.json", lambda path: change_card(path, version=2), "version 2, .* reads version 1"),
-        ("bundle.json", lambda path: change_card(path, format="x"), "is not the card of"),
-        ("bundle.json", lambda path: path.write_text("[]"), "is not the card of"),
+        ("bundle.json", lambda path: change_card(path, version=2), "version 2, .* version 1: exp"),
     ],
 )
 def test_a_bundle_that_changed_is_refused_before_it_is_read(
@@ -173,75 +168,13 @@ def test_a_bundle_that_changed_is_refused_before_it_is_read(
         xmodal.load(tmp_path / "copy")
 
 
-def sign_card(folder, **changes):
-    """Makes the card's hashes those of the files and of its changed content."""
-    path = folder / "bundle.json"
-    content = json.loads(path.read_text()) | changes
-    del content["sha256"]
-    for name in content["files"]:
-        data = (folder / name).read_bytes()
-        digest = hashlib.sha256(data).hexdigest()
-        content["files"][name] = {"bytes": len(data), "sha256": digest}
-    path.write_text(json.dumps(content | {"sha256": card_module._hash(content)}))
+def test_a_function_of_another_jax_is_refused(bundle, monkeypatch):
+    def refuse(content):
+        raise ValueError("version 99")
 
-
-def _more_dimensions_than_numpy_has():
-    header = json.dumps({"image/x": {"dtype": "F32", "shape": [1] * 65, "data_offsets": [0, 4]}})
-    return len(header).to_bytes(8, "little") + header.encode() + bytes(4)
-
-
-def _change_arrays(path, change):
-    arrays = safetensors.numpy.load_file(path)
-    change(arrays)
-    safetensors.numpy.save_file(arrays, path)
-
-
-@pytest.mark.parametrize(
-    ("harm", "message"),
-    [
-        (lambda path: path.write_bytes(b"\xff" * 64), "arrays of the bundle .*header"),
-        (lambda path: path.write_bytes(_more_dimensions_than_numpy_has()), "arrays of the bundle"),
-        (lambda path: _change_arrays(path, dict.clear), r"is None, but the function 'image' takes"),
-        (
-            lambda path: _change_arrays(path, lambda found: found.update(video=np.ones(2))),
-            r"arrays of the bundle \('video'\)",
-        ),
-        (
-            lambda path: _change_arrays(path, lambda found: found.popitem()),
-            "is None, but the function 'text-8' takes",
-        ),
-        (
-            lambda path: _change_arrays(
-                path, lambda found: found.update(dict.fromkeys(list(found)[-1:], np.ones((3, 9))))
-            ),
-            r"is \(3, 9\), but the function 'text-8' takes",
-        ),
-    ],
-)
-def test_other_weights_than_a_bundle_needs_are_refused(harm, message, bundle, tmp_path):
-    folder = tmp_path / "copy"
-    shutil.copytree(bundle[0], folder)
-    harm(folder / "weights.safetensors")
-    sign_card(folder)
-    with pytest.raises(xmodal.UserError, match=f"weights.safetensors does not .*{message}"):
-        xmodal.load(folder)
-
-
-def test_numbers_of_a_card_are_numbers(bundle, tmp_path):
-    shutil.copytree(bundle[0], tmp_path / "copy")
-    for value in ("x", [], 10**400):
-        sign_card(tmp_path / "copy", parameters={"scale": value})
-        with pytest.raises(xmodal.UserError, match="scale of bundle.json of .* finite number"):
-            xmodal.load(tmp_path / "copy")
-
-
-def test_a_function_of_another_jax_is_refused(bundle, tmp_path, monkeypatch):
-    shutil.copytree(bundle[0], tmp_path / "copy")
-    path = tmp_path / "copy" / "image"
-    path.write_bytes(b"\x7f" * 64)
-    monkeypatch.setattr(card_module, "_read_file", lambda path, record: path.read_bytes())
-    with pytest.raises(xmodal.UserError, match="was made with jax .*, which cannot read it"):
-        xmodal.load(tmp_path / "copy")
+    monkeypatch.setattr(jax.export, "deserialize", refuse)
+    with pytest.raises(xmodal.UserError, match=r"was made with jax .*, which cannot read it \(ver"):
+        xmodal.load(bundle[0])
 
 
 def test_a_bundle_of_other_platforms_is_refused(tmp_path):
@@ -253,7 +186,7 @@ def test_a_bundle_of_other_platforms_is_refused(tmp_path):
 
 def test_what_cannot_be_exported_is_said_first(bundle, tmp_path, monkeypatch):
     folder, run = bundle
-    with pytest.raises(xmodal.UserError, match=r"Unknown platform\(s\) \['gpu'\]; .*'cuda'"):
+    with pytest.raises(xmodal.UserError, match=r"Unknown name 'gpu' in platforms; .*'cuda'"):
         export_model(run, tmp_path / "other", platforms=["gpu"])
     with pytest.raises(xmodal.UserError, match="exists already"):
         export_model(run, folder)

@@ -9,8 +9,6 @@ import pytest
 from tiny_dual_encoder import SECTION, TEXT, WORDS, make_texts, make_weights, save_run
 
 import xmodal
-from tests.data.text.tiny_pieces import tokenizer_json
-from xmodal.data.text.tokenizer_files import parse_file
 from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import Description, save_tower
 from xmodal.pretrained.model_folder import ModelDescription, save_model
@@ -61,35 +59,6 @@ def test_a_converted_tower(tmp_path):
         model.embed_images(np.ones((1, 5), np.float32))
     with pytest.raises(xmodal.UserError, match="has no steps; remove step=3"):
         xmodal.load(tmp_path / "tower", step=3)
-
-
-def test_a_converted_tower_that_reads_its_pads(tmp_path):
-    """The mean of all positions of a padded text, with ids of its tokenizer.json."""
-    files = {"tokenizer.json": tokenizer_json()}
-    size = len(parse_file("tokenizer.json", files["tokenizer.json"], "it"))
-    table = np.random.default_rng(0).normal(size=(size, 4)).astype(np.float32)
-    text = {
-        "tokenizer": "tokenizer_json",
-        "pad": "[SEP]",
-        "attend_to_padding": True,
-        "max_length": 64,
-    }
-    encoder = {"name": "words", "vocab_size": size, "width": 4}
-    description = Description(encoder, {"name": "mean"}, text, files)
-    save_tower(tmp_path / "tower", {"params/encoder/table": table}, description, NO_REPORT)
-    assert (tmp_path / "tower" / "tokenizer.json").read_bytes() == files["tokenizer.json"]
-
-    import tokenizers
-
-    library = tokenizers.Tokenizer.from_str(files["tokenizer.json"].decode())
-    library.no_truncation()
-    rows = [library.encode(text).ids for text in TEXTS]
-    padded = [[*row, *[library.token_to_id("[SEP]")] * (64 - len(row))] for row in rows]
-    model = xmodal.load(tmp_path / "tower")
-    np.testing.assert_allclose(model.embed_texts(TEXTS), table[padded].mean(axis=1), atol=1e-5)
-    np.testing.assert_allclose(
-        model.embed_texts(TEXTS[:1]), table[padded[:1]].mean(axis=1), atol=1e-5
-    )
 
 
 def test_a_converted_model(tmp_path):

@@ -17,19 +17,8 @@ from xmodal.train.step.state import TrainState
 from xmodal.train.tree import split
 
 FEATURES, WIDTH = 5, 4
-WORDS = [
-    "<pad>",
-    "<start>",
-    "<end>",
-    "<unk>",
-    "a",
-    "red",
-    "green",
-    "star",
-    "circle",
-    "above",
-    "the",
-]
+WORDS = ["<pad>", "<start>", "<end>", "<unk>"]
+WORDS += ["a", "red", "green", "star", "circle", "above", "the"]
 TEXT = {"tokenizer": "ptb", "unknown": "token", "max_length": 20}
 SECTION = {
     "image": {

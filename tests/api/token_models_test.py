@@ -1,24 +1,14 @@
 """A model whose similarity compares tokens: embedding, scores, bundle, search."""
 
-import dataclasses
-import types
-
 import jax
 import numpy as np
 import pytest
-from etils import epath
 from ml_collections import ConfigDict
-from safetensors.numpy import load_file, save
 from tiny_dual_encoder import FEATURES, TEXT, WIDTH, WORDS, make_texts, make_weights
 
 import xmodal
 from tests.similarity.slow_saf import score_pairs
-from xmodal.api.bundles import opening
-from xmodal.api.bundles.card import WEIGHTS, read_bundle, write_card
 from xmodal.api.exporting import export_model
-from xmodal.apps.explore.inspection import Inspection
-from xmodal.core.tree_paths import unflatten
-from xmodal.evals import Embeddings
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
 from xmodal.train.step.state import TrainState
@@ -107,32 +97,6 @@ def test_a_bundle_carries_tokens_and_parameters(run, bundle_folder):
 
 
 @pytest.mark.slow
-def test_other_arrays_than_the_similarity_takes_are_refused(bundle_folder, tmp_path):
-    card = read_bundle(bundle_folder)[0]
-    kept = load_file(bundle_folder / WEIGHTS)
-    bias = kept["similarity/score/bias"]
-    harms = {
-        "score/bias is None, .* takes": {"score/bias": None},
-        "spare is .*, but the similarity 'saf' takes None": {"spare": bias},
-        "gate_bias is .* takes None|gate/bias is None": {"gate/bias": None, "gate_bias": bias},
-        r"score/bias is \(2,\), .* takes \(1,\)": {"score/bias": np.zeros(2, np.float32)},
-    }
-    for message, changes in harms.items():
-        changed = kept | {f"similarity/{name}": array for name, array in changes.items()}
-        arrays = {name: array for name, array in changed.items() if array is not None}
-        contents = {name: (bundle_folder / name).read_bytes() for name in card.files()}
-        write_card(epath.Path(tmp_path), card, contents | {WEIGHTS: save(arrays)})
-        with pytest.raises(xmodal.UserError, match=f"does not hold the arrays .*{message}"):
-            xmodal.load(tmp_path)
-    # A model of texts alone may have a function for a single length.
-    encoders = opening.open_bundle(bundle_folder).encoders
-    names = [name for name in encoders.functions if name != "image"]
-    of_texts = dataclasses.replace(encoders, functions={names[0]: encoders.functions[names[0]]})
-    arrays = {name: x for name, x in kept.items() if name.startswith("similarity/")}
-    opening._check_module(of_texts, unflatten(arrays)["similarity"])
-
-
-@pytest.mark.slow
 def test_search_reranks_the_nearest_vectors(run, tmp_path, monkeypatch):
     from xmodal.api.search import reranked
 
@@ -158,27 +122,3 @@ def test_search_reranks_the_nearest_vectors(run, tmp_path, monkeypatch):
         index.query(image=pictures[0])
     with pytest.raises(xmodal.UserError, match="only vectors"):
         index.query_vectors(np.asarray(queries), "caption")
-
-
-@pytest.mark.slow
-def test_inspection_searches_the_tokens_of_a_split(run):
-    model, texts = xmodal.load(run[0]), make_texts(5)
-    images, captions = model.embed_images(make_images(12)), model.embed_texts(texts)
-    ids = {"image_ids": np.arange(12), "caption_ids": np.arange(5)}
-    inspection = object.__new__(Inspection)
-    inspection.model = model
-    inspection.embeddings = Embeddings(
-        "here",
-        images=images.vector,
-        captions=captions.vector,
-        tokens={"image": images.tokens, "text": captions.tokens},
-        **ids,
-    )
-    inspection._evaluator = types.SimpleNamespace(labels=types.SimpleNamespace(**ids))
-    inspection._items = types.SimpleNamespace(
-        name="tiny", split="test", caption_texts=texts, labels={}, has_pictures=False, **ids
-    )
-    best = np.argsort(-model.similarity(images, captions)[:, 2], kind="stable")
-    (group,) = inspection.search(texts[2], top=3).groups
-    shown = [item.alt for item in group.sections[0].rows[0].items]
-    assert [name.split()[-1] for name in shown] == [str(row) for row in best[:3]]

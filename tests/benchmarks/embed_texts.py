@@ -13,8 +13,8 @@ import pathlib
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
+import xmodal
 from tests.benchmarks.turns import compare
-from xmodal.api.model_sources import make_model, read_folder
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
     args = parser.parse_args()
     lines = pathlib.Path(args.captions).read_text(encoding="utf-8").splitlines()
     texts = lines[:: max(1, len(lines) // args.texts)][: args.texts]
-    model = make_model(read_folder(args.tower, "best"))
+    model = xmodal.load(args.tower)
     encoder = SentenceTransformer(args.sentence_encoder, device="cpu")
     calls = {
         "ours": lambda: model.embed_texts(texts),

@@ -1,25 +1,24 @@
 """Evaluates any model from two embedding functions or from its files."""
 
-import dataclasses
+import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, cast
 
 import PIL.Image
 from jax.sharding import Mesh
 
 from xmodal.api.embedding_functions import FunctionProvider
-from xmodal.core.config import Bounds, check_options, read, suggest
+from xmodal.core.config import Bounds, check_options, lookup, read
 from xmodal.core.errors import UserError
-from xmodal.core.mesh import BATCH_AXIS
 from xmodal.evals import Evaluation, evaluate_source
-from xmodal.evals.evaluators import EVALUATORS, Evaluator, Options, read_entry
+from xmodal.evals.evaluators import EVALUATORS, Evaluator, read_entry
 from xmodal.evals.evaluators.boards import BoardsEvaluator, BoardsOptions, boards_of_annotations
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.files import name_of, open_items, open_source, sides_of
 from xmodal.evals.scores.galleries import ids_of
-from xmodal.evals.scores.sources import Candidates, Provider, RankedLists, Source
+from xmodal.evals.scores.sources import Candidates, Provider, RankedLists
 from xmodal.similarity import SIMILARITIES
 
 _EXAMPLES = 3  # Queries of every rule on the page, unless a number is given.
@@ -48,7 +47,7 @@ def evaluate(
     boards: Sequence[str] | None = None,
     similarity: str | None = None,
     partial: bool = False,
-    batch_size: int | None = None,
+    batch_size: Annotated[int, Bounds(at_least=1)] = 64,
     name: str | None = None,
     bootstrap_samples: Annotated[int, Bounds(at_least=1)] = 1000,
     seed: Annotated[int, Bounds(at_least=0)] = 0,
@@ -102,7 +101,7 @@ def evaluate(
       similarity: a name in `xmodal.similarity.SIMILARITIES`, such as "cosine" or "dot"; None for
         that of a file. There is no other default, since they rank differently.
       partial: whether files may lack items of the annotations.
-      batch_size: items per call of a function; None for 64.
+      batch_size: items per call of a function.
       name: name of the model's row; by default "model", or that of the file.
       bootstrap_samples: samples of every interval and correlation, unless `evaluator` names them.
       seed: seed of the bootstrap, unless `evaluator` names it.
@@ -116,6 +115,7 @@ def evaluate(
       UserError: an argument, a file or the result of a function cannot be used. If models cannot
         be compared, the error comes before anything is computed.
     """
+    given = dict(locals())
     if model is not None:
         raise UserError(
             f"evaluate takes named arguments, not {model!r:.80}: for a run on its own dataset, use "
@@ -123,124 +123,79 @@ def evaluate(
             "for a loaded model on another dataset, embed_images=model.embed_images, "
             "embed_texts=model.embed_texts, dataset=NAME and its similarity."
         )
+    check_options("evaluate", evaluate, {key: given[key] for key in _CHECKED})
     functions = {"image": embed_images, "text": embed_texts}
     functions = {side: function for side, function in functions.items() if function is not None}
-    files = {"embeddings": embeddings, "scores": scores, "rankings": rankings}
-    files = {kind: file for kind, file in files.items() if file is not None}
-    for_files = {"ids": ids, "boards": boards, "partial": partial or None, "other": other}
-    for_files = {key: value for key, value in for_files.items() if value is not None}
-    folders = {"data_dir": data_dir, "manual_dir": manual_dir, "ratings_dir": ratings_dir}
-    section = {"dataset": dataset, "config": config, **folders}
-    bootstrap = {"bootstrap_samples": bootstrap_samples, "seed": seed, "precision": precision}
-    options = {"split": split, "annotations": annotations, "partial": partial, "name": name}
-    check_options("evaluate", evaluate, section | bootstrap | options | {"examples": examples})
-    _check_mesh(mesh)
-    section |= {key: os.fspath(folder) for key, folder in folders.items()}
-    annotations = os.fspath(annotations)
-    prepared = _Dataset(section, split, annotations, evaluator, bootstrap, similarity, mesh)
+    provider: Any
     if functions:
-        if extra := sorted([*files, *for_files]):
-            raise UserError(f"{extra} cannot be used with embedding functions.")
+        _refuse(given, (*_FILES, "ids", *_FOR_LABELS), "embedding functions")
         similarity = _check_functions(functions, dataset, similarity)
-        provider = FunctionProvider(functions, batch_size, similarity)
-        chosen, items = prepared.open(sorted(functions))
-        return _evaluate_items(chosen, items, provider, name or "model", examples)
-    kind, file = _only_file(files)
-    if batch_size is not None:
-        raise UserError(f"batch_size={batch_size} is for embedding functions; remove it.")
+        provider, sides = FunctionProvider(functions, batch_size, similarity), sorted(functions)
+        return _evaluate_dataset(given, provider, sides, name or "model")
+    _refuse(given, ("batch_size",), "files")
+    files = {kind: given[kind] for kind in _FILES if given[kind] is not None}
+    if len(files) != 1:
+        raise UserError(
+            "Pass embed_images and embed_texts, or just one of embeddings, scores and rankings."
+        )
+    ((kind, file),) = files.items()
     if dataset:
-        if extra := sorted(for_files.keys() - {"ids"}):
-            raise UserError(
-                f"{extra} cannot be used with a dataset: remove them, or pass annotations instead "
-                "of the dataset."
-            )
-        saved = open_items(kind, file, ids, similarity)
-        chosen, items = prepared.open(sorted(sides_of(saved)))
-        chosen.check_provider("evaluator", saved)
-        return _evaluate_items(chosen, items, saved, name or name_of(file), examples)
-    for_datasets = section | {"evaluator": evaluator, "examples": examples}
-    if unused := [key for key, value in for_datasets.items() if value]:
-        raise UserError(f"{unused} need a dataset: pass dataset=NAME, or remove them.")
-    labels = _read_labels(annotations, boards, bootstrap)
-    source = open_source(kind, file, ids, similarity)
-    on_labels = _open_annotations(labels, split, source, partial=partial, mesh=mesh)
-    if other is not None:
-        if not isinstance(other, StoredResults):
-            raise UserError(f"evaluate.other is {other!r:.80}; pass `Evaluation.stored` of it.")
-        on_labels.check_comparable(other)
-    return evaluate_source(on_labels, source, name=name or name_of(file))
+        _refuse(given, _FOR_LABELS, "a dataset, but with the argument annotations instead of it")
+        provider = open_items(kind, file, ids, similarity)
+        name = name or name_of(file)
+        return _evaluate_dataset(given, provider, sorted(sides_of(provider)), name)
+    _refuse(given, _FOR_DATASETS, "annotations, but with a dataset=NAME")
+    return _evaluate_labels(given, kind, file)
 
 
-def _only_file(files: Mapping[str, File]) -> tuple[str, File]:
-    """Returns the one file that is given, and its kind."""
-    if not files:
-        raise UserError(
-            "Pass embed_images and embed_texts, or one of embeddings, scores and rankings."
-        )
-    if len(files) > 1:
-        kinds = " and ".join(files)
-        raise UserError(f"Give one of embeddings, scores and rankings, not {kinds}.")
-    return next(iter(files.items()))
+_FILES = ("embeddings", "scores", "rankings")
+_BOOTSTRAP = ("bootstrap_samples", "seed", "precision")
+_FOLDERS = ("data_dir", "manual_dir", "ratings_dir")
+_FOR_DATASETS = ("config", *_FOLDERS, "evaluator", "examples")
+_FOR_LABELS = ("boards", "partial", "other")
+_CHECKED = (
+    *("dataset", "split", "annotations", "partial", "name", "batch_size", "config", "examples"),
+    *_FOLDERS,
+    *_BOOTSTRAP,
+)
+_DEFAULTS = {key: each.default for key, each in inspect.signature(evaluate).parameters.items()}
 
 
-def _check_mesh(mesh: Mesh | None) -> None:
-    if mesh is not None and not (isinstance(mesh, Mesh) and mesh.axis_names == (BATCH_AXIS,)):
-        raise UserError(
-            f"evaluate.mesh is {mesh!r}; it must be None, for one device, or a jax.sharding.Mesh "
-            f"with one axis, {BATCH_AXIS!r}."
-        )
+def _refuse(given: Mapping[str, Any], names: Iterable[str], place: str) -> None:
+    """Raises an error for arguments that are set, and not read."""
+    if unread := [name for name in names if given[name] is not _DEFAULTS[name]]:
+        raise UserError(f"{unread} cannot be used with {place}: remove them.")
 
 
-def _read_labels(annotations: str, boards: Any, bootstrap: Mapping[str, Any]) -> BoardsOptions:
-    """Returns the options of an evaluation on released labels."""
-    if annotations == "":
+def _evaluate_labels(given: Mapping[str, Any], kind: str, file: File) -> Evaluation:
+    """Evaluates a file on the labels released for MS-COCO."""
+    labels, boards = os.fspath(given["annotations"]), given["boards"]
+    if labels == "":
         raise UserError(
             "annotations is empty: pass the folder of the labels released for MS-COCO, or "
             "dataset=NAME to evaluate the file on a prepared dataset."
         )
-    labels = {
-        "type": "boards",
-        "annotations": annotations,
-        "boards": (boards,) if isinstance(boards, str) else boards,
-        **bootstrap,
-    }
-    return read(BoardsOptions, "evaluate", labels)
-
-
-def _evaluate_items(
-    evaluator: Evaluator, items: Items, provider: Provider, name: str, examples: int | None
-) -> Evaluation:
-    """Evaluates a model on the items of a dataset, with a page of examples if there are boards."""
-    if examples and not isinstance(evaluator, BoardsEvaluator):
-        raise UserError(
-            f"examples={examples} shows queries of boards, but the evaluator is of type "
-            f"{evaluator.options.type}; remove it."
-        )
-    count = examples or 0
-    if examples is None and not isinstance(provider, Candidates | RankedLists):
-        count = _EXAMPLES
-    return evaluate_source(evaluator, provider, name=name, split=items, examples=count)
-
-
-def _open_annotations(
-    options: BoardsOptions, split: str, source: Source, *, partial: bool, mesh: Mesh | None
-) -> BoardsEvaluator:
-    """Returns the boards of released labels for the items of a file."""
-    if partial and isinstance(source, RankedLists):
+    entry = {key: given[key] for key in _BOOTSTRAP} | {"type": "boards", "annotations": labels}
+    entry["boards"] = (boards,) if isinstance(boards, str) else boards
+    options = read(BoardsOptions, "evaluate", entry)
+    source = open_source(kind, file, given["ids"], given["similarity"])
+    ids = None if isinstance(source, RankedLists) else ids_of(source)
+    if given["partial"] and ids is None:
         raise UserError(
             "`partial` is for embeddings and scores: ranked lists do not tell which items exist."
         )
-    ids = None if isinstance(source, RankedLists) else ids_of(source)
-    return boards_of_annotations(options, split, source.place, ids, partial=partial, mesh=mesh)
+    how = {"partial": given["partial"], "mesh": given["mesh"]}
+    evaluator = boards_of_annotations(options, given["split"], source.place, ids, **how)
+    if given["other"] is not None:
+        evaluator.check_comparable(given["other"])
+    return evaluate_source(evaluator, source, name=given["name"] or name_of(file))
 
 
 def _check_functions(functions: Mapping[str, Any], dataset: str, similarity: str | None) -> str:
     """Returns the similarity of embedding functions; raises an error if they cannot be used."""
     if not dataset:
         raise UserError("dataset is empty: name the dataset whose items the functions embed.")
-    if similarity is None or similarity not in SIMILARITIES:
-        raise UserError(f"similarity is {similarity!r}; {suggest([str(similarity)], SIMILARITIES)}")
-    if learned := SIMILARITIES[similarity].parameters:
+    if learned := lookup("similarity", str(similarity), SIMILARITIES).parameters:
         raise UserError(
             f"similarity {similarity!r} needs {list(learned)}, which a model learns: pass a file "
             "of embeddings that has them."
@@ -248,74 +203,54 @@ def _check_functions(functions: Mapping[str, Any], dataset: str, similarity: str
     for side, function in functions.items():
         if not callable(function):
             raise UserError(f"embed_{side}s is {function!r}; it must be a function.")
-    return similarity
+    return str(similarity)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Dataset:
-    """A split of a dataset and its evaluator, as the arguments of `evaluate` name them.
+def _evaluate_dataset(
+    given: Mapping[str, Any], provider: Provider, sides: Sequence[str], name: str
+) -> Evaluation:
+    """Evaluates a model on the items of a dataset, with a page of examples if there are boards."""
+    evaluator, items = _open_dataset(given, sides)
+    evaluator.check_provider("evaluator", provider)
+    examples = given["examples"]
+    if examples and not isinstance(evaluator, BoardsEvaluator):
+        raise UserError(
+            f"examples={examples} shows queries of boards, but the evaluator is of type "
+            f"{evaluator.options.type}; remove it."
+        )
+    if examples is None:
+        examples = 0 if isinstance(provider, Candidates | RankedLists) else _EXAMPLES
+    return evaluate_source(evaluator, provider, name=name, split=items, examples=examples)
 
-    Attributes:
-      section: its part of `config.data`.
-    """
 
-    section: Mapping[str, Any]
-    split: str
-    annotations: str
-    evaluator: Mapping[str, Any] | None
-    bootstrap: Mapping[str, Any]
-    similarity: str | None
-    mesh: Mesh | None
+def _open_dataset(given: Mapping[str, Any], sides: Sequence[str]) -> tuple[Evaluator, Items]:
+    """Returns the evaluator and the items of a split, which is built if possible."""
+    from xmodal import data  # Slow to import.
 
-    def open(self, sides: Sequence[str]) -> tuple[Evaluator, Items]:
-        """Returns the evaluator and the items of the split, which is built if possible."""
-        from xmodal import data  # Slow to import.
-
-        options = None if self.evaluator is None else self._read_evaluator(self.evaluator)
-        section = {
-            **self.section,
-            "config": self.section["config"] or "images",
-            # Pictures are read whole; it only matters whether there are any.
-            "image": {"size": 1} if "image" in sides else None,
-            "text": {},
-            "labels": () if options is None else options.labels_read,
-        }
-        for split in (self.split, *(() if options is None else options.splits_read)):
-            data.prepare(section, splits=[split])
-        items = data.eval_split(section, split=self.split)
-        if self.annotations and items.has_pairs:
-            raise UserError(
-                f"annotations are labels of images and captions, and {items.name} has pairs of "
-                "sentences; remove them."
-            )
-        where = "evaluate" if options is None else "evaluate.evaluator"
-        if options is None:
-            entry = {"type": "boards", "annotations": self.annotations}
-            if items.has_pairs:  # With scores, the metric is the correlation, as in STS.
-                entry = {"type": "pairs"}
-            options = read_entry(where, {**self.bootstrap, **entry})
-        shown = cast(Items, items)
-        return EVALUATORS[options.type].make(where, options, shown, sides, self.mesh), shown
-
-    def _read_evaluator(self, entry: Mapping[str, Any]) -> Options:
-        """Returns the options of an evaluator that other arguments do not contradict."""
-        where = "evaluate.evaluator"
-        if isinstance(entry, Mapping):  # Otherwise, the error names what it is.
-            entry = {**self.bootstrap, **entry}
-        options = read_entry(where, entry)
-        if self.annotations:
-            raise UserError(
-                "annotations are not read beside an evaluator: name them in it, as "
-                f"evaluator={{'type': 'boards', 'annotations': {self.annotations!r}}}."
-            )
+    bootstrap, where = {key: given[key] for key in _BOOTSTRAP}, "evaluate.evaluator"
+    options, entry, split = None, given["evaluator"], given["split"]
+    if entry is not None:
+        _refuse(given, ("annotations",), "an evaluator, which names its own")
+        options = read_entry(where, {**bootstrap, **entry} if isinstance(entry, Mapping) else entry)
         if options.data is not None:
             raise UserError(
                 f"{where}.data is for runs: name the dataset in the argument `dataset`."
             )
-        own = None if options.similarity is None else options.similarity["name"]
-        if own and self.similarity and own != self.similarity:
-            raise UserError(
-                f"similarity is {self.similarity!r}, and {where}.similarity is {own!r}: leave the "
-                "evaluator's out, or make them equal."
-            )
-        return options
+    section = {
+        **{key: os.fspath(given[key]) for key in ("dataset", *_FOLDERS)},
+        "config": given["config"] or "images",
+        # Pictures are read whole; it only matters whether there are any.
+        "image": {"size": 1} if "image" in sides else None,
+        "text": {},
+        "labels": () if options is None else options.labels_read,
+    }
+    for each in (split, *(() if options is None else options.splits_read)):
+        data.prepare(section, splits=[each])
+    items = data.eval_split(section, split=split)
+    if options is None:
+        where, labels = "evaluate", os.fspath(given["annotations"])
+        # With scores of pairs, the metric is the correlation, as in STS.
+        entry = {"type": "pairs" if items.has_pairs else "boards"}
+        options = read_entry(where, bootstrap | entry | ({"annotations": labels} if labels else {}))
+    shown = cast(Items, items)
+    return EVALUATORS[options.type].make(where, options, shown, sides, given["mesh"]), shown

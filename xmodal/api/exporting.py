@@ -1,30 +1,44 @@
-"""Makes a bundle of a model, and compares the two."""
+"""Makes a bundle of a model: lowers its functions for all platforms, and compares the two."""
 
+import contextlib
 import dataclasses
-import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import safetensors.numpy
 from etils import epath
+from jax import export
 
-from xmodal.api.bundles.card import KNOWN_PLATFORMS, PLATFORMS, Card
-from xmodal.api.bundles.opening import runs_here
-from xmodal.api.bundles.writing import Contents, write_bundle
-from xmodal.api.loading import load
+from xmodal.api.bundles import KNOWN_PLATFORMS, PLATFORMS, bundle
+from xmodal.api.bundles.bundle import Card, ImageCard, TextCard
 from xmodal.api.model_sources import Stored, make_model, read_folder
-from xmodal.core.config import suggest
+from xmodal.core.atomic import new_folder
+from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
+from xmodal.core.mesh import make_mesh
 from xmodal.core.tree_paths import unflatten
+from xmodal.core.version import __version__
+from xmodal.data.text.tokenizer_files import vocabulary_file
 from xmodal.models import Devices, DualEncoder, make_dual_encoder
 from xmodal.pretrained.folder import check_new
 from xmodal.similarity import select_field
 from xmodal.train.tree import flatten
 
 _TOLERANCE = 1e-5
+_LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+# Libraries required by tokenizers that use them.
+_TOKENIZER_LIBRARIES = {
+    "ptb": ("nltk",),
+    "nltk": ("nltk",),
+    "wordpiece": ("tokenizers",),
+    "bpe": ("ftfy", "tokenizers"),
+    "sentencepiece": ("sentencepiece",),
+    "tokenizer_json": ("tokenizers",),
+}
 
 
 def export_model(
@@ -47,103 +61,171 @@ def export_model(
     Raises:
       UserError: the source cannot be read or exported, or the output already exists.
     """
-    if unknown := [name for name in platforms if name not in KNOWN_PLATFORMS]:
-        raise UserError(f"Unknown platform(s) {unknown}; {suggest(unknown, KNOWN_PLATFORMS)}")
-    if not platforms:
-        raise UserError(f"There are no platforms; known: {list(KNOWN_PLATFORMS)}.")
+    for name in platforms or [""]:
+        lookup("platforms", name, dict.fromkeys(KNOWN_PLATFORMS))
     check_new(output)
     stored = read_folder(source, step)
-    if stored.config.model.get("cross_encoder") is not None:
-        stored = _without_cross_encoder(stored, embeddings_only=embeddings_only)
+    if stored.section.get("cross_encoder") is not None:
+        if not embeddings_only:
+            raise UserError(
+                f"{source} has a cross-encoder, which a bundle cannot carry: export its embeddings "
+                "without it, with --embeddings_only, or load the model itself with xmodal.load."
+            )
+        if not make_dual_encoder(stored.section).embeds:
+            raise UserError(
+                f"{source} has no embeddings, only a cross-encoder, which a bundle cannot carry: "
+                "load the model itself with xmodal.load."
+            )
+        stored = dataclasses.replace(stored, section={**stored.section, "cross_encoder": None})
+    card, contents = _lower_sides(stored, platforms)
+    with new_folder(output) as temporary:
+        bundle.write_card(temporary, card, contents)
+        if bundle.runs_here(platforms):
+            _compare(stored, temporary, card)
+    return card
+
+
+def _lower_sides(stored: Stored, platforms: Sequence[str]) -> tuple[Card, dict[str, bytes]]:
+    """Returns the card and the files of a bundle."""
     # Some layers are faster on a CPU in a special form; every form runs everywhere.
     platform = "cpu" if "cpu" in platforms else platforms[0]
-    encoders = make_dual_encoder(stored.config.model, Devices(1, platform))
-    contents = _contents(stored, encoders)
-    return write_bundle(output, contents, platforms, functools.partial(_compare, stored))
-
-
-def _without_cross_encoder(stored: Stored, *, embeddings_only: bool) -> Stored:
-    name, config = stored.source["name"], stored.config.copy_and_resolve_references()
-    if not make_dual_encoder(config.model).embeds:
-        raise UserError(
-            f"{name} has no embeddings, only a cross-encoder, which a bundle cannot carry: load "
-            "the model itself with xmodal.load."
-        )
-    if not embeddings_only:
-        raise UserError(
-            f"{name} has a cross-encoder, which a bundle cannot carry: export its embeddings "
-            "without it, with --embeddings_only, or load the model itself with xmodal.load."
-        )
-    with config.unlocked(), config.ignore_type():
-        config.model.cross_encoder = None
-    return dataclasses.replace(stored, config=config)
-
-
-def _contents(stored: Stored, encoders: DualEncoder) -> Contents:
-    weights = {
-        side: flatten({"params": stored.params[side], **stored.model_state[side]})
-        for side in encoders.towers
-    }
+    encoders = make_dual_encoder(stored.section, Devices(1, platform))
     similarity, learned = encoders.similarity, stored.params.get("similarity", {})
     arrays: Mapping[str, Any] = {}
     if similarity.module is not None:
         arrays = similarity.select_parameters(learned)
-        weights["similarity"] = flatten(arrays)
-    numbers = {name: float(value) for name, value in learned.items() if name not in arrays}
-
-    def embed(side: str, arrays: Any, columns: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        state = unflatten(arrays)
-        params = state.pop("params", {})
-        embedding, _ = encoders.embed(side, {side: params}, {side: state}, columns)
-        found = {"vectors": select_field(embedding, similarity.config.field)}
-        if embedding.log_sigma is not None:
-            found["log_sigma"] = embedding.log_sigma
-        if similarity.module is not None:
-            found |= {name: embedding.extras[name] for name in ("tokens", "mask")}
-        return {name: array.astype(jnp.float32) for name, array in found.items()}
-
-    images = stored.images()
-    return Contents(
-        embed=embed,
-        weights=weights,
-        similarity=similarity,
-        parameters=numbers,
-        images=None if images is None else (images, _image_shape(stored)),
-        texts=stored.texts(),
+    weights = {
+        side: flatten({"params": stored.params[side], **stored.model_state[side]})
+        for side in encoders.towers
+    }
+    named = {
+        f"{part}/{path}": np.ascontiguousarray(array)
+        for part, leaves in (weights | {"similarity": flatten(arrays)}).items()
+        for path, array in leaves.items()
+    }
+    contents = {bundle.WEIGHTS: safetensors.numpy.save(named)}
+    libraries = ["jax", "numpy", "safetensors"]
+    image = text = None
+    if stored.images is not None:
+        shape, dtype = _image_shape(stored), "uint8" if stored.images.size else "float32"
+        libraries += ["pillow", "simplejpeg"] if stored.images.size else []
+        lowered, sizes = _lower(encoders, weights, {"image": (shape, dtype)}, platforms)
+        image = ImageCard(*sizes, dataclasses.replace(stored.images, augment=None), shape, dtype)
+        contents[image.function] = lowered
+    if stored.texts is not None:
+        config, vocabulary = stored.texts
+        longest = config.max_length
+        shorter = () if config.attend_to_padding else _LENGTHS
+        lengths = (*(length for length in shorter if length < longest), longest)
+        config = dataclasses.replace(config, augment=None, vocabulary="")
+        for length in lengths:
+            columns = dict.fromkeys(("text_ids", "text_mask"), ((length,), "int32"))
+            lowered, sizes = _lower(encoders, weights, columns, platforms)
+            text = TextCard(*sizes, config, lengths)
+            contents[text.function(length)] = lowered
+        file = vocabulary_file(vocabulary)
+        contents[file.name] = file.content
+        libraries += _TOKENIZER_LIBRARIES.get(config.tokenizer, ())
+    # The functions return only the compared field.
+    compared = {**dataclasses.asdict(similarity.config), "field": "vector", **similarity.options}
+    card = Card(
+        made_with={"xmodal": __version__, "jax": jax.__version__},
         source={**stored.source, "name": epath.Path(stored.source["name"]).name},
+        platforms=tuple(platforms),
+        requires=tuple(libraries),
+        similarity=compared,
+        parameters={name: float(x) for name, x in learned.items() if name not in arrays},
+        image=image,
+        text=text,
     )
+    return card, contents
 
 
 def _image_shape(stored: Stored) -> tuple[int, ...]:
     """The shape of the encoder's image input."""
-    images = stored.images()
-    assert images is not None
-    if images.size:
-        return images.size, images.size, 3
-    if images.max_regions:
+    assert stored.images is not None
+    if stored.images.size:
+        return stored.images.size, stored.images.size, 3
+    if stored.images.max_regions:
         raise UserError(
-            f"{stored.source['name']} takes images of up to {images.max_regions} regions; a bundle "
-            "takes pictures, or features of one shape."
+            f"{stored.source['name']} takes images of up to {stored.images.max_regions} regions; "
+            "a bundle takes pictures, or features of one shape."
         )
-    features = stored.config.model.image.encoder.features
+    features = stored.section["image"]["encoder"]["features"]
     return (features,) if isinstance(features, int) else tuple(features)
+
+
+def _lower(
+    encoders: DualEncoder,
+    weights: Mapping[str, Mapping[str, np.ndarray]],
+    columns: Mapping[str, tuple[tuple[int, ...], str]],
+    platforms: Sequence[str],
+) -> tuple[bytes, tuple[int, int]]:
+    """Returns the function of one side for any number of items; D, and K or 0 for [N, D]."""
+    side = "image" if "image" in columns else "text"
+    (items,) = export.symbolic_shape("items")
+    inputs = {
+        name: jax.ShapeDtypeStruct((items, *shape), dtype)
+        for name, (shape, dtype) in columns.items()
+    }
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), dict(weights[side]))
+    function = jax.jit(lambda arrays, columns: _embed(encoders, side, arrays, columns))
+    try:
+        with _without_paths():
+            lowered = export.export(function, platforms=platforms)(shapes, inputs)
+    except (NotImplementedError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(
+            f"The {side} side cannot be lowered for {', '.join(platforms)} ({reason}); give other "
+            "--platforms."
+        ) from error
+    found = jax.tree.unflatten(lowered.out_tree, lowered.out_avals)
+    _, *several, width = found["vectors"].shape
+    return bytes(lowered.serialize()), (width, several[0] if several else 0)
+
+
+def _embed(
+    encoders: DualEncoder, side: str, arrays: Any, columns: Mapping[str, jax.Array]
+) -> dict[str, jax.Array]:
+    """Returns `vectors`, `log_sigma` of a probabilistic model, `tokens` if they are compared."""
+    state, similarity = unflatten(arrays), encoders.similarity
+    params = state.pop("params", {})
+    embedding, _ = encoders.embed(side, {side: params}, {side: state}, columns)
+    found = {"vectors": select_field(embedding, similarity.config.field)}
+    if embedding.log_sigma is not None:
+        found["log_sigma"] = embedding.log_sigma
+    if similarity.module is not None:
+        found |= {name: embedding.extras[name] for name in ("tokens", "mask")}
+    return {name: array.astype(jnp.float32) for name, array in found.items()}
+
+
+@contextlib.contextmanager
+def _without_paths() -> Iterator[None]:
+    """Leaves the paths of source files on this machine out of lowered functions."""
+    # JAX's flags are attributes that type checkers do not see.
+    config: Any = jax.config
+    before = config.jax_traceback_in_locations_limit
+    config.update("jax_traceback_in_locations_limit", 0)
+    try:
+        yield
+    finally:
+        config.update("jax_traceback_in_locations_limit", before)
 
 
 def _compare(stored: Stored, folder: epath.Path, card: Card) -> None:
     """Raises an error if a bundle's embeddings differ from its source's."""
-    if not runs_here(card.platforms):
-        return
-    model, bundle = make_model(stored), load(folder)
+    mesh = make_mesh(jax.local_devices())
+    models = make_model(stored, mesh), bundle.open_bundle(folder, mesh)
     pairs = {}
-    if texts := stored.texts():
-        words = texts[1][-6:]
+    if stored.texts:
+        words = stored.texts[1][-6:]
         given = [words[-1], " ".join(words)]
-        pairs["text"] = [np.asarray(each.embed_texts(given)) for each in (model, bundle)]
+        pairs["text"] = [np.asarray(each.embed_texts(given)) for each in models]
     if card.image is not None:
         rng = np.random.default_rng(0)
         noise = rng.uniform(0, 256 if card.image.dtype == "uint8" else 1, (2, *card.image.shape))
         images = noise.astype(card.image.dtype)
-        pairs["image"] = [np.asarray(each.embed_images(images)) for each in (model, bundle)]
+        pairs["image"] = [np.asarray(each.embed_images(images)) for each in models]
     for side, (expected, found) in pairs.items():
         largest = max(float(np.abs(expected).max()), 1.0)
         difference = float(np.abs(found - expected).max()) / largest

@@ -8,6 +8,7 @@ import numpy as np
 
 from xmodal.core.errors import UserError
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
+from xmodal.evals.scores.sources import Embeddings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,32 +51,18 @@ class ItemEmbeddings:
 
 
 def join(
-    parts: list[tuple[np.ndarray, np.ndarray | None]],
-    side: str,
-    *,
-    name: str = "The model",
-    keep_side: bool = False,
-    tokens: Sequence[RaggedTokens] = (),
-) -> "np.ndarray | ItemEmbeddings":
+    parts: Sequence[Embeddings], side: str, *, keep_side: bool = False
+) -> np.ndarray | ItemEmbeddings:
     """Returns an array if every item has just one vector, else `ItemEmbeddings`.
 
     Args:
-      parts: vectors and, for a probabilistic model, `log_sigma`, of consecutive items.
+      parts: embeddings of consecutive items.
       side: "image" or "text".
-      name: names the model in messages.
       keep_side: whether the side counts, so that an array does not suffice.
-      tokens: tokens of the same parts, if the model compares them.
-
-    Raises:
-      UserError: the model has no embeddings, only a cross-encoder.
     """
-    vector = np.concatenate([vectors for vectors, _ in parts])
-    if not vector.shape[-1]:
-        raise UserError(
-            f"{name} has no embeddings, only a cross-encoder; compare images and texts by "
-            "`score_pairs`."
-        )
-    sigmas = [sigma for _, sigma in parts if sigma is not None]
+    vector = np.concatenate([each.vectors(side) for each in parts])
+    sigmas = [each.log_sigma[side] for each in parts if side in each.log_sigma]
+    tokens = [each.tokens[side] for each in parts if side in each.tokens]
     if vector.ndim == 2 and not sigmas and not keep_side:
         return vector
     sigma = np.concatenate(sigmas) if sigmas else None

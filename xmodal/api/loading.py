@@ -1,20 +1,26 @@
 """Opens a run, converted or published weights, or a bundle as a `Model`."""
 
 import os
+from collections.abc import Sequence
 
 import jax
 from etils import epath
 
-from xmodal.api.bundles.card import CARD
-from xmodal.api.bundles.opening import open_bundle
+from xmodal.api.bundles import CARD
+from xmodal.api.bundles.bundle import open_bundle
 from xmodal.api.model import Model
-from xmodal.core import mesh as mesh_lib
 from xmodal.core.compilation_cache import use_compilation_cache
 from xmodal.core.errors import UserError
+from xmodal.core.mesh import make_mesh
 
 
-def load(source: str | os.PathLike, *, step: int | str = "best") -> Model:
-    """Returns the model in a folder, on all devices of this process.
+def load(
+    source: str | os.PathLike,
+    *,
+    step: int | str = "best",
+    devices: Sequence[jax.Device] | None = None,
+) -> Model:
+    """Returns the model in a folder.
 
     Args:
       source: a run, such as `runs/quickstart`, a model or tower of `xmodal convert`, or a
@@ -22,32 +28,19 @@ def load(source: str | os.PathLike, *, step: int | str = "best") -> Model:
         open_clip, a file of openai/CLIP or big_vision), which is converted once. Local or on a
         bucket. `pip:minilm` and `pip:efficientnet_lite2` are towers of installed packages.
       step: checkpoint of a run: a number, `best` or `latest`.
+      devices: devices that share the work; by default all of this process. If they belong to
+        several processes, all of these make the same calls.
 
     Raises:
       UserError: the folder is none of these, or damaged, or has no such checkpoint.
     """
     use_compilation_cache()
+    mesh = make_mesh(jax.local_devices() if devices is None else devices)
     if (epath.Path(source) / CARD).exists():
         if step != "best":
             raise UserError(f"{source} is a bundle, which has no steps; remove step={step!r}.")
-        return _load_bundle(source)
-    # They import flax and orbax, which a bundle does not need.
+        return open_bundle(source, mesh)
+    # It imports flax and orbax, which a bundle does not need.
     from xmodal.api.model_sources import make_model, read_folder
 
-    return make_model(read_folder(source, step))
-
-
-def _load_bundle(source: str | os.PathLike) -> Model:
-    bundle = open_bundle(source)
-    mesh = mesh_lib.make_mesh(jax.local_devices())
-    return Model(
-        os.fspath(source),
-        bundle.encoders,
-        jax.device_put(bundle.params, mesh_lib.replicated(mesh)),
-        {},
-        mesh=mesh,
-        images=bundle.images,
-        tokenizer=bundle.tokenizer,
-        lengths=bundle.lengths,
-        source=os.fspath(source),
-    )
+    return make_model(read_folder(source, step), mesh)

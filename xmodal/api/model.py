@@ -2,24 +2,21 @@
 
 import dataclasses
 import functools
+import hashlib
 import itertools
 import math
-import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-import PIL.Image
 from absl import logging
 from jax.sharding import Mesh
 
-from xmodal.api.attention_weights import compute_weights
 from xmodal.api.item_embeddings import ItemEmbeddings, join
-from xmodal.api.pair_scoring import score_given_pairs
-from xmodal.api.token_scores import compare_tokens
-from xmodal.api.weight_hash import hash_model, name_leaves
+from xmodal.api.scoring import compare_tokens, compute_weights, score_given_pairs
 from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import leaves_by_path
 from xmodal.data.pixels.images import ImageConfig
 from xmodal.data.text.text_counts import TextCounts, count_texts
 from xmodal.data.text.tokenizers import Tokenizer
@@ -28,28 +25,15 @@ from xmodal.evals.scores.given_items import GivenItems, Picture, prepare_image
 from xmodal.evals.scores.pair_scores import PairFunctions
 from xmodal.evals.scores.sources import Embeddings
 from xmodal.evals.scores.text_lengths import TextLengths
-from xmodal.similarity import Embedding, Similarity
 from xmodal.similarity.vectors import in_precision
 
+if TYPE_CHECKING:
+    from xmodal.api.bundles.bundle import BundledEncoders
+    from xmodal.models import DualEncoder
+
 Embed = Callable[..., Embeddings]
+Vectors = np.ndarray | ItemEmbeddings
 _AT_A_TIME = 1 << 14  # Items of an iterator in memory.
-
-
-class Encoders(Protocol):
-    """The two sides of a model, as in `models.DualEncoder` and in the functions of a bundle."""
-
-    @property
-    def towers(self) -> Collection[str]:
-        """The available sides, of "image" and "text"."""
-
-    @property
-    def similarity(self) -> Similarity:
-        """The similarity of two embeddings."""
-
-    def embed(
-        self, side: str, params: Any, model_state: Any, inputs: Mapping[str, jax.Array], /
-    ) -> tuple[Embedding, Any]:
-        """Returns embeddings and a state."""
 
 
 class Model:
@@ -69,7 +53,7 @@ class Model:
     def __init__(
         self,
         name: str,
-        model: Encoders,
+        model: "DualEncoder | BundledEncoders",
         params: Any,
         model_state: Any,
         *,
@@ -105,10 +89,11 @@ class Model:
         self._image_config, self._tokenizer = images, tokenizer
         self._lengths = TextLengths(lengths, mesh.devices.flat[0].platform)
         make = functools.partial(Embedder, sides=model.towers, similarity=similarity, mesh=mesh)
+        longest = 0 if tokenizer is None else tokenizer.max_length
         embed = make(lambda *inputs: model.embed(*inputs)[0])
         self._embed = functools.partial(embed, field=similarity.config.field)
         self._embed_pairs: Any = pairs and make(lambda *x: model.embed(*x)[0], pairs=pairs)
-        self._attend = make(functools.partial(compute_weights, model, name, tokenizer))
+        self._attend = make(functools.partial(compute_weights, model, name, longest))
         learned = params.get("similarity", {})
         if similarity.module is not None:
             self.measure = (similarity, similarity.select_parameters(learned))
@@ -130,9 +115,7 @@ class Model:
         """Rows of the stored features of an image that are embedded; 0 if all images have R."""
         return 0 if self._image_config is None else self._image_config.max_regions
 
-    def embed_texts(
-        self, texts: Iterable[str], *, batch_size: int | None = None
-    ) -> np.ndarray | ItemEmbeddings:
+    def embed_texts(self, texts: Iterable[str], *, batch_size: int | None = None) -> Vectors:
         """Embeds texts; texts of similar length share a batch.
 
         Logs a warning of texts that are empty, cut or without a known word.
@@ -148,7 +131,6 @@ class Model:
         Raises:
           UserError: the model has no text side, or an item is not a string.
         """
-        _check_several("embed_texts", texts)
         return self._embed_texts(self._embed, texts, batch_size)
 
     def embed_images(
@@ -158,7 +140,7 @@ class Model:
         batch_size: int = 64,
         upright: bool = True,
         unreadable: dict[int, str] | None = None,
-    ) -> np.ndarray | ItemEmbeddings:
+    ) -> Vectors:
         """Embeds images, cropped and resized as in the evaluation of the model.
 
         Args:
@@ -181,11 +163,9 @@ class Model:
           UserError: the model has no image side, or an image cannot be read.
         """
         given = {"upright": upright, "unreadable": unreadable}
-        return self._embed_images(self._embed, "embed_images", images, batch_size, **given)
+        return self._embed_images(self._embed, images, batch_size, **given)
 
-    def similarity(
-        self, left: np.ndarray | ItemEmbeddings, right: np.ndarray | ItemEmbeddings
-    ) -> np.ndarray:
+    def similarity(self, left: Vectors, right: Vectors) -> np.ndarray:
         """Compares embeddings by the model's own similarity; larger is more similar.
 
         For PCME, it is the log-odds of a match. `order` compares an image with a text, whichever
@@ -203,20 +183,25 @@ class Model:
         Raises:
           UserError: they cannot be compared, or lack the side or the tokens that this needs.
         """
-        if self.measure[0].module is not None:
+        similarity = self.measure[0]
+        if similarity.module is not None:
             return compare_tokens(*self.measure, left, right, self._mesh)
-        try:
-            first, second = (np.asarray(side, np.float32) for side in (left, right))
-        except (ValueError, TypeError, RuntimeError) as error:  # Of NumPy and of PyTorch.
-            raise UserError(f"similarity takes embeddings: {error}.") from error
-        if first.ndim < 2 or first.ndim != second.ndim or first.shape[1:] != second.shape[1:]:
+        first, second = (np.asarray(side, np.float32) for side in (left, right))
+        if first.ndim < 2 or first.shape[1:] != second.shape[1:]:
             raise UserError(
                 f"Embeddings of the shapes {list(first.shape)} and {list(second.shape)} cannot be "
                 "compared: pass [N, D] and [M, D] of one model."
             )
-        first, second = self.measure[0].place(first, second)
+        sides = tuple(getattr(each, "side", "") for each in (left, right))
+        if not similarity.symmetric and not set(sides) <= {"image", "text"}:
+            raise UserError(
+                f"Similarity {self.similarity_name!r} depends on which side is the image, but the "
+                f"sides of the embeddings are {list(sides)}: pass what embed_images and "
+                "embed_texts return, or xmodal.ItemEmbeddings(vectors, side='image') or 'text'."
+            )
+        first, second = similarity.place(first, second)
         with in_precision(first.dtype):
-            if not self.measure[0].symmetric and self._sides(left, right) == ("text", "image"):
+            if not similarity.symmetric and sides == ("text", "image"):
                 return np.asarray(self._score(second, first), np.float32).T
             return np.asarray(self._score(first, second), np.float32)
 
@@ -233,11 +218,24 @@ class Model:
         See `embed_images` for the arguments, `config.model.cross_encoder.score` for the definition.
         Raises UserError if the model has no cross-encoder, or an item has no partner.
         """
-        embed = self._embed_pairs and functools.partial(
-            self._embed_pairs, self._params, self._model_state, batch_size=batch_size
-        )
-        given = images, texts, self._image_config, self._tokenizer
-        return score_given_pairs(self.name, embed, *given, upright=upright)
+        if self._embed_pairs is None:
+            raise UserError(
+                f"{self.name} has no cross-encoder; compare embeddings by `similarity`, and search "
+                "without rerank."
+            )
+        config = self._require_images()
+        if config.tags:
+            raise UserError(
+                f"{self.name} reads the names of the objects of an image, which given images lack; "
+                "evaluate it on a dataset with tags."
+            )
+        if isinstance(images, str | bytes) or isinstance(texts, str) or len(images) != len(texts):
+            raise UserError("score_pairs takes as many images as texts, in two lists.")
+        _check_strings(texts)
+        weights = self._params, self._model_state
+        given = {"config": config, "tokenizer": self._tokenizer, "upright": upright}
+        embed = functools.partial(self._embed_pairs, *weights, batch_size=batch_size)
+        return score_given_pairs(embed, images, texts, **given)
 
     def attend(
         self, texts: Iterable[str], *, batch_size: int | None = None
@@ -250,10 +248,9 @@ class Model:
           texts: any number of texts.
           batch_size: see `embed_texts`.
         """
-        tokenizer = self._require_tokenizer()
-        _check_several("attend", texts)
-        texts = list(texts)
+        texts = texts if isinstance(texts, str) else list(texts)
         weights = self._embed_texts(self._attend, texts, batch_size)
+        tokenizer = self._require_tokenizer()
         ids, mask = tokenizer.encode(texts)
         return [
             [
@@ -278,17 +275,13 @@ class Model:
         Raises:
           UserError: see `embed_images`; or the model has no attention over patches.
         """
-        given = self._attend, "attend_images", images, batch_size
-        found = np.asarray(self._embed_images(*given, upright=upright))
+        found = np.asarray(self._embed_images(self._attend, images, batch_size, upright=upright))
         return found.reshape(-1, *[math.isqrt(found.shape[1])] * 2)
 
     def tokenize(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the inputs of the text encoder: ids and mask, int32 [N, T]."""
-        tokenizer = self._require_tokenizer()
-        _check_several("tokenize", texts)
-        texts = list(texts)
         _check_strings(texts)
-        return tokenizer.encode(texts)
+        return self._require_tokenizer().encode(list(texts))
 
     def count_texts(self, texts: Sequence[str]) -> TextCounts:
         """Returns how many texts are empty, cut or without a known word."""
@@ -309,15 +302,21 @@ class Model:
         similarity, learned = self.measure
         numbers = learned if similarity.module is None else similarity.options
         with_arrays = () if similarity.module is None else ("similarity",)
-        weights = {
-            part: name_leaves((self._params.get(part, {}), self._model_state.get(part, {})))
-            for part in (*self.sides, *with_arrays)
-        }
-        return hash_model((images, words, numbers), weights)
+        digest = hashlib.sha256(repr((images, words, numbers)).encode())
+        for part in sorted((*self.sides, *with_arrays)):
+            trees = self._params.get(part, {}), self._model_state.get(part, {})
+            # Names in a bundle begin with `params/`.
+            leaves = {
+                path.removeprefix("params/"): np.asarray(leaf)
+                for tree in trees
+                for path, leaf in leaves_by_path(tree).items()
+            }
+            for path, array in sorted(leaves.items()):
+                digest.update(f"{part} {path} {array.dtype} {array.shape}".encode())
+                digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
-    def _embed_texts(
-        self, embed: Embed, texts: Iterable[str], batch_size: int | None
-    ) -> np.ndarray | ItemEmbeddings:
+    def _embed_texts(self, embed: Embed, texts: Iterable[str], batch_size: int | None) -> Vectors:
         tokenizer = self._require_tokenizer()
         if batch_size is None:
             batch_size = self._lengths.batch_size
@@ -334,15 +333,8 @@ class Model:
             logging.warning("%s", said)
         return found
 
-    def _embed_images(
-        self, embed: Embed, method: str, images: Any, batch_size: int, **given: Any
-    ) -> np.ndarray | ItemEmbeddings:
+    def _embed_images(self, embed: Embed, images: Any, batch_size: int, **given: Any) -> Vectors:
         config = self._require_images()
-        one = isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.ndim < 4
-        if one or isinstance(images, (str, os.PathLike, bytes, PIL.Image.Image)):
-            raise UserError(
-                f"{method} takes several images; put one in a list, or pass an array [N, H, W, 3]."
-            )
 
         def items(part: Any, first: int) -> GivenItems:
             return GivenItems(images=part, config=config, first=first, **given)
@@ -351,35 +343,25 @@ class Model:
 
     def _embed_all(
         self, embed: Embed, side: str, given: Iterable[Any], items: Any, batch_size: int
-    ) -> np.ndarray | ItemEmbeddings:
+    ) -> Vectors:
         if not isinstance(batch_size, int | np.integer) or batch_size < 1:
             raise UserError(f"batch_size={batch_size!r}; it must be an integer of at least 1.")
-        parts: list[tuple[np.ndarray, np.ndarray | None]] = []
-        tokens = []
-        try:
-            iterator = iter(given)
-        except TypeError as error:
-            raise UserError(f"{side}s are {str(given)[:80]!r}; pass several in a list.") from error
-        first = 0
+        # The letters of a string would be items, and so would the rows of a picture.
+        one = isinstance(given, np.ndarray) and given.dtype == np.uint8 and given.ndim < 4
+        if one or isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
+            raise UserError(f"{given!r:.80} is not several {side}s: put one in a list.")
+        found, first, iterator = list[Embeddings](), 0, iter(given)
         while part := list(itertools.islice(iterator, _AT_A_TIME)):
-            found = embed(self._params, self._model_state, items(part, first), batch_size)
+            found.append(embed(self._params, self._model_state, items(part, first), batch_size))
             first += len(part)
-            parts.append((found.vectors(side), found.log_sigma.get(side)))
-            tokens += [found.tokens[side]] if side in found.tokens else []
-        if not parts:
+        if not found:
             raise UserError(f"There is nothing to embed: no {side} was given.")
-        symmetric = self.measure[0].symmetric
-        return join(parts, side, name=self.name, keep_side=not symmetric, tokens=tokens)
-
-    def _sides(self, *embeddings: np.ndarray | ItemEmbeddings) -> tuple[str, ...]:
-        sides = tuple(getattr(each, "side", "") for each in embeddings)
-        if not set(sides) <= {"image", "text"}:
+        if not found[0].vectors(side).shape[-1]:
             raise UserError(
-                f"Similarity {self.similarity_name!r} depends on which side is the image, but the "
-                f"sides of the embeddings are {list(sides)}: pass what embed_images and "
-                "embed_texts return, or xmodal.ItemEmbeddings(vectors, side='image') or 'text'."
+                f"{self.name} has no embeddings, only a cross-encoder; compare images and texts by "
+                "`score_pairs`."
             )
-        return sides
+        return join(found, side, keep_side=not self.measure[0].symmetric)
 
     def _require_tokenizer(self) -> Tokenizer:
         if self._tokenizer is None:
@@ -392,11 +374,7 @@ class Model:
         return self._image_config
 
 
-def _check_several(method: str, texts: Iterable[str]) -> None:
-    if isinstance(texts, str):  # Its letters would be texts.
-        raise UserError(f"{method} takes several texts; for one, pass [{texts!r}].")
-
-
-def _check_strings(texts: Sequence[Any]) -> None:
-    if wrong := [each for each in texts if not isinstance(each, str)]:
-        raise UserError(f"{wrong[0]!r} is not a string; pass only strings.")
+def _check_strings(texts: Any) -> None:
+    wrong = [texts] if isinstance(texts, str) else [x for x in texts if not isinstance(x, str)]
+    if wrong:
+        raise UserError(f"{wrong[0]!r:.80} is given: pass several texts, all of them strings.")

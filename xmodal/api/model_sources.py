@@ -6,30 +6,31 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
-import ml_collections
 import numpy as np
-from absl import logging
 from etils import epath
+from jax.sharding import Mesh
+from ml_collections import ConfigDict
 
 from xmodal.api.model import Model
-from xmodal.core import mesh as mesh_lib
 from xmodal.core.config import read
 from xmodal.core.errors import UserError
+from xmodal.core.json_files import read_json
+from xmodal.core.mesh import replicated
 from xmodal.core.tree_paths import unflatten
-from xmodal.core.untrusted.json_text import parse_json_text
 from xmodal.data.pixels.images import ImageConfig
 from xmodal.data.text.text_config import TextConfig
-from xmodal.data.text.tokenizer_files import read_vocabulary
-from xmodal.data.text.tokenizers import make_tokenizer
+from xmodal.data.text.tokenizer_files import parse_file, read_vocabulary
+from xmodal.data.text.tokenizers import file_name, make_tokenizer
 from xmodal.evals.scores.second_stage import PairReranker
 from xmodal.models import Devices, make_dual_encoder
 from xmodal.pretrained.folder import read_description, read_weights
 from xmodal.pretrained.model_folder import SIDES, read_model, read_part
 from xmodal.pretrained.packaged_towers import locate_tower
 from xmodal.train.folder import checkpoints, run_folder
-from xmodal.train.inherit import inherit
 from xmodal.train.pair_functions import make_pair_functions
 from xmodal.train.tree import Tree, merge
+
+Texts = tuple[TextConfig, Sequence[str]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,38 +39,41 @@ class Stored:
 
     Attributes:
       source: `kind` ("run", "model" or "tower") and `name`; for a run also `step` and `metrics`.
-      config: config with `model` and `data`.
-      params: parameters of the towers, and `similarity`.
+      section: the section `config.model`.
+      images: preprocessing of the images; None without an image side.
+      texts: preprocessing of the texts and the vocabulary; None without a text side.
+      params: parameters of the towers, and `similarity` and `cross_encoder`, if they have any.
       model_state: running statistics of the towers.
+      first_stage_weight: that of a run's rerankers of its own towers; None if it is not one value.
     """
 
     source: Mapping[str, Any]
-    config: ml_collections.ConfigDict
+    section: Mapping[str, Any]
+    images: ImageConfig | None
+    texts: Texts | None
     params: Tree
     model_state: Tree
+    first_stage_weight: float | None = None
 
-    def images(self) -> ImageConfig | None:
-        """Returns the preprocessing of the images; None without an image side."""
-        if self.config.model.get("image") is None:
-            return None
-        return read(ImageConfig, "config.data.image", self.config.data.image)
 
-    def texts(self) -> tuple[TextConfig, Sequence[str]] | None:
-        """Returns the preprocessing of the texts and the vocabulary; None without a text side."""
-        if self.config.model.get("text") is None:
-            return None
-        text = read(TextConfig, "config.data.text", self.config.data.text)
-        return text, read_vocabulary(text.vocabulary)
-
-    def first_stage_weight(self) -> float | None:
-        """Returns that of the run's rerankers of its own towers; None if it is not one value."""
-        values = set()
-        for name, evaluator in self.config.get("evals", {}).items():
-            given = dict(evaluator.get("reranker") or {})
-            if given.pop("name", "") == "cross_encoder":
-                reranker = read(PairReranker, f"config.evals.{name}.reranker", given)
-                values |= set() if reranker.first_stage else {reranker.first_stage_weight}
-        return values.pop() if len(values) == 1 else None
+def make_model(stored: Stored, mesh: Mesh) -> Model:
+    """Returns a model on the devices of a mesh."""
+    devices = mesh.devices.flatten()
+    model = make_dual_encoder(stored.section, Devices(len(devices), devices[0].platform))
+    weights = jax.device_put((stored.params, stored.model_state), replicated(mesh))
+    name, number = stored.source["name"], stored.source.get("step")
+    return Model(
+        name if number is None else f"{name} step {number}",
+        model,
+        *weights,
+        mesh=mesh,
+        images=stored.images,
+        tokenizer=stored.texts and make_tokenizer(*stored.texts),
+        source=name,
+        step=number,
+        pairs=make_pair_functions(model),
+        first_stage_weight=stored.first_stage_weight,
+    )
 
 
 def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
@@ -78,52 +82,25 @@ def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
     Raises:
       UserError: see `xmodal.load`.
     """
-    folder = epath.Path(source)
+    folder, name = epath.Path(source), os.fspath(source)
     if _is_run(folder):
-        number = run_folder.resolve_step(os.fspath(source), step)
-        metrics = run_folder.load_metrics(os.fspath(source), number)
-        origin = {"kind": "run", "step": number, "metrics": metrics}
-        config, weights = run_folder.load_run(os.fspath(source)), _run_weights(source, number)
-    elif step != "best" and any((folder / f"{kind}.json").exists() for kind in ("model", "tower")):
+        return _read_run(name, step)
+    if not any((folder / f"{kind}.json").exists() for kind in ("model", "tower")):
+        folder = _convert(name)
+    if step != "best":
         raise UserError(f"{source} is not a run, and has no steps; remove step={step!r}.")
-    elif (folder / "model.json").exists():
-        origin, config = {"kind": "model"}, _model_config(source)
-        weights = _tower_weights({side: folder / side for side in SIDES})
-        numbers = {key: np.float32(x) for key, x in read_model(source).parameters.items()}
-        if learned := unflatten(read_part(source, "similarity") | numbers):
-            weights[0]["similarity"] = learned
-        if scorer := read_part(source, "cross_encoder"):
-            weights[0]["cross_encoder"] = unflatten(scorer)
-    elif (folder / "tower.json").exists():
-        side = "text" if "vocab_size" in read_description(source).encoder else "image"
-        origin, config = {"kind": "tower"}, _tower_config(side, source)
-        weights = _tower_weights({side: folder})
-    else:
-        stored = read_folder(_converted(source), step)
-        return dataclasses.replace(stored, source={**stored.source, "name": os.fspath(source)})
-    params, model_state = weights
-    sides = [side for side in SIDES if config.model.get(side) is not None]
-    kept = (*sides, "similarity", "cross_encoder")
-    params = {key: params[key] for key in kept if key in params}
-    model_state = {side: model_state.get(side, {}) for side in sides}
-    return Stored({"name": os.fspath(source), **origin}, config, params, model_state)
+    return _read_converted(folder, name)
 
 
 def _is_run(folder: epath.Path) -> bool:
     """Whether a folder has the config of a run, not that of a model of transformers."""
     path = folder / "config.json"
-    if not path.exists():
-        return False
-    try:
-        content = parse_json_text(path.read_text())
-        return not (isinstance(content, dict) and "model_type" in content)
-    except ValueError:  # The error of a run names the damage.
-        return True
+    return path.exists() and "model_type" not in read_json(path, "copy it again.")
 
 
-def _converted(source: str | os.PathLike) -> epath.Path:
+def _convert(source: str) -> epath.Path:
     """Returns the converted folder of a published model, or of a tower of an installed package."""
-    if (tower := locate_tower("source", os.fspath(source))) != os.fspath(source):
+    if (tower := locate_tower("source", source)) != source:
         return epath.Path(tower)
     # It imports readers of other formats, which no other folder needs.
     from xmodal.pretrained.published_models import NotPublishedError, convert_once
@@ -140,66 +117,74 @@ def _converted(source: str | os.PathLike) -> epath.Path:
         ) from error
 
 
-def make_model(stored: Stored) -> Model:
-    """Returns a model on all devices of this process."""
-    mesh = mesh_lib.make_mesh(jax.local_devices())
-    devices = mesh.devices.flatten()
-    weights = (stored.params, stored.model_state)
-    params, model_state = jax.device_put(weights, mesh_lib.replicated(mesh))
-    name, number, texts = stored.source["name"], stored.source.get("step"), stored.texts()
-    model = make_dual_encoder(stored.config.model, Devices(len(devices), devices[0].platform))
-    return Model(
-        name if number is None else f"{name} step {number}",
-        model,
-        params,
-        model_state,
-        mesh=mesh,
-        images=stored.images(),
-        tokenizer=None if texts is None else make_tokenizer(*texts),
-        source=name,
-        step=number,
-        pairs=make_pair_functions(model),
-        first_stage_weight=stored.first_stage_weight(),
-    )
-
-
-def _run_weights(source: str | os.PathLike, step: int) -> tuple[Tree, Tree]:
-    run = os.fspath(source)
-    checkpoints.check_whole(run, step, ("params", "model_state"))
+def _read_run(run: str, step: int | str) -> Stored:
+    number = run_folder.resolve_step(run, step)
+    config, metrics = run_folder.load_run(run), run_folder.load_metrics(run, number)
+    weight = _first_stage_weight(config)
+    checkpoints.check_whole(run, number, ("params", "model_state"))
     trained, frozen, model_state = (
         checkpoints.read_tree(run, at, item)
-        for at, item in ((step, "params"), (None, "frozen"), (step, "model_state"))
+        for at, item in ((number, "params"), (None, "frozen"), (number, "model_state"))
     )
-    return merge(trained, frozen), model_state
+    params, section = merge(trained, frozen), config.model.to_dict()
+    sides = [side for side in SIDES if section.get(side) is not None]
+    text = read(TextConfig, "config.data.text", config.data.text) if "text" in sides else None
+    return Stored(
+        {"name": run, "kind": "run", "step": number, "metrics": metrics},
+        section,
+        read(ImageConfig, "config.data.image", config.data.image) if "image" in sides else None,
+        text and (text, read_vocabulary(text.vocabulary)),
+        {key: params[key] for key in (*sides, "similarity", "cross_encoder") if key in params},
+        {side: model_state.get(side, {}) for side in sides},
+        weight,
+    )
 
 
-def _tower_weights(folders: Mapping[str, epath.Path]) -> tuple[Tree, Tree]:
-    trees = {side: unflatten(read_weights(folder)) for side, folder in folders.items()}
+def _first_stage_weight(config: ConfigDict) -> float | None:
+    values = set()
+    for name, evaluator in config.get("evals", {}).items():
+        given = dict(evaluator.get("reranker") or {})
+        if given.pop("name", "") == "cross_encoder":
+            reranker = read(PairReranker, f"config.evals.{name}.reranker", given)
+            values |= set() if reranker.first_stage else {reranker.first_stage_weight}
+    return values.pop() if len(values) == 1 else None
+
+
+def _read_converted(folder: epath.Path, name: str) -> Stored:
+    """Returns the model or tower in a folder of `xmodal convert`."""
+    parts: dict[str, Any] = {}
+    section: dict[str, Any]
+    if (folder / "model.json").exists():
+        kind, model = "model", read_model(folder)
+        towers, section = dict(model.sides), model.model()
+        places = {side: folder / side for side in SIDES}
+        numbers = {key: np.float32(x) for key, x in model.parameters.items()}
+        parts["similarity"] = read_part(folder, "similarity") | numbers
+        parts["cross_encoder"] = read_part(folder, "cross_encoder")
+    else:
+        kind, tower = "tower", read_description(folder)
+        side = "text" if "vocab_size" in tower.encoder else "image"
+        towers, places = {side: tower}, {side: folder}
+        layers = {"encoder": dict(tower.encoder), "head": tower.side()["head"]}
+        section = {**dict.fromkeys(SIDES), side: layers, "similarity": {"name": "cosine"}}
+    inputs = {side: dict(tower.preprocessing) for side, tower in towers.items()}
+    for side, given in inputs.items():
+        if normalization := given.pop("normalization", None):
+            section[side]["encoder"].setdefault("normalization", normalization)
+    images, texts = inputs.get("image"), None
+    if "text" in towers:
+        config = read(TextConfig, f"{places['text']}/tower.json", inputs["text"])
+        file, files = file_name(config.tokenizer), towers["text"].files
+        if file not in files:
+            raise UserError(f"{places['text']} has no {file}: convert the weights again.")
+        texts = config, parse_file(file, files[file], f"{file} of {places['text']}")
+    trees = {side: unflatten(read_weights(place)) for side, place in places.items()}
     params = {side: tree.pop("params", {}) for side, tree in trees.items()}
-    return params, trees
-
-
-def _model_config(source: str | os.PathLike) -> ml_collections.ConfigDict:
-    config = _bare_config({"model": os.fspath(source)}, SIDES)
-    config.model = {"image": None, "text": None, "similarity": {"name": ""}}
-    return inherit(config, level=logging.DEBUG)
-
-
-def _tower_config(side: str, source: str | os.PathLike) -> ml_collections.ConfigDict:
-    config = _bare_config({"towers": {side: os.fspath(source)}}, (side,))
-    config.model[side] = {"encoder": {}, "head": {}}
-    if longest := read_description(source).preprocessing.get("max_length"):
-        config.data[side].max_length = longest
-    return inherit(config, level=logging.DEBUG)
-
-
-def _bare_config(init_from: Mapping[str, Any], sides: tuple[str, ...]) -> ml_collections.ConfigDict:
-    """A config that leaves everything to the weights."""
-    return ml_collections.ConfigDict(
-        {
-            "model": {"image": None, "text": None, "similarity": {"name": "cosine"}},
-            "data": {side: {} if side in sides else None for side in SIDES},
-            "init_from": init_from,
-        },
-        type_safe=False,
+    return Stored(
+        {"name": name, "kind": kind},
+        section,
+        None if images is None else read(ImageConfig, f"{places['image']}/tower.json", images),
+        texts,
+        params | {part: unflatten(arrays) for part, arrays in parts.items() if arrays},
+        trees,
     )

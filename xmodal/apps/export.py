@@ -10,7 +10,7 @@ import argparse
 
 from etils import epath
 
-from xmodal.api.bundles.card import CARD, KNOWN_PLATFORMS, PLATFORMS
+from xmodal.api.bundles import CARD, KNOWN_PLATFORMS, PLATFORMS
 from xmodal.apps.arguments import make_parser, name_list
 from xmodal.core import console
 

@@ -42,9 +42,6 @@ def _parse() -> argparse.Namespace:
         help="boards, such as coco_cxc, whose positives are never negatives",
     )
     parser.add_argument(
-        "--part_size", type=positive_int, default=1 << 14, help="items embedded together"
-    )
-    parser.add_argument(
         "--block_size", type=positive_int, default=1024, help="queries of a file of blocks"
     )
     parser.add_argument("--output", required=True, help="the new folder")

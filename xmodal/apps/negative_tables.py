@@ -37,12 +37,12 @@ def write_negatives(args: argparse.Namespace) -> None:
     """Writes the tables that the arguments of `xmodal mine` describe."""
     from xmodal.api.loading import load
     from xmodal.api.search import items as items_lib
-    from xmodal.api.search.embedding_parts import EmbeddedParts
+    from xmodal.api.search.gallery import embed_items
     from xmodal.pretrained.folder import check_new
     from xmodal.train.folder import folder_lock
 
     check_new(args.output)
-    model = load(args.model, step=args.step)
+    model = load(args.model, step=args.step, devices=jax.devices())
     section = dataset_section(args) | {"ratings_dir": args.ratings_dir}
     features, max_regions = model.takes_features, model.max_regions
     items = items_lib.from_dataset(section, features=features, max_regions=max_regions)
@@ -50,30 +50,28 @@ def write_negatives(args: argparse.Namespace) -> None:
         raise UserError("Mining compares images with captions; the model or the split lacks one.")
     split = items_lib.open_split(section, features=features, max_regions=max_regions)
     positives = find_positives(split, args.exclude)
-    parts = EmbeddedParts(args.output, model, items, args.part_size)
-    with folder_lock.hold(parts.folder):
-        parts.embed()
-        galleries = {kind: parts.gallery(kind) for kind in items}
-        scores = open_model_scores(model, galleries)
+    folder = epath.Path(f"{args.output.rstrip('/')}.parts")
+    with folder_lock.hold(folder):
+        scores = open_model_scores(model, embed_items(model, items))
         card = {
             "records": split.hashes, "model": f"{model.name} {model.hash_weights()}",
             "split": args.split, "captions": args.captions, "images": args.images,
             "excluded": list(args.exclude), "ratings_dir": args.ratings_dir if args.exclude else "",
         }  # fmt: skip
-        _check_card(parts.folder, card)
+        _check_card(folder, card)
         blocks = {
             "captions": mine_blocks(
-                parts.folder, "captions", scores, args.captions, positives, args.block_size
+                folder, "captions", scores, args.captions, positives, args.block_size
             ),
             "images": mine_blocks(
-                parts.folder, "images", scores.transpose(), args.images, positives, args.block_size
+                folder, "images", scores.transpose(), args.images, positives, args.block_size
             ),
         }
         processes.gather("mine its blocks", "done")
 
         def write() -> None:
             _write_tables(args.output, blocks, card)
-            parts.remove()
+            folder.rmtree()
 
         processes.first_does("write the tables", write)
 

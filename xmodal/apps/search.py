@@ -11,20 +11,13 @@ files, or features in a .npy file), captions (one per line), or the items of a p
 """
 
 import argparse
-import collections
 import contextlib
 import os
 import pathlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from xmodal.api.search.methods import KINDS, METHODS, SIDES, check_method
-from xmodal.apps.arguments import (
-    add_dataset,
-    dataset_section,
-    make_parser,
-    positive_int,
-    require_extra,
-)
+from xmodal.api.search import KINDS, METHODS, SIDES
+from xmodal.apps.arguments import add_dataset, dataset_section, make_parser, require_extra
 from xmodal.core import console
 from xmodal.core.errors import UserError
 
@@ -32,11 +25,8 @@ from xmodal.core.errors import UserError
 if TYPE_CHECKING:
     import PIL.Image
 
-    from xmodal.api.model import Model
     from xmodal.api.search.gallery import IndexGallery
     from xmodal.api.search.hits import Hit
-    from xmodal.api.search.items import SearchItems
-    from xmodal.data import EvalSplit
 
 FORMATS = ("table", "json", "html")
 
@@ -57,38 +47,39 @@ def _build(args: argparse.Namespace) -> None:
         )
     if not (args.dataset or args.images or args.captions):
         raise UserError("There is nothing to index: use --images, --captions or --dataset.")
-    check_method(args.method, args.recall)
     with processes.connected({f"--{name}": value for name, value in vars(args).items()}):
         _build_together(args)
 
 
 def _build_together(args: argparse.Namespace) -> None:
+    import jax
+
     from xmodal.api.loading import load
-    from xmodal.api.search.embedding_parts import EmbeddedParts
+    from xmodal.api.search import items as items_lib
     from xmodal.api.search.index import Index
     from xmodal.core import processes
     from xmodal.pretrained.folder import check_new
-    from xmodal.train.folder import folder_lock
 
     check_new(args.output)
-    given = _given_items(args)
-    model = load(args.model, step=args.step)
-    items = given or _items_of_dataset(args, model)
+    readers = {"image": items_lib.from_images, "caption": items_lib.from_captions}
+    given = {"image": args.images, "caption": args.captions}
+    items = {kind: readers[kind](place) for kind, place in given.items() if place}
+    model = load(args.model, step=args.step, devices=jax.devices())
+    if args.dataset:
+        how: Any = {"features": model.takes_features, "max_regions": model.max_regions}
+        found = items_lib.from_dataset(dataset_section(args), **how)
+        items = {kind: each for kind, each in found.items() if SIDES[kind] in model.sides}
     for kind in items:
         if SIDES[kind] not in model.sides:
             raise UserError(
                 f"{model.name} has no {SIDES[kind]} side, only {model.sides[0]}: omit --{kind}s, "
                 "or use a model with both sides."
             )
-    if not items:
-        raise UserError("Nothing to index: the dataset has no items for the model's sides.")
-    parts = EmbeddedParts(args.output, model, items, args.part_size)
+    named: Any = {f"{kind}s": each for kind, each in items.items()}
+    index = Index.build(model, **named, method=args.method, recall=args.recall)
 
     def write() -> None:
-        galleries = {kind: parts.gallery(kind) for kind in items}
-        index = Index.of_galleries(model, galleries, method=args.method, recall=args.recall)
         index.save(args.output)
-        parts.remove()
         for kind, gallery in index.galleries.items():
             print(f"{kind}s: {len(gallery.names):,} items, {_describe(gallery)}")
             if gallery.left_out:
@@ -96,36 +87,9 @@ def _build_together(args: argparse.Namespace) -> None:
                     f"left out because they cannot be read: {len(gallery.left_out):,}; "
                     f"{args.output}/{kind}_left_out.json lists them"
                 )
-            if others := items[kind].others:
-                counts = collections.Counter(others).most_common()
-                listed = ", ".join(f"{ending} {count:,}" for ending, count in counts)
-                print(f"files other than {kind}s: {len(others):,} ({listed})")
         print(f"index in {args.output}")
 
-    with folder_lock.hold(parts.folder):
-        parts.embed()
-        processes.first_does("write the index", write)
-
-
-def _given_items(args: argparse.Namespace) -> dict[str, "SearchItems"]:
-    from xmodal.api.search import items as items_lib
-
-    given = {}
-    if args.images:
-        given["image"] = items_lib.from_images(args.images)
-    if args.captions:
-        given["caption"] = items_lib.from_captions(args.captions)
-    return given
-
-
-def _items_of_dataset(args: argparse.Namespace, model: "Model") -> dict[str, "SearchItems"]:
-    from xmodal.api.search import items as items_lib
-
-    section = dataset_section(args)
-    found = items_lib.from_dataset(
-        section, features=model.takes_features, max_regions=model.max_regions
-    )
-    return {kind: each for kind, each in found.items() if SIDES[kind] in model.sides}
+    processes.first_does("write the index", write)
 
 
 def _describe(gallery: "IndexGallery") -> str:
@@ -139,8 +103,6 @@ def _describe(gallery: "IndexGallery") -> str:
 
 
 def _query(args: argparse.Namespace) -> None:
-    if (args.text is None) == (args.image is None):
-        raise UserError("Use either a text or --image as the query.")
     if args.format == "html" and not args.output:
         raise UserError("--format=html needs --output, the file for the page.")
     from xmodal.api.search import formats
@@ -223,36 +185,28 @@ class _Pictures:
             return None
         import numpy as np
 
+        from xmodal.api.search.items import name_item
         from xmodal.core.untrusted.picture_formats import open_picture
         from xmodal.data.pixels.images import stand_upright
 
-        _check_unchanged(self._split, hit)
-        (encoded,) = self._split.pictures(np.array([hit.row]))
+        split = self._split
+        if hit.row >= len(split.image_ids) or name_item(split, hit.row) != hit.item:
+            raise UserError(
+                f"{split.name} {split.split} has no {hit.item!r} at position {hit.row}: the "
+                "dataset was changed after the index was built; build the index again."
+            )
+        (encoded,) = split.pictures(np.array([hit.row]))
         return stand_upright(open_picture(encoded))
 
 
-def _check_unchanged(split: "EvalSplit", hit: "Hit") -> None:
-    """Raises an error if a dataset has another image in the place of a hit."""
-    from xmodal.api.search.items import name_item
-
-    if hit.row >= len(split.image_ids) or name_item(split, hit.row) != hit.item:
-        raise UserError(
-            f"{split.name} {split.split} has no {hit.item!r} at position {hit.row}: the dataset "
-            "was changed after the index was built; build the index again."
-        )
-
-
 def _open(path: pathlib.Path) -> "PIL.Image.Image":
-    from xmodal.core.picture_names import fault_of_file, is_unread_picture
     from xmodal.core.untrusted.picture_formats import open_picture
     from xmodal.data.pixels.images import stand_upright
 
     try:
         return stand_upright(open_picture(path))
     except Exception as error:  # Damaged files make Pillow raise all kinds of errors.
-        is_other = path.is_file() and is_unread_picture(path.name)
-        fault = fault_of_file(path) if is_other else error
-        raise UserError(f"{path} cannot be read as a picture: {fault}.") from error
+        raise UserError(f"{path} cannot be read as a picture: {error}.") from error
 
 
 def _parse() -> argparse.Namespace:
@@ -266,9 +220,6 @@ def _parse() -> argparse.Namespace:
     add_dataset(build, "a prepared dataset, see data_prep/README.md")
     build.add_argument("--method", choices=METHODS, default="auto", help="search method")
     build.add_argument("--recall", type=float, default=0.95, help="recall of approximate search")
-    build.add_argument(
-        "--part_size", type=positive_int, default=1 << 14, help="items embedded together"
-    )
     build.add_argument("--output", required=True, help="the new folder")
     query = commands.add_parser("query", help="search an index")
     query.add_argument("text", nargs="?", help="a text to search by")

@@ -69,12 +69,6 @@ def test_distances_do_not_depend_on_a_common_offset(offset, monkeypatch):
     np.testing.assert_array_equal(search(queries, 10)[1], expected)
 
 
-def test_zeros_of_either_sign_are_equal():
-    items = np.array([[-1.0], [1.0], [-2.0], [2.0]], np.float32)
-    search = ExactSearch(make_scorer("dot"), items)
-    assert search(np.zeros((1, 1), np.float32), 4)[1].tolist() == [[0, 1, 2, 3]]
-
-
 def make_clusters(count, seed, shape):
     rng = np.random.default_rng(seed)
     centers = np.random.default_rng(0).normal(size=(40, *shape))
@@ -111,42 +105,3 @@ def test_approximate_search_reaches_its_recall_and_scores_exactly(name):
     assert np.all(np.diff(scores, axis=1) <= 0)
     if name in ("cosine", "euclidean"):
         assert rows[0, :2].tolist() == [3, 1700]
-
-
-@pytest.mark.slow
-def test_approximate_search_of_many_hits_keeps_its_recall():
-    pytest.importorskip("faiss")
-    items, queries = make_clusters(3000, 1, (8,)), make_clusters(20, 2, (8,))
-    scorer = make_scorer("cosine")
-    search_all = ExactSearch(scorer, items)
-    search = ApproximateSearch(
-        build_lists("cosine", items), "cosine", scorer, items, Effort(probes=3)
-    )
-    for top in (10, 100, 700, 3000):
-        rows = search(queries, top)[1]
-        assert rows.min() >= 0
-        assert all(len(set(row)) == top for row in rows.tolist())
-        assert compute_recall(rows, search_all(queries, top)[1]) >= 0.8
-
-
-def test_recall_counts_in_any_order():
-    found, truth = np.array([[1, 2, 3], [7, -1, -1]]), np.array([[3, 9, 1], [7, 8, 9]])
-    assert compute_recall(found, truth) == pytest.approx((2 / 3 + 1 / 3) / 2)
-
-
-def test_every_similarity_has_candidates():
-    assert set(approximate._COMPARED) == set(SIMILARITIES)
-
-
-def test_distances_within_groups_that_are_far_apart():
-    rng = np.random.default_rng(0)
-    groups = 100 * (-1.0) ** np.arange(70)[:, None]
-    items, queries = ((0.01 * rng.normal(size=(70, 9)) + groups).astype(np.float32) for _ in "ab")
-    similarity = make_similarity({"name": "euclidean"})
-    scorer = Scorer(similarity, {}, items_left=False, dtype=similarity.choose_precision())
-    distances = np.linalg.norm(queries[:, None].astype(np.float64) - items, axis=-1)
-    scores, rows = ExactSearch(scorer, items)(queries, 5)
-    np.testing.assert_array_equal(rows, np.argsort(distances, axis=1)[:, :5])
-    np.testing.assert_allclose(-scores, np.sort(distances, axis=1)[:, :5], rtol=1e-6)
-    candidates = items[rows]
-    np.testing.assert_allclose(scorer.rescore(queries, candidates), scores, rtol=1e-6)

@@ -13,10 +13,7 @@ import pytest
 
 import xmodal
 from xmodal.api.search import formats, items
-from xmodal.api.search.gallery import IndexGallery
 from xmodal.api.search.hits import Hit
-from xmodal.apps import search as command
-from xmodal.core.errors import UserError
 
 
 def draw_noise(count):
@@ -72,37 +69,24 @@ def test_pictures_find_themselves_and_make_a_page(of_pixels, search, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("relative", [False, True])
-def test_a_page_shows_no_picture_from_outside_the_indexed_folder(
-    of_pixels, search, tmp_path, monkeypatch, relative
-):
+def test_a_page_shows_no_picture_from_outside_the_indexed_folder(of_pixels, search, tmp_path):
     """Whoever makes an index may name any file of the machine that opens it."""
-    (secret, *_), place = save_pictures(tmp_path / "private"), tmp_path / "index"
-    photos = save_pictures(tmp_path / "photos")
+    save_pictures(tmp_path / "private")
+    photos, place = save_pictures(tmp_path / "photos"), tmp_path / "index"
     search("build", f"--model={of_pixels}", f"--images={tmp_path / 'photos'}", f"--output={place}")
-    query = (
-        "query",
-        f"--index={place}",
-        "a",
-        "--format=html",
-        f"--output={tmp_path / 'page.html'}",
-    )
-    search(*query)
-    monkeypatch.chdir(tmp_path / "photos")
-    named = "../private/0.png" if relative else f"{tmp_path}/photos/../private/0.png"
-    for name in (named, str(secret)):
-        (place / "image.json").write_text(json.dumps([name, *map(str, photos[1:])]))
-        card = json.loads((place / "index.json").read_text())
-        (place / "index.json").write_text(json.dumps(card | {"checksums": {}}))
-        with pytest.raises(SystemExit, match=r"0.png is outside of .*photos, the folder of the"):
-            search(*query)
+    names = [f"{tmp_path}/photos/../private/0.png", *map(str, photos[1:])]
+    (place / "image.json").write_text(json.dumps(names))
+    card = json.loads((place / "index.json").read_text())
+    (place / "index.json").write_text(json.dumps(card | {"checksums": {}}))
+    page = f"--output={tmp_path / 'page.html'}"
+    with pytest.raises(SystemExit, match=r"0.png is outside of .*photos, the folder of the"):
+        search("query", f"--index={place}", "a", "--format=html", page)
 
 
 @pytest.mark.parametrize(
     ("side", "missing", "options"),
     [
         ("text", "image", ["--images=PHOTOS"]),
-        ("text", "image", ["--images=PHOTOS", "--captions=PHOTOS/notes.txt"]),
         ("image", "text", ["--captions=PHOTOS/notes.txt"]),
     ],
 )
@@ -123,36 +107,27 @@ def test_pictures_that_cannot_be_read_are_left_out_of_a_folder(of_pixels, search
     paths[0].write_bytes(b"")
     paths[4].write_bytes(paths[4].read_bytes()[:-900])
     printed = search(
-        "build", f"--model={of_pixels}", f"--images={tmp_path / 'photos'}", "--part_size=2",
+        "build", f"--model={of_pixels}", f"--images={tmp_path / 'photos'}",
         f"--output={tmp_path / 'index'}",
     )  # fmt: skip
     assert "images: 3 items" in printed
     assert "left out because they cannot be read: 2; " in printed
-    assert "files other than images: 1 (.txt 1)" in printed
     index = xmodal.Index.open(tmp_path / "index")
-    faults = index.galleries["image"].left_out
-    assert set(faults) == {str(paths[0]), str(paths[4])}
-    assert faults[str(paths[0])] == "not an image, but an empty file"
     gallery = index.galleries["image"]
+    assert set(gallery.left_out) == {str(paths[0]), str(paths[4])}
+    assert gallery.left_out[str(paths[0])] == "not an image, but an empty file"
     assert gallery.names == [str(paths[n]) for n in (2, 1, 3)]
     expected = index.model.embed_images(gallery.names)
-    assert abs(expected[0] - expected[1]).max() > 1e-3
     np.testing.assert_allclose(gallery.vectors, expected, rtol=1e-5, atol=1e-5)
-    with pytest.raises(UserError, match=r"Image 1 \(.*0.png\) cannot be embedded"):
-        xmodal.Index.build(index.model, images=[paths[1], paths[0]])
-
-
-def test_a_folder_without_a_readable_picture(of_pixels, search, tmp_path):
-    for path in save_pictures(tmp_path / "photos", count=2):
+    for path in paths:
         path.write_bytes(b"")
     with pytest.raises(
-        SystemExit, match="None of the 2 images can be read; the first is .*png: not"
+        SystemExit, match="None of the 5 images can be read; the first is .*png: no"
     ):
         search(
             "build", f"--model={of_pixels}", f"--images={tmp_path / 'photos'}",
-            f"--output={tmp_path / 'index'}",
+            f"--output={tmp_path / 'other'}",
         )  # fmt: skip
-    assert not (tmp_path / "index").exists()
 
 
 def test_pictures_of_a_dataset_are_embedded_as_its_evaluation_does(of_pixels):
@@ -181,28 +156,6 @@ def test_pictures_of_a_dataset_are_embedded_as_its_evaluation_does(of_pixels):
     assert hits == index.query(image=pixels[1])  # Both scores are 1 to float32's rounding.
 
 
-def test_a_dataset_that_changed_after_the_build_shows_no_pictures(monkeypatch):
-    split = types.SimpleNamespace(
-        name="photos", split="test", image_ids=np.array([7, 4]), labels={}
-    )
-    monkeypatch.setattr(items, "open_split", lambda section: split)
-    shown = command._Pictures(IndexGallery(["photos test 4"], np.ones((1, 2)), dataset={}), "image")
-    for row in (0, 2):
-        with pytest.raises(xmodal.UserError, match=f"no 'photos test 4' at position {row}: the da"):
-            shown(Hit(1, row, "photos test 4", 0.5))
-
-
-def test_a_picture_of_an_unread_format_is_to_be_converted(tmp_path):
-    path = tmp_path / "phone.HEIC"
-    with pytest.raises(xmodal.UserError, match=r"phone.HEIC cannot be read .*No such file"):
-        command._open(path)
-    path.write_bytes(b"\0\0\0\x18ftypheic")
-    with pytest.raises(
-        xmodal.UserError, match=r"phone.HEIC cannot be read .*; convert it to one of"
-    ):
-        command._open(path)
-
-
 def test_names_of_pictures_need_not_be_utf8(of_pixels, search, tmp_path):
     (path, *_), index = save_pictures(tmp_path / "photos", count=1), tmp_path / "index"
     named = os.fsdecode(os.path.join(os.fsencode(path.parent), b"bad\xff.png"))
@@ -210,15 +163,10 @@ def test_names_of_pictures_need_not_be_utf8(of_pixels, search, tmp_path):
     folder = f"--images={path.parent}"
     search("build", f"--model={of_pixels}", folder, f"--output={index}")
     query = ("query", f"--index={index}", f"--image={named}")
-    escaped = f"{path.parent}/bad\\udcff.png"
-    assert escaped in search(*query)
+    assert f"{path.parent}/bad\\udcff.png" in search(*query)
     assert json.loads(search(*query, "--format=json"))["hits"][0]["item"] == named
-    for output_format in ("table", "json", "html"):
-        output = tmp_path / f"hits.{output_format}"
-        search(*query, f"--format={output_format}", f"--output={output}")
-        # A page shows the names of files without their folders.
-        shown = escaped if output_format != "html" else "bad\\udcff.png"
-        assert shown in output.read_text()
+    search(*query, "--format=html", f"--output={tmp_path / 'hits.html'}")
+    assert "bad\\udcff.png" in (tmp_path / "hits.html").read_text()
 
 
 @pytest.mark.slow

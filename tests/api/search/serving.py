@@ -15,6 +15,8 @@ def serving(index, *, url=""):
     listening = web_server.listen("127.0.0.1", 0)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
     thread.start()
-    yield listening.getsockname()
-    running.should_exit = True
-    thread.join()
+    try:
+        yield listening.getsockname()
+    finally:
+        running.should_exit = True
+        thread.join()

@@ -6,5 +6,10 @@ image                 `jax.export` function of the image side, for any batch siz
 text-8, text-16, ...  of the text side, one per length of padded texts
 vocab.txt             of a text side
 
-`writing` makes a bundle, `opening` reads one; nothing in a bundle is pickled.
+`exporting` makes a bundle, `bundle` reads one; nothing in a bundle is pickled.
 """
+
+CARD = "bundle.json"
+PLATFORMS = ("cpu", "cuda", "tpu")
+"""Platforms of `jax.export` that a bundle is made for by default."""
+KNOWN_PLATFORMS = (*PLATFORMS, "rocm")

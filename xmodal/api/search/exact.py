@@ -1,6 +1,5 @@
 """Finds the best items of a gallery by a model's own similarity, block by block."""
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,8 +13,6 @@ from xmodal.similarity.vectors import SINGLE, in_precision, remove_offset
 
 _BLOCK = 1 << 16  # Items compared at a time.
 _QUERIES = 256
-
-Score = Callable[[Any, Any], jax.Array]
 
 
 class Scorer:
@@ -41,8 +38,8 @@ class Scorer:
         """
         self._offset, self.dtype = offset, dtype
         self.prepare, score = similarity.scorer(parameters)
-        self.flips = items_left and not similarity.symmetric
-        self.score: Score = (lambda left, right: score(right, left).T) if self.flips else score
+        flips = items_left and not similarity.symmetric
+        self.score: Any = (lambda left, right: score(right, left).T) if flips else score
         self._pairs = jax.jit(lambda *pairs: jax.lax.map(self._one, pairs))
 
     def _one(self, pair: tuple[jax.Array, jax.Array]) -> jax.Array:
@@ -96,13 +93,11 @@ class ExactSearch:
         scores, items = zip(*parts, strict=True)
         return np.concatenate(scores), np.concatenate(items).astype(np.int64)
 
-    def _search(self, queries: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
+    def _search(self, queries: np.ndarray, top: int) -> Any:
         prepared = self._scorer.prepare(jnp.asarray(self._scorer.place(queries)))
-        best = (
-            np.full((len(queries), top), -np.inf, self._scorer.dtype),
-            np.zeros((len(queries), top), np.int32),
-        )
+        shape = len(queries), top
+        best: Any = np.full(shape, -np.inf, self._scorer.dtype), np.zeros(shape, np.int32)
         for number, block in enumerate(self._blocks):
             start = number * self._size
             best = self._merge(best, prepared, block, start, self._count - start)
-        return np.asarray(best[0]), np.asarray(best[1])
+        return best

@@ -11,20 +11,12 @@ from absl import logging
 
 from xmodal.api.item_embeddings import ItemEmbeddings, tokens_of
 from xmodal.api.model import Model
-from xmodal.api.search import storage
-from xmodal.api.search.approximate import (
-    TOP,
-    ApproximateSearch,
-    Effort,
-    build_lists,
-    has_faiss,
-)
-from xmodal.api.search.embedded_items import check_queries, embed
+from xmodal.api.search import KINDS, METHODS, storage
+from xmodal.api.search.approximate import TOP, ApproximateSearch, Effort, build_lists, has_faiss
 from xmodal.api.search.exact import ExactSearch, Scorer
-from xmodal.api.search.gallery import IndexGallery, Quality
+from xmodal.api.search.gallery import IndexGallery, Quality, check_finite, embed, embed_items
 from xmodal.api.search.hits import Hit, rank_pairs
 from xmodal.api.search.items import SearchItems, from_values
-from xmodal.api.search.methods import KINDS, check_method
 from xmodal.api.search.reranked import FIRST_STAGE, RerankedSearch
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
@@ -51,6 +43,9 @@ class Index:
     def __init__(self, model: Model, galleries: Mapping[str, IndexGallery]) -> None:
         """Assembles an index from its parts; use `build` or `open` instead."""
         self.model, self.galleries = model, dict(galleries)
+        self._compares_tokens = model.measure[0].module is not None
+        # Chooses the candidates of a similarity of tokens, too.
+        self._compared = FIRST_STAGE.name if self._compares_tokens else model.similarity_name
         # Not decorators of the methods, which would keep every index for good.
         self._exact = functools.cache(self._make_exact)
         self._scorer = functools.cache(self._make_scorer)
@@ -82,28 +77,15 @@ class Index:
         Raises:
           UserError: there is nothing to index, or an item cannot be embedded.
         """
-        check_method(method, recall)
-        items = {"image": _as_items("image", images), "caption": _as_items("caption", captions)}
-        galleries = {
-            kind: IndexGallery.of_items(
-                each.names,
-                embed(model, kind, each.read(0, len(each.names)), upright=each.upright),
-                dataset=each.dataset,
-            )
-            for kind, each in items.items()
-            if len(each.names)
-        }
-        if not galleries:
+        lookup("method", method, dict.fromkeys(METHODS))
+        if not 0 < recall <= 1:
+            raise UserError(f"recall is {recall}; it must be more than 0 and at most 1.")
+        given = {"image": _as_items("image", images), "caption": _as_items("caption", captions)}
+        items = {kind: each for kind, each in given.items() if len(each.names)}
+        if not items:
             raise UserError("There is nothing to index: pass images, captions or both.")
-        return cls.of_galleries(model, galleries, method=method, recall=recall)
-
-    @classmethod
-    def of_galleries(
-        cls, model: Model, galleries: Mapping[str, IndexGallery], *, method: str, recall: float
-    ) -> Self:
-        """Returns an index of embedded items; see `build`."""
-        index = cls(model, galleries)
-        for kind, gallery in galleries.items():
+        index = cls(model, embed_items(model, items))
+        for kind, gallery in index.galleries.items():
             many = len(gallery.names) >= _WORTH_LISTS and has_faiss()
             if method == "approximate" or (method == "auto" and many):
                 with progress(f"Tuning approximate search of {len(gallery.names):,} {kind}s", 1):
@@ -165,27 +147,23 @@ class Index:
         """
         if (text is None) == (image is None):
             raise UserError("Pass either a text or an image as the query.")
-        if not isinstance(text, str | None):
-            raise UserError(f"text is {text!r:.80}, not a string; pass a picture as image=PICTURE.")
-        if text is not None and is_blank(text):
+        if isinstance(text, str) and is_blank(text):
             raise UserError(f"The query {text!r:.80} is empty: pass a text with words.")
-        _check_top(top)
-        if not isinstance(rerank, int | np.integer) or rerank < 0:
-            raise UserError(f"rerank is {rerank!r}; it must be a number of hits, or 0 for none.")
+        _check_count("top", top, 1)
+        _check_count("rerank", rerank, 0)
         if first_stage_weight is not None and not rerank:
-            raise UserError(
-                "first_stage_weight is an option of rerank, the number of hits; pass both."
-            )
-        kind = "caption" if image is None else "image"
-        query = text if image is None else image
+            raise UserError("first_stage_weight is an option of rerank, the number of hits.")
+        kind, query = ("caption", text) if image is None else ("image", image)
+        find = self._choose(find)
+        if rerank and find == kind:
+            raise UserError("A cross-encoder compares images with texts: search the other kind.")
         vectors = embed(self.model, kind, [query], upright=upright)
-        many = max(top, rerank) if rerank else top
-        (hits,) = self.query_vectors(vectors, kind, top=many, find=find, exact=exact)
-        if not rerank:
-            return hits
-        how: Any = {"first_stage_weight": first_stage_weight}
-        how["upright"] = upright or image is None
-        return rank_pairs(self.model, self.galleries, query, kind, hits, **how)[:top]
+        (hits,) = self.query_vectors(vectors, kind, top=max(top, rerank), find=find, exact=exact)
+        if rerank:
+            how: Any = {"first_stage_weight": first_stage_weight}
+            how["upright"] = upright or image is None
+            hits = rank_pairs(self.model, query, kind, hits, **how)
+        return hits[:top]
 
     def describe_query(self, text: str | None) -> list[str]:
         """Returns a note if the model knows no word of a text."""
@@ -215,17 +193,20 @@ class Index:
         Raises:
           UserError: an argument does not fit the index.
         """
-        _check_top(top)
+        _check_count("top", top, 1)
         lookup("kind", kind, dict.fromkeys(KINDS))
-        find = find or next(each for each in KINDS if each in self.galleries)
-        if find not in self.galleries:
-            raise UserError(f"The index has no {find}; it has {sorted(self.galleries)}.")
+        find = self._choose(find)
         gallery = self.galleries[find]
         if self._compares_tokens:
             tokens_of(vectors)
         else:
             vectors = np.asarray(vectors, np.float32)
-        check_queries(np.asarray(vectors), gallery.vectors.shape)
+        if vectors.shape[1:] != gallery.vectors.shape[1:]:
+            raise UserError(
+                f"Queries of shape {list(vectors.shape)} cannot be compared with items of shape "
+                f"{list(gallery.vectors.shape)}: embed them with the model of the index."
+            )
+        check_finite(vectors, "query")
         if not len(vectors):
             return []
         search: Any = self._exact(find, kind)
@@ -243,14 +224,12 @@ class Index:
             for each in zip(*found, strict=True)
         ]
 
-    @property
-    def _compares_tokens(self) -> bool:
-        return self.model.measure[0].module is not None
-
-    @property
-    def _compared(self) -> str:
-        """The similarity of vectors, which also chooses the candidates of one of tokens."""
-        return FIRST_STAGE.name if self._compares_tokens else self.model.similarity_name
+    def _choose(self, find: str | None) -> str:
+        """The kind of the items to find."""
+        find = find or next(each for each in KINDS if each in self.galleries)
+        if find not in self.galleries:
+            raise UserError(f"The index has no {find}; it has {sorted(self.galleries)}.")
+        return find
 
     def _make_exact(self, find: str, kind: str) -> Any:
         return ExactSearch(self._scorer(find, kind), self.galleries[find].vectors)
@@ -303,17 +282,17 @@ class Index:
             )
             gallery.lists, gallery.effort = None, Effort()
             return
-        gallery.quality = Quality(
-            found,
-            _milliseconds(exact, queries, top),
-            _milliseconds(approximate, queries, top),
-            f"{asking}s",
-        )
+        milliseconds = []
+        for search in (exact, approximate):
+            started = time.perf_counter()
+            search(queries, top)
+            milliseconds.append(1000 * (time.perf_counter() - started) / len(queries))
+        gallery.quality = Quality(found, milliseconds[0], milliseconds[1], f"{asking}s")
 
 
-def _check_top(top: Any) -> None:
-    if not isinstance(top, int | np.integer) or top < 1:
-        raise UserError(f"top is {top!r}; it must be an integer of at least 1.")
+def _check_count(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, int | np.integer) or value < least:
+        raise UserError(f"{name} is {value!r}; it must be an integer of at least {least}.")
 
 
 def _as_items(kind: str, given: Iterable[Any] | SearchItems) -> SearchItems:
@@ -323,9 +302,3 @@ def _as_items(kind: str, given: Iterable[Any] | SearchItems) -> SearchItems:
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise UserError(f"{kind}s={str(given)[:80]!r}: pass several {kind}s; put one in a list.")
     return from_values(given if isinstance(given, Sequence | np.ndarray) else list(given))
-
-
-def _milliseconds(search: Any, queries: np.ndarray, top: int) -> float:
-    started = time.perf_counter()
-    search(queries, top)
-    return 1000 * (time.perf_counter() - started) / len(queries)

@@ -1,6 +1,5 @@
 """Searchable items: pictures and captions from folders, lists, files and datasets."""
 
-import collections
 import dataclasses
 import functools
 import os
@@ -12,7 +11,7 @@ import numpy as np
 
 from xmodal.core.errors import UserError
 from xmodal.core.folders import file_id, walk
-from xmodal.core.picture_names import IMAGE_ENDINGS, composed, fault_of_file, is_unread_picture
+from xmodal.core.picture_names import IMAGE_ENDINGS, fault_of_file, is_unread_picture
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.evals.scores.line_files import lines_of
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from xmodal.data import EvalSplit
 
 _AT_A_TIME = 256
-_TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +32,6 @@ class SearchItems:
       upright: see `Model.embed_images`; pictures of a dataset are embedded as in its evaluation.
       may_be_damaged: whether items that cannot be read are left out, instead of being an error.
       left_out: pictures that cannot be items -> the fault: an unread format, a broken link.
-      others: endings of the files of the folder that are not pictures, one for each file.
     """
 
     names: Sequence[str]
@@ -43,7 +40,6 @@ class SearchItems:
     upright: bool = True
     may_be_damaged: bool = False
     left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    others: Sequence[str] = ()
 
 
 def from_values(values: Sequence[Any] | np.ndarray) -> SearchItems:
@@ -52,7 +48,7 @@ def from_values(values: Sequence[Any] | np.ndarray) -> SearchItems:
         os.fspath(each) if isinstance(each, (str, os.PathLike)) else str(row)
         for row, each in enumerate(values)
     ]
-    return SearchItems(names, _reader(values))
+    return SearchItems(names, lambda start, stop: iter(values[start:stop]))
 
 
 def from_images(place: str) -> SearchItems:
@@ -63,33 +59,24 @@ def from_images(place: str) -> SearchItems:
     """
     path = pathlib.Path(place)
     if path.is_dir():
-        faults = {file: fault_of_file(file) for file in sorted(_files(path.resolve()))}
+        files = sorted(parent / name for parent, names in walk(path.resolve()) for name in names)
+        faults = {file: fault_of_file(file) for file in files}
         found = [file for file, fault in faults.items() if not fault]
         if not found:
             raise UserError(f"--images={place} has no picture ({', '.join(IMAGE_ENDINGS)}).")
-        others = {
-            file
+        left_out = {
+            str(file): fault
             for file, fault in faults.items()
-            if fault.startswith("unread ending") and not is_unread_picture(file.name)
+            if fault and (not fault.startswith("unread ending") or is_unread_picture(file.name))
         }
-        lost = [file for file, fault in faults.items() if fault and file not in others]
-        return dataclasses.replace(
-            _from_files(found),
-            left_out={str(file): faults[file] for file in lost},
-            others=[file.suffix.lower() or "no ending" for file in sorted(others)],
-        )
-    if not path.is_file():
-        raise UserError(f"--images={place} is neither a folder nor a file.")
+        return dataclasses.replace(_from_files(found), left_out=left_out)
     if path.suffix == ".npy":
         features = read_array(path)
         names = [f"{path.resolve()}#{row}" for row in range(len(features))]
-        return SearchItems(names, _reader(features))
+        return dataclasses.replace(from_values(features), names=names)
     # A list names files relative to itself.
-    paths = [(path.parent / line).resolve() for line in _read_lines(path)]
-    if not all(map(_is_file, paths)):
-        paths = _spelled_as_files(paths, path.parent)
-    missing = [p for p in paths if not _is_file(p)]
-    if missing:
+    paths = [(path.parent / line).resolve() for line in _read_lines("images", path)]
+    if missing := [each for each in paths if not os.path.isfile(each)]:
         raise UserError(
             f"{place} lists {len(missing):,} files that are missing, the first is "
             f"{str(missing[0])[:200]}: a list has one path per line."
@@ -101,18 +88,9 @@ def from_captions(place: str) -> SearchItems:
     """Returns the lines of a text file.
 
     Raises:
-      UserError: the file does not exist, is empty or is a table.
+      UserError: the file does not exist, is empty or is not text.
     """
-    path = pathlib.Path(place)
-    if not path.is_file():
-        raise UserError(f"--captions={place} is not a file.")
-    if path.name.lower().removesuffix(".gz").endswith(_TABLES):
-        raise UserError(
-            f"--captions={place} is a table, of which every line would be a caption: pass a text "
-            "file with one caption per line, or prepare the table with its images as a dataset "
-            "(data_prep/captioned_images) and pass --dataset."
-        )
-    return from_values(_read_lines(path))
+    return from_values(_read_lines("captions", pathlib.Path(place)))
 
 
 def from_dataset(
@@ -168,6 +146,18 @@ def open_split(
     return data.eval_split(whole, split=split)
 
 
+def read_array(path: pathlib.Path) -> np.ndarray:
+    """Returns the array of a .npy file.
+
+    Raises:
+      UserError: it is not such a file.
+    """
+    try:
+        return load_arrays(path, mmap_mode="r")
+    except DAMAGE as error:
+        raise UserError(f"{path} is not a NumPy array: {error}.") from error
+
+
 def _read_split(split: "EvalSplit", features: bool, start: int, stop: int) -> Iterator[Any]:
     rows = np.arange(start, stop)
     if features:
@@ -181,10 +171,6 @@ def _read_split(split: "EvalSplit", features: bool, start: int, stop: int) -> It
         yield from split.pictures(rows[first : first + _AT_A_TIME])
 
 
-def _reader(values: Sequence[Any] | np.ndarray) -> Callable[[int, int], Iterator[Any]]:
-    return lambda start, stop: iter(values[start:stop])
-
-
 def _from_files(paths: Sequence[pathlib.Path]) -> SearchItems:
     """Every file once, under its first path that is not a link, if there is one."""
     found: dict[object, pathlib.Path] = {}
@@ -195,46 +181,11 @@ def _from_files(paths: Sequence[pathlib.Path]) -> SearchItems:
     return dataclasses.replace(from_values(list(map(str, found.values()))), may_be_damaged=True)
 
 
-def _files(folder: pathlib.Path) -> list[pathlib.Path]:
-    return [parent / name for parent, names in walk(folder) for name in names]
-
-
-def _spelled_as_files(paths: Sequence[pathlib.Path], folder: pathlib.Path) -> list[pathlib.Path]:
-    """The paths of files in a folder whose names look the same; see `composed`."""
-    found = collections.defaultdict(list)
-    for file in map(pathlib.Path.resolve, _files(folder)):
-        found[composed(str(file))].append(file)
-    same = [found[composed(str(path))] for path in paths]
-    return [
-        path if _is_file(path) or len(files) != 1 else files[0]
-        for path, files in zip(paths, same, strict=True)
-    ]
-
-
-def _is_file(path: pathlib.Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # A line that is not a path may be too long for one.
-        return False
-
-
-def _read_lines(path: pathlib.Path) -> list[str]:
+def _read_lines(kind: str, path: pathlib.Path) -> list[str]:
     try:
         lines = lines_of(path)
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not a UTF-8 text file: {error}.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--{kind}={path} cannot be read as a list of {kind}: {error}.") from error
     if not lines:
         raise UserError(f"{path} is empty.")
     return lines
-
-
-def read_array(path: pathlib.Path) -> np.ndarray:
-    """Returns the array of a .npy file.
-
-    Raises:
-      UserError: it is not such a file.
-    """
-    try:
-        return load_arrays(path, mmap_mode="r")
-    except DAMAGE as error:
-        raise UserError(f"{path} is not a NumPy array: {error}.") from error

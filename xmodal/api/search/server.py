@@ -14,10 +14,9 @@ in front of it that has encryption, users and time limits.
 
 import json
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from absl import logging
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -29,16 +28,14 @@ from starlette.routing import Route
 from xmodal.api.search.formats import as_json
 from xmodal.api.search.index import Index
 from xmodal.core import web_server
-from xmodal.core.config import suggest
+from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.web_guard import Guard
 
 _PATH = "/search"
 _LARGEST = 20 * 2**20  # Bytes of a picture.
 _MOST = 1000  # Hits of a query.
-_NUMBERS = {"top": 1, "rerank": 0}  # The smallest values.
-_WEIGHT = "first_stage_weight"
-_OPTIONS = ("text", "find", *_NUMBERS, _WEIGHT)
+_OPTIONS = {"text": str, "find": str, "top": int, "rerank": int, "first_stage_weight": float}
 
 
 def serve(index: Index, name: str, host: str, port: int, url: str = "") -> None:
@@ -72,36 +69,24 @@ def make_app(index: Index, hosts: Collection[str], scheme: str = "http") -> Star
             return as_json(shown, index.query(**query), index.describe_query(query.get("text")))
 
     async def search(request: Request) -> Response:
-        body = await request.body()
-        try:
-            query = _read_options(request.query_params.multi_items())
-            if request.method == "POST":
-                query["image"] = body
-            elif "text" not in query:
-                raise UserError(f"text is missing: ask for {_PATH}?text=a+dog")
-            return _answer(await run_in_threadpool(find, query))
-        except UserError as error:
+        body, query = await request.body(), _read_options(request.query_params)
+        if request.method == "POST":
+            query["image"] = body
+        return _answer(await run_in_threadpool(find, query))
+
+    def fail(request: Request, error: Exception) -> Response:
+        if isinstance(error, UserError):
             return _refuse(str(error), 400)
-        except Exception:  # The next query may succeed, such as after a lack of memory.
-            logging.exception("A query failed.")
-            return _refuse("the query failed; see the server's log", 500)
+        if isinstance(error, HTTPException):
+            return _refuse(f"there is only {_PATH}, for GET and POST", error.status_code)
+        # uvicorn logs the error. The next query may succeed, such as after a lack of memory.
+        return _refuse("the query failed; see the server's log", 500)
 
-    def refuse_address(request: Request, error: Any) -> Response:
-        return _refuse(f"there is only {_PATH}, for GET and POST", error.status_code)
-
+    guard: Any = {"hosts": hosts, "scheme": scheme, "refuse": _refuse, "longest_body": _LARGEST}
     return Starlette(
         routes=[Route(_PATH, search, methods=["GET", "POST"])],
-        middleware=[
-            Middleware(
-                Guard,
-                hosts=hosts,
-                refuse=_refuse,
-                scheme=scheme,
-                longest_body=_LARGEST,
-                needs_origin=False,
-            )
-        ],
-        exception_handlers={HTTPException: refuse_address},
+        middleware=[Middleware(Guard, **guard, needs_origin=False)],
+        exception_handlers=dict.fromkeys((UserError, HTTPException, Exception), fail),
     )
 
 
@@ -115,24 +100,13 @@ def _answer(text: str, status: int = 200) -> Response:
     return Response(content, status, media_type="application/json; charset=utf-8")
 
 
-def _read_options(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def _read_options(given: Mapping[str, str]) -> dict[str, Any]:
     """The arguments of `Index.query` in an address."""
-    given = dict(pairs)
-    if len(given) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise UserError(f"{max(names, key=names.count)} occurs twice")
-    if unknown := sorted(set(given) - set(_OPTIONS)):
-        raise UserError(f"unknown: {unknown}; {suggest(unknown, _OPTIONS)}")
-    found: dict[str, Any] = dict(given)
-    for name, least in _NUMBERS.items():
-        value = given.get(name, "1")
-        if not (value.isdecimal() and len(value) < 5 and least <= int(value) <= _MOST):
-            raise UserError(f"{name}={value:.20} must be from {least} to {_MOST}")
-        if name in given:
-            found[name] = int(value)
-    if _WEIGHT in given:
-        try:
-            found[_WEIGHT] = float(given[_WEIGHT])
-        except ValueError:
-            raise UserError(f"{_WEIGHT}={given[_WEIGHT]:.20} must be a number") from None
+    kinds = {name: lookup("the address", name, _OPTIONS) for name in given}
+    try:
+        found = {name: kind(given[name]) for name, kind in kinds.items()}
+    except ValueError as error:
+        raise UserError(f"An option is not a number: {error!s:.80}.") from error
+    if max(found.get("top", 1), found.get("rerank", 0)) > _MOST:
+        raise UserError(f"top and rerank are at most {_MOST}.")
     return found

@@ -122,7 +122,7 @@ def _name(split: "EvalSplit", place: int) -> str:
 
 def _find_best(model: "Model", texts: Sequence[str], split: "EvalSplit") -> list[list[int]] | None:
     """Rows of the best images of every text, up to `_DEEP`; None without images."""
-    from xmodal.api.search.embedded_items import embed
+    from xmodal.api.search.gallery import embed
     from xmodal.api.search.index import Index
     from xmodal.api.search.items import from_split
 

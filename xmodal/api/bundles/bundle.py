@@ -1,0 +1,270 @@
+"""Reads and writes a bundle; nothing in it is run before the hashes of all files are checked."""
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import jax
+import safetensors.numpy
+from etils import epath
+from jax import export
+from jax.sharding import Mesh
+
+from xmodal.api.bundles import CARD
+from xmodal.api.model import Model
+from xmodal.core.config import read, setting
+from xmodal.core.errors import UserError
+from xmodal.core.json_files import read_json
+from xmodal.core.mesh import replicated
+from xmodal.core.result_files import format_json
+from xmodal.core.tree_paths import unflatten
+from xmodal.data.pixels.images import ImageConfig
+from xmodal.data.text.text_config import TextConfig
+from xmodal.data.text.tokenizer_files import FILES, parse_file
+from xmodal.data.text.tokenizers import file_name, make_tokenizer
+from xmodal.similarity import Embedding, Similarity, make_similarity
+
+WEIGHTS = "weights.safetensors"
+FORMAT, VERSION = "xmodal bundle", 1
+# What JAX calls the platform of a device -> what functions are lowered for.
+_LOWERED = {"gpu": ("cuda", "rocm")}
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageCard:
+    """The image side.
+
+    Attributes:
+      width: D of its embeddings.
+      embeddings: K of an item, 0 where an item has one vector [D].
+      preprocessing: preprocessing of the images.
+      shape: shape of an input image: [S, S, 3], or [F] or [R, F] for features.
+      dtype: dtype of an input image, `uint8` or `float32`.
+    """
+
+    width: int
+    embeddings: int
+    preprocessing: ImageConfig
+    shape: tuple[int, ...]
+    dtype: str = setting(one_of=("uint8", "float32"))
+
+    @property
+    def function(self) -> str:
+        """The file of the function."""
+        return "image"
+
+
+@dataclasses.dataclass(frozen=True)
+class TextCard:
+    """The text side.
+
+    Attributes:
+      width: D of its embeddings.
+      embeddings: K of an item, 0 where an item has one vector [D].
+      preprocessing: preprocessing of the texts; the tokenizer's file is `tokenizers.file_name`.
+      lengths: T of padded texts that there are functions of, ascending; file `text-T`.
+    """
+
+    width: int
+    embeddings: int
+    preprocessing: TextConfig
+    lengths: tuple[int, ...]
+
+    def function(self, length: int) -> str:
+        """Returns the file of the function of texts [N, length]."""
+        return f"text-{length}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Card:
+    """A bundle, apart from its functions and arrays.
+
+    Attributes:
+      made_with: library -> version, `xmodal` and `jax`.
+      source: its origin: `kind`, `name`, and of a run `step` and `metrics`.
+      platforms: platforms of its functions: `cpu`, `cuda`, `rocm`, `tpu`.
+      requires: names of the libraries that embedding takes.
+      similarity: as `config.model.similarity`, of the arrays that the functions return.
+      parameters: learned numbers of the similarity; arrays of its module are among the weights.
+      image: None where there is no such side.
+      text: the same.
+    """
+
+    made_with: Mapping[str, Any]
+    source: Mapping[str, Any]
+    platforms: tuple[str, ...]
+    requires: tuple[str, ...]
+    similarity: Mapping[str, Any]
+    parameters: Mapping[str, float]
+    image: ImageCard | None = None
+    text: TextCard | None = None
+
+    def files(self) -> list[str]:
+        """Returns the names of all files beside the card."""
+        names = [WEIGHTS]
+        if self.image is not None:
+            names.append(self.image.function)
+        if self.text is not None:
+            names.append(file_name(self.text.preprocessing.tokenizer))
+            names += map(self.text.function, self.text.lengths)
+        return names
+
+
+@dataclasses.dataclass(frozen=True)
+class BundledEncoders:
+    """The functions of a bundle with the interface of `models.DualEncoder`.
+
+    Attributes:
+      card: card of the bundle.
+      functions: functions by file name.
+      similarity: similarity of the embeddings.
+    """
+
+    card: Card
+    functions: Mapping[str, export.Exported]
+    similarity: Similarity
+
+    @property
+    def towers(self) -> tuple[str, ...]:
+        """The available sides, of "image" and "text"."""
+        return tuple(side for side in ("image", "text") if getattr(self.card, side) is not None)
+
+    def embed(
+        self, side: str, params: Any, model_state: Any, inputs: Mapping[str, jax.Array]
+    ) -> tuple[Embedding, Any]:
+        """Embeds items; see `models.DualEncoder.embed`.
+
+        Raises:
+          UserError: images of another shape than the function takes.
+        """
+        image, text = self.card.image, self.card.text
+        if side == "image":
+            assert image is not None
+            if inputs["image"].shape[1:] != image.shape:
+                raise UserError(
+                    f"This bundle embeds images {list(image.shape)}, not of the shape "
+                    f"{list(inputs['image'].shape[1:])}."
+                )
+            name, inputs = image.function, {"image": inputs["image"].astype(image.dtype)}
+        else:
+            assert text is not None
+            name = text.function(inputs["text_ids"].shape[1])
+        found = self.functions[name].call(params[side], dict(inputs))
+        extras = {name: found[name] for name in ("tokens", "mask") if name in found}
+        return Embedding(found["vectors"], found.get("log_sigma"), extras), model_state
+
+
+def write_card(folder: epath.Path, card: Card, contents: Mapping[str, bytes]) -> None:
+    """Writes the files of a bundle into a folder that is there, the card last."""
+    for name in card.files():
+        (folder / name).write_bytes(contents[name])
+    files = {
+        name: {"bytes": len(contents[name]), "sha256": hashlib.sha256(contents[name]).hexdigest()}
+        for name in card.files()
+    }
+    content = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(card), "files": files}
+    # As JSON has it: tuples are lists, undefined metrics null.
+    content = json.loads(format_json(content))
+    content["sha256"] = _hash(content)
+    (folder / CARD).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def read_bundle(folder: str | os.PathLike) -> tuple[Card, dict[str, bytes]]:
+    """Returns the card of a bundle and the bytes of its files, all of them as they were written.
+
+    Raises:
+      UserError: it is not a bundle or has another version, or a file is missing, truncated or
+        changed.
+    """
+    root = epath.Path(folder)
+    if not (root / CARD).exists():
+        raise UserError(
+            f"{folder} is not a bundle: {CARD} is missing. Make one with `python -m xmodal export`."
+        )
+    content = read_json(root / CARD, "export the model again.")
+    if (content.get("format"), content.get("version")) != (FORMAT, VERSION):
+        raise UserError(
+            f"{folder} is {content.get('format')!r} of version {content.get('version')!r}, but "
+            f"this xmodal reads {FORMAT!r} of version {VERSION}: export the model again, or "
+            "install the xmodal that made it."
+        )
+    if content.pop("sha256", None) != _hash(content):
+        raise UserError(f"{root / CARD} is damaged or was changed: export the model again.")
+    records = content.pop("files")
+    fields = {key: value for key, value in content.items() if key not in ("format", "version")}
+    card, contents = read(Card, f"{CARD} of {folder}", fields), {}
+    for name in card.files():
+        path = root / name
+        contents[name] = path.read_bytes() if path.exists() else b""
+        if hashlib.sha256(contents[name]).hexdigest() != records[name]["sha256"]:
+            raise UserError(
+                f"{path} is missing, truncated or changed; its hash is not that of {CARD}: copy "
+                "the bundle again."
+            )
+    return card, contents
+
+
+def open_bundle(folder: str | os.PathLike, mesh: Mesh) -> Model:
+    """Returns the model of a bundle whose files are complete and unchanged.
+
+    Raises:
+      UserError: they are not, or it was made for other platforms or with a newer JAX.
+    """
+    card, contents = read_bundle(folder)
+    if not runs_here(card.platforms):
+        raise UserError(
+            f"{folder} was made for {', '.join(card.platforms)}, not for "
+            f"{jax.local_devices()[0].platform}: export the model again with other --platforms."
+        )
+    functions = {
+        name: _read_function(folder, card, content)
+        for name, content in contents.items()
+        if name not in (WEIGHTS, *FILES)
+    }
+    similarity = make_similarity(card.similarity, "similarity of the bundle")
+    encoders = BundledEncoders(card, functions, similarity)
+    params: dict[str, Any] = {side: {} for side in (*encoders.towers, "similarity")}
+    for path, array in safetensors.numpy.load(contents[WEIGHTS]).items():
+        side, _, rest = path.partition("/")
+        params[side][rest] = array
+    params["similarity"] = unflatten(params["similarity"]) | dict(card.parameters)
+    tokenizer = None
+    if card.text is not None:
+        name = file_name(card.text.preprocessing.tokenizer)
+        tokens = parse_file(name, contents[name], f"{name} of {folder}")
+        tokenizer = make_tokenizer(card.text.preprocessing, tokens)
+    return Model(
+        os.fspath(folder),
+        encoders,
+        jax.device_put(params, replicated(mesh)),
+        {},
+        mesh=mesh,
+        images=card.image.preprocessing if card.image else None,
+        tokenizer=tokenizer,
+        lengths=card.text.lengths if card.text else (),
+        source=os.fspath(folder),
+    )
+
+
+def runs_here(platforms: Collection[str]) -> bool:
+    """Returns whether functions for some platforms run on the devices of this process."""
+    platform = jax.local_devices()[0].platform
+    return bool(set(_LOWERED.get(platform, (platform,))) & set(platforms))
+
+
+def _read_function(folder: str | os.PathLike, card: Card, content: bytes) -> export.Exported:
+    try:
+        return export.deserialize(bytearray(content))
+    except Exception as error:  # The content has its hash, so only the format can be wrong.
+        raise UserError(
+            f"{folder} was made with jax {card.made_with.get('jax')}, but this is jax "
+            f"{jax.__version__}, which cannot read it ({error}): export the model again."
+        ) from error
+
+
+def _hash(content: Mapping[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
