@@ -210,8 +210,8 @@ class Comparison:
         found = self._differences(ours, theirs)
         if not found:
             raise UserError(
-                f"{ours} and {theirs} have no evaluation with values for single items or samples "
-                "in common; evaluate both on boards or in pools."
+                f"{ours} and {theirs} have no evaluation in common that can be compared: evaluate "
+                "both on boards or in pools, with equal `top` and `first_stage` of a reranker."
             )
         return found.table(format, None if tags is None else self._choose(tags))
 
