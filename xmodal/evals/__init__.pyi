@@ -4,6 +4,6 @@ from .evaluators import EVALUATORS as EVALUATORS
 from .evaluators import make_evaluator as make_evaluator
 from .evaluators import read_options as read_options
 from .scores.arrays import load_embeddings as load_embeddings
-from .scores.arrays import save_embeddings as save_embeddings
 from .scores.embed import Embedder as Embedder
+from .scores.saving import save_embeddings as save_embeddings
 from .scores.sources import Embeddings as Embeddings

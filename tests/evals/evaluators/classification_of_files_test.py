@@ -10,7 +10,7 @@ from tests.evals.evaluators.random_vectors import SIDES, options_of
 from xmodal.api.embedding_functions import FunctionProvider
 from xmodal.core.errors import UserError
 from xmodal.evals import Embeddings, make_evaluator
-from xmodal.evals.scores.sentences import Sentences
+from xmodal.evals.scores.files import Sentences
 
 
 @pytest.fixture

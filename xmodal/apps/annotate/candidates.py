@@ -10,9 +10,8 @@ from xmodal.core.errors import UserError
 from xmodal.core.untrusted.archives import ZIP_ERRORS
 from xmodal.evals.evaluators.runner import OpenScores
 from xmodal.evals.scores.arrays import has_candidates, load_embeddings, load_scores
-from xmodal.evals.scores.files import choose_similarity
+from xmodal.evals.scores.files import choose_similarity, load_rankings
 from xmodal.evals.scores.galleries import Ids, find_items, ids_of
-from xmodal.evals.scores.lists import load_rankings
 from xmodal.evals.scores.score_rows import top_items
 from xmodal.evals.scores.sources import Candidates, Embeddings, RankedLists, ScoreMatrix, Source
 

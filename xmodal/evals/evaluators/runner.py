@@ -24,13 +24,13 @@ from xmodal.evals.reports.results import BoardResult, CorrelationResult, Directi
 from xmodal.evals.scores import galleries, lists
 from xmodal.evals.scores.files import name_of, open_source
 from xmodal.evals.scores.from_candidates import ScoredCandidates
-from xmodal.evals.scores.from_lists import answer_lists
 from xmodal.evals.scores.ranks import RankedQueries, has_positives, rank_directions, rank_queries
 from xmodal.evals.scores.rerank import RerankedScores, RowReranker
-from xmodal.evals.scores.score_rows import Scores, equal_scores, open_scores
+from xmodal.evals.scores.score_rows import Scores, equal_scores
 from xmodal.evals.scores.second_stage import PairReranker, SecondStage, SimilarityReranker
 from xmodal.evals.scores.sources import Candidates, Embeddings, RankedLists, ScoreMatrix, Source
 from xmodal.evals.scores.token_pairs import open_token_pairs
+from xmodal.evals.scores.vector_scores import open_scores
 
 _DIGITS = 12  # Of the hash that tells files of one name apart.
 
@@ -263,7 +263,7 @@ def _read_lists(
     ranked = lists.order_rankings(source, labels, boards)
     sizes = {"image": len(labels.image_ids), "text": len(labels.caption_ids)}
     return {
-        (board.name, name): answer_lists(ranked[name], direction, sizes[DIRECTIONS[name][1]])
+        (board.name, name): lists.answer_lists(ranked[name], direction, sizes[DIRECTIONS[name][1]])
         for board in boards
         for name, direction in board.directions.items()
         if name in ranked
