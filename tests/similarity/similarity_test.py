@@ -97,17 +97,6 @@ def test_a_capped_scale_can_come_back():
     assert slope(above, -1.0) == 0  # Descent would raise it further.
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_equal_arguments_give_equal_functions(name):
-    def make(temperature):
-        similarity = make_similarity({"name": name, "temperature": temperature})
-        return similarity.scorer(dict(MATCH) if name == "match_probability" else None)
-
-    assert make(1.0) == make(1.0)
-    assert hash(make(1.0)) == hash(make(0.1))
-    assert make(1.0) == make(0.1)  # Ranking ignores the temperature.
-
-
 @pytest.mark.parametrize(
     ("name", "parameters", "message"),
     [

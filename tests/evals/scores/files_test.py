@@ -86,7 +86,7 @@ def with_nan(row):
             "not finite in float32 in 2 rows, first in 1, for 5 items",
         ),
         ({"match_scale": np.ones(2)}, r"match_scale in .* is \[1.0, 1.0\], which cannot"),
-        ({"similarity": np.array([1])}, "similarity in .* it is not a string"),
+        ({"similarity": np.array([1])}, "similarity in .*it is not a string"),
         ({"predictions/x/other": np.ones((3, 1))}, r"is \[3, 1\]; save predictions/x/images"),
         ({"xmodal_origin": np.array("[]")}, "xmodal_origin in <arrays> is .* cannot be read"),
         ({"image_embeddings": [[1.0, 2.0], [3.0]]}, "image_embeddings in <arrays> are not a NumPy"),

@@ -1,7 +1,5 @@
 """Ranked lists against the scores they came from, complete and truncated."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -89,21 +87,6 @@ def test_whole_lists_equal_their_scores(name):
     generator = np.random.default_rng(0)
     matrix, direction = few_values(generator), directions(generator)[name]
     (expected,), _ = ranks.rank_directions(MatrixScores(matrix), [direction])
-    assert_equal_found(answer_lists(sort_lists(matrix), direction, ITEMS), expected, direction)
-
-
-def test_folds_and_list_metrics_of_whole_lists():
-    """PCME's protocol: items without a category are no competitors."""
-    generator = np.random.default_rng(2)
-    matrix, direction = few_values(generator), directions(generator)["several"]
-    groups = direction.positives[0].query_group, direction.positives[0].gallery_group
-    folded = dataclasses.replace(
-        direction, folds=tuple((group == 2).astype(np.int32) for group in groups)
-    )
-    (whole, expected), _ = ranks.rank_directions(MatrixScores(matrix), [direction, folded])
-    assert (whole.values["pmrp"] != expected.values["pmrp"]).any()
-    assert list(answer_lists(sort_lists(matrix), direction, ITEMS).values) == list(whole.values)
-    direction = folded
     assert_equal_found(answer_lists(sort_lists(matrix), direction, ITEMS), expected, direction)
 
 

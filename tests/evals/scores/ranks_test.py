@@ -164,17 +164,6 @@ def test_duplicates_tie_exactly_in_real_numbers(similarity, budget, monkeypatch)
     assert (found.rank[40], found.tied[40]) == (1, True)
 
 
-def test_a_query_whose_positives_are_all_out_of_reach():
-    matrix = np.array([[3, 2, 1], [1, 2, 3], [0, 0, 0]], np.float32)
-    labels = DirectionLabels(
-        ragged([1], [], []), ("recall@1", "map@r"), np.array([0, 2, 0], np.int32)
-    )
-    (found,), _ = rank_directions(MatrixScores(matrix), [labels])
-    np.testing.assert_array_equal(has_positives(labels), [True, True, False])
-    np.testing.assert_array_equal(found.rank[:2], [1, 3])  # Behind the whole gallery.
-    np.testing.assert_array_equal(found.values["map@r"][:2], [0, 0])
-
-
 @pytest.mark.parametrize("folded", [False, True])
 @pytest.mark.parametrize("cap", [None, 20])
 def test_several_relations(cap, folded):

@@ -51,21 +51,6 @@ def test_equals_the_slow_loop(tmp_path, monkeypatch, tile_bytes):
     np.testing.assert_allclose(compute(folder=tmp_path), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("many", "step"), [(IMAGES * CAPTIONS + 1, 8), (1, 2)])
-def test_blocks_cover_every_pair_with_little_padding(many, step, monkeypatch):
-    monkeypatch.setattr(score_blocks, "_MANY_PAIRS", many)
-    monkeypatch.setattr(score_blocks, "_BLOCK_FLOPS", 2e4)
-    _, items, params = make_items()
-    found, lengths = np.zeros((IMAGES, CAPTIONS), int), items[1].tokens.lengths
-    for block in score_blocks._plan(SAF, params, *items, 4):
-        rows, columns = np.unique(block.rows), np.unique(block.columns)
-        found[rows[:, None], columns] += 1
-        padding = block.length - lengths[columns]
-        assert padding.min() >= 0
-        assert padding.max() < step
-    assert np.all(found == 1)
-
-
 def test_a_killed_computation_continues_with_the_first_unfinished_block(tmp_path, monkeypatch):
     monkeypatch.setattr(score_blocks, "_BLOCK_FLOPS", 2e4)
     expected = np.array(compute(folder=tmp_path / "whole"))

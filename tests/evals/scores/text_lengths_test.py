@@ -43,11 +43,3 @@ def test_many_texts_have_exact_lengths_and_few_have_multiples_of_4():
     assert TextLengths().choose(many, 50, batch_size=32) == [5, 6, 7, 9]
     assert TextLengths().choose(np.array([49]), 50, batch_size=32) == [50]
     assert multiples(few, 10) == [4, 8, 10]
-
-
-def test_compiled_lengths_are_used_again():
-    lengths = TextLengths()
-    assert lengths.choose(np.array([17]), 50, batch_size=32) == [20]
-    assert lengths.choose(np.array([9]), 50, batch_size=32) == [20]
-    assert lengths.choose(np.array([9, 9]), 50, batch_size=32) == [12]  # Batches of another size.
-    assert lengths.choose(np.array([23]), 50, batch_size=32) == [24]
