@@ -345,17 +345,11 @@ def stop_at(value: jax.Array, limit: float) -> jax.Array:
     return value
 
 
-def _stop_forward(value: jax.Array, limit: float) -> tuple[jax.Array, jax.Array]:
-    return value, value >= limit
-
-
-def _stop_backward(limit: float, reached: jax.Array, cotangent: jax.Array) -> tuple[jax.Array]:
-    del limit
+stop_at.defvjp(
+    lambda value, limit: (value, value >= limit),
     # Descent raises the value where the cotangent is negative.
-    return (jnp.where(reached & (cotangent < 0), 0.0, cotangent),)
-
-
-stop_at.defvjp(_stop_forward, _stop_backward)
+    lambda limit, reached, cotangent: (jnp.where(reached & (cotangent < 0), 0.0, cotangent),),
+)
 
 
 # Dataclasses, not closures: equal ones are the same static argument of a jitted function.

@@ -184,7 +184,8 @@ def _read_sentences(place: str, found: Mapping[str, np.ndarray]) -> Sentences:
     rows: dict[str, int] = {}
     for row, text in enumerate(map(str.strip, texts.tolist())):
         first = rows.setdefault(text, row)
-        if not np.allclose(*vectors[[first, row]], 0, rounded * np.abs(vectors[first]).max()):
+        most = rounded * np.abs(vectors[first]).max()
+        if not np.allclose(vectors[first], vectors[row], rtol=0, atol=most):
             raise UserError(
                 f"{place} has two different embeddings for {text!r}, in rows {first} and {row}; "
                 "keep one of them."

@@ -62,10 +62,10 @@ class RerankedScores(Scores):
         found = self._scores.rounding(queries)
         if found is None:
             return None
-        before, after = (
-            np.linalg.norm(each.rows(queries), axis=1) for each in (self._scores, self)
-        )
-        return found * after / np.maximum(before, np.finfo(np.float32).tiny)
+        before = self._scores.rows(queries)
+        after = np.asarray(self._apply(before, self._predict(queries)))
+        lengths = np.linalg.norm(before, axis=1), np.linalg.norm(after, axis=1)
+        return found * lengths[1] / np.maximum(lengths[0], np.finfo(np.float32).tiny)
 
     def _predict(self, queries: np.ndarray) -> jax.Array:
         return self._predictions.rows(queries, transposed=self._transposed)

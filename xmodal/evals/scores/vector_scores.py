@@ -40,7 +40,7 @@ class Gallery:
 
     Attributes:
       size: N.
-      height: items of a block; the last one is filled with zeros.
+      height: items of all blocks but the last, which is filled with zeros up to a whole group.
       tiles: the blocks, each split over the devices.
     """
 
@@ -48,12 +48,11 @@ class Gallery:
         """Prepares vectors, float32 or float64 [N, D] or [N, K, D]."""
         self.size, self.mesh, self.dtype = len(vectors), mesh, vectors.dtype
         group = GROUP * mesh.size
-        number = -(-self.size // max(score_rows.BLOCK, group))
-        self.height = -(-self.size // (number * group)) * group
+        self.height = max(score_rows.BLOCK // group, 1) * group
         self.tiles = []
         for start in range(0, self.size, self.height):
             part = vectors[start : start + self.height]
-            padding = [(0, self.height - len(part))] + [(0, 0)] * (vectors.ndim - 1)
+            padding = [(0, -len(part) % group)] + [(0, 0)] * (vectors.ndim - 1)
             with in_precision(self.dtype):
                 prepared = prepare(jnp.asarray(np.pad(part, padding)))
             self.tiles.append(self._place(jax.tree.map(np.asarray, prepared), P(BATCH_AXIS)))
@@ -179,7 +178,8 @@ class VectorScores(Scores):
     def blocks(self, queries: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
         """See `Scores`."""
         # One array for all blocks: systems take long to clear fresh memory.
-        if self._kept is None or 2 * len(queries) < self.shape[0]:
+        kept = self._kept
+        if kept is None or 2 * len(queries) < self.shape[0]:
             rows = np.empty((min(self.height, len(queries)), self.shape[1]), self.dtype)
             for start in range(0, len(queries), self.height):
                 at = slice(start, min(start + self.height, len(queries)))
@@ -187,14 +187,14 @@ class VectorScores(Scores):
             return
         rows = np.empty((self._queries.height, self.shape[1]), self.dtype)
         for number in range(len(self._queries.tiles)):
-            self._fill_block(number, rows)
             own = self._queries.columns(number)
+            self._fill_block(number, rows[: own.stop - own.start], kept)
             start, end = np.searchsorted(queries, [own.start, own.stop])
             for first in range(start, end, GROUP):
                 at = slice(first, min(first + GROUP, end))
                 yield at, take_rows(rows, queries[at] - own.start)
 
-    def _fill_block(self, i: int, rows: np.ndarray) -> None:
+    def _fill_block(self, i: int, rows: np.ndarray, kept: Tiles) -> None:
         """Fills the rows of a block of queries, reading the tiles that are given."""
         numbers = range(len(self._items.tiles))
         given = {j: self._given.pop((j, i)) for j in numbers if (j, i) in self._given}
@@ -203,9 +203,9 @@ class VectorScores(Scores):
         left = [j for j in numbers if j not in given]
         for j, tile in self._compute(self._queries.block(i), left):
             columns = self._items.columns(j)
-            rows[:, columns] = tile[:, : columns.stop - columns.start]
-            if self._kept is not self._given or j > i:
-                self._kept[i, j] = tile
+            rows[:, columns] = tile[: len(rows), : columns.stop - columns.start]
+            if kept is not self._given or j > i:
+                kept[i, j] = tile
 
     def _compute(self, placed: Any, numbers: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
         """Yields numbers of blocks of items, and their scores [q, n] with queries on the devices.
