@@ -30,6 +30,7 @@ def main() -> None:
     parser.add_argument("--annotations", required=True, help="folder of released label files")
     parser.add_argument("--width", type=int, default=1792, help="of the embeddings")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--budget", type=int, help="bytes of scores that are kept")
     args = parser.parse_args()
     labels = read_annotations(args.annotations, "test")
     boards = make_boards(labels, BOARDS)
@@ -47,7 +48,7 @@ def main() -> None:
     def suite() -> None:
         items = labels.image_ids, images, labels.caption_ids, captions
         source = Embeddings("here", *items, "cosine")
-        summarize(compute_boards(source, labels, boards), intervals=True)
+        summarize(compute_boards(source, labels, boards, budget=args.budget), intervals=True)
 
     def products() -> None:
         for left, right in ((0, 1), (1, 1), (0, 0)):

@@ -9,7 +9,6 @@ import pytest
 
 from tests.similarity.slow_saf import real_items
 from tests.similarity.token_views import make_view, make_views
-from xmodal.core.errors import UserError
 from xmodal.similarity import make_similarity
 from xmodal.similarity.scan import POOLS
 from xmodal.similarity.token_attention import NORMS
@@ -140,10 +139,3 @@ def test_the_cost_is_that_of_the_compiled_program(queries):
     memory = backward.memory_analysis().temp_size_in_bytes / (pairs * cost.bytes)
     assert 0.8 < flops < 1.3
     assert 0.7 < memory < 1.3, memory
-
-
-def test_errors():
-    with pytest.raises(UserError, match="'word' in .*queries; known: .'image', 'text'"):
-        make_similarity({"name": "scan", "queries": "word"})
-    with pytest.raises(UserError, match="'l1norm'"):
-        make_similarity({"name": "scan", "attention_norm": "l1norm"})

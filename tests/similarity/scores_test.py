@@ -10,7 +10,6 @@ from xmodal.similarity import SIMILARITIES, make_similarity
 MATCH = {"match_scale": 4.0, "match_shift": 3.5}
 PARAMETERS = {"match_probability": MATCH}
 NAMES = sorted(SIMILARITIES)
-SYMMETRIC = [name for name in NAMES if SIMILARITIES[name].symmetric]
 SEVERAL = ["match_probability", "max_cosine"]
 # As outside of the tests, see `short_runs`: optimized programs round differently.
 OPTIMIZED = {"xla_backend_optimization_level": 3, "xla_llvm_disable_expensive_passes": False}
@@ -61,31 +60,6 @@ def test_equals_the_slow_reference(name, several):
     np.testing.assert_allclose(compute_scores(name, left, right), expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", SEVERAL)
-def test_one_vector_per_item_counts_as_one_of_several(name):
-    left, right = make_pair(name, (13, 29), several=1)
-    scores = compute_scores(name, left[:, 0], right[:, 0])
-    np.testing.assert_array_equal(scores, compute_scores(name, left, right))
-    if name == "max_cosine":
-        np.testing.assert_array_equal(scores, compute_scores("cosine", left[:, 0], right[:, 0]))
-
-
-def test_samples_that_coincide_are_a_thousandth_apart():
-    parameters = {"match_scale": 1000.0, "match_shift": 0.0}
-    prepare, score = map(jax.jit, make_scorer("match_probability", parameters))
-    nothing = prepare(np.zeros((2, 3, 8)))
-    np.testing.assert_allclose(score(nothing, nothing), -2, rtol=1e-5)
-
-
-def test_samples_near_each_other_keep_their_probability():
-    x = make_items(5, 1, 64, seed=0)
-    x /= np.linalg.norm(x, axis=-1, keepdims=True)
-    y = x + 1e-3 * make_items(5, 1, 64, seed=1)
-    diagonal = np.diag(compute_scores("match_probability", x, y))
-    expected = [reference("match_probability", *items) for items in zip(x, y, strict=True)]
-    np.testing.assert_allclose(diagonal, expected, atol=2e-3)
-
-
 @pytest.mark.parametrize("distance", [0.1, 10.0])
 def test_pairs_whose_probability_rounds_to_0_or_1_keep_their_order(distance):
     """At PCME's scale, float32 cannot represent probabilities with 2 (15 - 15 d) < -88 or >= 17."""
@@ -98,25 +72,6 @@ def test_pairs_whose_probability_rounds_to_0_or_1_keep_their_order(distance):
     scores = np.asarray(score(prepare(x), prepare(y)))[0]
     assert np.all(np.diff(scores) < 0)
     np.testing.assert_allclose(scores, 30 * (1 - shifts), rtol=0.05)
-
-
-@pytest.mark.parametrize("name", SYMMETRIC)
-@pytest.mark.parametrize(("sizes", "several", "dim"), [((13, 29), 2, 37), ((40, 201), 7, 200)])
-def test_exchanging_the_sides_transposes_bit_for_bit(name, sizes, several, dim):
-    left, right = make_pair(name, sizes, several, dim)
-    sides = (left, right), (right, left)
-    forward, backward = (compute_scores(name, *pair, OPTIMIZED) for pair in sides)
-    np.testing.assert_array_equal(forward, backward.T)
-    assert len(np.unique(forward)) > forward.size / 2
-
-
-@pytest.mark.parametrize("name", SEVERAL)
-@pytest.mark.parametrize("several", [(7, 4)])
-def test_exchanging_sides_with_unequal_numbers_of_vectors(name, several):
-    left, right = (make_items(20, k, 37, seed) for seed, k in enumerate(several))
-    sides = (left, right), (right, left)
-    forward, backward = (compute_scores(name, *pair, OPTIMIZED) for pair in sides)
-    np.testing.assert_array_equal(forward, backward.T)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -158,14 +113,3 @@ def test_a_score_does_not_depend_on_the_rest_of_its_block(name):
         ]
         part = score(*blocks)
         np.testing.assert_array_equal(part, whole[slice(*rows), slice(*columns)])
-
-
-@pytest.mark.parametrize("name", SEVERAL)
-def test_memory_is_that_of_a_few_blocks(name):
-    prepare, score = make_scorer(name)
-    pair = make_pair(name, (256, 320), several=7, dim=8)
-    left, right = (jax.eval_shape(prepare, x) for x in pair)
-    inputs = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves((left, right)))
-    memory = jax.jit(score).lower(left, right).compile().memory_analysis()
-    # Two of 49 pairs, and the sums before and after, four for a probability.
-    assert memory.temp_size_in_bytes < 2 * inputs + 10 * 256 * 320 * 4

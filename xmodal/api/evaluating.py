@@ -86,7 +86,7 @@ def evaluate(
       embed_texts: the same for texts; None for a model of images.
       embeddings: npz file or its arrays, see `arrays.load_embeddings` and `read_sentences`.
       scores: file or arrays of a matrix or of candidates, see `arrays.load_scores`.
-      rankings: file or mapping, see `lists.load_rankings`.
+      rankings: file or mapping, see `files.load_rankings`.
       ids: ids of a bare matrix of scores.
       dataset: one of `data_prep.BUILDERS`, or a prepared dataset of TFDS.
       config: TFDS builder config of the dataset; None for "images".

@@ -97,8 +97,8 @@ def find_positives(split: "EvalSplit", boards: Sequence[str]) -> Positives:
 
 def open_model_scores(model: "Model", galleries: Mapping[str, "IndexGallery"]) -> Scores:
     """Returns the scores of images with captions, on the devices of this process."""
-    from xmodal.evals.scores.score_rows import open_scores
     from xmodal.evals.scores.sources import Embeddings
+    from xmodal.evals.scores.vector_scores import open_scores
 
     similarity, parameters = model.measure
     image, caption = galleries["image"], galleries["caption"]

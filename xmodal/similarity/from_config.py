@@ -48,24 +48,16 @@ def make_similarity(given: Mapping[str, Any], where: str = "config.model.similar
 
 
 def _check_scale(where: str, settings: SimilarityConfig) -> None:
-    if settings.max_logit_scale is None:
-        if settings.clamp:
-            raise UserError(f"{where}.clamp needs a limit: set max_logit_scale, 100 in CLIP.")
-        return
-    if not settings.learned_temperature:
+    limit, scale = settings.max_logit_scale, 1 / settings.temperature
+    if limit is None and settings.clamp:
+        raise UserError(f"{where}.clamp needs a limit: set max_logit_scale, 100 in CLIP.")
+    if limit is not None and not settings.learned_temperature:
         raise UserError(
             f"{where}.max_logit_scale limits a learned temperature; set learned_temperature=True "
             "or remove it."
         )
-    if 1 / settings.temperature > settings.max_logit_scale:
+    if limit is not None and not (1 if settings.clamp else 0) <= scale <= limit:
         raise UserError(
-            f"{where}.temperature={settings.temperature} starts at the scale "
-            f"{1 / settings.temperature:g}, above max_logit_scale={settings.max_logit_scale:g}; "
-            "raise one."
-        )
-    if settings.clamp and settings.temperature > 1:
-        raise UserError(
-            f"{where}.temperature={settings.temperature:g} starts at the scale "
-            f"{1 / settings.temperature:g}, which clamp=True would raise to 1 after the first "
-            "update; set a temperature of at most 1, or clamp=False."
+            f"{where}.temperature={settings.temperature:g} starts at the scale {scale:g}, which "
+            f"max_logit_scale={limit:g} and clamp={settings.clamp} do not allow; change one."
         )

@@ -1,21 +1,28 @@
-"""Scores of prepared items for ranking: blocks of any size give the same bits.
+"""Scores of prepared items, for losses and for ranking.
 
-Each function takes prepared queries of B items and a prepared gallery of M items and returns
-float32 [B, M] in memory of a few [B, M]. The score of a pair depends on nothing else in its block,
-so copies of an item have equal scores to the last bit, and, except for `score_order`, score(y, x)
-is score(x, y) transposed, to the last bit. The tests verify this on the CPU; a GPU library chooses
-its product by the shape of the block and does not guarantee it.
+Functions for losses take prepared items [L, ...] and [R, ...] and return float32 [L, R],
+differentiable, without the temperature and the bias. They hold all K x K pairs of vectors of two
+items at once: one large product, which needs [L, K, R, K] in memory.
+
+Functions for ranking, `score_...`, take prepared queries of B items and a prepared gallery of M
+items and return float32 [B, M] in memory of a few [B, M]. The score of a pair depends on nothing
+else in its block, so copies of an item have equal scores to the last bit. The tests verify this on
+the CPU; a GPU library chooses its product by the shape of the block and does not guarantee it.
 """
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from xmodal.similarity.tiles import pad
-from xmodal.similarity.vectors import Prepared
+from xmodal.similarity.tiles import join, pad, split
+from xmodal.similarity.vectors import Prepared, square_root
+
+Squared = dict[str, jax.Array]
+
+# CMCM's value, which keeps the gradient of a distance finite where items coincide.
+_SMALLEST_EUCLIDEAN_SQUARE = 1e-12
 
 # XLA's CPU product sums the leftover rows and columns of a block in a different order from the
 # rest, so the same two vectors would score differently in blocks of different sizes. Whole tiles
@@ -60,99 +67,10 @@ def square_distances(
     return jnp.maximum(lengths - 2.0 * products(left, right), 0.0)
 
 
-def _pairs(rows: int, columns: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Returns pairs (i, j) of vectors: those to add as (i, j) + (j, i), and the rest.
-
-    With rows and columns exchanged, both lists are the same pairs, reversed, in the same order, so
-    a sum over them has the same bits.
-    """
-    common = min(rows, columns)
-    mutual = [(i, j) for i in range(common) for j in range(i + 1, common)]
-    covered = {*mutual, *((j, i) for i, j in mutual)}
-    rest = [(i, j) for i in range(rows) for j in range(columns) if (i, j) not in covered]
-    return mutual, sorted(rest, key=sorted)
-
-
-def _accumulate(
-    step: Callable[[Any, jax.Array, jax.Array], Any],
-    start: Any,
-    pairs: list[tuple[int, int]],
-) -> Any:
-    # A loop in the compiled program too, so that one pair's [B, M] is alive at a time.
-    if not pairs:
-        return start
-    first, second = (jnp.asarray(side, jnp.int32) for side in zip(*pairs, strict=True))
-    total, _ = jax.lax.scan(lambda total, pair: (step(total, *pair), None), start, (first, second))
-    return total
-
-
 @_in_whole_tiles
 def score_products(queries: jax.Array, gallery: jax.Array) -> jax.Array:
     """Returns the inner products of [B, D] and [M, D]."""
     return products(queries, gallery)
-
-
-@_in_whole_tiles
-def score_max_products(queries: jax.Array, gallery: jax.Array) -> jax.Array:
-    """Returns the largest product among the vectors of two items, as PVSE ranks."""
-    left, right = jnp.moveaxis(queries, 1, 0), jnp.moveaxis(gallery, 1, 0)  # [K, B, D], [L, M, D]
-    pairs = [(i, j) for i in range(len(left)) for j in range(len(right))]
-    start = jnp.full((left.shape[1], right.shape[1]), -jnp.inf, left.dtype)
-    return _accumulate(
-        lambda best, i, j: jnp.maximum(best, products(left[i], right[j])), start, pairs
-    )
-
-
-@_in_whole_tiles
-def score_match_log_odds(
-    queries: dict[str, jax.Array],
-    gallery: dict[str, jax.Array],
-    *,
-    match_scale: float,
-    match_shift: float,
-) -> jax.Array:
-    """Returns log p - log(1 - p), p being PCME's probability that two items match.
-
-    p is the mean over all pairs of their samples of sigmoid(s), s = 2 (shift - scale d), where d =
-    sqrt(|x - y|^2 + 1e-6). PCME ranks by p, which in float32 is 0 for most pairs of a trained
-    model (s below -88) and 1 from s = 17 on; its log-odds keep their order. The square is computed
-    as |x|^2 + |y|^2 - 2 x y, whose error is about 1e-7 of |x|^2: negligible for samples around unit
-    vectors.
-    """
-    left, right = (jnp.moveaxis(side["vectors"], 1, 0) for side in (queries, gallery))
-    left_squares, right_squares = (side["squares"].T for side in (queries, gallery))  # [K, B]
-
-    def odds(i: jax.Array, j: jax.Array) -> jax.Array:
-        squares = square_distances(left[i], right[j], left_squares[i], right_squares[j])
-        return 2.0 * (match_shift - match_scale * jnp.sqrt(squares + SMALLEST_SQUARE))
-
-    mutual, rest = _pairs(len(left), len(right))
-    shape = (left.shape[1], right.shape[1])
-    start = tuple(jnp.full(shape, value) for value in (-jnp.inf, 0.0, -jnp.inf, 0.0))
-    total = _accumulate(lambda t, i, j: _add_sigmoids(t, odds(i, j), odds(j, i)), start, mutual)
-    total = _accumulate(lambda t, i, j: _add_sigmoids(t, odds(i, j)), total, rest)
-    top, matches, bottom, differs = total
-    return (top + jnp.log(matches)) - (bottom + jnp.log(differs))
-
-
-def _add_sigmoids(total: tuple[jax.Array, ...], *odds: jax.Array) -> tuple[jax.Array, ...]:
-    """Adds sigmoid(s) and sigmoid(-s) of log-odds s [B, M] to sums m, x, n, y [B, M].
-
-    The sums are exp(m) x and exp(n) y, where m and n are the largest logarithms so far; summing
-    logarithms with `logaddexp` takes twenty times as long.
-
-    Terms are quotients: a compiler would round a product only once together with the addition, and
-    the sum of two would depend on their order.
-    """
-    inverse_shares = [1.0 + jnp.exp(-jnp.abs(each)) for each in odds]
-    sums = []
-    for sign, (top, so_far) in zip((1.0, -1.0), (total[:2], total[2:]), strict=True):
-        logs = [jnp.minimum(sign * each, 0.0) for each in odds]
-        largest = functools.reduce(jnp.maximum, logs, top)
-        pairs = zip(logs, inverse_shares, strict=True)
-        terms = [jnp.exp(log - largest) / inverse for log, inverse in pairs]
-        sums += [largest, so_far * jnp.exp(top - largest) + functools.reduce(jnp.add, terms)]
-    return tuple(sums)
 
 
 @_in_whole_tiles
@@ -169,3 +87,86 @@ def score_order(queries: jax.Array, gallery: jax.Array) -> jax.Array:
     """Returns order similarity, -|max(0, y - x)|, of queries x (images) and gallery y (texts)."""
     excess = jax.nn.relu(gallery[None] - queries[:, None])  # Fused into the sum, not in memory.
     return -jnp.sqrt(jnp.sum(jnp.square(excess), axis=-1))
+
+
+def _by_rows(compare: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """Returns a function for ranking that compares few rows at a time."""
+
+    @_in_whole_tiles
+    def score(queries: Prepared, gallery: Prepared, **parameters: float) -> jax.Array:
+        tiles = split(queries, TILE_ROWS)
+        rows = jax.tree.leaves(queries)[0].shape[0]
+        found = jax.lax.map(lambda tile: compare(tile, gallery, **parameters), tiles)
+        return join(found, rows)
+
+    return score
+
+
+def max_products(left: jax.Array, right: jax.Array) -> jax.Array:
+    """Returns the largest product among the vectors of two items, [L, K, D] and [R, K, D].
+
+    Of equal products, the first gets the gradient, as in PVSE's max pooling in torch: if it were
+    shared, vectors of an item that coincide once would coincide forever.
+    """
+    found = _by_item(products(_flat(left), _flat(right)), left, right)
+    found = jnp.moveaxis(found, 1, 2).reshape(len(left), len(right), -1)
+    first = jnp.argmax(found, axis=-1, keepdims=True) == jnp.arange(found.shape[-1])
+    return jnp.sum(jnp.where(first, found, 0), axis=-1)
+
+
+def match_log_odds(
+    left: Squared, right: Squared, *, match_scale: jax.Array, match_shift: jax.Array
+) -> jax.Array:
+    """Returns log p - log(1 - p), p being PCME's match probability of two items.
+
+    p is the mean of sigmoid(s), 1 - p that of sigmoid(-s), s = 2 (shift - scale d) of each pair
+    of samples. Both are summed as logarithms, so that pairs far apart or together keep a gradient.
+    """
+    squares = square_distances(
+        *(_flat(side["vectors"]) for side in (left, right)),
+        *(side["squares"].reshape(-1) for side in (left, right)),
+    )
+    distances = jnp.sqrt(squares + SMALLEST_SQUARE)
+    pairs = _by_item(
+        2.0 * (match_shift - match_scale * distances), left["vectors"], right["vectors"]
+    )
+    matches, differs = (jax.nn.log_sigmoid(sign * pairs) for sign in (1.0, -1.0))
+    return jax.nn.logsumexp(matches, axis=(1, 3)) - jax.nn.logsumexp(differs, axis=(1, 3))
+
+
+def euclidean(left: Squared, right: Squared) -> jax.Array:
+    """Returns the negative distances of [L, D] and [R, D], with gradient 0 below 1e-6."""
+    squares = square_distances(left["vectors"], right["vectors"], left["squares"], right["squares"])
+    return -jnp.sqrt(jnp.maximum(squares, _SMALLEST_EUCLIDEAN_SQUARE))
+
+
+def order(left: jax.Array, right: jax.Array) -> jax.Array:
+    """Returns -|max(0, y - x)| of x [L, D] and y [R, D], with gradient 0 where it is 0."""
+
+    # One dimension at a time: neither pass holds the differences [L, R, D].
+    @jax.checkpoint
+    def square(x: jax.Array, y: jax.Array) -> jax.Array:
+        return jnp.square(jax.nn.relu(y[None, :] - x[:, None]))
+
+    left, right = left.T, right.T
+    squares, _ = jax.lax.scan(
+        lambda total, dimension: (total + square(*dimension), None),
+        square(left[0], right[0]),
+        (left[1:], right[1:]),
+    )
+    return -square_root(squares)
+
+
+def _flat(vectors: jax.Array) -> jax.Array:
+    return vectors.reshape(-1, vectors.shape[-1])  # [N, K, D] -> [N K, D]
+
+
+def _by_item(pairs: jax.Array, left: jax.Array, right: jax.Array) -> jax.Array:
+    return pairs.reshape(*left.shape[:2], *right.shape[:2])  # -> [L, K, R, K]
+
+
+score_max_products = _by_rows(max_products)
+score_match_log_odds = _by_rows(match_log_odds)
+"""PCME ranks by p, which in float32 is 0 for most pairs of a trained model and 1 from s = 17 on;
+its log-odds keep their order. The error of a square is about 1e-7 of |x|^2: negligible for samples
+around unit vectors."""

@@ -14,7 +14,6 @@ from xmodal.core.config import check_keys, lookup, setting
 from xmodal.core.errors import UserError
 from xmodal.similarity.pair_module import PairCost, PairModule
 from xmodal.similarity.scores import TILE
-from xmodal.similarity.stop_at import stop_at
 from xmodal.similarity.table import SIMILARITIES, Kind
 from xmodal.similarity.tiles import join, split
 from xmodal.similarity.vectors import (
@@ -133,9 +132,6 @@ class Similarity:
           key: typed key; only a similarity with a module needs it and the items.
           left: items of the left side; only shapes matter.
           right: items of the right side.
-
-        Raises:
-          ValueError: the module has a parameter with the name of a number common to all.
         """
         start: dict[str, Any] = dict(self.initial)
         if self.config.learned_temperature:
@@ -147,10 +143,7 @@ class Similarity:
             return numbers
         assert key is not None
         jax.eval_shape(self.prepare, left), jax.eval_shape(self.prepare, right)  # Refuses shapes.
-        arrays = self.module.init(key, left, right)
-        if taken := sorted(arrays.keys() & set(_SCALING)):
-            raise ValueError(f"The module of {self.name!r} names {taken}, which scale its scores.")
-        return arrays | numbers
+        return self.module.init(key, left, right) | numbers
 
     def limit(self, params: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
         """Returns learned parameters that no gradient raises further at `max_logit_scale`.
@@ -340,6 +333,23 @@ class Similarity:
         elif self.config.bias is not None:
             found = found + self.config.bias
         return found
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def stop_at(value: jax.Array, limit: float) -> jax.Array:
+    """Returns the value; from the limit on, a gradient that would raise it further is 0.
+
+    A plain minimum has no gradient beyond the limit, so the value could never come back.
+    """
+    del limit
+    return value
+
+
+stop_at.defvjp(
+    lambda value, limit: (value, value >= limit),
+    # Descent raises the value where the cotangent is negative.
+    lambda limit, reached, cotangent: (jnp.where(reached & (cotangent < 0), 0.0, cotangent),),
+)
 
 
 # Dataclasses, not closures: equal ones are the same static argument of a jitted function.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 import jax
 
-from xmodal.similarity import logits, scores, vectors
+from xmodal.similarity import scores, vectors
 from xmodal.similarity.pair_module import PairModule
 from xmodal.similarity.saf import Saf
 from xmodal.similarity.scan import Scan
@@ -43,38 +43,38 @@ SIMILARITIES: dict[str, Kind] = {
     "dot": Kind(
         prepare=vectors.one_vector,
         score=scores.score_products,
-        logits=logits.products,
+        logits=scores.products,
         inner_product=True,
     ),
     "cosine": Kind(
         prepare=lambda name, x: vectors.unit_length(vectors.one_vector(name, x)),
         score=scores.score_products,
-        logits=logits.products,
+        logits=scores.products,
         inner_product=True,
         unit=True,
     ),
     "euclidean": Kind(
         prepare=lambda name, x: vectors.with_squares(vectors.one_vector(name, x)),
         score=scores.score_euclidean,
-        logits=logits.euclidean,
+        logits=scores.euclidean,
         by_distance=True,
     ),
     "order": Kind(
         prepare=vectors.one_vector,
         score=scores.score_order,
-        logits=logits.order,
+        logits=scores.order,
         symmetric=False,
     ),
     "max_cosine": Kind(
         prepare=lambda name, x: vectors.unit_length(vectors.several_vectors(name, x)),
         score=scores.score_max_products,
-        logits=logits.max_products,
+        logits=scores.max_products,
         unit=True,
     ),
     "match_probability": Kind(
         prepare=lambda name, x: vectors.with_squares(vectors.several_vectors(name, x)),
         score=scores.score_match_log_odds,
-        logits=logits.match_log_odds,
+        logits=scores.match_log_odds,
         by_distance=True,
         parameters={"match_scale": 15.0, "match_shift": 15.0},
     ),

@@ -22,8 +22,8 @@ from tests.api.tiny_dual_encoder import (
 )
 from xmodal.api import scoring
 from xmodal.evals.scores.given_items import GivenItems
-from xmodal.evals.scores.score_rows import open_scores
 from xmodal.evals.scores.second_stage import PairReranker, SecondStage
+from xmodal.evals.scores.vector_scores import open_scores
 
 SIDE, COUNT, TOP = 8, 14, 7
 VIT = {"name": "vit", "patch": 4, "width": WIDTH, "depth": 1, "heads": 1, "mlp_dim": 4}

@@ -7,11 +7,10 @@ import jax
 import numpy as np
 import pytest
 
-from tests.evals.tiny_split import CAPTIONS, IMAGES, PARAMS, TinySplit, look_up, rated
-from xmodal.core import mesh as mesh_lib
+from tests.evals.tiny_split import CAPTIONS, IMAGES, PARAMS, TinySplit, look_up
 from xmodal.evals import Embedder, evaluate_source, make_evaluator, read_options
 from xmodal.evals.reports.summary import summarize
-from xmodal.evals.scores import arrays
+from xmodal.evals.scores import arrays, saving
 from xmodal.evals.scores.embed import Predictor, _Group
 from xmodal.similarity import make_similarity
 
@@ -74,27 +73,6 @@ def test_a_missing_side_skips_its_tasks():
     assert metrics["shapes/mean_recall@10"] == metrics["shapes/t2t/recall@10"]
 
 
-def test_a_split_without_images_is_embedded_on_its_texts_alone():
-    embedded = embed(TinySplit(sides=("text",)))
-    assert embedded.images is embedded.image_ids is None
-    np.testing.assert_array_equal(embedded.captions, embed().captions)
-
-
-def test_no_ratings_no_merged_board():
-    metrics = run(TinySplit(ratings={}))
-    assert {name.split("/")[0] for name in metrics} == {"shapes_own"}
-
-
-def test_unknown_dataset_has_a_board_of_its_own_pairs():
-    metrics = run(TinySplit(name="holiday_photos", ratings={}))
-    assert {name.split("/")[0] for name in metrics} == {"holiday_photos"}
-
-
-def test_rating_of_another_split():
-    with pytest.raises(ValueError, match="image id 77"):
-        run(TinySplit(ratings={"sis": rated([(40, 77, 1.0)])}))
-
-
 def test_predictors_read_vectors_whatever_field_is_ranked():
     def embed_both(*inputs):
         vector = look_up(*inputs).vector
@@ -126,25 +104,6 @@ def test_each_side_is_compiled_once_and_vectors_are_float32():
     assert found.images is found.image_ids is None
 
 
-@pytest.mark.parametrize(
-    ("devices", "most", "images", "captions"),
-    [(1, 512, 4, 8), (1, 3, 3, 3), (1, 7, 4, 7), (2, 3, 4, 4), (8, 512, 8, 8)],
-)
-def test_few_items_are_not_padded_to_a_whole_batch(devices, most, images, captions):
-    """The split has four images and eight captions."""
-    sizes = {}
-
-    def embed_and_measure(side, params, model_state, columns):
-        sizes[side] = len(next(iter(columns.values())))
-        return look_up(side, params, model_state, columns)
-
-    mesh = mesh_lib.make_mesh(jax.devices()[:devices])
-    embedder = Embedder(embed_and_measure, ["image", "text"], similarity=DOT, mesh=mesh)
-    found = embedder(PARAMS, {}, TinySplit(), most)
-    assert sizes == {"image": images, "text": captions}
-    np.testing.assert_array_equal(found.captions, CAPTIONS)
-
-
 def test_items_in_another_order_are_refused():
     split = TinySplit()
     shown = dataclasses.replace(split, image_ids=split.image_ids[::-1])
@@ -174,7 +133,7 @@ def test_learned_parameters_and_several_vectors_travel_with_the_file(tmp_path):
     embedder = Embedder(embed_with_sigma, ("image", "text"), similarity=similarity)
     found = embedder(params, {}, TinySplit(), 4)
     assert found.images.shape == (4, 2, 4)
-    arrays.save_embeddings(tmp_path / "model.npz", found)
+    saving.save_embeddings(tmp_path / "model.npz", found)
     assert [path.name for path in tmp_path.iterdir()] == ["model.npz"]
     loaded = arrays.load_embeddings(tmp_path / "model.npz")
     assert loaded.similarity == "match_probability"

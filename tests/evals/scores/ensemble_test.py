@@ -37,14 +37,6 @@ def test_scores_are_the_means(similarities):
     np.testing.assert_allclose(score(average(members)), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_side_may_be_missing():
-    members = [
-        dataclasses.replace(make(seed, 4, "cosine"), images=None, image_ids=None)
-        for seed in range(2)
-    ]
-    assert average(members).sides == {"text"}
-
-
 def test_mistakes_are_named():
     with pytest.raises(UserError, match="the similarity 'order' of one of its models is not"):
         average([make(0, 3, "cosine"), make(1, 3, "order")])

@@ -1,6 +1,5 @@
 """Files and arrays of any model, and what is said of those that do not fit."""
 
-import dataclasses
 import json
 import types
 
@@ -13,8 +12,7 @@ from xmodal.core.errors import UserError
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.types import Board, DirectionLabels
 from xmodal.evals.scores import arrays, lists
-from xmodal.evals.scores.files import open_items, open_source
-from xmodal.evals.scores.sentences import read_sentences
+from xmodal.evals.scores.files import load_rankings, open_items, open_source
 
 IMAGE_IDS, CAPTION_IDS = np.array([7, 3, 11]), np.array([70, 30, 110, 71, 31])
 
@@ -80,24 +78,17 @@ def with_nan(row):
     [
         (dict.fromkeys(make_arrays()) | {"features": np.ones(2)}, r"<arrays> holds \['features'\]"),
         ({"image_ids": None}, "has no 'image_ids'; it holds"),
-        ({"image_ids": np.array(["7", "b.jpg", "11"])}, r"image_ids in .* are <U5 \[3\]; ids are"),
-        ({"caption_ids": np.array([5, 8, 5, 9, 9])}, "id 5 occurs twice, one of 2 such ids"),
-        (
-            {"image_embeddings": np.ones((3, 4), int)},
-            r"are int64 \[3, 4\] for 3 items; save floats",
-        ),
-        ({"image_embeddings": np.ones((4, 4))}, r"are float64 \[4, 4\] for 3 items"),
+        ({"caption_ids": np.array([5, 8, 5, 9, 9])}, "with 3 different values"),
+        ({"image_embeddings": np.ones((4, 4))}, r"are float64 \[4, 4\] for 3 items; save"),
         ({"image_embeddings": np.ones((3, 5))}, "images have 5 dimensions and captions 4; both"),
-        ({"caption_embeddings": with_nan([1, 3])}, "2 of 5 rows hold NaN .* the first is row 1"),
-        ({"match_scale": np.ones(2)}, r"match_scale in .* is \[1.0, 1.0\], not one number"),
-        ({"similarity": np.array([1])}, "similarity in .* not one string"),
-        ({"image_log_sigma": np.ones((3, 2, 4))}, r"are float64 \[3, 2, 4\] for 3 items"),
-        ({"predictions/x/images": with_nan(1)[:3]}, "predictions/x/images in <arrays>: 1 of 3"),
-        ({"predictions/x/other": np.ones((3, 1))}, "is of no item; save predictions/x/images"),
         (
-            {"image_tokens": np.ones((4, 2)), "image_token_counts": np.array([1, 1, 1])},
-            "with sum 3, for 3 items and 4 tokens",
+            {"caption_embeddings": with_nan([1, 3])},
+            "not finite in float32 in 2 rows, first in 1, for 5 items",
         ),
+        ({"match_scale": np.ones(2)}, r"match_scale in .* is \[1.0, 1.0\], which cannot"),
+        ({"similarity": np.array([1])}, "similarity in .*it is not a string"),
+        ({"predictions/x/other": np.ones((3, 1))}, r"is \[3, 1\]; save predictions/x/images"),
+        ({"xmodal_origin": np.array("[]")}, "xmodal_origin in <arrays> is .* cannot be read"),
         ({"image_embeddings": [[1.0, 2.0], [3.0]]}, "image_embeddings in <arrays> are not a NumPy"),
     ],
 )
@@ -110,9 +101,6 @@ def test_files_that_are_no_npz(tmp_path):
     with pytest.raises(UserError, match=r"no file '.*none.npz'"):
         arrays.load_embeddings(tmp_path / "none.npz")
     whole = saved(tmp_path).read_bytes()
-    (tmp_path / "model.csv").write_bytes(b"id,x,y\n7,0.5,1\n")
-    with pytest.raises(UserError, match=r"model.csv is not an npz .*begins with b'id,x,y"):
-        arrays.load_embeddings(tmp_path / "model.csv")
     damaged = bytearray(whole)
     damaged[whole.index(make_arrays()["image_embeddings"].tobytes())] ^= 255
     (tmp_path / "damaged.npz").write_bytes(damaged)
@@ -150,18 +138,15 @@ def test_scores_are_mapped_or_read_from_one_file(tmp_path):
         np.testing.assert_array_equal(found.matrix, matrix)
         np.testing.assert_array_equal(found.image_ids, IMAGE_IDS)
         np.testing.assert_array_equal(found.caption_ids, CAPTION_IDS)
-    with pytest.raises(UserError, match="is a bare matrix: use `ids` to name the npz file"):
+    with pytest.raises(UserError, match="has no ids: `ids` names the npz file"):
         arrays.load_scores(tmp_path / "scores.npy")
-    with pytest.raises(UserError, match=r"no file '.*none.npy'"):
-        arrays.load_scores(tmp_path / "none.npy", ids())
 
 
 @pytest.mark.parametrize(
     ("matrix", "message"),
     [
-        (np.ones((5, 3)), r"are \[5, 3\] for 3 image_ids and 5 .*, so save the transpose"),
-        (np.ones((3, 5), int), "scores in .* are int64; save them as float32"),
-        (np.where(np.eye(3, 5), np.inf, 0), "of image 7 with caption 70 in <arrays> is inf"),
+        (np.ones((5, 3)), r"are float64 \[5, 3\] for 3 image_ids .*, so save the transpose"),
+        (np.where(np.eye(3, 5), np.inf, 0), "of image 7 in <arrays> are not all finite"),
     ],
 )
 def test_scores_that_do_not_fit(matrix, message):
@@ -207,13 +192,8 @@ def test_candidates_of_one_or_both_directions(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (change(i2t_scores=None), "has no 'i2t_scores'"),
         (change(i2t_scores=np.ones((3, 3))), r"\[3, 2\] and their scores float64 \[3, 3\] for 3"),
-        (
-            change(i2t_candidates=np.full((3, 2), 50)),
-            "3 queries have an item twice, .* is 7",
-        ),
-        (change(t2i_scores=np.full((4, 2), np.nan)), "4 queries have scores that are not finite"),
+        (change(i2t_candidates=np.full((3, 2), 50)), "for 3 queries; save .* no item twice"),
         (change(**FIRST), "embeddings of the first stage, but no `similarity` of vectors"),
     ],
 )
@@ -225,34 +205,28 @@ def test_candidates_that_do_not_fit_together(given, message):
 def test_lists_keep_their_order(tmp_path):
     path = tmp_path / "ranked.json"
     path.write_text(json.dumps({"i2t": {"3": [30, 7, 12], "1": [7]}}))
-    found = lists.load_rankings(path)
+    found = load_rankings(path)
     assert list(found.i2t) == [3, 1]
     np.testing.assert_array_equal(found.i2t[3], [30, 7, 12])
     assert found.t2i is None
-    same = lists.load_rankings({"t2i": {np.int32(7): np.array([3, 1], np.int32)}})
+    same = load_rankings({"t2i": {np.int32(7): np.array([3, 1], np.int32)}})
     np.testing.assert_array_equal(same.t2i[7], [3, 1])
-    with pytest.raises(UserError, match=r"no file '.*none.json'"):
-        lists.load_rankings(tmp_path / "none.json")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", r"ranked.json cannot be read as JSON \(.*line 1"),
+        ("{", r"ranked.json cannot be read \(.*line 1"),
         ('{"image": {}}', r"holds \['image'\]; rankings are expected under 'i2t'"),
-        ('{"i2t": [[1]]}', "'i2t' in .* is not a mapping of query ids"),
         ('{"i2t": {"a.jpg": [1]}}', r"The list of query 'a.jpg' under 'i2t' in .* is \[1\]; it"),
-        ('{"i2t": {"1": [4], "01": [5]}}', "one for each integer query id"),
-        (f'{{"i2t": {{"1": [{10**25}, 3]}}}}', "must be a list of the integer ids"),
-        ('{"i2t": {"1": []}}', r"query '1' under 'i2t' in .* is \[\]; it must be a list"),
-        ('{"t2i": {"8": [5, 6, 5]}}', "The list of query 8 under 't2i' in .* names an item twice"),
+        ('{"t2i": {"8": [5, 6, 5]}}', "The list of query '8' under 't2i' in .* each once"),
     ],
 )
 def test_lists_that_are_no_rankings(tmp_path, text, message):
     path = tmp_path / "ranked.json"
     path.write_text(text)
     with pytest.raises(UserError, match=message):
-        lists.load_rankings(path)
+        load_rankings(path)
 
 
 def order(i2t, asked=(True, True, True)):
@@ -262,7 +236,7 @@ def order(i2t, asked=(True, True, True)):
     rows = np.flatnonzero(asked)
     positives = Ragged.from_pairs(rows, np.zeros_like(rows), len(asked))
     board = Board("cxc", "", {"i2t": DirectionLabels(positives, ("recall@1",))}, {}, "")
-    return lists.order_rankings(lists.load_rankings({"i2t": i2t}), labels, [board])
+    return lists.order_rankings(load_rankings({"i2t": i2t}), labels, [board])
 
 
 def test_lists_become_positions_in_the_order_of_the_split():
@@ -276,7 +250,6 @@ def test_lists_become_positions_in_the_order_of_the_split():
 @pytest.mark.parametrize(
     ("i2t", "message"),
     [
-        ({5: [50], 4: [50], 3: [50], 9: [50]}, "1 of 4 ids of the queries .* are not images"),
         ({5: [50], 3: [50, 55, 56], 9: [50]}, "2 of 5 ids of the lists .* captions .* is 55"),
         ({5: [50]}, "no list under 'i2t' in <arrays> for 2 of the images .* the first is 3"),
     ],
@@ -294,10 +267,6 @@ SPLIT = types.SimpleNamespace(
 )
 
 
-def load_sentences(source):
-    return read_sentences(*arrays.open_arrays(source, "embeddings"))
-
-
 def test_captions_are_found_by_their_texts(tmp_path):
     path = tmp_path / "model.npz"
     np.savez(path, **FILE, similarity="cosine", other=np.zeros(3))
@@ -305,17 +274,15 @@ def test_captions_are_found_by_their_texts(tmp_path):
     np.testing.assert_array_equal(found.caption_ids, [7, 9, 4])
     np.testing.assert_array_equal(found.captions, VECTORS[[1, 2, 0]])
     assert (found.images, found.similarity, found.place) == (None, "cosine", str(path))
-    several = dataclasses.replace(load_sentences(FILE), vectors=VECTORS[:, None])
-    assert several.items(SPLIT).captions.shape == (3, 1, 2)
     split = types.SimpleNamespace(**vars(SPLIT) | {"caption_texts": ["a cat", "a cow", "two cows"]})
     message = "no embedding for 2 of the 3 sentences of semeval_sts; the first is 'a cow'"
     with pytest.raises(UserError, match=message):
-        load_sentences(FILE).items(split)
+        open_items("embeddings", path).items(split)
 
 
 @pytest.mark.parametrize(
     ("dtype", "rounding", "different"),
-    [(np.float32, 1e-6, 1e-4), (np.float16, 1e-3, 2e-2), (ml_dtypes.bfloat16, 1e-2, 1e-1)],
+    [(np.float32, 1e-6, 1e-4), (ml_dtypes.bfloat16, 1e-2, 1e-1)],
 )
 def test_sentences_that_differ_by_rounding(tmp_path, dtype, rounding, different):
     rng = np.random.default_rng(0)
@@ -325,13 +292,9 @@ def test_sentences_that_differ_by_rounding(tmp_path, dtype, rounding, different)
         vectors[3] = vectors[0] * (1 + difference * rng.choice([-1, 1], 37))
         path = tmp_path / "model.npz"
         np.savez(path, sentences=np.array(TEXTS), sentence_embeddings=vectors.astype(dtype))
-        return load_sentences(path)
+        return open_items("embeddings", path, similarity="dot")
 
     found = load(rounding)
     assert found.rows == {"a dog": 0, "a cat": 1, "no dog": 2}
-    assert ["1 of 3 sentences have several emb" in note for note in found.notes] == [True]
-    assert load(0.0).notes == []
     with pytest.raises(UserError, match="different embeddings for 'a dog', in rows 0 and 3"):
         load(different)
-    with pytest.raises(UserError, match="sentence embeddings are 'sentences', strings"):
-        load_sentences({"sentences": np.arange(4)})

@@ -5,18 +5,15 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.evals.scores.second_stage_test import make_scores, open_case, slow_order
+from tests.evals.scores.second_stage_test import open_case, slow_order
 from tests.evals.tiny_split import TinySplit
-from xmodal.core.errors import UserError
 from xmodal.evals import make_evaluator, read_options
 from xmodal.evals.evaluators.boards import labels_of_split
 from xmodal.evals.evaluators.runner import compute_boards
 from xmodal.evals.labels.make import make_boards
-from xmodal.evals.reports.paired_differences import compare
-from xmodal.evals.reports.store import StoredResults
-from xmodal.evals.scores import arrays
+from xmodal.evals.scores.arrays import load_scores
 from xmodal.evals.scores.from_candidates import ScoredCandidates
-from xmodal.evals.scores.second_stage import PairReranker
+from xmodal.evals.scores.saving import save_scores
 from xmodal.evals.scores.sources import Candidates, Embeddings, ScoreMatrix
 
 SPLIT = TinySplit()
@@ -129,29 +126,13 @@ def test_without_a_first_stage_only_determined_metrics_exist():
     assert "sits" not in evaluate(source)["shapes"].correlations
 
 
-def test_candidates_of_one_direction_and_of_another_split():
-    source = make_source(make_scores(shape=(4, 8))[1], 2)
-    (ids, scores), other = source.directions["i2t"], source.directions["t2i"]
-    board = evaluate(dataclasses.replace(source, directions={"t2i": other}))["shapes_own"]
-    assert list(board.directions) == ["t2i"]
-    assert board.skipped["i2t"] == "there are no i2t candidates"
-    ids = ids.copy()
-    ids[1, 0] = 99
-    changed = dataclasses.replace(source, directions={"i2t": (ids, scores)})
-    message = f"file: image {source.image_ids[1]} names caption 99, one of 1 entries that are not"
-    with pytest.raises(UserError, match=message):
-        evaluate(changed)
-    with pytest.raises(UserError, match="which are ranked; remove the reranker"):
-        compute_boards(source, labels_of_split(SPLIT, ()), [], reranker=PairReranker())
-
-
 @pytest.mark.parametrize("top", [2, 5, None])
 def test_saved_scores_of_a_reranker_give_its_results(top, tmp_path):
     table = np.random.default_rng(6).normal(size=(4, 8)).astype(np.float32)
     evaluator, source = open_case(table, top=top, first_stage_weight=0.5)
     path = tmp_path / "scores.npz"
-    arrays.save_scores(path, evaluator.scores(source))
-    found = arrays.load_scores(path)
+    save_scores(path, evaluator.scores(source))
+    found = load_scores(path)
     if top is None:
         assert isinstance(found, ScoreMatrix)
     else:
@@ -165,26 +146,3 @@ def test_saved_scores_of_a_reranker_give_its_results(top, tmp_path):
                 np.testing.assert_array_equal(one.rank, other.rank)
                 np.testing.assert_array_equal(one.tied, other.tied)
                 np.testing.assert_equal(one.values, other.values)
-
-
-def test_scores_of_a_model_without_a_second_stage_are_refused():
-    _, source = open_case(np.zeros((4, 8), np.float32))
-    with pytest.raises(UserError, match="model is ranked without a second stage"):
-        without_reranker().scores(source)
-
-
-def test_other_candidates_are_not_compared(tmp_path):
-    table = np.random.default_rng(6).normal(size=(4, 8)).astype(np.float32)
-    evaluator, source = open_case(table, top=2)
-    arrays.save_scores(tmp_path / "scores.npz", evaluator.scores(source))
-    found = arrays.load_scores(tmp_path / "scores.npz")
-    results = {
-        "run": evaluator.run(source),
-        "file": without_reranker().run(found),
-        "bare": without_reranker().run(dataclasses.replace(found, first=None)),
-    }
-    stored = {name: StoredResults(each, name) for name, each in results.items()}
-    assert compare(stored["file"], stored["file"])
-    for one, other in (("run", "file"), ("file", "bare")):
-        with pytest.raises(UserError, match="scored .* against 2 given candidates .*; evaluate"):
-            compare(stored[one], stored[other])

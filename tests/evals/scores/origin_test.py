@@ -8,9 +8,9 @@ import pytest
 from tests.evals.tiny_split import TinySplit
 from xmodal.core.errors import UserError
 from xmodal.evals import load_embeddings, make_evaluator, read_options, save_embeddings
-from xmodal.evals.scores import arrays
-from xmodal.evals.scores.origin import FileOrigin
-from xmodal.evals.scores.sources import Candidates, Embeddings, ScoreMatrix
+from xmodal.evals.scores.arrays import load_scores
+from xmodal.evals.scores.saving import save_scores
+from xmodal.evals.scores.sources import Candidates, Embeddings, FileOrigin, ScoreMatrix
 
 SPLIT = TinySplit()
 IDS = SPLIT.image_ids, SPLIT.caption_ids
@@ -32,8 +32,8 @@ def load(request, tmp_path):
     def call(origin):
         found = dataclasses.replace(FILES[request.param], origin=origin)
         is_embeddings = request.param == "embeddings"
-        (save_embeddings if is_embeddings else arrays.save_scores)(tmp_path / "x.npz", found)
-        return (load_embeddings if is_embeddings else arrays.load_scores)(tmp_path / "x.npz")
+        (save_embeddings if is_embeddings else save_scores)(tmp_path / "x.npz", found)
+        return (load_embeddings if is_embeddings else load_scores)(tmp_path / "x.npz")
 
     return call
 
@@ -73,17 +73,3 @@ def test_a_first_stage_is_used_for_its_own_records(name, tmp_path):
         make_evaluator("shapes", options, TinySplit(hashes={"pets/images/1.0.0 test": "cd"}), sides)
     path.write_bytes(b"PK damaged")  # It is read later.
     assert make_evaluator("shapes", options, TinySplit(hashes=SAVED_ON), sides)
-
-
-def test_files_of_other_programs_name_no_origin(load):
-    found = load(None)
-    assert found.origin is None
-    assert not found.notes
-    assert run(found, {"pets/images/1.0.0 test": "cd"})
-
-
-@pytest.mark.parametrize("damaged", ["x", "[]", '{"model": "x"}'])
-def test_a_damaged_origin_is_said(damaged):
-    given = {"image_ids": IDS[0], "image_embeddings": TABLE, "xmodal_origin": np.array(damaged)}
-    with pytest.raises(UserError, match="xmodal_origin in <arrays> is damaged"):
-        load_embeddings(given)

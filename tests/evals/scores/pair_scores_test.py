@@ -15,6 +15,7 @@ from tests.short_runs import free_port
 from xmodal.core import mesh as mesh_lib
 from xmodal.evals.scores import pair_scores, score_files
 from xmodal.evals.scores.pair_scores import PairFunctions, PairProgram, PairScores, Tokens
+from xmodal.evals.scores.score_files import ScoreFile
 
 IMAGES, CAPTIONS, WIDTH = 21, 45, 3
 
@@ -116,102 +117,6 @@ def test_items_in_another_order():
     np.testing.assert_array_equal(found, expected)
 
 
-def test_blocks_follow_the_memory_of_a_device(monkeypatch):
-    items = Items()
-    program = items.open()._program
-    own, pair = 4 * (WIDTH + 1), 4 * 5 * 30
-    image = own + 16 * pair
-    for texts, share, images, places in (
-        (100, image * 5, 4, [16, 16]),
-        (100, image * 4 - 1, 2, [16, 16]),
-        (100, 16 * pair - 1, 1, [16, 8]),  # Of 15 and 30 tokens.
-        (100, own + 2 * pair, 1, [4, 2]),
-        (100, 1, 1, [1, 1]),
-        (100, 1 << 40, 32, [16, 16]),
-        (9, 1 << 40, 32, [16, 16]),
-        (5, 1 << 40, 32, [8, 8]),
-        (1, 1 << 40, 32, [1, 1]),  # An image has no place for others.
-    ):
-        monkeypatch.setattr(pair_scores, "_UNKNOWN_MEMORY", 16 * share)
-        given = items.params, items.images, np.array([15, 30]), texts
-        found, of_texts = program.block_shape(*given)
-        assert (found, of_texts.tolist()) == (images, places)
-
-
-def test_what_is_finished_does_not_change_the_shapes_of_a_request(monkeypatch):
-    """So that a resumed one rounds alike."""
-    opened, shape, means = Items().open(), PairProgram.block_shape, []
-
-    def watched(self, *given):
-        means.append(given[-1])
-        return shape(self, *given)
-
-    monkeypatch.setattr(PairProgram, "block_shape", watched)
-    images, captions = np.repeat([3, 4, 5], [9, 1, 2]), np.arange(12)
-    opened.pairs(images[:9], captions[:9])
-    opened.pairs(images, captions)  # Of images 4 and 5.
-    assert means == [9, 4]
-
-
-def test_texts_of_a_block_are_about_as_long():
-    rng = np.random.default_rng(3)
-    lengths = rng.integers(1, 9, CAPTIONS)
-    images = np.repeat([7, 2], [CAPTIONS, 13])
-    captions = np.concatenate([np.arange(CAPTIONS), rng.permutation(CAPTIONS)[:13]])
-    wanted = np.zeros((2, CAPTIONS), bool)
-    wanted[np.where(images == 7, 0, 1), captions] = True
-    every_8 = np.full(CAPTIONS, 8)
-    blocks = [each[1:] for each in pair_scores._calls(wanted, np.argsort(-lengths), every_8)]
-    assert len(blocks) == -(-CAPTIONS // 8)  # Only the last places of an image are empty.
-    seen = []
-    for number, ((rows, columns), of_caption) in enumerate(blocks):
-        of_image = np.array([7, 2])[rows]
-        seen += zip(of_image.tolist(), of_caption.tolist(), strict=True)
-        for row, of_row in enumerate((np.arange(CAPTIONS), captions[images == 2])):
-            longest_first = np.sort(lengths[of_row])[::-1][8 * number : 8 * number + 8]
-            found = lengths[of_caption[rows == row]][np.argsort(columns[rows == row])]
-            np.testing.assert_array_equal(found, longest_first)
-    assert sorted(seen) == sorted(zip(images.tolist(), captions.tolist(), strict=True))
-
-
-def test_the_longest_text_of_a_call_determines_their_number():
-    lengths = np.array([2, 9, 1, 9, 4, 4, 9, 1, 1, 2, 4])
-    wanted = np.ones((2, len(lengths)), bool)
-    wanted[1, lengths == 9] = False
-    order = np.argsort(-lengths, kind="stable")
-    places = np.select([lengths > 4, lengths > 2], [1, 2], 4)
-    calls = list(pair_scores._calls(wanted, order, places))
-    assert [width for width, *_ in calls] == [1, 1, 1, 2, 2, 4]
-    for row in range(2):
-        found = [caption for _, slots, at in calls for caption in at[slots[0] == row]]
-        assert found == [caption for caption in order if wanted[row, caption]]
-
-
-def test_many_pairs_repay_more_lengths():
-    tokens = Tokens(np.zeros((45, 45, 1)), np.arange(45) < np.arange(45)[:, None])
-    few = pair_scores._padded_lengths(tokens, pairs=100)
-    assert few.tolist() == [8] * 9 + [16] * 8 + [24] * 8 + [32] * 8 + [40] * 8 + [45] * 4
-    even = [2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 45]
-    many = pair_scores._padded_lengths(tokens, pairs=1 << 22)
-    assert many.tolist() == [min(x for x in even if x >= length) for length in range(45)]
-
-
-def test_tokens_of_different_lengths_are_joined():
-    rng = np.random.default_rng(0)
-    parts = [
-        (
-            rows,
-            Tokens(rng.normal(size=(len(rows), t, 2)), np.ones((len(rows), t), bool), {"n": rows}),
-        )
-        for rows, t in ((np.array([3, 0]), 2), (np.array([1, 2, 4]), 5))
-    ]
-    joined = Tokens.join(parts)
-    assert joined.mask.sum(axis=1).tolist() == [2, 5, 5, 2, 5]
-    assert joined.extras["n"].tolist() == [0, 1, 2, 3, 4]
-    for rows, part in parts:
-        np.testing.assert_array_equal(joined.tokens[rows, : part.mask.shape[1]], part.tokens)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 8])
 def test_a_killed_evaluation_scores_at_most_one_block_again(devices, tmp_path, monkeypatch):
@@ -224,7 +129,7 @@ def test_a_killed_evaluation_scores_at_most_one_block_again(devices, tmp_path, m
     monkeypatch.setattr(pair_scores, "_SAVED_PAIRS", 0)
     jax.effects_barrier()
     total = items.calls.count(("image", size))
-    killed, keep, blocks = items.open(devices), PairScores._finish, []
+    killed, keep, blocks = items.open(devices), ScoreFile.finish, []
 
     def finish_one(self, *pairs):
         if len(blocks) == 1:
@@ -233,7 +138,7 @@ def test_a_killed_evaluation_scores_at_most_one_block_again(devices, tmp_path, m
         keep(self, *pairs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(PairScores, "_finish", finish_one)
+        patch.setattr(ScoreFile, "finish", finish_one)
         with pytest.raises(KeyboardInterrupt):
             killed.pairs(*every)
     score_files._remove_complete()  # As the process that was killed.
@@ -259,14 +164,14 @@ from tests.evals.scores.pair_scores_test import CAPTIONS, IMAGES, Items, prepare
 from xmodal.core import mesh, processes
 from xmodal.evals.scores import pair_scores
 from xmodal.evals.scores.pair_scores import PairFunctions, PairProgram, PairScores
-from xmodal.evals.scores import score_files
+from xmodal.evals.scores.score_files import ScoreFile
 
 processes.initialize()
-pair_scores._MOST_IMAGES, pair_scores._SAVED_PAIRS, score_files._AGREED = 1, 0, 7
+pair_scores._MOST_IMAGES, pair_scores._SAVED_PAIRS = 1, 0
 items, every = Items(), np.indices((IMAGES, CAPTIONS)).reshape(2, -1)
 functions = PairFunctions("sum", prepare, score, lambda i, t: 4 * i * t, "a sum")
 program = PairProgram(functions, mesh.make_mesh())
-finish, blocks = PairScores._finish, []
+finish, blocks = ScoreFile.finish, []
 
 
 def finish_and_fail(self, *pairs):
@@ -278,13 +183,13 @@ def finish_and_fail(self, *pairs):
         raise KeyboardInterrupt
 
 
-PairScores._finish = finish_and_fail
+ScoreFile.finish = finish_and_fail
 for _ in range(2):
     opened = PairScores(program, items.params, items.images, items.captions)
     try:
         found = opened.pairs(*every)
     except KeyboardInterrupt:
-        PairScores._finish = lambda *pairs: (blocks.append(pairs), finish(*pairs))
+        ScoreFile.finish = lambda *pairs: (blocks.append(pairs), finish(*pairs))
 np.savez(f"{sys.argv[1]}/{jax.process_index()}.npz", scores=found, blocks=len(blocks))
 """
 

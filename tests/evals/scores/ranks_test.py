@@ -9,10 +9,11 @@ import pytest
 from xmodal.core.mesh import make_mesh
 from xmodal.evals.labels.positives import Ragged, Relation
 from xmodal.evals.labels.types import DirectionLabels
-from xmodal.evals.scores import score_rows
+from xmodal.evals.scores import score_rows, vector_scores
 from xmodal.evals.scores.ranks import has_positives, rank_directions
-from xmodal.evals.scores.score_rows import MatrixScores, open_scores, top_items
+from xmodal.evals.scores.score_rows import MatrixScores, top_items
 from xmodal.evals.scores.sources import Embeddings
+from xmodal.evals.scores.vector_scores import open_scores
 
 RECALLS = ("recall@1", "recall@5", "recall@10", "median_rank")
 LISTS = ("map@r", "r_precision", "recall@1")
@@ -79,7 +80,7 @@ def open_vectors(left, right, similarity="dot", devices=None, **options):
 @pytest.mark.parametrize("source", [None, 1, 2, 8, np.float16, np.float32, np.float64])
 def test_both_directions(source, budget, monkeypatch):
     """Odd sizes, with ties everywhere: of vectors on devices, and of matrices of any type."""
-    monkeypatch.setattr(score_rows, "_BLOCK", 64)
+    monkeypatch.setattr(score_rows, "BLOCK", 64)
     monkeypatch.setattr(score_rows, "_ROWS_BYTES", 1 << 16)
     generator = np.random.default_rng(0)
     left, right = (generator.integers(-2, 3, (n, 3)).astype(np.float32) for n in (171, 233))
@@ -116,7 +117,7 @@ def test_both_directions(source, budget, monkeypatch):
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("devices", [None, 8])
 def test_within_one_gallery(devices, budget, monkeypatch):
-    monkeypatch.setattr(score_rows, "_BLOCK", 64)
+    monkeypatch.setattr(score_rows, "BLOCK", 64)
     generator = np.random.default_rng(1)
     items = generator.integers(-2, 3, (301, 3)).astype(np.float32)
     direction = DirectionLabels(random_positives(generator, 301, 301, within=True), LISTS)
@@ -127,22 +128,26 @@ def test_within_one_gallery(devices, budget, monkeypatch):
 
 
 def test_half_of_the_products_serve_both_sides(monkeypatch):
-    monkeypatch.setattr(score_rows, "_BLOCK", 64)
+    monkeypatch.setattr(score_rows, "BLOCK", 64)
     items = np.random.default_rng(0).normal(size=(300, 33)).astype(np.float32)
-    scores, asked = open_vectors(items[:9], items)["text", "text"], []
-    compute = scores._compute
-    monkeypatch.setattr(scores, "_compute", lambda *of: asked.append(of[1]) or compute(*of))
-    matrix = scores.hold(1 << 30).rows(np.arange(300))
-    assert len(asked) == 5 * 6 // 2
-    np.testing.assert_array_equal(matrix, matrix.T)
-    np.testing.assert_allclose(matrix, items @ items.T, rtol=1e-4, atol=1e-4)
+    scores, asked = open_vectors(items[:9], items)["text", "text"].hold(1 << 30), []
+    compute = vector_scores._score_tile
+    monkeypatch.setattr(vector_scores, "_score_tile", lambda *of: asked.append(of) or compute(*of))
+    for queries in (np.arange(300), np.flatnonzero(np.arange(300) % 3)):
+        asked.clear()
+        matrix = np.empty((len(queries), 300), np.float32)
+        for at, rows in scores.blocks(queries):
+            matrix[at] = rows
+        assert len(asked) == 5 * 6 // 2
+        np.testing.assert_array_equal(matrix[:, queries], matrix[:, queries].T)
+        np.testing.assert_allclose(matrix, items[queries] @ items.T, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("similarity", ["dot", "cosine", "euclidean", "max_cosine"])
 def test_duplicates_tie_exactly_in_real_numbers(similarity, budget, monkeypatch):
     """Copies of a positive before it push it back, copies after it do not, wherever they are."""
-    monkeypatch.setattr(score_rows, "_BLOCK", 128)
+    monkeypatch.setattr(score_rows, "BLOCK", 128)
     generator = np.random.default_rng(0)
     items = generator.standard_normal((301, 177), dtype=np.float32)
     items[[40, 200, 300]] = items[250]
@@ -157,30 +162,6 @@ def test_duplicates_tie_exactly_in_real_numbers(similarity, budget, monkeypatch)
     scores = open_vectors(queries, items, similarity)["text", "text"]
     (found,), _ = rank_directions(scores, [within], exclude_self=True, budget=budget)
     assert (found.rank[40], found.tied[40]) == (1, True)
-
-
-def test_no_direction_computes_no_score():
-    assert rank_directions(None, [], exclude_self=True) == ([], [])
-
-
-def test_constant_embeddings_rank_by_position():
-    labels = DirectionLabels(ragged(*([(i + 3) % 10] for i in range(10))), RECALLS)
-    scores = MatrixScores(np.ones((10, 10), np.float32))
-    (found,), _ = rank_directions(scores, [labels], exclude_self=True)
-    # Items before the positive, the query itself not counted.
-    np.testing.assert_array_equal(found.rank, [2, 3, 4, 5, 6, 7, 8, 0, 1, 2])
-    assert found.tied.all()
-
-
-def test_a_query_whose_positives_are_all_out_of_reach():
-    matrix = np.array([[3, 2, 1], [1, 2, 3], [0, 0, 0]], np.float32)
-    labels = DirectionLabels(
-        ragged([1], [], []), ("recall@1", "map@r"), np.array([0, 2, 0], np.int32)
-    )
-    (found,), _ = rank_directions(MatrixScores(matrix), [labels])
-    np.testing.assert_array_equal(has_positives(labels), [True, True, False])
-    np.testing.assert_array_equal(found.rank[:2], [1, 3])  # Behind the whole gallery.
-    np.testing.assert_array_equal(found.values["map@r"][:2], [0, 0])
 
 
 @pytest.mark.parametrize("folded", [False, True])

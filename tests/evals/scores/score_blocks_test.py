@@ -1,8 +1,5 @@
 """Score blocks against a slow loop; any number of devices; a killed computation continues."""
 
-import os
-import types
-
 import jax
 import numpy as np
 import pytest
@@ -11,12 +8,11 @@ from tests.similarity.slow_saf import real_items, score_pairs
 from tests.similarity.token_views import make_params, make_view
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
-from xmodal.evals.scores import arrays, score_blocks, score_files
+from xmodal.evals.scores import arrays, saving, score_blocks, score_files
 from xmodal.evals.scores.files import choose_similarity
-from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
-from xmodal.evals.scores.score_rows import open_scores
 from xmodal.evals.scores.sources import Embeddings
+from xmodal.evals.scores.vector_scores import open_scores
 from xmodal.similarity import make_similarity
 
 SAF = make_similarity({"name": "saf", "width": 5})
@@ -55,47 +51,10 @@ def test_equals_the_slow_loop(tmp_path, monkeypatch, tile_bytes):
     np.testing.assert_allclose(compute(folder=tmp_path), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("many", "step"), [(IMAGES * CAPTIONS + 1, 8), (1, 2)])
-def test_blocks_cover_every_pair_with_little_padding(many, step, monkeypatch):
-    monkeypatch.setattr(score_blocks, "_MANY_PAIRS", many)
-    monkeypatch.setattr(score_blocks, "_BLOCK_FLOPS", 2e4)
-    _, items, params = make_items()
-    found, lengths = np.zeros((IMAGES, CAPTIONS), int), items[1].tokens.lengths
-    for block in score_blocks._plan(SAF, params, *items, 4):
-        rows, columns = np.unique(block.rows), np.unique(block.columns)
-        assert block.pairs == len(rows) * len(columns)
-        found[rows[:, None], columns] += 1
-        padding = block.length - lengths[columns]
-        assert padding.min() >= 0
-        assert padding.max() < step
-    assert np.all(found == 1)
-
-
-@pytest.mark.parametrize(("items", "most", "size"), [(40, 34, 20), (7, 100, 7), (9, 0, 1)])
-def test_the_last_block_is_filled_as_far_as_possible(items, most, size):
-    assert score_blocks._even(items, most) == size
-
-
-@pytest.mark.slow
-def test_small_blocks_on_eight_devices_give_the_same_bits(tmp_path, monkeypatch):
-    monkeypatch.setattr(score_blocks, "_BLOCK_FLOPS", 2e4)
-    one = compute(folder=tmp_path / "one")
-    counted = []
-    score_round = score_blocks._score_round
-    monkeypatch.setattr(
-        score_blocks,
-        "_score_round",
-        lambda *inputs: counted.append(len(inputs[4])) or score_round(*inputs),
-    )
-    np.testing.assert_array_equal(compute(8, folder=tmp_path / "eight"), one)
-    assert len(counted) > 1
-    assert set(counted) == {8}
-
-
 def test_a_killed_computation_continues_with_the_first_unfinished_block(tmp_path, monkeypatch):
     monkeypatch.setattr(score_blocks, "_BLOCK_FLOPS", 2e4)
     expected = np.array(compute(folder=tmp_path / "whole"))
-    score_round, rounds = score_blocks._score_round, []
+    score_round, rounds = score_blocks._score_blocks, []
 
     def score_some(*inputs):
         rounds.append(1)
@@ -103,7 +62,7 @@ def test_a_killed_computation_continues_with_the_first_unfinished_block(tmp_path
             raise KeyboardInterrupt
         return score_round(*inputs)
 
-    monkeypatch.setattr(score_blocks, "_score_round", score_some)
+    monkeypatch.setattr(score_blocks, "_score_blocks", score_some)
     with pytest.raises(KeyboardInterrupt):
         compute(folder=tmp_path / "killed")
     (file,) = (tmp_path / "killed").glob("*/*/finished.npy")
@@ -136,7 +95,7 @@ def test_every_direction_reads_one_matrix(monkeypatch):
     embeddings = make_embeddings()
     scores = open_scores(embeddings)
     assert set(scores) == {("image", "text")}
-    monkeypatch.setattr(score_blocks, "_score_round", None)  # Nothing is scored again.
+    monkeypatch.setattr(score_blocks, "_score_blocks", None)  # Nothing is scored again.
     again = open_scores(embeddings)["image", "text"]
     rows, columns = np.array([0, 6, 3]), np.array([18, 2, 2])
     found = scores["image", "text"].pairs(rows, columns)
@@ -144,11 +103,6 @@ def test_every_direction_reads_one_matrix(monkeypatch):
     views, _, params = make_items()
     expected = score_pairs(params, *map(real_items, views))
     np.testing.assert_allclose(found, expected[rows, columns], rtol=1e-4, atol=1e-5)
-
-
-def test_vectors_alone_are_an_error():
-    with pytest.raises(UserError, match="'saf' compares tokens, but a model has only vectors"):
-        open_scores(make_embeddings(tokens={}))
 
 
 def test_tokens_of_items_in_any_order():
@@ -167,7 +121,7 @@ def test_tokens_of_items_in_any_order():
 
 def test_a_saved_file_has_ragged_tokens_options_and_parameters(tmp_path):
     embeddings = make_embeddings()
-    arrays.save_embeddings(tmp_path / "saf.npz", embeddings)
+    saving.save_embeddings(tmp_path / "saf.npz", embeddings)
     found = choose_similarity(arrays.load_embeddings(tmp_path / "saf.npz"), None)
     assert found.options == {"width": 5}
     assert found.similarity == "saf"
@@ -188,45 +142,7 @@ def test_a_saved_file_has_ragged_tokens_options_and_parameters(tmp_path):
         choose_similarity(arrays.load_embeddings(content), None)
 
 
-def test_items_are_put_in_the_order_of_a_split():
-    embeddings = make_embeddings()
-    order = np.array([6, 1, 0, 2, 3, 4, 5])
-    split = types.SimpleNamespace(image_ids=order, caption_ids=np.arange(CAPTIONS)[::-1].copy())
-    ordered = open_scores(order_embeddings(embeddings, split))["image", "text"]
-    plain = open_scores(embeddings)["image", "text"]
-    rows, columns = np.arange(7), np.arange(7) * 2
-    np.testing.assert_allclose(
-        ordered.pairs(rows, columns), plain.pairs(order, CAPTIONS - 1 - columns), rtol=1e-5
-    )
-
-
-def test_processes_that_start_at_once_map_one_file(tmp_path, monkeypatch):
-    path = tmp_path / "key" / "scores.npy"
-    first = score_files.open_array(path, (2, 3), np.float32)
-    with monkeypatch.context() as patch:
-        patch.setattr(type(path), "exists", lambda self: False)
-        second = score_files.open_array(path, (2, 3), np.float32)
-    first[1, 2] = 5
-    assert second[1, 2] == 5
-    assert list(path.parent.iterdir()) == [path]
-
-
 def test_a_full_disk_is_found_before_the_file_is_made(tmp_path):
     with pytest.raises(UserError, match="all pairs take .* GB left: free space, or set XDG_CACHE"):
-        score_files.open_array(tmp_path / "scores.npy", (1 << 30, 1 << 30), np.float32)
+        score_files._open_array(tmp_path / "scores.npy", (1 << 30, 1 << 30), np.float32)
     assert not list(tmp_path.iterdir())
-
-
-def test_only_old_matrices_are_removed_and_scoring_keeps_its_own_young(tmp_path):
-    root = score_files.score_folder()
-    (root / "old").mkdir()
-    (root / "gone").symlink_to(root / "nowhere")  # As if removed while the folder is listed.
-    os.utime(root / "old", (0, 0))
-    score_files.score_folder()
-    assert not (root / "old").exists()
-    compute(folder=tmp_path / "own")
-    (place,) = (tmp_path / "own").iterdir()
-    os.utime(place, (0, 0))
-    np.load(place / "process-0" / "finished.npy", "r+")[:] = False
-    compute(folder=tmp_path / "own")
-    assert place.stat().st_mtime > 0

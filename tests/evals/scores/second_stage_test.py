@@ -1,6 +1,5 @@
 """Two keys rank: scores of pairs, then those of the first stage."""
 
-import json
 import re
 
 import numpy as np
@@ -11,10 +10,9 @@ from xmodal.core.errors import UserError
 from xmodal.evals import evaluate_source, make_evaluator, read_options
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.types import DirectionLabels
-from xmodal.evals.scores import second_stage
 from xmodal.evals.scores.ranks import has_positives, rank_queries
 from xmodal.evals.scores.score_rows import MatrixScores
-from xmodal.evals.scores.second_stage import PairReranker, SecondStage, join_keys
+from xmodal.evals.scores.second_stage import PairReranker, SecondStage
 from xmodal.evals.scores.similarities import draw_similarities
 from xmodal.evals.scores.sources import Embeddings
 
@@ -81,20 +79,9 @@ def test_ranks_are_those_of_two_keys(top, transposed, weight):
     assert table.asked == asked
 
 
-def test_all_items_in_the_top_are_all_pairs():
-    first, second = make_scores()
-    every, most = (
-        SecondStage(
-            MatrixScores(first), "dot", Table(second), "logit", PairReranker(top, 0.5), "model"
-        )(False)
-        for top in (None, 131)
-    )
-    np.testing.assert_array_equal(*(each.rows(np.arange(70)) for each in (every, most)))
-
-
 @pytest.mark.parametrize("metrics", [("recall@1", "map@r"), ("r_precision",)])
 @pytest.mark.parametrize("transposed", [False, True])
-def test_only_queries_with_positives_are_scored(transposed, metrics, monkeypatch):
+def test_only_queries_with_positives_are_scored(transposed, metrics):
     first, second = make_scores()
     options = PairReranker(7, 0.5)
     table = Table(second)
@@ -104,87 +91,15 @@ def test_only_queries_with_positives_are_scored(transposed, metrics, monkeypatch
     rows, found = rng.choice([2, 66, 69], 12), rng.integers(0, items, 12).astype(np.int32)
     labels = DirectionLabels(Ragged.from_pairs(rows, found, queries), metrics)
     (expected,) = rank_queries(stage(transposed), [labels])
-    joined = []
     table.asked.clear()
-    monkeypatch.setattr(second_stage, "join_keys", lambda *of: joined.append(of) or join_keys(*of))
     asked = has_positives(labels)
     (answer,) = rank_queries(stage(transposed, asked), [labels])
-    assert len(joined) == len(set(rows)) == 3
     assert {pair[transposed] for pair in table.asked} == set(rows)
     for name, values in expected.values.items():
         np.testing.assert_array_equal(answer.values[name], values)
     np.testing.assert_array_equal(answer.tied[asked], expected.tied[asked])
     if expected.rank is not None:
         np.testing.assert_array_equal(answer.rank, expected.rank)
-
-
-def test_unscored_items_stay_below_and_apart():
-    row = np.array([1e-30, 3e-30, 2e-30, 2e-30, 9.0], np.float32)
-    found = join_keys(row, np.array([4]), np.array([-5000.5], np.float32))
-    assert found.tolist() == [-5004, -5002, -5003, -5003, -5000.5]
-
-
-@pytest.mark.parametrize("items", [4_996, 5_000, 70_000])
-def test_unscored_items_stay_below_half_precision(items):
-    scores = np.array([-3.0, -1.5], np.float16)
-    found = join_keys(np.arange(items, dtype=np.float32), np.array([2, 7]), scores)
-    others = np.delete(found, [2, 7])
-    assert found[[2, 7]].tolist() == [-3, -1.5]
-    assert (others.max(), others.min()) == (-4, -items - 1)
-    assert (np.diff(others) == 1).all()
-
-
-def test_facts_of_a_direction():
-    first, second = make_scores()
-    stage = SecondStage(
-        MatrixScores(first), "cosine", Table(second), "logit", PairReranker(7), "model"
-    )
-    rng = np.random.default_rng(4)
-    rows, items = rng.integers(0, 60, 200), rng.integers(0, 131, 200).astype(np.int32)
-    positives = Ragged.from_pairs(rows, items, 70)
-    facts = stage.describe(DirectionLabels(positives, ("recall@1",)), transposed=False)
-    outside, missed, asking = 0, 0, 0
-    for query in range(70):
-        own = set(items[rows == query].tolist())
-        kept = set(slow_order(first[query], second[query], 7)[1])
-        outside += len(own - kept)
-        missed += bool(own) and not own & kept
-        asking += bool(own)
-    assert 0 < missed < asking
-    assert (facts.positives, facts.outside) == (len(positives.values), outside)
-    assert (facts.queries, facts.missed, facts.top) == (asking, missed, 7)
-    assert f"lack {outside} of {len(positives.values)} positives" in facts.describe()
-    assert facts.undecided == 0
-
-
-LOOKED_UP = []
-
-
-class Watched(Ragged):
-    """Keeps the numbers of pairs that are looked up at once."""
-
-    def contains(self, rows, items):
-        LOOKED_UP.append(items.size)
-        return super().contains(rows, items)
-
-
-@pytest.mark.parametrize("top", [7, 131])
-def test_facts_of_many_pairs_take_little_memory(top, monkeypatch):
-    first, second = make_scores()
-    rng = np.random.default_rng(4)
-    rows, items = rng.integers(0, 60, 200), rng.integers(0, 131, 200).astype(np.int32)
-    positives = Watched.from_pairs(rows, items, 70)
-    labels = DirectionLabels(positives, ("map@r",), folds=(np.zeros(70, int), np.zeros(131, int)))
-    stage = SecondStage(
-        MatrixScores(first), "cosine", Table(second), "logit", PairReranker(top), "model"
-    )
-    expected = stage.describe(labels, transposed=False)
-    assert (expected.outside == 0) == (top == 131)
-    monkeypatch.setattr(second_stage, "_PAIRS_AT_A_TIME", 30)
-    LOOKED_UP.clear()
-    assert stage.describe(labels, transposed=False) == expected
-    assert max(LOOKED_UP, default=0) <= 30
-    assert bool(LOOKED_UP) == (top < 131)  # All positives are scored.
 
 
 @pytest.mark.parametrize("folded", [False, True])
@@ -211,28 +126,6 @@ def test_queries_with_more_positives_than_candidates_are_counted(folded):
     facts = stage.describe(labels, transposed=False)
     assert 0 < facts.undecided == expected < 70
     assert f"of {expected} queries with more positives than candidates" in facts.describe()
-
-
-@pytest.mark.parametrize(
-    ("top", "folded", "expected"),
-    [
-        (4, False, "recall@5, recall@10"),
-        (5, False, "recall@10"),
-        (10, False, ""),
-        (131, False, ""),
-        (10, True, "recall@5, recall@10"),  # About half of a query's candidates count.
-    ],
-)
-def test_recalls_that_read_more_items_than_candidates_are_named(top, folded, expected):
-    first, second = make_scores()
-    own = Ragged.from_pairs(np.arange(69), np.arange(69), 70)  # The last query has none.
-    folds = (np.arange(70) % 2, np.arange(131) % 2) if folded else None
-    labels = DirectionLabels(own, ("recall@1", "recall@5", "recall@10"), folds=folds)
-    options = PairReranker(top)
-    stage = open_stage(first, second, options)
-    facts = stage.describe(labels, transposed=False)
-    assert facts.recalls == expected
-    assert (f"which {expected} also measure" in facts.describe()) == bool(expected)
 
 
 def test_scores_that_are_not_finite_are_refused():
@@ -285,20 +178,6 @@ def test_boards_rank_by_the_cross_encoder():
     assert not np.allclose(sits.influence, other.influence)
 
 
-def test_the_report_and_its_file_name_the_second_stage(tmp_path):
-    table = np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)
-    evaluation = evaluate_source(*open_case(table, top=2, first_stage_weight=2.5), name="model")
-    found = evaluation.report()
-    assert (
-        "shapes_own/t2i: ranked by logit of a table + 2.5 dot among the top 2 of dot, which lack 1 "
-        "of 8 positives, and all positives of 1 of 8 queries; other items follow in its "
-        "order, which recall@5, recall@10 also measure."
-    ) in found
-    evaluation.save(tmp_path)
-    facts = json.loads((tmp_path / "boards.json").read_text())["shapes_own"]["rescored"]["t2i"]
-    assert (facts["first_stage"], facts["top"], facts["outside"]) == ("dot", 2, 1)
-
-
 def test_what_was_not_scored_is_not_shown_as_a_score():
     table = np.full((4, 8), 0.25, np.float32)
     evaluator, source = open_case(table, top=2)
@@ -313,14 +192,3 @@ def test_what_was_not_scored_is_not_shown_as_a_score():
     positives = Ragged.from_pairs(np.arange(8), np.array([0, 0, 0, 1, 1, 2, 2, 3], np.int32), 8)
     for drawn in draw_similarities(scores, positives, 50):
         assert set(drawn.tolist()) == {0.25}
-
-
-def test_a_source_without_a_cross_encoder_is_refused():
-    with pytest.raises(UserError, match="needs a model with a cross-encoder, and model has none"):
-        evaluate(None)
-    with pytest.raises(UserError, match="top"):
-        read_options({"x": {"type": "boards", "reranker": {"name": "cross_encoder", "top": 0}}})
-    with pytest.raises(UserError, match="x.task='t' names predictions"):
-        read_options({"x": {"type": "boards", "reranker": {"name": "cross_encoder"}, "task": "t"}})
-    with pytest.raises(UserError, match="Unknown name 'cross_encoder'"):
-        read_options({"x": {"type": "pools", "reranker": {"name": "cross_encoder"}}})

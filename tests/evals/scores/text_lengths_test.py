@@ -43,26 +43,3 @@ def test_many_texts_have_exact_lengths_and_few_have_multiples_of_4():
     assert TextLengths().choose(many, 50, batch_size=32) == [5, 6, 7, 9]
     assert TextLengths().choose(np.array([49]), 50, batch_size=32) == [50]
     assert multiples(few, 10) == [4, 8, 10]
-
-
-def test_compiled_lengths_are_used_again():
-    lengths = TextLengths()
-    assert lengths.choose(np.array([17]), 50, batch_size=32) == [20]
-    assert lengths.choose(np.array([9]), 50, batch_size=32) == [20]
-    assert lengths.choose(np.array([9, 9]), 50, batch_size=32) == [12]  # Batches of another size.
-    assert lengths.choose(np.array([23]), 50, batch_size=32) == [24]
-
-
-def test_texts_without_tokens_have_a_length():
-    assert TextLengths().choose(np.array([0, 0]), 50, batch_size=32) == [4]
-    assert TextLengths().choose(np.array([0]), 3, batch_size=32) == [3]
-
-
-def test_lengths_that_are_fixed():
-    assert TextLengths([6, 12]).choose(np.array([5]), 12, batch_size=32) == [6, 12]
-
-
-def test_accelerators_use_all_multiples_of_4():
-    lengths = TextLengths(platform="gpu")
-    assert lengths.choose(np.array([5]), 10, batch_size=lengths.batch_size) == [4, 8, 10]
-    assert (lengths.batch_size, TextLengths().batch_size) == (256, 32)

@@ -15,10 +15,8 @@ from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
 from xmodal.evals import evaluate_source, make_evaluator, read_options
 from xmodal.evals.reports.store import load_ranks
-from xmodal.evals.scores.arrays import save_embeddings
-from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
-from xmodal.evals.scores.score_rows import open_scores
+from xmodal.evals.scores.saving import save_embeddings
 from xmodal.evals.scores.sources import Embeddings
 from xmodal.evals.scores.token_pairs import open_token_pairs
 from xmodal.similarity import make_similarity
@@ -84,16 +82,6 @@ def test_chosen_pairs_have_the_scores_of_all():
         np.testing.assert_array_equal(found, every[some])
 
 
-def test_all_items_in_the_top_are_the_whole_matrix(tmp_path):
-    path, _ = save_first(tmp_path / "dual.npz")
-    whole = open_scores(order_embeddings(make_source(), SPLIT))["image", "text"]
-    for top in (None, 8, 4):  # Four images: the other direction needs all pairs.
-        evaluator, source = make_case(make_source(), name="similarity", top=top, first_stage=path)
-        found = evaluator.open_rankings(source)("t2i")
-        rows, columns = (x.ravel() for x in np.indices((4, 8)))
-        np.testing.assert_array_equal(found.pairs(columns, rows), whole.pairs(rows, columns))
-
-
 def test_boards_rank_the_best_of_another_model(tmp_path):
     path, first = save_first(tmp_path / "dual.npz")
     first, own = (in_order(x) for x in (first, score_pairs(params(), *map(real_items, VIEWS))))
@@ -148,19 +136,3 @@ def test_a_cross_encoder_ranks_the_best_of_another_model(tmp_path):
     values = values.reshape(4, 8)
     best = np.argsort(-in_order(first), axis=1)[:, :3]
     assert np.sort(np.argsort(-values, axis=1)[:, :3]).tolist() == np.sort(best).tolist()
-
-
-def test_what_cannot_be_a_first_stage_is_refused(tmp_path):
-    with pytest.raises(UserError, match="shapes.reranker.first_stage"):
-        make_case(make_source(), name="similarity", top=2)
-    with pytest.raises(UserError, match="nowhere.npz' is not a file"):
-        make_case(make_source(), name="cross_encoder", first_stage="nowhere.npz")
-    path, _ = save_first(tmp_path / "dual.npz", image_ids=IDS[0] + 1)
-    options = {"name": "similarity", "top": 2, "first_stage": path}
-    evaluator, source = make_case(make_source(), **options)
-    with pytest.raises(UserError, match="dual.npz lacks 4 of the 4 images .* image id 40"):
-        evaluator.run(source)
-    path, _ = save_first(tmp_path / "dual.npz")
-    evaluator, source = make_case(make_source(similarity="cosine", options={}), **options)
-    with pytest.raises(UserError, match="a model ranks vectors by 'cosine'"):
-        evaluator.run(source)

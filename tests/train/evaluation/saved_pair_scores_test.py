@@ -8,7 +8,7 @@ from configs import vilt
 from tests.saved_run import evaluate_weights
 from xmodal.core import mesh as mesh_lib
 from xmodal.evals.scores.arrays import load_scores
-from xmodal.evals.scores.origin import FileOrigin
+from xmodal.evals.scores.sources import FileOrigin
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.suite import Request
 from xmodal.train.resolve import build_run

@@ -12,8 +12,8 @@ from xmodal.evals.labels.ids import Positions
 from xmodal.evals.reports.correlation_intervals import compute_pairs_interval
 from xmodal.evals.reports.metrics import compute_influence, compute_pearson_influence
 from xmodal.evals.scores.galleries import order_embeddings
-from xmodal.evals.scores.score_rows import open_scores
 from xmodal.evals.scores.sources import Embeddings
+from xmodal.evals.scores.vector_scores import open_scores
 
 _CORRELATIONS = ("pearson", "spearman")
 

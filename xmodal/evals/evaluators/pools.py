@@ -18,8 +18,9 @@ from xmodal.evals.reports.results import Numbers
 from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.ranks import rank_queries
 from xmodal.evals.scores.rerank import RerankedScores, make_reranker
-from xmodal.evals.scores.score_rows import memory_budget, open_scores
+from xmodal.evals.scores.score_rows import memory_budget
 from xmodal.evals.scores.sources import Embeddings, Provider
+from xmodal.evals.scores.vector_scores import open_scores
 
 _DEPTHS = (1, 5, 10)
 

@@ -21,16 +21,17 @@ from xmodal.evals.reports.metrics import (
     draw_pairs,
 )
 from xmodal.evals.reports.results import BoardResult, CorrelationResult, DirectionResult
-from xmodal.evals.scores import galleries, lists
+from xmodal.evals.scores import galleries
 from xmodal.evals.scores.files import name_of, open_source
 from xmodal.evals.scores.from_candidates import ScoredCandidates
-from xmodal.evals.scores.from_lists import answer_lists
+from xmodal.evals.scores.lists import answer_lists, order_rankings
 from xmodal.evals.scores.ranks import RankedQueries, has_positives, rank_directions, rank_queries
 from xmodal.evals.scores.rerank import RerankedScores, RowReranker
-from xmodal.evals.scores.score_rows import Scores, equal_scores, open_scores
+from xmodal.evals.scores.score_rows import Scores, equal_scores
 from xmodal.evals.scores.second_stage import PairReranker, SecondStage, SimilarityReranker
 from xmodal.evals.scores.sources import Candidates, Embeddings, RankedLists, ScoreMatrix, Source
 from xmodal.evals.scores.token_pairs import open_token_pairs
+from xmodal.evals.scores.vector_scores import open_scores
 
 _DIGITS = 12  # Of the hash that tells files of one name apart.
 
@@ -201,7 +202,7 @@ def compute_boards(
     stage: SecondStage | ScoredCandidates | None = None
     rating: dict[Modalities, ScoresOfPairs] = {}
     if isinstance(source, RankedLists):
-        ranked = lists.order_rankings(source, labels, boards)
+        ranked = order_rankings(source, labels, boards)
         sizes = {"image": len(labels.image_ids), "text": len(labels.caption_ids)}
         answers = {
             (board.name, name): answer_lists(ranked[name], direction, sizes[DIRECTIONS[name][1]])

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xmodal.evals.scores.score_rows import top_items
+
 if TYPE_CHECKING:
     from xmodal.evals.scores.embed import Batch, Items
 
@@ -81,10 +83,7 @@ def _find_nearest(captions: np.ndarray) -> np.ndarray:
         scores = captions[start : start + _BLOCK] @ captions.T
         rows = np.arange(len(scores))
         scores[rows, start + rows] = -np.inf
-        count = min(_NEAREST, len(captions) - 1)
-        best = np.argpartition(-scores, count - 1, axis=1)[:, :count]
-        order = np.argsort(-np.take_along_axis(scores, best, 1), axis=1, kind="stable")
-        found.append(np.take_along_axis(best, order, 1))
+        found.append(top_items(scores, min(_NEAREST, len(captions) - 1)))
     return np.concatenate(found)
 
 

@@ -176,19 +176,21 @@ class Embedder:
         for side in (each for each in self._sides if each in split.sides):
             embed = functools.partial(self._embed, side, field, params, model_state)
             parts = self._embed_side(embed, side, split, batch_size)
-            _, first = parts[0]
-            vectors[side] = predicted[side] = _gather(
-                [(rows, part.vectors) for rows, part in parts]
-            )
-            if first.predicted is not None:
-                predicted[side] = _gather([(rows, part.predicted) for rows, part in parts])
-            if first.log_sigma is not None:
-                log_sigma[side] = _gather([(rows, part.log_sigma) for rows, part in parts])
-            if first.tokens is not None:
-                ragged = [RaggedTokens.from_padded(*part.tokens) for _, part in parts]
-                order = np.argsort(np.concatenate([rows for rows, _ in parts]))
+            found = [part for _, part in parts]
+            order = np.argsort(np.concatenate([rows for rows, _ in parts]))
+            kept = {
+                name: np.concatenate([getattr(part, name) for part in found])[order]
+                for name in ("vectors", "log_sigma", "predicted")
+                if getattr(found[0], name) is not None
+            }
+            vectors[side] = kept["vectors"]
+            predicted[side] = kept.get("predicted", kept["vectors"])
+            if "log_sigma" in kept:
+                log_sigma[side] = kept["log_sigma"]
+            if found[0].tokens is not None:
+                ragged = [RaggedTokens.from_padded(*part.tokens) for part in found]
                 tokens[side] = RaggedTokens.join(ragged).take(order)
-            if first.features is not None:
+            if found[0].features is not None:
                 features[side] = Tokens.join([(rows, part.features) for rows, part in parts])
         return Embeddings(
             place=f"{split.name} {split.split}",
@@ -328,14 +330,6 @@ class Embedder:
         if self.mesh is None:
             return jnp.asarray(rows)
         return mesh_lib.global_batch(rows, self.mesh)
-
-
-def _gather(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """Joins arrays [R, ...] of items at positions [R], in the order of the split, float32."""
-    gathered = np.empty((sum(len(rows) for rows, _ in parts), *parts[0][1].shape[1:]), np.float32)
-    for rows, array in parts:
-        gathered[rows] = array
-    return gathered
 
 
 @dataclasses.dataclass(frozen=True)

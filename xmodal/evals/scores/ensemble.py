@@ -6,8 +6,8 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xmodal.core.errors import UserError
-from xmodal.evals.scores.score_rows import open_scores
 from xmodal.evals.scores.sources import Embeddings, ScoreMatrix
+from xmodal.evals.scores.vector_scores import open_scores
 from xmodal.similarity import make_similarity
 
 

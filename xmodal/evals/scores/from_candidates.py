@@ -16,22 +16,24 @@ from xmodal.evals.labels.definitions import DIRECTIONS
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.types import Board, DirectionLabels
-from xmodal.evals.reports.results import Rescored
 from xmodal.evals.scores.files import open_source
-from xmodal.evals.scores.from_lists import answer_lists
 from xmodal.evals.scores.galleries import Ids, find_items, order_embeddings
+from xmodal.evals.scores.lists import answer_lists
 from xmodal.evals.scores.ranks import RankedQueries, rank_queries
 from xmodal.evals.scores.score_files import hash_arrays
-from xmodal.evals.scores.score_rows import MatrixScores, Scores, equal_scores, open_scores
-from xmodal.evals.scores.second_stage import JoinedScores, SecondStage, describe_candidates
+from xmodal.evals.scores.score_rows import MatrixScores, Scores, equal_scores
+from xmodal.evals.scores.second_stage import SecondStage, Stage
 from xmodal.evals.scores.sources import Candidates, Embeddings, ScoreMatrix
+from xmodal.evals.scores.vector_scores import open_scores
 from xmodal.similarity import SIMILARITIES
 
 _DIGITS = 12  # Of the hash that says which results are comparable.
 
 
-class ScoredCandidates:
-    """The second stage of a file, in the order of a split; see `SecondStage`."""
+class ScoredCandidates(Stage):
+    """The second stage of a file, in the order of a split."""
+
+    exact = True
 
     def __init__(
         self,
@@ -46,7 +48,7 @@ class ScoredCandidates:
         Raises:
           UserError: a candidate is not in the split.
         """
-        self._definition, self._similarity = source.definition, ""
+        self.definition, self.first_name = source.definition, ""
         self._given = {
             direction == "t2i": _order_candidates(source, direction, labels)
             for direction in source.directions
@@ -54,40 +56,36 @@ class ScoredCandidates:
         ranked: list[np.ndarray] = []
         parameters: Mapping[str, Any] = {}
         if source.first is None:
-            self._first = equal_scores(len(labels.image_ids), len(labels.caption_ids))
+            self.first = equal_scores(len(labels.image_ids), len(labels.caption_ids))
         else:
             first = order_embeddings(source.first, labels)
-            self._similarity, parameters = first.similarity, first.parameters
+            self.first_name, parameters = first.similarity, first.parameters
             ranked = [each for each in (first.images, first.captions) if each is not None]
-            found = open_scores(first, mesh=mesh, precision=precision)
-            self._first = found["image", "text"]
+            self.first = open_scores(first, mesh=mesh, precision=precision)["image", "text"]
         self._hashes = {
-            transposed: hash_arrays(self._similarity, [np.sort(items), *ranked], parameters)
+            transposed: hash_arrays(self.first_name, [np.sort(items), *ranked], parameters)
             for transposed, (items, _) in self._given.items()
         }
 
-    def __call__(self, transposed: bool, asked: np.ndarray | None = None) -> JoinedScores:
-        """Returns the scores to rank by; `transposed` if captions are the queries."""
-        del asked
-        first = self._first.transpose() if transposed else self._first
-        return JoinedScores(first, *self._given[transposed])
+    def hash_of_given(self, transposed: bool) -> str:
+        """See `Stage`."""
+        return self._hashes[transposed][:_DIGITS]
 
-    def describe(self, direction: DirectionLabels, transposed: bool) -> Rescored:
-        """Returns the facts of a direction's second stage."""
-        items, _ = self._given[transposed]
-        return describe_candidates(
-            direction,
-            items,
-            score=self._definition,
-            first_stage=self._similarity,
-            gallery=self._first.shape[0 if transposed else 1],
-            given=self._hashes[transposed][:_DIGITS],
-        )
+    def positions(self, transposed: bool) -> np.ndarray:
+        """See `Stage`."""
+        return self._given[transposed][0]
+
+    def candidates(
+        self, transposed: bool, asked: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """See `Stage`."""
+        del asked
+        return self._given[transposed]
 
     def whole(self) -> Scores | None:
         """Returns the scores of images and captions, if all pairs of a direction have one."""
         for transposed, (items, _) in self._given.items():
-            if items.shape[1] == self._first.shape[0 if transposed else 1]:
+            if items.shape[1] == self.first_stage(transposed).shape[1]:
                 matrix = self(transposed).rows(np.arange(len(items)))
                 return MatrixScores(matrix.T if transposed else matrix)
         return None
@@ -107,13 +105,10 @@ class ScoredCandidates:
 
     def _rank(self, directions: list[DirectionLabels], transposed: bool) -> list[RankedQueries]:
         items, scores = self._given[transposed]
-        gallery = self._first.shape[0 if transposed else 1]
-        if self._similarity or items.shape[1] == gallery:
+        gallery = self.first_stage(transposed).shape[1]
+        if self.first_name or items.shape[1] == gallery:
             return rank_queries(self(transposed), directions)
-        # The earlier of equal items is first.
-        rising = np.argsort(items, axis=1)
-        order = np.argsort(-np.take_along_axis(scores, rising, axis=1), axis=1, kind="stable")
-        lists = np.take_along_axis(np.take_along_axis(items, rising, axis=1), order, axis=1)
+        lists = np.take_along_axis(items, np.lexsort((items, -scores)), axis=1)
         offsets = np.arange(len(lists) + 1) * lists.shape[1]
         ragged = Ragged(offsets, lists.ravel().astype(np.int32))
         return [answer_lists(ragged, direction, gallery) for direction in directions]

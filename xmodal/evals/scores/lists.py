@@ -1,70 +1,24 @@
-"""Reads ranked lists of any model."""
+"""Answers directions from ranked lists; truncation leaves some metrics undetermined."""
 
-import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from xmodal.core.errors import UserError
-from xmodal.core.untrusted.json_text import parse_json_text
 from xmodal.evals.labels.definitions import DIRECTIONS, KINDS
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged
-from xmodal.evals.labels.types import Board, Labels
-from xmodal.evals.scores.arrays import first_line, place_of
+from xmodal.evals.labels.types import Board, DirectionLabels, Labels
+from xmodal.evals.reports.metrics import RECALL, compute_recall_values
+from xmodal.evals.scores.ranks import (
+    LIST_METRICS,
+    RankedQueries,
+    compute_list_values,
+    find_deepest,
+    has_positives,
+    listed_positives,
+)
 from xmodal.evals.scores.sources import RankedLists
-
-
-def load_rankings(source: str | os.PathLike | Mapping[str, Mapping]) -> RankedLists:
-    """Reads ranked lists in the format of the eccv_caption library.
-
-    Args:
-      source: JSON file `{"i2t": {image id: [caption ids]}, "t2i": {caption id: [image ids]}}`, or
-        the same as mappings, most similar first. One direction may be missing.
-    """
-    place = place_of(source, "rankings")
-    content: Any = source
-    if not isinstance(source, Mapping):
-        try:
-            with open(place, encoding="utf-8-sig") as file:
-                content = parse_json_text(file.read())
-        except FileNotFoundError as error:
-            raise UserError(f"There is no file {place!r}.") from error
-        except (OSError, ValueError) as error:
-            raise UserError(f"{place} cannot be read as JSON ({first_line(error)}).") from error
-    if not isinstance(content, Mapping) or not {"i2t", "t2i"} & set(content):
-        found = sorted(content) if isinstance(content, Mapping) else type(content).__name__
-        raise UserError(
-            f"{place} holds {found}; rankings are expected under 'i2t' (image id -> caption "
-            "ids) and 't2i' (caption id -> image ids)."
-        )
-    directions = {
-        name: _read_lists(content[name], f"{name!r} in {place}") if name in content else None
-        for name in ("i2t", "t2i")
-    }
-    return RankedLists(place, **directions)
-
-
-def _read_lists(lists: Any, place: str) -> dict[int, np.ndarray]:
-    if not isinstance(lists, Mapping) or not lists:
-        raise UserError(f"{place} is not a mapping of query ids to lists of ids.")
-    found: dict[int, np.ndarray] = {}
-    for key, ranked in lists.items():
-        try:
-            query = int(key) if isinstance(key, str) else int(np.int64(key))
-            ids = np.asarray(ranked)
-        except (TypeError, ValueError, OverflowError):
-            query, ids = 0, np.zeros(0)
-        if ids.ndim != 1 or ids.dtype.kind not in "iu" or not len(ids) or query in found:
-            raise UserError(
-                f"The list of query {key!r} under {place} is {ranked!r:.80}; it must be a list of "
-                "the integer ids of its items, best first, one for each integer query id."
-            )
-        if len(np.unique(ids)) < len(ids):
-            raise UserError(f"The list of query {key} under {place} names an item twice.")
-        found[query] = ids.astype(np.int64)
-    return found
 
 
 def order_rankings(
@@ -82,14 +36,14 @@ def order_rankings(
             continue
         queries, items = (Positions(KINDS[s], ids[s]) for s in DIRECTIONS[direction])
         place = f"{direction!r} in {saved.place}"
-        names = np.fromiter(lists, np.int64, len(lists))
-        rows = queries.find(names)
-        _refuse_unknown(names, rows, queries.kind, f"the queries under {place}")
+        rows = _find(
+            queries, np.fromiter(lists, np.int64, len(lists)), f"the queries under {place}"
+        )
         asked = np.zeros(len(queries.ids), bool)
         for board in boards:
             if direction in board.directions:
-                for each in board.directions[direction].relations:
-                    asked |= each.lengths > 0
+                for relation in board.directions[direction].relations:
+                    asked |= relation.lengths > 0
         asked[rows] = False
         if asked.any():
             raise UserError(
@@ -97,20 +51,79 @@ def order_rankings(
                 f"queries of the boards, the first is {queries.ids[asked.argmax()]}; add them, or "
                 "name in `boards` only boards that do not use them."
             )
-        by_row = [list(lists.values())[i] for i in np.argsort(rows)]
-        lengths = np.zeros(len(queries.ids), np.int64)
-        lengths[np.sort(rows)] = [len(ranked) for ranked in by_row]
-        named = np.concatenate(by_row)
-        values = items.find(named)
-        _refuse_unknown(named, values, items.kind, f"the lists under {place}")
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        by_row = dict(zip(rows, lists.values(), strict=True))
+        ranked = [by_row.get(row, np.zeros(0, np.int64)) for row in range(len(queries.ids))]
+        offsets = np.concatenate([[0], np.cumsum(list(map(len, ranked)))])
+        values = _find(items, np.concatenate(ranked), f"the lists under {place}")
         ordered[direction] = Ragged(offsets, values.astype(np.int32))
     return ordered
 
 
-def _refuse_unknown(ids: np.ndarray, found: np.ndarray, kind: str, what: str) -> None:
+def _find(positions: Positions, ids: np.ndarray, what: str) -> np.ndarray:
+    found = positions.find(ids)
     if (unknown := found < 0).any():
         raise UserError(
-            f"{unknown.sum()} of {len(ids)} ids of {what} are not {kind}s of this split, the first "
-            f"is {ids[unknown.argmax()]}; rank the items of one split only, and name it in `split`."
+            f"{unknown.sum()} of {len(ids)} ids of {what} are not {positions.kind}s of this split, "
+            f"the first is {ids[unknown.argmax()]}; rank the items of one split only, and name it "
+            "in `split`."
         )
+    return found
+
+
+def answer_lists(lists: Ragged, labels: DirectionLabels, gallery: int) -> RankedQueries:
+    """Computes the metrics that are determined for every query; `missing` names the others.
+
+    A list that ends before its first positive leaves the rank undetermined, but determines recall@k
+    if it has at least k items; within folds, only items of the query's fold count. `lists` are
+    items by descending score, with an empty row for a query that has no positive.
+    """
+    table = _pad(lists, labels)
+    is_query = has_positives(labels)
+    rows = np.flatnonzero(is_query)
+    length = np.sum(table >= 0, axis=1)
+    values, undecided = {}, {}
+    rank = None
+    if not set(labels.metrics) <= set(LIST_METRICS):
+        hits = listed_positives(labels).contains(np.arange(len(table))[:, None], table)
+        known = hits.any(axis=1)
+        found = np.where(known, hits.argmax(axis=1), length).astype(np.int32)
+        complete = length >= (gallery if labels.folds is None else _fold_sizes(labels))
+        known |= complete | ~is_query
+        for metric, recall in compute_recall_values(found, labels.metrics).items():
+            depth = int(metric.removeprefix(RECALL)) if metric.startswith(RECALL) else gallery
+            undecided[metric] = np.sum(~known & (length < depth))
+            values[metric] = recall
+        if known.all():
+            rank = found
+        elif "median_rank" in labels.metrics:
+            undecided["median_rank"] = np.sum(~known)
+    for metric in (each for each in labels.metrics if each in LIST_METRICS):
+        undecided[metric] = np.sum((length < np.minimum(find_deepest(labels), gallery))[rows])
+        values[metric] = np.zeros(len(is_query))
+        values[metric][rows] = compute_list_values(labels, table[rows], rows, metric)
+    missing = {
+        metric: f"the lists of {number} of {len(rows)} queries are too short to determine it"
+        for metric, number in undecided.items()
+        if number
+    }
+    values = {metric: each for metric, each in values.items() if metric not in missing}
+    # A list does not show equal scores.
+    return RankedQueries(rank, None, values=values, missing=missing)
+
+
+def _pad(lists: Ragged, labels: DirectionLabels) -> np.ndarray:
+    """Lists as int32 [Q, depth] with -1 after the last item, without other folds' items."""
+    rows, items = lists.expand(np.arange(len(lists.lengths)))
+    if labels.folds is not None:
+        own = labels.folds[0][rows] == labels.folds[1][items]
+        rows, items = rows[own], items[own]
+    counts = np.bincount(rows, minlength=len(lists.lengths))
+    table = np.full((len(counts), max(1, int(counts.max(initial=0)))), -1, np.int32)
+    place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    table[rows, place] = items
+    return table
+
+
+def _fold_sizes(labels: DirectionLabels) -> np.ndarray:
+    own, theirs = labels.folds
+    return np.bincount(theirs, minlength=int(own.max()) + 1)[own]

@@ -9,12 +9,10 @@ see `scores.score_files`: an evaluation that was killed scores at most one block
 Each of several processes has a file of its own, and scores again what any of them lacks.
 """
 
-import contextlib
+import copy
 import dataclasses
 import functools
 import math
-import os
-import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,16 +23,7 @@ from jax.sharding import Mesh
 
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.progress import progress
-from xmodal.evals.scores.score_files import (
-    FINISHED,
-    MATRIX,
-    finished_everywhere,
-    hash_arrays,
-    keep_at_exit,
-    open_array,
-    remove_at_exit,
-    score_folder,
-)
+from xmodal.evals.scores.score_files import ScoreFile, hash_arrays
 
 _TEXTS_PER_IMAGE = 16  # At most, in a call; an image with more is scored in several calls.
 # Texts are padded to a multiple of this, so that few shapes are compiled. Many pairs repay more
@@ -176,10 +165,9 @@ class PairScores:
     def __init__(self, program: PairProgram, params: Any, images: Tokens, captions: Tokens) -> None:
         """Takes a program, its parameters, and the tokens of both sides."""
         self.definition = program.functions.definition
-        self._program, self._params, self._images = program, params, images
+        self._program, self._images, self._captions = program, images, captions
         self._lengths = _padded_lengths(captions, len(images.mask) * len(captions.mask))
         self._image_lengths = _common_lengths(images)
-        self._captions = captions
         self._by_length = np.argsort(-self._lengths, kind="stable")
         self._texts: dict[int, Any] = {}
         # Place of a caption among those of its length.
@@ -187,59 +175,41 @@ class PairScores:
         for length in np.unique(self._lengths):
             at = np.flatnonzero(self._lengths == length)
             self._place[at] = np.arange(len(at))
-        self._key: tuple[pathlib.Path, str] | None = None
-        self._opened = functools.cache(self._open)
+        self._at = np.arange(len(images.mask)), np.arange(len(captions.mask))
         self._bound = functools.cache(
             lambda: jax.tree.map(jnp.asarray, program.functions.bind(params))
         )
+        self._opened = functools.cache(self._open)
 
-    def _open(self) -> tuple[np.ndarray, np.ndarray]:
-        """The scores [N, M], and which of them are finished; in files, or in memory."""
-        shape = len(self._images.mask), len(self._captions.mask)
+    def _open(self) -> ScoreFile:
+        """The scores [N, M], and which of them are finished; in memory if there are few."""
+        shape, key = (len(self._images.mask), len(self._captions.mask)), ""
         settings, mesh = self._program.functions.settings, self._program.mesh
-        if not settings or math.prod(shape) < _SAVED_PAIRS:
-            return np.zeros(shape, np.float32), np.zeros(shape, bool)
-        arrays = jax.tree.leaves((self._images, self._captions))
-        params = mesh_lib.to_host(self._bound(), mesh)
-        root, key = score_folder(), hash_arrays(settings, arrays, params)
-        self._key = root, key
-        place = root / key / f"process-{jax.process_index()}"
-        scores = open_array(place / MATRIX, shape, np.float32)
-        finished = open_array(place / FINISHED, shape, np.bool_)
-        finished &= finished_everywhere(finished, mesh)
-        return scores, finished
-
-    def _finish(self, images: np.ndarray, pairs: np.ndarray) -> None:
-        """Lists pairs, bool [I, M] of some images, as finished; their scores are on the disk."""
-        scores, finished = self._opened()
-        if isinstance(scores, np.memmap):
-            scores.flush()
-        finished[images] |= pairs
-        if isinstance(finished, np.memmap):
-            finished.flush()
-        if self._key is not None:
-            with contextlib.suppress(FileNotFoundError):
-                os.utime(self._key[0] / self._key[1])  # Says that this evaluation is alive.
+        if settings and math.prod(shape) >= _SAVED_PAIRS:
+            arrays = jax.tree.leaves((self._images, self._captions))
+            key = hash_arrays(settings, arrays, mesh_lib.to_host(self._bound(), mesh))
+        return ScoreFile(key, shape, shape, mesh)
 
     def pairs(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
         """Returns the scores [P], float32, of pairs at positions [P]."""
-        scores, finished = self._opened()
+        images, captions = self._at[0][images], self._at[1][captions]
+        file = self._opened()
+        finished = file.finished
         if not finished[images, captions].all():
             wanted = np.zeros(finished.shape, bool)
             wanted[images, captions] = True
             # Of an image on average, also after a kill: other shapes could round differently.
             texts = math.ceil(np.count_nonzero(wanted) / np.count_nonzero(wanted.any(axis=1)))
             wanted[finished] = False
-            if self._key is not None:
-                keep_at_exit(*self._key)  # It may be killed now.
             self._compute(wanted, texts)
-        if self._key is not None:
-            remove_at_exit(*self._key)
-        return np.asarray(scores[images, captions])
+        file.complete()
+        return np.asarray(file.scores[images, captions])
 
-    def take(self, images: np.ndarray, captions: np.ndarray) -> "TakenPairs":
-        """Returns the scores of the items at these positions."""
-        return TakenPairs(self, images, captions)
+    def take(self, images: np.ndarray, captions: np.ndarray) -> "PairScores":
+        """Returns the scores of the items at these positions, which share all that is computed."""
+        taken = copy.copy(self)
+        taken._at = self._at[0][images], self._at[1][captions]
+        return taken
 
     def _compute(self, wanted: np.ndarray, texts: int) -> None:
         """Scores pairs, bool [N, M], image by image; images with many texts come first.
@@ -272,7 +242,7 @@ class PairScores:
                     advance(len(captions))
                 self._keep(unread)
                 unread = None
-                self._finish(block, own)
+                self._opened().finish(block, own)
 
     def _image_blocks(self, names: np.ndarray, size: int) -> Iterator[np.ndarray]:
         """Yields at most `size` images of one padded length at a time."""
@@ -301,7 +271,7 @@ class PairScores:
     def _keep(self, unread: tuple[jax.Array, Any] | None) -> None:
         if unread is not None:
             found, (slots, at) = unread
-            self._opened()[0][at] = mesh_lib.to_host(found, self._program.mesh)[slots]
+            self._opened().scores[at] = mesh_lib.to_host(found, self._program.mesh)[slots]
 
     def _prepare_texts(self, length: int) -> Any:
         """The prepared texts of a length, on the host."""
@@ -317,23 +287,6 @@ class PairScores:
             found = mesh_lib.to_host(found, program.mesh)
             parts.append(found)
         return jax.tree.map(lambda *arrays: np.concatenate(arrays)[: len(at)], *parts)
-
-
-class TakenPairs:
-    """The scores of some items of `PairScores`, in another order."""
-
-    def __init__(self, whole: PairScores, images: np.ndarray, captions: np.ndarray) -> None:
-        """Takes positions [N] and [M] in the whole."""
-        self.definition = whole.definition
-        self._whole, self._images, self._captions = whole, images, captions
-
-    def pairs(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
-        """See `PairScores`."""
-        return self._whole.pairs(self._images[images], self._captions[captions])
-
-    def take(self, images: np.ndarray, captions: np.ndarray) -> "TakenPairs":
-        """See `PairScores`."""
-        return TakenPairs(self._whole, self._images[images], self._captions[captions])
 
 
 def _calls(

@@ -9,7 +9,7 @@ from xmodal.core.progress import progress
 from xmodal.evals.labels.positives import Ragged, Relation
 from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.reports.metrics import compute_map_at_r, compute_r_precision
-from xmodal.evals.scores.score_rows import Scores, memory_budget, top_items
+from xmodal.evals.scores.score_rows import Scores, memory_budget, take_rows, top_items
 
 # Metrics of the top of a list, and their functions.
 LIST_METRICS = {
@@ -80,26 +80,79 @@ def rank_queries(
     answers = [_Answer(labels, scores.shape) for labels in directions]
     asked = np.flatnonzero(np.any([has_positives(labels) for labels in directions], axis=0))
     what = f"Ranking {scores.shape[1]:,} items for {len(asked):,} queries"
+    # Fresh memory for every comparison takes ten times as long as the comparison.
+    flags = np.empty((_CHUNK, scores.shape[1]), bool)
     with progress(what, len(asked), jointly=True) as advance:
         for part, block in scores.blocks(asked):
             for number, start in enumerate(range(0, len(block), _CHUNK)):
                 some = slice(start, start + _CHUNK)
                 queries, rows = asked[part][some], block[some]
                 rounding = None if number % _SAMPLE else scores.rounding(queries)
+                own = np.arange(len(rows)), queries
                 if exclude_self:
-                    rows = rows.copy()
-                    rows[np.arange(len(rows)), queries] = -np.inf
+                    rows = np.require(rows, requirements="W")
+                    kept, rows[own] = rows[own], -np.inf
+                chunk = _Chunk(queries, rows, rounding, flags)
+                depths = [x.depth(queries) for x in answers if x.labels.folds is None]
+                lists = top_items(rows, max(depths, default=0))
                 for answer in answers:
-                    answer.add(queries, rows, rounding)
+                    answer.add(chunk, lists)
+                if exclude_self:
+                    rows[own] = kept
             advance(len(block))
     return [answer.result() for answer in answers]
+
+
+class _Chunk:
+    """Rows [q, N] of queries at positions [q], and the rounding [q] of their scores or None.
+
+    `flags`: bool [>= q, N], overwritten.
+    """
+
+    def __init__(
+        self,
+        queries: np.ndarray,
+        rows: np.ndarray,
+        rounding: np.ndarray | None,
+        flags: np.ndarray,
+    ) -> None:
+        self.queries, self.rows, self.rounding, self._flags = queries, rows, rounding, flags
+        self._limits = np.full(len(rows), np.nan, rows.dtype)
+        self._counts = np.zeros((2, len(rows)), np.int64)
+
+    def in_folds(self, folds: tuple[np.ndarray, np.ndarray]) -> "_Chunk":
+        """Returns rows in which items of other folds than the query's are -inf."""
+        rows = np.where(folds[0][self.queries][:, None] == folds[1], self.rows, -np.inf)
+        return _Chunk(self.queries, rows, self.rounding, self._flags)
+
+    def count(self, limits: np.ndarray) -> np.ndarray:
+        """Returns how many scores are above and at a limit of each row, int64 [2, q].
+
+        Label sets often have the same best positive: its scores are counted once.
+        """
+        new = np.flatnonzero(limits != self._limits)
+        rows = take_rows(self.rows, new)
+        for counts, compare in zip(self._counts, (np.greater, np.equal), strict=True):
+            counts[new] = self._count(compare, rows, limits[new])
+        self._limits = limits
+        return self._counts.copy()
+
+    def count_near(self, limits: np.ndarray, rounding: np.ndarray) -> np.ndarray:
+        """Returns how many scores rounding could have moved to a limit of each row, int64 [q]."""
+        above = self._count(np.greater, self.rows, limits + rounding)
+        return self._count(np.greater_equal, self.rows, limits - rounding) - above
+
+    def _count(self, compare: np.ufunc, rows: np.ndarray, limits: np.ndarray) -> np.ndarray:
+        true = compare(rows, limits[:, None], out=self._flags[: len(rows)])
+        # Faster than `count_nonzero` with an axis.
+        return np.bitwise_count(np.packbits(true, axis=1)).sum(axis=1, dtype=np.int64)
 
 
 class _Answer:
     """Results of one direction, filled by rows."""
 
     def __init__(self, labels: DirectionLabels, shape: tuple[int, int]) -> None:
-        self._labels, (queries, self._items) = labels, shape
+        self.labels, (queries, self._items) = labels, shape
         self._listed = [metric for metric in labels.metrics if metric in LIST_METRICS]
         self._has_rank = len(self._listed) < len(labels.metrics)
         self._rank = np.full(queries, self._items, np.int32)
@@ -107,53 +160,52 @@ class _Answer:
         self._values = {metric: np.zeros(queries) for metric in self._listed}
         self._r = [compute_r(labels, relation) for relation in labels.relations]
 
-    def add(self, queries: np.ndarray, rows: np.ndarray, rounding: np.ndarray | None) -> None:
-        """Adds the rows of queries at positions [q]; `rounding` [q] is that of their scores."""
-        if (folds := self._labels.folds) is not None:
-            rows = np.where(folds[0][queries][:, None] == folds[1], rows, -np.inf)
-        if self._has_rank:
-            self._count(queries, rows, rounding)
-        if self._listed:
-            self._read_lists(queries, rows)
+    def depth(self, queries: np.ndarray) -> int:
+        """Returns how many items of the lists of queries at positions [q] are read."""
+        return 1 + max(int(r[queries].max()) for r in self._r) if self._listed else 0
 
-    def _count(self, queries: np.ndarray, rows: np.ndarray, rounding: np.ndarray | None) -> None:
-        row, items = listed_positives(self._labels).expand(queries)
+    def add(self, chunk: _Chunk, lists: np.ndarray) -> None:
+        """Adds rows of queries, and the best items of the whole gallery in each, [q, depth]."""
+        depth = self.depth(chunk.queries)
+        if self.labels.folds is not None:
+            chunk = chunk.in_folds(self.labels.folds)
+            lists = top_items(chunk.rows, depth)
+        if self._has_rank:
+            self._count(chunk)
+        if self._listed:
+            self._read_lists(chunk.queries, chunk.rows, lists[:, :depth])
+
+    def _count(self, chunk: _Chunk) -> None:
+        queries, rows = chunk.queries, chunk.rows
+        row, items = listed_positives(self.labels).expand(queries)
         scores, best = rows[row, items], np.full(len(rows), -np.inf, rows.dtype)
         np.maximum.at(best, row, scores)
-        found = best > -np.inf
-        is_best = scores == best[row]
-        number = np.bincount(row[is_best], minlength=len(rows))
-        limit = best[:, None]
-        ahead, equal = count_ahead(rows, limit)
-        tied = found & (equal > number)
+        found, is_best = best > -np.inf, scores == best[row]
+        ahead, equal = chunk.count(best)
+        tied = found & (equal > np.bincount(row[is_best], minlength=len(rows)))
         if tied.any():
             first = np.full(len(rows), self._items)
             np.minimum.at(first, row[is_best], items[is_best])
             before = np.arange(self._items) < first[tied][:, None]
-            ahead[tied] += np.count_nonzero((rows[tied] == limit[tied]) & before, axis=1)
+            ahead[tied] += np.sum((rows[tied] == best[tied, None]) & before, axis=1)
         # All positives of a query may be outside the gallery: it counts as a miss.
         self._rank[queries[found]] = ahead[found]
         self._tied[queries] = tied
-        if rounding is not None:
-            below, above = limit - rounding[:, None], limit + rounding[:, None]
-            near = np.count_nonzero(rows >= below, axis=1) - np.count_nonzero(rows > above, axis=1)
+        if chunk.rounding is not None:
+            near = chunk.count_near(best, chunk.rounding)
             self._rounded += (near > equal)[found].tolist()
 
-    def _read_lists(self, queries: np.ndarray, rows: np.ndarray) -> None:
-        labels, r = self._labels, [each[queries] for each in self._r]
-        lists = top_items(rows, max(int(each.max()) for each in r) + 1)
-        scores = np.take_along_axis(rows, lists, axis=1)
-        lists[scores == -np.inf] = -1
+    def _read_lists(self, queries: np.ndarray, rows: np.ndarray, lists: np.ndarray) -> None:
         for metric in self._listed:
-            self._values[metric][queries] = compute_list_values(labels, lists, queries, metric)
+            self._values[metric][queries] = compute_list_values(self.labels, lists, queries, metric)
         if self._has_rank:
             return
-        for each in r:
-            following = np.minimum(each, lists.shape[1] - 1)[:, None]
-            last = np.maximum(each - 1, 0)[:, None]
-            values = (np.take_along_axis(scores, at, axis=1)[:, 0] for at in (last, following))
-            exists = (np.take_along_axis(lists, following, axis=1)[:, 0] >= 0) & (each > 0)
-            self._tied[queries] |= np.equal(*values) & exists & (each < lists.shape[1])
+        for r in (each[queries] for each in self._r):
+            at = np.stack([np.maximum(r - 1, 0), np.minimum(r, lists.shape[1] - 1)], axis=1)
+            ends = np.take_along_axis(lists, at, axis=1)
+            last, following = np.take_along_axis(rows, ends, axis=1).T
+            cut = (r > 0) & (r < lists.shape[1]) & (ends[:, 1] >= 0)
+            self._tied[queries] |= cut & (last == following)
 
     def result(self) -> RankedQueries:
         """Returns the results of all rows."""

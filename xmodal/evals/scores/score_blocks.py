@@ -2,39 +2,27 @@
 
 Images and captions are cut into blocks whose size follows the cost of a pair. Every device scores
 one block at a time; its shape does not depend on the number of devices, nor do its scores. The
-matrix is a file in the user's cache folder with a list of its finished blocks, under the hash of
-everything that determines the scores: every board and direction of a process reads it, and an
-evaluation that was killed resumes at the first unfinished block. The file is removed when the
-process that completed it ends.
+matrix is a `ScoreFile`: every board and direction of a process reads it, and an evaluation that was
+killed resumes at the first unfinished block.
 """
 
-import contextlib
 import dataclasses
 import functools
 import math
 import os
-import pathlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.mesh import BATCH_AXIS
 from xmodal.core.progress import progress
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
-from xmodal.evals.scores.score_files import (
-    FINISHED,
-    MATRIX,
-    finished_everywhere,
-    hash_arrays,
-    open_array,
-    remove_at_exit,
-    score_folder,
-)
+from xmodal.evals.scores.score_files import ScoreFile, hash_arrays
 from xmodal.similarity import Embedding, Similarity
 from xmodal.similarity.tiles import choose_size, join, split
 
@@ -67,8 +55,7 @@ class HostItems:
         return Embedding(vectors, extras={"tokens": tokens, "mask": mask})
 
 
-@dataclasses.dataclass(frozen=True)
-class _Block:
+class _Block(NamedTuple):
     """Pairs that are scored together; positions may repeat to fill the shape.
 
     Attributes:
@@ -80,11 +67,6 @@ class _Block:
     rows: np.ndarray
     columns: np.ndarray
     length: int
-
-    @functools.cached_property
-    def pairs(self) -> int:
-        """Number of different pairs."""
-        return np.unique(self.rows).size * np.unique(self.columns).size
 
 
 def compute_score_matrix(
@@ -111,28 +93,27 @@ def compute_score_matrix(
     """
     regions = int(images.tokens.lengths.max())
     blocks = list(_plan(similarity, params, images, captions, regions))
-    root = score_folder() if folder is None else pathlib.Path(folder)
-    key = _hash(similarity, params, images, captions)
-    place = root / key / f"process-{jax.process_index()}"
-    shape = len(images.vectors), len(captions.vectors)
-    matrix = open_array(place / MATRIX, shape, np.float32)
-    finished = open_array(place / FINISHED, (len(blocks),), np.bool_)
-    done = finished_everywhere(np.array(finished), mesh)
-    pairs = sum(block.pairs for block, is_done in zip(blocks, done, strict=True) if not is_done)
-    with progress(f"Scoring {pairs:,} pairs", pairs, jointly=True) as advance:
-        for numbers in _rounds(blocks, done, mesh.shape[BATCH_AXIS]):
+    settings = similarity.name, similarity.options, _BLOCK_FLOPS, _TILE_BYTES, _LENGTHS, _MANY_PAIRS
+    sides = (images, captions)
+    arrays = [x for each in sides for x in (each.vectors, each.tokens.values, each.tokens.lengths)]
+    key, shape = (
+        hash_arrays(repr(settings), arrays, params),
+        (len(images.vectors), len(captions.vectors)),
+    )
+    file = ScoreFile(key, shape, (len(blocks),), mesh, folder)
+    rounds = list(_rounds(blocks, file.finished, mesh.size))
+    with progress(f"Scoring {math.prod(shape):,} pairs", len(rounds), jointly=True) as advance:
+        for numbers in rounds:
             chosen = [blocks[number] for number in numbers]
-            scores = _score_round(similarity, params, images, captions, chosen, regions, mesh)
-            for block, found in zip(chosen, scores, strict=True):
-                matrix[block.rows[:, None], block.columns] = found
-            matrix.flush()
-            finished[numbers] = True
-            finished.flush()
-            advance(sum(blocks[number].pairs for number in dict.fromkeys(numbers)))
-            with contextlib.suppress(FileNotFoundError):
-                os.utime(root / key)  # Says that this evaluation is alive.
-    remove_at_exit(root, key)
-    return matrix
+            left = _stack([images.block(block.rows, regions) for block in chosen], mesh)
+            right = _stack([captions.block(x.columns, x.length) for x in chosen], mesh)
+            found = mesh_lib.to_host(_score_blocks(similarity, mesh, params, left, right), mesh)
+            for block, scores in zip(chosen, found, strict=True):
+                file.scores[block.rows[:, None], block.columns] = scores
+            file.finish(numbers)
+            advance(1)
+    file.complete()
+    return file.scores
 
 
 def _plan(
@@ -147,15 +128,13 @@ def _plan(
         prepare = functools.partial(similarity.prepare, params=params)
         left = jax.eval_shape(prepare, images.block(np.arange(1), regions))
         right = jax.eval_shape(prepare, captions.block(columns[:1], int(length)))
-        cost = similarity.cost(left, right)
-        most = max(1, int(_BLOCK_FLOPS / cost.flops))
+        most = max(1, int(_BLOCK_FLOPS / similarity.cost(left, right).flops))
         height = _even(len(images.vectors), math.isqrt(most))
         width = _even(len(columns), most // height)
         for start in range(0, len(columns), width):
             for first in range(0, len(images.vectors), height):
-                rows = np.arange(first, first + height)
                 yield _Block(
-                    np.minimum(rows, len(images.vectors) - 1),
+                    np.minimum(np.arange(first, first + height), len(images.vectors) - 1),
                     columns[np.minimum(np.arange(start, start + width), len(columns) - 1)],
                     int(length),
                 )
@@ -175,36 +154,10 @@ def _rounds(blocks: Sequence[_Block], done: np.ndarray, devices: int) -> Iterato
             yield chosen + chosen[-1:] * (devices - len(chosen))
 
 
-def _score_round(
-    similarity: Similarity,
-    params: Any,
-    images: HostItems,
-    captions: HostItems,
-    blocks: Sequence[_Block],
-    regions: int,
-    mesh: Mesh,
-) -> np.ndarray:
-    """Scores [devices, a, b] of one block for each device, in every process."""
-    left = _spread(mesh, lambda n: images.block(blocks[n].rows, regions))
-    right = _spread(mesh, lambda n: captions.block(blocks[n].columns, blocks[n].length))
-    return mesh_lib.to_host(_score_blocks(similarity, mesh, params, left, right), mesh)
-
-
-def _spread(mesh: Mesh, take: Callable[[int], Embedding]) -> Embedding:
-    """Returns items [devices, a, ...], `take(n)` on device n; a process takes those of its own."""
-    own = {
-        number: device
-        for number, device in enumerate(mesh.devices.flat)
-        if device.process_index == jax.process_index()
-    }
-    sharding = NamedSharding(mesh, P(BATCH_AXIS))
-
-    def join_parts(*parts: np.ndarray) -> jax.Array:
-        placed = list(map(jax.device_put, (part[None] for part in parts), own.values()))
-        shape = (mesh.size, *parts[0].shape)
-        return jax.make_array_from_single_device_arrays(shape, sharding, placed)
-
-    return jax.tree.map(join_parts, *map(take, own))
+def _stack(blocks: Sequence[Embedding], mesh: Mesh) -> Embedding:
+    """Items [devices, a, ...], one block on every device."""
+    sharding = mesh_lib.batch_sharded(mesh)
+    return jax.tree.map(lambda *parts: mesh_lib.put(np.stack(parts), sharding), *blocks)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -234,17 +187,10 @@ def _score_tiles(similarity: Similarity, params: Any, left: Any, right: Any) -> 
     if pairs >= rows * columns:
         return similarity.score(left, right, params)
     height = choose_size(rows, math.isqrt(pairs))
-    width = choose_size(columns, pairs // height)
-    column_tiles = split(right, width)
+    column_tiles = split(right, choose_size(columns, pairs // height))
 
     def score_rows(some: Any) -> jax.Array:
         scores = jax.lax.map(lambda tile: similarity.score(some, tile, params).T, column_tiles)
         return join(scores, columns).T
 
     return join(jax.lax.map(score_rows, split(left, height)), rows)
-
-
-def _hash(similarity: Similarity, params: Any, *sides: HostItems) -> str:
-    limits = (_BLOCK_FLOPS, _TILE_BYTES, _LENGTHS, _MANY_PAIRS)
-    arrays = [x for side in sides for x in (side.vectors, side.tokens.values, side.tokens.lengths)]
-    return hash_arrays(repr((similarity.name, similarity.options, limits)), arrays, params)

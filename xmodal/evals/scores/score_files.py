@@ -8,6 +8,7 @@ import atexit
 import contextlib
 import hashlib
 import math
+import os
 import pathlib
 import shutil
 import time
@@ -25,8 +26,8 @@ from xmodal.core.cache_folder import cache_folder
 from xmodal.core.errors import UserError
 
 _KEPT_SECONDS = 7 * 24 * 3600
-_AGREED = 1 << 20  # Bytes per device that processes exchange at once.
-MATRIX, FINISHED = "scores.npy", "finished.npy"
+# Folders that this process has completed, the last one at the end.
+_complete: dict[pathlib.Path, None] = {}
 
 
 def hash_arrays(settings: str, arrays: Iterable[np.ndarray], params: Any) -> str:
@@ -42,12 +43,74 @@ def hash_arrays(settings: str, arrays: Iterable[np.ndarray], params: Any) -> str
     return digest.hexdigest()[:32]
 
 
-def open_array(path: pathlib.Path, shape: tuple[int, ...], dtype: type) -> np.memmap:
-    """Returns a mapped array, zero if it is new; processes that make it at once get the same file.
+class ScoreFile:
+    """A matrix of scores on the disk, of which a part is finished; every process has its own.
 
-    Raises:
-      UserError: the disk has no space for it.
+    Attributes:
+      scores: float32 [N, M], mapped.
+      finished: bool, mapped; the parts that all processes have finished.
     """
+
+    def __init__(
+        self,
+        key: str,
+        shape: tuple[int, int],
+        parts: tuple[int, ...],
+        mesh: Mesh,
+        folder: str | os.PathLike | None = None,
+    ) -> None:
+        """Opens the files of a key, or makes them; all processes of the mesh must call this.
+
+        Args:
+          key: see `hash_arrays`; "" for arrays in memory.
+          shape: shape of the scores.
+          parts: shape of the list of finished parts.
+          mesh: devices of the processes.
+          folder: parent of the file's folder; None for the user's cache folder.
+        """
+        self._place: pathlib.Path | None = None
+        if not key:
+            self.scores: Any = np.zeros(shape, np.float32)
+            self.finished: Any = np.zeros(parts, bool)
+            return
+        root = _score_folder() if folder is None else pathlib.Path(folder)
+        self._place = root / key
+        own = self._place / f"process-{jax.process_index()}"
+        self.scores = _open_array(own / "scores.npy", shape, np.float32)
+        self.finished = _open_array(own / "finished.npy", parts, np.bool_)
+        self.finished &= _finished_everywhere(self.finished, mesh)
+
+    def finish(self, at: Any, parts: Any = True) -> None:
+        """Lists parts at an index as finished, after their scores are on the disk."""
+        if self._place is None:
+            self.finished[at] |= parts
+            return
+        _complete.pop(self._place, None)
+        self.scores.flush()
+        self.finished[at] |= parts
+        self.finished.flush()
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(self._place)  # Says that this evaluation is alive.
+
+    def complete(self) -> None:
+        """Removes the files with the process, and those before the last two now."""
+        if self._place is None:
+            return
+        _complete.pop(self._place, None)
+        _complete[self._place] = None
+        _remove_complete(kept=2)
+
+
+@atexit.register
+def _remove_complete(kept: int = 0) -> None:
+    for place in list(_complete)[: len(_complete) - kept]:
+        # A mapped file can be read on after its name is gone.
+        shutil.rmtree(place, ignore_errors=True)
+        del _complete[place]
+
+
+def _open_array(path: pathlib.Path, shape: tuple[int, ...], dtype: type) -> np.memmap:
+    """A mapped array, zero if it is new; processes that make it at once get the same file."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         needed, free = math.prod(shape) * np.dtype(dtype).itemsize, shutil.disk_usage(path.parent)
@@ -65,58 +128,24 @@ def open_array(path: pathlib.Path, shape: tuple[int, ...], dtype: type) -> np.me
     return np.lib.format.open_memmap(path, "r+")
 
 
-def finished_everywhere(finished: np.ndarray, mesh: Mesh) -> np.ndarray:
-    """Returns the entries that all processes have finished, bool of the shape of this one's.
-
-    All processes must call this.
-    """
+def _finished_everywhere(finished: np.ndarray, mesh: Mesh) -> np.ndarray:
+    """The entries that all processes have finished, bool of the shape of this one's."""
     processes = mesh_lib.process_count(mesh)
     if processes == 1:
         return finished
-    packed = np.packbits(finished)
-    for start in range(0, len(packed), _AGREED):
-        part = packed[None, start : start + _AGREED]
-        own = {"bits": np.repeat(part, mesh.size // processes, axis=0)}
-        found = mesh_lib.to_host(mesh_lib.global_batch(own, mesh), mesh)["bits"]
-        part[0] = np.bitwise_and.reduce(found)
-    bits = np.unpackbits(packed, count=finished.size)
+    own = np.repeat(np.packbits(finished)[None], mesh.size // processes, axis=0)
+    found = mesh_lib.to_host(mesh_lib.global_batch({"bits": own}, mesh), mesh)["bits"]
+    bits = np.unpackbits(np.bitwise_and.reduce(found), count=finished.size)
     return bits.astype(bool).reshape(finished.shape)
 
 
-def score_folder() -> pathlib.Path:
-    """Returns the parent of all folders, without those that nobody resumed."""
+def _score_folder() -> pathlib.Path:
+    """The parent of all folders, without those that nobody resumed."""
     folder = cache_folder("scores")
     folder.mkdir(parents=True, exist_ok=True)
     for place in folder.iterdir():
-        # Of evaluations that were killed and never resumed; another process may remove them, too.
+        # Another process may remove them, too.
         with contextlib.suppress(FileNotFoundError):
             if time.time() - place.stat().st_mtime > _KEPT_SECONDS:
                 shutil.rmtree(place, ignore_errors=True)
     return folder
-
-
-# Matrices that this process has completed.
-_complete: dict[pathlib.Path, None] = {}
-
-
-def _remove_complete() -> None:
-    for place in _complete:
-        shutil.rmtree(place, ignore_errors=True)
-
-
-def keep_at_exit(root: pathlib.Path, key: str) -> None:
-    """Keeps a matrix that `remove_at_exit` took for complete, while more of it is computed."""
-    _complete.pop(root / key, None)
-
-
-def remove_at_exit(root: pathlib.Path, key: str) -> None:
-    """Removes the matrix with the process, and those before the last two now."""
-    if not _complete:
-        atexit.register(_remove_complete)
-    place = root / key
-    _complete.pop(place, None)
-    _complete[place] = None
-    for old in list(_complete)[:-2]:
-        # A mapped file can be read on after its name is gone.
-        shutil.rmtree(old, ignore_errors=True)
-        del _complete[old]

@@ -1,4 +1,4 @@
-"""Ranks the best items of the towers again, by the scores of pairs.
+"""Ranks the best items of a first stage again, by the scores of pairs.
 
 Two keys rank: scored pairs by their score, then the others in the order of the first stage. Each
 direction has its own candidates.
@@ -18,7 +18,7 @@ from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.reports.metrics import RECALL
 from xmodal.evals.reports.results import Rescored
 from xmodal.evals.scores.ranks import LIST_METRICS, find_deepest
-from xmodal.evals.scores.score_rows import Scores, top_items
+from xmodal.evals.scores.score_rows import GROUP, Scores, top_items
 from xmodal.evals.scores.sources import LARGEST_SCORE
 
 _PAIRS_AT_A_TIME = 1 << 22  # Looked up among positives.
@@ -89,34 +89,148 @@ class JoinedScores(Scores):
     equal for equal scores of the first stage.
     """
 
-    def __init__(self, first: Scores, candidates: np.ndarray, scores: np.ndarray) -> None:
-        """Takes a first stage [Q, N], and positions [Q, K] of scored items with their scores."""
+    def __init__(
+        self, first: Scores, candidates: np.ndarray, scores: np.ndarray, *, exact: bool
+    ) -> None:
+        """Takes a first stage [Q, N], and positions [Q, K] of scored items with their scores.
+
+        `exact`: whether the scores are not rounded.
+        """
         self._first, self._candidates, self._scores = first, candidates, scores
+        self._exact = exact
         self.shape, self.dtype = first.shape, np.result_type(np.float32, scores)
 
     def rows(self, queries: np.ndarray) -> np.ndarray:
         """See `Scores`."""
-        if self._candidates.shape[1] == self.shape[1]:
-            found = np.empty((len(queries), self.shape[1]), self.dtype)
-            np.put_along_axis(found, self._candidates[queries], self._scores[queries], axis=1)
-            return found
-        given = zip(
-            self._first.rows(queries), self._candidates[queries], self._scores[queries], strict=True
-        )
-        return np.stack([join_keys(*each) for each in given]).astype(self.dtype)
+        found = np.empty((len(queries), self.shape[1]), self.dtype)
+        if self._candidates.shape[1] < self.shape[1]:
+            first = self._first.rows(queries)
+            for start in range(0, len(queries), GROUP):
+                some = slice(start, start + GROUP)
+                lowest = self._scores[queries[some]].min(axis=1, keepdims=True)
+                found[some] = (
+                    np.floor(lowest.astype(self.dtype)) - self.shape[1] + count_smaller(first[some])
+                )
+        np.put_along_axis(found, self._candidates[queries], self._scores[queries], axis=1)
+        return found
 
     def find_scored(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
         """See `Scores`."""
         return np.any(self._candidates[queries] == items[:, None], axis=1)
 
+    def rounding(self, queries: np.ndarray) -> np.ndarray | None:
+        """See `Scores`; a network's scores are rounded at least to their own precision."""
+        if self._exact or self.dtype == np.float64:
+            return None
+        return np.finfo(np.float32).eps * np.abs(self._scores[queries]).max(axis=1)
 
-class SecondStage:
+
+def count_smaller(rows: np.ndarray) -> np.ndarray:
+    """Returns how many different smaller scores are in the row of each score, int [q, N]."""
+    order = np.argsort(rows, axis=1)
+    rising = np.take_along_axis(rows, order, axis=1)
+    number = np.zeros(rows.shape, np.int64)
+    np.cumsum(rising[:, 1:] > rising[:, :-1], axis=1, out=number[:, 1:])
+    found = np.empty_like(number)
+    np.put_along_axis(found, order, number, axis=1)
+    return found
+
+
+class Stage:
+    """Scores of some items of every query, and the first stage that ranks the others.
+
+    Attributes:
+      first: scores of N images and M captions in the first stage.
+      first_name: their name; "" if they do not rank.
+      definition: names the scores of pairs.
+      exact: whether these are not rounded.
+    """
+
+    first: Scores
+    first_name: str
+    definition: str
+    exact = False
+
+    def candidates(
+        self, transposed: bool, asked: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns positions int [Q, K] of every query's candidates, and their scores [Q, K].
+
+        Args:
+          transposed: whether captions are the queries.
+          asked: bool [Q], queries whose candidates are scored; scores of others are 0. None for
+            all.
+        """
+        raise NotImplementedError
+
+    def first_stage(self, transposed: bool) -> Scores:
+        """Returns the scores of the first stage, whose queries are captions if `transposed`."""
+        return self.first.transpose() if transposed else self.first
+
+    def __call__(self, transposed: bool, asked: np.ndarray | None = None) -> JoinedScores:
+        """Returns the scores to rank by, see `candidates`."""
+        found = self.candidates(transposed, asked)
+        return JoinedScores(self.first_stage(transposed), *found, exact=self.exact)
+
+    def positions(self, transposed: bool) -> np.ndarray:
+        """Returns the positions of `candidates`; none is scored."""
+        raise NotImplementedError
+
+    def hash_of_given(self, transposed: bool) -> str:
+        """Returns the hash of candidates that are given; "" for chosen ones."""
+        del transposed
+        return ""
+
+    def describe(self, direction: DirectionLabels, transposed: bool) -> Rescored:
+        """Returns the facts of a direction's second stage."""
+        candidates, gallery = self.positions(transposed), self.first_stage(transposed).shape[1]
+        total = np.sum([relation.lengths for relation in direction.relations], axis=0)
+        inside, undecided, deeper = total, 0, []
+        if candidates.shape[1] < gallery:
+            inside = sum(_count(candidates, each.contains) for each in direction.relations)
+            scored = np.full(len(candidates), candidates.shape[1])
+            if (folds := direction.folds) is not None:
+                scored = _count(candidates, lambda rows, items: folds[1][items] == folds[0][rows])
+            if set(LIST_METRICS).intersection(direction.metrics):
+                undecided = int(np.sum(find_deepest(direction) > scored))
+            fewest = int(scored[total > 0].min(initial=gallery))
+            recalls = (name for name in direction.metrics if name.startswith(RECALL))
+            deeper = [name for name in recalls if int(name.removeprefix(RECALL)) > fewest]
+        return Rescored(
+            score=self.definition,
+            first_stage=self.first_name,
+            top=candidates.shape[1],
+            gallery=gallery,
+            positives=int(total.sum()),
+            outside=int((total - inside).sum()),
+            queries=int(np.sum(total > 0)),
+            missed=int(np.sum((total > 0) & (inside == 0))),
+            undecided=undecided,
+            given=self.hash_of_given(transposed),
+            recalls=", ".join(deeper),
+        )
+
+
+def _count(
+    candidates: np.ndarray, holds: Callable[[np.ndarray, np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """Candidates [Q, K] of every query that something holds for, int [Q].
+
+    `holds`: queries [b, 1] and their candidates [b, K] -> bool [b, K].
+    """
+    parts = np.array_split(np.arange(len(candidates)), -(-candidates.size // _PAIRS_AT_A_TIME))
+    return np.concatenate(
+        [np.count_nonzero(holds(rows[:, None], candidates[rows]), axis=1) for rows in parts]
+    )
+
+
+class SecondStage(Stage):
     """Scores of images and captions in both directions; pairs are scored when needed."""
 
     def __init__(
         self,
         first: Scores | None,
-        similarity: str,
+        first_name: str,
         pairs: Pairs | None,
         definition: str,
         options: PairReranker,
@@ -130,23 +244,23 @@ class SecondStage:
           UserError: there is no cross-encoder, or no first stage to choose from; `place` names the
             source.
         """
+        weight = options.first_stage_weight
         if pairs is None or first is None:
             raise UserError(
                 f"The reranker 'cross_encoder' needs a model with a cross-encoder, and {place} has "
                 "none: evaluate a run with config.model.cross_encoder, or remove the reranker."
             )
-        weight = options.first_stage_weight
-        if not similarity and (options.top is not None or weight):
+        if not first_name and (options.top is not None or weight):
             raise UserError(
                 f"The reranker 'cross_encoder' has top={options.top} and "
                 f"first_stage_weight={weight}, but {place} has no embeddings, which would be its "
                 "first stage: remove both, so that all pairs are scored, or name another model's "
                 "embeddings in first_stage."
             )
-        self._first, self._pairs, self._options, self._place = first, pairs, options, place
-        self._similarity = similarity
-        self.definition = name_sum(definition, weight, similarity)
-        self._candidates = functools.cache(self._find_candidates)
+        self.first, self.first_name = first, first_name
+        self.definition = name_sum(definition, weight, first_name)
+        self._pairs, self._options, self._place = pairs, options, place
+        self._found = functools.cache(self._find)
 
     def pairs(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
         """Returns the scores [P] of exactly these pairs.
@@ -154,13 +268,13 @@ class SecondStage:
         Raises:
           UserError: a score is not finite.
         """
-        added = self._options.first_stage_weight
-        first = self._first.pairs(images, captions) if added else None
-        return self._add(self._pairs.pairs(images, captions), first)
+        found = self._pairs.pairs(images, captions)
+        weight = self._options.first_stage_weight
+        return self._add(found, self.first.pairs(images, captions) if weight else found)
 
-    def _add(self, found: np.ndarray, first: np.ndarray | None) -> np.ndarray:
-        """The scores of pairs, with those of the first stage added."""
-        if first is not None and (weight := self._options.first_stage_weight):
+    def _add(self, found: np.ndarray, first: np.ndarray) -> np.ndarray:
+        """The scores of pairs, with those of the first stage if they count."""
+        if weight := self._options.first_stage_weight:
             found = found + weight * first
         if not np.all(np.abs(found) < LARGEST_SCORE):
             raise UserError(
@@ -169,30 +283,19 @@ class SecondStage:
             )
         return found
 
-    def __call__(self, transposed: bool, asked: np.ndarray | None = None) -> JoinedScores:
-        """Returns the scores to rank by; `transposed` if captions are the queries.
-
-        `asked`: see `candidates`.
-        """
-        first = self._first.transpose() if transposed else self._first
-        return JoinedScores(first, *self.candidates(transposed, asked))
+    def positions(self, transposed: bool) -> np.ndarray:
+        """See `Stage`."""
+        return self._found(transposed)[0]
 
     def candidates(
         self, transposed: bool, asked: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns positions int [Q, K] of every query's candidates, and their scores [Q, K].
-
-        `asked`: bool [Q], queries whose candidates are scored; the scores of others are 0. None
-        for all.
-        """
-        items, first = self._candidates(transposed)
-        rows = slice(None) if asked is None else asked
-        chosen = items[rows]
-        queries = np.repeat(np.arange(len(items), dtype=np.int32)[rows], items.shape[1])
-        ends = (chosen.ravel(), queries) if transposed else (queries, chosen.ravel())
-        found = self._add(self._pairs.pairs(*ends).reshape(chosen.shape), first[rows])
-        if len(found) == len(items):
-            return items, found
+        """See `Stage`."""
+        items, first = self._found(transposed)
+        rows = np.arange(len(items)) if asked is None else np.flatnonzero(asked)
+        queries, chosen = np.repeat(rows, items.shape[1]), items[rows].ravel()
+        found = self._pairs.pairs(*((chosen, queries) if transposed else (queries, chosen)))
+        found = self._add(found.reshape(len(rows), -1), first[rows])
         scores = np.zeros(items.shape, found.dtype)
         scores[rows] = found
         return items, scores
@@ -201,113 +304,21 @@ class SecondStage:
     def scores_all(self) -> bool:
         """Whether all pairs are scored, in both directions."""
         top = self._options.top
-        return top is None or top >= max(self._first.shape)
+        return top is None or top >= max(self.first.shape)
 
-    def describe(self, direction: DirectionLabels, transposed: bool) -> Rescored:
-        """Returns the facts of a direction's second stage."""
-        return describe_candidates(
-            direction,
-            self._candidates(transposed)[0],
-            score=self.definition,
-            first_stage=self._similarity,
-            gallery=self._first.shape[0 if transposed else 1],
-        )
-
-    def _find_candidates(self, transposed: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _find(self, transposed: bool) -> tuple[np.ndarray, np.ndarray]:
         """The best items of every query in the first stage, int [Q, K]; if K is all, by position.
 
-        And their scores there, [Q, K], or [Q, 0] if they are not added.
+        And their scores there, [Q, K]; [Q, 0] if these serve nothing.
         """
-        first = self._first.transpose() if transposed else self._first
+        first = self.first_stage(transposed)
         queries, items = first.shape
         top = min(self._options.top or items, items)
-        added = top if self._options.first_stage_weight else 0
-        found = np.broadcast_to(np.arange(items, dtype=np.int32), first.shape)
-        scores = np.empty((queries, added), first.dtype)
-        if top < items:
-            found = np.empty((queries, top), np.int32)
-        elif not added:
-            return found, scores
+        if top == items and not self._options.first_stage_weight:
+            every = np.broadcast_to(np.arange(items, dtype=np.int32), first.shape)
+            return every, np.empty((queries, 0), first.dtype)
+        found, scores = np.empty((queries, top), np.int32), np.empty((queries, top), first.dtype)
         for at, rows in first.blocks(np.arange(queries)):
-            if top < items:
-                found[at] = top_items(rows, top)
-            scores[at] = np.take_along_axis(rows, found[at, :added], axis=1)
+            found[at] = top_items(rows, top) if top < items else np.arange(items)
+            scores[at] = np.take_along_axis(rows, found[at], axis=1)
         return found, scores
-
-
-def describe_candidates(
-    direction: DirectionLabels,
-    candidates: np.ndarray,
-    *,
-    score: str,
-    first_stage: str,
-    gallery: int,
-    given: str = "",
-) -> Rescored:
-    """Returns the facts of a direction whose candidates [Q, K] were scored; see `Rescored`."""
-    total = np.sum([relation.lengths for relation in direction.relations], axis=0)
-    inside, undecided, deeper = total, 0, []
-    if candidates.shape[1] < gallery:
-        inside = np.zeros_like(total)
-        for relation in direction.relations:
-            inside += _count_candidates(candidates, relation.contains)
-        scored = _count_scored(direction, candidates)
-        if set(LIST_METRICS).intersection(direction.metrics):
-            undecided = int(np.sum(find_deepest(direction) > scored))
-        fewest = int(scored[total > 0].min(initial=gallery))
-        recalls = (name for name in direction.metrics if name.startswith(RECALL))
-        deeper = [name for name in recalls if int(name.removeprefix(RECALL)) > fewest]
-    return Rescored(
-        score=score,
-        first_stage=first_stage,
-        top=candidates.shape[1],
-        gallery=gallery,
-        positives=int(total.sum()),
-        outside=int((total - inside).sum()),
-        queries=int(np.sum(total > 0)),
-        missed=int(np.sum((total > 0) & (inside == 0))),
-        undecided=undecided,
-        given=given,
-        recalls=", ".join(deeper),
-    )
-
-
-def _count_scored(direction: DirectionLabels, candidates: np.ndarray) -> np.ndarray:
-    """Candidates of every query, of its own fold if there are folds; int [Q]."""
-    if direction.folds is None:
-        return np.full(len(candidates), candidates.shape[1])
-    of_queries, of_items = direction.folds
-    return _count_candidates(candidates, lambda rows, items: of_items[items] == of_queries[rows])
-
-
-def _count_candidates(
-    candidates: np.ndarray, holds: Callable[[np.ndarray, np.ndarray], np.ndarray]
-) -> np.ndarray:
-    """Candidates of every query that something holds for, int [Q].
-
-    `holds`: queries [b, 1] and their candidates [b, K] -> bool [b, K].
-    """
-    step = max(1, _PAIRS_AT_A_TIME // candidates.shape[1])
-    rows = np.arange(len(candidates))[:, None]
-    parts = [slice(start, start + step) for start in range(0, len(rows), step)]
-    return np.concatenate(
-        [np.count_nonzero(holds(rows[at], candidates[at]), axis=1) for at in parts]
-    )
-
-
-def join_keys(row: np.ndarray, scored: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Returns one number per item whose order is that of two keys, floats [N].
-
-    Args:
-      row: scores of the first stage, floats [N].
-      scored: positions [K] of the items that were scored again.
-      scores: their new scores, floats [K], which they keep.
-    """
-    found = np.empty(len(row), np.result_type(np.float32, scores))
-    others = np.ones(len(row), bool)
-    others[scored] = False
-    found[scored] = scores
-    different, order = np.unique(row[others], return_inverse=True)
-    # Not in half precision, which has too few integers below its scores for many items.
-    found[others] = np.floor(float(scores.min())) - len(different) + order
-    return found

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from xmodal.core.errors import UserError
-from xmodal.evals.scores.origin import FileOrigin
+from xmodal.evals.labels.split import different_records
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
 from xmodal.similarity import make_similarity
 
 if TYPE_CHECKING:
-    from xmodal.evals.scores.pair_scores import PairScores, TakenPairs
+    from xmodal.evals.scores.pair_scores import PairScores
 
 # Largest error of a probability that is combined from its two parts.
 _TOLERANCE = 1e-4
@@ -175,6 +175,28 @@ class Provider:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class FileOrigin:
+    """The model that made the arrays of a file, and its records.
+
+    Attributes:
+      model: name of the model, with the step of a run's checkpoint.
+      records: hashes of the records of the items, by name, see `Split`.
+    """
+
+    model: str
+    records: Mapping[str, str]
+
+    def check(self, place: str, records: Mapping[str, str]) -> None:
+        """Raises an error for other records of one name, whose items may have equal ids."""
+        if names := different_records(self.records, records):
+            raise UserError(
+                f"{place} was saved by {self.model} on other records of {', '.join(names)}: its "
+                "ids may be those of other items. Save it again on these records, or evaluate it "
+                "with the dataset that it was saved on."
+            )
+
+
 class _Given(Provider):
     """A provider that is itself the answer for every split.
 
@@ -233,7 +255,7 @@ class Embeddings(_Given):
     log_sigma: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     tokens: Mapping[str, RaggedTokens] = dataclasses.field(default_factory=dict)
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    pairs: "PairScores | TakenPairs | None" = None
+    pairs: "PairScores | None" = None
     origin: FileOrigin | None = None
 
     @property
@@ -348,16 +370,12 @@ def with_similarity(source: Embeddings, similarity: Mapping[str, Any] | None) ->
     if similarity is None:
         return source
     chosen = make_similarity(similarity, "similarity of an evaluator")
-    if chosen.module is not None:
-        if chosen.name != source.similarity:
-            raise UserError(
-                f"The similarity {chosen.name!r} of an evaluator has parameters, which "
-                f"{source.place} has not learned; choose another one, or the model's."
-            )
+    if chosen.module is not None and chosen.name == source.similarity:
         return source
-    if missing := [key for key in chosen.parameters if key not in source.parameters]:
+    missing = [key for key in chosen.parameters if key not in source.parameters]
+    if chosen.module is not None or missing:
         raise UserError(
-            f"The similarity {chosen.name!r} of an evaluator needs {missing}, which {source.place} "
+            f"The similarity {chosen.name!r} of an evaluator has parameters that {source.place} "
             "has not learned; choose a similarity without parameters, or the model's."
         )
     parameters = {key: source.parameters[key] for key in chosen.parameters}

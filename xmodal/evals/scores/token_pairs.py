@@ -11,9 +11,9 @@ from jax.sharding import Mesh
 
 from xmodal.core.errors import UserError
 from xmodal.evals.scores.pair_scores import PairFunctions, PairProgram, PairScores, Tokens
-from xmodal.evals.scores.score_rows import open_scores
 from xmodal.evals.scores.second_stage import Pairs
 from xmodal.evals.scores.sources import Embeddings
+from xmodal.evals.scores.vector_scores import open_scores
 from xmodal.similarity import Embedding, Similarity, make_similarity
 
 _VECTOR = "vector"

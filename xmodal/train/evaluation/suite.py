@@ -18,10 +18,9 @@ from xmodal.evals.evaluators import Evaluator, Options
 from xmodal.evals.evaluators.boards import BoardsEvaluator
 from xmodal.evals.reports.example_page import check_examples
 from xmodal.evals.reports.store import SINGLE, StoredResults, find_evaluations, load_ranks
-from xmodal.evals.scores import arrays
+from xmodal.evals.scores import saving
 from xmodal.evals.scores.embed import Items
-from xmodal.evals.scores.origin import FileOrigin
-from xmodal.evals.scores.sources import Embeddings, Provider
+from xmodal.evals.scores.sources import Embeddings, FileOrigin, Provider
 from xmodal.train.tensorboard.example_views import View
 
 
@@ -197,7 +196,7 @@ class EvalSuite:
         # Files are checked before any work, and in all processes, which would wait for one that
         # failed.
         for path in filter(None, (request.save_embeddings, request.save_scores)):
-            processes.first_does(f"check {path}", functools.partial(arrays.check_savable, path))
+            processes.first_does(f"check {path}", functools.partial(saving.check_savable, path))
         reranker = self._reranker() if request.save_scores is not None else ""
         if request.save_embeddings is not None:
             self._save_embeddings(request.save_embeddings, subject, [*used.values()])
@@ -222,7 +221,7 @@ class EvalSuite:
             scores = cast(BoardsEvaluator, evaluator).scores(provider)  # In all processes.
             if jax.process_index() == 0:
                 origin = FileOrigin(subject.name, items.hashes)
-                arrays.save_scores(request.save_scores, dataclasses.replace(scores, origin=origin))
+                saving.save_scores(request.save_scores, dataclasses.replace(scores, origin=origin))
         return evaluations
 
     def _reranker(self) -> str:
@@ -261,7 +260,7 @@ class EvalSuite:
             )
         if jax.process_index() == 0:
             origin = FileOrigin(subject.name, items.hashes)
-            arrays.save_embeddings(path, dataclasses.replace(found, origin=origin))
+            saving.save_embeddings(path, dataclasses.replace(found, origin=origin))
 
 
 def _load_other(place: str, name: str) -> StoredResults:

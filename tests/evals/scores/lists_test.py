@@ -1,7 +1,5 @@
 """Ranked lists against the scores they came from, complete and truncated."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from xmodal.evals.labels.positives import Ragged, Relation
 from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.reports.metrics import compute_recall_values
 from xmodal.evals.scores import ranks
-from xmodal.evals.scores.from_lists import answer_lists
+from xmodal.evals.scores.lists import answer_lists
 from xmodal.evals.scores.score_rows import MatrixScores
 
 RECALLS = ("recall@1", "recall@5", "recall@10")
@@ -92,33 +90,6 @@ def test_whole_lists_equal_their_scores(name):
     assert_equal_found(answer_lists(sort_lists(matrix), direction, ITEMS), expected, direction)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_lists_of_those_who_are_asked(name):
-    """A query that is not asked needs no list."""
-    generator = np.random.default_rng(1)
-    matrix, direction = few_values(generator), directions(generator)[name]
-    (expected,), _ = ranks.rank_directions(MatrixScores(matrix), [direction])
-    keep = np.where(ranks.has_positives(direction), ITEMS, 0)
-    assert_equal_found(
-        answer_lists(sort_lists(matrix, keep), direction, ITEMS), expected, direction
-    )
-
-
-def test_folds_and_list_metrics_of_whole_lists():
-    """PCME's protocol: items without a category are no competitors."""
-    generator = np.random.default_rng(2)
-    matrix, direction = few_values(generator), directions(generator)["several"]
-    groups = direction.positives[0].query_group, direction.positives[0].gallery_group
-    folded = dataclasses.replace(
-        direction, folds=tuple((group == 2).astype(np.int32) for group in groups)
-    )
-    (whole, expected), _ = ranks.rank_directions(MatrixScores(matrix), [direction, folded])
-    assert (whole.values["pmrp"] != expected.values["pmrp"]).any()
-    assert list(answer_lists(sort_lists(matrix), direction, ITEMS).values) == list(whole.values)
-    direction = folded
-    assert_equal_found(answer_lists(sort_lists(matrix), direction, ITEMS), expected, direction)
-
-
 def cut(matrix, direction, length):
     """Metrics from lists of one length, and from whole lists."""
     keep = np.full(len(matrix), length)
@@ -145,17 +116,6 @@ def test_recalls_of_cut_lists(length):
         np.testing.assert_array_equal(value[asked], whole.values[metric][asked], metric)
 
 
-def test_cut_lists_that_decide_everything():
-    """No best positive is behind the end of its list, though none is whole."""
-    generator = np.random.default_rng(4)
-    matrix = few_values(generator)
-    positives = Ragged.from_pairs(np.arange(QUERIES), matrix.argmax(axis=1), QUERIES)
-    direction = DirectionLabels(positives, (*RECALLS, "median_rank"))
-    found, _ = cut(matrix, direction, 3)
-    assert not found.missing
-    np.testing.assert_array_equal(found.rank, 0)
-
-
 def test_list_metrics_need_as_many_items_as_r():
     generator = np.random.default_rng(5)
     matrix, direction = few_values(generator), directions(generator)["unreachable"]
@@ -170,60 +130,3 @@ def test_list_metrics_need_as_many_items_as_r():
     reason = f"the lists of {undecided} of {len(r)} queries are too short to determine it"
     assert found.missing["map@r"] == found.missing["r_precision"] == reason
     assert not {"map@r", "r_precision"} & set(found.values)
-
-
-@pytest.mark.parametrize("name", ["capped", "several"])
-def test_plausible_matches_of_cut_lists(name):
-    generator = np.random.default_rng(6)
-    matrix, direction = few_values(generator), directions(generator)[name]
-    r = np.max([ranks.compute_r(direction, each) for each in direction.relations], axis=0)
-    found, whole = cut(matrix, direction, int(r.max()))
-    np.testing.assert_array_equal(found.values["pmrp"], whole.values["pmrp"])
-    found, _ = cut(matrix, direction, int(r.max()) - 1)
-    assert found.values == {}
-    assert f"the lists of {np.sum(r == r.max())} of " in found.missing["pmrp"]
-
-
-def test_only_items_of_the_fold_fill_a_list():
-    """Lists of ten over all folds are shorter in their own: COCO 1K from the top 50."""
-    generator = np.random.default_rng(7)
-    matrix, direction = few_values(generator), directions(generator)["folds"]
-    found, whole = cut(matrix, direction, 10)
-    order = np.argsort(-matrix, axis=1, kind="stable")[:, :10]
-    own = direction.folds[0][:, None] == direction.folds[1][order]
-    asked = ranks.has_positives(direction)
-    missed = asked & (whole.rank >= own.sum(axis=1))  # the positive is behind the end
-    for k in (1, 5, 10):
-        undecided = int(np.sum(missed & (own.sum(axis=1) < k)))
-        reason = f"the lists of {undecided} of {asked.sum()} queries are too short to determine it"
-        assert found.missing.get(f"recall@{k}", "") == (reason if undecided else "")
-    assert found.missing["recall@10"]
-
-
-def test_lists_of_a_whole_fold_decide_everything():
-    """A positive missing among all items of the fold is known to be out of reach."""
-    generator = np.random.default_rng(8)
-    matrix, direction = few_values(generator), directions(generator)["folds"]
-    whole = answer_lists(sort_lists(matrix), direction, ITEMS)
-    own = direction.folds[0][:, None] == direction.folds[1]
-    inside = np.where(own, matrix, -9)  # items of other folds behind all others
-    found = answer_lists(sort_lists(inside, own.sum(axis=1)), direction, ITEMS)
-    assert not found.missing
-    np.testing.assert_array_equal(found.rank, whole.rank)
-
-
-def test_positives_that_are_all_out_of_reach():
-    """Such a query is asked and misses; with a cut list its rank is not known."""
-    matrix = np.array([[3, 2, 1], [1, 2, 3]], np.float32)
-    direction = DirectionLabels(
-        Ragged.from_pairs(np.array([0]), np.array([1]), 2),
-        ("recall@1", "median_rank", "map@r"),
-        unreachable=np.array([0, 2], np.int32),
-    )
-    whole = answer_lists(sort_lists(matrix), direction, 3)
-    np.testing.assert_array_equal(whole.rank, [1, 3])
-    np.testing.assert_array_equal(whole.values["map@r"], [0, 0])
-    found = answer_lists(sort_lists(matrix, [2, 2]), direction, 3)
-    assert found.missing == {
-        "median_rank": "the lists of 1 of 2 queries are too short to determine it"
-    }
