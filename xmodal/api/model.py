@@ -87,6 +87,7 @@ class Model:
         self.similarity_name, self.first_stage_weight = similarity.name, first_stage_weight
         self._params, self._model_state, self.pairs = params, model_state, pairs
         self._image_config, self._tokenizer = images, tokenizer
+        self._warns = True  # Only once: a caller may embed a dataset batch by batch.
         self._lengths = TextLengths(lengths, mesh.devices.flat[0].platform)
         make = functools.partial(Embedder, sides=model.towers, similarity=similarity, mesh=mesh)
         longest = 0 if tokenizer is None else tokenizer.max_length
@@ -329,8 +330,9 @@ class Model:
             return GivenItems(texts=part, tokenizer=tokenizer, lengths=choose)
 
         found = self._embed_all(embed, "text", texts, items, batch_size)
-        if said := TextCounts.total(counts).describe("texts"):
+        if self._warns and (said := TextCounts.total(counts).describe("texts")):
             logging.warning("%s", said)
+            self._warns = False
         return found
 
     def _embed_images(self, embed: Embed, images: Any, batch_size: int, **given: Any) -> Vectors:
