@@ -3,9 +3,17 @@
 import dataclasses
 import pathlib
 
-from data_prep.reading.karpathy import Photograph, Photographs, count, file_name, read_karpathy
-from data_prep.reading.numpy_files import read_ids
-from data_prep.reading.published_json import WRONG_FORM, has_json, read_published_json, wrong_form
+from data_prep.reading.published_files import (
+    WRONG_FORM,
+    Photograph,
+    Photographs,
+    count,
+    has_json,
+    read_ids,
+    read_karpathy,
+    read_published_json,
+    wrong_form,
+)
 from xmodal.core.errors import UnexpectedFilesError
 
 # im2txt cuts val2014 here, in percent of its images and in the order of the annotation file.
@@ -31,7 +39,7 @@ def read_karpathy_split(folder: pathlib.Path) -> Photographs:
       UnexpectedFilesError: it is damaged or in another format.
     """
     lists = all((folder / name).is_file() for name in ID_LISTS.values())
-    if lists and not has_json(folder, file_name("coco")):
+    if lists and not has_json(folder, "dataset_coco.json"):
         return _read_listed_split(folder)
     return read_karpathy(folder, "coco")
 
@@ -46,24 +54,22 @@ def _read_listed_split(folder: pathlib.Path) -> Photographs:
     images = [*_read_official(folder, f"train{year}"), *_read_official(folder, f"val{year}")]
     image_of = {number: image for image in images for number, _ in image.captions}
     splits: dict[str, list[Photograph]] = {}
-    split_of: dict[int, str] = {}
     for split, name in ID_LISTS.items():
-        order: dict[int, int] = {}
-        for number in read_ids(folder / name):
-            if number not in image_of:
-                raise UnexpectedFilesError(
-                    f"{folder / name} lists caption {number}, which the captions of {year} lack"
-                )
-            order[number] = len(order)
-        splits[split] = []
-        for image in {image_of[number].image_id: image_of[number] for number in order}.values():
-            if split_of.setdefault(image.image_id, split) != split:
-                both = f"{split_of[image.image_id]} and {split}"
-                raise UnexpectedFilesError(
-                    f"{folder}: image {image.image_id} is listed in both {both}"
-                )
-            listed_first = sorted(image.captions, key=lambda each: order.get(each[0], len(order)))
-            splits[split].append(dataclasses.replace(image, captions=tuple(listed_first)))
+        order = {number: place for place, number in enumerate(read_ids(folder / name))}
+        if unknown := order.keys() - image_of.keys():
+            raise UnexpectedFilesError(
+                f"{folder / name} lists caption {min(unknown)}, which the captions of {year} lack"
+            )
+        splits[split] = [
+            dataclasses.replace(
+                image,
+                captions=tuple(sorted(image.captions, key=lambda e: order.get(e[0], len(order)))),
+            )
+            for image in {image_of[number].image_id: image_of[number] for number in order}.values()
+        ]
+    listed = [image.image_id for images in splits.values() for image in images]
+    if len(set(listed)) < len(listed):
+        raise UnexpectedFilesError(f"{folder}: an image is listed in two of {[*ID_LISTS.values()]}")
     return splits
 
 

@@ -6,7 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.reading.published_json import WRONG_FORM, has_json, read_published_json, wrong_form
+from data_prep.reading.published_files import (
+    WRONG_FORM,
+    has_json,
+    read_published_json,
+    wrong_form,
+)
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 
 _INSTANCES = tuple(

@@ -19,10 +19,14 @@ from data_prep.coco_captions.caption_splits import (
 from data_prep.coco_captions.categories import Categories, read_categories
 from data_prep.coco_captions.pictures import Pictures
 from data_prep.coco_captions.plain_captions import has_plain_captions, read_plain_captions
-from data_prep.published_figures import Figure, count_figures
 from data_prep.reading.image_files import ImageFile
-from data_prep.reading.karpathy import Photograph, Photographs, count, file_name, in_splits
-from data_prep.reading.published_json import has_json
+from data_prep.reading.published_files import (
+    Photograph,
+    Photographs,
+    count,
+    has_json,
+    in_splits,
+)
 
 # Retrieval and CxC are defined on the first five captions of an image.
 _EVALUATION_CAPTIONS = 5
@@ -70,7 +74,7 @@ class Builder(RandomAccessBuilder):
         return self.builder_config.name.startswith("im2txt")
 
     @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
         """See `RandomAccessBuilder`: figures of Karpathy's split, or of im2txt's."""
         if config == "im2txt_test_pairs":
             return pair_figures()
@@ -79,9 +83,9 @@ class Builder(RandomAccessBuilder):
             train = counts["train"] + (config != "images_without_restval") * counts["restval"]
             sizes = {"train": train, "validation": counts["val"], "test": counts["test"]}
             five = {f"{split}/captions of an image": "5" for split in ("validation", "test")}
-            return count_figures(sizes) | five
+            return schema.count_figures(sizes) | five
         first, second = im2txt_cuts(counts["val2014"])
-        figures = count_figures(
+        figures = schema.count_figures(
             {
                 "train": counts["train2014"] + first,
                 "validation": second - first,
@@ -122,7 +126,7 @@ class Builder(RandomAccessBuilder):
         return splits
 
     def _read_karpathy(self, folder: pathlib.Path) -> Photographs:
-        if not has_json(folder, file_name("coco")) and has_plain_captions(folder):
+        if not has_json(folder, "dataset_coco.json") and has_plain_captions(folder):
             karpathy = read_plain_captions(folder)
             self.info.metadata["complete"] = False
         else:

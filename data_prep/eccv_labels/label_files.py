@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from data_prep.reading.numpy_files import read_ids
+from data_prep.reading.published_files import read_ids
 from data_prep.reading.text_files import read_json
 from xmodal.core.errors import UnexpectedFilesError
 

@@ -10,7 +10,7 @@ import numpy as np
 from data_prep import schema
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.coco_captions.caption_splits import read_karpathy_split
-from data_prep.reading.karpathy import (
+from data_prep.reading.published_files import (
     Photograph,
     Photographs,
     in_splits,
@@ -18,7 +18,7 @@ from data_prep.reading.karpathy import (
     read_karpathy_file,
 )
 from data_prep.reading.text_lines import TextLines
-from data_prep.region_features.feature_stores import TAGS, FeatureStores, number_of_name
+from data_prep.region_features.feature_stores import DAMAGE, TAGS, Reader, number_of_name
 from data_prep.region_features.scan_files import to_float16
 from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.folders import files_below
@@ -58,22 +58,20 @@ def read_photographs(folder: pathlib.Path, dataset: str) -> Photographs:
 
 def _read_own(path: pathlib.Path) -> Photographs:
     splits = in_splits(read_karpathy_file(path), str(path))
-    names: dict[int, str] = {}
+    names: dict[int | None, str] = {}
     for image in (image for images in splits.values() for image in images):
         number = number_of_name(image.name)
-        if number in names:
+        if number is not None and names.setdefault(number, image.name) != image.name:
             raise UnexpectedFilesError(
                 f"{path}: {names[number]!r} and {image.name!r} end in the same number, by which "
                 "features are found; rename one of them, also in its features"
             )
-        if number is not None:
-            names[number] = image.name
     return splits
 
 
 def examples(
     images: Iterable[Photograph],
-    stores: FeatureStores,
+    readers: Mapping[int, Reader],
     channels: int,
     tags: Mapping[int, str] | None = None,
 ) -> Iterator[Record | LeftOut]:
@@ -81,7 +79,7 @@ def examples(
 
     Args:
       images: images of a split.
-      stores: stores of features.
+      readers: readers of the features by image number.
       channels: number C of channels of every region.
       tags: names of the objects by the number of the image; None for none.
 
@@ -90,26 +88,30 @@ def examples(
     """
     for image in images:
         number = number_of_name(image.name)
-        if number is None or number not in stores:
+        if number is None or number not in readers:
             yield LeftOut(image.name, "no features")
-            continue
-        features = stores.read(number)
-        if isinstance(features, np.ndarray):
-            if features.shape[1] == channels:
-                features = to_float16(features)
-            else:
-                features = f"{list(features.shape)} instead of [regions, {channels}]"
-        if isinstance(features, str):
-            yield LeftOut(image.name, "bad features", features)
-            continue
-        columns: dict[str, Any] = {"image": features}
-        if tags is not None:
-            if number not in tags:
-                yield LeftOut(image.name, "no tags")
+        elif tags is not None and number not in tags:
+            yield LeftOut(image.name, "no tags")
+        else:
+            try:
+                columns: dict[str, Any] = {"image": _read(readers[number], channels)}
+            except DAMAGE as error:
+                yield LeftOut(image.name, "bad features", f"{type(error).__name__}: {error}")
                 continue
-            columns["tags"] = tags[number]
-        example = schema.captioned_example(image.image_id, image.captions, **columns)
-        yield image.image_id, example
+            if tags is not None:
+                columns["tags"] = tags[number]
+            example = schema.captioned_example(image.image_id, image.captions, **columns)
+            yield image.image_id, example
+
+
+def _read(read: Reader, channels: int) -> np.ndarray:
+    features = np.asarray(read())
+    shape = features.shape
+    if len(shape) != 2 or features.dtype.kind != "f" or not shape[0] or shape[1] != channels:
+        raise ValueError(
+            f"{features.dtype} {list(shape)}, not floating point [regions, {channels}]"
+        )
+    return to_float16(features)
 
 
 def read_tags(folder: pathlib.Path) -> dict[int, str]:
