@@ -1,8 +1,6 @@
 """Caption pairs from the same image and from different images."""
 
 import collections
-import hashlib
-import json
 
 import numpy as np
 
@@ -40,11 +38,3 @@ def test_half_of_the_pairs_are_of_one_image():
     )
     assert {("0", "1"), ("1", "0"), ("3", "2"), ("0", "3")} <= set(places)
     assert len({(p["sentence1"], p["sentence2"]) for p in found[1000:]}) == 1000
-
-
-def test_the_draws_are_always_the_same():
-    images = images_of(1600)
-    found = draw(images)
-    assert draw(images[::-1]) == found
-    digest = hashlib.sha256(json.dumps(found).encode()).hexdigest()
-    assert digest.startswith("70c2597465379609")

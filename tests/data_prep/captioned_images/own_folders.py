@@ -12,8 +12,8 @@ import pyarrow.parquet
 
 from data_prep.build import build
 from data_prep.building.record_counts import LeftOut
+from data_prep.captioned_images.captioned_pictures import ReadingOptions
 from data_prep.captioned_images.layouts import find_layout
-from data_prep.captioned_images.options import ReadingOptions
 from data_prep.prepared import read_columns
 
 NUMBERS = list(range(30))

@@ -48,13 +48,6 @@ def test_images_are_read_by_name_in_any_order(folder, ending):
         missing.read()
 
 
-def test_a_folder_in_a_folder_is_passed_through(folder):
-    (folder / "Dataset").rename(folder / "Datasset")
-    (folder / "Dataset").mkdir()
-    (folder / "Datasset").rename(folder / "Dataset" / "Datasset")
-    assert open_images(folder, "Dataset", "Datasset").read("one.jpg") == _CONTENTS["one.jpg"]
-
-
 def test_what_is_missing_or_cut_is_named(folder):
     assert find_images(folder, "Nothing") is None
     with pytest.raises(FileNotFoundError, match=r"none of A, B, as a folder or with \.zip, \.tar,"):

@@ -2,8 +2,7 @@
 
 import pytest
 
-from data_prep.building.record_counts import LeftOut
-from data_prep.reading.text_lines import TextLines, read_caption
+from data_prep.reading.text_lines import TextLines
 
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
@@ -27,12 +26,3 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path, end):
     assert list(TextLines(path)) == [b"an owl", *end.split(b"\n")[1:]][: 1 + end.count(b"s")]
     path.write_bytes(b"\xef\xbb\xbf")
     assert list(TextLines(path)) == []
-
-
-def test_captions_are_text_or_have_a_reason():
-    assert read_caption("a naïve owl ".encode(), "x") == "a naïve owl "
-    assert read_caption(b" \t", "list line 3") == LeftOut("list line 3", "empty caption")
-    assert read_caption(b"na\xefve", "x").reason == "not UTF-8"
-    assert read_caption(b"an\0owl", "x") == LeftOut(
-        "x", "not text", "a NUL at character 2 of the caption"
-    )

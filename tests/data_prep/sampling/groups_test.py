@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from data_prep.sampling.groups import make_groups, number_groups
+from data_prep.sampling.groups import make_groups
 from xmodal.core.errors import UnexpectedFilesError
 
 
@@ -18,12 +18,6 @@ def test_captions_are_brought_together_in_the_order_of_ids():
     assert groups.means(vectors).tolist() == [[2.0], [15.0], [5.0]]
     fewer = groups.take(np.array([True, False, True]))
     assert (fewer.image_ids.tolist(), fewer.caption_ids.tolist()) == ([10, 30], [3, 4, 1])
-
-
-def test_numbered_groups_are_positions():
-    groups = number_groups(2, 3)
-    assert groups.owners.tolist() == [0, 0, 0, 1, 1, 1]
-    assert groups.starts.tolist() == [0, 3]
 
 
 @pytest.mark.parametrize(

@@ -85,13 +85,3 @@ def test_every_image_takes_its_best_rated_pairs_from_each_source():
             assert best in rows
     assert len(pairs) <= 40
     assert len(np.unique(pairs, axis=0)) == len(pairs)
-
-
-def test_cross_pairs_skip_what_is_taken_and_end_with_their_sources():
-    source = np.array([(0, 1)]), np.array([3.0])
-    groups = number_groups(2, 1)  # one caption each: nothing to draw
-    pairs = scheme.cross_pairs([source, source], groups, np.random.default_rng(0))
-    assert pairs.tolist() == [[1, 0]]
-    nothing = np.zeros((0, 2), int), np.zeros(0)
-    empty = scheme.cross_pairs([nothing], groups, np.random.default_rng(0))
-    assert empty.shape == (0, 2)
