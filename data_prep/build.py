@@ -54,7 +54,7 @@ def build(
     Raises:
       FileNotFoundError: `manual_dir`, or a file that should be in it, does not exist.
       UnexpectedFilesError: the files are not the published dataset, or too small a part of it.
-      OSError: the dataset cannot be written, for example because the disk is full.
+      OSError: the dataset cannot be written.
       ModuleNotFoundError: Apache Beam is requested but not installed.
     """
     import tensorflow_datasets as tfds  # Slow to import.
@@ -103,11 +103,8 @@ def _beam_options(flags: str | None) -> Any:
     """Beam's `PipelineOptions`, written as in `tfds build`."""
     if not flags:
         return None
-    try:
-        from apache_beam.options.pipeline_options import PipelineOptions
-    except ModuleNotFoundError as error:
-        error.msg = "a build with Beam workers needs apache-beam: pip install -e '.[beam]'"
-        raise
+    from apache_beam.options.pipeline_options import PipelineOptions
+
     return PipelineOptions(flags=[f"--{flag}" for flag in flags.split(",")])
 
 

@@ -40,14 +40,8 @@ from data_prep.reading.fetched import (
     read_images,
     read_meta,
 )
+from xmodal.core import picture_names
 from xmodal.core.errors import BadImageError, DamagedFileError, UnexpectedFilesError
-from xmodal.core.picture_names import (
-    IMAGE_ENDINGS,
-    fault_of_file,
-    is_picture,
-    is_unread_picture,
-    read_picture,
-)
 
 RATINGS = "ratings"
 Items = Iterator[CaptionedPicture | LeftOut]
@@ -128,7 +122,7 @@ def _is_shard(path: pathlib.Path) -> bool:
     """Whether a file is a tar, or a table of img2dataset, with the images or their status."""
     if ending(path) != ".parquet":
         return path.name.lower().endswith(TAR_ENDINGS)
-    columns = {"status", *(end[1:] for end in IMAGE_ENDINGS)}
+    columns = {"status", *(end[1:] for end in picture_names.IMAGE_ENDINGS)}
     return not columns.isdisjoint(parquet_schema(path).names)
 
 
@@ -216,7 +210,7 @@ def _named_pictures(files: PictureFiles, tables: Sequence[Table], *, with_splits
                 )
             texts += captions
     for image, (split, texts) in found.items():
-        read = functools.partial(read_picture, files.folder / image)
+        read = functools.partial(picture_names.read_picture, files.folder / image)
         yield CaptionedPicture(image, tuple(dict.fromkeys(texts)), split, read)
     yield from _unused(files, {*_places(files, tables), *found})
 
@@ -268,7 +262,7 @@ def _fetched_pictures(files: PictureFiles, shards: Sequence[str], options: Readi
             yield from _captioned(folder, item, options, is_file=False)
     paths = [path for path in files.paths if path not in files.links]
     for item in read_images(folder, paths, folder):
-        if is_picture(item.name):
+        if picture_names.is_picture(item.name):
             yield from _captioned(folder, item, options, is_file=True)
     texts = itertools.chain.from_iterable(files.texts.values())
     used = {*shards, *files.texts, *texts} - files.links.keys()
@@ -338,8 +332,8 @@ def _unused(
         path = files.folder / place
         if place in used or (path.is_file() and _is_description(path.name)):
             continue
-        reason, _, detail = fault_of_file(path).partition(": ")
-        is_lost = is_unread_picture(place) or (path.is_file() and _has_caption(path))
+        reason, _, detail = picture_names.fault_of_file(path).partition(": ")
+        is_lost = picture_names.is_unread_picture(place) or (path.is_file() and _has_caption(path))
         if place in files.links:
             reason, detail, is_lost = "link", f"another path of {files.links[place]}", False
         yield LeftOut(place, reason or "not used", detail, is_record=beside and is_lost)

@@ -19,14 +19,8 @@ from data_prep.coco_captions.caption_splits import (
 from data_prep.coco_captions.categories import Categories, read_categories
 from data_prep.coco_captions.pictures import Pictures
 from data_prep.coco_captions.plain_captions import has_plain_captions, read_plain_captions
+from data_prep.reading import published_files
 from data_prep.reading.image_files import ImageFile
-from data_prep.reading.published_files import (
-    Photograph,
-    Photographs,
-    count,
-    has_json,
-    in_splits,
-)
 
 # Retrieval and CxC are defined on the first five captions of an image.
 _EVALUATION_CAPTIONS = 5
@@ -120,30 +114,31 @@ class Builder(RandomAccessBuilder):
             return 1 if self.builder_config.name == "im2txt_one_caption" else None
         return None if split == "train" else _EVALUATION_CAPTIONS
 
-    def _read_im2txt(self, folder: pathlib.Path) -> Photographs:
+    def _read_im2txt(self, folder: pathlib.Path) -> published_files.Photographs:
         splits, found = read_im2txt_split(folder)
-        schema.check_counts(found, self._expected(*found), f"{folder} (captions_*2014.json)")
+        expected = {name: self.EXPECTED[name] for name in found}
+        schema.check_counts(found, expected, f"{folder} (captions_*2014.json)")
         return splits
 
-    def _read_karpathy(self, folder: pathlib.Path) -> Photographs:
-        if not has_json(folder, "dataset_coco.json") and has_plain_captions(folder):
+    def _read_karpathy(self, folder: pathlib.Path) -> published_files.Photographs:
+        if not published_files.has_json(folder, "dataset_coco.json") and has_plain_captions(folder):
             karpathy = read_plain_captions(folder)
             self.info.metadata["complete"] = False
         else:
             karpathy = read_karpathy_split(folder)
-            expected = self._expected("train", "restval", "val", "test", "captions")
-            schema.check_counts(count(karpathy), expected, f"{folder} (Karpathy's split)")
-        splits = in_splits(karpathy)
+            names = ("train", "restval", "val", "test", "captions")
+            expected = {name: self.EXPECTED[name] for name in names}
+            schema.check_counts(
+                published_files.count(karpathy), expected, f"{folder} (Karpathy's split)"
+            )
+        splits = published_files.in_splits(karpathy)
         if self.builder_config.name == "images_without_restval":
             splits["train"] = list(karpathy.get("train", []))
         return splits
 
-    def _expected(self, *names: str) -> dict[str, int]:
-        return {name: self.EXPECTED[name] for name in names}
-
 
 def _examples(
-    photographs: Iterable[Photograph],
+    photographs: Iterable[published_files.Photograph],
     pictures: Pictures | None,
     categories: Categories | None,
     most: int | None,

@@ -13,27 +13,23 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import Record
+from data_prep.crisscrossed_shapes import scene_graph
 from data_prep.crisscrossed_shapes.captions import DESCRIBERS, SceneCaption, describe
 from data_prep.crisscrossed_shapes.coherence import RELATIONS, relate
 from data_prep.crisscrossed_shapes.graph_similarity import encode, find_matches
 from data_prep.crisscrossed_shapes.rendering import SIZE, png, render
-from data_prep.crisscrossed_shapes.scene_graph import (
-    COLORS,
-    COLUMNS,
-    ROWS,
-    SHAPES,
-    SIZES,
-    Scene,
-    full_content,
-    make_scenes,
-)
 from data_prep.crisscrossed_shapes.simulated_ratings import rate_split
 from data_prep.cxc.rating_files import KINDS
 
 # Label column -> its values, which are also attributes of an item.
-_CLASSES = {"shape": SHAPES, "color": COLORS}
+_CLASSES = {"shape": scene_graph.SHAPES, "color": scene_graph.COLORS}
 # The attributes of an item that a row of `regions` has, each as 0 and 1.
-_ATTRIBUTES = {**_CLASSES, "size": SIZES, "row": ROWS, "column": COLUMNS}
+_ATTRIBUTES = {
+    **_CLASSES,
+    "size": scene_graph.SIZES,
+    "row": scene_graph.ROWS,
+    "column": scene_graph.COLUMNS,
+}
 _WITH_TRAINING = ("images", "coherence", "objects", "regions")
 _PAIRS = ("ratings", "rated_captions", "matches")
 
@@ -106,7 +102,7 @@ class _Split:
     """The scenes of a split, with the ids of their images; compared by identity."""
 
     seed: int
-    scenes: Sequence[Scene]
+    scenes: Sequence[scene_graph.Scene]
     image_ids: Sequence[int]
 
 
@@ -114,7 +110,7 @@ class _Split:
 @functools.lru_cache(maxsize=1)
 def _draw_splits(seed: int, *sizes: tuple[str, int]) -> dict[str, _Split]:
     splits, first_id = {}, 0
-    for name, scenes in make_scenes(seed, dict(sizes)).items():
+    for name, scenes in scene_graph.make_scenes(seed, dict(sizes)).items():
         splits[name] = _Split(seed, scenes, range(first_id, first_id + len(scenes)))
         first_id += len(scenes)
     return splits
@@ -164,11 +160,11 @@ def _captioned(split: _Split, config: str) -> Iterator[Record]:
         yield image_id, schema.captioned_example(image_id, said, **added)
 
 
-def _draw(split: _Split, image_id: int, scene: Scene) -> np.ndarray:
+def _draw(split: _Split, image_id: int, scene: scene_graph.Scene) -> np.ndarray:
     return render(scene, np.random.default_rng((split.seed, 1, image_id)))
 
 
-def _attributes(scene: Scene) -> np.ndarray:
+def _attributes(scene: scene_graph.Scene) -> np.ndarray:
     rows = [
         np.concatenate(
             [np.equal(values, getattr(item, name)) for name, values in _ATTRIBUTES.items()]
@@ -205,14 +201,14 @@ def _pairs(split: _Split, config: str) -> Iterator[Record]:
 
 
 def _matches(
-    first_id: int, scenes: Sequence[Scene], captions: Sequence[Sequence[SceneCaption]]
+    first_id: int, scenes: Sequence[scene_graph.Scene], captions: Sequence[Sequence[SceneCaption]]
 ) -> Iterator[Record]:
     """Yields every caption with the images that it is true of, and every image with its captions.
 
     A caption is true of its own image, so no list is empty.
     """
     said = encode([caption.content for group in captions for caption in group])
-    shown = encode([full_content(scene) for scene in scenes])
+    shown = encode([scene_graph.full_content(scene) for scene in scenes])
     caption, image = find_matches(said, shown) + [[first_id * DESCRIBERS], [first_id]]
     for direction, query, positive in (("t2i", caption, image), ("i2t", image, caption)):
         order = np.argsort(query, kind="stable")

@@ -115,4 +115,5 @@ def _read_row(where: str, row: Mapping[str, str], rating: str, released: bool) -
     score = float(row[SCORE]) if SCORE in row else None
     if score is not None and not 0 <= score <= 5:  # also rejects NaN
         raise ValueError(f"the score {row[SCORE]} is not from 0 to 5")
-    return Rating(where, *ids, score, row[METHOD])
+    left, right = ids
+    return Rating(where, left, right, score, row[METHOD])

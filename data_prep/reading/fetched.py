@@ -18,15 +18,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 from data_prep.building.record_counts import LeftOut
+from xmodal.core import picture_names
 from xmodal.core.errors import BadImageError
 from xmodal.core.folders import is_note, walk
-from xmodal.core.picture_names import (
-    IMAGE_ENDINGS,
-    composed,
-    is_picture,
-    is_unread_picture,
-    read_picture,
-)
 from xmodal.core.untrusted.archives import TAR_ERRORS, read_part, tar_members
 from xmodal.core.untrusted.json_text import parse_json_text
 
@@ -116,7 +110,7 @@ def _read_table(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
     try:
         with pyarrow.parquet.ParquetFile(path) as table:
             binary = [each.name for each in table.schema_arrow if "binary" in str(each.type)]
-            column = next((end[1:] for end in IMAGE_ENDINGS if end[1:] in binary), "")
+            column = next((end[1:] for end in picture_names.IMAGE_ENDINGS if end[1:] in binary), "")
             wanted = {"url", "caption", "status", "error_message", column}
             columns = [name for name in table.schema_arrow.names if name in wanted]
             batches = table.iter_batches(_BATCH, columns=columns)
@@ -125,7 +119,8 @@ def _read_table(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
                 image = meta.pop(column, None)
                 if column or meta.get("status", "success") != "success":
                     error = "" if image else str(meta.get("error_message") or "not fetched")
-                    yield Fetched(f"{where} row {number}", "", meta, error, lambda i=image: i)
+                    read = functools.partial(bytes, image)
+                    yield Fetched(f"{where} row {number}", "", meta, error, read)
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         detail = str(error).partition("\n")[0]
         yield LeftOut(where, "damaged table", detail, is_record=False)
@@ -157,7 +152,7 @@ def read_images(
             fault = f"{' and '.join(texts)} are about the same image"
         elif twice := [text for text in texts if shared[text] > 1]:
             fault = f"{twice[0]} is about several images"
-        read = functools.partial(read_picture, parent / name)
+        read = functools.partial(picture_names.read_picture, parent / name)
         yield Fetched(f"{folder.name}/{relative}", relative, meta, "", read, text, fault)
 
 
@@ -172,14 +167,14 @@ def texts_of_images(names: Sequence[str]) -> dict[str, list[str]]:
     """
     texts: dict[str, list[str]] = collections.defaultdict(list)
     for name in names:
-        stem, ending = os.path.splitext(composed(name))
+        stem, ending = os.path.splitext(picture_names.composed(name))
         if ending.lower() in SIDECAR_ENDINGS:
             texts[stem].append(name)
     found: dict[str, list[str]] = {}
     for name in names:
-        stem, ending = os.path.splitext(composed(name))
-        if not ending or is_picture(name):
-            found[name] = [*texts[stem], *(texts[composed(name)] if ending else [])]
+        stem, ending = os.path.splitext(picture_names.composed(name))
+        if not ending or picture_names.is_picture(name):
+            found[name] = [*texts[stem], *(texts[picture_names.composed(name)] if ending else [])]
     return found
 
 
@@ -264,14 +259,14 @@ def _collect(file: BinaryIO, samples: dict[str, list[_Member]], scattered: set[s
 
 def _key(member: _Member) -> str:
     folder, _, name = member.name.rpartition("/")
-    return composed(f"{folder}/{name.partition('.')[0]}")
+    return picture_names.composed(f"{folder}/{name.partition('.')[0]}")
 
 
 def _read_sample(
     file: BinaryIO, where: str, members: Sequence[_Member], is_scattered: bool
 ) -> Iterator[Fetched | LeftOut]:
     """Yields a sample, or why it cannot be read; and its members that are not read."""
-    pictures = [member for member in members if is_picture(member.name)]
+    pictures = [member for member in members if picture_names.is_picture(member.name)]
     texts, metas = (
         [member for member in members if member.name.lower().endswith(ending)]
         for ending in SIDECAR_ENDINGS
@@ -283,7 +278,7 @@ def _read_sample(
         detail = f"{shown}: the key of a sample ends at the first dot of its names"
         fault = "several pictures or texts in a sample", detail
     elif not pictures:
-        is_unread = any(is_unread_picture(member.name) for member in members)
+        is_unread = any(picture_names.is_unread_picture(member.name) for member in members)
         fault = "unread ending" if is_unread else "no image", f"the sample has {shown}"
     else:
         for member in members:

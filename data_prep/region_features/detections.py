@@ -10,13 +10,7 @@ import numpy as np
 from data_prep import schema
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.coco_captions.caption_splits import read_karpathy_split
-from data_prep.reading.published_files import (
-    Photograph,
-    Photographs,
-    in_splits,
-    read_karpathy,
-    read_karpathy_file,
-)
+from data_prep.reading import published_files
 from data_prep.reading.text_lines import TextLines
 from data_prep.region_features.feature_stores import DAMAGE, TAGS, Reader, number_of_name
 from data_prep.region_features.scan_files import to_float16
@@ -28,7 +22,7 @@ from xmodal.core.untrusted.json_text import parse_json_text
 _MOST_CAPTIONS = 5
 
 
-def read_photographs(folder: pathlib.Path, dataset: str) -> Photographs:
+def read_photographs(folder: pathlib.Path, dataset: str) -> published_files.Photographs:
     """Reads the images of a dataset with their captions.
 
     Args:
@@ -46,8 +40,8 @@ def read_photographs(folder: pathlib.Path, dataset: str) -> Photographs:
     if dataset == "own":
         return _read_own(folder / "dataset.json")
     if dataset == "flickr30k":
-        return in_splits(read_karpathy(folder, dataset))
-    splits = in_splits(read_karpathy_split(folder))
+        return published_files.in_splits(published_files.read_karpathy(folder, dataset))
+    splits = published_files.in_splits(read_karpathy_split(folder))
     for split in ("validation", "test"):
         splits[split] = [
             dataclasses.replace(each, captions=each.captions[:_MOST_CAPTIONS])
@@ -56,8 +50,8 @@ def read_photographs(folder: pathlib.Path, dataset: str) -> Photographs:
     return splits
 
 
-def _read_own(path: pathlib.Path) -> Photographs:
-    splits = in_splits(read_karpathy_file(path), str(path))
+def _read_own(path: pathlib.Path) -> published_files.Photographs:
+    splits = published_files.in_splits(published_files.read_karpathy_file(path), str(path))
     names: dict[int | None, str] = {}
     for image in (image for images in splits.values() for image in images):
         number = number_of_name(image.name)
@@ -70,7 +64,7 @@ def _read_own(path: pathlib.Path) -> Photographs:
 
 
 def examples(
-    images: Iterable[Photograph],
+    images: Iterable[published_files.Photograph],
     readers: Mapping[int, Reader],
     channels: int,
     tags: Mapping[int, str] | None = None,

@@ -66,17 +66,6 @@ def test_other_kinds_become_rgb_pngs_of_the_same_pixels(name, mode, kind):
     np.testing.assert_array_equal(decode_image(checked.encoded), expected)
 
 
-def test_transparent_pixels_lie_on_white_and_of_an_animation_the_first_picture_is_taken():
-    hidden = PIL.Image.new("RGBA", (4, 4), (10, 20, 30, 0))
-    assert (decode_image(checked_image(_encode(hidden, "PNG")).encoded) == 255).all()
-    palette = _picture().convert("P")
-    encoded = _encode(palette, "PNG", transparency=palette.getpixel((0, 0)))
-    assert (decode_image(checked_image(encoded).encoded)[0, 0] == 255).all()
-    red, blue = (PIL.Image.new("RGB", (4, 4), color) for color in ("red", "blue"))
-    animation = _encode(red, "GIF", save_all=True, append_images=[blue])
-    assert decode_image(checked_image(animation).encoded)[0, 0].tolist() == [255, 0, 0]
-
-
 _HIDDEN = _picture().convert("RGBA")
 _HIDDEN.putalpha(PIL.Image.linear_gradient("L").resize(_SHAPE[::-1]))
 

@@ -246,19 +246,6 @@ def test_shards_and_loose_images_are_both_read(tmp_path):
     assert "2 shards; 1 images" in find_layout(tmp_path, ReadingOptions()).files
 
 
-def test_options_choose_a_table_and_columns(tmp_path):
-    folders.write_images(tmp_path, folders.FEW)
-    for name in ("one", "two"):
-        rows = [[folders.name(n), f"{name} {n}", f"ein {n}"] for n in folders.FEW]
-        folders.write_csv(tmp_path / f"{name}.csv", [["photo", "english", "deutsch"], *rows])
-    options = {"image": "photo", "captions": ("english", "deutsch")}
-    assert folders.read_layout(tmp_path, **options)[0]["images/p001.png"] == [
-        *("one 1", "ein 1", "two 1"),
-    ]
-    found, _ = folders.read_layout(tmp_path, table="two.csv", **options)
-    assert found["images/p001.png"] == ["two 1", "ein 1"]
-
-
 def _two_layouts(folder):
     folders.wide_csv(folder, folders.FEW)
     (folder / "images/p001.txt").write_text("of 1")

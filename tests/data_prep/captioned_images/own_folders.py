@@ -53,15 +53,6 @@ def picture(number, size=(40, 30), kind="PNG", mode="RGB", **options):
     return file.getvalue()
 
 
-def turned(encoded, orientation=6):
-    """A JPEG as saved by a camera rotated by 90 degrees."""
-    image, file = PIL.Image.open(io.BytesIO(encoded)), io.BytesIO()
-    exif = PIL.Image.Exif()
-    exif[0x0112] = orientation
-    image.rotate(90, expand=True).save(file, "JPEG", quality=95, exif=exif)
-    return file.getvalue()
-
-
 def captions(number):
     """Two captions of a picture."""
     return [f"picture {number}, of a child", f"number {number} again"]

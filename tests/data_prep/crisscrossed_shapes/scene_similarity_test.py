@@ -49,19 +49,6 @@ def contents():
     return [caption.content for caption in captions] + [full_content(scene) for scene in scenes]
 
 
-@pytest.fixture(scope="module")
-def pairs(contents):
-    return np.random.default_rng(0).integers(len(contents), size=(101, 2)).T
-
-
-def test_shared_weight_is_that_of_the_best_matching(contents, pairs):
-    facts = graph_similarity.encode(contents)
-    fast = graph_similarity.shared_weight(facts[pairs[0]], facts[pairs[1]])
-    slow = [slow_shared_weight(contents[i], contents[j]) for i, j in pairs.T]
-    np.testing.assert_allclose(fast, slow, rtol=1e-5)
-    assert np.count_nonzero(fast > 1) > 10
-
-
 def test_matches_are_the_pairs_in_which_everything_said_is_shown(contents):
     captions, scenes = contents[:67:2], contents[-40:-30]
     slow = [

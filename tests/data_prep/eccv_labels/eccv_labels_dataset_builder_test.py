@@ -59,18 +59,6 @@ def test_positives_beyond_the_gallery_are_kept_and_named(manual_dir):
     assert builder.info.metadata["unreachable"] == {"i2t": {"9": [99]}, "t2i": {}}
 
 
-def test_the_other_lists(manual_dir):
-    positives = {
-        key: example["positive_ids"] for key, example in _examples(manual_dir, "plausible_matches")
-    }
-    assert positives == {"i2t/7": [90], "t2i/70": [], "t2i/90": [7]}
-    gallery = [example for _, example in _examples(manual_dir, "gallery")]
-    assert gallery == [
-        {"image_id": image, "caption_ids": captions, "fold": 0}
-        for image, captions in _CAPTIONS.items()
-    ]
-
-
 @pytest.mark.slow
 def test_the_real_files_hold_what_was_published(real_data, tmp_path):
     builder = build(Builder, real_data / "eccv_caption", "eccv", tmp_path)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from data_prep.building.record_counts import LeftOut
-from data_prep.pinterest.object_arrays import read_objects
-from data_prep.pinterest.pins import Pins, read_pins
+from data_prep.pinterest.pins import Pins, read_objects, read_pins
 from data_prep.pinterest.pinterest_dataset_builder import Builder
 from tests.data_prep import img2dataset
 from tests.data_prep.builds import build

@@ -28,12 +28,6 @@ def test_rows_come_with_their_place(tmp_path, name, start):
     ]
 
 
-def test_other_forms_of_tables(tmp_path):
-    path = _write(tmp_path / "a.tsv", '5\tan "odd\t7\n6\tone\t"\tmore\n')
-    rows = read_csv(path, columns=["n", "a"], delimiter="\t", header=False, quotes=False)
-    assert [row for _, row in rows] == [{"n": "5", "a": 'an "odd'}, {"n": "6", "a": "one"}]
-
-
 _BAD_ROWS = {
     "1,short\n9\n2,fine\n": ("line 3", "malformed row", "1 fields instead of 2"),
     "1,x\n9,to,o\n2,fine\n": (

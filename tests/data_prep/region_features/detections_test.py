@@ -225,25 +225,6 @@ def test_regions_and_captions_are_joined_and_padded_in_batches(manual_dir):
     assert [caption.decode() for caption in test["captions"]] == [
         f"caption {k} of 391895" for k in range(5)
     ]
-    config = {
-        "dataset": "region_features",
-        "config": "coco_detections",
-        "data_dir": str(manual_dir / "tfds"),
-        "image": {"max_regions": 10},
-        "text": {"vocabulary_size": 60, "max_length": 12},
-        "captions_per_image": 1,
-    }
-    (batch,) = data.train_batches(
-        config, split="train", seed=0, batch_size=2, first_step=0, total_steps=1
-    )
-    assert batch["image"].shape == (2, 10, _CHANNELS)
-    for image, mask, image_id in zip(
-        batch["image"], batch["image_mask"], batch["image_id"], strict=True
-    ):
-        kept = min(10, _IMAGES[int(image_id)][2])
-        assert mask.tolist() == [row < kept for row in range(10)]
-        expected = _features(int(image_id))[:kept].astype(np.float16)
-        np.testing.assert_array_equal(image[:kept], expected)
 
 
 def test_vinvl_has_boxes_and_tags_which_follow_in_batches(manual_dir, monkeypatch):

@@ -20,14 +20,6 @@ def uneven_groups(sizes=(3, 1, 5, 2, 5, 1, 4)):
     return make_groups(np.arange(len(owners)) + 100, owners + 10, "here")
 
 
-def test_image_pairs_are_the_union_of_all_encoders_without_repetition():
-    first, second = make_neighbors(1), make_neighbors(2)
-    pairs = scheme.image_pairs([first, second])
-    expected = {(i, j) for m in (first, second) for i, row in enumerate(m.tolist()) for j in row}
-    assert len(pairs) == len(expected)
-    assert {tuple(pair) for pair in pairs.tolist()} == expected
-
-
 def test_caption_pairs_join_each_pair_of_groups_once():
     neighbors = make_neighbors(3)
     groups = number_groups(37, 5)
