@@ -82,8 +82,8 @@ def test_figures_of_csv_files_and_embeddings(tmp_path, monkeypatch, capsys):
         (["--ratings_dir={}/good", "--texts={}"], "has no dataset_coco.json"),
         (["--ratings_dir={}/good", "--embeddings={}/none.npz"], "There is no file"),
         (["--ratings_dir={}/good", "--embeddings={}/far.npz"], "has both items of none"),
-        (["--ratings_dir={}/bad"], "line 2: score not from 0 to 5, 7"),
-        (["--ratings_dir={}/odd"], "line 2: neither a number nor a COCO name, image1 is 'x'"),
+        (["--ratings_dir={}/bad"], "line 2: the score 7 is not from 0 to 5"),
+        (["--ratings_dir={}/odd"], "line 2: image1 is 'x', no id or COCO name"),
         (["--ratings_dir={}/empty"], "has no pairs"),
     ],
 )
