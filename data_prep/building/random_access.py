@@ -95,7 +95,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
 
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
-        """Returns published figures of a builder config, see `data_prep.published_figures`."""
+        """Returns published figures of a builder config, see `schema.count_figures`."""
         del config
         return {}
 
