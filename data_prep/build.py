@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import data_prep
 from data_prep.building.record_counts import counts_table
-from data_prep.command_line import check_config, run
+from data_prep.command_line import check_config, make_parser
+from xmodal.core import console
 from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.folders import explain
 from xmodal.core.unfinished import removed_if_failed
@@ -53,7 +54,7 @@ def build(
     Raises:
       FileNotFoundError: `manual_dir`, or a file that should be in it, does not exist.
       UnexpectedFilesError: the files are not the published dataset, or too small a part of it.
-      OSError: the dataset cannot be written, for example because the disk is full.
+      OSError: the dataset cannot be written.
       ModuleNotFoundError: Apache Beam is requested but not installed.
     """
     import tensorflow_datasets as tfds  # Slow to import.
@@ -100,25 +101,15 @@ def _check_folders(data_dir: str | None, manual_dir: str | None) -> None:
 
 def _beam_options(flags: str | None) -> Any:
     """Beam's `PipelineOptions`, written as in `tfds build`."""
-    if flags is None:
+    if not flags:
         return None
-    try:
-        from apache_beam.options.pipeline_options import PipelineOptions
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "a build with Beam workers needs apache-beam: pip install -e '.[beam]'"
-        ) from error
-    return PipelineOptions(flags=[f"--{flag}" for flag in flags.split(",") if flag])
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    return PipelineOptions(flags=[f"--{flag}" for flag in flags.split(",")])
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m data_prep.build", description="Prepares a dataset for reading by index."
-    )
-    parser.add_argument("--dataset", required=True, choices=sorted(data_prep.BUILDERS))
-    parser.add_argument("--config", help="a single builder config; by default all")
-    parser.add_argument("--data_dir", help="folder of prepared datasets; by default TFDS's own")
-    parser.add_argument("--manual_dir", help="folder of the manually downloaded files")
+    parser = make_parser("build", "Prepares a dataset for reading by index.")
     parser.add_argument(
         "--min_kept",
         type=float,
@@ -135,49 +126,42 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--beam_pipeline_options",
         metavar="NAME=VALUE,...",
-        help="options for a build with Apache Beam workers: its runner, the "
-        "number of workers, ... (datasets of links, and your own shards)",
+        help="options for a build with Apache Beam workers: its runner, the number of workers, ... "
+        "(datasets of links)",
     )
     args = parser.parse_args()
     if args.min_kept is not None and not 0 <= args.min_kept <= 1:
         parser.error(f"--min_kept is {args.min_kept}; it must be between 0 and 1")
     check_config(parser, args)
-    cls = data_prep.builder_class(args.dataset)
-    if args.beam_pipeline_options is not None and not cls.READ_IN_PARTS:
+    if args.beam_pipeline_options and not data_prep.builder_class(args.dataset).READ_IN_PARTS:
         parser.error(
-            f"--beam_pipeline_options is for datasets in shards; {args.dataset} is built "
-            "in one process without this option"
+            f"--beam_pipeline_options is for datasets of links; {args.dataset} is built in one "
+            "process without this option"
         )
     return args
 
 
+@console.readable_errors(UnexpectedFilesError, ModuleNotFoundError)
 def main() -> None:
     """Prepares the dataset that the command line names."""
     args = _parse()
     known = list(data_prep.builder_class(args.dataset).builder_configs)
     for config in [args.config] if args.config else known:
-        try:
-            builder = build(
-                args.dataset,
-                config,
-                data_dir=args.data_dir,
-                manual_dir=args.manual_dir,
-                min_kept=args.min_kept,
-                beam_pipeline_options=args.beam_pipeline_options,
-            )
-        except (OSError, UnexpectedFilesError, ModuleNotFoundError) as error:
-            # If there are several configs, earlier ones may still be useful.
-            title, message = f"{args.dataset}/{config}", str(error)
-            named = args.config or message.startswith(title)
-            sys.exit(f"Error: {message}" if named else f"Error: {title}: {message}")
-        if not builder.info.splits:  # Optional files are missing.
-            if args.config:
-                print(f"{args.dataset}/{config} is empty: the files it needs are missing.")
-            continue
-        print(f"{args.dataset}/{config}: {builder.data_dir}")
-        if "kept" in (builder.info.metadata or {}):
-            print(counts_table(builder.info.metadata))
+        builder = build(
+            args.dataset,
+            config,
+            data_dir=args.data_dir,
+            manual_dir=args.manual_dir,
+            min_kept=args.min_kept,
+            beam_pipeline_options=args.beam_pipeline_options,
+        )
+        if builder.info.splits:
+            print(f"{args.dataset}/{config}: {builder.data_dir}")
+            if "kept" in (builder.info.metadata or {}):
+                print(counts_table(builder.info.metadata))
+        elif args.config:
+            print(f"{args.dataset}/{config} is empty: the files it needs are missing.")
 
 
 if __name__ == "__main__":
-    run(main)
+    main()

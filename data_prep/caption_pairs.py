@@ -11,7 +11,6 @@ import numpy as np
 
 from data_prep import schema
 from data_prep.building.record_counts import Record
-from data_prep.published_figures import Figure
 from xmodal.core.errors import UnexpectedFilesError
 
 PAIRS = 1000
@@ -60,7 +59,7 @@ def caption_pairs(name: str, images: Iterable[tuple[int, Sequence[str]]]) -> Ite
             seen.add(both)
 
 
-def pair_figures() -> Mapping[str, Figure]:
+def pair_figures() -> Mapping[str, schema.Figure]:
     """Returns the published figures of a config with such pairs."""
     return {"test/records": 2 * PAIRS, "*/lowest score *": 0, "*/highest score *": 1}
 

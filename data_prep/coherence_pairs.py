@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +13,7 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
-from data_prep.reading.fetched_images import RowIndex, join_rows, read_fetched
+from data_prep.linked_captions import LinkedRow, LinkList, linked_records
 from xmodal.core.errors import UnexpectedFilesError
 
 
@@ -37,16 +37,15 @@ class Pair:
     caption: str
     relations: tuple[int, ...]
 
-    def example(self) -> dict[str, Any]:
-        """Returns the example without its image."""
-        return {
-            "image_id": self.pair_id,
-            "captions": [self.caption],
-            "caption_ids": [self.pair_id],
+    def row(self, file_name: str = "") -> LinkedRow:
+        """Returns the pair as a row of a list; its image may have a file name."""
+        features = {
             "relations": np.asarray(self.relations, np.int32),
             "picture_id": self.picture_id,
             "picture": self.picture,
         }
+        captions = [(self.pair_id, self.caption)]
+        return LinkedRow(self.where, self.pair_id, self.picture, captions, file_name, features)
 
 
 def check_counts(
@@ -62,9 +61,6 @@ def check_counts(
       relations: names of the relations.
       expected: `<split>` -> rows, `<split>/<relation>` -> pairs for which the relation holds.
       source: file or folder named in the error.
-
-    Raises:
-      UnexpectedFilesError: something differs.
     """
     found: collections.Counter[str] = collections.Counter()
     for split, group in pairs.items():
@@ -75,17 +71,11 @@ def check_counts(
     schema.check_counts(found, expected, source)
 
 
-def deduplicated(
-    test: Iterable[Pair], train: Iterable[Pair]
-) -> tuple[list[Pair], collections.Counter[str]]:
-    """Removes test pairs whose picture or caption appeared before.
-
-    Returns:
-      The remaining pairs, in order, and the number removed for each reason.
-    """
-    train = list(train)
-    pictures = {pair.picture: "train" for pair in train}
-    captions = {pair.caption: "train" for pair in train}
+def _deduplicated(test: Iterable[Pair], train: Iterable[Pair]) -> tuple[list[Pair], dict[str, int]]:
+    """The test pairs whose picture and caption are new, and the number removed per reason."""
+    pictures, captions = {}, {}
+    for pair in train:
+        pictures[pair.picture] = captions[pair.caption] = "train"
     kept: list[Pair] = []
     dropped: collections.Counter[str] = collections.Counter()
     for pair in test:
@@ -96,7 +86,7 @@ def deduplicated(
         else:
             kept.append(pair)
             pictures[pair.picture] = captions[pair.caption] = "an earlier row of test"
-    return kept, dropped
+    return kept, dict(dropped)
 
 
 def with_numbers(
@@ -186,52 +176,34 @@ class CoherencePairsBuilder(RandomAccessBuilder):
     def _metadata(self) -> dict[str, Any]:
         return {"relations": list(self.RELATIONS)}
 
-    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterator[Record | LeftOut]]:
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         pairs = self._read_pairs(folder)
         if "test" in pairs:
-            kept, dropped = deduplicated(pairs["test"], pairs["train"])
-            pairs["test_deduplicated"] = list(kept)
-            self.info.metadata["deduplicated"] = dict(dropped)
-        return {split: self._records(group, folder / "images") for split, group in pairs.items()}
+            kept, dropped = _deduplicated(pairs["test"], pairs["train"])
+            pairs["test_deduplicated"] = kept
+            self.info.metadata["deduplicated"] = dropped
+        if not self._with_images:
+            return {split: map(_without_image, group) for split, group in pairs.items()}
+        return {
+            split: linked_records(_Links(group, self._image_name), folder / "images")
+            for split, group in pairs.items()
+        }
 
-    def _records(self, pairs: Sequence[Pair], images: pathlib.Path) -> Iterator[Record | LeftOut]:
-        if self._with_images:
-            return _join_images(pairs, images, self._image_name)
-        return ((pair.pair_id, pair.example()) for pair in pairs)
+
+def _without_image(pair: Pair) -> Record:
+    row = pair.row()
+    return pair.pair_id, schema.captioned_example(row.image_id, row.captions, **row.features)
 
 
-def _join_images(
-    labeled: Sequence[Pair], folder: pathlib.Path, name: Callable[[Pair], str]
-) -> Iterator[Record | LeftOut]:
-    """Yields the pairs with their images, in the order of the images in a folder.
+class _Links(LinkList):
+    NAMED_BY_ROW = False
+    NAMED_BY_FILE = True
 
-    Args:
-      labeled: the pairs of one split.
-      folder: the images, in any form that `read_fetched` reads.
-      name: returns the file name, with or without its extension, of an image whose url is not
-        known.
+    def __init__(self, pairs: Sequence[Pair], name: Callable[[Pair], str]) -> None:
+        self._pairs, self._name = pairs, name
 
-    Raises:
-      FileNotFoundError: the folder does not exist.
-    """
-    rows_of: dict[str, list[int]] = collections.defaultdict(list)
-    for row, pair in enumerate(labeled):
-        rows_of[name(pair)].append(row)
+    def __len__(self) -> int:
+        return len(self._pairs)
 
-    def rows_of_file(path: str) -> Sequence[int]:
-        file = pathlib.PurePosixPath(path)
-        return rows_of.get(file.name, ()) or rows_of.get(file.stem, ())
-
-    joined = join_rows(
-        read_fetched(folder),
-        len(labeled),
-        urls=RowIndex(pair.picture for pair in labeled).rows,
-        names=rows_of_file,
-        where=lambda row: labeled[row].where,
-    )
-    for item in joined:
-        if isinstance(item, LeftOut):
-            yield item
-        else:
-            row, image = item
-            yield labeled[row].pair_id, labeled[row].example() | {"image": image}
+    def __getitem__(self, number: int) -> LinkedRow:
+        return self._pairs[number].row(self._name(self._pairs[number]))

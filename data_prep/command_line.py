@@ -1,19 +1,23 @@
-"""Parts that several commands share."""
+"""Arguments that several commands share."""
 
 import argparse
-import sys
-from collections.abc import Callable
 
 import data_prep
 
 
-def run(main: Callable[[], None]) -> None:
-    """Runs a command; on Ctrl-C it exits with one line."""
-    try:
-        main()
-    except KeyboardInterrupt:
-        print("\nInterrupted.", file=sys.stderr)
-        sys.exit(130)  # 128 + SIGINT, as in shells.
+def make_parser(name: str, description: str) -> argparse.ArgumentParser:
+    """Returns a parser with the arguments of a dataset.
+
+    Args:
+      name: module of the command.
+      description: what it does.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m data_prep.{name}", description=description)
+    parser.add_argument("--dataset", required=True, choices=sorted(data_prep.BUILDERS))
+    parser.add_argument("--config", help="one builder config; by default all")
+    parser.add_argument("--data_dir", help="folder of prepared datasets; by default TFDS's own")
+    parser.add_argument("--manual_dir", help="folder of the manually downloaded files")
+    return parser
 
 
 def check_config(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:

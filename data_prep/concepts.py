@@ -8,15 +8,15 @@ the file.
 import argparse
 import json
 import pathlib
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import data_prep
-from data_prep.command_line import check_config, run
+from data_prep.command_line import check_config, make_parser
 from data_prep.concept_counts import count_concepts
+from xmodal.core import console
 from xmodal.core.errors import NotPreparedError, UnexpectedFilesError
 from xmodal.core.untrusted import pickles
 from xmodal.core.untrusted.json_text import parse_json_text
@@ -29,16 +29,13 @@ _NO_WORDNET = (
 )
 
 
+@console.readable_errors(NotPreparedError, UnexpectedFilesError)
 def main() -> None:
     """Writes the file that the command line names."""
     args = _parse()
-    try:
-        content = _count(args)
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        args.output.write_text(json.dumps(content) + "\n", encoding="utf-8")
-    except (NotPreparedError, UnexpectedFilesError, OSError) as error:
-        print(f"Error: {error}", file=sys.stderr)
-        sys.exit(2)
+    content = _count(args)
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text(json.dumps(content) + "\n", encoding="utf-8")
     print(
         f"{args.output}: {len(content['concepts'])} concepts, {len(content['forms'])} words that "
         f"name them, {len(content['joint'])} pairs of concepts in one caption"
@@ -135,13 +132,7 @@ def read_vectors(path: pathlib.Path) -> np.ndarray:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m data_prep.concepts", description=__doc__.split("\n")[0]
-    )
-    parser.add_argument("--dataset", required=True, choices=sorted(data_prep.BUILDERS))
-    parser.add_argument("--config", help="its builder config; may be left out if one is prepared")
-    parser.add_argument("--data_dir", help="folder of prepared datasets; by default TFDS's own")
-    parser.add_argument("--manual_dir", help="for files of your own: their folder")
+    parser = make_parser("concepts", __doc__.split("\n")[0])
     parser.add_argument("--split", default="train", help="split whose captions are counted")
     parser.add_argument("--count", type=int, default=300, help="number of concepts")
     parser.add_argument(
@@ -157,4 +148,4 @@ def _parse() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    run(main)
+    main()

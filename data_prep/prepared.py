@@ -1,12 +1,12 @@
 """Opens prepared datasets without building them, and reads them column by column."""
 
 import contextlib
+import itertools
 from collections.abc import Collection, Iterator
 
 import numpy as np
 import tensorflow_datasets as tfds
 from absl import logging
-from google.protobuf.json_format import ParseError
 
 import data_prep
 from data_prep.reading.example_records import read_values, stack
@@ -19,20 +19,11 @@ def open_prepared(dataset: str, config: str, data_dir: str | None) -> tfds.core.
     """Opens a prepared dataset and never builds one.
 
     Raises:
-      NotPreparedError: it does not exist (the message has the command that prepares it), or its
-        description is damaged.
+      NotPreparedError: it does not exist; the message has the command that prepares it.
     """
-    make_builder = data_prep.builder_class(dataset)
-    try:
-        with _without_warnings():
-            builder = make_builder(config=config, data_dir=data_dir)
-            is_prepared = builder.is_prepared()
-    except ParseError as error:
-        raise NotPreparedError(
-            f"The description (dataset_info.json) of {dataset}/{config} in "
-            f"{data_dir or 'the folder of TFDS'} is damaged ({error}); delete the dataset and "
-            "build it again"
-        ) from error
+    with _without_warnings():
+        builder = data_prep.builder_class(dataset)(config=config, data_dir=data_dir)
+        is_prepared = builder.is_prepared()
     if not is_prepared:
         raise NotPreparedError(
             f"{dataset}/{config} is not prepared in {builder.data_dir}; run "
@@ -108,19 +99,14 @@ def read_columns(
         name: np.dtype(feature.feature.np_dtype if name in sequences else feature.np_dtype)
         for name, feature in wanted.items()
     }
-    records = builder.as_data_source(
+    source = builder.as_data_source(
         split, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES
     ).data_source
-    blocks: dict[str, list[np.ndarray]] = {name: [] for name in wanted}
-    for start in range(0, len(records), _BLOCK):
-        block = records.__getitems__(range(start, min(start + _BLOCK, len(records))))
-        for name, (values, lengths) in read_values(block, dtypes).items():
-            blocks[name] += (
-                np.split(values, np.cumsum(lengths)[:-1])
-                if name in sequences
-                else [stack(values, lengths, ())]
-            )
+    blocks = (range(n, min(n + _BLOCK, len(source))) for n in range(0, len(source), _BLOCK))
+    records = itertools.chain.from_iterable(map(source.__getitems__, blocks))
     return {
-        name: parts if name in sequences else np.concatenate(parts)
-        for name, parts in blocks.items()
+        name: np.split(values, np.cumsum(lengths)[:-1])
+        if name in sequences
+        else stack(values, lengths, ())
+        for name, (values, lengths) in read_values(records, dtypes).items()
     }

@@ -1,4 +1,4 @@
-"""Features that the datasets of this project share.
+"""Features that the datasets of this project share, and their published counts.
 
 A dataset is a TFDS builder. Models are trained and evaluated on builder configs with captioned
 images, one example per image: with pixels (usually called `images`), with stored features instead
@@ -8,6 +8,7 @@ query. Splits are `train`, `validation` and `test`; some datasets have more (`te
 `testall`).
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -201,3 +202,36 @@ def check_counts(found: Mapping[str, int], expected: Mapping[str, int], source: 
             f"{source} is not the published dataset ({'; '.join(wrong)}). "
             "Download the files again; nothing was written."
         )
+
+
+Value = int | float | str
+
+
+@dataclasses.dataclass(frozen=True)
+class Known:
+    """A fault in the published data, which faithful copies share.
+
+    Attributes:
+      value: its size.
+      note: its description.
+    """
+
+    value: Value
+    note: str
+
+
+Figure = Value | Known | tuple[float, float]
+"""An exact figure, or the lowest and the highest one."""
+
+
+def count_figures(counts: Mapping[str, int]) -> dict[str, Figure]:
+    """Figures from the counts that a build checks: `<split>` and `<split>/<relation>`.
+
+    Returns:
+      Row in the table of `python -m data_prep.validate` (`test/records`) -> figure, as builders
+      give them in `published_figures`; a row may be a pattern (`*/captions of an image`).
+    """
+    return {
+        name.replace("/", "/relation ") if "/" in name else f"{name}/records": count
+        for name, count in counts.items()
+    }

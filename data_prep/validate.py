@@ -1,54 +1,44 @@
 """Checks a prepared dataset: `python -m data_prep.validate --dataset=flickr8k --data_dir=FOLDER`.
 
-Prints one table per builder config. The exit code is 1 if anything is not as expected, and 2 if
-there is nothing to check.
+Prints one table per builder config. The exit code is 1 if anything is not as expected.
 """
 
 import argparse
+import dataclasses
+import json
 import sys
 
 import data_prep
-from data_prep.command_line import check_config, run
+from data_prep.command_line import check_config, make_parser
+from xmodal.core import console
 from xmodal.core.errors import NotPreparedError, UnexpectedFilesError
 
 
+@console.readable_errors(NotPreparedError, UnexpectedFilesError)
 def main() -> None:
     """Checks the dataset that the command line names."""
     args = _parse()
     # They are slow to import, but --help and errors in arguments should be fast.
     from data_prep import checks
-    from data_prep.checks import figure_rows
-    from data_prep.checks.prepared_dataset import Prepared
     from data_prep.prepared import open_configs
 
-    found = []
     cls = data_prep.builder_class(args.dataset)
-    try:
-        args.data_dir = cls.data_dir_of(args.config, args.data_dir, args.manual_dir)
-        for builder in open_configs(args.dataset, args.config, args.data_dir):
-            dataset = Prepared(builder, args.data_dir, check_images=not args.skip_images)
-            name = f"{args.dataset}/{builder.builder_config.name}"
-            found.append((name, checks.check(dataset)))
-            if not args.json:
-                print(f"{name} in {builder.data_dir}")
-                print(figure_rows.table(found[-1][1]), end="\n\n", flush=True)
-    except (NotPreparedError, FileNotFoundError, UnexpectedFilesError) as error:
-        print(f"Error: {error}", file=sys.stderr)
-        sys.exit(2)
+    data_dir = cls.data_dir_of(args.config, args.data_dir, args.manual_dir)
+    found = []
+    for builder in open_configs(args.dataset, args.config, data_dir):
+        rows = checks.check(builder, check_images=not args.skip_images)
+        name = f"{args.dataset}/{builder.builder_config.name}"
+        found.append({"dataset": name, "rows": list(map(dataclasses.asdict, rows))})
+        if not args.json:
+            print(f"{name} in {builder.data_dir}\n{checks.table(rows)}", end="\n\n", flush=True)
     if args.json:
-        print(figure_rows.as_json(found))
-    if any(figure_rows.has_differences(found_rows) for _, found_rows in found):
+        print(json.dumps(found, indent=1))
+    if any(row["verdict"] == checks.DIFFERS for each in found for row in each["rows"]):
         sys.exit(1)
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m data_prep.validate", description=__doc__.split("\n")[0]
-    )
-    parser.add_argument("--dataset", required=True, choices=sorted(data_prep.BUILDERS))
-    parser.add_argument("--config", help="one builder config; by default all prepared ones")
-    parser.add_argument("--data_dir", help="folder of prepared datasets; by default TFDS's own")
-    parser.add_argument("--manual_dir", help="for files of your own: their folder")
+    parser = make_parser("validate", __doc__.split("\n")[0])
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument(
         "--skip_images",
@@ -61,4 +51,4 @@ def _parse() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    run(main)
+    main()

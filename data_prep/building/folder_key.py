@@ -36,10 +36,3 @@ def is_below(path: str | os.PathLike, folder: pathlib.Path) -> bool:
     if "://" in os.fspath(path) or not place.is_relative_to(folder):
         return False
     return not any(map(is_private, place.relative_to(folder).parts))
-
-
-def others(place: pathlib.Path) -> list[pathlib.Path]:
-    """Returns the other places of folders of the same name, see `place_of`."""
-    title, _, digits = place.name.rpartition("-")
-    pattern = f"{title}-{'[0-9a-f]' * len(digits)}"
-    return [each for each in place.parent.glob(pattern) if each != place]

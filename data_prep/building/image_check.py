@@ -4,7 +4,6 @@ import dataclasses
 import io
 import warnings
 
-import numpy as np
 import PIL.ExifTags
 import PIL.Image
 import PIL.ImageOps
@@ -17,8 +16,6 @@ from xmodal.core.untrusted.picture_formats import TooManyPixelsError, open_pictu
 _KEPT_FORMATS = ("JPEG", "MPO", "PNG")
 # Pillow requires only the pixels; other decoders also require the last chunk and its checksum.
 _PNG_END = b"IEND\xaeB`\x82"
-# A photograph would be five times as large as a PNG.
-_DARK = "nearly black: its 16-bit values stay below 4,096, as if it had 12; scale them to 16 bits"
 _TURNED_JPEG = {"quality": 95, "subsampling": "4:4:4"}
 
 
@@ -30,12 +27,10 @@ class CheckedImage:
       encoded: an RGB or gray JPEG or PNG with 8 bits per channel.
       converted: its original format, such as "CMYK JPEG", "16-bit PNG" or "turned JPEG"; "" if
         the bytes are unchanged.
-      warning: "reason: detail" if it may not look as it should; "" otherwise.
     """
 
     encoded: bytes
     converted: str = ""
-    warning: str = ""
 
 
 def checked_image(encoded: bytes, *, upright: bool = False) -> CheckedImage:
@@ -71,40 +66,7 @@ def checked_image(encoded: bytes, *, upright: bool = False) -> CheckedImage:
                 pixels.save(converted, "PNG")
         except Exception as error:  # Damaged files make Pillow raise all kinds of errors.
             raise _bad_image(error) from error
-        return CheckedImage(converted.getvalue(), kind, _DARK if _is_dark(image, encoded) else "")
-
-
-def check_readable(encoded: bytes) -> None:
-    """Checks that an image can be decoded, at a reduced scale.
-
-    Raises:
-      BadImageError: the file cannot be decoded, or is far too large.
-    """
-    _reduced(encoded, 32)
-
-
-def small_jpeg(encoded: bytes, side: int) -> bytes:
-    """Returns an upright JPEG of an image for a reader, with at most `side` pixels on each side.
-
-    Raises:
-      BadImageError: the file cannot be decoded, or is far too large.
-    """
-    image, file = _reduced(encoded, side), io.BytesIO()
-    image.thumbnail((side, side))
-    image.save(file, "JPEG", quality=80)
-    return file.getvalue()
-
-
-def _reduced(encoded: bytes, side: int) -> PIL.Image.Image:
-    """An upright RGB image; JPEGs are decoded at a smaller scale, to at least `side` pixels."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        image = _open(encoded)
-        try:
-            image.draft("RGB", (side, side))
-            return to_rgb(_upright(image))
-        except Exception as error:  # see above
-            raise _bad_image(error) from error
+        return CheckedImage(converted.getvalue(), kind)
 
 
 def _upright(image: PIL.Image.Image) -> PIL.Image.Image:
@@ -164,16 +126,6 @@ def _kind(image: PIL.Image.Image, encoded: bytes) -> str:
 
 def _format(image: PIL.Image.Image) -> str:
     return "JPEG" if image.format == "MPO" else str(image.format)
-
-
-def _is_dark(image: PIL.Image.Image, encoded: bytes) -> bool:
-    """Whether the values of an image with 16 bits would fit in 12."""
-    if image.mode.startswith("I"):
-        return bool(np.asarray(image).max() < 2**12)
-    if image.format != "PNG" or encoded[24] != 16:
-        return False
-    # Pillow has kept the upper eight bits.
-    return bool(np.asarray(image.convert("RGB")).max() < 2**4)
 
 
 def _bad_image(error: Exception) -> BadImageError:

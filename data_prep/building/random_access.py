@@ -1,34 +1,23 @@
 """The base builder of all datasets, which checks, counts and hashes the records of splits."""
 
-import contextlib
 import functools
 import inspect
 import pathlib
-import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
 from absl import logging
-from etils import epath
 
+from data_prep import schema
 from data_prep.building import folder_key
-from data_prep.building.record_check import RecordCheck, SplitAccount
-from data_prep.building.record_counts import (
-    BuildReport,
-    LeftOut,
-    Record,
-    counts_table,
-    short_splits,
-)
-from data_prep.building.record_parts import PartedRecords
-from data_prep.published_figures import Figure
+from data_prep.building.record_check import PartedRecords, RecordCheck, SplitAccount
+from data_prep.building.record_counts import BuildReport, LeftOut, Record, counts_table
 from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.unfinished import claimed
 
 _LOG_SECONDS = 10
-# ArrayRecord's writer is not written in Python, and raises only `RuntimeError`.
-_WRITER_ERROR = re.compile(r"\b(open|p?write|close|fsync)\(\) failed")
 
 
 class _DatasetInfo(tfds.core.DatasetInfo):
@@ -71,8 +60,6 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         where `in_parts` is true.
       OWN_FILES: whether all its configs read any folder of a user; every state of every folder is
         then stored separately.
-      REFERS_TO: datasets whose ids occur in rows of this one, as `dataset/config`, with the
-        cheapest to read first.
 
     Args:
       file_format: how TFDS stores records.
@@ -87,7 +74,6 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     UNIQUE_IDS: ClassVar[tuple[str, ...]] = ("image_id", "caption_ids")
     READ_IN_PARTS: ClassVar[bool] = False
     OWN_FILES: ClassVar[bool] = False
-    REFERS_TO: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         # `data_prep.BUILDERS` finds a class; TFDS has some of the names for datasets of its own.
@@ -103,14 +89,13 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         super().__init__(file_format=file_format or "array_record", **kwargs)
         self.allow_missing = min_kept is not None
         self.min_kept = self.MIN_KEPT if min_kept is None else min_kept
-        self.most_lost = self.MOST_LOST if min_kept is None else 1.0
-        self._report: BuildReport
         self.in_parts = False
+        self._report: BuildReport
         self._parted: dict[str, PartedRecords] = {}
 
     @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, Figure]:
-        """Returns published figures of a builder config, see `data_prep.published_figures`."""
+    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
+        """Returns published figures of a builder config, see `schema.count_figures`."""
         del config
         return {}
 
@@ -190,9 +175,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         read = functools.partial(self.info.features.deserialize_example, decoders=decoders)
         return records.map(read, num_parallel_calls=tf.data.AUTOTUNE)
 
-    def _split_generators(
-        self, dl_manager: tfds.download.DownloadManager
-    ) -> dict[str, Iterator[Record]]:
+    def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
         folder = "."
         if self.MANUAL_DOWNLOAD_INSTRUCTIONS:
             try:
@@ -204,21 +187,18 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         except FileNotFoundError as error:
             wanted = inspect.cleandoc(self.MANUAL_DOWNLOAD_INSTRUCTIONS or "")
             raise FileNotFoundError(f"{error}\n\n{wanted}".strip()) from error
-        return {split: self._generator(split, records) for split, records in splits.items()}
+        return {split: self._generate_examples(split, own) for split, own in splits.items()}
 
-    def _generator(self, split: str, records: Iterable[Record | LeftOut] | PartedRecords) -> Any:
-        """The usable records of a split, in the form that TFDS expects."""
+    def _generate_examples(
+        self, split: str, records: Iterable[Record | LeftOut] | PartedRecords
+    ) -> Any:
+        """Returns the usable records of a split, or a `beam.PTransform` to them."""
         if isinstance(records, PartedRecords):
             self._parted[split] = records
             return records.transform(self._check, self._parts_of(split))
-        return self._generate_examples(split, records)
+        return self._usable(split, records)
 
-    def _parts_of(self, split: str) -> epath.Path:
-        return epath.Path(self.data_path) / "parts" / split
-
-    def _generate_examples(
-        self, split: str, records: Iterable[Record | LeftOut]
-    ) -> Iterator[Record]:
+    def _usable(self, split: str, records: Iterable[Record | LeftOut]) -> Iterator[Record]:
         """Yields the usable records of a split, and accounts for the others."""
         check = self._check
         account = SplitAccount(self._title, split, check, self._report)
@@ -232,6 +212,9 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
             if usable is not None:
                 yield usable
         self._keep_hash(split, account)
+
+    def _parts_of(self, split: str) -> pathlib.Path:
+        return pathlib.Path(self.data_path) / "parts" / split
 
     def _keep_hash(self, split: str, account: SplitAccount) -> None:
         self.info.metadata.setdefault("split_hashes", {})[split] = account.hexdigest()
@@ -256,38 +239,37 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
                         account.add(entry)
                     self._keep_hash(split, account)
                 if self._parted:
-                    self._parts_of("").rmtree()
+                    shutil.rmtree(self._parts_of(""))
             self._check_share()
         except BaseException as error:
-            with contextlib.suppress(OSError):
+            if self._report.has_left_out:
                 self._report.path.replace(listed)
-            if isinstance(error, RuntimeError) and _WRITER_ERROR.search(str(error)):
-                raise OSError(str(error)) from error
-            if not isinstance(error, UnexpectedFilesError) or not self._report.has_left_out:
-                raise
-            table = counts_table(self._report.metadata())
-            raise UnexpectedFilesError(
-                f"{error}\n{table}\nEvery record that was left out: {listed}"
-            ) from error
+                if isinstance(error, UnexpectedFilesError):
+                    table = counts_table(self._report.metadata())
+                    raise UnexpectedFilesError(
+                        f"{error}\n{table}\nEvery record that was left out: {listed}"
+                    ) from error
+            raise
 
     def _check_share(self) -> None:
         counts = self._report.metadata()
-        missing = sum(sum(reasons.values()) for reasons in counts["left_out"].values())
-        total = missing + sum(counts["kept"].values())
-        if missing > self.most_lost * total:
+        kept = counts["kept"]
+        lost = {split: sum(reasons.values()) for split, reasons in counts["left_out"].items()}
+        missing, total = sum(lost.values()), sum(lost.values()) + sum(kept.values())
+        if not self.allow_missing and missing > self.MOST_LOST * total:
             raise UnexpectedFilesError(
                 f"{self._title}: {missing:,} of {total:,} records cannot be used, more than "
-                f"{self.most_lost:.4g} of them. Correct the files, or accept it with "
+                f"{self.MOST_LOST:.4g} of them. Correct the files, or accept it with "
                 "--allow_missing of data_prep.build"
             )
-        if short := short_splits(counts, self.min_kept):
+        if short := [s for s in kept if kept[s] < self.min_kept * (kept[s] + lost[s])]:
             share = "all" if self.min_kept == 1 else f"{self.min_kept:.4g}"
             raise UnexpectedFilesError(
                 f"{self._title} keeps less than {share} of the records of "
                 f"{', '.join(short)}; download the rest, or accept it with --min_kept of "
                 "data_prep.build"
             )
-        if counts["kept"]:
+        if kept:
             self.info.metadata.update(counts)
 
     @property
@@ -296,4 +278,4 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
 
     @property
     def _title(self) -> str:
-        return f"{self.name}/{self.builder_config.name}" if self.builder_config else self.name
+        return f"{self.name}/{self.builder_config.name}"

@@ -3,7 +3,10 @@
 import array
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+import itertools
+import pathlib
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +26,6 @@ class Entry:
       left_out: why it cannot be used; None if it can.
       ids: name of a feature -> its ids, which must be unique.
       converted: original format of its image, if it was converted.
-      warning: what may be wrong with its image, although it is kept; None if nothing.
       digest: SHA-256 of a usable record.
     """
 
@@ -31,7 +33,6 @@ class Entry:
     ids: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     converted: str = ""
     digest: bytes = b""
-    warning: LeftOut | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,13 +58,11 @@ class RecordCheck:
         key, example = record
         ids = {name: example[name] for name in self.unique_ids if name in example}
         captions, checked = example.get("captions"), CheckedImage(b"")
-        # The location of a fetched image says more than its row number.
-        where = str(getattr(example.get("image"), "where", key))
         if captions is not None and not (len(captions) and all(map(str.strip, captions))):
             reason = "empty caption" if len(captions) else "no caption"
             return None, Entry(LeftOut(str(key), reason), ids)
         try:
-            if self._has_pixels:
+            if isinstance(dict(self.features.items()).get("image"), tfds.features.Image):
                 image = example["image"]
                 encoded = image if isinstance(image, bytes) else image.read()
                 checked = CheckedImage(encoded)
@@ -72,18 +71,12 @@ class RecordCheck:
                 example = example | {"image": checked.encoded}
             digest = self._hash.digest(example)
         except BadImageError as error:
+            # The location of a fetched image says more than its row number.
+            where = str(getattr(image, "where", key))
             return None, Entry(LeftOut(where, error.reason, error.detail), ids)
         except (UnicodeEncodeError, OverflowError) as error:
             return None, Entry(LeftOut(str(key), "value that cannot be stored", str(error)), ids)
-        warning = None
-        if checked.warning:
-            reason, _, detail = checked.warning.partition(": ")
-            warning = LeftOut(where, reason, detail, is_record=False)
-        return (key, example), Entry(None, ids, checked.converted, digest, warning)
-
-    @functools.cached_property
-    def _has_pixels(self) -> bool:
-        return isinstance(dict(self.features.items()).get("image"), tfds.features.Image)
+        return (key, example), Entry(None, ids, checked.converted, digest)
 
     @functools.cached_property
     def _hash(self) -> SplitHash:
@@ -104,7 +97,6 @@ class SplitAccount:
         self._title, self._split, self._report = title, split, report
         self._ids = {name: array.array("q") for name in check.unique_ids}
         self._hash = SplitHash(check.features)
-        self._kept = 0
         report.start(split)
 
     def add(self, entry: Entry) -> None:
@@ -113,12 +105,9 @@ class SplitAccount:
             self._ids[name].extend(np.atleast_1d(ids).tolist())
         if entry.left_out is not None:
             self._report.leave_out(self._split, entry.left_out)
-            return
-        self._report.keep(self._split, entry.converted)
-        if entry.warning is not None:
-            self._report.leave_out(self._split, entry.warning)
-        self._hash.add_digest(entry.digest)
-        self._kept += 1
+        else:
+            self._report.keep(self._split, entry.converted)
+            self._hash.add_digest(entry.digest)
 
     def hexdigest(self) -> str:
         """Returns the hash of the split.
@@ -126,12 +115,60 @@ class SplitAccount:
         Raises:
           UnexpectedFilesError: there are no records, or an id is negative or occurs twice.
         """
-        where = f"{self._title}, split {self._split}"
-        if not self._kept:  # TFDS writes no empty split
+        if not self._report.kept[self._split]:  # TFDS writes no empty split
             raise UnexpectedFilesError(f"{self._title} has no usable record in split {self._split}")
         for name, values in self._ids.items():
             ids, counts = np.unique(np.frombuffer(values, np.int64), return_counts=True)
-            for wrong, fault in ((ids < 0, "is below 0"), (counts > 1, "appears twice")):
-                if wrong.any():
-                    raise UnexpectedFilesError(f"{where}: {name} {ids[wrong][0]} {fault}")
+            if (wrong := ids[(ids < 0) | (counts > 1)]).size:
+                raise UnexpectedFilesError(
+                    f"{self._title}, split {self._split}: {name} {wrong[0]} appears twice or is "
+                    "below 0"
+                )
         return self._hash.hexdigest()
+
+
+@dataclasses.dataclass(frozen=True)
+class PartedRecords:
+    """The records of a split in parts, such as shards, which Apache Beam reads in parallel.
+
+    Attributes:
+      parts: the parts, which can be pickled.
+      read: yields the records of a part, always the same ones; can be pickled.
+      first: left-out entries that come before the parts.
+      last: left-out entries that are known only after the parts.
+    """
+
+    parts: Sequence[Any]
+    read: Callable[[Any], Iterator[Record | LeftOut]]
+    first: Iterable[LeftOut] = ()
+    last: Iterable[LeftOut] = ()
+
+    def transform(self, check: RecordCheck, folder: pathlib.Path) -> Any:
+        """Returns a `beam.PTransform` to the usable records, which accounts for all in a folder."""
+        import apache_beam as beam
+
+        work = functools.partial(_checked_records, self.read, check, folder)
+        return beam.Create(list(enumerate(self.parts))) | beam.FlatMap(work)
+
+    def entries(self, folder: pathlib.Path) -> Iterator[Entry]:
+        """Yields the accounts of all records after the transform has run."""
+        parts = (pickle.loads((folder / str(n)).read_bytes()) for n in range(len(self.parts)))
+        return itertools.chain(
+            map(Entry, self.first), itertools.chain.from_iterable(parts), map(Entry, self.last)
+        )
+
+
+def _checked_records(
+    read: Callable[[Any], Iterator[Record | LeftOut]],
+    check: RecordCheck,
+    folder: pathlib.Path,
+    numbered: tuple[int, Any],
+) -> Iterator[Record]:
+    """Yields the usable records of a part; a part that is repeated writes the same account."""
+    entries = []
+    for usable, entry in map(check, read(numbered[1])):
+        entries.append(entry)
+        if usable is not None:
+            yield usable
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / str(numbered[0])).write_bytes(pickle.dumps(entries))

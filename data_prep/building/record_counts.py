@@ -3,11 +3,9 @@
 import collections
 import csv
 import dataclasses
-import io
+import pathlib
 from collections.abc import Mapping
 from typing import Any, Self
-
-from etils import epath
 
 from xmodal.core.untrusted.cells import inert_cell
 
@@ -37,19 +35,25 @@ class LeftOut:
 class BuildReport:
     """Counts the records of a build by split; left-out records are also written to a csv file.
 
-    The file is created for the first left-out record, so it does not exist if there is none.
-
     Args:
-      path: the csv file, with the columns `split,where,reason,detail`.
+      path: the csv file, with the columns `split,where,reason,detail`, which is created for the
+        first left-out record.
+
+    Attributes:
+      kept: split -> number of records.
+      has_left_out: whether anything was left out.
     """
 
-    def __init__(self, path: epath.Path) -> None:
+    def __init__(self, path: pathlib.Path) -> None:
         self.path = path
+        self.kept: dict[str, int] = {}
+        self.has_left_out = False
+        self._reasons: dict[str, dict[str, collections.Counter[str]]] = {
+            "left_out": {},
+            "parts": {},
+            "converted": {},
+        }
         self._file: Any = None
-        self._kept: collections.Counter[str] = collections.Counter()
-        self._left_out: dict[str, collections.Counter[str]] = {}
-        self._parts: dict[str, collections.Counter[str]] = {}
-        self._converted: dict[str, collections.Counter[str]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -58,32 +62,31 @@ class BuildReport:
         if self._file is not None:
             self._file.close()
 
-    @property
-    def has_left_out(self) -> bool:
-        """Whether anything was left out."""
-        return any(self._left_out.values()) or any(self._parts.values())
-
     def start(self, split: str) -> None:
         """Lists a split, which may stay empty."""
-        self._kept[split] += 0
-        self._left_out.setdefault(split, collections.Counter())
-        self._parts.setdefault(split, collections.Counter())
-        self._converted.setdefault(split, collections.Counter())
+        self.kept[split] = 0
+        for counts in self._reasons.values():
+            counts[split] = collections.Counter()
 
     def keep(self, split: str, converted: str = "") -> None:
         """Counts a kept record, and the original format of its image if it was converted."""
-        self._kept[split] += 1
+        self.kept[split] += 1
         if converted:
-            self._converted[split][converted] += 1
+            self._reasons["converted"][split][converted] += 1
 
     def leave_out(self, split: str, record: LeftOut) -> None:
         """Counts a left-out record and writes its row."""
-        counts = self._left_out if record.is_record else self._parts
-        counts[split][record.reason] += 1
+        kind = "left_out" if record.is_record else "parts"
+        self._reasons[kind][split][record.reason] += 1
+        row = (split, record.where, record.reason, record.detail)
         if self._file is None:
-            self._file = self.path.open("wb")
-            self._file.write(_csv_row("split", "where", "reason", "detail"))
-        self._file.write(_csv_row(split, record.where, record.reason, record.detail))
+            self.has_left_out = True
+            # File names may contain bytes that are not text.
+            self._file = self.path.open(
+                "w", newline="", encoding="utf-8", errors="backslashreplace"
+            )
+            self._file.write("split,where,reason,detail\n")
+        csv.writer(self._file, lineterminator="\n").writerow(map(inert_cell, row))
 
     def metadata(self) -> dict[str, Any]:
         """The counts as plain data.
@@ -92,12 +95,11 @@ class BuildReport:
           `kept`, split -> records; `left_out`, split -> reason -> records; `parts`, the same for
           parts of records; `converted`, split -> original format of the image -> records.
         """
-        return {
-            "kept": dict(self._kept),
-            "left_out": {split: dict(counts) for split, counts in self._left_out.items()},
-            "parts": {split: dict(counts) for split, counts in self._parts.items()},
-            "converted": {split: dict(counts) for split, counts in self._converted.items()},
+        reasons = {
+            kind: {split: dict(found) for split, found in counts.items()}
+            for kind, counts in self._reasons.items()
         }
+        return {"kept": dict(self.kept), **reasons}
 
 
 def counts_table(metadata: Mapping[str, Any]) -> str:
@@ -107,35 +109,16 @@ def counts_table(metadata: Mapping[str, Any]) -> str:
       metadata: value of `BuildReport.metadata`, possibly as stored by TFDS.
     """
     lines = [f"{'split':<14}{'kept':>11}{'left out':>11}{'converted':>11}  why"]
+    titles = {"left_out": "", "parts": "besides: ", "converted": "converted: "}
     for split, kept in metadata["kept"].items():
-        left_out = metadata["left_out"].get(split, {})
-        converted = metadata["converted"].get(split, {})
-        kinds = {"": left_out, "besides: ": metadata.get("parts", {}).get(split, {})}
-        kinds["converted: "] = converted
-        why = "; ".join(name + _listing(found) for name, found in kinds.items() if found)
-        counts = (kept, sum(left_out.values()), sum(converted.values()))
+        found = {kind: metadata[kind].get(split, {}) for kind in titles}
+        why = "; ".join(titles[kind] + listing(own) for kind, own in found.items() if own)
+        counts = kept, sum(found["left_out"].values()), sum(found["converted"].values())
         lines.append(f"{split:<14}" + "".join(f"{count:>11,}" for count in counts) + f"  {why}")
     return "\n".join(line.rstrip() for line in lines)
 
 
-def short_splits(metadata: Mapping[str, Any], min_kept: float) -> list[str]:
-    """Splits that are empty or kept less than the share `min_kept` of their records."""
-    short = []
-    for split, kept in metadata["kept"].items():
-        total = kept + sum(metadata["left_out"].get(split, {}).values())
-        if not kept or kept < min_kept * total:
-            short.append(split)
-    return short
-
-
-def _csv_row(*fields: str) -> bytes:
-    line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(map(inert_cell, fields))
-    # File names may contain bytes that are not text.
-    return line.getvalue().encode("utf-8", "backslashreplace")
-
-
-def _listing(counts: Mapping[str, int]) -> str:
-    """The counts, most frequent first."""
+def listing(counts: Mapping[str, int]) -> str:
+    """Returns the names with their counts, most frequent first."""
     most_first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{name} {count:,}" for name, count in most_first)

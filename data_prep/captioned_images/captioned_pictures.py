@@ -1,20 +1,63 @@
-"""A picture with its captions, as read from a user's files."""
+"""A picture with its captions, as read from a user's files, and the user's names for columns."""
 
 import contextlib
 import dataclasses
 import math
+import pathlib
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from data_prep.building.record_counts import LeftOut
-from data_prep.captioned_images.options import BY_CONTENT
 from data_prep.reading.split_names import check_split_names, split_of_name
+from data_prep.reading.text_files import read_json
+from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.untrusted.cells import is_error_value
 from xmodal.core.untrusted.json_text import parse_json_text
 
+FILE = "captioned_images.json"
+NO_TABLE = "none"
+"""Value of `table` for a folder whose tables are not read."""
+BY_CONTENT = f', or split by content with {{"split": "none"}} in {FILE}'
+"""End of errors about splits."""
+
 # As in COCO's `train2017`, and in `train00001.tar`.
 _YEAR_OR_SHARD = re.compile(r"(?<=\D)\d{3,}$")
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadingOptions:
+    """Names given by the user in `captioned_images.json`; "" for the documented ones.
+
+    Attributes:
+      table: path of the table, relative to the folder; "none" for shards and files beside images.
+      image: the column of image file names or images.
+      captions: the columns of captions, or the keys of JSON files.
+      split: the column or key of splits; "none" to split by content even if there is one.
+    """
+
+    table: str = ""
+    image: str = ""
+    captions: tuple[str, ...] = ()
+    split: str = ""
+
+    @classmethod
+    def read(cls, folder: pathlib.Path) -> Self:
+        """Reads the options of a folder, or returns the defaults if it has none."""
+        path = folder / FILE
+        content = read_json(path) if path.is_file() else {}
+        if isinstance(content, dict) and isinstance(content.get("captions", []), str):
+            content["captions"] = [content["captions"]]
+        names = [field.name for field in dataclasses.fields(cls)]
+        kinds = {name: list if name == "captions" else str for name in names}
+        if not isinstance(content, dict) or not all(
+            isinstance(value, kinds.get(key, ())) for key, value in content.items()
+        ):
+            raise UnexpectedFilesError(
+                f"{path} has {content!r:.200}; it must be an object with the keys "
+                f"{', '.join(names)}, whose values are strings, or a list of strings for captions"
+            )
+        return cls(**content | {"captions": tuple(content.get("captions", ()))})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,8 +121,8 @@ def is_empty(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def read_captions(cells: Iterable[Any], where: str) -> tuple[tuple[str, ...], list[LeftOut]]:
-    """Returns the different captions in cells, and why others are not read.
+def read_captions(cells: Iterable[Any], where: str) -> tuple[str, ...] | LeftOut:
+    """Returns the different captions in cells, or why they are not read.
 
     A cell is a text, a list of texts, or a JSON list of texts. Some cells may be empty.
 
@@ -87,27 +130,17 @@ def read_captions(cells: Iterable[Any], where: str) -> tuple[tuple[str, ...], li
       cells: the cells of a picture or a row.
       where: their place.
     """
-    texts: list[str] = []
-    for cell in cells:
-        for item in _items(cell):
-            if is_empty(item):
-                continue
-            if not isinstance(item, str):
-                detail = f"{cell!r:.60}: captions are texts, or lists of texts in JSON"
-                return (), [LeftOut(where, "caption is no text", detail)]
-            texts.append(item.strip())
-    if not texts:
-        return (), [LeftOut(where, "empty caption")]
-    different = tuple(dict.fromkeys(texts))
-    copy = LeftOut(where, "caption appears twice", is_record=False)
-    return different, [copy] * (len(texts) - len(different))
+    items = [item for cell in cells for item in _items(cell) if not is_empty(item)]
+    for item in items:
+        if not isinstance(item, str):
+            detail = f"{item!r:.60}: captions are texts, or lists of texts in JSON"
+            return LeftOut(where, "caption is no text", detail)
+    return tuple(dict.fromkeys(map(str.strip, items))) or LeftOut(where, "empty caption")
 
 
 def _items(cell: Any) -> Sequence[Any]:
-    if isinstance(cell, list):
-        return cell
     if isinstance(cell, str) and re.fullmatch(r"\[.*\]", cell.strip(), re.DOTALL):
         with contextlib.suppress(ValueError):
             return list(parse_json_text(cell))
         return [(cell,)]  # A list in another notation is no text.
-    return [cell]
+    return cell if isinstance(cell, list) else [cell]

@@ -6,41 +6,42 @@ beside images and shards by `data_prep.reading`.
 
 import dataclasses
 import functools
+import itertools
 import pathlib
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.captioned_pictures import (
     BY_CONTENT,
+    FILE,
+    NO_TABLE,
     CaptionedPicture,
+    ReadingOptions,
     is_empty,
     read_captions,
     split_of_cell,
     split_of_folder,
     split_of_path,
 )
-from data_prep.captioned_images.options import FILE, NO_TABLE, ReadingOptions
 from data_prep.captioned_images.picture_files import PictureFiles
 from data_prep.captioned_images.tables import (
-    KARPATHY,
     TABLE_ENDINGS,
     Table,
     ending,
     open_table,
     parquet_schema,
 )
-from data_prep.reading.fetched_files import SIDECAR_ENDINGS, Fetched, read_meta, texts_of_images
-from data_prep.reading.fetched_images import FetchedPart, fetched_parts
-from data_prep.reading.tar_samples import TAR_ENDINGS
-from xmodal.core.errors import BadImageError, DamagedFileError, UnexpectedFilesError
-from xmodal.core.folders import walk
-from xmodal.core.picture_names import (
-    IMAGE_ENDINGS,
-    fault_of_file,
-    is_picture,
-    is_unread_picture,
-    read_picture,
+from data_prep.reading.fetched import (
+    SIDECAR_ENDINGS,
+    TAR_ENDINGS,
+    Fetched,
+    FetchedPart,
+    read_images,
+    read_meta,
 )
+from xmodal.core import picture_names
+from xmodal.core.errors import BadImageError, DamagedFileError, UnexpectedFilesError
 
 RATINGS = "ratings"
 Items = Iterator[CaptionedPicture | LeftOut]
@@ -74,21 +75,23 @@ def find_layout(folder: pathlib.Path, options: ReadingOptions) -> Layout:
     Raises:
       UnexpectedFilesError: no layout fits, or several do.
     """
+    files = PictureFiles(folder)
     if options.table == NO_TABLE:
-        return _beside_layout(folder, options)
+        return _beside_layout(files, options)
     if options.table:
-        if not (folder / options.table).is_file():
-            raise UnexpectedFilesError(f"{folder / options.table}, named in {FILE}, does not exist")
-        return _table_layout(folder, [open_table(folder / options.table, options)], options)
+        return _table_layout(files, [open_table(folder / options.table, options)], options)
     tables, reasons = [], []
-    for path in _candidates(folder):
-        try:
-            tables.append(open_table(path, options))
-        except DamagedFileError:
-            raise
-        except UnexpectedFilesError as error:
-            reasons.append(str(error))
-    beside = _captioned_file(folder)
+    texts = set(itertools.chain.from_iterable(files.texts.values()))
+    for path in (folder / each for each in files.paths if each not in texts):
+        is_table = ending(path) in TABLE_ENDINGS and path.is_file()
+        if is_table and not (_is_description(path.name) or _is_shard(path)):
+            try:
+                tables.append(open_table(path, options))
+            except DamagedFileError:
+                raise
+            except UnexpectedFilesError as error:
+                reasons.append(str(error))
+    beside = _captioned_file(files)
     if tables and beside:
         place = tables[0].path.relative_to(folder)
         raise UnexpectedFilesError(
@@ -97,11 +100,10 @@ def find_layout(folder: pathlib.Path, options: ReadingOptions) -> Layout:
             "shards and files beside images"
         )
     if tables:
-        return _table_layout(folder, tables, options)
+        return _table_layout(files, tables, options)
     if beside:
-        return _beside_layout(folder, options)
-    has_images = any(is_picture(name) for _, names in walk(folder) for name in names)
-    lack = "images but no captions" if has_images else "neither images nor captions"
+        return _beside_layout(files, options)
+    lack = "images but no captions" if files.texts else "neither images nor captions"
     raise UnexpectedFilesError(
         "; ".join(reasons[:3])
         or f"{folder} has {lack}; add a table with the columns `image` and `caption`, or a text "
@@ -112,43 +114,27 @@ def find_layout(folder: pathlib.Path, options: ReadingOptions) -> Layout:
 
 def find_ratings(folder: pathlib.Path) -> pathlib.Path | None:
     """Returns a folder's table of rated pairs; None if there is none."""
-    found = (
-        path
-        for path in sorted(folder.iterdir())
-        if path.name.partition(".")[0].lower() == RATINGS and ending(path) in TABLE_ENDINGS
-    )
-    return next(found, None)
-
-
-def _candidates(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Files that may be tables: no shards, and no texts of images."""
-    for parent, names in walk(folder):
-        texts = {text for own in texts_of_images(names).values() for text in own}
-        for name in names:
-            path = parent / name
-            is_table = ending(path) in TABLE_ENDINGS and path.is_file()
-            if is_table and not (_is_description(name) or name in texts or _is_shard(path)):
-                yield path
+    found = sorted(path for path in folder.iterdir() if ending(path) in TABLE_ENDINGS)
+    return next((each for each in found if each.name.partition(".")[0].lower() == RATINGS), None)
 
 
 def _is_shard(path: pathlib.Path) -> bool:
     """Whether a file is a tar, or a table of img2dataset, with the images or their status."""
     if ending(path) != ".parquet":
         return path.name.lower().endswith(TAR_ENDINGS)
-    columns = {"status", *(end[1:] for end in IMAGE_ENDINGS)}
+    columns = {"status", *(end[1:] for end in picture_names.IMAGE_ENDINGS)}
     return not columns.isdisjoint(parquet_schema(path).names)
 
 
-def _captioned_file(folder: pathlib.Path) -> str:
+def _captioned_file(files: PictureFiles) -> str:
     """A shard, or an image with its text; "" if there are none."""
-    for parent, names in walk(folder):
-        for name in names:
-            if _is_shard(parent / name):
-                return f"the shard {(parent / name).relative_to(folder)}"
-        for image, texts in texts_of_images(names).items():
-            for text in texts:
-                if is_picture(image) and _has_caption(parent / text):
-                    return f"{(parent / image).relative_to(folder)} with {text}"
+    for path in files.paths:
+        if _is_shard(files.folder / path):
+            return f"the shard {path}"
+    for image, texts in files.texts.items():
+        for text in texts:
+            if _has_caption(files.folder / text):
+                return f"{image} with {pathlib.PurePosixPath(text).name}"
     return ""
 
 
@@ -159,61 +145,58 @@ def _has_caption(path: pathlib.Path) -> bool:
     return bool({"caption", "captions"} & read_meta(path.read_bytes())[0].keys())
 
 
-def _table_layout(folder: pathlib.Path, tables: Sequence[Table], options: ReadingOptions) -> Layout:
+def _table_layout(files: PictureFiles, tables: Sequence[Table], options: ReadingOptions) -> Layout:
     """The layout of tables that are read as one.
 
     Raises:
       UnexpectedFilesError: they have different formats or columns.
     """
     first = tables[0]
+    paths = _places(files, tables)
     for table in tables:
         if (table.kind, table.image, table.captions) != (first.kind, first.image, first.captions):
             raise UnexpectedFilesError(
                 f"{first.path} ({first.kind}; {first}) and {table.path} ({table.kind}; {table}) "
-                "both have images and captions; choose one with "
-                f'{{"table": "{first.path.relative_to(folder)}"}} in {FILE}'
+                f'both have images and captions; choose one with {{"table": "{paths[0]}"}} in '
+                f"{FILE}"
             )
-    files = ", ".join(table.path.relative_to(folder).as_posix() for table in tables)
     if first.embedded:
-        read = functools.partial(_embedded_pictures, folder, tables)
-        return Layout("Parquet with pictures and captions", files, read, str(first))
-    found = list(_named_pictures(folder, tables, with_splits=options.split != "none"))
-    title = "a table of file names and captions"
-    title = title if first.kind == "a table of files" else f"a file in {first.kind}"
-    return Layout(title, files, lambda: iter(found), str(first))
+        title = "Parquet with pictures and captions"
+        read: Callable[[], Items] = functools.partial(_embedded_pictures, files, tables)
+    else:
+        title = "a table of file names and captions"
+        title = title if first.kind == "a table of files" else f"a file in {first.kind}"
+        found = list(_named_pictures(files, tables, with_splits=options.split != "none"))
+
+        def read() -> Items:
+            return iter(found)
+
+    return Layout(title, ", ".join(paths), read, str(first))
 
 
-def _named_pictures(folder: pathlib.Path, tables: Sequence[Table], *, with_splits: bool) -> Items:
+def _named_pictures(files: PictureFiles, tables: Sequence[Table], *, with_splits: bool) -> Items:
     """Yields the pictures that tables name, each with the captions of all its rows.
 
     Raises:
       UnexpectedFilesError: a picture is in two splits.
     """
-    files = PictureFiles(folder)
     found: dict[str, tuple[str, list[str]]] = {}
     for table in tables:
-        place = table.path.relative_to(folder).as_posix()
-        of_table = split_of_path(place) if with_splits and not table.split else ""
+        place = table.path.relative_to(files.folder)
+        of_table = split_of_path(place.as_posix()) if with_splits and not table.split else ""
         rows = list(table.rows())
-        read = [cells for row in rows if not isinstance(row, LeftOut) for cells in row[1:]]
-        if table.kind == KARPATHY and not any(files.knows(cells["image"]) for cells in read):
-            for cells in read:  # All images have been put into another folder.
-                cells["image"] = cells["image"].rpartition("/")[2]
-        named = [str(cells.get(table.image)) for cells in read]
-        scope = files.scope(named, table.path, of_table)
+        names = [str(row[1].get(table.image)) for row in rows if not isinstance(row, LeftOut)]
+        scope = files.scope(names, place.parent.as_posix(), of_table)
         for row in rows:
             if isinstance(row, LeftOut):
                 yield row
                 continue
             where, cells = row
-            if is_empty(cells.get(table.image)):
-                yield LeftOut(where, "no image name", f"{table.image} is empty")
-                continue
-            image = files.find(str(cells[table.image]), table.path, scope, where)
-            captions, left_out = read_captions(map(cells.get, table.captions), where)
-            yield from left_out
-            if isinstance(image, LeftOut):
-                yield image
+            name = "" if is_empty(cells.get(table.image)) else str(cells[table.image])
+            image = files.find(name, place.parent.as_posix(), scope, where)
+            captions = read_captions(map(cells.get, table.captions), where)
+            if isinstance(image, LeftOut) or isinstance(captions, LeftOut):
+                yield image if isinstance(image, LeftOut) else captions
                 continue
             split = of_table or (split_of_folder(image) if with_splits else "")
             if table.split:
@@ -227,108 +210,104 @@ def _named_pictures(folder: pathlib.Path, tables: Sequence[Table], *, with_split
                 )
             texts += captions
     for image, (split, texts) in found.items():
-        captions, copies = read_captions(texts, image)
-        if captions:
-            yield from copies
-            yield CaptionedPicture(
-                image, captions, split, functools.partial(read_picture, folder / image)
-            )
-    used = {table.path.relative_to(folder).as_posix() for table in tables}
-    yield from _unused(folder, used | found.keys(), files.links, "in no row of a table")
+        read = functools.partial(picture_names.read_picture, files.folder / image)
+        yield CaptionedPicture(image, tuple(dict.fromkeys(texts)), split, read)
+    yield from _unused(files, {*_places(files, tables), *found})
 
 
-def _embedded_pictures(folder: pathlib.Path, tables: Sequence[Table]) -> Items:
+def _places(files: PictureFiles, tables: Sequence[Table]) -> list[str]:
+    return [table.path.relative_to(files.folder).as_posix() for table in tables]
+
+
+def _embedded_pictures(files: PictureFiles, tables: Sequence[Table]) -> Items:
     """Yields the pictures in Parquet tables: bytes, or Hugging Face's structs with `bytes`."""
-    for table in tables:
-        path = table.path.relative_to(folder).as_posix()
+    for path, table in zip(_places(files, tables), tables, strict=True):
         for row in table.rows():
             assert not isinstance(row, LeftOut)  # Rows of Parquet are read or damaged.
             where = f"{path}{row[0].removeprefix(table.path.name)}"
-            captions, left_out = read_captions(map(row[1].get, table.captions), where)
-            yield from left_out
+            captions = read_captions(map(row[1].get, table.captions), where)
             split = split_of_path(path)
             if table.split:
-                split = split_of_cell(row[1].get(table.split), f"{folder / where}")
+                split = split_of_cell(row[1].get(table.split), f"{files.folder / where}")
             read = functools.partial(_content, row[1].get(table.image))
-            if captions:
-                yield CaptionedPicture(where, captions, split, read, is_file=False)
-    used = {table.path.relative_to(folder).as_posix() for table in tables}
-    yield from _unused(folder, used, {}, "in no row of a table")
+            yield (
+                captions
+                if isinstance(captions, LeftOut)
+                else CaptionedPicture(where, captions, split, read, is_file=False)
+            )
+    yield from _unused(files, _places(files, tables))
 
 
-def _content(value: bytes | dict[str, bytes] | None) -> bytes:
+def _content(value: Any) -> bytes:
     content = value.get("bytes") if isinstance(value, dict) else value
-    if not isinstance(content, bytes):
-        raise BadImageError("no image", f"{content!r:.60} is not an encoded image")
+    if not content:
+        raise BadImageError("no image", "the cell is empty")
     return content
 
 
-def _beside_layout(folder: pathlib.Path, options: ReadingOptions) -> Layout:
-    names = [name for _, names in walk(folder) for name in names]
-    shards = sum(name.lower().endswith(TAR_ENDINGS) for name in names)
-    images = sum(map(is_picture, names)) - len(PictureFiles(folder).links)
-    files = [f"{shards:,} shards"] * bool(shards)
-    files += [f"{images:,} images, with text or JSON files of the same name"] * bool(images)
-    read = functools.partial(_fetched_pictures, folder, options)
-    return Layout("shards, or text and JSON files beside pictures", "; ".join(files), read)
+def _beside_layout(files: PictureFiles, options: ReadingOptions) -> Layout:
+    shards = [path for path in files.paths if _is_shard(files.folder / path)]
+    images = len(files.texts) - len(files.links)
+    described = [f"{len(shards):,} shards"] * bool(shards)
+    described += [f"{images:,} images, with text or JSON files of the same name"] * bool(images)
+    read = functools.partial(_fetched_pictures, files, sorted(shards, key=pathlib.Path), options)
+    return Layout("shards, or text and JSON files beside pictures", "; ".join(described), read)
 
 
-def _fetched_pictures(folder: pathlib.Path, options: ReadingOptions) -> Items:
+def _fetched_pictures(files: PictureFiles, shards: Sequence[str], options: ReadingOptions) -> Items:
     """Yields the pictures of shards, and images with a text or JSON file of the same name."""
-    used, captioned = set[str](), set[str]()
-    for parent, names in walk(folder):
-        start = parent.relative_to(folder)
-        used |= {(start / name).as_posix() for name in names if is_picture(name)}
-        used |= {(start / name).as_posix() for name in names if _is_shard(parent / name)}
-        for image, texts in texts_of_images(names).items():
-            if texts and is_picture(image):
-                captioned.add((start / image).as_posix())
-                used |= {(start / text).as_posix() for text in texts}
-    links = PictureFiles(folder, captioned).links
-    for part in fetched_parts(folder):
-        for item in part.read():
-            name = item.where.removeprefix(f"{folder.name}/")
-            if isinstance(item, LeftOut):
-                yield dataclasses.replace(item, where=name)
-            elif name in links:
-                yield LeftOut(name, "link", f"another path of {links[name]}", is_record=False)
-            elif item.error:  # A downloader's record of a dead link.
-                yield LeftOut(name, "no image", item.error, is_record=False)
-            elif is_picture(item.name) or not part.path.is_dir():
-                yield from _captioned(item, name, options, part)
-    yield from _unused(folder, used, {}, "")
+    folder = files.folder
+    for shard in shards:
+        for item in FetchedPart(folder, folder / shard).read():
+            yield from _captioned(folder, item, options, is_file=False)
+    paths = [path for path in files.paths if path not in files.links]
+    for item in read_images(folder, paths, folder):
+        if picture_names.is_picture(item.name):
+            yield from _captioned(folder, item, options, is_file=True)
+    texts = itertools.chain.from_iterable(files.texts.values())
+    used = {*shards, *files.texts, *texts} - files.links.keys()
+    yield from _unused(files, used, beside=True)
 
 
-def _captioned(item: Fetched, name: str, options: ReadingOptions, part: FetchedPart) -> Items:
-    if item.fault:
-        yield LeftOut(name, "unread text", item.fault)
+def _captioned(
+    folder: pathlib.Path, item: Fetched | LeftOut, options: ReadingOptions, *, is_file: bool
+) -> Items:
+    name = item.where.removeprefix(f"{folder.name}/")
+    if isinstance(item, LeftOut):
+        yield dataclasses.replace(item, where=name)
         return
-    if not item.text and not item.meta:
-        yield LeftOut(name, "no caption", "no text of the same name, or an empty one")
+    if item.error:  # A downloader's record of a dead link.
+        yield LeftOut(name, "no image", item.error, is_record=False)
         return
-    try:
-        lines = [line.decode("utf-8-sig") for line in item.text.splitlines()]
-    except UnicodeDecodeError as error:
-        yield LeftOut(name, "not UTF-8", f"{error.reason}; save the text as UTF-8")
+    captions = _captions_of(item, name, options)
+    if isinstance(captions, LeftOut):
+        yield captions
         return
-    keys = options.captions or [key for key in ("caption", "captions") if key in item.meta]
-    own, of_text = (read_captions(c, name) for c in (map(item.meta.get, keys), lines))
-    if options.captions or not of_text[0]:
-        captions, left_out = own
-    elif not own[0] or " ".join(own[0]).split() == " ".join(of_text[0]).split():
-        captions, left_out = of_text if not own[0] else own
-    else:
-        yield LeftOut(name, "unread text", f"{of_text[0][0]!r}, but {own[0][0]!r} in JSON")
-        return
-    yield from left_out
-    is_member = not part.path.is_dir()
     # The name of a loose image may describe its content: `train.jpg` may show a train.
     split = split_of_path(name.replace(":", "/").rpartition("/")[0])
     key = options.split or "split"
     if key in item.meta:
-        split = split_of_cell(item.meta[key], f"{part.folder / name}, {key!r} in its JSON file")
-    if captions:
-        yield CaptionedPicture(name, captions, split, item.read, is_file=not is_member)
+        split = split_of_cell(item.meta[key], f"{folder / name}, {key!r} in its JSON file")
+    yield CaptionedPicture(name, captions, split, item.read, is_file)
+
+
+def _captions_of(item: Fetched, name: str, options: ReadingOptions) -> tuple[str, ...] | LeftOut:
+    """The captions of a JSON or a text file, which must agree, or why there are none."""
+    if item.fault:
+        return LeftOut(name, "unread text", item.fault)
+    try:
+        lines = [line.decode("utf-8-sig") for line in item.text.splitlines()]
+    except UnicodeDecodeError as error:
+        return LeftOut(name, "not UTF-8", f"{error.reason}; save the text as UTF-8")
+    keys = options.captions or [key for key in ("caption", "captions") if key in item.meta]
+    own, of_text = (read_captions(c, name) for c in (map(item.meta.get, keys), lines))
+    if options.captions or isinstance(of_text, LeftOut):
+        return own
+    if isinstance(own, LeftOut):
+        return of_text
+    if " ".join(own).split() != " ".join(of_text).split():
+        return LeftOut(name, "unread text", f"{of_text[0]!r}, but {own[0]!r} in JSON")
+    return own
 
 
 def _is_description(name: str) -> bool:
@@ -339,33 +318,22 @@ def _is_description(name: str) -> bool:
 
 
 def _unused(
-    folder: pathlib.Path, used: Container[str], links: Mapping[str, str], unread: str
+    files: PictureFiles, used: Collection[str], *, beside: bool = False
 ) -> Iterator[LeftOut]:
     """Yields an entry for every file that is not used, except descriptions of the data.
 
     Args:
-      folder: folder of the user.
-      used: paths of files, relative to the folder.
-      links: other paths of pictures -> the one by which they are known.
-      unread: the reason why a picture is not used; "" if texts and pictures that are not read are
-        records that do not fit.
+      files: files of the folder.
+      used: paths of files that are used.
+      beside: whether texts without an image, and pictures that are not read, are records that do
+        not fit.
     """
-    for parent, names in walk(folder):
-        for name in names:
-            path = parent / name
-            place = path.relative_to(folder).as_posix()
-            reason, _, detail = fault_of_file(path).partition(": ")
-            is_deep_rating = parent != folder and name.partition(".")[0].lower() == RATINGS
-            is_known = _is_description(name) and not is_deep_rating
-            if place in used or (is_known and reason != "skipped folder"):
-                continue
-            is_record = not unread and is_unread_picture(name)
-            if place in links:
-                reason, detail = "link", f"another path of {links[place]}"
-            elif is_picture(name) and not reason:
-                reason = unread
-            elif path.is_file() and not unread and _has_caption(path):
-                reason, detail, is_record = "no image", "no image has the name of this text", True
-            elif path.is_file() and ending(path) in TABLE_ENDINGS:
-                reason, detail = "unread file", "no table of images and captions"
-            yield LeftOut(place, reason, detail, is_record=is_record)
+    for place in files.paths:
+        path = files.folder / place
+        if place in used or (path.is_file() and _is_description(path.name)):
+            continue
+        reason, _, detail = picture_names.fault_of_file(path).partition(": ")
+        is_lost = picture_names.is_unread_picture(place) or (path.is_file() and _has_caption(path))
+        if place in files.links:
+            reason, detail, is_lost = "link", f"another path of {files.links[place]}", False
+        yield LeftOut(place, reason or "not used", detail, is_record=beside and is_lost)

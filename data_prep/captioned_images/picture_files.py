@@ -1,12 +1,13 @@
-"""Finds the image file that a name in a table stands for."""
+"""The files of a user's folder, and the image file that a name in a table stands for."""
 
 import functools
 import os
 import pathlib
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.captioned_pictures import split_of_folder
+from data_prep.reading.fetched import texts_of_images
 from xmodal.core.folders import file_id, paths_by_file, walk
 from xmodal.core.picture_names import IMAGE_ENDINGS, composed, is_picture, is_unread_picture
 
@@ -43,81 +44,81 @@ def _key(path: str) -> str:
 
 
 class PictureFiles:
-    """The images in a folder and its subfolders.
+    """The files in a folder and its subfolders, listed once.
 
     A name is a path relative to the table or the folder, or the end of the path of exactly one
-    image. An image with several paths is known by one of them: with captions if there is one, in a
+    image. An image with several paths is known by one of them: with texts if there is one, in a
     folder of a split, and not a link if possible.
 
     Args:
       folder: folder of the user.
-      captioned: paths of images with captions.
 
     Attributes:
-      places: the paths of all images.
+      folder: see above.
+      paths: relative paths of all files, and of folders that are not entered.
+      texts: path of every image -> those of the text and JSON files about it.
       links: other paths of images -> the one by which they are known.
     """
 
-    def __init__(self, folder: pathlib.Path, captioned: Container[str] = ()) -> None:
+    def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
-        found = [
+        self.paths = [
             (parent / name).relative_to(folder).as_posix()
             for parent, names in walk(folder)
             for name in names
-            if is_picture(name) or is_unread_picture(name)
         ]
-        self._paths = paths_by_file(
-            folder, found, lambda path: (path not in captioned, not split_of_folder(path))
+        texts = texts_of_images(self.paths)
+        self.texts = {path: found for path, found in texts.items() if is_picture(path)}
+        images = [path for path in self.paths if is_picture(path) or is_unread_picture(path)]
+        self._of_file = paths_by_file(
+            folder, images, lambda path: (not self.texts.get(path), not split_of_folder(path))
         )
-        self.links = {link: first for first, *others in self._paths.values() for link in others}
-        self.places = [path for path in found if path not in self.links]
-        self._index = PathIndex(found)
+        self.links = {link: first for first, *others in self._of_file.values() for link in others}
+        self._index = PathIndex(images)
 
-    def knows(self, name: str) -> bool:
-        """Returns whether an image's path ends in a name."""
-        return bool(self._index.find(name))
-
-    def scope(self, names: Iterable[str], table: pathlib.Path, split: str) -> Scope:
+    def scope(self, names: Iterable[str], parent: str, split: str) -> Scope:
         """Returns where the images of a table are.
 
         If one is below the folder of the table, all are: `cats/all.csv` names no dogs. If one is
         in a folder of the split of the table, all are: the `1.jpg` of `val.csv` is none in `train`.
+
+        Args:
+          names: names in the table.
+          parent: its folder, relative to that of the user.
+          split: its split; "" for none.
         """
         names = list(names)
-        below = f"{table.parent.relative_to(self.folder).as_posix()}/".removeprefix("./")
         scopes: list[Scope] = []
-        if below:
-            scopes.append(lambda path: path.startswith(below))
+        if parent != ".":
+            scopes.append(lambda path: path.startswith(f"{parent}/"))
         if split:
             scopes.append(lambda path: split_of_folder(path) == split)
         for scope in scopes:
-            if any(self._matches(name, table, scope) for name in names):
+            if any(self._matches(name, parent, scope) for name in names):
                 return scope
         return lambda path: True
 
-    def find(self, name: str, table: pathlib.Path, scope: Scope, where: str) -> str | LeftOut:
+    def find(self, name: str, parent: str, scope: Scope, where: str) -> str | LeftOut:
         """Returns the path of the image with a name, or why there is not one.
 
         Args:
           name: name in the table.
-          table: the table, to whose folder the name may be relative.
+          parent: see `scope`.
           scope: see `scope`.
           where: place of the name.
         """
-        found = self._matches(name, table, scope)
+        found = self._matches(name, parent, scope) if name else []
         if len(found) > 1:
             return LeftOut(where, "ambiguous name", f"{name} is {' and '.join(found[:2])}")
         if not found:
-            remedy = "; download the images first" if "://" in name else ""
-            return LeftOut(where, "no image", f"{self.folder} has no {name:.200}{remedy}")
+            return LeftOut(where, "no image", f"{self.folder} has no {name!r:.200}")
         if is_unread_picture(found[0]):
             detail = f"convert {found[0]} to one of {', '.join(IMAGE_ENDINGS)}"
             return LeftOut(where, "unread ending", detail)
         return found[0]
 
-    def _matches(self, name: str, table: pathlib.Path, scope: Scope) -> list[str]:
+    def _matches(self, name: str, parent: str, scope: Scope) -> list[str]:
         name = os.path.normpath(name.strip().replace("\\", "/"))
-        parent = table.parent.relative_to(self.folder).as_posix()
         places = {os.path.normpath(os.path.join(start, name)) for start in (parent, "")}
         whole = [path for place in sorted(places) for path in self._at(place)]
         found = whole or [path for path in self._index.find(name) if scope(path)]
@@ -128,4 +129,4 @@ class PictureFiles:
         """The images with a whole path, which may lead through links of folders."""
         parts = place.count("/")
         found = [path for path in self._index.find(place) if path.count("/") == parts]
-        return found or self._paths.get(file_id(self.folder / place), [])[:1]
+        return found or self._of_file.get(file_id(self.folder / place), [])[:1]

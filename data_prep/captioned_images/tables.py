@@ -9,16 +9,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from data_prep.building.record_counts import LeftOut
-from data_prep.captioned_images.options import FILE, ReadingOptions
+from data_prep.captioned_images.captioned_pictures import FILE, ReadingOptions
 from data_prep.reading.csv_files import scan_csv
-from data_prep.reading.karpathy import read_karpathy_file
+from data_prep.reading.published_files import WRONG_FORM, read_karpathy_file, wrong_form
 from data_prep.reading.text_files import read_json, read_jsonl, read_lines
 from xmodal.core.errors import DamagedFileError, UnexpectedFilesError
 
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 Row = tuple[str, dict[str, Any]]
 
-KARPATHY = "Karpathy's format"
+_KARPATHY = "Karpathy's format"
 _COCO = "COCO's format"
 _IMAGES = ("image", "file_name")
 _CAPTIONS = re.compile(r"captions?_?\d*")
@@ -56,7 +56,7 @@ class Table:
 
     def rows(self) -> Iterator[Row | LeftOut]:
         """Yields the place of each row and its values, or why it cannot be read."""
-        readers = {KARPATHY: _karpathy_rows, _COCO: _coco_rows}
+        readers = {_KARPATHY: _karpathy_rows, _COCO: _coco_rows}
         return readers.get(self.kind, read_rows)(self.path)
 
 
@@ -74,50 +74,54 @@ def open_table(path: pathlib.Path, options: ReadingOptions) -> Table:
     """
     split = "" if options.split == "none" else options.split or "split"
     if ending(path) == ".json" and isinstance(content := read_json(path), dict):
-        images = [each for each in content.get("images") or () if isinstance(each, dict)]
-        with_split = split if any(each.get(split) for each in images) else ""
-        if any("sentences" in each for each in images):
-            return Table(path, KARPATHY, "image", ("captions",), with_split)
-        notes = content.get("annotations") or ()
-        if images and any(isinstance(each, dict) and "caption" in each for each in notes):
-            return Table(path, _COCO, "image", ("captions",), with_split)
-        raise UnexpectedFilesError(
-            f"{path} is an object with the keys {', '.join(map(repr, [*content][:3]))}, which is "
-            "neither in COCO's nor in Karpathy's format: write a list of objects with the keys "
-            "'image' and 'caption'"
-        )
-    names, bytes_in = _column_names(path)
+        return _open_annotations(path, content, split)
+    names, binary = _column_names(path)
     usual = {name: name.strip().lower().replace(" ", "_") for name in names}
     images = [options.image] if options.image else [n for n in names if usual[n] in _IMAGES]
-    if embedded := [name for name in images if name in bytes_in]:
-        images = embedded
+    images = [name for name in images if name in binary] or images
     captions = options.captions or tuple(n for n in names if _CAPTIONS.fullmatch(usual[n]))
     splits = [name for name in names if split and split in (name, usual[name])]
     splits = splits or [split] * bool(options.split and split)
-    for key, found in {"image": images, "captions": captions, "split": splits}.items():
-        if lost := [name for name in found if name not in names]:
-            raise UnexpectedFilesError(
-                f"{path} has no column {lost[0]!r}, as named in {FILE}; its columns are "
-                f"{', '.join(map(repr, names))}"
-            )
-        if len(found) > 1 and key != "captions":
+    listed = f"its columns are {', '.join(map(repr, names))}"
+    for key, found in {"image": images, "split": splits}.items():
+        if len(found) > 1:
             raise UnexpectedFilesError(
                 f"{path} has the columns {found[0]!r} and {found[1]!r}: choose one with "
                 f'{{"{key}": "{found[0]}"}} in {FILE}'
             )
-        if not found and key != "split":
-            documented = " or ".join(_IMAGES) if key == "image" else "caption, captions, caption_1"
-            raise UnexpectedFilesError(
-                f"{path} has no column {documented}; its columns are "
-                f'{", ".join(map(repr, names))}: rename one, or name it with {{"{key}": "COLUMN"}} '
-                f"in {FILE} in the same folder"
-            )
-    read = {*images, *captions, *splits}
-    if twice := [name for name in names if name in read and names.count(name) > 1]:
-        raise UnexpectedFilesError(f"{path} has several columns {twice[0]!r}; rename them")
+    read = [*images, *captions, *splits]
+    for name in read:
+        if names.count(name) != 1:
+            fault = "several columns" if name in names else "no column"
+            raise UnexpectedFilesError(f"{path} has {fault} {name!r}, named in {FILE}; {listed}")
+    if not images or not captions:
+        documented = "caption, captions, caption_1" if images else " or ".join(_IMAGES)
+        raise UnexpectedFilesError(
+            f"{path} has no column {documented}; {listed}: rename one, or name it with "
+            f'{{"{"captions" if images else "image"}": "COLUMN"}} in {FILE} in the same folder'
+        )
     others = tuple(name for name in names if name and name not in read)
+    embedded = images[0] in binary
     kind = "a table with the images" if embedded else "a table of files"
-    return Table(path, kind, images[0], captions, "".join(splits), others, bool(embedded))
+    return Table(path, kind, images[0], captions, "".join(splits), others, embedded)
+
+
+def _open_annotations(path: pathlib.Path, content: dict[str, Any], split: str) -> Table:
+    """Returns a file in COCO's or Karpathy's format."""
+    images, notes = (
+        [each for each in content.get(name) or () if isinstance(each, dict)]
+        for name in ("images", "annotations")
+    )
+    with_split = split if any(each.get(split) for each in images) else ""
+    if any("sentences" in each for each in images):
+        return Table(path, _KARPATHY, "image", ("captions",), with_split)
+    if images and any("caption" in each for each in notes):
+        return Table(path, _COCO, "image", ("captions",), with_split)
+    raise UnexpectedFilesError(
+        f"{path} is an object with the keys {', '.join(map(repr, [*content][:3]))}, which is "
+        "neither in COCO's nor in Karpathy's format: write a list of objects with the keys "
+        "'image' and 'caption'"
+    )
 
 
 def read_rows(path: pathlib.Path) -> Iterator[Row | LeftOut]:
@@ -135,8 +139,7 @@ def read_rows(path: pathlib.Path) -> Iterator[Row | LeftOut]:
     else:
         delimiter, names = _header(path)
         # Between tabs, quotes belong to the text.
-        rows = scan_csv(path, columns=names, delimiter=delimiter, quotes=delimiter != "\t")
-        for row in rows:
+        for row in scan_csv(path, names, delimiter, header=True, quotes=delimiter != "\t"):
             # Spreadsheets write delimiters for empty rows.
             if isinstance(row, LeftOut) or "".join(row[1].values()).strip():
                 yield row
@@ -156,13 +159,7 @@ def _column_names(path: pathlib.Path) -> tuple[Sequence[str], Sequence[str]]:
 
 def _header(path: pathlib.Path) -> tuple[str, list[str]]:
     """The delimiter of a text table, and the names of its columns."""
-    start = next(read_lines(path), b"")
-    try:
-        line = start.decode("utf-8-sig").rstrip("\r\n")
-    except UnicodeDecodeError:
-        line = "\0"
-    if "\0" in line:
-        raise DamagedFileError(f"{path} line 1, its header, is not UTF-8; save the file as UTF-8")
+    line = next(read_lines(path), b"").decode("utf-8-sig", "replace").rstrip("\r\n")
     delimiter = "\t" if ending(path) == ".tsv" else max(",;", key=line.count)
     return delimiter, next(csv.reader([line], delimiter=delimiter), [])
 
@@ -198,14 +195,13 @@ def _parquet_rows(path: pathlib.Path) -> Iterator[Row]:
     import pyarrow
     import pyarrow.parquet
 
-    number = itertools.count()
     try:
         with pyarrow.parquet.ParquetFile(path) as table:
-            for batch in table.iter_batches(_BATCH):
-                for row in batch.to_pylist():
-                    yield f"{path.name} row {next(number)}", row
+            batches = (batch.to_pylist() for batch in table.iter_batches(_BATCH))
+            for number, row in enumerate(itertools.chain.from_iterable(batches)):
+                yield f"{path.name} row {number}", row
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DamagedFileError(f"{path} is damaged after row {next(number):,}: {error}") from error
+        raise DamagedFileError(f"{path} is damaged: {error}") from error
 
 
 def _karpathy_rows(path: pathlib.Path) -> Iterator[Row]:
@@ -219,26 +215,19 @@ def _karpathy_rows(path: pathlib.Path) -> Iterator[Row]:
 def _coco_rows(path: pathlib.Path) -> Iterator[Row | LeftOut]:
     """A row per image, with its captions in the order of the file."""
     content = read_json(path)
-    captions: dict[str, list[Any]] = {}
-    for number, image in enumerate(content["images"]):
-        where = f"{path}: image {number}"
-        if not isinstance(image, dict) or not {"id", "file_name"} <= image.keys():
-            raise UnexpectedFilesError(f"{where} is {image!r:.60}, without id and file_name")
-        if captions.setdefault(_id(image["id"]), []):
-            raise UnexpectedFilesError(f"{where}: another image has the id {image['id']!r} as well")
-        captions[_id(image["id"])].append(image)
-    for number, note in enumerate(content["annotations"]):
-        key = note.get("image_id") if isinstance(note, dict) else None
-        if _id(key) in captions:
-            captions[_id(key)].append(note.get("caption"))
-        else:
-            detail = f"no image has the id {key!r:.60}"
-            yield LeftOut(f"{path.name} annotation {number}", "no image", detail)
-    for image, *texts in captions.values():
-        where = f"{path.name} image {image['id']}"
-        yield where, {**image, "image": image["file_name"], "captions": texts}
-
-
-def _id(value: Any) -> str:
-    """An id as text, since some writers make texts or decimals of numbers."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    captions: dict[Any, list[Any]] = {}
+    try:
+        for image in content["images"]:
+            if captions.setdefault(image["id"], []):
+                raise ValueError(f"two images have the id {image['id']!r}")
+            captions[image["id"]].append({**image, "image": image["file_name"]})
+        for number, note in enumerate(content["annotations"]):
+            if note["image_id"] in captions:
+                captions[note["image_id"]].append(note["caption"])
+            else:
+                detail = f"no image has the id {note['image_id']!r:.60}"
+                yield LeftOut(f"{path.name} annotation {number}", "no image", detail)
+    except WRONG_FORM as error:
+        raise wrong_form(str(path), error) from error
+    for number, (image, *texts) in captions.items():
+        yield f"{path.name} image {number}", {**image, "captions": texts}

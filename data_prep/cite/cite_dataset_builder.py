@@ -6,10 +6,9 @@ from typing import ClassVar
 
 import tensorflow_datasets as tfds
 
-from data_prep import coherence_pairs
+from data_prep import coherence_pairs, schema
 from data_prep.building.random_access import configs
 from data_prep.coherence_pairs import CoherencePairsBuilder, Pair
-from data_prep.published_figures import Figure, Unknown, count_figures
 from data_prep.reading.csv_files import read_csv
 
 # Relation -> the annotators' question about it; names as in CMCM's tables.
@@ -57,20 +56,10 @@ class Builder(CoherencePairsBuilder):
     }
 
     @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
         """See `RandomAccessBuilder`."""
-        figures = {"*/captions of an image": "1"}
-        if not config.startswith("plus"):
-            return figures | count_figures(cls.EXPECTED)
-        return (
-            figures
-            | count_figures(cls.EXPECTED_PLUS)
-            | {
-                "test/picture *also in train": Unknown("steps of one recipe may share a picture"),
-                "test/image *also in train": Unknown("likewise"),
-                "test_deduplicated/* also in test": Unknown("it is a part of test"),
-            }
-        )
+        expected = cls.EXPECTED_PLUS if config.startswith("plus") else cls.EXPECTED
+        return schema.count_figures(expected) | {"*/captions of an image": "1"}
 
     def _read_pairs(self, folder: pathlib.Path) -> dict[str, list[Pair]]:
         if self.builder_config.name.startswith("plus"):

@@ -16,16 +16,9 @@ from data_prep.building.record_counts import LeftOut, Record
 from data_prep.reading.image_files import ImageFile
 from data_prep.reading.split_names import SPLITS, count_in_earlier, split_of_name
 from data_prep.same_text import content_hash
+from xmodal.core import picture_names
 from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.folders import paths_by_file, walk
-from xmodal.core.picture_names import (
-    IMAGE_ENDINGS,
-    composed,
-    fault_of_file,
-    is_picture,
-    is_unread_picture,
-    read_picture,
-)
 from xmodal.core.untrusted.names import name_key
 
 _ONLY_SPLIT = "test"
@@ -62,21 +55,16 @@ class Builder(RandomAccessBuilder):
             for name in own
             if not name.startswith(".") or (parent / name).is_dir()
         ]
-        of_one_file = paths_by_file(folder, filter(is_picture, files)).values()
+        of_one_file = paths_by_file(folder, filter(picture_names.is_picture, files)).values()
         links = {link: first for first, *others in of_one_file for link in others}
-        names = [name for name in files if is_picture(name) and name not in links]
-        if not names:
-            raise UnexpectedFilesError(
-                f"{folder} has no pictures in folders of classes; pictures end in "
-                f"{', '.join(IMAGE_ENDINGS)}"
-            )
+        names = [name for name in files if picture_names.is_picture(name) and name not in links]
         tops = sorted({name.partition("/")[0] for name in names if "/" in name})
         named = [top for top in tops if split_of_name(top)]
-        if named and len(named) < len(tops):
-            other = next(top for top in tops if top not in named)
+        if not tops or 0 < len(named) < len(tops):
             raise UnexpectedFilesError(
-                f"{folder} has the folder {named[0]!r}, which names a split, beside {other!r}, "
-                "which names none: put all classes into folders of splits, or rename the class"
+                f"{folder} has no pictures in folders of classes, or only some folders that name "
+                f"splits ({', '.join(named) or 'none'} of {', '.join(tops) or 'none'}): put all "
+                "classes into folders of splits, or rename a class"
             )
         depth = 1 if named else 0
         classes = sorted({_class_of(name, depth) for name in names} - {""})
@@ -126,18 +114,12 @@ def _check_below(
     Raises:
       UnexpectedFilesError: there is only one class, or a folder below names a split.
     """
-    below = {name.split("/")[depth + 1] for name in names if name.count("/") > depth + 1}
-    if len(classes) == 1 and below:
-        listed = ", ".join(sorted(below)[:3])
+    below = sorted({name.split("/")[depth + 1] for name in names if name.count("/") > depth + 1})
+    if (len(classes) == 1 and below) or (not depth and any(map(split_of_name, below))):
         raise UnexpectedFilesError(
-            f"{folder} has only the class {classes[0]!r}, with pictures in {listed} below it: if "
-            "these are the classes or the splits, move them up or pass the folder above them; if "
-            "not, put the pictures directly into the folder of the class"
-        )
-    if not depth and (found := [name for name in sorted(below) if split_of_name(name)]):
-        raise UnexpectedFilesError(
-            f"{folder} has folders {found[0]!r}, which name a split, in those of the classes: "
-            "arrange them as SPLIT/CLASS, or rename them"
+            f"{folder} has the classes {', '.join(classes)}, with pictures in {', '.join(below)} "
+            "below: if these are the classes or the splits, arrange them as CLASS or SPLIT/CLASS; "
+            "if not, put the pictures directly into the folder of the class"
         )
 
 
@@ -165,7 +147,7 @@ def _check_spellings(folder: pathlib.Path, names: Sequence[str], depth: int) -> 
 def _class_of(name: str, depth: int) -> str:
     """Returns the class of a picture; "" if it is in no folder of a class."""
     folders = name.split("/")[:-1]
-    return composed(folders[depth]) if len(folders) > depth else ""
+    return picture_names.composed(folders[depth]) if len(folders) > depth else ""
 
 
 def _examples(
@@ -182,15 +164,15 @@ def _examples(
             yield LeftOut(name, "link", f"another path of {links[name]}", is_record=False)
             continue
         if name not in ids:
-            reason, _, detail = fault_of_file(folder / name).partition(": ")
+            reason, _, detail = picture_names.fault_of_file(folder / name).partition(": ")
             # Pictures that cannot be read count as missing records; other files are only listed.
-            yield LeftOut(name, reason, detail, is_record=is_unread_picture(name))
+            yield LeftOut(name, reason, detail, is_record=picture_names.is_unread_picture(name))
             continue
         if not (own := _class_of(name, depth)):
             yield LeftOut(name, "no class", "it is in no folder of a class")
             continue
         example: dict[str, Any] = {
-            "image": ImageFile(name, functools.partial(read_picture, folder / name)),
+            "image": ImageFile(name, functools.partial(picture_names.read_picture, folder / name)),
             "image_id": ids[name],
             "label": classes.index(own),
             "picture": name,

@@ -6,10 +6,9 @@ from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
 
-from data_prep import coherence_pairs
+from data_prep import coherence_pairs, schema
 from data_prep.building.random_access import configs
 from data_prep.coherence_pairs import CoherencePairsBuilder, Pair
-from data_prep.published_figures import Figure, Known, Unknown, count_figures
 from data_prep.reading.csv_files import read_csv
 from data_prep.reading.text_files import read_json
 from xmodal.core.errors import UnexpectedFilesError
@@ -60,26 +59,32 @@ class Builder(CoherencePairsBuilder):
             self.min_kept = 0.5
 
     @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
         """See `RandomAccessBuilder`; includes the leaks of the released split."""
-        return count_figures(cls.EXPECTED) | {
-            "test/picture also in train": Known(610, "test rows whose picture was trained on"),
-            "test/picture and caption also in train": Known(38, "test rows that were trained on"),
-            "test/captions also in train": Known(202, "test rows whose caption was trained on"),
-            "test/picture repeated": Known(137, "copies of the right picture count as wrong"),
-            # As many as their urls, unless two urls led to one file or some were not fetched.
-            "test/image also in train": Unknown("the same leak, by the bytes of the images"),
-            "test/image and caption also in train": Unknown("likewise"),
-            "test_deduplicated/* also in test": Unknown("it is a part of test"),
-            "*/captions of an image": "1",
-            "test_deduplicated/captions repeated": 0,
-            "test_deduplicated/captions also in train": 0,
-            "test_deduplicated/picture repeated": 0,
-        }
+        return (
+            schema.count_figures(cls.EXPECTED)
+            | {
+                f"test/{name}": schema.Known(size, note)
+                for name, size, note in (
+                    ("picture also in train", 610, "test rows whose picture was trained on"),
+                    ("picture and caption also in train", 38, "test rows that were trained on"),
+                    ("captions also in train", 202, "test rows whose caption was trained on"),
+                    ("picture repeated", 137, "copies of the right picture count as wrong"),
+                )
+            }
+            | {
+                "*/captions of an image": "1",
+                "test_deduplicated/captions repeated": 0,
+                "test_deduplicated/captions also in train": 0,
+                "test_deduplicated/picture repeated": 0,
+            }
+        )
 
     def _read_pairs(self, folder: pathlib.Path) -> dict[str, list[Pair]]:
         pairs = {split: list(_read_file(folder / name)) for split, name in _FILES.items()}
-        pairs = coherence_pairs.with_numbers(pairs, _released_numbers(folder / "img2idxmap.json"))
+        released = folder / "img2idxmap.json"
+        numbers = read_json(released) if released.exists() else None
+        pairs = coherence_pairs.with_numbers(pairs, numbers)
         coherence_pairs.check_counts(pairs, self.RELATIONS, self.EXPECTED, str(folder))
         return pairs
 
@@ -95,8 +100,3 @@ def _read_file(path: pathlib.Path) -> Iterator[Pair]:
         if not fields["index"].isdecimal():
             raise UnexpectedFilesError(f"{path.parent / where}: index is {fields['index']!r}")
         yield Pair(where, int(fields["index"]), -1, fields["url"], fields["caption"], relations)
-
-
-def _released_numbers(path: pathlib.Path) -> Mapping[str, int] | None:
-    """Released numbers of the urls; None if there is no file."""
-    return read_json(path) if path.exists() else None

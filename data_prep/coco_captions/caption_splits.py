@@ -3,9 +3,7 @@
 import dataclasses
 import pathlib
 
-from data_prep.reading.karpathy import Photograph, Photographs, count, file_name, read_karpathy
-from data_prep.reading.numpy_files import read_ids
-from data_prep.reading.published_json import WRONG_FORM, has_json, read_published_json, wrong_form
+from data_prep.reading import published_files
 from xmodal.core.errors import UnexpectedFilesError
 
 # im2txt cuts val2014 here, in percent of its images and in the order of the annotation file.
@@ -20,7 +18,7 @@ ID_LISTS = {
 }
 
 
-def read_karpathy_split(folder: pathlib.Path) -> Photographs:
+def read_karpathy_split(folder: pathlib.Path) -> published_files.Photographs:
     """Reads Karpathy's `dataset_coco.json`, or the official captions and id lists that split them.
 
     Returns:
@@ -31,43 +29,43 @@ def read_karpathy_split(folder: pathlib.Path) -> Photographs:
       UnexpectedFilesError: it is damaged or in another format.
     """
     lists = all((folder / name).is_file() for name in ID_LISTS.values())
-    if lists and not has_json(folder, file_name("coco")):
+    if lists and not published_files.has_json(folder, "dataset_coco.json"):
         return _read_listed_split(folder)
-    return read_karpathy(folder, "coco")
+    return published_files.read_karpathy(folder, "coco")
 
 
-def _read_listed_split(folder: pathlib.Path) -> Photographs:
+def _read_listed_split(folder: pathlib.Path) -> published_files.Photographs:
     """Reads the official captions of 2014 or 2017, and splits them by lists of caption ids.
 
     The releases of 2014 and 2017 have the same images and captions, split differently. The listed
     captions of an image come first, in the order of the list; a few images have more.
     """
-    year = 2014 if has_json(folder, "captions_train2014.json") else 2017
+    year = 2014 if published_files.has_json(folder, "captions_train2014.json") else 2017
     images = [*_read_official(folder, f"train{year}"), *_read_official(folder, f"val{year}")]
     image_of = {number: image for image in images for number, _ in image.captions}
-    splits: dict[str, list[Photograph]] = {}
-    split_of: dict[int, str] = {}
+    splits: dict[str, list[published_files.Photograph]] = {}
     for split, name in ID_LISTS.items():
-        order: dict[int, int] = {}
-        for number in read_ids(folder / name):
-            if number not in image_of:
-                raise UnexpectedFilesError(
-                    f"{folder / name} lists caption {number}, which the captions of {year} lack"
-                )
-            order[number] = len(order)
-        splits[split] = []
-        for image in {image_of[number].image_id: image_of[number] for number in order}.values():
-            if split_of.setdefault(image.image_id, split) != split:
-                both = f"{split_of[image.image_id]} and {split}"
-                raise UnexpectedFilesError(
-                    f"{folder}: image {image.image_id} is listed in both {both}"
-                )
-            listed_first = sorted(image.captions, key=lambda each: order.get(each[0], len(order)))
-            splits[split].append(dataclasses.replace(image, captions=tuple(listed_first)))
+        order = {
+            number: place for place, number in enumerate(published_files.read_ids(folder / name))
+        }
+        if unknown := order.keys() - image_of.keys():
+            raise UnexpectedFilesError(
+                f"{folder / name} lists caption {min(unknown)}, which the captions of {year} lack"
+            )
+        splits[split] = [
+            dataclasses.replace(
+                image,
+                captions=tuple(sorted(image.captions, key=lambda e: order.get(e[0], len(order)))),
+            )
+            for image in {image_of[number].image_id: image_of[number] for number in order}.values()
+        ]
+    listed = [image.image_id for images in splits.values() for image in images]
+    if len(set(listed)) < len(listed):
+        raise UnexpectedFilesError(f"{folder}: an image is listed in two of {[*ID_LISTS.values()]}")
     return splits
 
 
-def read_im2txt_split(folder: pathlib.Path) -> tuple[Photographs, dict[str, int]]:
+def read_im2txt_split(folder: pathlib.Path) -> tuple[published_files.Photographs, dict[str, int]]:
     """Reads the official captions in the split of im2txt, which VETE uses.
 
     Training has all images of train2014 and the first 85 % of val2014, validation the next 5 %
@@ -89,7 +87,7 @@ def read_im2txt_split(folder: pathlib.Path) -> tuple[Photographs, dict[str, int]
     train, val = parts.values()
     first, second = im2txt_cuts(len(val))
     splits = {"train": train + val[:first], "validation": val[first:second], "test": val[second:]}
-    return splits, count(parts)
+    return splits, published_files.count(parts)
 
 
 def im2txt_cuts(images: int) -> tuple[int, int]:
@@ -97,14 +95,17 @@ def im2txt_cuts(images: int) -> tuple[int, int]:
     return images * _TRAIN_UNTIL // 100, images * _VALIDATION_UNTIL // 100
 
 
-def _read_official(folder: pathlib.Path, part: str) -> list[Photograph]:
-    content, source = read_published_json(folder, f"captions_{part}.json")
+def _read_official(folder: pathlib.Path, part: str) -> list[published_files.Photograph]:
+    content, source = published_files.read_published_json(folder, f"captions_{part}.json")
     try:
         names = {int(each["id"]): str(each["file_name"]) for each in content["images"]}
         captions: dict[int, list[tuple[int, str]]] = {image_id: [] for image_id in names}
         for each in content["annotations"]:
             caption = int(each["id"]), str(each["caption"])
             captions[each["image_id"]].append(caption)
-    except WRONG_FORM as error:
-        raise wrong_form(source, error) from error
-    return [Photograph(names[number], number, tuple(found)) for number, found in captions.items()]
+    except published_files.WRONG_FORM as error:
+        raise published_files.wrong_form(source, error) from error
+    return [
+        published_files.Photograph(names[number], number, tuple(found))
+        for number, found in captions.items()
+    ]

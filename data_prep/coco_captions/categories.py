@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.reading.published_json import WRONG_FORM, has_json, read_published_json, wrong_form
+from data_prep.reading import published_files
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 
 _INSTANCES = tuple(
@@ -50,7 +50,11 @@ def read_categories(folder: pathlib.Path) -> Categories | None:
       UnexpectedFilesError: a file is damaged or in another format, or two files list different
         categories.
     """
-    found = [_read_instances(folder, name) for name in _INSTANCES if has_json(folder, name)]
+    found = [
+        _read_instances(folder, name)
+        for name in _INSTANCES
+        if published_files.has_json(folder, name)
+    ]
     if not found:
         return _read_table(folder / _TABLE) if (folder / _TABLE).exists() else None
     labels = {image: row for categories in found for image, row in categories.labels.items()}
@@ -58,15 +62,17 @@ def read_categories(folder: pathlib.Path) -> Categories | None:
 
 
 def _read_instances(folder: pathlib.Path, name: str) -> Categories:
-    content, source = read_published_json(folder, name, object_hook=_without_outline)
+    content, source = published_files.read_published_json(
+        folder, name, object_hook=_without_outline
+    )
     try:
         names = {item["id"]: str(item["name"]) for item in content["categories"]}
         place = {category: number for number, category in enumerate(sorted(names))}
         labels = {image["id"]: np.zeros(len(names), np.uint8) for image in content["images"]}
         for image, category in content["annotations"]:
             labels[image][place[category]] = 1
-    except WRONG_FORM as error:
-        raise wrong_form(source, error) from error
+    except published_files.WRONG_FORM as error:
+        raise published_files.wrong_form(source, error) from error
     return Categories(tuple(names[category] for category in sorted(names)), labels)
 
 
@@ -84,5 +90,5 @@ def _read_table(path: pathlib.Path) -> Categories:
             names = tuple(map(str, archive["category_names"]))
         labels = labels.reshape(len(ids), len(names))
     except (AttributeError, *DAMAGE) as error:
-        raise wrong_form(str(path), error) from error
+        raise published_files.wrong_form(str(path), error) from error
     return Categories(names, dict(zip(ids.tolist(), labels, strict=True)))

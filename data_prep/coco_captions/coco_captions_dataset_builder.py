@@ -19,10 +19,8 @@ from data_prep.coco_captions.caption_splits import (
 from data_prep.coco_captions.categories import Categories, read_categories
 from data_prep.coco_captions.pictures import Pictures
 from data_prep.coco_captions.plain_captions import has_plain_captions, read_plain_captions
-from data_prep.published_figures import Figure, count_figures
+from data_prep.reading import published_files
 from data_prep.reading.image_files import ImageFile
-from data_prep.reading.karpathy import Photograph, Photographs, count, file_name, in_splits
-from data_prep.reading.published_json import has_json
 
 # Retrieval and CxC are defined on the first five captions of an image.
 _EVALUATION_CAPTIONS = 5
@@ -70,7 +68,7 @@ class Builder(RandomAccessBuilder):
         return self.builder_config.name.startswith("im2txt")
 
     @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
         """See `RandomAccessBuilder`: figures of Karpathy's split, or of im2txt's."""
         if config == "im2txt_test_pairs":
             return pair_figures()
@@ -79,9 +77,9 @@ class Builder(RandomAccessBuilder):
             train = counts["train"] + (config != "images_without_restval") * counts["restval"]
             sizes = {"train": train, "validation": counts["val"], "test": counts["test"]}
             five = {f"{split}/captions of an image": "5" for split in ("validation", "test")}
-            return count_figures(sizes) | five
+            return schema.count_figures(sizes) | five
         first, second = im2txt_cuts(counts["val2014"])
-        figures = count_figures(
+        figures = schema.count_figures(
             {
                 "train": counts["train2014"] + first,
                 "validation": second - first,
@@ -116,30 +114,31 @@ class Builder(RandomAccessBuilder):
             return 1 if self.builder_config.name == "im2txt_one_caption" else None
         return None if split == "train" else _EVALUATION_CAPTIONS
 
-    def _read_im2txt(self, folder: pathlib.Path) -> Photographs:
+    def _read_im2txt(self, folder: pathlib.Path) -> published_files.Photographs:
         splits, found = read_im2txt_split(folder)
-        schema.check_counts(found, self._expected(*found), f"{folder} (captions_*2014.json)")
+        expected = {name: self.EXPECTED[name] for name in found}
+        schema.check_counts(found, expected, f"{folder} (captions_*2014.json)")
         return splits
 
-    def _read_karpathy(self, folder: pathlib.Path) -> Photographs:
-        if not has_json(folder, file_name("coco")) and has_plain_captions(folder):
+    def _read_karpathy(self, folder: pathlib.Path) -> published_files.Photographs:
+        if not published_files.has_json(folder, "dataset_coco.json") and has_plain_captions(folder):
             karpathy = read_plain_captions(folder)
             self.info.metadata["complete"] = False
         else:
             karpathy = read_karpathy_split(folder)
-            expected = self._expected("train", "restval", "val", "test", "captions")
-            schema.check_counts(count(karpathy), expected, f"{folder} (Karpathy's split)")
-        splits = in_splits(karpathy)
+            names = ("train", "restval", "val", "test", "captions")
+            expected = {name: self.EXPECTED[name] for name in names}
+            schema.check_counts(
+                published_files.count(karpathy), expected, f"{folder} (Karpathy's split)"
+            )
+        splits = published_files.in_splits(karpathy)
         if self.builder_config.name == "images_without_restval":
             splits["train"] = list(karpathy.get("train", []))
         return splits
 
-    def _expected(self, *names: str) -> dict[str, int]:
-        return {name: self.EXPECTED[name] for name in names}
-
 
 def _examples(
-    photographs: Iterable[Photograph],
+    photographs: Iterable[published_files.Photograph],
     pictures: Pictures | None,
     categories: Categories | None,
     most: int | None,

@@ -3,12 +3,12 @@
 The format is described in README.md beside this file.
 """
 
-import dataclasses
 import itertools
 import pathlib
+from collections.abc import Iterator
 
 from data_prep.reading.csv_files import read_csv
-from data_prep.reading.karpathy import Photograph, Photographs
+from data_prep.reading.published_files import WRONG_FORM, Photograph, Photographs
 from data_prep.reading.text_files import read_jsonl
 from xmodal.core.errors import UnexpectedFilesError
 
@@ -36,72 +36,54 @@ def read_plain_captions(folder: pathlib.Path) -> Photographs:
       UnexpectedFilesError: a column or field is missing, an id appears twice, a split is unknown or
         an image is in two, or an image has two JSON lines.
     """
-    found = _Found()
-    _read_tables(folder, found)
-    _read_json_lines(folder, found)
+    captions: dict[int, list[tuple[int, str]]] = {}
+    splits: dict[int, str] = {}
+    for where, image_id, split, texts in _rows(folder):
+        if split not in SPLITS or splits.setdefault(image_id, split) != split:
+            known = f"known: {', '.join(SPLITS)}"
+            raise UnexpectedFilesError(
+                f"{where}: image {image_id} is in {split!r} and {splits.get(image_id)!r}; {known}"
+            )
+        captions.setdefault(image_id, []).extend(texts)
     photographs: dict[str, list[Photograph]] = {split: [] for split in SPLITS}
-    for image_id, captions in found.captions.items():
-        photograph = Photograph(f"image {image_id}", image_id, tuple(captions))
-        photographs[found.splits[image_id]].append(photograph)
+    for image_id, texts in captions.items():
+        photograph = Photograph(f"image {image_id}", image_id, tuple(texts))
+        photographs[splits[image_id]].append(photograph)
     return photographs
 
 
-@dataclasses.dataclass(frozen=True)
-class _Found:
-    """The captions and the split of every image so far, by image id."""
-
-    captions: dict[int, list[tuple[int, str]]] = dataclasses.field(default_factory=dict)
-    splits: dict[int, str] = dataclasses.field(default_factory=dict)
-
-    def captions_of(self, image_id: int, split: str, where: pathlib.Path) -> list[tuple[int, str]]:
-        """The list of an image's captions, to be extended, after a check of its split."""
-        if split not in SPLITS:
-            raise UnexpectedFilesError(f"{where}: split {split!r}; known: {', '.join(SPLITS)}")
-        first = self.splits.setdefault(image_id, split)
-        if first != split:
-            raise UnexpectedFilesError(f"{where}: image {image_id} is in {split} and {first}")
-        return self.captions.setdefault(image_id, [])
-
-
-def _read_tables(folder: pathlib.Path, found: _Found) -> None:
+def _rows(folder: pathlib.Path) -> Iterator[tuple[str, int, str, list[tuple[int, str]]]]:
+    """Yields place, image, split, and ids and texts of captions: the tables, then other images."""
     seen: set[int] = set()
-    for path in _find(folder, "csv"):
-        for place, row in read_csv(path, columns=COLUMNS):
-            where = path.parent / place
-            try:
+    images: set[int] = set()
+    where = ""
+    try:
+        for path in _find(folder, "csv"):
+            for place, row in read_csv(path, columns=COLUMNS):
+                where = f"{path.parent / place}"
                 caption_id, image_id = int(row["caption_id"]), int(row["image_id"])
-            except ValueError as error:
-                raise UnexpectedFilesError(f"{where}: {error}") from error
-            if caption_id in seen:
-                raise UnexpectedFilesError(f"{where}: caption id {caption_id} appears twice")
-            seen.add(caption_id)
-            captions = found.captions_of(image_id, row["karpathy_split"], where)
-            # Retrieval uses five captions per image; some COCO images have a sixth and seventh.
-            if row["karpathy_split"] in SPLITS[:2] or row.get("in_karpathy5") != "0":
-                captions.append((caption_id, row["caption"]))
-
-
-def _read_json_lines(folder: pathlib.Path, found: _Found) -> None:
-    """Reads the images that are not in the tables."""
-    with_ids, new_ids = set(found.captions), itertools.count(FIRST_NEW_ID)
-    for path in _find(folder, "jsonl"):
-        for place, line in read_jsonl(path):
-            where = path.parent / place
-            try:
+                if caption_id in seen:
+                    raise ValueError(f"caption id {caption_id} appears twice")
+                seen.add(caption_id)
+                images.add(image_id)
+                split = row["karpathy_split"]
+                # Retrieval uses five captions per image; some COCO images have a sixth and seventh.
+                is_kept = split in SPLITS[:2] or row.get("in_karpathy5") != "0"
+                yield where, image_id, split, [(caption_id, row["caption"])] * is_kept
+        new_ids = itertools.count(FIRST_NEW_ID)
+        lines: set[int] = set()
+        for path in _find(folder, "jsonl"):
+            for place, line in read_jsonl(path):
+                where = f"{path.parent / place}"
                 image_id, split = int(line["image_id"]), str(line["karpathy_split"])
-                texts = [*line["captions"]]
-            except (KeyError, OverflowError, TypeError, ValueError) as error:
-                raise UnexpectedFilesError(
-                    f"{where}: {type(error).__name__} {error}; each line needs image_id, "
-                    "karpathy_split and a list of captions"
-                ) from error
-            if image_id not in with_ids:
-                captions = found.captions_of(image_id, split, where)
-                if captions:
-                    raise UnexpectedFilesError(
-                        f"{where}: image {image_id} has a line already; keep one line per image"
-                    )
-                captions += [(next(new_ids), caption) for caption in texts]
+                if image_id in lines:
+                    raise ValueError(f"image {image_id} has a line already")
+                lines.add(image_id)
+                if image_id not in images:
+                    texts = [(next(new_ids), caption) for caption in line["captions"]]
+                    yield where, image_id, split, texts
+    except WRONG_FORM as error:
+        raise UnexpectedFilesError(f"{where}: {type(error).__name__} {error}") from error
 
 
 def _find(folder: pathlib.Path, ending: str) -> list[pathlib.Path]:

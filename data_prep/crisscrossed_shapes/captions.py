@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from data_prep.crisscrossed_shapes.lexicon import COLORS, NUMBERS, RELATIONS
 from data_prep.crisscrossed_shapes.scene_graph import (
     OPPOSITES,
     SIZES,
@@ -20,7 +19,14 @@ from data_prep.crisscrossed_shapes.scene_graph import (
     SceneItem,
     relations_between,
 )
-from data_prep.crisscrossed_shapes.speech import Speaker, joined, with_article
+from data_prep.crisscrossed_shapes.speech import (
+    COLORS,
+    NUMBERS,
+    RELATIONS,
+    Speaker,
+    joined,
+    with_article,
+)
 
 DESCRIBERS = 5
 

@@ -5,7 +5,6 @@ opinion of it, describe motion in it, tell a story about it, talk about the pict
 be about something else; most captions do one or two of these.
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -58,18 +57,10 @@ _UNRELATED = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class CoherentCaption:
-    """A sentence, and 0 or 1 for each of `RELATIONS`."""
-
-    text: str
-    relations: tuple[int, ...]
-
-
 def relate(
     scene: Scene, described: SceneCaption, foreign: SceneCaption, rng: np.random.Generator
-) -> CoherentCaption:
-    """Returns one caption of a scene, with relations about as frequent as in Clue.
+) -> tuple[str, tuple[int, ...]]:
+    """Returns one caption of a scene, and 0 or 1 for each of `RELATIONS`, as frequent as in Clue.
 
     Args:
       scene: the content of the picture.
@@ -91,7 +82,7 @@ def relate(
         text, held = _put(speaker, _JUDGMENTS, text), held | {"Subjective"}
     if speaker.chance(0.39):
         text, held = _put(speaker, _REMARKS, text), held | {"Meta"}
-    return CoherentCaption(text, tuple(int(name in held) for name in RELATIONS))
+    return text, tuple(int(name in held) for name in RELATIONS)
 
 
 def _name(speaker: Speaker, scene: Scene) -> str:

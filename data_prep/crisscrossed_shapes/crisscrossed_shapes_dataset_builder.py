@@ -5,45 +5,31 @@ import functools
 import itertools
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
 
+from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import Record
+from data_prep.crisscrossed_shapes import scene_graph
 from data_prep.crisscrossed_shapes.captions import DESCRIBERS, SceneCaption, describe
 from data_prep.crisscrossed_shapes.coherence import RELATIONS, relate
 from data_prep.crisscrossed_shapes.graph_similarity import encode, find_matches
 from data_prep.crisscrossed_shapes.rendering import SIZE, png, render
-from data_prep.crisscrossed_shapes.scene_graph import (
-    COLORS,
-    COLUMNS,
-    ROWS,
-    SHAPES,
-    SIZES,
-    Scene,
-    full_content,
-)
-from data_prep.crisscrossed_shapes.scenes import make_scenes
 from data_prep.crisscrossed_shapes.simulated_ratings import rate_split
 from data_prep.cxc.rating_files import KINDS
-from data_prep.published_figures import Figure, Within, count_figures
-from data_prep.schema import (
-    captioned_example,
-    captioned_image_features,
-    feature_vector,
-    positive_features,
-    rating_example,
-    rating_features,
-    sentence_pair_example,
-    sentence_pair_features,
-)
 
 # Label column -> its values, which are also attributes of an item.
-_CLASSES = {"shape": SHAPES, "color": COLORS}
+_CLASSES = {"shape": scene_graph.SHAPES, "color": scene_graph.COLORS}
 # The attributes of an item that a row of `regions` has, each as 0 and 1.
-_ATTRIBUTES = {**_CLASSES, "size": SIZES, "row": ROWS, "column": COLUMNS}
+_ATTRIBUTES = {
+    **_CLASSES,
+    "size": scene_graph.SIZES,
+    "row": scene_graph.ROWS,
+    "column": scene_graph.COLUMNS,
+}
 _WITH_TRAINING = ("images", "coherence", "objects", "regions")
 _PAIRS = ("ratings", "rated_captions", "matches")
 
@@ -52,7 +38,6 @@ class Builder(RandomAccessBuilder):
     """Rendered scenes with five captions each, and graded pairs as in Crisscrossed Captions."""
 
     VERSION = tfds.core.Version("1.1.0")
-    REFERS_TO: ClassVar[tuple[str, ...]] = ("crisscrossed_shapes/images",)
     BUILDER_CONFIGS = configs(
         images="Images and captions.",
         ratings="Pairs rated by simulated raters.",
@@ -69,16 +54,18 @@ class Builder(RandomAccessBuilder):
     def _features(self) -> tfds.features.FeaturesDict:
         image = tfds.features.Image(shape=(SIZE, SIZE, 3), encoding_format="png")
         if self.builder_config.name == "ratings":
-            return rating_features()
+            return schema.rating_features()
         if self.builder_config.name == "matches":
-            return positive_features()
+            return schema.positive_features()
         if self.builder_config.name == "rated_captions":
-            return sentence_pair_features()
+            return schema.sentence_pair_features()
         if self.builder_config.name == "regions":
-            rows = feature_vector(None, sum(map(len, _ATTRIBUTES.values())))
-            return captioned_image_features(rows, tags=True)
+            rows = schema.feature_vector(None, sum(map(len, _ATTRIBUTES.values())))
+            return schema.captioned_image_features(rows, tags=True)
         related = self.builder_config.name == "coherence"
-        features = captioned_image_features(image, relations=len(RELATIONS) if related else 0)
+        features = schema.captioned_image_features(
+            image, relations=len(RELATIONS) if related else 0
+        )
         if self.builder_config.name == "objects":
             features = {**features, **dict.fromkeys(_CLASSES, np.int32)}
         return tfds.features.FeaturesDict(features)
@@ -89,17 +76,17 @@ class Builder(RandomAccessBuilder):
         return {"relations": list(RELATIONS)} if self.builder_config.name == "coherence" else {}
 
     @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
         """See `RandomAccessBuilder`."""
         if config in ("ratings", "rated_captions"):
-            return {"* score with *": Within(0, 5)}
+            return {"* score with *": (0, 5)}
         if config == "objects":
             return {"*/captions of an image": "5"}
         if config == "matches":
             sizes = list(cls.SPLIT_SIZES.items())[1:]
             return {f"{split}/rows with direction=i2t": size for split, size in sizes}
         captions = "1" if config == "coherence" else "5"
-        return count_figures(cls.SPLIT_SIZES) | {"*/captions of an image": captions}
+        return schema.count_figures(cls.SPLIT_SIZES) | {"*/captions of an image": captions}
 
     def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record]]:
         config = self.builder_config.name
@@ -115,7 +102,7 @@ class _Split:
     """The scenes of a split, with the ids of their images; compared by identity."""
 
     seed: int
-    scenes: Sequence[Scene]
+    scenes: Sequence[scene_graph.Scene]
     image_ids: Sequence[int]
 
 
@@ -123,7 +110,7 @@ class _Split:
 @functools.lru_cache(maxsize=1)
 def _draw_splits(seed: int, *sizes: tuple[str, int]) -> dict[str, _Split]:
     splits, first_id = {}, 0
-    for name, scenes in make_scenes(seed, dict(sizes)).items():
+    for name, scenes in scene_graph.make_scenes(seed, dict(sizes)).items():
         splits[name] = _Split(seed, scenes, range(first_id, first_id + len(scenes)))
         first_id += len(scenes)
     return splits
@@ -167,17 +154,17 @@ def _captioned(split: _Split, config: str) -> Iterator[Record]:
             describer = image_id % DESCRIBERS
             foreign = captions[place - 1][describer]
             rng = np.random.default_rng((split.seed, 4, image_id))
-            related = relate(scene, captions[place][describer], foreign, rng)
-            said = [(image_id * DESCRIBERS + describer, related.text)]
-            added["relations"] = np.array(related.relations, np.int32)
-        yield image_id, captioned_example(image_id, said, **added)
+            text, related = relate(scene, captions[place][describer], foreign, rng)
+            said = [(image_id * DESCRIBERS + describer, text)]
+            added["relations"] = np.array(related, np.int32)
+        yield image_id, schema.captioned_example(image_id, said, **added)
 
 
-def _draw(split: _Split, image_id: int, scene: Scene) -> np.ndarray:
+def _draw(split: _Split, image_id: int, scene: scene_graph.Scene) -> np.ndarray:
     return render(scene, np.random.default_rng((split.seed, 1, image_id)))
 
 
-def _attributes(scene: Scene) -> np.ndarray:
+def _attributes(scene: scene_graph.Scene) -> np.ndarray:
     rows = [
         np.concatenate(
             [np.equal(values, getattr(item, name)) for name, values in _ATTRIBUTES.items()]
@@ -203,25 +190,25 @@ def _pairs(split: _Split, config: str) -> Iterator[Record]:
             rated.pairs.tolist(), rated.rater_scores, rated.scores, strict=True
         ):
             if config == "ratings":
-                example = rating_example(
+                example = schema.rating_example(
                     rated.rating, left + i, right + j, mean, rated.method, scores
                 )
                 yield next(key), example
             elif rated.rating == "sts":  # The set of a pair is its sampling method.
                 number = next(key)
                 sentences = texts[i], texts[j]
-                yield number, sentence_pair_example(number, rated.method, sentences, mean)
+                yield number, schema.sentence_pair_example(number, rated.method, sentences, mean)
 
 
 def _matches(
-    first_id: int, scenes: Sequence[Scene], captions: Sequence[Sequence[SceneCaption]]
+    first_id: int, scenes: Sequence[scene_graph.Scene], captions: Sequence[Sequence[SceneCaption]]
 ) -> Iterator[Record]:
     """Yields every caption with the images that it is true of, and every image with its captions.
 
     A caption is true of its own image, so no list is empty.
     """
     said = encode([caption.content for group in captions for caption in group])
-    shown = encode([full_content(scene) for scene in scenes])
+    shown = encode([scene_graph.full_content(scene) for scene in scenes])
     caption, image = find_matches(said, shown) + [[first_id * DESCRIBERS], [first_id]]
     for direction, query, positive in (("t2i", caption, image), ("i2t", image, caption)):
         order = np.argsort(query, kind="stable")

@@ -99,14 +99,7 @@ def rate_split(
     joined = scheme.joined_images(through_images)
     isim = rated("sts", "c2c_isim", groups.draw(joined, rng))
     cycles = scheme.cocaption_cycles(groups, rng)
-    cross = cross_pairs(
-        i2i.pairs,
-        i2i.scores,
-        isim.pairs,
-        isim.scores,
-        INTRASIM_PER_IMAGE * len(scenes),
-        rng,
-    )
+    cross = cross_pairs(i2i, isim, INTRASIM_PER_IMAGE * len(scenes), rng)
     yield rated("sts", "c2c_cocaption", cycles)
     yield isim
     yield i2i
@@ -150,12 +143,7 @@ def coarse_pixels(images: np.ndarray, cells: int = 8) -> np.ndarray:
 
 
 def cross_pairs(
-    pairs_of_images: np.ndarray,
-    image_scores: np.ndarray,
-    pairs_of_captions: np.ndarray,
-    caption_scores: np.ndarray,
-    number: int,
-    rng: np.random.Generator,
+    images: SimulatedRatings, captions: SimulatedRatings, number: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Caption-image pairs (c2i_intrasim) made from rated pairs, starting with the best rated.
 
@@ -165,21 +153,17 @@ def cross_pairs(
     direction is random.
 
     Args:
-      pairs_of_images: int [P, 2] with `image_scores` [P].
-      image_scores: ratings of the image pairs.
-      pairs_of_captions: int [Q, 2] of captions of different images.
-      caption_scores: ratings of the caption pairs, [Q].
+      images: rated pairs of images.
+      captions: rated pairs of captions of different images.
       number: number of pairs to return; fewer if the sources run out.
       rng: draws captions and directions.
 
     Returns:
       int [number, 2] as (caption, image), without repetition.
     """
-    by_images = rng.permuted(pairs_of_images[np.argsort(-image_scores, kind="stable")], axis=1)
+    by_images = rng.permuted(images.pairs[np.argsort(-images.scores, kind="stable")], axis=1)
     drawn = by_images[:, 0] * DESCRIBERS + rng.integers(DESCRIBERS, size=len(by_images))
-    by_captions = rng.permuted(
-        pairs_of_captions[np.argsort(-caption_scores, kind="stable")], axis=1
-    )
+    by_captions = rng.permuted(captions.pairs[np.argsort(-captions.scores, kind="stable")], axis=1)
     sources = (
         np.stack([drawn, by_images[:, 1]], axis=1),
         np.stack([by_captions[:, 0], by_captions[:, 1] // DESCRIBERS], axis=1),

@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Iterable, Iterator
 
 from data_prep.reading.csv_files import read_csv
-from data_prep.reading.published_json import WRONG_FORM, has_json, read_published_json, wrong_form
+from data_prep.reading.published_files import WRONG_FORM, has_json, read_published_json, wrong_form
 from xmodal.core.errors import UnexpectedFilesError
 
 # Karpathy's file, or the official captions of val2014, which are also in those of 2017.
@@ -31,18 +31,17 @@ def read_caption_texts(folder: pathlib.Path) -> dict[int, str]:
       FileNotFoundError: none of them exists.
       UnexpectedFilesError: a file is damaged or in another format.
     """
-    for names in _JSON:
-        if all(has_json(folder, name) for name in names):
-            return _without_blank(pair for name in names for pair in _from_json(folder, name))
+    pairs: Iterable[tuple[int, str]]
+    names = next((each for each in _JSON if all(has_json(folder, name) for name in each)), ())
     tables = sorted(path for pattern in _TABLES for path in folder.glob(pattern))
-    if not tables:
-        names = ", ".join(" and ".join(names) for names in _JSON)
-        raise FileNotFoundError(f"{folder} has no {names} or {_TABLES[0]}")
-    return _without_blank(pair for path in tables for pair in _from_table(path))
-
-
-def _without_blank(captions: Iterable[tuple[int, str]]) -> dict[int, str]:
-    return {number: raw for number, raw in captions if raw.strip()}
+    if names:
+        pairs = itertools.chain.from_iterable(_from_json(folder, name) for name in names)
+    elif tables:
+        pairs = itertools.chain.from_iterable(map(_from_table, tables))
+    else:
+        wanted = ", ".join(" and ".join(each) for each in _JSON)
+        raise FileNotFoundError(f"{folder} has no {wanted} or {_TABLES[0]}")
+    return {number: raw for number, raw in pairs if raw.strip()}
 
 
 def _from_json(folder: pathlib.Path, name: str) -> Iterator[tuple[int, str]]:

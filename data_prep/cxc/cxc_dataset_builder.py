@@ -13,23 +13,13 @@ from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.coco_captions.pictures import Pictures
 from data_prep.cxc.caption_texts import read_caption_texts
-from data_prep.cxc.rating_files import KINDS, RELEASED, Rating, file_name, scan_ratings
-from data_prep.published_figures import Figure, Known, Within
-from data_prep.reading.csv_files import without_bad_rows
+from data_prep.cxc.rating_files import KINDS, RELEASED, Rating, file_name, read_ratings
 from xmodal.core.errors import BadImageError
 
 # Suffix of a config -> kinds of sides whose contents it includes in addition to ids.
 _ADDED = {"": (), "captions": ("caption",), "images": ("caption", "image")}
-# Sampling method -> mean score in validation and test.
-_MEANS = {
-    "c2c_isim": (1.368, 1.375),
-    "c2c_cocaption": (2.992, 3.141),
-    "i2i_csim": (2.726, 2.047),
-    "c2i_intrasim": (3.241, 2.906),
-    "c2i_original": (4.850, 4.891),
-}
 _TWICE = "rated in both orders, with two scores"
-_RATED_TWICE = {"validation": Known(2253, _TWICE), "test": Known(2863, _TWICE)}
+_RATED_TWICE = {"validation": schema.Known(2253, _TWICE), "test": schema.Known(2863, _TWICE)}
 
 
 class Builder(RandomAccessBuilder):
@@ -40,7 +30,6 @@ class Builder(RandomAccessBuilder):
     """
 
     VERSION = tfds.core.Version("1.1.0")
-    REFERS_TO: ClassVar[tuple[str, ...]] = ("coco_captions/captions", "coco_captions/images")
     BUILDER_CONFIGS = configs(
         sts="Caption-caption pairs, ids.",
         sis="Image-image pairs, ids.",
@@ -64,41 +53,40 @@ class Builder(RandomAccessBuilder):
         return tfds.features.FeaturesDict({**schema.rating_features(), **added})
 
     @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
         """See `RandomAccessBuilder`: Parekh et al. 2021, and means over the released files."""
-        figures: dict[str, Figure] = {}
+        figures: dict[str, schema.Figure] = {}
         for name, count in cls.EXPECTED.items():
             rating, split, method = name.split("/")
-            if rating != config.partition("_")[0]:
-                continue
-            kind = f"with rating={rating}, method={method}"
-            figures[f"{split}/rows {kind}"] = count
-            figures[f"{split}/mean score {kind}"] = _MEANS[method][split == "test"]
-            figures[f"{split}/* score {kind}"] = Within(0, 5)
-            if rating != "sits":
+            if rating == config.partition("_")[0]:
+                kind = f"with rating={rating}, method={method}"
+                figures[f"{split}/rows {kind}"] = count
                 twice = _RATED_TWICE[split] if rating == "sis" else 0
                 figures[f"{split}/pairs in both orders {kind}"] = twice
-        return figures
+        return figures | {"* score *": (0, 5)}
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
-        ratings = {}
-        for split in ("validation", "test"):
-            path = folder / file_name(self._rating, split)
-            ratings[split] = list(without_bad_rows(scan_ratings(path, self._rating), path))
+        ratings = {
+            split: read_ratings(folder / file_name(self._rating, split), self._rating)
+            for split in RELEASED[self._rating]
+        }
         found = collections.Counter(
             f"{self._rating}/{split}/{row.method}"
             for split, rows in ratings.items()
             for row in rows
         )
-        own = f"{self._rating}/"
-        expected = {name: count for name, count in self.EXPECTED.items() if name.startswith(own)}
-        schema.check_counts(found, expected, str(folder))
+        own = {
+            name: self.EXPECTED[name]
+            for name in self.EXPECTED
+            if name.startswith(f"{self._rating}/")
+        }
+        schema.check_counts(found, own, str(folder))
         kinds = self._added.values()
         readers: dict[str, Callable[[int], Any]] = {}
         if "caption" in kinds:
             readers["caption"] = read_caption_texts(folder).__getitem__
         if "image" in kinds:
-            readers["image"] = _Images(folder).read
+            readers["image"] = _checked(Pictures(folder, partial=True))
         return {split: self._examples(rows, readers) for split, rows in ratings.items()}
 
     @property
@@ -133,23 +121,17 @@ class Builder(RandomAccessBuilder):
                 yield row, example
 
 
-class _Images:
-    """Photographs by id. Each is in many pairs, but is decoded for checking only once."""
+def _checked(pictures: Pictures) -> Callable[[int], bytes]:
+    """A reader of photographs, each of which is in many pairs, but is checked only once."""
+    sound: set[int] = set()
 
-    def __init__(self, folder: pathlib.Path) -> None:
-        self._pictures = Pictures(folder, partial=True)
-        self._sound: set[int] = set()
+    def read(image_id: int) -> bytes:
+        encoded = pictures.read(image_id)
+        if image_id not in sound:
+            checked = checked_image(encoded)
+            if checked.converted:
+                return checked.encoded
+            sound.add(image_id)
+        return encoded
 
-    def read(self, image_id: int) -> bytes:
-        """The encoded image.
-
-        Raises:
-          BadImageError: it is missing or cannot be used.
-        """
-        encoded = self._pictures.read(image_id)
-        if image_id in self._sound:
-            return encoded
-        checked = checked_image(encoded)
-        if not checked.converted:
-            self._sound.add(image_id)
-        return checked.encoded
+    return read

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 from etils import epath
 
-from data_prep.cxc.rating_files import METHOD, RELEASED, SCORE, SIDES, file_name, scan_ratings
-from data_prep.reading.csv_files import without_bad_rows
+from data_prep.cxc.rating_files import METHOD, RELEASED, SCORE, SIDES, file_name, read_ratings
 from data_prep.reading.text_files import AnyPath
 from xmodal.core.errors import UnexpectedFilesError, UserError
 from xmodal.core.result_files import csv_text
@@ -75,8 +74,7 @@ def read_cxc_file(path: AnyPath, rating: str) -> dict[str, np.ndarray]:
         not from 0 to 5, or a pair appears twice.
     """
     try:
-        rows = scan_ratings(path, rating, own_methods=True)
-        ratings = list(without_bad_rows(rows, path))
+        ratings = read_ratings(path, rating, own_methods=True)
     except FileNotFoundError as error:
         raise UserError(f"{path} does not exist; get the CxC ratings from {HOME}") from error
     except UnexpectedFilesError as error:

@@ -2,11 +2,11 @@
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 
-from data_prep.building.record_counts import LeftOut
-from data_prep.reading.csv_files import scan_csv
+from data_prep.reading.csv_files import read_csv
 from data_prep.reading.text_files import AnyPath
+from xmodal.core.errors import UnexpectedFilesError
 
 # Rating -> columns of the left and the right side.
 SIDES = {
@@ -34,7 +34,7 @@ RELEASED = {
     },
 }
 _CAPTION = re.compile(r"COCO_val2014:sentid:(\d{1,9})", re.ASCII)
-_IMAGE = re.compile(r"COCO_val2014_(\d{12})\.jpg", re.ASCII)
+_IMAGE = re.compile(r"COCO_val2014_000(\d{9})\.jpg", re.ASCII)
 # Pairs of other datasets have plain numbers.
 _ANY_ID = re.compile(r"(?:COCO_(?:train|val)2014(?::sentid:|_))?(\d{1,18})(?:\.jpg)?", re.ASCII)
 
@@ -63,15 +63,15 @@ def file_name(rating: str, split: str) -> str:
     return f"{rating}_{'val' if split == 'validation' else split}.csv"
 
 
-def scan_ratings(
+def read_ratings(
     path: AnyPath,
     rating: str,
     *,
     released: bool = True,
     own_methods: bool = False,
     need_scores: bool = True,
-) -> Iterator[Rating | LeftOut]:
-    """Reads a file row by row.
+) -> list[Rating]:
+    """Reads a file.
 
     Args:
       path: path of the file.
@@ -82,51 +82,38 @@ def scan_ratings(
       own_methods: whether sampling methods may be others than the released ones anyway.
       need_scores: whether the column of scores must exist.
 
-    Yields:
-      Pairs, and rows that are not valid pairs.
-
     Raises:
       FileNotFoundError: the file is missing.
-      UnexpectedFilesError: a column is missing, or the file is truncated.
+      UnexpectedFilesError: a column is missing, a row is no valid pair, or the file is truncated.
     """
-    seen: dict[tuple[int, int], str] = {}
-    methods = RELEASED[rating]["test"] if released and not own_methods else None
+    methods = RELEASED[rating]["test"] if released and not own_methods else {}
     columns = (*SIDES[rating], *([SCORE] if need_scores else []), METHOD)
-    for row in scan_csv(path, columns=columns):
-        found = row if isinstance(row, LeftOut) else _read_row(*row, rating, released, methods)
-        if released and isinstance(found, Rating):
-            pair = (found.left_id, found.right_id)
-            first = seen.setdefault(pair, found.where)
-            if first != found.where:
-                found = LeftOut(found.where, "pair appears twice", f"first in {first}")
-        yield found
+    found: dict[object, Rating] = {}
+    for where, row in read_csv(path, columns=columns):
+        try:
+            pair = _read_row(where, row, rating, released)
+            if methods and pair.method not in methods:
+                raise ValueError(f"unknown sampling method {pair.method!r}")
+            first = found.setdefault((pair.left_id, pair.right_id) if released else where, pair)
+            if first is not pair:
+                raise ValueError(f"pair appears twice, first in {first.where}")
+        except ValueError as error:
+            raise UnexpectedFilesError(f"{path.parent / where}: {error}") from error
+    return list(found.values())
 
 
-def _read_row(
-    where: str,
-    row: Mapping[str, str],
-    rating: str,
-    released: bool,
-    methods: Collection[str] | None,
-) -> Rating | LeftOut:
+def _read_row(where: str, row: Mapping[str, str], rating: str, released: bool) -> Rating:
     ids = []
     for column in SIDES[rating]:
-        name, reason = _ANY_ID, "neither a number nor a COCO name"
-        if released:
-            name, reason = _CAPTION if column.startswith("caption") else _IMAGE, "no COCO name"
-        match = name.fullmatch(row[column])
-        if match is None or (released and int(match[1]) >= 2**31):
-            return LeftOut(where, reason, f"{column} is {row[column]!r}")
+        name = _CAPTION if column.startswith("caption") else _IMAGE
+        match = (name if released else _ANY_ID).fullmatch(row[column])
+        if match is None:
+            raise ValueError(
+                f"{column} is {row[column]!r}, no {'' if released else 'id or '}COCO name"
+            )
         ids.append(int(match[1]))
-    score = None
-    if SCORE in row:
-        try:
-            score = float(row[SCORE])
-        except ValueError:
-            return LeftOut(where, "score is not a number", row[SCORE])
-        if not 0 <= score <= 5:  # also rejects NaN
-            return LeftOut(where, "score not from 0 to 5", row[SCORE])
-    if methods is not None and row[METHOD] not in methods:
-        return LeftOut(where, "unknown sampling method", row[METHOD])
+    score = float(row[SCORE]) if SCORE in row else None
+    if score is not None and not 0 <= score <= 5:  # also rejects NaN
+        raise ValueError(f"the score {row[SCORE]} is not from 0 to 5")
     left, right = ids
     return Rating(where, left, right, score, row[METHOD])

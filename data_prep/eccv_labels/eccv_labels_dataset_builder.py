@@ -11,7 +11,6 @@ from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.eccv_labels.label_files import LabeledGallery, read_gallery, read_positives
-from data_prep.published_figures import Figure, Known
 
 _FOLD_IMAGES = 1000
 # Builder config -> start of the names of its files.
@@ -42,7 +41,6 @@ class Builder(RandomAccessBuilder):
     """
 
     VERSION = tfds.core.Version("1.1.0")
-    REFERS_TO: ClassVar[tuple[str, ...]] = ("eccv_labels/gallery", "coco_captions/captions")
     BUILDER_CONFIGS = configs(
         eccv="Positives of ECCV Caption.",
         cxc="Pairs that CxC rates 3 or higher.",
@@ -66,17 +64,15 @@ class Builder(RandomAccessBuilder):
         )
 
     @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
         """See `RandomAccessBuilder`."""
         if config == "gallery":
             return {"test/records": 5000, "test/rows with fold=?": 1000}
-        figures: dict[str, Figure] = {}
-        if config == "eccv":
-            figures["test/caption_ids not found"] = Known(2, _BEYOND)
+        figures: dict[str, schema.Figure] = {}
         for name, count in cls.EXPECTED.items():
             if name.startswith(f"{config}/"):
                 _, direction, kind = name.split("/")
-                figure = Known(count, _BEYOND) if count and kind == "unreachable" else count
+                figure = schema.Known(count, _BEYOND) if count and kind == "unreachable" else count
                 figures[f"test/{_ROWS[kind]} with direction={direction}"] = figure
         return figures
 
@@ -84,12 +80,8 @@ class Builder(RandomAccessBuilder):
         gallery = read_gallery(folder)
         found = {"images": len(gallery.captions), "captions": len(gallery.image_of)}
         name = self.builder_config.name
-        if name == "gallery":
-            self._check_counts(found, folder)
-            return {"test": _gallery_examples(gallery)}
         lists: dict[str, dict[int, list[int]]] = {}
-        self.info.metadata["unreachable"] = {}
-        for direction, ending in _FILES.items():
+        for direction, ending in _FILES.items() if name != "gallery" else ():
             positives = lists[direction] = read_positives(folder / f"{_LISTS[name]}_{ending}.json")
             items = gallery.items(direction)
             unreachable = {
@@ -97,16 +89,15 @@ class Builder(RandomAccessBuilder):
                 for query, ids in positives.items()
                 if (beyond := [item for item in ids if item not in items])
             }
-            self.info.metadata["unreachable"][direction] = unreachable
+            self.info.metadata.setdefault("unreachable", {})[direction] = unreachable
             found[f"{name}/{direction}/queries"] = len(positives)
             found[f"{name}/{direction}/positives"] = sum(map(len, positives.values()))
             found[f"{name}/{direction}/unreachable"] = sum(map(len, unreachable.values()))
-        self._check_counts(found, folder)
-        return {"test": _query_examples(f"{folder}/{_LISTS[name]}", lists, gallery)}
-
-    def _check_counts(self, found: Mapping[str, int], folder: pathlib.Path) -> None:
-        expected = {name: count for name, count in self.EXPECTED.items() if name in found}
+        expected = {key: count for key, count in self.EXPECTED.items() if key in found}
         schema.check_counts(found, expected, str(folder))
+        if name == "gallery":
+            return {"test": _gallery_examples(gallery)}
+        return {"test": _query_examples(f"{folder}/{_LISTS[name]}", lists, gallery)}
 
 
 def _query_examples(

@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from data_prep.reading.numpy_files import read_ids
+from data_prep.reading.published_files import read_ids
 from data_prep.reading.text_files import read_json
 from xmodal.core.errors import UnexpectedFilesError
 
@@ -42,17 +42,13 @@ def read_gallery(folder: pathlib.Path) -> LabeledGallery:
     ids = read_ids(order)
     captions: dict[int, list[int]] = {}
     for caption in ids:
-        if len(images.get(caption, [])) != 1:
-            raise UnexpectedFilesError(
-                f"{pairs} lists caption {caption} of {order.name} with "
-                f"{len(images.get(caption, []))} images instead of 1. Download both files again."
-            )
-        captions.setdefault(images[caption][0], []).append(caption)
+        for image in images.get(caption, []):
+            captions.setdefault(image, []).append(caption)
     image_of = {caption: image for image, group in captions.items() for caption in group}
     if list(image_of) != ids or set(map(len, captions.values())) != {_CAPTIONS}:
         raise UnexpectedFilesError(
-            f"{order} does not list the captions image by image, five for each. "
-            "Download the file again."
+            f"{pairs} and {order.name} do not list the same captions, image by image and five for "
+            "each. Download both files again."
         )
     return LabeledGallery(captions, image_of)
 

@@ -10,9 +10,8 @@ from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import Record
 from data_prep.flickr30k.flickr30k_files import read_entities
-from data_prep.published_figures import Figure, count_figures
 from data_prep.reading.image_files import ImageFiles, open_images
-from data_prep.reading.karpathy import Photograph, count, in_splits, read_karpathy
+from data_prep.reading.published_files import Photograph, count, in_splits, read_karpathy
 
 # The release, and Kaggle's copy.
 _IMAGES = ("flickr30k-images", "flickr30k_images")
@@ -41,11 +40,11 @@ class Builder(RandomAccessBuilder):
         return self.builder_config.name != "captions"
 
     @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
         """See `RandomAccessBuilder`: figures of Karpathy's split, or of Entities'."""
         sizes = dict(cls.EXPECTED["entities" if config == "entities" else "karpathy"])
         del sizes["captions"]
-        return count_figures(sizes) | {"*/captions of an image": "5"}
+        return schema.count_figures(sizes) | {"*/captions of an image": "5"}
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record]]:
         if self.builder_config.name == "entities":

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.reading.csv_files import read_csv
-from data_prep.reading.karpathy import Photograph
+from data_prep.reading.published_files import Photograph
 from data_prep.reading.text_lines import TextLines, read_caption
 from xmodal.core.errors import UnexpectedFilesError
 

@@ -5,12 +5,12 @@ the original release (`Flickr8k.token.txt`) and Karpathy's (`dataset_flickr8k.js
 """
 
 import dataclasses
+import itertools
 import pathlib
 from collections.abc import Iterator
 
 from data_prep.reading.csv_files import read_csv
-from data_prep.reading.karpathy import file_name, in_splits, read_karpathy
-from data_prep.reading.published_json import has_json
+from data_prep.reading.published_files import has_json, in_splits, read_karpathy
 from xmodal.core.errors import UnexpectedFilesError
 
 ORIGINAL_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
@@ -25,6 +25,25 @@ WITHOUT_SPLIT = (
     5857, 5918, 5982, 6035, 6046, 6083, 6145, 6231, 6277, 6303, 6343, 6369, 6409, 6429, 6463, 6557,
     6665, 6672, 6765, 7055, 7142, 7231, 7443, 7650, 7790, 7963,
 )  # fmt: skip
+# Rating, tidied and original file, columns of the raters, lowest and highest score.
+_RATINGS = (
+    (
+        "expert",
+        "expert_annotations.csv",
+        "ExpertAnnotations.txt",
+        ("rating1", "rating2", "rating3"),
+        1,
+        4,
+    ),
+    (
+        "crowd",
+        "crowdflower_annotations.csv.gz",
+        "CrowdFlowerAnnotations.txt",
+        ("yes_fraction",),
+        0,
+        1,
+    ),
+)
 # Listed in the original captions, but the release has no such image.
 _WITHOUT_IMAGE = "2258277193_586949ec62.jpg.1"
 
@@ -54,13 +73,8 @@ class CaptionFile:
         return dict(zip(sorted(self.texts), places, strict=True))
 
     def __post_init__(self) -> None:
-        listed = [name for names in self.splits.values() for name in names]
-        if unknown := sorted(set(listed) - self.texts.keys()):
-            raise UnexpectedFilesError(
-                f"Flickr8k image {unknown[0]} is in a split but has no captions"
-            )
-        for name, texts in self.texts.items():
-            if len(texts) != 5 or not all(texts):
+        for name in (*self.texts, *itertools.chain.from_iterable(self.splits.values())):
+            if len(texts := self.texts.get(name, [])) != 5 or not all(texts):
                 raise UnexpectedFilesError(
                     f"Flickr8k image {name} does not have five captions: {texts}"
                 )
@@ -86,9 +100,8 @@ def read_captions(folder: pathlib.Path) -> CaptionFile:
       UnexpectedFilesError: a file is damaged, or an image is in two splits or does not have
         exactly five captions.
     """
-    if (folder / "captions.csv.gz").exists():
-        return _read_tidy_captions(folder / "captions.csv.gz")
-    if not (folder / "Flickr8k.token.txt").exists() and has_json(folder, file_name("flickr8k")):
+    tidy, original = folder / "captions.csv.gz", folder / "Flickr8k.token.txt"
+    if not tidy.exists() and not original.exists() and has_json(folder, "dataset_flickr8k.json"):
         images = in_splits(read_karpathy(folder, "flickr8k"))
         captions = {
             each.name: [text for _, text in each.captions]
@@ -97,18 +110,29 @@ def read_captions(folder: pathlib.Path) -> CaptionFile:
         }
         splits = {split: [each.name for each in group] for split, group in images.items()}
         return CaptionFile(captions, splits, WITHOUT_SPLIT)
+    if tidy.exists():
+        rows = list(read_csv(tidy, columns=("image", "caption_idx", "split", "caption")))
+        splits = {
+            ours: [r["image"] for _, r in rows if r["split"] == name and r["caption_idx"] == "0"]
+            for name, ours in TIDY_SPLITS.items()
+        }
+    else:
+        rows = list(_read_original(original, "key", "caption"))
+        lists = {
+            ours: folder / f"Flickr_8k.{name}Images.txt" for name, ours in ORIGINAL_SPLITS.items()
+        }
+        splits = {
+            ours: [row["image"] for _, row in _read_original(path, "image")]
+            for ours, path in lists.items()
+        }
     texts: dict[str, list[str]] = {}
-    for where, row in _read_original(folder / "Flickr8k.token.txt", "key", "caption"):
-        image, number = _caption_key(row["key"], where)
+    for where, row in rows:
+        image, number = _caption_key(row, where)
         if image != _WITHOUT_IMAGE:
-            _add(texts, image, number, row["caption"], where)
-    splits = {
-        split: [
-            row["image"]
-            for _, row in _read_original(folder / f"Flickr_8k.{name}Images.txt", "image")
-        ]
-        for name, split in ORIGINAL_SPLITS.items()
-    }
+            of_image = texts.setdefault(image, [""] * 5)
+            if of_image[number]:
+                raise UnexpectedFilesError(f"{where}: caption {number} of {image} appears twice")
+            of_image[number] = row["caption"]
     return CaptionFile(texts, splits)
 
 
@@ -121,62 +145,33 @@ def read_ratings(folder: pathlib.Path) -> Iterator[JudgedPair]:
       FileNotFoundError: a file is missing.
       UnexpectedFilesError: a file is damaged, or a score is invalid.
     """
-    if (folder / "expert_annotations.csv").exists():
-        pair = ("image", "caption_image", "caption_idx")
-        raters = tuple(f"rating{k}" for k in (1, 2, 3))
-        for where, row in read_csv(folder / "expert_annotations.csv", columns=(*pair, *raters)):
-            key = f"{row['caption_image']}#{row['caption_idx']}"
-            yield _expert(row["image"], key, [row[name] for name in raters], where)
-        path = folder / "crowdflower_annotations.csv.gz"
-        for where, row in read_csv(path, columns=(*pair, "yes_fraction")):
-            key = f"{row['caption_image']}#{row['caption_idx']}"
-            yield _crowd(row["image"], key, row["yes_fraction"], where)
-        return
-    names = ("image", "key", "first", "second", "third")
-    for where, row in _read_original(folder / "ExpertAnnotations.txt", *names):
-        yield _expert(row["image"], row["key"], [row[name] for name in names[2:]], where)
-    names = ("image", "key", "yes_fraction")
-    for where, row in _read_original(folder / "CrowdFlowerAnnotations.txt", *names):
-        yield _crowd(row["image"], row["key"], row["yes_fraction"], where)
-
-
-def _read_tidy_captions(path: pathlib.Path) -> CaptionFile:
-    texts: dict[str, list[str]] = {}
-    splits: dict[str, list[str]] = {split: [] for split in TIDY_SPLITS.values()}
-    for where, row in read_csv(path, columns=("image", "caption_idx", "split", "caption")):
-        image, number = _caption_key(f"{row['image']}#{row['caption_idx']}", where)
-        _add(texts, image, number, row["caption"], where)
-        if number == 0 and row["split"] in TIDY_SPLITS:
-            splits[TIDY_SPLITS[row["split"]]].append(image)
-    return CaptionFile(texts, splits)
+    is_tidy = (folder / "expert_annotations.csv").exists()
+    for kind, tidy, original, raters, low, high in _RATINGS:
+        if is_tidy:
+            columns = ("image", "caption_image", "caption_idx", *raters)
+            rows = read_csv(folder / tidy, columns=columns)
+        else:
+            rows = _read_original(folder / original, "image", "key", *raters)
+        for where, row in rows:
+            scores = tuple(_score(row[name], low, high, where) for name in raters)
+            image, number = _caption_key(row, where)
+            of_raters = scores if kind == "expert" else ()
+            mean = sum(scores) / len(scores)
+            yield JudgedPair(kind, row["image"], image, number, mean, of_raters)
 
 
 def _read_original(path: pathlib.Path, *columns: str) -> Iterator[tuple[str, dict[str, str]]]:
     return read_csv(path, columns=columns, delimiter="\t", header=False, quotes=False)
 
 
-def _caption_key(key: str, where: str) -> tuple[str, int]:
-    """File name and number of a caption, `12345_abc.jpg#0` to `#4`."""
-    image, _, number = key.rpartition("#")
+def _caption_key(row: dict[str, str], where: str) -> tuple[str, int]:
+    """File name and number of a caption: `12345_abc.jpg#0` to `#4`, or in two columns."""
+    image, _, number = row.get("key", "").rpartition("#")
+    if "caption_idx" in row:
+        image, number = row.get("caption_image", row["image"]), row["caption_idx"]
     if not image or number not in ("0", "1", "2", "3", "4"):
-        raise UnexpectedFilesError(f"{where}: {key!r} is not an image name with #0 to #4")
+        raise UnexpectedFilesError(f"{where}: {image}#{number} is not an image name with #0 to #4")
     return image, int(number)
-
-
-def _add(texts: dict[str, list[str]], image: str, number: int, caption: str, where: str) -> None:
-    captions = texts.setdefault(image, [""] * 5)
-    if captions[number]:
-        raise UnexpectedFilesError(f"{where}: caption {number} of {image} appears twice")
-    captions[number] = caption
-
-
-def _expert(image: str, key: str, scores: list[str], where: str) -> JudgedPair:
-    raters = tuple(_score(score, 1, 4, where) for score in scores)
-    return JudgedPair("expert", image, *_caption_key(key, where), sum(raters) / 3, raters)
-
-
-def _crowd(image: str, key: str, fraction: str, where: str) -> JudgedPair:
-    return JudgedPair("crowd", image, *_caption_key(key, where), _score(fraction, 0, 1, where), ())
 
 
 def _score(text: str, low: int, high: int, where: str) -> float:

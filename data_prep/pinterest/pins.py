@@ -9,10 +9,13 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from data_prep import schema
 from data_prep.building.record_counts import LeftOut
 from data_prep.linked_captions import LinkedRow, LinkList
-from data_prep.pinterest.object_arrays import read_objects
+from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.untrusted.pickles import DAMAGE, load
 
 _NUMBER = re.compile(r"(\d+)\.\w+$", re.ASCII)
 # Ids of captions: the number of the file, then the position of the sentence in its file.
@@ -36,15 +39,15 @@ def read_pins(path: pathlib.Path, file_number: int) -> Iterator[LinkedRow | Left
     sentence_id = file_number << _SENTENCE_BITS
     for number, entry in enumerate(read_objects(path)):
         where = f"{path.name} entry {number}"
-        fields = _fields(entry)
+        fields = entry if isinstance(entry, dict) else {}
         image_id = _image_id(fields.get("image_name"))
         url, sentences = fields.get("url"), fields.get("sentences")
         if image_id is None or not isinstance(url, str) or not isinstance(sentences, list):
             yield LeftOut(where, "malformed entry", "no image_name, url or sentences")
             continue
         good = []
-        for place, sentence in enumerate(map(_as_text, sentences)):
-            if isinstance(sentence, str) and sentence.strip() and "\0" not in sentence:
+        for place, sentence in enumerate(sentences):
+            if isinstance(sentence, str) and sentence.strip() and _is_text(sentence):
                 good.append((sentence_id + place, sentence))
             else:
                 reason = "empty caption or no text"
@@ -55,6 +58,33 @@ def read_pins(path: pathlib.Path, file_number: int) -> Iterator[LinkedRow | Left
             yield LinkedRow(where, image_id, url, good, fields["image_name"])
         else:
             yield LeftOut(where, "no caption")
+
+
+def read_objects(path: pathlib.Path) -> list[Any]:
+    """Reads an .npy file of Python objects that NumPy pickled under Python 2, without running code.
+
+    Args:
+      path: the file.
+
+    Returns:
+      The objects. Strings of Python 2 that are not UTF-8 have lone surrogates.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      UnexpectedFilesError: it is truncated or not such an array.
+    """
+    try:
+        with path.open("rb") as file:
+            np.lib.format.read_magic(file)
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+            objects = list(load(file, encoding="utf-8", errors="surrogateescape"))
+        if (len(objects),) != shape or not dtype.hasobject:
+            raise ValueError(f"an array of {dtype} and of the shape {shape}")
+    except DAMAGE as error:
+        raise UnexpectedFilesError(
+            f"{path} is truncated, or not the array of objects that was published: {error}"
+        ) from error
+    return objects
 
 
 class Pins(LinkList):
@@ -109,20 +139,5 @@ def _image_id(image_name: Any) -> int | None:
     return number if number < 2**31 else None
 
 
-def _fields(entry: Any) -> dict[Any, Any]:
-    """An entry with its keys as text; under Python 2, they were bytes."""
-    if not isinstance(entry, dict):
-        return {}
-    return {
-        _as_text(key): value if isinstance(value, list) else _as_text(value)
-        for key, value in entry.items()
-    }
-
-
-def _as_text(value: Any) -> Any:
-    if not isinstance(value, bytes):
-        return value
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
+def _is_text(sentence: str) -> bool:
+    return "\0" not in sentence and not any("\udc80" <= char <= "\udcff" for char in sentence)

@@ -13,10 +13,8 @@ from data_prep.building.record_counts import LeftOut, Record
 from data_prep.caption_pairs import caption_pairs, pair_figures
 from data_prep.linked_captions import LinkedCaptionsBuilder, LinkedRecords, linked_records
 from data_prep.pinterest.pins import Pins, read_pins
-from data_prep.published_figures import Figure, Unknown
 
 _LISTS = "pinterest_multimodal_2016_v1"
-_COPIES = Unknown("a picture may be pinned from several pages")
 
 
 class Builder(LinkedCaptionsBuilder):
@@ -50,15 +48,11 @@ class Builder(LinkedCaptionsBuilder):
         return super()._features()
 
     @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
         """See `RandomAccessBuilder`."""
         if config == "test_pairs":
             return pair_figures()
-        figures: dict[str, Figure] = {
-            "*/image also in *": _COPIES,
-            "*/image and caption also in *": _COPIES,
-        }
-        return figures | ({"*/captions of an image": "1"} if config == "one_caption" else {})
+        return {"*/captions of an image": "1"} if config == "one_caption" else {}
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, LinkedRecords]:
         lists = folder / _LISTS

@@ -5,7 +5,7 @@ does not end it is always an error, since nobody knows how many rows it costs.
 """
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from data_prep.building.record_counts import LeftOut
@@ -14,6 +14,8 @@ from data_prep.reading.text_lines import SAVE_AS
 from xmodal.core.errors import UnexpectedFilesError
 
 _Row = TypeVar("_Row")
+Row = tuple[str, dict[str, str]]
+"""Where a row begins ("sts_val.csv line 17"), and its fields by column."""
 
 
 def read_csv(
@@ -23,37 +25,8 @@ def read_csv(
     delimiter: str = ",",
     header: bool = True,
     quotes: bool = True,
-) -> Iterator[tuple[str, dict[str, str]]]:
-    """Reads rows, all of which must be valid; see `scan_csv`.
-
-    Yields:
-      Where a row begins ("sts_val.csv line 17"), and its fields by column.
-    """
-    rows = scan_csv(path, columns=columns, delimiter=delimiter, header=header, quotes=quotes)
-    return without_bad_rows(rows, path)
-
-
-def without_bad_rows(rows: Iterable[_Row | LeftOut], path: AnyPath) -> Iterator[_Row]:
-    """Yields the rows of a file and stops at the first bad one.
-
-    Raises:
-      UnexpectedFilesError: a row is bad; names file, line and reason.
-    """
-    for row in rows:
-        if isinstance(row, LeftOut):
-            raise UnexpectedFilesError(f"{path.parent / row.where}: {row.reason}, {row.detail}")
-        yield row
-
-
-def scan_csv(
-    path: AnyPath,
-    *,
-    columns: Sequence[str],
-    delimiter: str = ",",
-    header: bool = True,
-    quotes: bool = True,
-) -> Iterator[tuple[str, dict[str, str]] | LeftOut]:
-    """Reads rows, some of which may be bad: wrong length, not UTF-8, odd quotes.
+) -> Iterator[Row]:
+    """Yields rows, all of which must be valid.
 
     Args:
       path: path of a csv file, gzipped or not.
@@ -62,22 +35,23 @@ def scan_csv(
       header: whether the first row names the columns, so that no row may have more fields.
       quotes: whether fields may be in double quotes, and then have line breaks.
 
-    Yields:
-      See `read_csv`; or why a row is bad.
-
     Raises:
       FileNotFoundError: there is no such file.
-      UnexpectedFilesError: a column is missing, the file is damaged, or a quote does not end.
+      UnexpectedFilesError: a column is missing, the file is damaged, or a row has another number of
+        fields, odd quotes, or is not UTF-8.
     """
+    for row in scan_csv(path, columns, delimiter, header=header, quotes=quotes):
+        yield _checked(row, path)
+
+
+def scan_csv(
+    path: AnyPath, columns: Sequence[str], delimiter: str, *, header: bool, quotes: bool
+) -> Iterator[Row | LeftOut]:
+    """Yields rows, or why they are bad; see `read_csv`."""
     rows = _scan_rows(path, delimiter, csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE)
     names = list(columns)
     if header:
-        first = next(rows, ("", []))
-        if isinstance(first, LeftOut):
-            raise UnexpectedFilesError(
-                f"{path.parent / first.where}: {first.reason}, {first.detail}"
-            )
-        names = first[1]
+        names = _checked(next(rows, ("", [])), path)[1]
         if missing := [name for name in columns if name not in names]:
             raise UnexpectedFilesError(f"{path} lacks the column {', '.join(missing)}")
     for row in rows:
@@ -92,6 +66,12 @@ def scan_csv(
             yield where, dict(zip(names, fields, strict=False))
 
 
+def _checked(row: _Row | LeftOut, path: AnyPath) -> _Row:
+    if isinstance(row, LeftOut):
+        raise UnexpectedFilesError(f"{path.parent / row.where}: {row.reason}, {row.detail}")
+    return row
+
+
 def _scan_rows(
     path: AnyPath, delimiter: str, quoting: int
 ) -> Iterator[tuple[str, list[str]] | LeftOut]:
@@ -103,8 +83,13 @@ def _scan_rows(
         where = f"{path.name} line {number}"
         try:
             row = next(rows)
+            if number == 1 and row:
+                row[0] = row[0].removeprefix("\ufeff")
+            "".join(row).encode()
         except StopIteration:
             return
+        except UnicodeEncodeError:
+            yield LeftOut(where, "not UTF-8", SAVE_AS)
         except csv.Error as error:
             if rows.line_num > number or "unexpected end" in str(error):
                 raise UnexpectedFilesError(
@@ -112,14 +97,6 @@ def _scan_rows(
                     f"({error}); close the quote, or double it if it belongs to the text"
                 ) from error
             yield LeftOut(where, "malformed row", str(error))
-            continue
-        if number == 1 and row:
-            row[0] = row[0].removeprefix("\ufeff")
-        if any(not field.isascii() and _is_broken(field) for field in row):
-            yield LeftOut(where, "not UTF-8", SAVE_AS)
-        elif row:
-            yield where, row
-
-
-def _is_broken(field: str) -> bool:
-    return any("\udc80" <= char <= "\udcff" for char in field)
+        else:
+            if row:
+                yield where, row

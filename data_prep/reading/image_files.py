@@ -6,7 +6,7 @@ import pathlib
 import tarfile
 from collections.abc import Callable
 
-from data_prep.reading.tar_samples import TAR_ENDINGS, open_tar, read_member_at
+from data_prep.reading.fetched import TAR_ENDINGS, open_tar, read_member_at
 from data_prep.reading.text_files import open_archive, read_member
 from xmodal.core.errors import BadImageError, UnexpectedFilesError
 from xmodal.core.folders import is_note
@@ -63,8 +63,7 @@ class ImageFiles:
         if name not in self:
             raise BadImageError("no image", f"{self.path} has no {name}")
         try:
-            read = self._members.get(name)
-            return read() if read else (self.path / name).read_bytes()
+            return self._members.get(name, (self.path / name).read_bytes)()
         except UnexpectedFilesError as error:
             raise BadImageError("damaged in the archive", str(error)) from error
 
@@ -105,20 +104,15 @@ def _members(path: pathlib.Path) -> dict[str, Callable[[], bytes]]:
     """The files of an archive by their paths, without the notes that macOS adds."""
     if path.suffix.lower() == ".zip":
         packed = open_archive(path)
-        return {
-            name: functools.partial(read_member, packed, name)
-            for name in packed.namelist()
-            if not is_note(name)
-        }
+        found = {name: functools.partial(read_member, packed, name) for name in packed.namelist()}
+        return {name: read for name, read in found.items() if not is_note(name)}
     try:
         file = open_tar(path)
         with tarfile.open(fileobj=file, mode="r:") as archive:
             return {
-                member.name: functools.partial(
-                    read_member_at, file, member.offset_data, member.size
-                )
-                for member in tar_members(archive)
-                if member.isfile() and not is_note(member.name)
+                each.name: functools.partial(read_member_at, file, each.offset_data, each.size)
+                for each in tar_members(archive)
+                if each.isfile() and not is_note(each.name)
             }
     except TAR_ERRORS as error:
         raise UnexpectedFilesError(

@@ -4,7 +4,7 @@ import gzip
 import pathlib
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from etils import epath
@@ -16,24 +16,13 @@ from xmodal.core.untrusted.json_text import parse_json_text
 AnyPath: TypeAlias = pathlib.Path | epath.Path
 """A path on the disk or, as `epath.Path`, in a bucket."""
 
-_GZIP = b"\x1f\x8b"
 
-
-def read_json(path: pathlib.Path, **hooks: Callable[[Any], Any] | None) -> Any:
-    """Reads a JSON file, gzipped or not.
-
-    Args:
-      path: path of the file.
-      **hooks: see `parse_json_text`.
-
-    Raises:
-      FileNotFoundError: there is no such file.
-      UnexpectedFilesError: it is truncated or not JSON, or an object has a key twice.
-    """
+def read_json(path: pathlib.Path, **hooks: Any) -> Any:
+    """Reads a JSON file, gzipped or not; see `parse_json`."""
     return parse_json(b"".join(read_lines(path)), str(path), **hooks)
 
 
-def parse_json(encoded: bytes, source: str, **hooks: Callable[[Any], Any] | None) -> Any:
+def parse_json(encoded: bytes, source: str, **hooks: Any) -> Any:
     """Parses JSON that was read from `source`, which is named in errors.
 
     Args:
@@ -42,7 +31,7 @@ def parse_json(encoded: bytes, source: str, **hooks: Callable[[Any], Any] | None
       **hooks: see `parse_json_text`.
 
     Raises:
-      UnexpectedFilesError: it is truncated or not JSON, or an object has a key twice.
+      DamagedFileError: it is truncated or not JSON, or an object has a key twice.
     """
     try:
         return parse_json_text(encoded, **hooks)
@@ -51,17 +40,8 @@ def parse_json(encoded: bytes, source: str, **hooks: Callable[[Any], Any] | None
 
 
 def read_jsonl(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
-    """Reads a file with one JSON value per line, gzipped or not.
-
-    Args:
-      path: path of the file.
-
-    Yields:
-      The place of the value ("captions.jsonl line 3"), and the value.
-
-    Raises:
-      FileNotFoundError: there is no such file.
-      UnexpectedFilesError: a line is not JSON or has a key twice, or the file is truncated.
+    """Yields the place of every value in a file with one per line ("captions.jsonl line 3"), and
+    the value; see `read_lines` and `parse_json`.
     """
     for number, line in enumerate(read_lines(path), 1):
         if line.strip():
@@ -73,13 +53,13 @@ def read_lines(path: AnyPath) -> Iterator[bytes]:
 
     Raises:
       FileNotFoundError: there is no such file.
-      UnexpectedFilesError: the gzip stream is truncated or damaged.
+      DamagedFileError: the gzip stream is truncated or damaged.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist, or is not a file")
     number = 0
     with path.open("rb") as file:
-        packed = file.read(2) == _GZIP
+        packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         try:
             for line in gzip.GzipFile(fileobj=file) if packed else file:
@@ -95,14 +75,11 @@ def open_archive(path: pathlib.Path) -> zipfile.ZipFile:
     """Opens a zip archive.
 
     Raises:
-      FileNotFoundError: there is no such file.
       UnexpectedFilesError: it is truncated or not a zip archive.
     """
     try:
         return zipfile.ZipFile(path)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path} does not exist") from None
-    except (*ZIP_ERRORS, ValueError, OSError) as error:
+    except (*ZIP_ERRORS, ValueError) as error:
         raise UnexpectedFilesError(
             f"{path} is truncated or not a zip archive ({error}); download it again"
         ) from error
@@ -112,9 +89,9 @@ def read_member(archive: zipfile.ZipFile, member: str) -> bytes:
     """Reads a file in an archive.
 
     Raises:
-      UnexpectedFilesError: it does not exist or is damaged.
+      UnexpectedFilesError: it is damaged.
     """
     try:
         return archive.read(member)
-    except (KeyError, ValueError, OSError, *ZIP_ERRORS) as error:
+    except (ValueError, OSError, *ZIP_ERRORS) as error:
         raise UnexpectedFilesError(f"{archive.filename}: {member}: {error}") from error

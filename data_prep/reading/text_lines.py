@@ -4,15 +4,14 @@ import array
 import codecs
 import mmap
 import pathlib
-from collections.abc import Iterator, Sequence
-from typing import overload
+from collections.abc import Iterator
 
 from data_prep.building.record_counts import LeftOut
 
 SAVE_AS = "save the file as UTF-8"
 
 
-class TextLines(Sequence[bytes]):
+class TextLines:
     """Lines of a file, read from disk on demand, with 8 bytes of memory per line.
 
     Only line feeds end a line. A carriage return before one is not part of the line, nor is a
@@ -26,8 +25,6 @@ class TextLines(Sequence[bytes]):
     """
 
     def __init__(self, path: pathlib.Path) -> None:
-        if not path.is_file():
-            raise FileNotFoundError(f"{path} does not exist")
         self.path = path
         with path.open("rb") as file:
             size = file.seek(0, 2)
@@ -50,15 +47,7 @@ class TextLines(Sequence[bytes]):
         start = self._start(number)
         return self._bytes[start : min(start + size, self._ends[number])]
 
-    @overload
-    def __getitem__(self, number: int) -> bytes: ...
-
-    @overload
-    def __getitem__(self, number: slice) -> list[bytes]: ...
-
-    def __getitem__(self, number: int | slice) -> bytes | list[bytes]:
-        if isinstance(number, slice):
-            return [self[each] for each in range(*number.indices(len(self)))]
+    def __getitem__(self, number: int) -> bytes:
         return self._bytes[self._start(number) : self._ends[number]].removesuffix(b"\r")
 
     def _start(self, number: int) -> int:
@@ -67,7 +56,7 @@ class TextLines(Sequence[bytes]):
         return self._ends[number - 1] + 1 if number else self._first
 
     def __iter__(self) -> Iterator[bytes]:
-        return (self[number] for number in range(len(self)))
+        return map(self.__getitem__, range(len(self)))
 
 
 def read_caption(line: bytes, where: str) -> str | LeftOut:

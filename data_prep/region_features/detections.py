@@ -10,15 +10,9 @@ import numpy as np
 from data_prep import schema
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.coco_captions.caption_splits import read_karpathy_split
-from data_prep.reading.karpathy import (
-    Photograph,
-    Photographs,
-    in_splits,
-    read_karpathy,
-    read_karpathy_file,
-)
+from data_prep.reading import published_files
 from data_prep.reading.text_lines import TextLines
-from data_prep.region_features.feature_stores import TAGS, FeatureStores, number_of_name
+from data_prep.region_features.feature_stores import DAMAGE, TAGS, Reader, number_of_name
 from data_prep.region_features.scan_files import to_float16
 from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.folders import files_below
@@ -28,7 +22,7 @@ from xmodal.core.untrusted.json_text import parse_json_text
 _MOST_CAPTIONS = 5
 
 
-def read_photographs(folder: pathlib.Path, dataset: str) -> Photographs:
+def read_photographs(folder: pathlib.Path, dataset: str) -> published_files.Photographs:
     """Reads the images of a dataset with their captions.
 
     Args:
@@ -46,8 +40,8 @@ def read_photographs(folder: pathlib.Path, dataset: str) -> Photographs:
     if dataset == "own":
         return _read_own(folder / "dataset.json")
     if dataset == "flickr30k":
-        return in_splits(read_karpathy(folder, dataset))
-    splits = in_splits(read_karpathy_split(folder))
+        return published_files.in_splits(published_files.read_karpathy(folder, dataset))
+    splits = published_files.in_splits(read_karpathy_split(folder))
     for split in ("validation", "test"):
         splits[split] = [
             dataclasses.replace(each, captions=each.captions[:_MOST_CAPTIONS])
@@ -56,24 +50,22 @@ def read_photographs(folder: pathlib.Path, dataset: str) -> Photographs:
     return splits
 
 
-def _read_own(path: pathlib.Path) -> Photographs:
-    splits = in_splits(read_karpathy_file(path), str(path))
-    names: dict[int, str] = {}
+def _read_own(path: pathlib.Path) -> published_files.Photographs:
+    splits = published_files.in_splits(published_files.read_karpathy_file(path), str(path))
+    names: dict[int | None, str] = {}
     for image in (image for images in splits.values() for image in images):
         number = number_of_name(image.name)
-        if number in names:
+        if number is not None and names.setdefault(number, image.name) != image.name:
             raise UnexpectedFilesError(
                 f"{path}: {names[number]!r} and {image.name!r} end in the same number, by which "
                 "features are found; rename one of them, also in its features"
             )
-        if number is not None:
-            names[number] = image.name
     return splits
 
 
 def examples(
-    images: Iterable[Photograph],
-    stores: FeatureStores,
+    images: Iterable[published_files.Photograph],
+    readers: Mapping[int, Reader],
     channels: int,
     tags: Mapping[int, str] | None = None,
 ) -> Iterator[Record | LeftOut]:
@@ -81,7 +73,7 @@ def examples(
 
     Args:
       images: images of a split.
-      stores: stores of features.
+      readers: readers of the features by image number.
       channels: number C of channels of every region.
       tags: names of the objects by the number of the image; None for none.
 
@@ -90,26 +82,30 @@ def examples(
     """
     for image in images:
         number = number_of_name(image.name)
-        if number is None or number not in stores:
+        if number is None or number not in readers:
             yield LeftOut(image.name, "no features")
-            continue
-        features = stores.read(number)
-        if isinstance(features, np.ndarray):
-            if features.shape[1] == channels:
-                features = to_float16(features)
-            else:
-                features = f"{list(features.shape)} instead of [regions, {channels}]"
-        if isinstance(features, str):
-            yield LeftOut(image.name, "bad features", features)
-            continue
-        columns: dict[str, Any] = {"image": features}
-        if tags is not None:
-            if number not in tags:
-                yield LeftOut(image.name, "no tags")
+        elif tags is not None and number not in tags:
+            yield LeftOut(image.name, "no tags")
+        else:
+            try:
+                columns: dict[str, Any] = {"image": _read(readers[number], channels)}
+            except DAMAGE as error:
+                yield LeftOut(image.name, "bad features", f"{type(error).__name__}: {error}")
                 continue
-            columns["tags"] = tags[number]
-        example = schema.captioned_example(image.image_id, image.captions, **columns)
-        yield image.image_id, example
+            if tags is not None:
+                columns["tags"] = tags[number]
+            example = schema.captioned_example(image.image_id, image.captions, **columns)
+            yield image.image_id, example
+
+
+def _read(read: Reader, channels: int) -> np.ndarray:
+    features = np.asarray(read())
+    shape = features.shape
+    if len(shape) != 2 or features.dtype.kind != "f" or not shape[0] or shape[1] != channels:
+        raise ValueError(
+            f"{features.dtype} {list(shape)}, not floating point [regions, {channels}]"
+        )
+    return to_float16(features)
 
 
 def read_tags(folder: pathlib.Path) -> dict[int, str]:

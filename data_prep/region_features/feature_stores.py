@@ -1,16 +1,16 @@
 """Region features by image, in the files that detectors write: TSV, HDF5, LMDB, or one per image.
 
-    stores = FeatureStores(folder / "features")
-    stores.read(391895)  # float [R, C]
+    features = open_features(folder / "features")
+    features[391895]()  # float [R, C]
 
 Files are indexed once and read in place. R may differ between images.
 """
 
-import abc
 import base64
+import functools
 import pathlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import h5py
@@ -23,9 +23,16 @@ from xmodal.core.untrusted import pickles, saved_arrays
 
 TAGS = "predictions.tsv"
 """Name of the files of detected objects, which have no features."""
+DAMAGE = (*pickles.DAMAGE, *saved_arrays.DAMAGE)
+"""Errors of damaged features."""
+
+Reader = Callable[[], np.ndarray]
+"""Returns the features of an image, [R, C]; raises one of `DAMAGE` if they are damaged."""
 
 _NUMBER = re.compile(r"(\d+)(\.\w+)*$", re.ASCII)
-_ERRORS = (*pickles.DAMAGE, *saved_arrays.DAMAGE)
+_SUFFIX = "_features"
+# Columns of a line -> that of the number of boxes.
+_TSV_COLUMNS = {3: 1, 6: 3, 10: 7}
 
 
 def number_of_name(name: str) -> int | None:
@@ -34,20 +41,8 @@ def number_of_name(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-class FeatureStore(abc.ABC):
-    """A file or folder with the features of several images."""
-
-    @abc.abstractmethod
-    def places(self) -> Iterator[tuple[str, Any]]:
-        """Yields the name of every image, and the location of its features."""
-
-    @abc.abstractmethod
-    def read(self, place: Any) -> np.ndarray:
-        """Features at a location, [R, C]; raises errors of many kinds if they are damaged."""
-
-
-class FeatureStores:
-    """The features of all stores in a folder and its subfolders, by image number.
+def open_features(folder: pathlib.Path) -> dict[int, Reader]:
+    """Returns the readers of all features in a folder and its subfolders, by image number.
 
     Args:
       folder: with files `*.tsv` (also `*.tsv.0`, ...), `*.hdf5` or `*.h5`, `data.mdb` of LMDB, or
@@ -55,89 +50,48 @@ class FeatureStores:
 
     Raises:
       FileNotFoundError: there are none of these.
-      UnexpectedFilesError: a store cannot be read, or an image has two different features.
+      UnexpectedFilesError: a file cannot be read, or an image has two different features.
     """
-
-    def __init__(self, folder: pathlib.Path) -> None:
-        self._places: dict[int, tuple[FeatureStore, Any]] = {}
-        for path, store in _open_stores(folder):
+    found: dict[int, Reader] = {}
+    for store, patterns in _STORES.items():
+        for path in files_below(folder, *patterns):
             try:
-                for name, place in store.places():
-                    self._add(path, name, store, place)
-            except UnexpectedFilesError:
-                raise
-            except _ERRORS as error:
+                for name, read in store(path) if path.name != TAGS else ():
+                    number = number_of_name(name)
+                    if number is None:
+                        raise ValueError(f"the name {name!r} contains no image number")
+                    first = found.setdefault(number, read)
+                    if first is not read and not np.array_equal(first(), read()):
+                        raise ValueError(f"image {number} has other features elsewhere: keep one")
+            except DAMAGE as error:
                 raise UnexpectedFilesError(f"{path} cannot be read: {error}") from error
-        if not self._places:
-            raise FileNotFoundError(f"{folder} has no image features")
-
-    def _add(self, path: pathlib.Path, name: str, store: FeatureStore, place: Any) -> None:
-        number = number_of_name(name)
-        if number is None:
-            raise UnexpectedFilesError(f"{path}: the name {name!r} contains no image number")
-        entry = store, place
-        first, first_place = known = self._places.setdefault(number, entry)
-        if known is not entry and not np.array_equal(first.read(first_place), store.read(place)):
-            raise UnexpectedFilesError(
-                f"{path}: image {number} appears twice with different features: keep one of them"
-            )
-
-    def __contains__(self, number: int) -> bool:
-        return number in self._places
-
-    def read(self, number: int) -> np.ndarray | str:
-        """Features of an image, floating point [R, C], or the reason why they are rejected."""
-        store, place = self._places[number]
-        try:
-            features = np.asarray(store.read(place))
-        except _ERRORS as error:
-            return f"{type(error).__name__}: {error}"
-        if features.ndim != 2 or features.dtype.kind != "f" or not len(features):
-            return (
-                f"{features.dtype} {list(features.shape)}, not floating point [regions, channels]"
-            )
-        return features
+    if not found:
+        raise FileNotFoundError(f"{folder} has no image features")
+    return found
 
 
-def _open_stores(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, FeatureStore]]:
-    for path in files_below(folder, "*.tsv", "*.tsv.[0-9]*"):
-        if path.name != TAGS:
-            yield path, _Tsv(path)
-    for path in files_below(folder, "*.hdf5", "*.h5"):
-        yield path, _Hdf5(path)
-    for path in files_below(folder, "data.mdb"):
-        yield path, _Lmdb(path)
-    yield folder, _Arrays(files_below(folder, "*.npz", "*.npy"))
-
-
-class _Tsv(FeatureStore):
+def _read_tsv(path: pathlib.Path) -> Iterator[tuple[str, Reader]]:
     """Lines written by common detectors, without a header; boxes and features in base64.
 
     Bottom-up attention (tools/generate_tsv.py): image_id, image_w, image_h, num_boxes, boxes,
     features. LXMERT: img_id, img_h, img_w, objects_id, objects_conf, attrs_id, attrs_conf,
     num_boxes, boxes, features. VinVL: image id, num_boxes, features.
     """
-
-    # Columns of a line -> that of the number of boxes.
-    _COLUMNS: Mapping[int, int] = {3: 1, 6: 3, 10: 7}
-
-    def __init__(self, path: pathlib.Path) -> None:
-        self._lines = TextLines(path)
-
-    def places(self) -> Iterator[tuple[str, int]]:
-        for line in range(len(self._lines)):
-            name = self._lines.start_of(line, 256).partition(b"\t")[0].decode()
-            if name not in ("image_id", "img_id"):
-                yield name, line
-
-    def read(self, place: int) -> np.ndarray:
-        fields = self._lines[place].split(b"\t")
-        if len(fields) not in self._COLUMNS:
-            raise ValueError(f"{len(fields)} fields, not {', '.join(map(str, self._COLUMNS))}")
-        return _of_item({"num_boxes": fields[self._COLUMNS[len(fields)]], "features": fields[-1]})
+    lines = TextLines(path)
+    for line in range(len(lines)):
+        name = lines.start_of(line, 256).partition(b"\t")[0].decode()
+        if name not in ("image_id", "img_id"):
+            yield name, functools.partial(_of_line, lines, line)
 
 
-class _Hdf5(FeatureStore):
+def _of_line(lines: TextLines, number: int) -> np.ndarray:
+    fields = lines[number].split(b"\t")
+    if len(fields) not in _TSV_COLUMNS:
+        raise ValueError(f"{len(fields)} fields, not {', '.join(map(str, _TSV_COLUMNS))}")
+    return _of_item({"num_boxes": fields[_TSV_COLUMNS[len(fields)]], "features": fields[-1]})
+
+
+def _read_hdf5(path: pathlib.Path) -> Iterator[tuple[str, Reader]]:
     """One file, in any of three layouts.
 
     - `391895_features` [R, C] of every image (Meshed-Memory Transformer), or `391895`;
@@ -145,108 +99,73 @@ class _Hdf5(FeatureStore):
       stop of each image, and `NAME_imgid2idx.pkl` beside NAME.hdf5 (bottom-up-attention-vqa);
     - `features` [N, R, C] with `image_ids` [N], padded by zeros (VisDial).
     """
-
-    _SUFFIX = "_features"
-
-    def __init__(self, path: pathlib.Path) -> None:
-        self._path = path
-        try:
-            self._file = h5py.File(path, "r")
-        except OSError as error:
-            raise UnexpectedFilesError(f"{path} is truncated or not HDF5: {error}") from error
-
-    def places(self) -> Iterator[tuple[str, Any]]:
-        shared = next((n for n in ("image_features", "features") if n in self._file), None)
-        if shared is None:
-            for key in self._file:
-                if key.endswith(self._SUFFIX) or key.isdecimal():
-                    yield key.removesuffix(self._SUFFIX), (key, ())
-            return
-        bounds = self._read("pos_boxes")
-        for name, row in self._rows():
-            yield name, (shared, row if bounds is None else slice(*map(int, bounds[row])))
-
-    def read(self, place: tuple[str, Any]) -> np.ndarray:
-        name, rows = place
-        if isinstance(rows, slice) and not 0 <= rows.start <= rows.stop <= len(self._file[name]):
-            raise ValueError(f"its regions {rows.start} to {rows.stop} are not in {name}")
-        features = self._file[name][rows]
-        used = np.flatnonzero(features.any(1))
-        return features[: used[-1] + 1 if len(used) else 0]
-
-    def _read(self, name: str) -> np.ndarray | None:
-        return self._file[name][()] if name in self._file else None
-
-    def _rows(self) -> list[tuple[str, int]]:
-        """The name and the row of every image."""
-        if (ids := self._read("image_ids")) is not None:
-            if ids.dtype.kind not in "iu":
-                raise UnexpectedFilesError(f"{self._path}: image_ids are {ids.dtype}, not integers")
-            return [(str(number), row) for row, number in enumerate(ids)]
-        path = self._path.with_name(f"{self._path.stem}_imgid2idx.pkl")
-        if not path.exists():
-            raise UnexpectedFilesError(
-                f"{self._path} does not say which images its features belong to: it has no "
-                f"image_ids, and there is no {path.name} beside it"
-            )
-        with path.open("rb") as file:
-            rows = pickles.load(file, encoding="bytes")
-        return [(str(number), int(row)) for number, row in rows.items()]
+    file = h5py.File(path, "r")
+    shared = next((name for name in ("image_features", "features") if name in file), None)
+    if shared is None:
+        for key in file:
+            if key.endswith(_SUFFIX) or key.isdecimal():
+                yield key.removesuffix(_SUFFIX), functools.partial(_of_rows, file[key], ())
+        return
+    bounds = file["pos_boxes"][()] if "pos_boxes" in file else None
+    if "image_ids" in file:
+        rows = {str(number): row for row, number in enumerate(file["image_ids"][()])}
+    else:
+        with path.with_name(f"{path.stem}_imgid2idx.pkl").open("rb") as ids:
+            rows = {
+                str(number): int(row) for number, row in pickles.load(ids, encoding="bytes").items()
+            }
+    for name, row in rows.items():
+        place = row if bounds is None else slice(*map(int, bounds[row]))
+        yield name, functools.partial(_of_rows, file[shared], place)
 
 
-class _Lmdb(FeatureStore):
+def _of_rows(data: Any, rows: Any) -> np.ndarray:
+    if isinstance(rows, slice) and not 0 <= rows.start <= rows.stop <= len(data):
+        raise ValueError(f"its regions {rows.start} to {rows.stop} do not exist")
+    features = data[rows]
+    used = np.flatnonzero(features.any(1))
+    return features[: used[-1] + 1 if len(used) else 0]
+
+
+def _read_lmdb(path: pathlib.Path) -> Iterator[tuple[str, Reader]]:
     """One pickled dict per image, as in ViLBERT and MMF; `keys` lists the images."""
-
-    def __init__(self, path: pathlib.Path) -> None:
-        try:
-            import lmdb
-        except ModuleNotFoundError as error:
-            raise UserError(f"{path} needs lmdb: pip install 'xmodal[convert]'.") from error
-        try:
-            self._file = lmdb.open(str(path.parent), readonly=True, lock=False).begin()
-        except lmdb.Error as error:
-            raise UnexpectedFilesError(f"{path} is truncated or not an LMDB: {error}") from error
-
-    def places(self) -> Iterator[tuple[str, bytes]]:
-        for key in self._file.cursor().iternext(values=False):
-            if key != b"keys":
-                yield key.decode(), key
-
-    def read(self, place: bytes) -> np.ndarray:
-        item = pickles.loads(self._file.get(place) or b"", encoding="bytes")
-        # Pickles of Python 2 have bytes for names.
-        names = {key.decode() if isinstance(key, bytes) else key: key for key in item}
-        return _of_item({name: item[key] for name, key in names.items()})
+    try:
+        import lmdb
+    except ModuleNotFoundError as error:
+        raise UserError(f"{path} needs lmdb: pip install 'xmodal[convert]'.") from error
+    try:
+        file = lmdb.open(str(path.parent), readonly=True, lock=False).begin()
+    except lmdb.Error as error:
+        raise UnexpectedFilesError(f"{path} is truncated or not an LMDB: {error}") from error
+    for key in file.cursor().iternext(values=False):
+        if key != b"keys":
+            yield key.decode(), functools.partial(_of_value, file, key)
 
 
-class _Arrays(FeatureStore):
-    """A file per image: .npz of bottom-up-attention.pytorch (`x`, also with the channels first) or
-    self-critical.pytorch (`feat`), or .npy.
+def _of_value(file: Any, key: bytes) -> np.ndarray:
+    item = pickles.loads(file.get(key), encoding="bytes")
+    # Pickles of Python 2 have bytes for names.
+    return _of_item({k.decode() if isinstance(k, bytes) else k: each for k, each in item.items()})
+
+
+def _read_arrays(path: pathlib.Path) -> Iterator[tuple[str, Reader]]:
+    yield path.stem, functools.partial(_of_file, path)
+
+
+def _of_file(path: pathlib.Path) -> np.ndarray:
+    """The .npz of bottom-up-attention.pytorch (`x`, also with the channels first) or
+    self-critical.pytorch (`feat`), or an .npy.
     """
-
-    _NAMES = ("x", "feat", "features")
-
-    def __init__(self, paths: list[pathlib.Path]) -> None:
-        self._paths = paths
-
-    def places(self) -> Iterator[tuple[str, pathlib.Path]]:
-        for path in self._paths:
-            yield path.stem, path
-
-    def read(self, place: pathlib.Path) -> np.ndarray:
-        loaded = saved_arrays.load_arrays(place)
-        if isinstance(loaded, np.ndarray):
-            return loaded
-        with loaded:
-            name = next((name for name in self._NAMES if name in loaded.files), None)
-            if name is None:
-                raise ValueError(f"it contains none of {', '.join(self._NAMES)}")
-            item = {"features": loaded[name]}
-            if "num_bbox" in loaded.files:
-                item["num_boxes"] = loaded["num_bbox"]
-                if len(item["features"]) != item["num_boxes"] == item["features"].shape[-1]:
-                    item["features"] = item["features"].T
-        return _of_item(item)
+    loaded = saved_arrays.load_arrays(path)
+    if isinstance(loaded, np.ndarray):
+        return loaded
+    with loaded:
+        item = {"features": loaded[next((n for n in ("x", "feat") if n in loaded), "features")]}
+        if "num_bbox" in loaded:
+            item["num_boxes"] = loaded["num_bbox"]
+            if len(item["features"]) != item["num_boxes"] == item["features"].shape[-1]:
+                item["features"] = item["features"].T
+    return _of_item(item)
 
 
 def _of_item(item: Mapping[str, Any]) -> np.ndarray:
@@ -257,11 +176,16 @@ def _of_item(item: Mapping[str, Any]) -> np.ndarray:
         text = features.encode() if isinstance(features, str) else features
         # Some writers of Python 3 left the marks of a bytes literal around it.
         text = text.removeprefix(b"b'").removesuffix(b"'")
-        numbers = np.frombuffer(base64.b64decode(text, validate=True), "<f4")
-        if not count or count < 0 or len(numbers) % count:
-            raise ValueError(f"{len(numbers):,} numbers of {count} regions")
-        return numbers.reshape(count, -1)
+        return np.frombuffer(base64.b64decode(text, validate=True), "<f4").reshape(count or 0, -1)
     features = np.asarray(features)
     if count is not None and len(features) < count:
         raise ValueError(f"{len(features)} regions instead of {count}")
     return features[:count]
+
+
+_STORES: Mapping[Callable[[pathlib.Path], Iterator[tuple[str, Reader]]], tuple[str, ...]] = {
+    _read_tsv: ("*.tsv", "*.tsv.[0-9]*"),
+    _read_hdf5: ("*.hdf5", "*.h5"),
+    _read_lmdb: ("data.mdb",),
+    _read_arrays: ("*.npz", "*.npy"),
+}

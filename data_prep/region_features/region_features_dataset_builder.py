@@ -10,10 +10,9 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
-from data_prep.published_figures import Figure, Unknown, count_figures
 from data_prep.reading.text_lines import read_caption
 from data_prep.region_features import detections
-from data_prep.region_features.feature_stores import FeatureStores
+from data_prep.region_features.feature_stores import open_features
 from data_prep.region_features.scan_files import CAPTIONS_PER_IMAGE, FeatureFiles, open_split
 
 # SCAN's names -> ours, and the first id if the files give none, so that ids never collide.
@@ -23,9 +22,8 @@ _SPLITS = {
     "test": ("test", 20_000_000),
     "testall": ("testall", 30_000_000),
 }
-
-
-_ANY, _VINVL = (None, 2048), (None, 2054)  # VinVL's rows end with six numbers of their boxes.
+# VinVL's rows end with six numbers of their boxes.
+_SCAN, _ANY, _VINVL = (36, 2048), (None, 2048), (None, 2054)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -44,18 +42,6 @@ class FeatureConfig(tfds.core.BuilderConfig):
     has_tags: bool
 
 
-def _config(
-    name: str,
-    description: str,
-    shape: tuple[int | None, int] = (36, 2048),
-    karpathy: str = "",
-    has_tags: bool = False,
-) -> FeatureConfig:
-    return FeatureConfig(
-        name=name, description=description, shape=shape, karpathy=karpathy, has_tags=has_tags
-    )
-
-
 class Builder(RandomAccessBuilder):
     """TFDS builder of region and grid features.
 
@@ -68,15 +54,20 @@ class Builder(RandomAccessBuilder):
 
     VERSION = tfds.core.Version("1.0.0")
     BUILDER_CONFIGS = [  # noqa: RUF012
-        _config("coco", "SCAN's coco_precomp: 36 regions of every COCO image."),
-        _config("flickr30k", "SCAN's f30k_precomp: 36 regions of every Flickr30k image."),
-        _config("regions", "36 regions of any images."),
-        _config("grid_7x7", "Maps of 7 x 7 x 2048 of any images, from ResNets.", (49, 2048)),
-        _config("coco_detections", "Regions of every COCO image.", _ANY, "coco"),
-        _config("flickr30k_detections", "Regions of every Flickr30k image.", _ANY, "flickr30k"),
-        _config("coco_vinvl", "VinVL's regions of every COCO image.", _VINVL, "coco", True),
-        _config("detections", "Any number of regions of any images.", _ANY, "own"),
-        _config("vinvl", "VinVL's regions of any images.", _VINVL, "own", True),
+        FeatureConfig(
+            name=name, description=text, shape=shape, karpathy=karpathy, has_tags=shape == _VINVL
+        )
+        for name, text, shape, karpathy in (
+            ("coco", "SCAN's coco_precomp: 36 regions of every COCO image.", _SCAN, ""),
+            ("flickr30k", "SCAN's f30k_precomp: 36 regions of every Flickr30k image.", _SCAN, ""),
+            ("regions", "36 regions of any images.", _SCAN, ""),
+            ("grid_7x7", "Maps of 7 x 7 x 2048 of any images, from ResNets.", (49, 2048), ""),
+            ("coco_detections", "Regions of every COCO image.", _ANY, "coco"),
+            ("flickr30k_detections", "Regions of every Flickr30k image.", _ANY, "flickr30k"),
+            ("coco_vinvl", "VinVL's regions of every COCO image.", _VINVL, "coco"),
+            ("detections", "Any number of regions of any images.", _ANY, "own"),
+            ("vinvl", "VinVL's regions of any images.", _VINVL, "own"),
+        )
     ]
     HOMEPAGE = "https://github.com/kuanghuei/SCAN"
     # Config -> published number of images in each split; other configs may have any number.
@@ -100,17 +91,13 @@ class Builder(RandomAccessBuilder):
         )
 
     @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
         """See `RandomAccessBuilder`."""
         expected = cls.EXPECTED.get(config, {})
-        if (source := cls.builder_configs[config].karpathy) == "own":
-            return {"*/records": Unknown("the files of a user")}
-        if source:
-            return count_figures(expected)
-        return count_figures({_SPLITS[name][0]: images for name, images in expected.items()}) | {
-            "*/captions of an image": "5",
-            "testall/* also in test": Unknown("test is the first part of testall"),
-        }
+        if cls.builder_configs[config].karpathy:
+            return schema.count_figures(expected)
+        sizes = {_SPLITS[name][0]: images for name, images in expected.items()}
+        return schema.count_figures(sizes) | {"*/captions of an image": "5"}
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         config, expected = self.builder_config, self.EXPECTED.get(self.builder_config.name, {})
@@ -118,10 +105,10 @@ class Builder(RandomAccessBuilder):
             photographs = detections.read_photographs(folder, config.karpathy)
             found = {split: len(images) for split, images in photographs.items()}
             schema.check_counts(found, expected, str(folder))
-            stores = FeatureStores(folder / "features")
+            readers = open_features(folder / "features")
             tags = detections.read_tags(folder / "features") if config.has_tags else None
             return {
-                split: detections.examples(images, stores, config.shape[1], tags)
+                split: detections.examples(images, readers, config.shape[1], tags)
                 for split, images in photographs.items()
             }
         files = {
@@ -142,9 +129,10 @@ def _examples(
     _, first_id = _SPLITS[split]
     for number in range(files.num_images):
         where = f"{split}_ims.npy image {number}"
-        features = files.image(number, shape)
-        if isinstance(features, str):
-            yield LeftOut(where, "bad features", features)
+        try:
+            features = files.image(number, shape)
+        except ValueError as error:
+            yield LeftOut(where, "bad features", str(error))
             continue
         lines = range(number * CAPTIONS_PER_IMAGE, (number + 1) * CAPTIONS_PER_IMAGE)
         captions = [
@@ -154,10 +142,10 @@ def _examples(
         if bad := next((caption for caption in captions if isinstance(caption, LeftOut)), None):
             yield bad
             continue
-        ids = files.image_ids
-        image_id = first_id + number if ids is None else int(ids[number])
-        ids = files.caption_ids
-        caption_ids = [first_id + line if ids is None else int(ids[line]) for line in lines]
+        numbers = files.image_ids
+        image_id = first_id + number if numbers is None else int(numbers[number])
+        numbers = files.caption_ids
+        ids = [first_id + line if numbers is None else int(numbers[line]) for line in lines]
         texts = [caption for caption in captions if isinstance(caption, str)]
-        numbered = list(zip(caption_ids, texts, strict=True))
+        numbered = list(zip(ids, texts, strict=True))
         yield image_id, schema.captioned_example(image_id, numbered, image=features)

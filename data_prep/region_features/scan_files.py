@@ -1,6 +1,7 @@
 """SCAN's layout of precomputed features: `train_ims.npy`, `train_caps.txt`, `train_ids.txt`."""
 
 import dataclasses
+import math
 import pathlib
 
 import numpy as np
@@ -36,18 +37,23 @@ class FeatureFiles:
         """Number N of images."""
         return len(self.captions) // CAPTIONS_PER_IMAGE
 
-    def image(self, number: int, shape: tuple[int, ...]) -> np.ndarray | str:
-        """Features of an image as float16 [*shape], or the reason why they are rejected.
+    def image(self, number: int, shape: tuple[int, ...]) -> np.ndarray:
+        """Features of an image as float16 [*shape].
 
         Args:
           number: from 0 to N - 1.
           shape: rows and channels. A channels-first map, as in PyTorch, is transposed.
+
+        Raises:
+          ValueError: they are rejected.
         """
         copies = len(self.features) // self.num_images
         first = np.asarray(self.features[number * copies])
         if copies > 1 and not np.array_equal(first, self.features[(number + 1) * copies - 1]):
-            return f"row {number * copies} and the next four are not the same image"
-        return to_float16(as_rows(first, shape))
+            raise ValueError(f"row {number * copies} and the next four are not the same image")
+        if first.ndim == 3 and first.shape[-1] != shape[-1]:
+            first = np.moveaxis(first, 0, -1)
+        return to_float16(first.reshape(shape))
 
 
 def open_split(folder: pathlib.Path, split: str, shape: tuple[int, ...]) -> FeatureFiles:
@@ -64,10 +70,10 @@ def open_split(folder: pathlib.Path, split: str, shape: tuple[int, ...]) -> Feat
       UnexpectedFilesError: a file is truncated, or lengths or shapes do not fit.
     """
     path = folder / f"{split}_ims.npy"
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist")
     try:
         features = load_arrays(path, mmap_mode="r")
+    except FileNotFoundError:
+        raise
     except DAMAGE as error:
         raise UnexpectedFilesError(f"{path} is truncated or not an array: {error}") from error
     if features.dtype.kind != "f" or not _fits(features.shape[1:], shape):
@@ -89,24 +95,21 @@ def open_split(folder: pathlib.Path, split: str, shape: tuple[int, ...]) -> Feat
     return FeatureFiles(features, captions, image_ids, caption_ids)
 
 
-def to_float16(features: np.ndarray) -> np.ndarray | str:
-    """Features as stored, or the reason why they are rejected."""
+def to_float16(features: np.ndarray) -> np.ndarray:
+    """Features as stored.
+
+    Raises:
+      ValueError: they are rejected.
+    """
     if not np.isfinite(features).all() or np.abs(features).max() > _LARGEST:
-        return f"not finite, or beyond {_LARGEST:,.0f}, the largest float16"
+        raise ValueError(f"not finite, or beyond {_LARGEST:,.0f}, the largest float16")
     return features.astype(np.float16)
 
 
-def as_rows(features: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Converts the features of one image, rows or a map [H, W, C] or [C, H, W], to [*shape]."""
-    if features.ndim == 3 and features.shape[-1] != shape[-1]:
-        features = np.moveaxis(features, 0, -1)
-    return features.reshape(shape)
-
-
 def _fits(found: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    rows, channels = shape
-    maps = [(*found[:2], found[2]), (*found[1:], found[0])] if len(found) == 3 else []
-    return found == shape or any(h * w == rows and c == channels for h, w, c in maps)
+    """Whether an image has these rows and channels, or is a map [H, W, C] or [C, H, W] of them."""
+    is_map = len(found) == 3 and math.prod(found) == math.prod(shape)
+    return found == shape or (is_map and shape[-1] in (found[0], found[-1]))
 
 
 def _read_ids(path: pathlib.Path, lengths: tuple[int, ...]) -> np.ndarray | None:
@@ -114,14 +117,9 @@ def _read_ids(path: pathlib.Path, lengths: tuple[int, ...]) -> np.ndarray | None
         return None
     lines = TextLines(path)
     if len(lines) not in lengths:
-        raise UnexpectedFilesError(
-            f"{path} has {len(lines):,} lines instead of "
-            f"{' or '.join(f'{length:,}' for length in lengths)}"
-        )
+        expected = " or ".join(f"{length:,}" for length in lengths)
+        raise UnexpectedFilesError(f"{path} has {len(lines):,} lines instead of {expected}")
     try:
-        ids = np.array([int(line) for line in lines], np.int64)
+        return np.array([int(line) for line in lines], np.int64)
     except (ValueError, OverflowError) as error:
         raise UnexpectedFilesError(f"{path}: {error}") from error
-    if len(ids) and not 0 <= ids.min() <= ids.max() < 2**31:
-        raise UnexpectedFilesError(f"{path} has ids from {ids.min()} to {ids.max()}; 0 to 2^31 - 1")
-    return ids

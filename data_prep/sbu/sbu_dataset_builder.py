@@ -1,7 +1,7 @@
 """SBU Captioned Photos: a million Flickr images, each with a caption by its owner."""
 
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,9 +15,8 @@ from data_prep.linked_captions import (
     LinkedRow,
     LinkList,
     linked_records,
+    text_hash,
 )
-from data_prep.published_figures import Figure, Unknown
-from data_prep.reading.fetched_images import text_hash
 from data_prep.reading.text_files import read_json
 from data_prep.reading.text_lines import TextLines
 from xmodal.core.errors import UnexpectedFilesError
@@ -26,9 +25,6 @@ _URLS = "SBU_captioned_photo_dataset_urls.txt"
 _CAPTIONS = "SBU_captioned_photo_dataset_captions.txt"
 # The later release of the same data: lists `image_urls`, `user_ids` and `captions`.
 _JSON = "sbu-captions-all.json"
-_COPIES = Unknown(
-    "people upload a picture more than once; Flickr sends one picture for all it has lost"
-)
 
 
 class Builder(LinkedCaptionsBuilder):
@@ -48,16 +44,15 @@ class Builder(LinkedCaptionsBuilder):
     HELD_OUT: ClassVar[int] = 50_000
 
     @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
         """See `RandomAccessBuilder`."""
-        held_out = cls.HELD_OUT
-        return {
-            "train/records with those left out": cls.EXPECTED["rows"] - 2 * held_out,
-            "validation/records with those left out": held_out,
-            "test/records with those left out": held_out,
+        held_out = dict.fromkeys(("validation", "test"), cls.HELD_OUT)
+        sizes = {"train": cls.EXPECTED["rows"] - 2 * cls.HELD_OUT, **held_out}
+        figures: dict[str, schema.Figure] = {
+            f"{split}/records with those left out": size for split, size in sizes.items()
+        }
+        return figures | {
             "*/captions of an image": "1",
-            "*/image also in *": _COPIES,
-            "*/image and caption also in *": _COPIES,
         }
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, LinkedRecords]:
@@ -99,8 +94,8 @@ class _Links(LinkList):
         if not self.path.exists() and (folder / _JSON).exists():
             self.path = folder / _JSON
             content = read_json(self.path)
-            self.lines: Sequence[bytes] = _texts(content, "image_urls", self.path)
-            self._captions: Sequence[bytes] = _texts(content, "captions", self.path)
+            self.lines: TextLines | list[bytes] = _texts(content, "image_urls", self.path)
+            self._captions: TextLines | list[bytes] = _texts(content, "captions", self.path)
         else:
             self.lines, self._captions = TextLines(self.path), TextLines(folder / _CAPTIONS)
         if len(self.lines) != len(self._captions):

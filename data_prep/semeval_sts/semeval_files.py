@@ -1,11 +1,11 @@
 """Finds and reads the sets of sentence pairs in their usual layouts."""
 
 import collections
-import dataclasses
 import filecmp
 import pathlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from data_prep.reading.csv_files import read_csv
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet
@@ -29,8 +29,7 @@ _SICK = {
 _SICK_COLUMNS = {"sentence_A": "sentence1", "sentence_B": "sentence2", "relatedness_score": "score"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Scored:
+class Scored(NamedTuple):
     """One scored pair of sentences.
 
     Attributes:
@@ -63,14 +62,11 @@ def find_sets(folder: pathlib.Path) -> Sets:
       UnexpectedFilesError: a set appears twice, or scores and sentences do not match.
     """
     found = _find_tasks(folder)
-    for name, files, read in (
-        ("stsbenchmark", _BENCHMARK, _read_benchmark),
-        ("sick", _SICK, _read_sick),
-    ):
-        found |= {
-            rated_set: list(read(path))
-            for rated_set, path in _files_of_splits(folder, name, files).items()
-        }
+    for name, (files, read) in _SETS_OF_SPLITS.items():
+        for each in SETS:
+            paths = files_below(folder, files[each.split]) if each.name == name else []
+            for path in _only(each, paths):
+                found[each] = list(read(path))
     if not found:
         raise FileNotFoundError(
             f"{folder} has no STS.input.*.txt, <set>.test.tsv or semeval_sts*.csv, no sts-test.csv "
@@ -96,50 +92,38 @@ def _files_of_sets(
     folder: pathlib.Path, pattern: str, name: re.Pattern[str]
 ) -> dict[RatedSet, pathlib.Path]:
     known = {(each.year, each.name.lower(), each.split): each for each in SETS}
-    found: dict[RatedSet, pathlib.Path] = {}
+    found: dict[RatedSet, list[pathlib.Path]] = {}
     for path in files_below(folder, pattern):
-        place = path.relative_to(folder)
-        match, year = name.fullmatch(path.name), _YEAR.search(str(place))
-        if not match or not year:
-            continue
-        title = _ALIASES.get(match[1], match[1]).lower()
-        split = "train" if "train" in str(place).lower() else "test"
-        # Other sets are for other languages, or combine all sets of a year in one file.
-        rated_set = known.get((2000 + int(year[1]), title, split))
-        if rated_set is None:
-            continue
-        _add_file(found, rated_set, path)
-    return found
+        place = str(path.relative_to(folder))
+        match, year = name.fullmatch(path.name), _YEAR.search(place)
+        if match and year:
+            title = _ALIASES.get(match[1], match[1]).lower()
+            split = "train" if "train" in place.lower() else "test"
+            # Other sets are for other languages, or combine all sets of a year in one file.
+            if rated_set := known.get((2000 + int(year[1]), title, split)):
+                found.setdefault(rated_set, []).append(path)
+    return {each: _only(each, paths)[0] for each, paths in found.items()}
 
 
-def _files_of_splits(
-    folder: pathlib.Path, name: str, files: Mapping[str, str]
-) -> dict[RatedSet, pathlib.Path]:
-    """The files of a set that has one file with a fixed name per split."""
-    found: dict[RatedSet, pathlib.Path] = {}
-    for each in SETS:
-        if each.name == name:
-            for path in files_below(folder, files[each.split]):
-                _add_file(found, each, path)
-    return found
-
-
-def _add_file(found: dict[RatedSet, pathlib.Path], rated_set: RatedSet, path: pathlib.Path) -> None:
-    first = found.setdefault(rated_set, path)
-    if not filecmp.cmp(first, path, shallow=False):
-        raise UnexpectedFilesError(
-            f"{first} and {path} are both {rated_set} but differ: keep only the right one."
-        )
+def _only(rated_set: RatedSet, paths: list[pathlib.Path]) -> list[pathlib.Path]:
+    """The first of equal files of a set."""
+    for path in paths[1:]:
+        if not filecmp.cmp(paths[0], path, shallow=False):
+            raise UnexpectedFilesError(
+                f"{paths[0]} and {path} are both {rated_set} but differ: keep only the right one."
+            )
+    return paths[:1]
 
 
 def _read_official(path: pathlib.Path) -> Iterator[Scored]:
     """Sentences in one file and scores in another, with a blank line for a missing score."""
     gold = path.with_name(path.name.replace(".input.", ".gs."))
-    scores = _lines(gold)
-    first = _lines(path)[:1]
+    scores, first = (
+        each.read_text(encoding="utf-8-sig", errors="replace").removesuffix("\n").split("\n")
+        for each in (gold, path)
+    )
     # Lines of the 2012 training sets start with a pair id; those of 2016 end with two notes.
-    has_id = bool(first) and first[0].count("\t") == 2
-    columns = ("id", *_SENTENCES) if has_id else _SENTENCES
+    columns = ("id", *_SENTENCES) if first[0].count("\t") == 2 else _SENTENCES
     rows = list(_scan(path, columns))
     if len(rows) != len(scores):
         raise UnexpectedFilesError(
@@ -193,7 +177,4 @@ def _scored(row: tuple[str, dict[str, str]], score: str = "") -> Scored:
     return Scored(where, (score or fields["score"]).strip(), (first, second))
 
 
-def _lines(path: pathlib.Path) -> list[str]:
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist")
-    return path.read_text(encoding="utf-8-sig", errors="replace").removesuffix("\n").split("\n")
+_SETS_OF_SPLITS = {"stsbenchmark": (_BENCHMARK, _read_benchmark), "sick": (_SICK, _read_sick)}

@@ -10,7 +10,6 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import Record
-from data_prep.published_figures import Figure, Within
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet, first_id
 from data_prep.semeval_sts.semeval_files import Scored, find_sets
 from xmodal.core.errors import UnexpectedFilesError
@@ -41,12 +40,12 @@ class Builder(RandomAccessBuilder):
         return {"year_averages": averages}
 
     @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
         """See `RandomAccessBuilder`."""
         return {
             f"{each.split}/rows with year={each.year}, dataset={each.name}": each.pairs
             for each in SETS
-        } | {"*/lowest score *": Within(0, 5), "*/highest score *": Within(0, 5)}
+        } | {"* score *": (0, 5)}
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record]]:
         found = find_sets(folder)
@@ -54,14 +53,13 @@ class Builder(RandomAccessBuilder):
         has_tasks = any(each.year for each in found)
         if needed := [str(each) for each in absent if has_tasks and not each.is_optional]:
             raise FileNotFoundError(f"{folder} lacks the sets {', '.join(needed)}")
-        counts = {str(each): len(pairs) for each, pairs in found.items()}
         # A wrong row says more than the counts.
         examples = {
             split: list(_examples({each: found[each] for each in SETS if each in found}, split))
             for split in ("train", "validation", "test")
         }
-        expected = {name: count for name, count in self.EXPECTED.items() if name in counts}
-        schema.check_counts(counts, expected, str(folder))
+        counts = {str(each): len(pairs) for each, pairs in found.items()}
+        schema.check_counts(counts, {name: self.EXPECTED[name] for name in counts}, str(folder))
         self.info.metadata["absent"] = [str(each) for each in absent]
         return {split: iter(records) for split, records in examples.items() if records}
 

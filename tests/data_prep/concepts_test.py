@@ -4,19 +4,11 @@ import json
 import pickle
 import sys
 
-import nltk
 import numpy as np
 import pytest
 
 from data_prep import concepts
 from data_prep.concept_counts import count_concepts
-from tests.data_prep.captioned_images.own_folders import (
-    NUMBERS,
-    prepare,
-    rows,
-    write_csv,
-    write_images,
-)
 from xmodal.data.text.concept_graph import read_concepts
 
 CAPTIONS = ["Two men and a Dog.", "A man's dogs on the dog bed", "sky", "The sky over men", "sky"]
@@ -53,18 +45,6 @@ def run(monkeypatch, *arguments, dataset="crisscrossed_shapes"):
     concepts.main()
 
 
-def test_the_captions_of_a_folder_of_your_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(concepts, "load_wordnet", lambda: (lemmatize, bool))
-    folder = tmp_path / "pets"
-    write_images(folder, NUMBERS)
-    write_csv(folder / "all.csv", [["image", "caption"], *rows()])
-    prepare(folder)
-    places = [f"--data_dir={folder}_tfds", f"--manual_dir={folder}"]
-    output = tmp_path / "concepts.json"
-    run(monkeypatch, *places, f"--output={output}", dataset="captioned_images")
-    assert list(read_concepts(str(output)).words) == ["caption"]
-
-
 def test_the_command_counts_a_dataset_and_adds_vectors(few_shapes, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(concepts, "load_wordnet", lambda: (lemmatize, bool))
     (tmp_path / "category_concepts.json").write_text(
@@ -83,37 +63,5 @@ def test_the_command_counts_a_dataset_and_adds_vectors(few_shapes, tmp_path, mon
     assert 0 < found.joint[0, 1] == found.joint[1, 0] < min(found.captions[:2]) + 1
     # A concept that no caption names has no neighbors.
     np.testing.assert_allclose(found.adjacency()[2], [0, 0, 1])
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit, match="has 3 vectors, but there are 5 concepts"):
         run(monkeypatch, *options, "--count=5", f"--word_vectors={tmp_path}/vectors.pkl")
-    assert "has 3 vectors, but there are 5 concepts" in capsys.readouterr().err
-    (tmp_path / "category_concepts.json").write_text(json.dumps({"plain": 0, "background": 2}))
-    with pytest.raises(SystemExit):
-        run(monkeypatch, *options, names)
-    assert "does not number its words from 0 on" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ([], "crisscrossed_shapes is prepared in several configs: "),
-        (["--config=ratings", "--split=test"], "crisscrossed_shapes/ratings has no captions"),
-        (["--config=images", "--output=/dev/null/x.json"], "[Errno 17] File exists: '/dev/null'"),
-    ],
-)
-def test_what_cannot_be_counted_or_written(options, message, few_shapes, monkeypatch, capsys):
-    monkeypatch.setattr(concepts, "load_wordnet", lambda: (lemmatize, bool))
-    with pytest.raises(SystemExit):
-        run(monkeypatch, f"--data_dir={few_shapes}", "--output=/dev/null", *options)
-    assert f"Error: {message}" in capsys.readouterr().err
-
-
-def test_missing_wordnet_says_how_to_get_it(few_shapes, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-    monkeypatch.setattr(nltk.corpus, "wordnet", nltk.corpus.util.LazyCorpusLoader(
-        "wordnet", nltk.corpus.reader.WordNetCorpusReader, None
-    ))  # fmt: skip
-    with pytest.raises(SystemExit):
-        run(monkeypatch, f"--data_dir={few_shapes}", f"--output={tmp_path}/x.json")
-    message = capsys.readouterr().err
-    assert "python -m nltk.downloader wordnet" in message
-    assert str(tmp_path) in message

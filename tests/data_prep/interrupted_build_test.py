@@ -1,7 +1,5 @@
 """Builds that cannot finish (full disk, kill -9, too many bad records) never appear finished."""
 
-import csv
-import errno
 import fcntl
 import os
 import signal
@@ -10,16 +8,13 @@ import sys
 import textwrap
 
 import pytest
-from tensorflow_datasets.core import dataset_info, file_adapters, shuffle
 
 import data_prep
+from data_prep import checks
 from data_prep.build import build
-from data_prep.checks.split_contents import read_split
 from data_prep.prepared import open_configs
 from tests.data_prep import web_records
-from xmodal.core.errors import NotPreparedError, UnexpectedFilesError
-
-_FULL = OSError(errno.ENOSPC, "No space left on device")
+from xmodal.core.errors import NotPreparedError
 
 
 @pytest.fixture
@@ -41,36 +36,7 @@ def _left(files):
 
 
 def _is_sound(builder):
-    hashes = builder.info.metadata["split_hashes"]
-    return len(hashes) == 2 and all(read_split(builder, s).hash == hashes[s] for s in hashes)
-
-
-def _record(*args, **kwargs):
-    raise _FULL
-
-
-def _shard(path, iterator):
-    with open(path, "wb") as file:
-        file.write(next(iter(iterator))[1])
-    # The writer of ArrayRecord files is written in C++ and raises only this class of errors.
-    raise RuntimeError(f"write() failed: No space left on device; writing {path}; at byte 65536")
-
-
-@pytest.mark.parametrize(
-    ("owner", "name", "fails"),
-    [
-        (shuffle.Shuffler, "add", _record),
-        (file_adapters.ArrayRecordFileAdapter, "write_examples", staticmethod(_shard)),
-        (dataset_info.DatasetInfo, "write_to_directory", _record),
-    ],
-)
-def test_a_full_disk_is_named_and_leaves_nothing(files, monkeypatch, owner, name, fails):
-    with monkeypatch.context() as patch:
-        patch.setattr(owner, name, fails)
-        with pytest.raises(OSError, match="No space left on device"):
-            _build(files)
-    assert _left(files) in ([], ["left_out.csv"])
-    assert _is_sound(_build(files))
+    return not [row for row in checks.check(builder) if row.verdict == "differs"]
 
 
 # Kills itself when the second split is half written.
@@ -121,19 +87,3 @@ def test_what_kill_9_leaves_is_no_dataset_and_the_next_build_succeeds(files):
         fcntl.flock(living, fcntl.LOCK_EX)
         assert _is_sound(_build(files))
     assert _left(files) == ["1.0.0", "incomplete.JUSTNO_1.0.0", "incomplete.LIVING_1.0.0"]
-
-
-def test_too_many_bad_records_stop_the_build_with_a_listing_of_all(files):
-    with pytest.raises(UnexpectedFilesError, match=r"keeps less than 0.99 .* train") as caught:
-        _build(files, min_kept=0.99)
-    assert _left(files) == ["left_out.csv"]
-    listing = files.parent / "tfds" / "conceptual_captions" / "images" / "left_out.csv"
-    assert str(caught.value).endswith(f"Every record that was left out: {listing}")
-    assert "not an image 1" in str(caught.value)
-    with listing.open(newline="") as file:
-        assert "not an image" in [row["reason"] for row in csv.DictReader(file)]
-    builder = _build(files)
-    assert _left(files) == ["1.0.0"]
-    assert _is_sound(builder)
-    assert builder.info.metadata["left_out"]["train"]["not an image"] == 1
-    assert (builder.data_path / "left_out.csv").exists()

@@ -9,7 +9,7 @@ import pytest
 
 from data_prep import build as build_command
 from data_prep.build import build
-from data_prep.building import record_parts
+from data_prep.building import record_check
 from tests.data_prep import web_records
 from tests.data_prep.web_records import TWO_WORKERS
 from xmodal.core.errors import UnexpectedFilesError
@@ -45,10 +45,10 @@ def test_parts_give_what_one_pass_gives(links, monkeypatch):
         """Passes everything through bytes, as to other processes."""
         work = pickle.loads(pickle.dumps((records.read, check)))
         for part in pickle.loads(pickle.dumps(list(enumerate(records.parts)))):
-            yield from record_parts._checked_records(*work, folder, part)
+            yield from record_check._checked_records(*work, folder, part)
 
     monkeypatch.setattr(build_command, "_beam_options", lambda flags: object())
-    monkeypatch.setattr(record_parts.PartedRecords, "transform", transform)
+    monkeypatch.setattr(record_check.PartedRecords, "transform", transform)
     web_records.assert_equal(_build_links(links, "parted"), plain)
 
 

@@ -59,7 +59,7 @@ def test_figures_of_csv_files(tmp_path, monkeypatch, capsys):
     ("args", "message"),
     [
         (["--ratings_dir={}"], "has none of sts_test.csv"),
-        (["--ratings_dir={}/bad"], "line 2: score not from 0 to 5, 7"),
+        (["--ratings_dir={}/bad"], "line 2: the score 7 is not from 0 to 5"),
     ],
 )
 def test_mistakes_are_named_without_a_stack_trace(tmp_path, monkeypatch, args, message):

@@ -9,7 +9,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from data_prep.building.image_check import check_readable, checked_image, small_jpeg
+from data_prep.building.image_check import checked_image
 from xmodal.apps.annotate.split_items import _as_picture
 from xmodal.apps.search import _open
 from xmodal.core.page import to_data_uri
@@ -28,8 +28,6 @@ def _read_file(tmp_path, encoded):
 _READERS = {
     "open_picture": open_picture,
     "checked_image": checked_image,
-    "check_readable": check_readable,
-    "small_jpeg": lambda encoded: small_jpeg(encoded, 8),
     "decode_image": decode_image,
     "decode_upright": decode_upright,
     "page": to_data_uri,

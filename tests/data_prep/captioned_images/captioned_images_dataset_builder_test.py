@@ -4,7 +4,6 @@ import io
 import pathlib
 import shutil
 import tarfile
-import zlib
 
 import numpy as np
 import PIL.Image
@@ -17,8 +16,6 @@ from tests.data_prep import img2dataset
 from tests.data_prep.captioned_images import own_folders as folders
 from tests.data_prep.captioned_images.own_folders import NUMBERS, prepare
 from xmodal.core.errors import UnexpectedFilesError
-from xmodal.data.pixels.images import ImageConfig, prepare_images
-from xmodal.evals.scores.given_items import prepare_image
 
 
 def contents(builder):
@@ -39,10 +36,6 @@ def _images_and_captions(builder, split):
     columns = read_columns(builder, split, ["captions"])
     source = builder.as_data_source(split, decoders={"image": _raw()})
     return [record["image"] for record in source], columns["captions"]
-
-
-def _captions(builder, split):
-    return read_columns(builder, split, ["captions"])["captions"]
 
 
 def _raw():
@@ -85,8 +78,8 @@ def test_every_layout_gives_the_same_records_in_the_same_splits(layout, expected
     assert "left out  nothing" in said
     assert builder.info.metadata["understood"] in said
     page = (pathlib.Path(builder.data_dir_root) / "preview.html").read_text()
-    assert page.count("<figure>") == 20
-    assert f"<p>{folders.captions(1)[0]}" in page
+    assert page.count("<img") == 20
+    assert folders.captions(1)[0] in page
 
 
 @pytest.mark.parametrize("output_format", ["webdataset", "parquet", "files"])
@@ -110,7 +103,7 @@ def test_the_output_of_img2dataset(output_format, tmp_path, capfd):
     assert output_format == "files" or "left out  no image 1" in said
 
 
-def test_a_folder_that_changed_is_another_dataset(tmp_path, capfd):
+def test_a_folder_that_changed_is_another_dataset(tmp_path):
     folder = tmp_path / "files"
     folder.mkdir()
     folders.wide_csv(folder, NUMBERS)
@@ -118,11 +111,8 @@ def test_a_folder_that_changed_is_another_dataset(tmp_path, capfd):
     assert prepare(folder).data_dir == before.data_dir
     table = folder / "all.csv"
     table.write_text(table.read_text().replace("picture 3,", "a photo of 3,"))
-    assert "  older  " not in capfd.readouterr().err
     after = prepare(folder)
     assert after.data_dir != before.data_dir
-    said = capfd.readouterr().err
-    assert f"older     1, such as {before.data_dir_root}: of this folder before" in said
     changed = {
         split
         for split, digits in before.info.metadata["split_hashes"].items()
@@ -132,7 +122,6 @@ def test_a_folder_that_changed_is_another_dataset(tmp_path, capfd):
     copy = tmp_path / "files2"
     shutil.copytree(folder, copy)
     assert prepare(copy).data_dir != after.data_dir
-    assert "  older  " not in capfd.readouterr().err
 
 
 def test_a_split_column_is_kept_and_a_missing_one_taken_out_of_train(tmp_path, capfd):
@@ -155,25 +144,6 @@ def test_a_split_column_is_kept_and_a_missing_one_taken_out_of_train(tmp_path, c
     assert (
         builder.info.splits["test"].num_examples != prepare(folder).info.splits["test"].num_examples
     )
-
-
-@pytest.mark.parametrize("with_folder", [False, True])
-def test_folders_of_the_pictures_of_a_table_are_its_splits(with_folder, tmp_path, capfd):
-    folder = tmp_path / "files"
-    folder.mkdir()
-    places = {n: "test" if n < 9 else "val" if n < 15 else "train" for n in NUMBERS}
-    for place in ("train", "val", "test"):
-        folders.write_images(folder, [n for n in NUMBERS if places[n] == place], place)
-    names = {n: f"{places[n]}/" * with_folder + folders.name(n) for n in NUMBERS}
-    rows = [[names[n], f"caption {n}"] for n in NUMBERS]
-    folders.write_csv(folder / "all.csv", [["image", "caption"], *rows])
-    builder = prepare(folder)
-    texts = {
-        split: {t for ts in _captions(builder, split) for t in ts} for split in builder.info.splits
-    }
-    assert texts["test"] == {b"caption %d" % n for n in range(9)}
-    assert texts["validation"] == {b"caption %d" % n for n in range(9, 15)}
-    assert "as given by the files" in capfd.readouterr().err
 
 
 def test_ratings_belong_to_the_split_of_both_sides(tmp_path):
@@ -242,30 +212,6 @@ def test_copies_and_shared_captions_stay_in_one_split(tmp_path, capfd):
     assert "62 in all, 61 different\n" in said
 
 
-def test_turned_photos_are_seen_upright_by_training_and_by_the_model(tmp_path):
-    folder = tmp_path / "files"
-    (folder / "images").mkdir(parents=True)
-    encoded = {n: folders.picture(n) for n in NUMBERS}
-    for n in NUMBERS:
-        (folder / "images" / f"{n}.png").write_bytes(encoded[n])
-        (folder / "images" / f"turned{n}.jpg").write_bytes(folders.turned(encoded[n]))
-    names = [name for n in NUMBERS for name in (f"{n}.png", f"turned{n}.jpg")]
-    folders.write_csv(folder / "all.csv", [["image", "caption"], *([n, f"is {n}"] for n in names)])
-    builder, config = prepare(folder), ImageConfig(size=24)
-    by_name = {
-        record["picture"].decode(): record["image"]
-        for split in builder.info.splits
-        for record in builder.as_data_source(split, decoders={"image": _raw()})
-    }
-    for n in NUMBERS:
-        pair = [by_name[f"images/{name}"] for name in (f"{n}.png", f"turned{n}.jpg")]
-        expected, trained = prepare_images(pair, config)
-        embedded = prepare_image(folder / "images" / f"turned{n}.jpg", config)
-        for pixels in (trained, embedded):
-            assert abs(pixels.astype(float) - expected).mean() < 4
-    assert builder.info.metadata["converted"]["train"].keys() == {"turned JPEG"}
-
-
 def test_a_picture_keeps_its_split_when_others_come(tmp_path):
     splits = []
     for numbers in (range(100), range(20, 160)):
@@ -280,29 +226,6 @@ def test_a_picture_keeps_its_split_when_others_come(tmp_path):
     assert all(splits[0][each] == splits[1][each] for each in common)
 
 
-def test_copies_in_two_named_splits_are_told(tmp_path, capfd):
-    folder = tmp_path / "files"
-    folder.mkdir()
-    folders.write_images(folder, NUMBERS)
-    (folder / "again.png").write_bytes(folders.picture(3))
-    splits = ["train"] * 10 + ["val"] * 10 + ["test"] * 10
-    rows = [[folders.name(n), f"caption {n}", splits[n]] for n in NUMBERS]
-    rows.append(["again.png", "caption", "test"])
-    folders.write_csv(folder / "all.csv", [["image", "caption", "split"], *rows])
-    prepare(folder)
-    assert (
-        "1 images of validation or test have a copy in an earlier split" in capfd.readouterr().err
-    )
-
-
-def _bomb():
-    """A PNG of 60,000 by 60,000 pixels in few bytes; only its header is read."""
-    encoded = bytearray(folders.picture(1))
-    encoded[16:24] = (60_000).to_bytes(4, "big") * 2
-    encoded[29:33] = zlib.crc32(encoded[12:29]).to_bytes(4, "big")
-    return bytes(encoded)
-
-
 def test_a_row_that_does_not_fit_ends_the_build_unless_it_may_be_missing(tmp_path, capfd):
     folder = tmp_path / "files"
     folders.write_images(folder, NUMBERS)
@@ -313,9 +236,9 @@ def test_a_row_that_does_not_fit_ends_the_build_unless_it_may_be_missing(tmp_pat
     assert not [path for path in (tmp_path / "files_tfds").rglob("*") if path.is_file()]
     builder = prepare(folder, min_kept=0)
     assert len(folders.stored_pictures(builder)) == 30
-    left_out = {"empty caption": 1, "no image": 1, "no image name": 1}
+    left_out = {"empty caption": 1, "no image": 2}
     assert builder.info.metadata["left_out"]["train"] == left_out
-    assert "left out  empty caption 1, no image 1, no image name 1\n" in capfd.readouterr().err
+    assert "left out  no image 2, empty caption 1\n" in capfd.readouterr().err
     assert "all.csv line 33,no image" in (builder.data_path / "left_out.csv").read_text()
 
 
@@ -327,7 +250,6 @@ def test_bad_pictures_are_left_out_counted_and_listed(tmp_path):
         "BIG.JPG": folders.picture(101, (8000, 5000), "JPEG"),  # 40 megapixels
         "cmyk.jpeg": folders.picture(102, kind="JPEG", mode="CMYK"),
         "web.WebP": folders.picture(103, kind="WEBP"),
-        "bomb.png": _bomb(),
         "cut.jpg": folders.picture(104, (400, 300), "JPEG")[:900],
         "text.png": b"no picture",
     }
@@ -339,10 +261,10 @@ def test_bad_pictures_are_left_out_counted_and_listed(tmp_path):
     pictures = {name: texts for name, (_, texts) in folders.stored_pictures(builder).items()}
     assert {"images/BIG.JPG", "images/cmyk.jpeg", "images/web.WebP"} <= pictures.keys()
     reasons = [reason for own in builder.info.metadata["left_out"].values() for reason in own]
-    assert sorted(reasons) == ["not an image", "too many pixels", "truncated image"]
+    assert sorted(reasons) == ["not an image", "truncated image"]
     for number in range(3):
         (folder / "images" / folders.name(number)).write_bytes(b"no picture")
-    with pytest.raises(UnexpectedFilesError, match="6 of 36 records cannot be used, more than 0.1"):
+    with pytest.raises(UnexpectedFilesError, match="5 of 35 records cannot be used, more than 0.1"):
         prepare(folder)
 
 

@@ -12,8 +12,8 @@ import pyarrow.parquet
 
 from data_prep.build import build
 from data_prep.building.record_counts import LeftOut
+from data_prep.captioned_images.captioned_pictures import ReadingOptions
 from data_prep.captioned_images.layouts import find_layout
-from data_prep.captioned_images.options import ReadingOptions
 from data_prep.prepared import read_columns
 
 NUMBERS = list(range(30))
@@ -50,15 +50,6 @@ def picture(number, size=(40, 30), kind="PNG", mode="RGB", **options):
     image = grid.resize(size, PIL.Image.Resampling.BICUBIC).convert(mode)
     file = io.BytesIO()
     image.save(file, kind, **options)
-    return file.getvalue()
-
-
-def turned(encoded, orientation=6):
-    """A JPEG as saved by a camera rotated by 90 degrees."""
-    image, file = PIL.Image.open(io.BytesIO(encoded)), io.BytesIO()
-    exif = PIL.Image.Exif()
-    exif[0x0112] = orientation
-    image.rotate(90, expand=True).save(file, "JPEG", quality=95, exif=exif)
     return file.getvalue()
 
 

@@ -77,10 +77,10 @@ def test_relations_and_ids(manual_dir):
     }
     example = splits["test"][1][1]
     assert example["relations"].tolist() == [0, 1, 0, 0, 0, 0, 1]
-    assert (example["captions"], example["picture"]) == (["Serve"], "cake_2_0.jpg")
+    assert (example["captions"], example["picture"]) == (("Serve",), "cake_2_0.jpg")
     pictures = {e["picture"]: e["picture_id"] for rows in splits.values() for _, e in rows}
     assert pictures == {"soup_1_0.jpg": 0, "1.png": 1, "cake_2_0.jpg": 2, "cake_3_0.jpg": 3}
-    assert [e["captions"] for _, e in _splits(manual_dir, "labels")["train"]] == [
+    assert [[*e["captions"]] for _, e in _splits(manual_dir, "labels")["train"]] == [
         ["Mix | stir"],
         ["Bake"],
     ]

@@ -85,18 +85,6 @@ def test_val2014_is_cut_in_the_order_of_its_file(manual_dir):
     assert example["captions"][2].decode() == "caption 2 of 391895"
 
 
-def test_one_caption_is_the_first_of_the_file(manual_dir):
-    found = _read(build(Builder, manual_dir, "im2txt_one_caption"))
-    assert {split: len(images) for split, images in found.items()} == {
-        "train": 20,
-        "validation": 1,
-        "test": 2,
-    }
-    for images in found.values():
-        for image_id, example in images.items():
-            assert list(example["caption_ids"]) == [10 * image_id]
-
-
 def test_categories_are_those_of_the_instances_where_they_are_known(manual_dir):
     builder = build(Builder, manual_dir, "im2txt")
     assert builder.info.metadata["categories"] == ["person", "car", "toothbrush"]

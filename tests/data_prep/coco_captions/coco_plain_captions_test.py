@@ -9,7 +9,6 @@ import pytest
 from data_prep.coco_captions import plain_captions
 from data_prep.coco_captions.coco_captions_dataset_builder import Builder
 from tests.data_prep.builds import build
-from xmodal import data
 
 # Image -> Karpathy split and number of captions in the table; 73 has a sixth, not for evaluation.
 _TABLE = {9: ("train", 6), 42: ("restval", 1), 73: ("val", 6), 74: ("test", 5)}
@@ -81,14 +80,6 @@ def test_tables_and_lines_together(built):
     assert "image" not in train[9]
 
 
-def test_evaluation_has_the_five_captions_of_the_split(built):
-    found = {split: _read(built, split) for split in ("validation", "test")}
-    assert list(found["validation"]) == [73]
-    ids = list(found["validation"][73]["caption_ids"])
-    assert ids == [_caption_id(73, k) for k in (0, 1, 3, 4, 5)]
-    assert len(found["test"][74]["captions"]) == 5
-
-
 def test_karpathys_file_comes_first_and_needs_no_images(tmp_path, monkeypatch):
     sentences = [{"raw": f"words {k}", "sentid": k} for k in range(5)]
     records = [
@@ -103,43 +94,3 @@ def test_karpathys_file_comes_first_and_needs_no_images(tmp_path, monkeypatch):
     builder = build(Builder, tmp_path, "captions")
     assert sorted(_read(builder, "train")) == [10, 20]
     assert builder.info.metadata["complete"]
-
-
-def _config(folder, **changes):
-    text = {"vocabulary_size": 60, "max_length": 12}
-    config = {"dataset": "coco_captions", "config": "captions", "data_dir": str(folder / "tfds")}
-    return config | {"text": text, "captions_per_image": 1} | changes
-
-
-def test_rated_pairs_of_what_is_not_there_are_left_out(built, tmp_path):
-    for part in ("val", "test"):
-        for task, left, right in (
-            ("sts", "caption1", "caption2"),
-            ("sis", "image1", "image2"),
-            ("sits", "caption", "image"),
-        ):
-            captions = [
-                f"COCO_val2014:sentid:{n}" for n in (_caption_id(73, 0), _caption_id(73, 1), 999)
-            ]
-            images = [f"COCO_val2014_{i:012d}.jpg" for i in (73, 999)]
-            ends = {
-                "sts": [captions[:2], captions[1:]],
-                "sis": [images, images[::-1]],
-                "sits": [(captions[0], images[1]), (captions[2], images[1])],
-            }
-            rows = [[*pair, "3.5", "m"] for pair in ends[task]]
-            with open(tmp_path / f"{task}_{part}.csv", "w", newline="") as file:
-                csv.writer(file).writerows([[left, right, "agg_score", "sampling_method"], *rows])
-    held_out = data.eval_split(_config(tmp_path, ratings_dir=str(tmp_path)), split="validation")
-    assert held_out.ratings["sts"]["left_ids"].tolist() == [_caption_id(73, 0)]
-    assert held_out.ratings["sts"]["scores"].tolist() == [3.5]
-    assert {task: len(pairs["scores"]) for task, pairs in held_out.ratings.items()} == {
-        "sts": 1,
-        "sis": 0,
-        "sits": 0,
-    }
-    assert held_out.partial == "1 images, 5 captions"
-    assert "sts_val.csv holds 2 pairs instead of 44,009" in held_out.differences
-    assert "sts_val.csv has the unknown sampling methods m" in held_out.differences
-    assert data.eval_split(_config(tmp_path), split="validation").differences == []
-    assert not data.eval_split(_config(tmp_path), split="validation").partial

@@ -87,31 +87,9 @@ def test_shards_and_tables_of_img2dataset_and_bad_captions(tmp_path, monkeypatch
     assert left_out["validation"] == {}
 
 
-def test_short_or_missing_files_are_named(loose_images):
-    path = loose_images / _TRAIN
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
-    with pytest.raises(ValueError, match="train: 5 instead of 6"):
-        build(Builder, loose_images)
-    path.rename(loose_images / "list.txt")
-    (loose_images / _VALIDATION).unlink()
-    # One message lists what is missing and everything that would work.
-    with pytest.raises(
-        FileNotFoundError, match=r"(?s)no list .*Train_GCC-training\.tsv.*img2dataset"
-    ):
-        build(Builder, loose_images)
-    _write_lists(loose_images)
-    (loose_images / "training").rename(loose_images / "elsewhere")
-    with pytest.raises(FileNotFoundError, match="training does not exist"):
-        build(Builder, loose_images)
-    (loose_images / _TRAIN).rename(loose_images / "cc3m.tsv")
-    (loose_images / "train_too.tsv").touch()
-    with pytest.raises(ValueError, match=r"has cc3m\.tsv and train_too\.tsv: keep the right list"):
-        build(Builder, loose_images)
-
-
 @pytest.mark.parametrize(
     ("name", "folder"),
-    [("Train-GCC-training.tsv", "train"), ("cc3m.tsv", "cc3m"), ("GCC-training.tsv", "training")],
+    [("cc3m.tsv", "cc3m")],
 )
 def test_one_list_alone_under_any_of_its_names_and_packed_shards_below(
     tmp_path, monkeypatch, name, folder
@@ -138,16 +116,7 @@ def test_one_list_alone_under_any_of_its_names_and_packed_shards_below(
     assert not builder.info.metadata["complete"]
 
 
-@pytest.mark.parametrize(
-    "top",
-    [
-        "\tcaption\turl",
-        "0\ta caption\thttp://x/0",
-        "http://x/0\ta caption",
-        "words\tlinks",
-        "words",
-    ],
-)
+@pytest.mark.parametrize("top", ["0\ta caption\thttp://x/0", "words"])
 def test_a_first_line_that_may_shift_the_rows_is_an_error(loose_images, top):
     path = loose_images / _TRAIN
     path.write_text("\n".join([top, *path.read_text().splitlines()[1:], ""]))

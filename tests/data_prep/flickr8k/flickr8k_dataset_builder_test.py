@@ -101,13 +101,6 @@ def test_images_captions_and_stable_ids(manual_dir):
             assert captions == [_caption(name, k) for k in range(5)]
 
 
-def test_features_stand_in_for_pixels(manual_dir):
-    features = _write_features(manual_dir)
-    for example in build(Builder, manual_dir, "features").as_data_source("test"):
-        assert example["image"].dtype == np.float16
-        np.testing.assert_array_equal(example["image"], features[example["image_id"]])
-
-
 def test_ratings_leave_out_experts_on_own_captions(manual_dir):
     examples = list(build(Builder, manual_dir, "ratings").as_data_source("test"))
     expert, crowd = sorted(examples, key=lambda example: example["rating"] != b"expert")
@@ -117,18 +110,6 @@ def test_ratings_leave_out_experts_on_own_captions(manual_dir):
     assert list(expert["rater_scores"]) == [1, 2, 2]
     assert crowd["rating"] == b"crowd"
     assert (crowd["left_id"], crowd["right_id"], crowd["score"]) == (5 * 2 + 1, 2, 0.75)
-
-
-def test_short_or_missing_files_are_named(manual_dir, monkeypatch):
-    monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED | {"train": 3, "images": 9})
-    with pytest.raises(ValueError, match="images: 6 instead of 9; train: 2 instead of 3"):
-        build(Builder, manual_dir, "images")
-    monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED)
-    with pytest.raises(FileNotFoundError, match=r"mobilenet_v2_features\.npz"):
-        build(Builder, manual_dir, "features")
-    with pytest.raises(FileNotFoundError, match=r"Flickr8k\.token\.txt"):
-        flickr8k_files.read_captions(manual_dir / "nowhere")
-    assert not (manual_dir / "tfds" / "flickr8k" / "images" / "1.0.0").exists()
 
 
 def _as_karpathy(captions):
@@ -180,18 +161,6 @@ def test_the_real_files_hold_what_was_published(real_data, tmp_path):
     assert 0 <= min(ids) <= max(ids) < 40_455
 
 
-def test_the_real_ratings_are_of_test_images_and_test_captions(real_data):
-    captions = flickr8k_files.read_captions(real_data / "flickr8k")
-    ratings = list(flickr8k_files.read_ratings(real_data / "flickr8k"))
-    experts = [r for r in ratings if r.kind == "expert"]
-    assert len(experts) == 5822
-    assert sum(r.image != r.caption_image for r in experts) == Builder.EXPECTED["expert"]
-    assert len(ratings) - len(experts) == 47_288
-    test = set(captions.splits["test"])
-    assert {r.image for r in ratings} | {r.caption_image for r in ratings} <= test
-    assert {min(r.score for r in experts), max(r.score for r in experts)} == {1, 4}
-
-
 def _names(builder, split):
     return "".join(sorted("abcdef"[e["image_id"]] for e in builder.as_data_source(split)))
 
@@ -224,22 +193,3 @@ def test_images_of_which_any_caption_is_a_sentence_of_a_test_are_left_out(manual
     assert _names(builder, "train") == "def"
     assert _names(builder, "test") == "ac"
     assert builder.info.metadata["images_of_semeval_sts"] == 1
-
-
-def test_pairs_of_test_captions(manual_dir, monkeypatch):
-    monkeypatch.setattr("data_prep.caption_pairs.PAIRS", 2)
-    builder = build(Builder, manual_dir, "test_pairs")
-    pairs = list(builder.as_data_source("test"))
-    assert sorted(pair["score"] for pair in pairs) == [0, 0, 1, 1]
-    for pair in pairs:
-        owners = [pair[f"sentence{k}"].decode().split()[3] for k in (1, 2)]
-        assert set(owners) <= {"a.jpg", "c.jpg"}
-        assert (owners[0] == owners[1]) == (pair["score"] == 1)
-
-
-def test_the_real_training_images_without_those_of_sts(real_data, tmp_path):
-    builder = Builder(config="features_one_caption_unseen", data_dir=tmp_path / "tfds")
-    folder = real_data / "flickr8k"  # The folder sts is beside it.
-    splits = builder._training_and_test(flickr8k_files.read_captions(folder), folder)
-    assert (len(splits["train"]), len(splits["test"])) == (7091 - 1061, 1000)
-    assert builder.info.metadata["images_of_semeval_sts"] == 1061

@@ -1,13 +1,10 @@
 """Pinterest40M's released part from small stand-ins for its lists."""
 
-import pickle
-
 import numpy as np
 import pytest
 
 from data_prep.building.record_counts import LeftOut
-from data_prep.pinterest.object_arrays import read_objects
-from data_prep.pinterest.pins import Pins, read_pins
+from data_prep.pinterest.pins import Pins, read_objects, read_pins
 from data_prep.pinterest.pinterest_dataset_builder import Builder
 from tests.data_prep import img2dataset
 from tests.data_prep.builds import build
@@ -73,27 +70,6 @@ def test_pins_of_the_toolbox_and_of_img2dataset(manual_dir):
     assert {len(e["caption_ids"]) for e in builder.as_data_source("train")} == {1}
 
 
-def test_missing_lists_and_folders_are_named(manual_dir):
-    with pytest.raises(FileNotFoundError, match="images does not exist"):
-        build(Builder, manual_dir, "images")
-    (manual_dir / "images").mkdir()
-    (manual_dir / "pinterest_multimodal_2016_v1" / "pin_2016_v1_0001.npy").unlink()
-    with pytest.raises(
-        FileNotFoundError, match=r"pin_2016_v1_0001\.npy does not exist \(1 missing"
-    ):
-        build(Builder, manual_dir, "images")
-
-
-def test_the_published_number_of_pins_counts_those_without_a_caption(tmp_path):
-    path = tmp_path / "pin_2016_v1_0000.npy"
-    python2_arrays.write(path, [_pin(0, 0), _pin(0, 1) | {"sentences": ["", "an owl"]}, {}])
-    pins = Pins({0: path}, {path.name: 3})
-    assert [item.reason for item in pins.load()] == ["empty caption or no text", "malformed entry"]
-    assert len(pins) == 2
-    with pytest.raises(UnexpectedFilesError, match="3 instead of 2"):
-        list(Pins({0: path}, {path.name: 2}).load())
-
-
 def test_bad_entries_and_sentences_are_left_out_one_by_one(tmp_path):
     path = tmp_path / "pin_2016_v1_0005.npy"
     good = _pin(0, 2)
@@ -140,25 +116,6 @@ def test_arrays_of_python_3_are_read_and_cut_ones_refused(tmp_path):
     pins = np.array([_pin(0, 0), _pin(0, 1)])
     np.save(path, pins, allow_pickle=True)
     assert read_objects(path) == pins.tolist()
-    whole = path.read_bytes()
-    for length in range(0, len(whole), 7):
-        path.write_bytes(whole[:length])
-        with pytest.raises(UnexpectedFilesError, match="pins.npy is truncated, or not the array"):
-            read_objects(path)
-    np.save(path, np.zeros(3))
-    with pytest.raises(UnexpectedFilesError, match="an array of float64, not of objects"):
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(UnexpectedFilesError, match="pins.npy is truncated, or not the array"):
         read_objects(path)
-    path.write_bytes(whole[:128] + pickle.dumps([1]))
-    with pytest.raises(UnexpectedFilesError, match=r"not an array of the shape \(2,\)"):
-        read_objects(path)
-
-
-def test_pairs_of_test_sentences_need_no_images(manual_dir, monkeypatch):
-    monkeypatch.setattr("data_prep.caption_pairs.PAIRS", 2)
-    builder = build(Builder, manual_dir, "test_pairs")
-    pairs = list(builder.as_data_source("test"))
-    assert sorted(pair["score"] for pair in pairs) == [0, 0, 1, 1]
-    sentences = {sentence for place in range(_PINS) for sentence in _pin(3, place)["sentences"]}
-    for pair in pairs:
-        assert pair["dataset"] == b"pin_test"
-        assert {pair["sentence1"].decode(), pair["sentence2"].decode()} <= sentences

@@ -37,8 +37,3 @@ def test_equally_similar_items_come_in_their_order():
     for item, row in enumerate(found):
         same = [other for other in np.flatnonzero(kind == kind[item]) if other != item]
         assert row.tolist() == same[:5]
-
-
-def test_few_items_have_few_neighbors():
-    vectors = np.eye(3)[[0, 0, 1]] + 0.1
-    assert nearest(vectors).tolist() == [[1, 2], [0, 2], [0, 1]]

@@ -20,14 +20,6 @@ def uneven_groups(sizes=(3, 1, 5, 2, 5, 1, 4)):
     return make_groups(np.arange(len(owners)) + 100, owners + 10, "here")
 
 
-def test_image_pairs_are_the_union_of_all_encoders_without_repetition():
-    first, second = make_neighbors(1), make_neighbors(2)
-    pairs = scheme.image_pairs([first, second])
-    expected = {(i, j) for m in (first, second) for i, row in enumerate(m.tolist()) for j in row}
-    assert len(pairs) == len(expected)
-    assert {tuple(pair) for pair in pairs.tolist()} == expected
-
-
 def test_caption_pairs_join_each_pair_of_groups_once():
     neighbors = make_neighbors(3)
     groups = number_groups(37, 5)
@@ -85,13 +77,3 @@ def test_every_image_takes_its_best_rated_pairs_from_each_source():
             assert best in rows
     assert len(pairs) <= 40
     assert len(np.unique(pairs, axis=0)) == len(pairs)
-
-
-def test_cross_pairs_skip_what_is_taken_and_end_with_their_sources():
-    source = np.array([(0, 1)]), np.array([3.0])
-    groups = number_groups(2, 1)  # one caption each: nothing to draw
-    pairs = scheme.cross_pairs([source, source], groups, np.random.default_rng(0))
-    assert pairs.tolist() == [[1, 0]]
-    nothing = np.zeros((0, 2), int), np.zeros(0)
-    empty = scheme.cross_pairs([nothing], groups, np.random.default_rng(0))
-    assert empty.shape == (0, 2)

@@ -2,10 +2,8 @@
 
 import json
 
-import numpy as np
 import pytest
 
-from data_prep.sbu import sbu_dataset_builder
 from data_prep.sbu.sbu_dataset_builder import Builder
 from tests.data_prep import img2dataset
 from tests.data_prep.builds import build
@@ -61,26 +59,6 @@ def test_splits_depend_on_the_urls_and_not_on_the_images(manual_dir):
             (manual_dir / "images" / name).write_bytes(jpeg(4 + n))
     fewer = _ids(build(Builder, manual_dir, data_dir="fewer"))
     assert fewer == {split: sorted(set(ids) - lost) for split, ids in complete.items()}
-
-
-def test_urls_that_come_twice_share_a_split_and_the_published_sizes_hold():
-    urls = [f"http://x/{n % 600}".encode() for n in range(1000)]
-    splits = sbu_dataset_builder.split_rows(urls, 50)
-    assert [int(rows.sum()) for rows in splits.values()] == [900, 50, 50]
-    assert (np.sum(list(splits.values()), axis=0) == 1).all()
-    of_split = {split: {urls[n] for n in np.flatnonzero(rows)} for split, rows in splits.items()}
-    assert len(of_split["train"] & of_split["validation"]) <= 1
-    assert len(of_split["validation"] & of_split["test"]) <= 1
-    assert not of_split["train"] & of_split["test"]
-
-
-def test_files_that_do_not_belong_together_are_named(manual_dir):
-    with pytest.raises(FileNotFoundError, match="images does not exist"):
-        build(Builder, manual_dir)
-    path = manual_dir / "SBU_captioned_photo_dataset_captions.txt"
-    path.write_text(path.read_text().rpartition("My")[0])
-    with pytest.raises(ValueError, match=r"urls\.txt has 20 urls, but there are 19 captions"):
-        build(Builder, manual_dir)
 
 
 def test_the_json_list_gives_the_same_records(manual_dir):

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data_prep.cxc.rating_files import SCORE, SIDES, file_name, scan_ratings
-from data_prep.reading.csv_files import without_bad_rows
+from data_prep.cxc.rating_files import SCORE, SIDES, file_name, read_ratings
 from xmodal.core.errors import UnexpectedFilesError
 
 if TYPE_CHECKING:
@@ -80,8 +79,7 @@ def is_rated(path: pathlib.Path) -> bool:
 
 
 def _read_file(path: pathlib.Path, rating: str, need_scores: bool) -> RatedPairs:
-    rows = scan_ratings(path, rating, released=False, need_scores=need_scores)
-    pairs = list(without_bad_rows(rows, path))
+    pairs = read_ratings(path, rating, released=False, need_scores=need_scores)
     if not pairs:
         raise UnexpectedFilesError(f"{path} has no pairs; download or make it again")
     scores = [pair.score for pair in pairs]
