@@ -113,10 +113,11 @@ def judge(
       note: shown beside the row, unless the expected figure has a note of its own.
     """
     verdict = "noted" if figure is None else "ok"
+    expected: Any = figure
     if isinstance(figure, schema.Known):
-        figure, verdict, note = figure.value, "known", figure.note
-    low, high = figure if isinstance(figure, tuple) else (figure, figure)
-    shown = f"{low:g} to {high:g}" if isinstance(figure, tuple) else figure
+        expected, verdict, note = figure.value, "known", figure.note
+    low, high = expected if isinstance(expected, tuple) else (expected, expected)
+    shown = f"{low:g} to {high:g}" if isinstance(expected, tuple) else expected
     if isinstance(found, str) or isinstance(low, str) or low is None or high is None:
         is_less, is_more = False, low is not None and found != low
     else:
@@ -198,8 +199,8 @@ class _Contents:
                 found = found if isinstance(found, bytes) else found.tobytes()
             elif isinstance(found, np.ndarray):
                 found = found.tolist()
-            items = found if isinstance(found, list) else [found]
-            values.extend(map(content_hash, items) if name in self.hashed else items)
+            items: list[Any] = found if isinstance(found, list) else [found]
+            values.extend(list(map(content_hash, items)) if name in self.hashed else items)
             self.lengths[name].append(len(items))
         if self._categories:
             parts = {name: example[name] for name in self._categories}
@@ -230,16 +231,16 @@ class _Contents:
 def _read_split(builder: tfds.core.DatasetBuilder, split: str, check_images: bool) -> _Contents:
     features = dict(builder.info.features.items())
     contents, split_hash = _Contents(features), SplitHash(features)
-    if contents.images and check_images:
-        contents.faults = collections.Counter()
+    faults = contents.faults = collections.Counter() if contents.images and check_images else None
     try:
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
             for block in _blocks(builder, split):
                 for example in block:
                     contents.add(example)
                     split_hash.add(example)
-                for name in contents.images if contents.faults is not None else ():
-                    contents.faults.update(threads.map(_fault, [each[name] for each in block]))
+                if faults is not None:
+                    for name in contents.images:
+                        faults.update(threads.map(_fault, [each[name] for each in block]))
     except Exception as error:  # Damaged shards make readers raise all kinds of errors.
         read = contents.records
         contents.unreadable = f"after {read:,} records: {type(error).__name__}: {error}"

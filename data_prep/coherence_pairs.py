@@ -12,8 +12,8 @@ import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
-from data_prep.building.record_counts import LeftOut, Record
-from data_prep.linked_captions import LinkedRow, LinkList, linked_records
+from data_prep.building.record_counts import Record
+from data_prep.linked_captions import LinkedRecords, LinkedRow, LinkList, linked_records
 from xmodal.core.errors import UnexpectedFilesError
 
 
@@ -176,7 +176,7 @@ class CoherencePairsBuilder(RandomAccessBuilder):
     def _metadata(self) -> dict[str, Any]:
         return {"relations": list(self.RELATIONS)}
 
-    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, LinkedRecords]:
         pairs = self._read_pairs(folder)
         if "test" in pairs:
             kept, dropped = _deduplicated(pairs["test"], pairs["train"])

@@ -55,7 +55,7 @@ def captioned_image_features(
 
 
 def captioned_example(
-    image_id: int, captions: Sequence[tuple[int, str]], **features: Any
+    image_id: int, captions: Sequence[tuple[int, str | bytes]], **features: Any
 ) -> dict[str, Any]:
     """Returns an example with the features of `captioned_image_features`.
 

@@ -7,6 +7,7 @@ import argparse
 import dataclasses
 import json
 import sys
+from typing import Any
 
 import data_prep
 from data_prep.command_line import check_config, make_parser
@@ -24,7 +25,7 @@ def main() -> None:
 
     cls = data_prep.builder_class(args.dataset)
     data_dir = cls.data_dir_of(args.config, args.data_dir, args.manual_dir)
-    found = []
+    found: list[dict[str, Any]] = []
     for builder in open_configs(args.dataset, args.config, data_dir):
         rows = checks.check(builder, check_images=not args.skip_images)
         name = f"{args.dataset}/{builder.builder_config.name}"

@@ -189,9 +189,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
             raise FileNotFoundError(f"{error}\n\n{wanted}".strip()) from error
         return {split: self._generate_examples(split, own) for split, own in splits.items()}
 
-    def _generate_examples(
-        self, split: str, records: Iterable[Record | LeftOut] | PartedRecords
-    ) -> Any:
+    def _generate_examples(self, split: str, records: Any) -> Any:
         """Returns the usable records of a split, or a `beam.PTransform` to them."""
         if isinstance(records, PartedRecords):
             self._parted[split] = records

@@ -195,8 +195,11 @@ def _named_pictures(files: PictureFiles, tables: Sequence[Table], *, with_splits
             name = "" if is_empty(cells.get(table.image)) else str(cells[table.image])
             image = files.find(name, place.parent.as_posix(), scope, where)
             captions = read_captions(map(cells.get, table.captions), where)
-            if isinstance(image, LeftOut) or isinstance(captions, LeftOut):
-                yield image if isinstance(image, LeftOut) else captions
+            if isinstance(image, LeftOut):
+                yield image
+                continue
+            if isinstance(captions, LeftOut):
+                yield captions
                 continue
             split = of_table or (split_of_folder(image) if with_splits else "")
             if table.split:

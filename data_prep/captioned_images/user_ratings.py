@@ -61,7 +61,8 @@ def rated_pairs(
         score = _score(cells["score"], f"{path.parent / where}")
         left, right = find(cells["left"]), find(cells["right"])
         if isinstance(left, str) or isinstance(right, str):
-            yield "train", LeftOut(where, "no rated pair", left if isinstance(left, str) else right)
+            reason = next(each for each in (left, right) if isinstance(each, str))
+            yield "train", LeftOut(where, "no rated pair", reason)
             continue
         split = next((split for split in left if split in right), "")
         if not split:
