@@ -22,9 +22,9 @@ from data_prep.building.record_counts import (
     short_splits,
 )
 from data_prep.building.record_parts import PartedRecords
+from data_prep.building.unfinished import claimed
 from data_prep.published_figures import Figure
 from xmodal.core.errors import UnexpectedFilesError
-from xmodal.core.unfinished import claimed
 
 _LOG_SECONDS = 10
 # ArrayRecord's writer is not written in Python, and raises only `RuntimeError`.

@@ -9,8 +9,6 @@ from typing import Any, Self
 
 from etils import epath
 
-from xmodal.core.untrusted.cells import inert_cell
-
 # A usable record: a key that is unique in the split, and an example with the builder's features.
 Record = tuple[int | str, dict[str, Any]]
 
@@ -130,7 +128,7 @@ def short_splits(metadata: Mapping[str, Any], min_kept: float) -> list[str]:
 
 def _csv_row(*fields: str) -> bytes:
     line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(map(inert_cell, fields))
+    csv.writer(line, lineterminator="\n").writerow(fields)
     # File names may contain bytes that are not text.
     return line.getvalue().encode("utf-8", "backslashreplace")
 

@@ -10,7 +10,6 @@ from typing import Any
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.options import BY_CONTENT
 from data_prep.reading.split_names import check_split_names, split_of_name
-from xmodal.core.untrusted.cells import is_error_value
 from xmodal.core.untrusted.json_text import parse_json_text
 
 # As in COCO's `train2017`, and in `train00001.tar`.
@@ -72,9 +71,9 @@ def split_of_cell(value: Any, where: str) -> str:
 
 
 def is_empty(value: Any) -> bool:
-    """Whether a cell is blank, or holds a missing number or a spreadsheet's error value."""
+    """Returns whether a cell is blank or a missing number."""
     if isinstance(value, str):
-        return not value.strip() or is_error_value(value.strip())
+        return not value.strip()
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 

@@ -54,19 +54,6 @@ def test_the_first_rule_that_matches_wins():
     assert homes["image"]["w"].spec == PartitionSpec()
 
 
-@pytest.mark.parametrize(
-    ("rules", "message"),
-    [
-        ([("image", "fsdp")], r"config.sharding matches 'params/text/w'; add one"),
-        ([("txt/", "fsdp"), (".*", "replicated")], r"\['txt/'\] match no array .* like \['params/"),
-        ([(".*", "fsdp"), ("text", "replicated")], r"\['text'\] match no array"),
-    ],
-)
-def test_paths_without_a_rule_and_rules_without_a_path(rules, message):
-    with pytest.raises(UserError, match=message):
-        mesh_lib.tree_shardings(TREE, rules, mesh_lib.make_mesh())
-
-
 def test_global_batch_keeps_rows_in_order_and_splits_them():
     batch = {
         "image": np.arange(16 * 3, dtype=np.uint8).reshape(16, 3),
@@ -78,9 +65,3 @@ def test_global_batch_keeps_rows_in_order_and_splits_them():
         np.testing.assert_array_equal(placed[name], value)
         for k, shard in enumerate(placed[name].addressable_shards):
             np.testing.assert_array_equal(shard.data, value[2 * k : 2 * k + 2])
-
-
-def test_the_step_number_is_on_every_device():
-    number = mesh_lib.put_step(7, mesh_lib.make_mesh())
-    assert number.dtype == np.int32
-    assert [int(shard.data) for shard in number.addressable_shards] == [7] * 8

@@ -66,30 +66,6 @@ def test_a_missing_folder_is_named_without_a_stack_trace(tmp_path, monkeypatch):
         _run(monkeypatch, *flags)
 
 
-@pytest.mark.parametrize("name", ["incomplete.2_1.0.0", "linked"])
-def test_a_failed_build_leaves_nothing_of_its_own(tmp_path, name):
-    (tmp_path / "files").mkdir()
-    (tmp_path / "files" / "x").touch()
-    folder = tmp_path / "data" / "flickr8k"
-    # The folder of a build that another process started, or a dataset on another disk.
-    kept = folder / name
-    for is_shared in (False, True):
-        if is_shared:
-            folder.mkdir(parents=True)
-            if name == "linked":
-                kept.symlink_to(tmp_path / "files")
-            else:
-                kept.mkdir()
-        with pytest.raises(FileNotFoundError):
-            build.build(
-                "flickr8k",
-                "images",
-                data_dir=str(folder.parent),
-                manual_dir=str(tmp_path / "files"),
-            )
-        assert folder.exists() == kept.exists() == is_shared
-
-
 @pytest.mark.parametrize("name", ["data_dir", "manual_dir"])
 def test_a_build_on_an_object_store_is_refused(monkeypatch, name):
     with pytest.raises(SystemExit, match=f"--{name}=gs://bucket/x is in an object store; a build"):

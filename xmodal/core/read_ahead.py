@@ -27,20 +27,12 @@ def read_ahead(
       numbers: its arguments.
       ahead: number of batches computed ahead of the yielded one.
     """
-    batches = _read_ahead(make_batch, numbers, ahead)
-    next(batches)
-    return batches
+    workers = concurrent.futures.ThreadPoolExecutor(_PARALLEL_BATCHES, "batches")
+    submitted = (workers.submit(make_batch, number) for number in numbers)
+    waiting = collections.deque(itertools.islice(submitted, ahead))
 
-
-def _read_ahead(
-    make_batch: Callable[[int], Batch], numbers: Iterable[int], ahead: int
-) -> Generator[Batch, None, None]:
-    """Yields an empty batch once the first `ahead` are submitted, then the batches."""
-    with concurrent.futures.ThreadPoolExecutor(_PARALLEL_BATCHES, "batches") as workers:
-        submitted = (workers.submit(make_batch, number) for number in numbers)
-        waiting = collections.deque(itertools.islice(submitted, ahead))
+    def batches() -> Generator[Batch, None, None]:
         try:
-            yield {}
             for batch in submitted:
                 waiting.append(batch)
                 yield waiting.popleft().result()
@@ -48,3 +40,5 @@ def _read_ahead(
                 yield waiting.popleft().result()
         finally:
             workers.shutdown(cancel_futures=True)
+
+    return batches()

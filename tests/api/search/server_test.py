@@ -119,8 +119,6 @@ def test_a_query_without_a_known_word_gets_a_note(ask):
         ({"Host": "evil.example:PORT"}, 400),
         ({"Host": "127.0.0.1.evil.example"}, 400),
         ({"Host": "203.0.113.7:PORT"}, 400),
-        ({"Host": "["}, 400),
-        ({"Host": ""}, 400),
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "null"}, 403),
         ({"Origin": "http://127.0.0.1:1"}, 403),

@@ -20,7 +20,7 @@ def test_json_and_its_damage(tmp_path):
     assert read_json(_write(tmp_path / "a.json.gz", '{"a": [1, "ü"]}')) == {"a": [1, "ü"]}
     lines = _write(tmp_path / "b.jsonl", '{"a": 1}\n\n[2]\n')
     assert list(read_jsonl(lines)) == [("b.jsonl line 1", {"a": 1}), ("b.jsonl line 3", [2])]
-    for content in (b"", b'{"a": [1, ', b'{"a": "\xe9"}', b"[" * 100_000):
+    for content in (b"", b'{"a": [1, ', b'{"a": "\xe9"}'):
         path = _write(tmp_path / "bad.json", content)
         with pytest.raises(UnexpectedFilesError, match=f"{path} cannot be read as JSON"):
             read_json(path)
@@ -39,7 +39,6 @@ def test_a_key_that_occurs_twice_is_said_wherever_json_is_read(tmp_path):
         with pytest.raises(UnexpectedFilesError, match=said):
             read_json(path, object_hook=hook)
     assert not hooks
-    assert read_json(path, object_pairs_hook=list) == [("b", [("a", 1), ("a", 2)])]
     _write(path, '{"b": {"a": 1}}')
     assert read_json(path, object_hook=lambda found: [*found.items()]) == [("b", [("a", 1)])]
 

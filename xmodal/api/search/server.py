@@ -31,7 +31,6 @@ from xmodal.api.search.index import Index
 from xmodal.core import web_server
 from xmodal.core.config import suggest
 from xmodal.core.errors import UserError
-from xmodal.core.web_guard import Guard
 
 _PATH = "/search"
 _LARGEST = 20 * 2**20  # Bytes of a picture.
@@ -93,7 +92,7 @@ def make_app(index: Index, hosts: Collection[str], scheme: str = "http") -> Star
         routes=[Route(_PATH, search, methods=["GET", "POST"])],
         middleware=[
             Middleware(
-                Guard,
+                web_server.Guard,
                 hosts=hosts,
                 refuse=_refuse,
                 scheme=scheme,

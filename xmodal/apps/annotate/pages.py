@@ -22,7 +22,6 @@ from xmodal.apps.annotate.questions import KINDS, BadAnswer
 from xmodal.apps.annotate.raters import Rater, find_rater
 from xmodal.apps.annotate.study_file import StudyFile
 from xmodal.core import web_server
-from xmodal.core.web_guard import Guard
 
 _HERE = pathlib.Path(__file__).parent
 _TOO_LARGE = 2**63  # SQLite cannot hold numbers from here on.
@@ -91,7 +90,10 @@ def make_app(study: StudyFile, *, hosts: Collection[str], secure: bool = False) 
         ],
         middleware=[
             Middleware(
-                Guard, hosts=hosts, refuse=PlainTextResponse, scheme="https" if secure else "http"
+                web_server.Guard,
+                hosts=hosts,
+                refuse=PlainTextResponse,
+                scheme="https" if secure else "http",
             ),
         ],
         exception_handlers={
