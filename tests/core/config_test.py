@@ -20,25 +20,6 @@ def scale(
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"size": 3},
-        {"size": 1, "rate": None, "areas": [0, 0.5]},
-        {"size": 1, "rate": 0.9, "mode": "slow"},
-    ],
-)
-def test_options_that_a_function_takes(options):
-    checked = {}
-
-    def note(where, hint, value):
-        checked[where] = value
-        return [value]
-
-    config.check_options("config.x", scale, options, expand=note)
-    assert checked == {f"config.x.{name}": value for name, value in options.items()}
-
-
-@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"size": 3, "rte": 1}, r"\['rte'\] in config.x; known: .*'rate', 'size'\]. Did you mean"),

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from xmodal.core import progress as progress_lib
-from xmodal.core.progress import StopRequestedError, check_stop, interruptible, progress, stoppable
+from xmodal.core.progress import check_stop, progress, stoppable
 
 
 def wait_until(is_true):
@@ -16,25 +16,6 @@ def wait_until(is_true):
     while not is_true() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert is_true()
-
-
-def test_work_ends_at_the_next_report_after_a_request():
-    requested, done = [], []
-
-    def long_work():
-        with progress("Reading", 9) as advance:
-            for item in range(9):
-                if item == 4:
-                    requested.append(True)
-                done.append(item)
-                advance(1)
-
-    with pytest.raises(StopRequestedError), interruptible(lambda: bool(requested)):
-        long_work()
-    assert done == [0, 1, 2, 3, 4]
-    done.clear()
-    long_work()  # Nothing listens any more.
-    assert done == list(range(9))
 
 
 def test_long_work_says_how_far_it_is(monkeypatch, caplog):

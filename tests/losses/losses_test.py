@@ -99,7 +99,6 @@ LEARNED = {"name": "cosine", "learned_temperature": True}
 # Family -> loss, options, similarity.
 FOLDED = {
     "softmax": ("softmax", {}, LEARNED | {"temperature": 0.1}),
-    "decoupled": ("softmax", {"form": "printed"}, LEARNED),
     "sigmoid": ("sigmoid", {}, LEARNED | {"bias": -1.0, "learned_bias": True}),
     "soft_contrastive": (
         "soft_contrastive",
@@ -109,7 +108,6 @@ FOLDED = {
     "hinge_sum": ("triplet", {"mining": "all"}, LEARNED),
     "hinge_hardest": ("triplet", {"mining": "hardest"}, LEARNED),
     "hinge_semi_hard": ("triplet", {"mining": "semi_hard"}, LEARNED),
-    "hinge_easiest": ("triplet", {"mining": "semi_hard_or_easiest"}, LEARNED),
     "max_cosine": ("triplet", {"mining": "hardest"}, {"name": "max_cosine"}),
     "distance_triplet": (
         "distance_triplet",
