@@ -79,14 +79,6 @@ def test_a_config_of_ones_own_stands_beside_the_installed_ones(wheel, tmp_path):
         assert "config.batch_size is -2" in refused.stderr
 
 
-@pytest.mark.slow
-def test_help_lists_every_command(wheel, tmp_path):
-    shown = run(tmp_path, wheel, "-m", "xmodal", "--help")
-    assert shown.returncode == 0, shown.stderr
-    listed = {line.split()[0] for line in shown.stdout.splitlines() if line.startswith("  ")}
-    assert listed == set(COMMANDS)
-
-
 # Packages that take a second or more to import, which no help needs.
 SLOW = (
     *("flax", "jax", "matplotlib", "optax", "orbax", "pandas", "scipy"),

@@ -114,30 +114,6 @@ def test_one_command_from_weights_to_tables(command, arguments, tower, tmp_path)
     assert comparison.startswith(f"## bow against bow ({own})\n")
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        (["--config.init_from.towers.text="], "config.init_from.towers.text is empty"),
-        (
-            ["--split=test2014"],
-            "Name one of them in --split, `train_split`, or an evaluator's `split`",
-        ),
-        (["--bootstrap_samples=9"], "Unknown command line flag 'bootstrap_samples'"),
-        (["--run=r"], "A run has its own config"),
-        (["--output="], "--output needs the name of a folder"),
-        (
-            ["--config.init_from.towers.texts=a"],
-            "Unknown key(s) ['texts'] in config.init_from.towers",
-        ),
-        (["--compare=none.npz"], "none.npz"),
-    ],
-)
-def test_mistakes_end_with_a_message(command, arguments, tmp_path, changed, message):
-    code, _ = command(*arguments, *changed)
-    assert message in str(code)
-    assert not (tmp_path / "out").exists()
-
-
 def on_rated_captions(few_shapes, out):
     return [
         "--config.data.dataset=crisscrossed_shapes",
