@@ -27,12 +27,20 @@ def read_ahead(
       numbers: its arguments.
       ahead: number of batches computed ahead of the yielded one.
     """
-    workers = concurrent.futures.ThreadPoolExecutor(_PARALLEL_BATCHES, "batches")
-    submitted = (workers.submit(make_batch, number) for number in numbers)
-    waiting = collections.deque(itertools.islice(submitted, ahead))
+    batches = _read_ahead(make_batch, numbers, ahead)
+    next(batches)
+    return batches
 
-    def batches() -> Generator[Batch, None, None]:
+
+def _read_ahead(
+    make_batch: Callable[[int], Batch], numbers: Iterable[int], ahead: int
+) -> Generator[Batch, None, None]:
+    """Yields an empty batch once the first `ahead` are submitted, then the batches."""
+    with concurrent.futures.ThreadPoolExecutor(_PARALLEL_BATCHES, "batches") as workers:
+        submitted = (workers.submit(make_batch, number) for number in numbers)
+        waiting = collections.deque(itertools.islice(submitted, ahead))
         try:
+            yield {}
             for batch in submitted:
                 waiting.append(batch)
                 yield waiting.popleft().result()
@@ -40,5 +48,3 @@ def read_ahead(
                 yield waiting.popleft().result()
         finally:
             workers.shutdown(cancel_futures=True)
-
-    return batches()
