@@ -41,7 +41,7 @@ setuptools.setup(
         # tensorflow-datasets 4.9.10 imports it without asking for it.
         "importlib_resources>=6,<8",
         "h5py>=3.11,<4",
-        "jax>=0.10.2,<0.12",
+        "jax>=0.10.2,<0.13",
         "jinja2>=3.1,<4",
         "lazy_loader>=0.4,<1",
         "markdown>=3.5,<4",
@@ -67,8 +67,8 @@ setuptools.setup(
         "tqdm>=4.66,<5",
     ],
     extras_require={
-        "tpu": ["jax[tpu]>=0.10.2,<0.12"],
-        "cuda": ["jax[cuda13]>=0.10.2,<0.12"],
+        "tpu": ["jax[tpu]>=0.10.2,<0.13"],
+        "cuda": ["jax[cuda13]>=0.10.2,<0.13"],
         # The record of `python -m xmodal sweep`.
         "sweep": ["optuna>=4.9,<6"],
         # Approximate search and the server of `python -m xmodal search`.

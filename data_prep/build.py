@@ -7,7 +7,6 @@ import argparse
 import contextlib
 import io
 import os
-import pathlib
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from data_prep.command_line import check_config, make_parser
 from xmodal.core import console
 from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.folders import explain
-from xmodal.core.unfinished import removed_if_failed
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
@@ -66,18 +64,13 @@ def build(
     def make_builder() -> Any:
         return cls(config=config, data_dir=data_dir, min_kept=min_kept)
 
-    place = data_dir or tfds.core.constants.DATA_DIR
-    place = place if cls.reads_own_files(config) else os.path.join(place, name)
     settings = tfds.download.DownloadConfig(
         manual_dir=manual_dir, beam_options=_beam_options(beam_pipeline_options)
     )
     tfds.display_progress_bar(sys.stderr.isatty())
     try:
         # TFDS prints that it is downloading, which it never does here.
-        with (
-            removed_if_failed(pathlib.Path(place)),
-            contextlib.redirect_stdout(io.StringIO()),
-        ):
+        with contextlib.redirect_stdout(io.StringIO()):
             make_builder().download_and_prepare(download_config=settings)
     except OSError:
         # Another process may have renamed its own, identical copy into place first.

@@ -4,8 +4,6 @@ import json
 import os
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -42,17 +40,6 @@ def read(name):
 
 def test_all_notebooks_are_tested():
     assert {path.stem for path in (ROOT / "colabs").glob("*.ipynb")} == set(NAMES)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_outputs_are_stripped(name):
-    notebook = read(name)
-    assert (notebook.nbformat, notebook.nbformat_minor) == (4, 5)
-    assert set(notebook.metadata) == {"kernelspec", "language_info"}
-    for cell in notebook.cells:
-        assert cell.metadata == {}
-        if cell.cell_type == "code":
-            assert (cell.outputs, cell.execution_count) == ([], None)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -146,41 +133,6 @@ def test_notebooks_run_and_name_metrics_as_files_do(execute):
         assert found
         assert found <= known | {tag.partition("/")[2] for tag in known}
     assert len(data_of(outputs["ranks"], "image/png")) == 1
-
-
-def test_all_places_have_the_address_of_the_repository():
-    source = re.compile(r'SOURCE = "git\+(.+?)"')
-    (address,) = {source.search(read(each).cells[1].source).group(1) for each in NAMES}
-    name = address.removeprefix("https://github.com/")
-    badges = (ROOT / "colabs/README.md").read_text()
-    for each in NAMES:
-        link = f"https://colab.research.google.com/github/{name}/blob/main/colabs/{each}.ipynb"
-        assert f"({link})" in badges
-
-
-@pytest.mark.slow
-def test_the_first_cell_installs_a_repository(tmp_path):
-    if subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True).returncode:
-        pytest.skip("this is no checkout of git")
-    cells = {read(name).cells[1].source for name in NAMES}
-    assert len(cells) == 1
-    # An environment without xmodal, in which IPython's %pip is plain pip without dependencies.
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
-    (source,) = cells
-    source = re.sub(r'SOURCE = "[^"]+"', f'SOURCE = "git+{ROOT.as_uri()}"', source)
-    magic = '%pip install --quiet "{SOURCE}"'
-    assert magic in source
-    command = "[sys.executable, '-m', 'pip', 'install', '--quiet', '--no-deps', SOURCE]"
-    source = source.replace(magic, f"subprocess.run({command}, check=True)")
-    python = [str(tmp_path / "venv" / "bin" / "python"), "-c"]
-    without = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    code = f"import subprocess, sys\n{source}\nprint(importlib.util.find_spec('xmodal').origin)"
-    options = {"cwd": tmp_path, "env": without, "capture_output": True, "text": True}
-    found = subprocess.run([*python, code], check=True, **options)
-    assert found.stdout.strip().startswith(str(tmp_path / "venv"))
-    package = pathlib.Path(found.stdout.strip()).parent
-    assert (package / "core" / "page.html").exists()
-    assert (package.parent / "configs" / "quickstart.py").exists()
 
 
 @pytest.mark.slow

@@ -6,15 +6,11 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 
 import pytest
 
 import xmodal
-from tests.apps.annotate.small_studies import CAPTIONS, sts_units
 from xmodal.__main__ import COMMANDS
-from xmodal.apps.annotate.study_file import StudySettings, create
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -55,14 +51,6 @@ def test_commands_know_the_configs_that_were_installed(wheel, tmp_path, command)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["search", "export", "annotate", "convert", "show", "votes"])
-def test_commands_without_a_config(wheel, tmp_path, command):
-    shown = run(tmp_path, wheel, wheel / "bin" / "xmodal", command, "--help")
-    assert shown.returncode == 0, shown.stderr
-    assert shown.stdout.startswith(f"usage: xmodal {command} ")
-
-
-@pytest.mark.slow
 def test_a_config_is_addressed_by_name(wheel, tmp_path):
     train = [wheel / "bin" / "xmodal", "train"]
     # The config and its imports are read; its value is rejected before anything is created.
@@ -91,53 +79,6 @@ def test_a_config_of_ones_own_stands_beside_the_installed_ones(wheel, tmp_path):
         assert "config.batch_size is -2" in refused.stderr
 
 
-@pytest.mark.slow
-def test_pages_of_annotation_are_in_the_wheel(wheel, tmp_path):
-    create(tmp_path / "study", StudySettings(), sts_units(2), CAPTIONS, [])
-    serve = ["-m", "xmodal", "annotate", "serve", f"--study={tmp_path}/study", "--port=0"]
-    environment = os.environ | {"PYTHONPATH": str(wheel), "PYTHONSAFEPATH": "1"}
-    with subprocess.Popen(
-        [sys.executable, *serve], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            address = process.stdout.readline().split()[-1]
-            with urllib.request.urlopen(f"{address}/static/style.css") as response:
-                assert b"--accent" in response.read()
-            with pytest.raises(urllib.error.HTTPError) as refused:
-                urllib.request.urlopen(address)
-            assert "Open the link that you were given" in refused.value.read().decode()
-        finally:
-            process.kill()
-
-
-@pytest.mark.slow
-def test_the_ledger_is_in_the_wheel(wheel, tmp_path):
-    listed = run(tmp_path, wheel, wheel / "bin" / "xmodal", "reproduce")
-    assert listed.returncode == 0, listed.stderr
-    assert "  clip/vit_b32 " in listed.stdout
-
-
-def test_towers_are_listed(command):
-    code, _ = command("--list_towers")
-    assert code == 0
-
-
-@pytest.mark.slow
-def test_help_lists_every_command(wheel, tmp_path):
-    shown = run(tmp_path, wheel, "-m", "xmodal", "--help")
-    assert shown.returncode == 0, shown.stderr
-    listed = {line.split()[0] for line in shown.stdout.splitlines() if line.startswith("  ")}
-    assert listed == set(COMMANDS)
-
-
-@pytest.mark.slow
-def test_an_unknown_command_lists_the_known_ones(wheel, tmp_path):
-    refused = run(tmp_path, wheel, "-m", "xmodal", "trane")
-    assert refused.returncode == 1
-    assert "'trane' is not a command" in refused.stderr
-    assert "  train " in refused.stderr
-
-
 # Packages that take a second or more to import, which no help needs.
 SLOW = (
     *("flax", "jax", "matplotlib", "optax", "orbax", "pandas", "scipy"),
@@ -161,15 +102,6 @@ def test_help_succeeds_and_imports_nothing_slow(name):
     usage, imported = shown.stdout.strip().rsplit("\n", 1)
     assert len(usage) > 100
     assert imported == "[]"
-
-
-@pytest.mark.parametrize("name", ["train", "sweep"])
-def test_a_config_is_asked_for(name):
-    ended = subprocess.run(
-        [sys.executable, "-m", "xmodal", name], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 1
-    assert ended.stderr.startswith("Error: --config is missing. --list_configs lists those that")
 
 
 def test_every_command_is_a_module():

@@ -1,6 +1,5 @@
 """Published towers evaluated with one command: `python -m xmodal.eval_main --config=...`."""
 
-import dataclasses
 import json
 import pathlib
 import sys
@@ -10,11 +9,8 @@ import pytest
 from absl import flags
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from tests.api.converted_models import MODELS, save_converted
 from xmodal import data, eval_main
 from xmodal.apps import config_flag, eval_arguments
-from xmodal.evals import Embedder
-from xmodal.evals.reports.store import StoredResults, load_ranks, pack_ranks
 from xmodal.pretrained.converters import convert
 from xmodal.pretrained.folder import save_tower
 
@@ -43,38 +39,6 @@ def command(monkeypatch, capsys):
 
     yield run
     flags.FLAGS.unparse_flags()
-
-
-def test_embeddings_of_several_models_are_not_saved(command, tmp_path):
-    code, _ = command(
-        f"--config={CONFIG.parent / 'released.py'}", "--config.init_from.model=weights/a,weights/b",
-        f"--save_embeddings={tmp_path}/x.npz", f"--output={tmp_path}/out",
-    )  # fmt: skip
-    several = "--config.init_from.model names several"
-    assert code == f"Error: --save_embeddings takes one model; {several}."
-
-
-@pytest.mark.slow
-def test_a_converted_probabilistic_model_is_ranked_by_its_means(command, few_shapes, tmp_path):
-    """As `xmodal reproduce pcme/mean` does."""
-    head = {"name": "gaussian", "width": 5, "samples": 3}
-    section = MODELS["pixels"] | {"similarity": {"name": "match_probability"}}
-    for side in ("image", "text"):
-        section[side] = MODELS["pixels"][side] | {"head": head, "projection": None}
-    given = (
-        f"--config={CONFIG.parent / 'released.py'}", "--config.data.dataset=crisscrossed_shapes",
-        f"--config.init_from.model={save_converted(tmp_path / 'model', section, most=0.1)}",
-        f"--config.data.data_dir={few_shapes}", "--config.evals.coco.bootstrap_samples=10",
-    )  # fmt: skip
-    chosen = "--config.evals.coco.similarity={'name': 'cosine', 'field': 'mean'}"
-    for name, arguments in {"samples": (), "means": (chosen,)}.items():
-        assert not command(*given, *arguments, f"--output={tmp_path / name}")[0]
-    numbers = [
-        json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("samples", "means")
-    ]
-    assert "Similarity: cosine." in (tmp_path / "means/coco/report.md").read_text()
-    assert numbers[0].keys() == numbers[1].keys()
-    assert numbers[0] != numbers[1]
 
 
 @pytest.fixture(scope="module")
@@ -150,47 +114,6 @@ def test_one_command_from_weights_to_tables(command, arguments, tower, tmp_path)
     assert comparison.startswith(f"## bow against bow ({own})\n")
 
 
-def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
-    command, arguments, tmp_path, monkeypatch
-):
-    out = tmp_path / "out"
-    assert not command(*arguments)[0]
-    monkeypatch.setattr(Embedder, "__call__", lambda *_: pytest.fail("evaluated for nothing"))
-    ranks = load_ranks(out / "coco")
-    boards = [dataclasses.replace(board, label_hash="beef") for board in ranks.results]
-    (out / "coco/ranks.npz").write_bytes(pack_ranks(StoredResults(boards, "any")))
-    again = [f"--output={tmp_path / 'again'}", f"--compare={out}"]
-    code, _ = command(*arguments, *again)
-    assert "against beef; evaluate both models with the same annotations" in code
-    code, _ = command(*arguments, f"--output={out / 'metrics.json'}")
-    assert "metrics.json: " in code
-    assert list(tmp_path.iterdir()) == [out]
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        (["--config.init_from.towers.text="], "config.init_from.towers.text is empty"),
-        (
-            ["--split=test2014"],
-            "Name one of them in --split, `train_split`, or an evaluator's `split`",
-        ),
-        (["--bootstrap_samples=9"], "Unknown command line flag 'bootstrap_samples'"),
-        (["--run=r"], "A run has its own config"),
-        (["--output="], "--output needs the name of a folder"),
-        (
-            ["--config.init_from.towers.texts=a"],
-            "Unknown key(s) ['texts'] in config.init_from.towers",
-        ),
-        (["--compare=none.npz"], "none.npz"),
-    ],
-)
-def test_mistakes_end_with_a_message(command, arguments, tmp_path, changed, message):
-    code, _ = command(*arguments, *changed)
-    assert message in str(code)
-    assert not (tmp_path / "out").exists()
-
-
 def on_rated_captions(few_shapes, out):
     return [
         "--config.data.dataset=crisscrossed_shapes",
@@ -235,35 +158,3 @@ def test_sentence_embeddings_are_evaluated_like_the_tower_that_made_them(
         assert json.loads((out / "metrics.json").read_text()) == pytest.approx(expected, abs=1e-6)
         assert "| mine " in (out / "sts/report.md").read_text()
         assert json.loads((out / "model.json").read_text())["name"] == f"{path} (cosine)"
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        (["--annotations=a"], "Give either --annotations, "),
-        (["--similarity="], "Name the similarity that the model ranks by"),
-        (["--split=test2014"], "has no split 'test2014'"),
-        (["--evaluators=sick"], "Unknown evaluator(s) ['sick']; config.evals has ['sts']"),
-        (["--embeddings=none.npz"], "There is no file 'none.npz'"),
-        ([], "no embedding for "),
-    ],
-)
-def test_mistakes_with_embeddings_and_a_config(command, few_shapes, tmp_path, changed, message):
-    path, out = tmp_path / "file.npz", tmp_path / "out"
-    np.savez(path, sentences=np.array(["a dog"]), sentence_embeddings=np.ones((1, 3)))
-    code, _ = command(
-        f"--config={STS}", f"--embeddings={path}", "--similarity=cosine",
-        *on_rated_captions(few_shapes, out), *changed,
-    )  # fmt: skip
-    assert message in str(code)
-    assert not out.exists()
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [(f"{CONFIG}:glove", "Unknown baseline 'glove'"), ("configs/none.py", "configs/none.py")],
-)
-def test_a_config_that_is_not_there(command, tmp_path, config, message):
-    code, _ = command(f"--config={config}", f"--output={tmp_path / 'out'}")
-    assert message in code
-    assert not (tmp_path / "out").exists()

@@ -6,7 +6,6 @@ import shutil
 import pytest
 
 from tests.saved_run import TOTAL_STEPS, evaluate, read
-from xmodal.core.errors import UserError
 from xmodal.train.folder import folder_lock, following
 
 
@@ -40,38 +39,3 @@ def test_follow_evaluates_what_is_new_and_ends_with_the_run(
     evaluate(run=str(growing), follow=True, output=str(output), overwrite=True)
     assert read(output / "steps/0.json")  # again
     assert read(output / "metrics.json")["step"] == TOTAL_STEPS
-
-
-def test_follow_gives_up_after_the_timeout(saved_run_dir, tmp_path):
-    stuck = tmp_path / "run"
-    shutil.copytree(saved_run_dir, stuck, ignore=shutil.ignore_patterns(str(TOTAL_STEPS)))
-    steps = following.follow(str(stuck), str(tmp_path), timeout=0.01)
-    assert list(steps) == [0, 2]
-
-
-@pytest.mark.slow
-def test_follow_waits_for_the_run_and_owns_a_folder(saved_run_dir, tmp_path, monkeypatch):
-    """The run starts while the follower waits; the training job has written its final results."""
-    later, waited = tmp_path / "run", []
-
-    def sleep(seconds):
-        waited.append(seconds)
-        shutil.copytree(saved_run_dir, later)
-        (later / "test").mkdir(exist_ok=True)
-        (later / "test/metrics.json").write_text("of the training job")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(following.time, "sleep", sleep)
-        evaluate(run=str(later), follow=True, evaluators=["words"])
-    assert len(waited) == 1
-    own = later / "follow/test"
-    assert sorted(p.name for p in (own / "steps").iterdir()) == ["0.json", "2.json", "4.json"]
-    assert (later / "test/metrics.json").read_text() == "of the training job"
-    with folder_lock.hold(own), pytest.raises(UserError, match="is being written by process"):
-        evaluate(run=str(later), follow=True)
-
-
-def test_follow_gives_up_on_a_run_that_does_not_start(tmp_path):
-    with pytest.raises(UserError, match=r"run did not start within 0 s \(--timeout\)"):
-        evaluate(run=str(tmp_path / "run"), follow=True, timeout=0.01)
-    assert list(tmp_path.iterdir()) == []

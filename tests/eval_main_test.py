@@ -8,23 +8,19 @@ import signal
 
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
-from tests.saved_run import BEST, TOTAL_STEPS, evaluate, evaluate_file, make_config, read
-from xmodal import data, eval_main
+from tests.saved_run import BEST, evaluate, evaluate_file, make_config, read
+from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
 from xmodal.core.progress import STOPPED
-from xmodal.core.result_files import write_files
 from xmodal.evals import evaluate_source, make_evaluator, read_options
 from xmodal.evals.reports import store
 from xmodal.evals.scores import arrays
 from xmodal.train.evaluation import run_subjects
 from xmodal.train.evaluation.suite import Request
-from xmodal.train.folder import checkpoints, run_folder
+from xmodal.train.folder import run_folder
 from xmodal.train.resolve import build_run
-
-SHAPES = "crisscrossed_shapes"
 
 
 @pytest.mark.slow
@@ -53,19 +49,6 @@ def test_one_checkpoint_agrees_with_training(saved_run_dir, tmp_path, capsys):
     )
     (second,) = tmp_path.glob("events.out.tfevents.*")
     assert second != first
-
-
-@pytest.mark.slow
-def test_the_mean_of_a_run_and_itself_is_the_run(saved_run_dir, tmp_path):
-    copy = tmp_path / "copy"
-    shutil.copytree(saved_run_dir, copy)
-    given = {"split": "validation", "evaluators": ["words"]}
-    evaluate(run=str(saved_run_dir), output=str(tmp_path / "one"), **given)
-    evaluate(run=f"{saved_run_dir},{copy}", output=str(tmp_path / "two"), **given)
-    one, two = (read(tmp_path / name / "words/metrics.json") for name in ("one", "two"))
-    assert two == pytest.approx(one, abs=0.5)  # ties may resolve differently
-    report = (tmp_path / "two/words/report.md").read_text()
-    assert "Scores are means of those of tiny_quick step 2 and tiny_quick step 2." in report
 
 
 @pytest.mark.slow
@@ -130,49 +113,6 @@ def test_results_of_another_run_are_kept_unless_told_otherwise(saved_run_dir, tm
 
 
 @pytest.mark.slow
-def test_another_checkpoint_leaves_the_final_results_alone(saved_run_dir, tmp_path):
-    """A finished run prints RUN/test as its results, by which a search compares trials."""
-    folder = tmp_path / "run"
-    shutil.copytree(saved_run_dir, folder)
-    given = {"run": str(folder), "evaluators": ["words"]}
-    evaluate(**given)
-    final = (folder / "test/metrics.json").read_text()
-    assert json.loads(final)["step"] == 2
-    for step, number in (("0", 0), ("latest", TOTAL_STEPS)):
-        evaluate(step=step, **given)
-        assert read(folder / f"step_{number}/test/metrics.json")["step"] == number
-    assert (folder / "test/metrics.json").read_text() == final
-    evaluate(step="best", **given)
-    assert (folder / "test/metrics.json").read_text() == final
-    assert not (folder / "step_2").exists()
-    named = given | {"output": f"{folder}/../run/test/", "step": "0"}
-    with pytest.raises(UserError, match=r"is for results of the best checkpoint, .*--overwrite"):
-        evaluate(**named)
-    assert (folder / "test/metrics.json").read_text() == final
-    with pytest.raises(UserError, match="is for results of the best checkpoint"):
-        evaluate(**given, output=str(folder / "test"), split="validation")
-    assert (folder / "test/metrics.json").read_text() == final
-    evaluate(overwrite=True, **named)
-    assert read(folder / "test/metrics.json")["step"] == 0
-
-
-@pytest.mark.slow
-def test_one_evaluator_leaves_the_numbers_of_others(saved_run_dir, tmp_path):
-    folder = tmp_path / "run"
-    shutil.copytree(saved_run_dir, folder)
-    metrics = folder / "validation/metrics.json"
-    given = {"run": str(folder), "split": "validation"}
-    evaluate(**given)
-    whole = read(metrics)
-    assert {tag.partition("/")[0] for tag in whole} >= {"step", "shapes", "words"}
-    evaluate(**given, evaluators=["words"])
-    assert read(metrics) == whole
-    # Results of another step replace all of them.
-    evaluate(**given, evaluators=["words"], step="0", output=str(folder / "validation"))
-    assert {tag.partition("/")[0] for tag in read(metrics)} == {"step", "words"}
-
-
-@pytest.mark.slow
 def test_the_mean_of_the_scores_of_two_runs(saved_run_dir, tmp_path, capsys):
     """Against the mean of two score matrices on the same boards."""
     other = tmp_path / "other"
@@ -215,56 +155,6 @@ def test_a_signal_ends_an_evaluation_before_anything_is_written(
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_an_unknown_evaluator(saved_run_dir, tmp_path):
-    with pytest.raises(UserError, match=r"\['cxc'\]; config.evals has \['shapes', 'words'\]"):
-        evaluate(run=str(saved_run_dir), evaluators=["cxc"], output=str(tmp_path / "out"))
-
-
-def test_a_run_whose_dataset_was_moved(saved_run_dir, few_shapes, tmp_path):
-    run_dir = tmp_path / "run"
-    shutil.copytree(saved_run_dir, run_dir)
-    config = json.loads((run_dir / "config.json").read_text())
-    config["data"] |= {"dataset": "captioned_images", "manual_dir": str(tmp_path / "gone")}
-    (run_dir / "config.json").write_text(json.dumps(config))
-    given = {"run": str(run_dir), "output": str(tmp_path / "out"), "evaluators": ["shapes"]}
-    with pytest.raises(UserError, match="config.data.manual_dir: .*gone does not exist"):
-        evaluate(**given)
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here/notes.txt").write_text("")
-    with pytest.raises(UserError, match="here has neither images nor captions"):
-        evaluate(**given, manual_dir=str(tmp_path / "here"))
-
-
-def test_annotations_are_for_boards_of_ms_coco(saved_run_dir, tmp_path):
-    config = ConfigDict({"data": {"dataset": "coco_captions"}, "evals": {}})
-    config.evals.own = {"type": "boards"}
-    config.evals.other = {"type": "boards", "data": {"dataset": "flickr8k"}}
-    config.evals.pools = {"type": "pools", "data": None}
-    eval_main.add_annotations(config, "labels")
-    assert {name: each.get("annotations") for name, each in config.evals.items()} == {
-        "own": "labels",
-        "other": None,
-        "pools": None,
-    }
-    with pytest.raises(UserError, match="--annotations=labels .* no evaluator of config.evals"):
-        evaluate(run=str(saved_run_dir), annotations="labels", output=str(tmp_path / "out"))
-
-
-@pytest.mark.slow
-def test_comparison_of_a_checkpoint(saved_run_dir, tmp_path, capsys):
-    given = {"run": str(saved_run_dir), "split": "validation"}
-    evaluate(output=str(tmp_path / "first"), **given)
-    evaluate(output=str(tmp_path / "second"), compare=str(tmp_path / "first"), **given)
-    text = (tmp_path / "second/shapes/comparison.md").read_text()
-    both = f"tiny_quick step 2 against tiny_quick step 2 ({tmp_path / 'first/shapes'})"
-    assert text.startswith(f"## {both}\n")
-    assert text in capsys.readouterr().out
-    for name in ("shapes", "words"):
-        assert not any(read(tmp_path / "second" / name / "comparison.json").values())
-    evaluate(output=str(tmp_path / "second"), **given)
-    assert not list((tmp_path / "second").rglob("comparison*"))
-
-
 @pytest.mark.slow
 def test_examples_of_a_checkpoint_and_of_its_embeddings(
     saved_run_dir, few_shapes, tmp_path, capsys
@@ -289,30 +179,6 @@ def test_examples_of_a_checkpoint_and_of_its_embeddings(
     assert not path.exists()
 
 
-def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
-    saved_run_dir, tmp_path, monkeypatch
-):
-    given = {"run": str(saved_run_dir), "split": "validation"}
-    evaluate(output=str(tmp_path / "out"), **given)
-    stored = store.load_ranks(tmp_path / "out/shapes")
-    boards = [dataclasses.replace(board, label_hash="beef") for board in stored.results]
-    ranks = store.pack_ranks(store.StoredResults(boards, "any"))
-    write_files(tmp_path / "other", {"ranks.npz": ranks})
-    write_files(tmp_path / "run/test/shapes", {"ranks.npz": ranks})
-    monkeypatch.setattr(
-        checkpoints, "restore_model", lambda *_: pytest.fail("evaluated for nothing")
-    )
-    for other in ("other", "run", "run/test"):
-        with pytest.raises(UserError, match="labels of board shapes_own differ: .* against beef"):
-            evaluate(output=str(tmp_path / "new"), compare=str(tmp_path / other), **given)
-    (tmp_path / "run/test/shapes").rename(tmp_path / "run/test/mine")
-    with pytest.raises(UserError, match="run has results of mine, but none of shapes: choose"):
-        evaluate(output=str(tmp_path / "new"), compare=str(tmp_path / "run"), **given)
-    with pytest.raises(UserError, match=r"Cannot write to .*metrics\.json: "):
-        evaluate(output=str(tmp_path / "out/metrics.json"), **given)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "out", "run"]
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -326,22 +192,3 @@ def test_mistakes_are_named(saved_run_dir, tmp_path, values, message):
     with pytest.raises(ValueError, match=message):
         evaluate(**({"run": str(saved_run_dir), "output": str(tmp_path / "out")} | values))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_undefined_numbers_of_other_evaluators_are_kept(saved_run_dir, tmp_path):
-    folder = tmp_path / "run"
-    shutil.copytree(saved_run_dir, folder)
-    given = {"run": str(folder), "evaluators": ["words"]}
-    stored = folder / "test/steps/2.json"
-    stored.parent.mkdir(parents=True)
-    stored.write_text(json.dumps({"gone/t2t/spearman": None, "gone/t2t/pairs": 7.0}))
-    evaluate(save_embeddings=str(tmp_path / "words.npz"), **given)
-    for numbers in (read(stored), read(folder / "test/metrics.json")):
-        assert numbers["gone/t2t/spearman"] is None
-        assert numbers["gone/t2t/pairs"] == 7
-        assert numbers["words/shapes_own/t2t/recall@1"] is not None
-    table = (folder / "test/metrics.csv").read_text().splitlines()
-    assert "tiny_quick step 2,gone/t2t/spearman,,,," in table
-    stored.write_text(stored.read_text()[:20])
-    with pytest.raises(UserError, match=r"steps/2.json is damaged: .*evaluate this step again"):
-        evaluate(**given)

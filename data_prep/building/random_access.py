@@ -14,8 +14,8 @@ from data_prep import schema
 from data_prep.building import folder_key
 from data_prep.building.record_check import PartedRecords, RecordCheck, SplitAccount
 from data_prep.building.record_counts import BuildReport, LeftOut, Record, counts_table
+from data_prep.building.unfinished import claimed
 from xmodal.core.errors import UnexpectedFilesError
-from xmodal.core.unfinished import claimed
 
 _LOG_SECONDS = 10
 

@@ -7,8 +7,6 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any, Self
 
-from xmodal.core.untrusted.cells import inert_cell
-
 # A usable record: a key that is unique in the split, and an example with the builder's features.
 Record = tuple[int | str, dict[str, Any]]
 
@@ -86,7 +84,7 @@ class BuildReport:
                 "w", newline="", encoding="utf-8", errors="backslashreplace"
             )
             self._file.write("split,where,reason,detail\n")
-        csv.writer(self._file, lineterminator="\n").writerow(map(inert_cell, row))
+        csv.writer(self._file, lineterminator="\n").writerow(row)
 
     def metadata(self) -> dict[str, Any]:
         """The counts as plain data.

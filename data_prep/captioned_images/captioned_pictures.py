@@ -12,7 +12,6 @@ from data_prep.building.record_counts import LeftOut
 from data_prep.reading.split_names import check_split_names, split_of_name
 from data_prep.reading.text_files import read_json
 from xmodal.core.errors import UnexpectedFilesError
-from xmodal.core.untrusted.cells import is_error_value
 from xmodal.core.untrusted.json_text import parse_json_text
 
 FILE = "captioned_images.json"
@@ -21,6 +20,8 @@ NO_TABLE = "none"
 BY_CONTENT = f', or split by content with {{"split": "none"}} in {FILE}'
 """End of errors about splits."""
 
+# What a spreadsheet shows in place of a value, in any language: #REF! and #BEZUG!, #N/A and #NV.
+_ERROR_VALUE = re.compile(r"#[¡¿]?[^\W\d_a-z][^\Wa-z]*(/[^\Wa-z]+)?[!?]|#N/?[AV]")
 # As in COCO's `train2017`, and in `train00001.tar`.
 _YEAR_OR_SHARD = re.compile(r"(?<=\D)\d{3,}$")
 
@@ -115,9 +116,9 @@ def split_of_cell(value: Any, where: str) -> str:
 
 
 def is_empty(value: Any) -> bool:
-    """Whether a cell is blank, or holds a missing number or a spreadsheet's error value."""
+    """Returns whether a cell is blank, a missing number, or a spreadsheet's error value."""
     if isinstance(value, str):
-        return not value.strip() or is_error_value(value.strip())
+        return not value.strip() or _ERROR_VALUE.fullmatch(value.strip()) is not None
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
@@ -130,12 +131,14 @@ def read_captions(cells: Iterable[Any], where: str) -> tuple[str, ...] | LeftOut
       cells: the cells of a picture or a row.
       where: their place.
     """
-    items = [item for cell in cells for item in _items(cell) if not is_empty(item)]
+    written = [item for cell in cells for item in _items(cell)]
+    items = [item for item in written if not is_empty(item)]
     for item in items:
         if not isinstance(item, str):
             detail = f"{item!r:.60}: captions are texts, or lists of texts in JSON"
             return LeftOut(where, "caption is no text", detail)
-    return tuple(dict.fromkeys(map(str.strip, items))) or LeftOut(where, "empty caption")
+    found = tuple(dict.fromkeys(map(str.strip, items)))
+    return found or LeftOut(where, "empty caption", " ".join(filter(None, map(str, written))))
 
 
 def _items(cell: Any) -> Sequence[Any]:

@@ -6,15 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from configs import clip, clip_finetune
-from tests.api.converted_models import PIECES, save_converted
-from xmodal.core import mesh as mesh_lib
+from configs import clip
 from xmodal.models import make_dual_encoder
-from xmodal.train.fill import fill
-from xmodal.train.inherit import inherit
-from xmodal.train.initialization import from_towers
-from xmodal.train.resolve import build_run
-from xmodal.train.sections import InitConfig
 from xmodal.train.tree import flatten, matches
 
 # Millions of parameters, as openai/CLIP has them, with the scale of the similarity.
@@ -57,69 +50,3 @@ def test_a_siglip_has_the_layers_of_big_vision():
     assert sorted(path for path in shapes if path.startswith("sim")) == [
         "similarity/bias", "similarity/log_scale"
     ]  # fmt: skip
-
-
-def test_the_size_of_so400m_leaves_pixels_out():
-    shapes = model_shapes(clip.get_config("siglip_so400m14_384"), 32_000)
-    assert shapes["image/encoder/position_embeddings"].shape == (27 * 27, 1152)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    section = clip.get_config("quick").model.to_dict()
-    section["text"]["encoder"]["vocab_size"] = len(PIECES)
-    return save_converted(tmp_path_factory.mktemp("weights") / "clip", section)
-
-
-def test_any_folder_brings_its_own_settings(folder):
-    config = clip.get_config()
-    config.init_from.model = str(folder)
-    filled = inherit(config)
-    assert filled.model.image.encoder.patch == 8
-    assert filled.model.similarity.max_logit_scale == 100
-    assert (filled.data.image.size, filled.data.text.max_length) == (32, 20)
-    assert filled.data.text.vocabulary == f"{folder}/text/vocab.txt"
-
-
-def test_pictures_keep_a_size_that_is_set_and_other_changes_are_said(folder, caplog):
-    config = clip.get_config()
-    config.init_from.model, config.data.image.size = str(folder), 48
-    with caplog.at_level("INFO"):
-        assert inherit(config).data.image.size == 48
-    assert "image.size" not in caplog.text
-    assert "config.data.text.max_length is 32, the weights have 20" in caplog.text
-
-
-def build(argument, folder):
-    config = clip_finetune.get_config(argument)
-    config.init_from.model = str(folder)
-    filled = fill(inherit(config), 1000)
-    parts = build_run(filled, mesh_lib.make_mesh(jax.devices()[:1]))
-    source = InitConfig(model=str(folder))
-    return parts, flatten(parts.trained), from_towers.load_towers(parts.state_shapes, source)
-
-
-def test_fine_tuning_starts_from_the_folder_and_may_learn_a_bias(folder):
-    parts, trained, weights = build("sigmoid", folder)
-    assert set(trained) - set(weights.params) == {"similarity/bias"}
-    assert parts.model.similarity.config.bias == 0
-    groups = parts.settings.optimizer.read_groups()
-    assert groups["image"].frozen_until == 3  # 1 epoch of 1,000 / 256
-    assert groups["image"].layer_decay == groups["text"].layer_decay == 0.7
-    decayed = [
-        path for path in trained if matches([parts.settings.optimizer.weight_decay.pattern], path)
-    ]
-    kept = sorted({path.rsplit("/", 1)[-1] for path in set(trained) - set(decayed)})
-    assert kept == ["bias", "class_token", "log_scale", "scale"]
-    assert {path.rsplit("/", 1)[-1] for path in decayed} == {
-        "kernel", "position_embeddings", "word_embeddings"
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("argument", ["locked", "t2t"])
-def test_a_locked_image_side_keeps_its_weights(folder, argument):
-    parts, trained, _ = build(argument, folder)
-    assert not [path for path in trained if path.startswith("image/")]
-    assert "similarity/log_scale" in trained
-    views = {view for task in parts.settings.tasks.values() for view in task["views"]}
-    assert ("image" in views) == (argument == "locked")

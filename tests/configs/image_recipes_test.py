@@ -1,11 +1,9 @@
 """How pictures become inputs, as the papers and their code have it."""
 
-import numpy as np
 import pytest
 
 from tests.configs.configs_test import get_config
 from xmodal import data
-from xmodal.data.pixels.images import EVALUATION_CROPS
 
 CROP = {"area": (0.08, 1.0), "aspect": (0.75, 4 / 3), "flip": True, "color": False, "min_area": 0.0}
 CXC = {"area": (0.67, 1.0), "aspect": (0.75, 1.33), "flip": True, "color": True, "min_area": 0.1}
@@ -42,16 +40,3 @@ def test_pictures_are_prepared_as_published(name, evaluation, augmentation):
         assert found.augment is None
     else:
         assert {key: getattr(found.augment, key) for key in augmentation} == augmentation
-
-
-def test_vete_keeps_the_aspect_ratio():
-    """A circle in a wide picture stays one."""
-    rows, columns = np.mgrid[:300, :600]
-    inside = (rows - 150) ** 2 + (columns - 300) ** 2 < 100**2
-    picture = np.repeat(np.uint8(255 * inside)[..., None], 3, axis=-1)
-    config = images_of("vete")
-    found = EVALUATION_CROPS[config.eval_transform](picture, config.size, config.eval_crop)
-    white = found[..., 0] > 127
-    height, width = white.any(1).sum(), white.any(0).sum()
-    assert found.shape == (300, 300, 3)
-    assert abs(int(height) - int(width)) <= 1

@@ -6,18 +6,13 @@ import sys
 import pytest
 from absl import flags, logging
 
-from configs import base, own_data
-from data_prep.building.folder_key import place_of
+from configs import own_data
 from tests.data_prep.captioned_images import own_folders
-from xmodal import data
-from xmodal.api import run_training
 from xmodal.apps import config_flag
 from xmodal.core.errors import UserError
 from xmodal.pretrained import packaged_towers
 from xmodal.train import loop, preflight
 from xmodal.train.folder import run_folder
-from xmodal.train.folder.finished import finished_reports
-from xmodal.train.folder.run_folder import load_records
 from xmodal.train.inherit import inherit
 
 FILE = own_data.__file__
@@ -27,18 +22,6 @@ def make_config(folder):
     config = own_data.complete(own_data.get_config(), "small")
     config.data.manual_dir, config.data.data_dir = str(folder), f"{folder}_tfds"
     config.evals.own.bootstrap_samples = 10
-    return config
-
-
-def captions_alone(config):
-    """Compiles in seconds and trains for a few steps."""
-    config.total_steps = "3 epochs"
-    config.optimizer.schedule.warmup_steps = "1 epochs"
-    config.evals.own.every = config.checkpoint.every = "3 epochs"
-    config.model.image = config.data.image = None
-    del config.optimizer.groups["image_tower"]
-    config.data.captions_per_image = 2
-    config.tasks = {"t2t": base.task("caption_0", "caption_1", "softmax")}
     return config
 
 
@@ -108,110 +91,6 @@ def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
     other.init_from.include = ["nope/"]
     with pytest.raises(UserError, match="'nope/' matches no parameter"):
         preflight.check(other, str(tmp_path / "other"))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("quick_draws")
-def test_changed_files_do_not_go_on_with_a_run(folder, tmp_path):
-    config, run_dir = captions_alone(make_config(folder)), str(tmp_path / "run")
-    assert loop.train(config, run_dir)
-    before, saved = load_records(run_dir), run_folder.load_run(run_dir)
-    steps_per_epoch = before["examples"] // 16
-    assert saved.batch_size == 16
-    assert saved.total_steps == 3 * steps_per_epoch
-    # The same files need no work.
-    assert finished_reports(captions_alone(make_config(folder)), run_dir)
-    assert loop.train(captions_alone(make_config(folder)), run_dir)
-    assert load_records(run_dir) == before
-    captions = folder / "all.tsv"
-    captions.write_text(captions.read_text().replace("child", "boy"))
-    assert not finished_reports(captions_alone(make_config(folder)), run_dir)
-    with pytest.raises(UserError, match="was started with other records"):
-        loop.train(captions_alone(make_config(folder)), run_dir)
-    with pytest.raises(UserError, match="has none left for other records: raise config.total_st"):
-        loop.train(captions_alone(make_config(folder)), run_dir, allow_changes=["records"])
-    assert load_records(run_dir) == before
-
-
-def test_sides_without_weights_are_small():
-    config = own_data.complete(own_data.get_config(), "small")
-    assert inherit(config).model == config.model
-    assert config.model.image.encoder.name == "efficientnet"
-    assert config.model.text.encoder.name == "words"
-    assert config.data.text.tokenizer == "nltk"
-    assert {name: group.rate for name, group in config.optimizer.groups.items()} == {
-        "image_tower": 1.0, "text_tower": 1.0
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("freeze", "groups"),
-    [
-        (["text/encoder/"], {"image_tower"}),
-        (["image/encoder/stem", "text/"], {"image_tower"}),
-        ([".*/encoder/"], set()),
-        (["text/encoder/table"], {"image_tower", "text_tower"}),
-    ],
-)
-def test_a_frozen_tower_has_no_rate(config_of_flags, freeze, groups):
-    config = config_of_flags("--config.init_from.run=runs/other", f"--config.freeze={freeze}")
-    assert set(config.optimizer.groups) == groups
-
-
-@pytest.mark.parametrize(
-    ("include", "with_weights"),
-    [
-        ([".*"], {"image", "text"}),
-        (["text/"], {"text"}),
-        (["image/enc"], {"image"}),
-        (["s"], set()),
-    ],
-)
-def test_sides_that_a_run_provides(include, with_weights):
-    config = own_data.get_config()
-    config.init_from.run, config.init_from.include = "runs/other", include
-    own_data.complete(config)
-    assert {s for s in ("image", "text") if not config.model[s].encoder.name} == with_weights
-    assert config.data.text.min_count == (1 if "text" in with_weights else 2)
-
-
-def test_what_is_written_among_the_pictures_would_be_another_dataset(tmp_path, monkeypatch):
-    (tmp_path / "a.txt").write_text("a dog")
-    with pytest.raises(UserError, match=r"run is inside config.data.manual_dir=.* a --workdir out"):
-        loop.train(make_config(tmp_path), str(tmp_path / "run"))
-    with pytest.raises(UserError, match="sweep is inside config.data.manual_dir="):
-        run_training.check_folder(str(tmp_path / "sweep"), make_config(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    config = make_config(tmp_path)
-    config.data.manual_dir, config.data.data_dir = ".", "data"
-    with pytest.raises(UserError, match="data, where the dataset would be stored, is inside .,"):
-        loop.train(config, f"{tmp_path}_run")
-    # Hidden folders are not read.
-    data.check_outside(data.parse(config.data), str(tmp_path / ".runs" / "first"))
-    before = place_of(tmp_path, str(tmp_path / ".data"))
-    (tmp_path / ".data").mkdir()
-    (tmp_path / ".data" / "records").write_text("stored")
-    assert place_of(tmp_path, str(tmp_path / ".data")) == before
-
-
-def test_overrides_stand(config_of_flags):
-    convnet = {"name": "convnet", "channels": (8, 16), "units": (1, 1)}
-    small = config_of_flags(
-        f"--config.model.image.encoder={convnet}",
-        "--config.data.image.augment.area=(0.9, 1.0)",
-        "--config.data.image.augment.color=True",
-        "--config.data.text.min_count=1",
-        "--config.optimizer.groups.text_tower.rate=0.3",
-    )
-    assert small.model.image.encoder.to_dict() == convnet
-    assert small.data.image.augment.area == (0.9, 1.0)
-    assert small.data.image.augment.color is True
-    assert small.data.text.min_count == 1
-    assert small.optimizer.groups.text_tower.rate == 0.3
-    # The rest is unchanged.
-    assert small.model.image.head.name == "mean"
-    assert small.data.image.augment.erase == 0.3
-    assert small.model.text.encoder.name == "words"
 
 
 def test_installed_towers_are_used_frozen_unless_something_is_named(config_of_flags, monkeypatch):

@@ -1,7 +1,5 @@
 """Paths in object stores remain unchanged."""
 
-import pathlib
-
 import pytest
 from etils import epath
 
@@ -16,12 +14,6 @@ def test_paths_on_a_bucket_are_absolute(place):
     # Checkpoints once went to a folder `gs:` in the current one.
     assert str(run_folder.frozen_folder(place)) == f"{place}/frozen"
     assert str(run_folder.step_folder(place, 3)) == f"{place}/checkpoints/3"
-
-
-def test_other_paths_start_in_the_current_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert not buckets.is_on_bucket(pathlib.Path("runs/one"))
-    assert str(buckets.absolute("runs/one")) == str(tmp_path / "runs" / "one")
 
 
 @pytest.mark.parametrize(

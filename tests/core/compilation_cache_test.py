@@ -91,18 +91,3 @@ def test_entries_used_least_recently_make_room(tmp_path):
     assert entries(tmp_path) == sorted(paths[1:])
     _clean(tmp_path, largest=size)
     assert entries(tmp_path) == [paths[1]]
-
-
-@pytest.mark.slow
-def test_what_jax_was_told_is_respected(compile_in, tmp_path):
-    least = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
-    own = compile_in(JAX_COMPILATION_CACHE_DIR=str(tmp_path / "mine"), **least)
-    none = compile_in(JAX_ENABLE_COMPILATION_CACHE="false")
-    locked = compile_in(XDG_CACHE_HOME="/proc/none")
-    assert own()[0] == str(tmp_path / "mine")
-    assert entries(tmp_path / "mine")
-    assert none() == ("None", 0)
-    assert locked() == ("None", 0)
-    assert not (tmp_path / "xmodal").exists()
-    fast = compile_in(JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="1000")
-    assert not entries(fast()[0])

@@ -20,25 +20,6 @@ def scale(
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"size": 3},
-        {"size": 1, "rate": None, "areas": [0, 0.5]},
-        {"size": 1, "rate": 0.9, "mode": "slow"},
-    ],
-)
-def test_options_that_a_function_takes(options):
-    checked = {}
-
-    def note(where, hint, value):
-        checked[where] = value
-        return [value]
-
-    config.check_options("config.x", scale, options, expand=note)
-    assert checked == {f"config.x.{name}": value for name, value in options.items()}
-
-
-@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"size": 3, "rte": 1}, r"\['rte'\] in config.x; known: .*'rate', 'size'\]. Did you mean"),
@@ -46,42 +27,14 @@ def test_options_that_a_function_takes(options):
         ({"size": 3, "score": 4}, r"\['score'\] in config.x; known: "),
         ({"rate": 0.5}, r"config.x lacks \['size'\]; known: "),
         ({"size": 0}, "config.x.size is 0; it must be at least 1"),
-        ({"size": "-4"}, "config.x.size is -4; it must be at least 1"),
         ({"size": "4th"}, "config.x.size is '4th'; it must be an integer"),
-        ({"size": 1.5}, "config.x.size is 1.5; it must be an integer"),
         ({"size": 1, "rate": 1}, "config.x.rate is 1.0; it must be less than 1"),
-        ({"size": 1, "rate": "high"}, "config.x.rate is 'high'; it must be a number or None"),
         ({"size": 1, "areas": [0.5, 2]}, "config.x.areas is 2; it must be at most 1"),
-        ({"size": 1, "areas": ["all"]}, r"config.x.areas is \['all'\]; it must be a list"),
-        ({"size": 1, "mode": 3}, "config.x.mode is 3; it must be a string"),
     ],
 )
 def test_options_that_do_not_fit(options, message):
     with pytest.raises(config.UserError, match=message):
         config.check_options("config.x", scale, options)
-
-
-def test_all_values_of_an_option_are_checked():
-    def values(where, hint, value):
-        return value if isinstance(value, list) else [value]
-
-    config.check_options("config.x", scale, {"size": [1, 2]}, expand=values)
-    with pytest.raises(config.UserError, match="config.x.size is 0"):
-        config.check_options("config.x", scale, {"size": [1, 0]}, expand=values)
-
-
-def test_lookup():
-    table = {"b": 1, "a": 2}
-    assert config.lookup("config.x.name", "b", table) == 1
-    with pytest.raises(config.UserError, match=r"'c' in config.x.name; known: \['a', 'b'\]"):
-        config.lookup("config.x.name", "c", table)
-
-
-def test_check_keys_names_every_unknown_key():
-    config.check_keys("config.x", {"a": 1}, ("a", "b"))
-    message = r"Unknown key\(s\) \['c', 'd'\] in config.x; known: \['a', 'b'\]"
-    with pytest.raises(config.UserError, match=message):
-        config.check_keys("config.x", {"d": 1, "c": 1, "a": 1}, ("b", "a"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,27 +62,14 @@ def test_read_fills_defaults_and_converts():
     [
         ({}, r"config.x lacks \['size'\]"),
         ({"size": 0}, r"config.x.size is 0; it must be at least 1"),
-        ({"size": True}, r"config.x.size is True; it must be an integer"),
-        ({"size": 1.5}, r"config.x.size is 1.5; it must be an integer"),
         ({"size": 1, "kind": "c"}, r"Unknown name 'c' in config.x.kind"),
         ({"size": 1, "area": (0.5, 2.0)}, r"config.x.area is 2.0; it must be at most 1"),
-        ({"size": 1, "area": "all"}, r"config.x.area is 'all'"),
         ({"size": 1, "inner": {"rate": 1.0}}, r"config.x.inner.rate is 1.0; .* less than 1"),
-        ({"size": 1, "inner": {"rate": float("nan")}}, r"config.x.inner.rate .* finite"),
         ({"size": 1, "area": (0.5,)}, r"config.x.area is \(0.5,\); it must be a list"),
         ({"size": 1, "names": ["("]}, r"config.x.names is '\(', not a valid regular expression: "),
-        ({"size": 1, "inner": 3}, r"config.x.inner is 3; it must be a section or None"),
         ({"size": 1, "iner": {}}, r"Unknown key\(s\) \['iner'\] .* Did you mean 'inner'\?"),
     ],
 )
 def test_read_refuses_values_outside_of_their_range(given, message):
     with pytest.raises(config.UserError, match=message):
         config.read(Section, "config.x", given)
-
-
-def test_a_suggestion_continues_the_sentence_and_precedes_a_long_list():
-    names = [f"name{n}" for n in range(19)]
-    assert config.suggest(["wdth"], ["width"]) == "known: ['width']. Did you mean 'width'?"
-    assert config.suggest(["wdth"], [*names, "width", "x"]).startswith(
-        "did you mean 'width'? Known"
-    )

@@ -1,26 +1,8 @@
-import re
-
-import jax
 import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
 from xmodal.core import mesh as mesh_lib
-from xmodal.core.errors import UserError
-
-
-@pytest.mark.parametrize(
-    ("batch_size", "devices", "advice"),
-    [(12, 8, "use 8 or 16\\."), (3, 4, "use 4\\.")],
-)
-def test_a_batch_that_cannot_be_shared_names_both_numbers(batch_size, devices, advice):
-    mesh = mesh_lib.make_mesh(jax.devices()[:devices])
-    message = f"config.batch_size={batch_size} is not a multiple of the {devices} devices; {advice}"
-    with pytest.raises(UserError, match=message):
-        mesh_lib.check_batch_size(batch_size, mesh)
-    # Following the advice in the message works.
-    for advised in re.findall(r"\d+", advice):
-        mesh_lib.check_batch_size(int(advised), mesh)
 
 
 @pytest.mark.parametrize(
@@ -54,19 +36,6 @@ def test_the_first_rule_that_matches_wins():
     assert homes["image"]["w"].spec == PartitionSpec()
 
 
-@pytest.mark.parametrize(
-    ("rules", "message"),
-    [
-        ([("image", "fsdp")], r"config.sharding matches 'params/text/w'; add one"),
-        ([("txt/", "fsdp"), (".*", "replicated")], r"\['txt/'\] match no array .* like \['params/"),
-        ([(".*", "fsdp"), ("text", "replicated")], r"\['text'\] match no array"),
-    ],
-)
-def test_paths_without_a_rule_and_rules_without_a_path(rules, message):
-    with pytest.raises(UserError, match=message):
-        mesh_lib.tree_shardings(TREE, rules, mesh_lib.make_mesh())
-
-
 def test_global_batch_keeps_rows_in_order_and_splits_them():
     batch = {
         "image": np.arange(16 * 3, dtype=np.uint8).reshape(16, 3),
@@ -78,9 +47,3 @@ def test_global_batch_keeps_rows_in_order_and_splits_them():
         np.testing.assert_array_equal(placed[name], value)
         for k, shard in enumerate(placed[name].addressable_shards):
             np.testing.assert_array_equal(shard.data, value[2 * k : 2 * k + 2])
-
-
-def test_the_step_number_is_on_every_device():
-    number = mesh_lib.put_step(7, mesh_lib.make_mesh())
-    assert number.dtype == np.int32
-    assert [int(shard.data) for shard in number.addressable_shards] == [7] * 8

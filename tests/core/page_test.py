@@ -113,38 +113,3 @@ def test_markdown_shows_html_as_text():
     assert '<td style="text-align: right;">29</td>' in text
     assert text.count("<li>a line</li>") == 1
     assert '<a href="examples.html">examples</a>' in text
-
-
-@pytest.mark.slow
-def test_a_wide_table_scrolls(chromium, tmp_path):
-    path = tmp_path / "page.html"
-    path.write_text(from_markdown(MARKDOWN).to_html(), encoding="utf-8")
-    with open_page(chromium, path, size="phone", scheme="dark") as page:
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert page.evaluate(
-            "(e => e.scrollWidth > 2 * e.clientWidth)(document.querySelector('.table'))"
-        )
-        check_accessibility(page)
-
-
-@pytest.mark.slow
-def test_works_by_keyboard(chromium, tmp_path):
-    path = tmp_path / "page.html"
-    path.write_text(make_page().to_html(), encoding="utf-8")
-    focused = "document.activeElement.textContent.trim()"
-    with open_page(chromium, path) as page:
-        for name in ("Skip to the content", "First"):
-            page.keyboard.press("Tab")
-            assert page.evaluate(focused) == name
-        page.goto(f"file://{path}#content")
-        for number in (2, 3):
-            page.keyboard.press("Tab")
-            assert page.evaluate(focused) == "Next"
-            page.keyboard.press("Enter")
-            page.wait_for_url(f"**#g1-{number}")
-
-
-def test_a_notebook_shows_it_in_a_frame():
-    frame = make_page()._repr_html_()
-    assert frame.startswith('<iframe title="A page &lt;of&gt; tests" srcdoc="&lt;!')
-    assert "&lt;base href=&quot;about:srcdoc&quot;&gt;" in frame

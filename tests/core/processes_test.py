@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -12,7 +11,6 @@ import pytest
 
 from tests import short_runs
 from xmodal.core import processes
-from xmodal.core.errors import UserError
 from xmodal.core.progress import STOPPED
 
 ADDRESS, NUMBER, INDEX = processes.VARIABLES
@@ -83,20 +81,6 @@ def run_two(start_two):
         return [process.returncode for process in started], said
 
     return run
-
-
-@pytest.mark.parametrize(
-    ("values", "problem"),
-    [
-        ({NUMBER: "4"}, "invalid literal for int"),
-        ({ADDRESS: "a:1", NUMBER: "two", INDEX: "0"}, "invalid literal for int"),
-    ],
-)
-def test_variables_that_connect_nothing_are_listed(monkeypatch, values, problem):
-    for name in processes.VARIABLES:
-        monkeypatch.setenv(name, values.get(name, ""))
-    with pytest.raises(UserError, match=f"{problem}.*{NUMBER}={values[NUMBER]}.* Set all three"):
-        processes.initialize()
 
 
 @pytest.mark.slow
@@ -188,37 +172,3 @@ def test_the_death_of_a_process_ends_the_other_whatever_it_does(start_two, work,
     # JAX's heartbeat aborts, unless a message fails first.
     assert other.returncode in (processes.TRY_AGAIN, -signal.SIGABRT), said
     assert "Traceback" not in said
-
-
-ASSEMBLE = """
-from configs import quickstart
-from xmodal.data.datasets import Source
-from xmodal.train.resolve import resolve
-
-read = Source.read
-
-
-def tell(self, rows):
-    time.sleep(1)  # The other process would find no file, and read as well.
-    print("Reads", len(rows), "records")
-    return read(self, rows)
-
-
-Source.read = tell
-config = quickstart.get_config("t2t")
-config.data.data_dir = {folder!r}
-config.batch_size = 16
-print("Entries", resolve(config).config.model.text.encoder.vocab_size)
-"""
-
-
-@pytest.mark.slow
-def test_one_process_reads_the_captions_for_all(run_two, few_shapes, tmp_path):
-    learned = shutil.ignore_patterns("*.parquet", "vocabulary-*")
-    shutil.copytree(few_shapes, tmp_path / "tfds", ignore=learned)
-    codes, said = run_two("{}", ASSEMBLE.format(folder=str(tmp_path / "tfds")))
-    assert codes == [0, 0], said
-    assert [each.count("Reads 150 ") for each in said] == [1, 0]
-    assert ["Learning the vocabulary" in each for each in said] == [True, False]
-    entries = [each.partition("Entries ")[2] for each in said]
-    assert int(entries[0]) == int(entries[1]) > 20

@@ -1,16 +1,14 @@
 """Progress messages of long work, and where it stops."""
 
-import io
 import logging
 import os
 import signal
-import sys
 import time
 
 import pytest
 
 from xmodal.core import progress as progress_lib
-from xmodal.core.progress import StopRequestedError, check_stop, interruptible, progress, stoppable
+from xmodal.core.progress import check_stop, progress, stoppable
 
 
 def wait_until(is_true):
@@ -20,56 +18,15 @@ def wait_until(is_true):
     assert is_true()
 
 
-def test_work_ends_at_the_next_report_after_a_request():
-    requested, done = [], []
-
-    def long_work():
-        with progress("Reading", 9) as advance:
-            for item in range(9):
-                if item == 4:
-                    requested.append(True)
-                done.append(item)
-                advance(1)
-
-    with pytest.raises(StopRequestedError), interruptible(lambda: bool(requested)):
-        long_work()
-    assert done == [0, 1, 2, 3, 4]
-    done.clear()
-    long_work()  # Nothing listens any more.
-    assert done == list(range(9))
-
-
-def test_short_work_says_nothing(caplog):
-    caplog.set_level(logging.INFO, logger="absl")
-    with progress("Reading", 9) as advance:
-        advance(9)
-    assert caplog.messages == []
-
-
 def test_long_work_says_how_far_it_is(monkeypatch, caplog):
     caplog.set_level(logging.INFO, logger="absl")
     monkeypatch.setattr(progress_lib, "_PAUSE_SECONDS", 0.1)
     with progress("Reading", 2000) as advance:
-        wait_until(lambda: "Reading: 0 % (0 of 2,000), 00:00 so far" in caplog.messages)
+        wait_until(lambda: "Reading: 0 % (0 of 2,000), 00:00 so far, ? left" in caplog.messages)
         advance(15)
-        wait_until(lambda: "Reading: 0 % (15 of 2,000), 00:00 so far" in caplog.messages)
         advance(985)
         wait_until(lambda: caplog.messages[-1].startswith("Reading: 50 % (1,000 of 2,000), 00:0"))
         assert caplog.messages[-1].endswith(" left")
-
-
-def test_a_bar_is_drawn_while_work_does_not_advance(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    monkeypatch.setattr("sys.stderr", Terminal())
-    monkeypatch.setattr(progress_lib, "_PAUSE_SECONDS", 0.1)
-    with progress("Compiling", 4) as advance:
-        wait_until(lambda: "Compiling:   0%" in sys.stderr.getvalue())
-        advance(1)
-        wait_until(lambda: "Compiling:  25%" in sys.stderr.getvalue())
-    assert sys.stderr.getvalue().rpartition("\r")[2] == ""  # Removed at the end.
 
 
 def test_a_signal_ends_the_command_at_the_next_report(caplog):

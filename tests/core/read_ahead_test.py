@@ -30,15 +30,3 @@ def test_the_first_batches_are_made_before_one_is_asked_for():
     assert {made.get(timeout=60) for _ in range(3)} == {0, 1, 2}
     batches.close()
     assert made.empty()
-
-
-def test_an_error_comes_in_place_of_its_batch():
-    def make_batch(number):
-        if number == 1:
-            raise ValueError("broken")
-        return _make_batch(number)
-
-    batches = read_ahead(make_batch, range(3), 2)
-    assert next(batches)["number"] == 0
-    with pytest.raises(ValueError, match="broken"):
-        next(batches)

@@ -64,23 +64,6 @@ def test_loss_is_the_mean_over_the_pairs_that_were_drawn(make_pairs, make_contex
     np.testing.assert_allclose(scalars["accuracy"], np.mean(right), rtol=1e-6)
 
 
-def test_a_fair_coin_replaces_the_text_or_the_image(make_pairs, make_context):
-    ids = np.random.default_rng(2).integers(0, 6, SIZE)
-    table = np.random.default_rng(3).normal(size=(SIZE, SIZE, 2)).astype(np.float32)
-    loss, _, asked = compute(
-        "matching", make_pairs(SIZE), ids, table, make_context, negatives="either"
-    )
-    own, (images, texts) = np.arange(SIZE), np.transpose(asked)
-    assert images[:SIZE].tolist() == texts[:SIZE].tolist() == own.tolist()
-    images, texts = images[SIZE:], texts[SIZE:]
-    assert all(ids[images] != ids[texts])
-    assert all((images == own) ^ (texts == own))
-    assert 2 < sum(images == own) < SIZE - 2
-    odds = np.array([np.diff(table[pair])[0] for pair in asked])
-    odds[:SIZE] *= -1
-    np.testing.assert_allclose(loss, np.log1p(np.exp(odds)).mean(), rtol=1e-5)
-
-
 @pytest.mark.parametrize("groups", ["some", "one"])
 def test_pair_softmax_is_the_mean_over_images(make_pairs, make_context, groups):
     rng = np.random.default_rng(1)
@@ -103,20 +86,6 @@ def test_pair_softmax_is_the_mean_over_images(make_pairs, make_context, groups):
     assert len(np.unique(asked[:, 1:, 1])) > SIZE / 2
     np.testing.assert_allclose(loss, np.mean(losses), rtol=1e-5)
     np.testing.assert_allclose(scalars["accuracy"], np.mean(right), rtol=1e-6)
-
-
-def test_negatives_are_drawn_in_proportion_to_the_softmax():
-    logits = jnp.array([[5.0, 1.0, 0.0, -1.0], [0.0, 9.0, 2.0, 2.0], [1.0, 1.0, 1.0, 1.0]])
-    is_negative = jnp.array([[False, True, True, True], [True, False, True, True], [False] * 4])
-    keys = jax.random.split(jax.random.key(0), 4000)
-    draw = jax.jit(jax.vmap(lambda key: draw_negatives(key, logits, is_negative)))
-    drawn, exists = draw(keys)
-    assert np.all(np.asarray(exists) == [True, True, False])
-    for row in range(2):
-        shares = np.bincount(np.asarray(drawn[:, row]), minlength=4) / len(keys)
-        weights = np.where(is_negative[row], np.exp(logits[row]), 0.0)
-        np.testing.assert_allclose(shares, weights / weights.sum(), atol=0.03)
-        assert shares[np.flatnonzero(~np.asarray(is_negative[row]))].tolist() == [0.0]
 
 
 def test_draws_do_not_depend_on_the_number_of_devices():

@@ -6,7 +6,6 @@ import jax
 import numpy as np
 import pytest
 
-from xmodal.core import mesh as mesh_lib
 from xmodal.losses import LOSSES
 
 IDS = np.arange(8, dtype=np.int32)
@@ -98,36 +97,3 @@ def test_equals_torch(views, make_context, name, options, reference, coincide):
             wanted = np.zeros(leaf.shape) if leaf.grad is None else leaf.grad.numpy()
             scale = max(np.abs(wanted).max(), 1e-6)
             np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-4 * scale)
-
-
-@pytest.mark.parametrize(("name", "options"), [row[:2] for row in ROWS])
-def test_eight_devices_equal_one(views, make_context, name, options):
-    key = jax.random.key(2)
-    if name == "uniformity":
-        options = {"max_points": 9}
-    expected = gradients_of(name, options, views, make_context(IDS, "max_cosine", key=key))
-    mesh = mesh_lib.make_mesh()
-    assert mesh.size == 8
-    sharded = jax.device_put(views, mesh_lib.batch_sharded(mesh))
-    found = gradients_of(
-        name, options, sharded, make_context(IDS, "max_cosine", key=key, mesh=mesh)
-    )
-    for got, wanted in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_uniformity_draws_of_many(views, make_context):
-    """Drawn points repeat for a key, and their mean is near that of all pairs."""
-    everything, _ = LOSSES["uniformity"].function(*views, make_context(IDS, "max_cosine"))
-    draw = jax.jit(
-        lambda key: LOSSES["uniformity"].function(
-            *views, make_context(IDS, "max_cosine", key=key), max_points=24
-        )[0]
-    )
-    found = np.array([draw(jax.random.key(seed)) for seed in range(40)])
-    assert draw(jax.random.key(0)) == found[0] != found[1]
-    # A point may be drawn twice, at distance 0, so the value is slightly larger than over all
-    # pairs.
-    share = (np.exp(found).mean() - 1 / 48) / (1 - 1 / 48)
-    np.testing.assert_allclose(share, np.exp(everything), rtol=0.1)

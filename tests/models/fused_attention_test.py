@@ -7,9 +7,8 @@ import pytest
 import transformer_reference as reference
 from jax._src.cudnn import fused_attention_stablehlo as kernels
 
-from xmodal.core.errors import UserError
 from xmodal.models import Devices
-from xmodal.models.attention import KEPT, attend, attend_fused, choose_attention, split_heads
+from xmodal.models.attention import attend, attend_fused, split_heads
 from xmodal.models.basics import Mode
 from xmodal.models.encoders.vit import VitConfig, make_vit
 
@@ -88,31 +87,3 @@ def test_gpus_run_the_kernel_both_ways_in_a_layer(class_token, cuda):
     tokens = 9 + class_token
     assert f"tensor<3x{tokens}x16x" in text
     assert f"tensor<3x2x{tokens}x{tokens}x" not in text  # The weights.
-
-
-@pytest.mark.parametrize(
-    ("mode", "mutable", "platform"),
-    [
-        (Mode.TRAIN, (), "gpu"),  # Dropout of weights.
-        (Mode.EVALUATE, (KEPT,), "gpu"),  # Weights that are kept, as for `show`.
-        (Mode.EVALUATE, (), "cpu"),
-        (Mode.EVALUATE, (), "cuda"),  # A bundle for several platforms.
-    ],
-)
-def test_products_are_as_before_where_weights_or_the_kernel_are_missing(
-    mode, mutable, platform, cuda
-):
-    def lower(attention):
-        config = VitConfig(**VIT, dropout=0.1, attention=attention)
-        return cuda(*embed(make_vit(config, Devices(1, platform)), IMAGES, mode, mutable))
-
-    text = lower("cudnn")
-    assert KERNEL not in text
-    assert text == lower("einsum")
-
-
-@pytest.mark.parametrize("changes", [{"dtype": "float32"}, {"width": 18}, {"width": 272}])
-def test_what_the_kernel_cannot_compute_is_an_error_everywhere(changes):
-    config = VitConfig(**VIT | changes, attention="cudnn")
-    with pytest.raises(UserError, match="side.attention='cudnn' needs dtype='bfloat16' and heads"):
-        choose_attention("side", config, "cpu")

@@ -1,12 +1,10 @@
 """Shapes of every encoder with every head, and the parts that are frozen."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from xmodal.models import ENCODERS, HEADS, make_tower
-from xmodal.models.encoders import efficientnet
 
 TEXT = {"text_ids": np.ones((2, 5), np.int32), "text_mask": np.ones((2, 5), np.int32)}
 PIXELS = {"image": np.zeros((2, 80, 80, 3), np.uint8)}
@@ -78,63 +76,3 @@ def test_every_head_follows_every_encoder(encoder, few_stages):
         assert (embedding.vector.shape, embedding.vector.dtype) == (shape, np.float32)
         assert jax.tree.structure(new_state) == jax.tree.structure(state)
         assert set(params) <= {"encoder", "head"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("encoder", ["efficientnet", "precomputed"])
-def test_frozen_features_stand_in_for_images(encoder, random_variables, monkeypatch):
-    monkeypatch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:1])
-    options, inputs, width = ENCODER_OPTIONS[encoder]
-    side = {"encoder": {"name": encoder, **options}, "head": {"name": "attention"}}
-    tower = make_tower("side", side)
-    params, state = random_variables(tower, inputs)
-    features = jax.jit(tower.frozen_features)(params, state, inputs)
-    assert set(features) == {tower.feature_column} == {"image_features"}
-    assert features["image_features"].shape[::2] == (2, width)
-    masks = {name: column for name, column in inputs.items() if name.endswith("_mask")}
-    expected = jax.jit(tower.apply)(params, state, inputs)[0].vector
-    without = {"head": params["head"]}
-    stored = tower.apply(without, state, features | masks)[0].vector
-    np.testing.assert_allclose(stored, expected, rtol=1e-4, atol=1e-5)
-    # A training step does not change the state of the part that it does not compute.
-    run = {"train": True, "frozen": ("encoder",), "key": jax.random.key(0)}
-    _, new_state = tower.apply(without, state, features | masks, **run)
-    jax.tree.map(np.testing.assert_array_equal, new_state, state)
-    assert len(tower.frozen_paths(params)) == len(jax.tree.leaves(params["encoder"]))
-
-
-@pytest.mark.parametrize("head", ["mean", "sum", "max", "cls"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_features_are_pooled_if_only_the_head_reads_them(head, dtype, random_variables):
-    """Three summands in bfloat16 hold the vector of the head, however many cells there are."""
-    encoder = {"name": "convnet", "channels": (4, 6), "units": (0, 1), "dtype": dtype}
-    side = {"encoder": encoder, "head": {"name": head}, "projection": {"width": 5}}
-    tower = make_tower("side", side)
-    pixels = np.random.default_rng(0).integers(0, 255, (2, 80, 80, 3), dtype=np.uint8)
-    params, state = random_variables(tower, {"image": pixels})
-    features = jax.jit(tower.frozen_features)(params, state, {"image": pixels})
-    assert features["image_features"].shape == (2, 3, 6)
-    stored = {name: column.astype(jnp.bfloat16) for name, column in features.items()}
-    np.testing.assert_array_equal(*(each["image_features"] for each in (stored, features)))
-    assert tower.feature_pooling == head.title()
-    expected = jax.jit(tower.apply)(params, state, {"image": pixels})[0].vector
-    found = jax.jit(tower.apply)({"projection": params["projection"]}, state, stored)[0].vector
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
-
-
-def test_the_projection_is_a_part_of_its_own(random_variables):
-    side = {
-        "encoder": {"name": "precomputed", "features": 6},
-        "head": {"name": "mean"},
-        "projection": {"width": 4, "batch_norm": True},
-    }
-    tower, inputs = make_tower("side", side), {"image": np.eye(5, 6, dtype=np.float32)}
-    params, state = random_variables(tower, inputs)
-    assert set(state["batch_stats"]) == {"projection"}
-    run = {"train": True, "key": jax.random.key(0)}
-    apply = jax.jit(tower.apply, static_argnames=("train", "frozen"))
-    frozen, kept = apply(params, state, inputs, frozen=("projection",), **run)
-    np.testing.assert_array_equal(frozen.vector, apply(params, state, inputs)[0].vector)
-    jax.tree.map(np.testing.assert_array_equal, kept, state)
-    _, moved = apply(params, state, inputs, frozen=("encoder", "head"), **run)
-    assert all(jax.tree.leaves(jax.tree.map(lambda a, b: bool(np.any(a != b)), moved, state)))

@@ -5,12 +5,11 @@ import pytest
 
 from configs import cxc, vsrn
 from xmodal import data
-from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
 from xmodal.evals import read_options
 from xmodal.train.evaluation.suite import EvalSuite
 from xmodal.train.fill import fill_metrics
-from xmodal.train.resolve import build_run, resolve
+from xmodal.train.resolve import resolve
 
 
 class AskedForDataError(Exception):
@@ -262,15 +261,3 @@ def test_words_are_learned_from_the_training_split_alone(few_shapes):
     (batch,) = items.captions(1000)
     expected, _ = data.load_tokenizer(config.data, "train[:20]").encode(items.caption_texts)
     np.testing.assert_array_equal(batch["text_ids"], expected)
-
-
-@pytest.mark.usefixtures("without_data")
-def test_a_kernel_of_other_devices_trains_nowhere_else(text_config):
-    encoder = text_config.model.text.encoder
-    with encoder.unlocked():
-        encoder.update({"attention": "cudnn", "dtype": "bfloat16", "heads": 1, "width": 16})
-    message = r"config.model.text.encoder.attention='cudnn' is a kernel .* 'cpu'; set it to 'einsu"
-    with pytest.raises(UserError, match=message):
-        resolve(text_config)
-    encoder.vocab_size = 50
-    build_run(text_config, mesh_lib.make_mesh())  # A run that trained elsewhere.

@@ -1,7 +1,6 @@
 """Atomic writes of files and folders."""
 
 import contextlib
-import glob
 import os
 import pathlib
 import uuid
@@ -9,9 +8,6 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from etils import epath
-
-from xmodal.core.buckets import is_on_bucket
-from xmodal.core.unfinished import claimed
 
 
 @contextlib.contextmanager
@@ -50,18 +46,12 @@ def rename_new(temporary: pathlib.Path, path: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def new_folder(path: epath.PathLike) -> Iterator[epath.Path]:
-    """Makes a folder in a hidden one, and moves it to `path` at the end, unless there is an error.
-
-    Hidden folders that killed processes left there are removed.
-    """
+    """Makes a hidden folder, and renames it to `path` at the end, unless there is an error."""
     path = epath.Path(path)
     hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    folder, others = hidden / path.name, f".{glob.escape(path.name)}.{32 * '[0-9a-f]'}"
-    folder.mkdir(parents=True)
+    hidden.mkdir(parents=True)
     try:
-        locked = not is_on_bucket(path)
-        with claimed(pathlib.Path(hidden), others) if locked else contextlib.nullcontext():
-            yield folder
-            folder.rename(path)
+        yield hidden
+        hidden.rename(path)
     finally:
         hidden.rmtree(missing_ok=True)

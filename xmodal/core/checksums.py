@@ -32,10 +32,6 @@ def check_files(folder: epath.Path, checksums: Mapping[str, str], remedy: str) -
     """
     for name, expected in checksums.items():
         path = folder / name
-        if not path.exists():
-            raise UserError(f"{path} is missing: {remedy}")
-        if sha256_of(path) != expected:
-            raise UserError(
-                f"{path} is damaged or truncated, its bytes are not those that were written: "
-                f"{remedy}"
-            )
+        if not path.exists() or sha256_of(path) != expected:
+            state = "damaged or truncated" if path.exists() else "missing"
+            raise UserError(f"{path} is {state}: {remedy}")

@@ -31,12 +31,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 Section = TypeVar("Section", bound="DataclassInstance")
 
-_LONG = 20  # Names.
-
-
-class FolderInUseError(UserError):
-    """Another process is writing the folder."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
@@ -134,9 +128,8 @@ def read(
     if not isinstance(given, Mapping):
         raise UserError(f"{where} is {given!r}; it must be a section with keys.")
     fields = {field.name: field for field in dataclasses.fields(cls)}
-    check_keys(where, given, fields, instead=instead)
-    if missing := sorted(set(fields) - set(given) - set(defaults(cls))):
-        raise UserError(f"{where} lacks {missing}; known: {sorted(fields)}.")
+    needed = set(fields) - set(defaults(cls))
+    check_keys(where, given, fields, needed, instead=instead)
     hints = typing.get_type_hints(cls)
     values = {}
     for name, value in given.items():
@@ -208,14 +201,20 @@ def set_whole(where: str, **keys: Any) -> str:
 
 
 def check_keys(
-    section: str, given: Iterable[str], known: Collection[str], *, instead: str = ""
+    section: str,
+    given: Collection[str],
+    known: Collection[str],
+    needed: Iterable[str] = (),
+    *,
+    instead: str = "",
 ) -> None:
-    """Raises an error for keys that nothing would read.
+    """Raises an error for keys that nothing would read, or that are missing.
 
     Args:
       section: place of the keys, as a user would write it: `config.optimizer`.
       given: the section.
       known: every key its reader understands.
+      needed: those without a default.
       instead: flag that replaces the section, which may have leftover keys of another name.
 
     Raises:
@@ -227,6 +226,8 @@ def check_keys(
             f"Unknown key(s) {unknown} in {section}; {suggest(unknown, known)}"
             f"{whole if instead else ''}"
         )
+    if missing := sorted(set(needed) - set(given)):
+        raise UserError(f"{section} lacks {missing}; known: {sorted(known)}.")
 
 
 def lookup(section: str, name: str, table: Mapping[str, T]) -> T:
@@ -247,7 +248,7 @@ def suggest(names: Iterable[str], known: Collection[str]) -> str:
     """
     near = [difflib.get_close_matches(str(name), list(known), n=1) for name in names]
     found = " and ".join(repr(match[0]) for match in near if match)
-    if found and len(known) > _LONG:
+    if found and len(known) > 20:
         return f"did you mean {found}? Known: {sorted(known)}."
     question = f"Did you mean {found}?" if found else ""
     return f"known: {sorted(known)}. {question}".rstrip()
@@ -291,11 +292,8 @@ def check_options(
     """
     parameters = inspect.signature(function).parameters.values()
     known = {each.name: each for each in parameters if each.kind is each.KEYWORD_ONLY}
-    check_keys(where, options, known, instead=instead)
-    if missing := [
-        name for name, each in known.items() if each.default is each.empty and name not in options
-    ]:
-        raise UserError(f"{where} lacks {missing}; known: {sorted(known)}.")
+    needed = [name for name, each in known.items() if each.default is each.empty]
+    check_keys(where, options, known, needed, instead=instead)
     hints = typing.get_type_hints(function, include_extras=True)
     for name, value in options.items():
         for each in expand(f"{where}.{name}", hints[name], value):

@@ -7,13 +7,13 @@ import os
 import pathlib
 import signal
 import sys
-import threading
+import traceback
 from collections.abc import Callable, Iterator
+from types import FrameType
 
 from absl import flags, logging
 from tqdm import tqdm
 
-from xmodal.core import interrupts
 from xmodal.core.errors import UserError
 
 _ROOT = pathlib.Path(__file__).parents[2]
@@ -36,9 +36,11 @@ def run(main: Callable[[], None]) -> None:
 def readable_errors(*others: type[Exception]) -> Iterator[None]:
     """Ends a command with one line on Ctrl-C, a `UserError`, an `OSError`, or another type."""
     known: tuple[type[Exception], ...] = (UserError, OSError, *others)
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _raise_or_end)
     try:
-        with interrupts.raised():
-            yield
+        yield
     except BrokenPipeError:  # The reader of the output, such as `head`, has read enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python still writes what it has buffered.
         sys.exit(128 + signal.SIGPIPE)
@@ -47,6 +49,17 @@ def readable_errors(*others: type[Exception]) -> Iterator[None]:
     except KeyboardInterrupt:
         print("\nInterrupted.", file=sys.stderr)
         sys.exit(130)  # 128 + SIGINT, as in shells.
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _raise_or_end(number: int, frame: FrameType | None) -> None:
+    """Raises KeyboardInterrupt; ends the process if extension modules would swallow it."""
+    names = (each.f_code.co_filename for each, _ in traceback.walk_stack(frame))
+    if "<frozen importlib._bootstrap>" in names:
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+    raise KeyboardInterrupt
 
 
 def make_log_readable() -> None:
@@ -62,7 +75,6 @@ def make_log_readable() -> None:
     handler.addFilter(_is_for_users)
     handler.setFormatter(log.Formatter("%(asctime)s %(prefix)s%(message)s", "%H:%M:%S"))
     handler.python_handler.setStream(_AboveBars())
-    sys.unraisablehook = _deliver_again
 
 
 class _AboveBars(io.TextIOBase):
@@ -74,15 +86,6 @@ class _AboveBars(io.TextIOBase):
 
     def flush(self) -> None:
         sys.stderr.flush()
-
-
-def _deliver_again(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Repeats a Ctrl-C that a library's callback has swallowed, such as JAX's in gc."""
-    if isinstance(unraisable.exc_value, KeyboardInterrupt):
-        again = threading.main_thread().ident, signal.SIGINT
-        threading.Timer(0.1, signal.pthread_kill, again).start()
-    else:
-        sys.__unraisablehook__(unraisable)
 
 
 def _is_for_users(record: log.LogRecord) -> bool:

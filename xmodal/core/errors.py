@@ -5,6 +5,10 @@ class UserError(ValueError):
     """An error in user input; the commands print it without a stack trace."""
 
 
+class FolderInUseError(UserError):
+    """Another process is writing the folder."""
+
+
 class UnexpectedFilesError(ValueError):
     """The manually downloaded files are not the published dataset."""
 

@@ -38,7 +38,7 @@ def read_numbers(path: epath.Path, remedy: str) -> dict[str, float]:
       remedy: the end of the error if it is damaged.
 
     Raises:
-      UserError: the file is truncated or changed, or a value is not a number.
+      UserError: the file is truncated or changed.
     """
     return as_numbers(read_json(path, remedy), str(path), remedy)
 

@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 # Shorter work is not reported; later pauses between lines grow to a tenth of the time so far.
 _PAUSE_SECONDS = 10.0
+_LINE = "{desc}{percentage:.0f} % ({n:,} of {total:,}), {elapsed} so far, {remaining} left"
 
 STOPPED = 143  # 128 + SIGTERM: schedulers and shell loops restart such a job.
 
@@ -100,7 +101,6 @@ def progress(what: str, total: int, *, jointly: bool = False) -> Iterator[Callab
       A function of the number of items done since the last call, see also `interruptible`.
     """
     started, done, ended = time.monotonic(), 0, threading.Event()
-    first: tuple[int, float] | None = None
     # disable=None: a bar only on a terminal. It does not log, so that no thread waits for the lock
     # of the log while it holds the lock of the bars, which the log needs to write above them.
     bar = tqdm(
@@ -108,26 +108,17 @@ def progress(what: str, total: int, *, jointly: bool = False) -> Iterator[Callab
     )
 
     def advance(count: int) -> None:
-        nonlocal done, first
+        nonlocal done
         done += count
-        # The first items wait for compilation, so they do not predict the others.
-        first = first or (done, time.monotonic())
         bar.update(count)
         check_stop(what, jointly=jointly)
-
-    def describe() -> str:
-        now = time.monotonic()
-        share = f": {100 * done // total} % ({done:,} of {total:,})" if total > 1 else ""
-        text = f"{what}{share}, {tqdm.format_interval(now - started)} so far"
-        if first is None or done == first[0]:
-            return text
-        seconds = (total - done) * (now - first[1]) / (done - first[0])
-        return f"{text}, {tqdm.format_interval(seconds)} left"
 
     def watch() -> None:
         while not ended.wait(max(_PAUSE_SECONDS, (time.monotonic() - started) / 10)):
             if bar.disable:
-                logging.info("%s", describe())
+                elapsed = time.monotonic() - started
+                text = tqdm.format_meter(done, total, elapsed, prefix=f"{what}: ", bar_format=_LINE)
+                logging.info("%s", text)
             else:
                 bar.refresh()  # Otherwise, its time is that of the last item.
 

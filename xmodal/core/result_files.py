@@ -14,7 +14,6 @@ from etils import epath
 from xmodal.core.atomic import replacing
 from xmodal.core.buckets import is_on_bucket
 from xmodal.core.errors import UserError
-from xmodal.core.untrusted.cells import inert_cell
 
 # Folder of the final evaluation in the folder of a run.
 FINAL = "test"
@@ -98,9 +97,9 @@ def format_csv(model: str, metrics: Mapping[str, float]) -> str:
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
-    """The content of a CSV file with these rows, in which no spreadsheet finds a formula."""
+    """Returns the content of a CSV file with these rows."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(map(inert_cell, row) for row in rows)
+    csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
 

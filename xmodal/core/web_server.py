@@ -1,13 +1,93 @@
-"""Runs web servers on this machine."""
+"""Web servers on this machine, and the checks of every request to them."""
 
+import contextlib
 import socket
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import uvicorn
+from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from xmodal.core.errors import UserError
+
+_HEADERS = {
+    # Everything comes from this server; texts of a study can be neither scripts nor styles.
+    "content-security-policy": (
+        "default-src 'none'; img-src 'self' data:; style-src 'self'; script-src 'self'; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "cross-origin-resource-policy": "same-origin",
+    # A link with a token stays within the study. With `no-referrer`, browsers would hide the
+    # origin of a form, which is checked here.
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+}
+
+
+class Guard:
+    """Refuses other host names, other sites and long requests; adds headers to every response."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        hosts: Collection[str],
+        refuse: Callable[[str, int], Response],
+        scheme: str = "http",
+        longest_body: int = 4096,
+        needs_origin: bool = True,
+    ) -> None:
+        """Wraps an ASGI application.
+
+        Args:
+          app: the application.
+          hosts: host names that browsers may use besides the address of the connection; "*" for
+            any. Other names are refused, since an attacker's DNS server can point the attacker's
+            own name to this machine, whose pages could then read the answers (DNS rebinding).
+          refuse: returns a response with an explanation and a status.
+          scheme: "http" or "https", by which browsers reach the server.
+          longest_body: largest size of the body of a request, in bytes.
+          needs_origin: whether requests other than GET and HEAD must have an `Origin` header, as
+            those of browsers have.
+        """
+        self._app, self._hosts, self._refuse = app, {each.lower() for each in hosts}, refuse
+        self._longest_body, self._scheme, self._needs_origin = longest_body, scheme, needs_origin
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request."""
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(_HEADERS)
+                # Browsers revalidate styles and scripts, which are sent only if they changed.
+                is_static = scope["path"].startswith("/static/")
+                headers.setdefault("cache-control", "no-cache" if is_static else "no-store")
+            await send(message)
+
+        problem = self._find_problem(Request(scope))
+        app = self._refuse(*problem) if problem else self._app
+        with contextlib.suppress(ClientDisconnect):
+            await app(scope, receive, send_with_headers)
+
+    def _find_problem(self, request: Request) -> tuple[str, int] | None:
+        """Returns why a request is refused, and the status; None if it is answered."""
+        headers, is_safe = request.headers, request.method in ("GET", "HEAD")
+        hosts = {*self._hosts, request.scope["server"][0]}
+        if not hosts & {"*", request.url.hostname}:
+            return "Unknown host name: set --url to the address of this server.", 400
+        missing = None if is_safe or not self._needs_origin else ""
+        origin = headers.get("origin", missing)
+        if origin not in (None, f"{self._scheme}://{headers.get('host')}"):
+            return "This request comes from another site.", 403
+        length = int(headers.get("content-length", self._longest_body + 1))
+        if not is_safe and length > self._longest_body:
+            return f"More than {self._longest_body:,} bytes.", 413
+        return None
 
 
 def split_url(url: str) -> urllib.parse.SplitResult:
@@ -16,13 +96,10 @@ def split_url(url: str) -> urllib.parse.SplitResult:
     Raises:
       UserError: it is not an address.
     """
-    try:
-        parts = urllib.parse.urlsplit(url)
-        if not url or (parts.scheme in ("http", "https") and parts.hostname):
-            return parts
-    except ValueError:  # The host is in brackets, but not an address.
-        pass
-    raise UserError(f"--url={url} is not an address such as https://rate.example.org.")
+    parts = urllib.parse.urlsplit(url)
+    if url and not (parts.scheme in ("http", "https") and parts.hostname):
+        raise UserError(f"--url={url} is not an address such as https://rate.example.org.")
+    return parts
 
 
 def host_names(host: str, url: str) -> set[str]:
@@ -32,8 +109,8 @@ def host_names(host: str, url: str) -> set[str]:
       host: address that it listens at.
       url: address of its proxy; "" for none.
     """
-    own = {"localhost", "127.0.0.1", "::1", socket.gethostname(), host}
-    return own | ({parts.hostname} if (parts := split_url(url)).hostname else set())
+    names = {"localhost", "127.0.0.1", "::1", socket.gethostname(), host, split_url(url).hostname}
+    return {name for name in names if name}
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -61,13 +61,7 @@ class Context:
         return self.similarity.paired(left, right, self.similarity_params)
 
     def reduce_logits(
-        self,
-        left: Embedding,
-        right: Embedding,
-        terms: Mapping[str, Term],
-        *,
-        engine: str,
-        chunk_size: int,
+        self, left: Embedding, right: Embedding, terms: Mapping[str, Term], **options: Any
     ) -> tuple[jax.Array, engines.Folded, jax.Array]:
         """Applies `terms` to the negatives of each item; item i is the partner of item i.
 
@@ -75,18 +69,14 @@ class Context:
           left: embedding of the left view.
           right: embedding of the right view.
           terms: see `losses.engine.reduce_logits`.
-          engine: see `losses.engine.reduce_logits`.
-          chunk_size: see `losses.engine.reduce_logits`.
+          **options: `engine` and `chunk_size`, see `losses.engine.reduce_logits`.
 
         Returns:
           The logits [B] of the pairs, name -> (rows [B], columns [B]), and the in-batch accuracy.
         """
         rows, columns = self.prepare(left, right)
         positives = self.paired(rows, columns)
-        folded, accuracy = self.reduce_prepared(
-            rows, columns, positives, terms, engine=engine, chunk_size=chunk_size
-        )
-        return positives, folded, accuracy
+        return positives, *self.reduce_prepared(rows, columns, positives, terms, **options)
 
     def reduce_prepared(
         self,
@@ -94,9 +84,7 @@ class Context:
         columns: Prepared,
         positives: jax.Array,
         terms: Mapping[str, Term],
-        *,
-        engine: str,
-        chunk_size: int,
+        **options: Any,
     ) -> tuple[engines.Folded, jax.Array]:
         """Applies `terms` to the negatives of prepared items with the logits [B] of their pairs.
 
@@ -114,10 +102,9 @@ class Context:
             left_positive=positives,
             right_positive=positives,
             terms={**terms, "not_below": NOT_BELOW},
-            engine=engine,
-            chunk_size=chunk_size,
             mesh=self.mesh,
             pair_bytes=self.similarity.cost(rows, columns).bytes,
+            **options,
         )
         return folded, jnp.mean((folded["not_below"][0] == 0).astype(jnp.float32))
 

@@ -28,8 +28,7 @@ from jax.sharding import Mesh
 
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
-from xmodal.losses.blocks import BlockItems, Job, reduce_block
-from xmodal.losses.terms import State, Term
+from xmodal.losses.terms import BlockItems, Job, State, Term, reduce_block
 from xmodal.losses.tiled import reduce_tiles
 from xmodal.similarity import Prepared
 
@@ -70,7 +69,7 @@ def reduce_logits(
       left_positive: float32 [B], logit of each left item with its partner.
       right_positive: float32 [M].
       terms: reductions by name.
-      engine: `dense`, `chunked`, `ring` or `auto:MEGABYTES`, see `choose_engine`.
+      engine: `dense`, `chunked`, `ring` or `auto:MEGABYTES`, see `plan`.
       chunk_size: largest number of rows and columns in a tile; on several devices, only of
         columns. Need not divide anything.
       mesh: device mesh, whose devices share the batch evenly; None for one device.
@@ -84,8 +83,7 @@ def reduce_logits(
     """
     sizes = left_ids.shape[0], right_ids.shape[0]
     devices = 1 if mesh is None else mesh.size
-    chunk_size = fit_chunk(engine, chunk_size, sizes[0], devices=devices, pair_bytes=pair_bytes)
-    engine = choose_engine(engine, *sizes, devices=devices, pair_bytes=pair_bytes)
+    engine, chunk_size = plan(engine, chunk_size, *sizes, devices=devices, pair_bytes=pair_bytes)
     run = lookup(f"{_WHERE}, which may be auto:MEGABYTES, too", engine, ENGINES)
     rows = BlockItems(left, left_positive, left_ids, jnp.ones(left_ids.shape, bool))
     columns = BlockItems(right, right_positive, right_ids, jnp.ones(right_ids.shape, bool))
@@ -97,59 +95,41 @@ def reduce_logits(
     }
 
 
-def choose_engine(
-    engine: str, rows: int, columns: int, *, devices: int, pair_bytes: float = _PRODUCT_BYTES
-) -> str:
-    """Returns the engine that fits a memory budget; a name is returned unchanged.
+def plan(
+    engine: str,
+    chunk_size: int,
+    rows: int,
+    columns: int,
+    *,
+    devices: int,
+    pair_bytes: float = _PRODUCT_BYTES,
+) -> tuple[str, int]:
+    """Returns the engine and the chunk size that fit a memory budget.
 
     Args:
-      engine: `auto:MEGABYTES` per device for the scores and their gradient, or the name of an
-        engine.
+      engine: `auto:MEGABYTES` per device for the scores and their gradient; the name of an engine
+        is returned unchanged, with the given chunk size.
+      chunk_size: see `reduce_logits`.
       rows: items on the left.
       columns: items on the right.
-      devices: devices that share the rows.
+      devices: devices that share the rows. On several, a tile has all rows of a device.
       pair_bytes: see `reduce_logits`.
 
     Raises:
       UserError: the budget is not an integer.
     """
-    budget = _read_budget(engine)
-    if budget is None:
-        return engine
-    if pair_bytes * rows * columns / devices <= budget:
-        return "dense"
-    return "ring" if devices > 1 and rows == columns else "chunked"
-
-
-def fit_chunk(engine: str, chunk_size: int, rows: int, *, devices: int, pair_bytes: float) -> int:
-    """Returns the largest chunk size, at most the given one, whose tiles fit a memory budget.
-
-    Args:
-      engine: see `choose_engine`; the name of an engine sets no budget.
-      chunk_size: see `reduce_logits`.
-      rows: items on the left. On several devices, a tile has all rows of a device.
-      devices: devices that share the rows.
-      pair_bytes: see `reduce_logits`.
-
-    Raises:
-      UserError: the budget is not an integer.
-    """
-    budget = _read_budget(engine)
-    if budget is None or pair_bytes <= _PRODUCT_BYTES:
-        return chunk_size
-    pairs = int(budget / pair_bytes)
-    fitting = math.isqrt(pairs) if devices == 1 else pairs // -(-rows // devices)
-    return max(1, min(chunk_size, fitting))
-
-
-def _read_budget(engine: str) -> float | None:
-    """The bytes per device of `auto:MEGABYTES`; None for the name of an engine."""
     name, _, budget = engine.partition(":")
     if name != "auto":
-        return None
+        return engine, chunk_size
     if not budget.isdecimal():
         raise UserError(f"{_WHERE}={engine!r}: set the megabytes per device, such as auto:512.")
-    return int(budget) * 1e6
+    pairs = int(int(budget) * 1e6 / pair_bytes)
+    if rows * columns <= pairs * devices:
+        return "dense", chunk_size
+    if pair_bytes > _PRODUCT_BYTES:
+        fitting = math.isqrt(pairs) if devices == 1 else pairs // -(-rows // devices)
+        chunk_size = max(1, min(chunk_size, fitting))
+    return "ring" if devices > 1 and rows == columns else "chunked", chunk_size
 
 
 def _dense(

@@ -45,20 +45,15 @@ def relation_bce(
             "task and 'relations' to config.data.labels."
         )
     logits, labels = context.outputs["logits"], context.columns["relations"]
-    if select is not None:
-        if max(select, default=0) >= labels.shape[1]:  # Indexing would take the last relation.
-            raise UserError(
-                f"The loss 'relation_bce' has select={tuple(select)}, but the dataset has "
-                f"{labels.shape[1]} relations, counted from 0."
-            )
-        labels = labels[:, jnp.asarray(select)]
-    weights = jnp.ones(logits.shape[1:]) if pos_weight is None else jnp.asarray(pos_weight)
-    if not logits.shape == (len(labels), *weights.shape) == labels.shape:
+    known, count = labels.shape[1], logits.shape[1]
+    select = tuple(range(known) if select is None else select)
+    weights = jnp.ones(count) if pos_weight is None else jnp.asarray(pos_weight)
+    if max(select) >= known or not len(select) == count == len(weights):
         raise UserError(
-            f"The loss 'relation_bce' has labels for {labels.shape[1:]} relations, logits for "
-            f"{logits.shape[1:]} and {weights.shape} pos_weight; make them equal."
+            f"The loss 'relation_bce' has logits of {count} relations, {len(weights)} pos_weight "
+            f"and select={select}, of the dataset's {known}, counted from 0; make them equal."
         )
-    labels = labels.astype(jnp.float32)
+    labels = labels[:, jnp.asarray(select)].astype(jnp.float32)
     positive = weights * labels * jax.nn.softplus(-logits)
     negative = (1 - labels) * jax.nn.softplus(logits)
     accuracy = jnp.mean(((logits > 0) == (labels > 0.5)).astype(jnp.float32))

@@ -18,8 +18,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
 from xmodal.core.mesh import BATCH_AXIS
-from xmodal.losses.blocks import BlockItems, Job, Weights, merge, reduce_block
-from xmodal.losses.terms import State
+from xmodal.losses.terms import BlockItems, Job, State, Weights, merge, reduce_block
 from xmodal.similarity.tiles import add_at, choose_size, pad, take
 
 

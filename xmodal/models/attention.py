@@ -6,7 +6,7 @@ was better in training (`tests/benchmarks/README.md`).
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal
 
 import flax.linen as nn
@@ -170,21 +170,3 @@ def choose_attention(where: str, config: Any, platform: str) -> Any:
             f"attention={EINSUM!r}."
         )
     return config if platform == GPU else dataclasses.replace(config, attention=EINSUM)
-
-
-def check_platform(where: str, encoder: Mapping[str, Any], platform: str) -> None:
-    """Raises an error if a run would train with a kernel that its devices lack.
-
-    Args:
-      where: the encoder's section as a user writes it.
-      encoder: that section.
-      platform: platform of the devices, see `Devices`.
-
-    Raises:
-      UserError: names the setting to use instead.
-    """
-    if encoder.get("attention", EINSUM) == CUDNN and platform != GPU:
-        raise UserError(
-            f"{where}.attention={CUDNN!r} is a kernel of NVIDIA GPUs, and the run's devices are "
-            f"of the platform {platform!r}; set it to {EINSUM!r}."
-        )

@@ -17,8 +17,6 @@ POLICIES: Mapping[str, tuple[Mode, ...]] = {
 """The modes in which a policy uses batch statistics and updates the running ones."""
 STATISTICS = ("global", "per_device")
 """The sets of items that statistics are computed over."""
-VARIANCES = ("exact", "fast")
-"""How the variance of a batch is computed, see `BatchNorm`."""
 
 
 class BatchNorm(nn.Module):
@@ -40,9 +38,6 @@ class BatchNorm(nn.Module):
         while the parameters are frozen.
       unbiased: whether the running variance uses n / (n - 1) times the variance of the batch, as in
         torch.
-      variance: "exact" computes it from the differences from the mean, in a second pass over the
-        values. "fast" subtracts the mean's square from the mean square, which loses the digits that
-        these have in common: all of them where the mean is some thousand standard deviations.
       scale_init: initializer of the scale.
     """
 
@@ -52,7 +47,6 @@ class BatchNorm(nn.Module):
     use_scale: bool = True
     policy: str = "batch"
     unbiased: bool = False
-    variance: str = "exact"
     scale_init: nn.initializers.Initializer = nn.initializers.ones
 
     def __call__(
@@ -90,7 +84,7 @@ class BatchNorm(nn.Module):
         """Returns center, factor and shift of the parts [G, B/G, ..., C], and updates the state.
 
         All are float32 and broadcast to [G, 1, ..., 1, C]. `center` may be anything near the mean:
-        no result depends on it but for rounding. None takes the mean for an exact variance.
+        no result depends on it but for rounding. None takes the mean.
         """
         channels = parts.shape[-1]
         scale = jnp.ones(())
@@ -109,8 +103,6 @@ class BatchNorm(nn.Module):
             where = counted.reshape(*parts.shape[:-1], 1)
             count = jnp.sum(where, axis=axes, keepdims=True)
         average = partial(jnp.mean, axis=axes, keepdims=True, where=where)
-        if self.variance == "fast":
-            center = jnp.zeros(shape)
         center = jax.lax.stop_gradient(average(parts) if center is None else center)
         # Mean and mean square of the differences come from one pass over the values.
         offset, mean_square = average(parts - center), average(jnp.square(parts - center))

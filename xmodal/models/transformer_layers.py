@@ -161,8 +161,8 @@ class StackConfig:
         `remat`.
       unroll: compile every layer separately instead of one for all: compilation takes longer, but
         the compiler's FLOPs, traffic and time then include all layers.
-      attention: "einsum", or "cudnn" for its fused kernel on NVIDIA GPUs, which steps with dropout
-        do not use; see `attention`.
+      attention: "einsum", or "cudnn" for its fused kernel on NVIDIA GPUs. Steps with dropout, and
+        other devices, use "einsum"; see `attention`.
     """
 
     width: int = setting(768, at_least=1)

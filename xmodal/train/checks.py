@@ -9,7 +9,6 @@ from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.buckets import is_on_bucket
 from xmodal.core.errors import UserError
-from xmodal.models.attention import check_platform
 from xmodal.train.step import accumulation
 from xmodal.train.step.step import check_sides, select_l2
 from xmodal.train.step.tasks import caption_indices, columns, reads_mined, sides
@@ -38,9 +37,6 @@ def check_start(run: "Run") -> None:
     settings = run.settings
     mesh_lib.check_batch_size(settings.batch_size, run.mesh)
     accumulation.check(settings.accumulation_steps, settings.batch_size, run.mesh)
-    for side in run.model.towers:
-        encoder, platform = settings.model[side]["encoder"], run.mesh.devices.flat[0].platform
-        check_platform(f"config.model.{side}.encoder", encoder, platform)
     _check_widths(run)
     published = settings.init_from.published
     check_patterns("config.init_from.published", published, flatten(run.shapes[0]))

@@ -11,6 +11,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from data_prep.building.record_counts import LeftOut
+from data_prep.captioned_images import captioned_pictures
 from data_prep.prepared import read_columns
 from tests.data_prep import img2dataset
 from tests.data_prep.captioned_images import own_folders as folders
@@ -233,13 +235,20 @@ def test_a_row_that_does_not_fit_ends_the_build_unless_it_may_be_missing(tmp_pat
     folders.write_csv(folder / "all.csv", [["image", "caption"], *rows])
     with pytest.raises(UnexpectedFilesError, match=r"files/all.csv line 32: empty caption; cor"):
         prepare(folder)
-    assert not [path for path in (tmp_path / "files_tfds").rglob("*") if path.is_file()]
+    assert not list((tmp_path / "files_tfds").rglob("*.array_record*"))
     builder = prepare(folder, min_kept=0)
     assert len(folders.stored_pictures(builder)) == 30
     left_out = {"empty caption": 1, "no image": 2}
     assert builder.info.metadata["left_out"]["train"] == left_out
     assert "left out  no image 2, empty caption 1\n" in capfd.readouterr().err
     assert "all.csv line 33,no image" in (builder.data_path / "left_out.csv").read_text()
+
+
+@pytest.mark.parametrize("value", ["#NAME?", "#REF!", "#VALUE!", "#DIV/0!", "#BEZUG!", "#N/A"])
+def test_an_error_value_of_a_spreadsheet_is_no_caption(value):
+    found = captioned_pictures.read_captions([value], "line 2")
+    assert found == LeftOut("line 2", "empty caption", value)
+    assert captioned_pictures.read_captions([value, "#1 fan!"], "line 2") == ("#1 fan!",)
 
 
 def test_bad_pictures_are_left_out_counted_and_listed(tmp_path):

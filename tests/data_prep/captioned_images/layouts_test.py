@@ -98,7 +98,6 @@ def test_cells_of_captions(tmp_path):
         ("one", "two", "", None, "one "): ["one", "two"],
         '["one", "two"]': ["one", "two"],
         "[a dog] on a couch": ["[a dog] on a couch"],
-        "#N/A": "empty caption",
         "['one' 'two']": "caption is no text",
         7: "caption is no text",
     }

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xmodal.models import Features, Mode
+from xmodal.models import Features
 from xmodal.models.cross_encoders import make_cross_encoder
 
 CONFIG = {
@@ -117,22 +117,3 @@ def test_logits_are_those_of_each_pair_alone(items, params):
     np.testing.assert_array_equal(odds, found[..., 1] - found[..., 0])
     logit = jax.jit(make_scorer(score="logit").scores)(params, images, everything)
     np.testing.assert_array_equal(logit, found[..., 1])
-
-
-@pytest.mark.slow
-def test_only_training_drops(items, params):
-    scorer = make_scorer(dropout=0.5)
-
-    @functools.partial(jax.jit, static_argnums=0)
-    def run(mode, seed):
-        keys = jax.random.split(jax.random.key(seed), 3)
-        images, texts = (
-            scorer.prepare(side, params, x, mode=mode, key=key)
-            for side, x, key in zip(("image", "text"), items, keys[:2], strict=True)
-        )
-        pairs = jax.tree.map(lambda x: x[:5, None], texts)
-        return scorer.logits(params, images, pairs, mode=mode, key=keys[2])
-
-    np.testing.assert_array_equal(run(Mode.FROZEN, 0), run(Mode.EVALUATE, 1))
-    assert not np.allclose(run(Mode.TRAIN, 0), run(Mode.TRAIN, 1))
-    np.testing.assert_array_equal(run(Mode.TRAIN, 0), run(Mode.TRAIN, 0))

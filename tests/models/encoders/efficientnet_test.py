@@ -2,11 +2,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.export import symbolic_shape
 
-from xmodal.models.basics import Devices, Mode
+from xmodal.models.basics import Mode
 from xmodal.models.batch_norm import BatchNorm
-from xmodal.models.encoders import efficientnet, fused_mbconv
+from xmodal.models.encoders import efficientnet
 from xmodal.models.encoders.mbconv import MBConv, Stage
 
 
@@ -36,18 +35,6 @@ def test_number_of_parameters(variant, total, tower):
     shapes = jax.eval_shape(made.init, jax.random.key(0), _images(1, 32))
     # The published totals of keras.applications count 7 numbers of its input normalization.
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == total - 7
-
-
-def test_drop_connect_rates():
-    by_blocks = efficientnet.drop_connect_rates(0.2, depth=1.8)
-    assert len(by_blocks) == 32
-    np.testing.assert_allclose(by_blocks, [0.2 * index / 32 for index in range(32)])
-    assert len(efficientnet.drop_connect_rates(0.2, depth=1.8, lite=True)) == 30
-    quirk = efficientnet.drop_connect_rates(0.2, depth=1.8, over="base_blocks")
-    assert quirk[-1] == pytest.approx(0.3875)
-    assert efficientnet.drop_connect_rates(0.2, 1.0) == efficientnet.drop_connect_rates(
-        0.2, 1.0, "base_blocks"
-    )
 
 
 def test_drop_connect_drops_whole_branches_and_keeps_the_mean():
@@ -104,48 +91,3 @@ def test_fused_blocks_equal_the_plain(variant, devices, monkeypatch, random_vari
     )
     # Four images per array on one device, and on two.
     assert "tensor<2x14x14x4x" in step(fused).lower(params).as_text()
-
-
-@pytest.mark.parametrize(
-    ("batch", "devices", "fitting"),
-    [(2048, 32, 4), (64, 32, 2), (40, 32, 1), (6, 1, 2), (symbolic_shape("items")[0], 1, 1)],
-)
-def test_every_device_packs_its_own_images(batch, devices, fitting):
-    assert fused_mbconv.fit(batch, devices) == fitting
-
-
-@pytest.mark.parametrize("platform", ["tpu", "gpu", "cpu"])
-def test_only_tpus_fuse_unless_it_is_set(platform):
-    def fuses(**options):
-        config = efficientnet.EfficientNetConfig(variant="b0", **options)
-        return efficientnet.EfficientNet(config, Devices(1, platform)).fused
-
-    assert fuses() == (platform == "tpu")
-    assert (fuses(form="fused"), fuses(form="plain")) == (True, False)
-
-
-@pytest.mark.slow
-def test_remat_and_dtype_change_memory_not_parameters(random_variables, monkeypatch, tower):
-    monkeypatch.setattr(efficientnet, "STAGES", efficientnet.STAGES[1:2])
-    images = _images(4, 16)
-    options = {"width": 0.25, "depth": 1.0, "drop_connect": 0.5, "depthwise": "convolution"}
-    plain = tower("efficientnet", **options)
-    params, state = random_variables(plain, images)
-
-    def gradient(made):
-        def loss(params):
-            key = jax.random.key(0)
-            embedding, new_state = made.apply(params, state, images, train=True, key=key)
-            return jnp.sum(jnp.square(embedding.vector)), new_state
-
-        return jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
-
-    expected = gradient(plain)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5),
-        gradient(tower("efficientnet", remat=True, **options)),
-        expected,
-    )
-    (value, new_state), gradients = gradient(tower("efficientnet", dtype="bfloat16", **options))
-    assert {leaf.dtype for leaf in jax.tree.leaves((new_state, gradients))} == {np.dtype("float32")}
-    assert value == pytest.approx(float(expected[0][0]), rel=0.05)

@@ -29,11 +29,3 @@ def test_equals_the_formula(input_norm, regions, random_variables, tower):
     expected = x @ params["projection"]["kernel"] + params["projection"]["bias"]
     assert vector.dtype == np.float32
     np.testing.assert_allclose(vector, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_a_mask_leaves_regions_out(tower):
-    made = tower("precomputed", features=(4, 3))
-    features = np.random.default_rng(0).normal(size=(2, 4, 3)).astype(np.float32)
-    mask = np.arange(4) < np.array([[3], [1]])
-    vector = jax.jit(made.apply)({}, {}, {"image": features, "image_mask": mask})[0].vector
-    np.testing.assert_allclose(vector, [features[0, :3].mean(0), features[1, 0]], rtol=1e-6)

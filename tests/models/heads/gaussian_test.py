@@ -5,8 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xmodal.models.features import hash_items
-
 RNG = np.random.default_rng(0)
 TEXT = {
     "text_ids": RNG.integers(0, 11, (4, 6), np.int32),
@@ -64,15 +62,3 @@ def test_training_draws_anew_and_a_frozen_head_does_not(tower, random_variables)
     frozen = run(0, ("encoder", "head"))
     evaluated = jax.jit(made.apply)(params, {}, TEXT)[0].vector
     np.testing.assert_allclose(frozen, evaluated, rtol=1e-5, atol=1e-5)
-
-
-def test_hashes_ignore_padding_and_dtype():
-    for inputs in (TEXT, REGIONS):
-        np.testing.assert_array_equal(hash_items(_pad(inputs)), hash_items(inputs))
-    half = {"image": REGIONS["image"].astype(np.float16)}
-    single = {"image": half["image"].astype(np.float32)}
-    np.testing.assert_array_equal(hash_items(half), hash_items(single))
-    # An id of 0 is not padding if the mask says so.
-    ids, mask = np.zeros((2, 3), np.int32), np.int32([[1, 1, 0], [1, 0, 0]])
-    hashes = np.asarray(hash_items({"text_ids": ids, "text_mask": mask}))
-    assert np.all(hashes[0] != hashes[1])

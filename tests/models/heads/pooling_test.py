@@ -37,22 +37,3 @@ def test_equals_the_loop(name, dtype):
     vector = _pool(head, Features(tokens), Mode.TRAIN)
     expected = [POOLS[name](row) for row in exact]
     np.testing.assert_allclose(vector, expected, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", POOLS)
-def test_a_row_of_padding_gives_no_nan(name):
-    head = make_head("head", {"name": name})
-    vector = _pool(head, Features(TOKENS, np.zeros((3, 5), bool)))
-    assert np.all(np.isfinite(vector))
-
-
-@pytest.mark.parametrize("name", ["flatten", *POOLS])
-def test_a_head_is_exported_for_any_number_of_items(name):
-    head = make_head("head", {"name": name})
-    shape = jax.ShapeDtypeStruct(jax.export.symbolic_shape("items, 5, 4"), np.float32)
-
-    def pool(tokens):
-        return head.apply({}, Features(tokens, None), Mode.EVALUATE).vector
-
-    exported = jax.export.export(jax.jit(pool))(shape)
-    np.testing.assert_allclose(exported.call(TOKENS[:2]), jax.jit(pool)(TOKENS[:2]), rtol=1e-6)

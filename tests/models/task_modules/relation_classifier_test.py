@@ -26,21 +26,3 @@ def test_equals_one_layer_on_the_joined_vectors():
         for j in range(5):
             logits = np.concatenate([left[i], right[j]]) @ kernel + params["bias"]
             np.testing.assert_allclose(predictions[i, j], 1 / (1 + np.exp(-logits)), rtol=1e-5)
-
-
-def test_one_view_has_one_matrix():
-    rng = np.random.default_rng(0)
-    module = make_task_module("loss.module", "relation_classifier", {"relations": 3})
-    caption = rng.normal(size=(5, 4)).astype(np.float32)
-    params, _ = module.init(jax.random.key(0), Embedding(caption), None, {}, {})
-    assert {name: leaf.shape for name, leaf in params.items()} == {"left": (4, 3), "bias": (3,)}
-    assert 0.25 < np.abs(params["left"]).max() <= 0.5
-    outputs, _ = module.apply(params, {}, Embedding(caption), None, {}, {})
-    logits = caption @ params["left"] + params["bias"]
-    np.testing.assert_allclose(outputs["logits"], logits, rtol=1e-5, atol=1e-6)
-    predictions = module.predict(params, caption, None)
-    np.testing.assert_allclose(predictions, 1 / (1 + np.exp(-logits[:, None])), rtol=1e-5)
-    # Like pairs with an image of zeros.
-    joined = params | {"right": rng.normal(size=(6, 3)).astype(np.float32)}
-    with_zeros = module.predict(joined, caption, np.zeros((1, 6), np.float32))
-    np.testing.assert_allclose(predictions, with_zeros, rtol=1e-6)

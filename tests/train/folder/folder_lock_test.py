@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from xmodal.core.config import FolderInUseError
-from xmodal.core.errors import UserError
+from xmodal.core.errors import FolderInUseError, UserError
 from xmodal.train.folder import folder_lock
 
 HOLDER = """

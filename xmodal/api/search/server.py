@@ -30,7 +30,6 @@ from xmodal.api.search.index import Index
 from xmodal.core import web_server
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
-from xmodal.core.web_guard import Guard
 
 _PATH = "/search"
 _LARGEST = 20 * 2**20  # Bytes of a picture.
@@ -85,7 +84,7 @@ def make_app(index: Index, hosts: Collection[str], scheme: str = "http") -> Star
     guard: Any = {"hosts": hosts, "scheme": scheme, "refuse": _refuse, "longest_body": _LARGEST}
     return Starlette(
         routes=[Route(_PATH, search, methods=["GET", "POST"])],
-        middleware=[Middleware(Guard, **guard, needs_origin=False)],
+        middleware=[Middleware(web_server.Guard, **guard, needs_origin=False)],
         exception_handlers=dict.fromkeys((UserError, HTTPException, Exception), fail),
     )
 

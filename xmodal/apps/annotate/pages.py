@@ -21,7 +21,6 @@ from xmodal.apps.annotate.questions import KINDS, BadAnswer
 from xmodal.apps.annotate.raters import Rater, find_rater
 from xmodal.apps.annotate.study_file import StudyFile
 from xmodal.core import web_server
-from xmodal.core.web_guard import Guard
 
 _HERE = pathlib.Path(__file__).parent
 _ENDS = {
@@ -90,7 +89,9 @@ def make_app(study: StudyFile, *, hosts: Collection[str], secure: bool = False) 
             Route("/image/{id:int}", pages.image),
             Mount("/static", StaticFiles(directory=_HERE / "static")),
         ],
-        middleware=[Middleware(Guard, hosts=hosts, refuse=PlainTextResponse, scheme=scheme)],
+        middleware=[
+            Middleware(web_server.Guard, hosts=hosts, refuse=PlainTextResponse, scheme=scheme)
+        ],
         exception_handlers=dict.fromkeys((HTTPException, *_REFUSALS), pages.refuse),
     )
 

@@ -25,8 +25,7 @@ from optuna.trial import FrozenTrial, TrialState
 from xmodal.api import run_training
 from xmodal.apps.sweep import sweep_report as report
 from xmodal.apps.sweep.plan import Plan, keep
-from xmodal.core.config import FolderInUseError
-from xmodal.core.errors import UserError
+from xmodal.core.errors import FolderInUseError, UserError
 from xmodal.core.json_files import read_numbers
 from xmodal.core.result_files import FINAL
 from xmodal.data import DatasetMissingError

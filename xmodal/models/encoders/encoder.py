@@ -12,7 +12,7 @@ from jax.typing import DTypeLike
 from xmodal.core.config import setting
 from xmodal.core.errors import UserError
 from xmodal.models.basics import DTYPES, Devices, Mode
-from xmodal.models.batch_norm import POLICIES, STATISTICS, VARIANCES, BatchNorm
+from xmodal.models.batch_norm import POLICIES, STATISTICS, BatchNorm
 from xmodal.models.encoders import pixels
 from xmodal.models.features import Features
 from xmodal.models.initializers import CONV
@@ -84,13 +84,10 @@ class ConvEncoderConfig(ImageEncoderConfig):
     Attributes:
       batch_norm: policy of the batch normalizations, see `batch_norm.BatchNorm`.
       statistics: whether batch normalization uses the "global" batch or is "per_device".
-      variance: "exact", or "fast" to save a pass over each map, which EfficientNets on TPUs save in
-        either case, at the cost of digits.
     """
 
     batch_norm: str = setting("batch", one_of=POLICIES)
     statistics: str = setting("global", one_of=STATISTICS)
-    variance: str = setting("exact", one_of=VARIANCES)
 
     def make_norm(self, devices: Devices, **attributes: Any) -> Callable[..., BatchNorm]:
         """Returns a factory of batch normalizations, which takes further attributes.
@@ -100,8 +97,7 @@ class ConvEncoderConfig(ImageEncoderConfig):
           **attributes: attributes of `BatchNorm` that no setting sets.
         """
         groups = devices.count if self.statistics == "per_device" else 1
-        policy, variance = self.batch_norm, self.variance
-        return partial(BatchNorm, groups=groups, policy=policy, variance=variance, **attributes)
+        return partial(BatchNorm, groups=groups, policy=self.batch_norm, **attributes)
 
 
 @dataclasses.dataclass(frozen=True)

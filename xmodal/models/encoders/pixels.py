@@ -47,13 +47,5 @@ def normalize(images: jax.Array, name: str) -> jax.Array:
 
     Returns:
       float32 [B, H, W, 3].
-
-    Raises:
-      ValueError: the images have another type or shape; they may be normalized already.
     """
-    if images.dtype != jnp.uint8 or images.ndim != 4 or images.shape[-1] != 3:
-        raise ValueError(
-            f"an image encoder takes uint8 images [B, H, W, 3], got {images.dtype} "
-            f"{list(images.shape)}; pixels are normalized inside"
-        )
     return NORMALIZATIONS[name](images)

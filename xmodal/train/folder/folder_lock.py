@@ -16,8 +16,7 @@ from etils import epath
 
 from xmodal.core import processes
 from xmodal.core.buckets import is_on_bucket
-from xmodal.core.config import FolderInUseError
-from xmodal.core.errors import UserError
+from xmodal.core.errors import FolderInUseError, UserError
 
 LOCK, GUARD = "writer.txt", ".writer.lock"
 

@@ -16,24 +16,6 @@ _LOCK = ".lock"
 
 
 @contextlib.contextmanager
-def removed_if_failed(folder: pathlib.Path) -> Iterator[None]:
-    """Removes the folder of a dataset after a failed build of it that left nothing to read.
-
-    Args:
-      folder: folder of all builds of the dataset; those that run at this time keep it.
-    """
-    try:
-        yield
-    except BaseException:
-        left = [path for path in folder.rglob("*") if path.parent.name != ".config"]  # Of TFDS.
-        # A link may lead to a dataset on another disk.
-        mere = (path.is_dir() and not path.is_symlink() for path in left)
-        if all(mere) and not any(path.name.startswith("incomplete.") for path in left):
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
-@contextlib.contextmanager
 def claimed(folder: pathlib.Path, others: str) -> Iterator[None]:
     """Locks a folder while it is in use, and removes those of killed processes.
 
