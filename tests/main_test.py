@@ -18,7 +18,7 @@ OVERRIDES = {
     "optimizer.nmae=sgd": "Unknown key(s) ['nmae'] in config.optimizer; known: ",
     "optimizer.name=sdg": "known: ['adam', 'adamp', 'adamw', 'sgd']. Did you mean 'sgd'?",
     "optimizer.learning_rate=1e999": "learning_rate is inf; it must be a finite number.",
-    "optimizer.weight_decay.rate=0.1": "set the section as a whole: --config.optimizer.weight_de",
+    "optimizer.weight_decay.rate=0.1": "Override optimizer.weight_decay.rate can not",
     "optimizer.schedule.name=staircase": "lacks ['every', 'rate']; known: ",
     "optimizer.schedule.warmup_steps=400": "warmup_steps=400 leaves nothing of",
     "tasks.i2t.loss.name=triplet": OTHER_NAME,

@@ -17,30 +17,6 @@ def _run(monkeypatch, *args):
     build.main()
 
 
-@pytest.mark.parametrize("name", ["incomplete.2_1.0.0", "linked"])
-def test_a_failed_build_leaves_nothing_of_its_own(tmp_path, name):
-    (tmp_path / "files").mkdir()
-    (tmp_path / "files" / "x").touch()
-    folder = tmp_path / "data" / "flickr8k"
-    # The folder of a build that another process started, or a dataset on another disk.
-    kept = folder / name
-    for is_shared in (False, True):
-        if is_shared:
-            folder.mkdir(parents=True)
-            if name == "linked":
-                kept.symlink_to(tmp_path / "files")
-            else:
-                kept.mkdir()
-        with pytest.raises(FileNotFoundError):
-            build.build(
-                "flickr8k",
-                "images",
-                data_dir=str(folder.parent),
-                manual_dir=str(tmp_path / "files"),
-            )
-        assert folder.exists() == kept.exists() == is_shared
-
-
 def test_beam_is_for_datasets_in_shards(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         _run(monkeypatch, "--dataset=flickr8k", "--beam_pipeline_options=runner=FnApiRunner")
