@@ -10,10 +10,9 @@ from configs import clip, clip_finetune
 from tests.api.converted_models import PIECES, save_converted
 from xmodal.core import mesh as mesh_lib
 from xmodal.models import make_dual_encoder
-from xmodal.train.fill import fill
 from xmodal.train.inherit import inherit
 from xmodal.train.initialization import from_towers
-from xmodal.train.resolve import build_run
+from xmodal.train.resolve import build_run, fill
 from xmodal.train.sections import InitConfig
 from xmodal.train.tree import flatten, matches
 
@@ -96,7 +95,11 @@ def build(argument, folder):
     filled = fill(inherit(config), 1000)
     parts = build_run(filled, mesh_lib.make_mesh(jax.devices()[:1]))
     source = InitConfig(model=str(folder))
-    return parts, flatten(parts.trained), from_towers.load_towers(parts.state_shapes, source)
+    return (
+        parts,
+        flatten(parts.state_shapes.params),
+        from_towers.load_towers(parts.state_shapes, source),
+    )
 
 
 def test_fine_tuning_starts_from_the_folder_and_may_learn_a_bias(folder):

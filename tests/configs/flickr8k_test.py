@@ -6,8 +6,7 @@ import pytest
 
 from configs import flickr8k
 from xmodal.core import mesh as mesh_lib
-from xmodal.train.fill import fill
-from xmodal.train.resolve import build_run
+from xmodal.train.resolve import build_run, fill
 from xmodal.train.tree import flatten
 
 
@@ -32,7 +31,7 @@ def test_images_take_from_the_run_before_all_but_the_image_encoder():
 @pytest.mark.parametrize("argument", ["pretrained", "pretrained_i2t"])
 def test_one_layer_of_the_encoder_trains(argument):
     parts = build_run(fill(flickr8k.get_config(argument)), mesh_lib.make_mesh())
-    trained = flatten(parts.trained)
+    trained = flatten(parts.state_shapes.params)
     layers = {leaf.shape[0] for path, leaf in trained.items() if path.startswith("text/encoder/")}
     assert layers == {1}
     assert {p for p in trained if not p.startswith("text/encoder/layers/")} == {

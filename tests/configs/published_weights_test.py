@@ -21,9 +21,8 @@ from configs import (
 )
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
-from xmodal.train.fill import fill
 from xmodal.train.inherit import inherit
-from xmodal.train.resolve import build_run
+from xmodal.train.resolve import build_run, fill
 from xmodal.train.tree import flatten
 
 SCALED = {"normalization": "imagenet", "size": 380}
@@ -127,7 +126,7 @@ def test_frozen_towers_of_own_data(towers):
     config.init_from.towers = {"image": str(towers / "mobilenet"), "text": str(towers / "minilm")}
     filled = fill(inherit(config), 300)
     parts = build_run(filled, mesh_lib.make_mesh())
-    assert {path.rsplit("/", 1)[0] for path in flatten(parts.trained)} == {
+    assert {path.rsplit("/", 1)[0] for path in flatten(parts.state_shapes.params)} == {
         "image/projection", "text/projection"
     }  # fmt: skip
     assert parts.optimizer  # whose groups have parameters

@@ -13,7 +13,7 @@ from xmodal.evals.labels.definitions import RATING_SIDES, definitions_of
 from xmodal.evals.reports.results import evaluator_tag
 from xmodal.evals.reports.summary import list_tags
 from xmodal.train.evaluation.suite import read_datasets
-from xmodal.train.fill import fill, fill_metrics
+from xmodal.train.resolve import fill, fill_metrics
 from xmodal.train.run_config import read_settings
 
 # Without the baselines, which are not trained and so select no checkpoint.
@@ -31,10 +31,9 @@ SENTENCES = {
 
 
 def parse(config):
-    """A config whose metrics are filled in, as a section and as its dataclass."""
-    filled = fill(config, 1_000_000)
-    fill_metrics(filled, read_options(filled.evals.to_dict()))
-    return filled, read_settings(filled)
+    """A config whose metrics are filled in."""
+    settings = read_settings(fill(config, 1_000_000))
+    return fill_metrics(settings, read_options(settings.evals))
 
 
 def sides_of(settings):
@@ -83,9 +82,9 @@ def tags_of(name, options, dataset, sides):
 
 @pytest.mark.parametrize(("name", "argument"), [*VARIANTS, *OTHERS])
 def test_awaited_metrics_exist(name, argument):
-    config, settings = parse(get_config(name, argument))
+    settings = parse(get_config(name, argument))
     evals, sides = read_options(settings.evals), sides_of(settings)
-    datasets = read_datasets(config.data.to_dict(), evals)
+    datasets = read_datasets(settings.data, evals)
     for where, tag in settings.awaited_metrics.items():
         evaluator = tag.partition("/")[0]
         options, dataset = evals[evaluator], datasets[evaluator].dataset

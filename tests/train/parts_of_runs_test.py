@@ -37,22 +37,6 @@ def make_state(config):
     return parts, state.create_state(parts.init_state, parts.state_shapes, parts.key_data)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("rows", ["given", "learned"])
-def test_the_first_parameters_are_traced_once(config, traces, rows):
-    known = config.model.text.encoder.vocab_size
-    if rows == "learned":
-        config.model.text.encoder.vocab_size = 0
-    parts, first = make_state(config)
-    assert len(traces) == 1
-    # Learned vocabularies have tables of few sizes.
-    table = 512 if rows == "learned" else known
-    assert parts.config.model.text.encoder.vocab_size == table
-    assert table in {leaf.shape[0] for leaf in jax.tree.leaves(first.params["text"]) if leaf.ndim}
-    shapes = jax.tree.map(lambda x: (x.shape, x.dtype), parts.state_shapes)
-    assert jax.tree.map(lambda x: (x.shape, x.dtype), first) == shapes
-
-
 def test_everything_else_is_checked_before_a_dataset_is_built(config, traces, monkeypatch):
     found, prepare = [], data.prepare
 

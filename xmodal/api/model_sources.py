@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import ml_collections
 import numpy as np
-from absl import logging
 from etils import epath
 
 from xmodal.api.model import Model
@@ -182,7 +181,7 @@ def _tower_weights(folders: Mapping[str, epath.Path]) -> tuple[Tree, Tree]:
 def _model_config(source: str | os.PathLike) -> ml_collections.ConfigDict:
     config = _bare_config({"model": os.fspath(source)}, SIDES)
     config.model = {"image": None, "text": None, "similarity": {"name": ""}}
-    return inherit(config, level=logging.DEBUG)
+    return inherit(config)
 
 
 def _tower_config(side: str, source: str | os.PathLike) -> ml_collections.ConfigDict:
@@ -190,7 +189,7 @@ def _tower_config(side: str, source: str | os.PathLike) -> ml_collections.Config
     config.model[side] = {"encoder": {}, "head": {}}
     if longest := read_description(source).preprocessing.get("max_length"):
         config.data[side].max_length = longest
-    return inherit(config, level=logging.DEBUG)
+    return inherit(config)
 
 
 def _bare_config(init_from: Mapping[str, Any], sides: tuple[str, ...]) -> ml_collections.ConfigDict:
