@@ -35,14 +35,6 @@ def test_auto_depends_on_the_examples(examples, batch_size, epochs, every):
     assert repr(config) == before
 
 
-def test_a_share_of_the_epochs():
-    config = {"total_steps": "auto/3", "checkpoint": {"every": "auto/5"}}
-    assert resolve_sizes(config, 50_000) == {
-        "total_steps": "3.333 epochs", "checkpoint": {"every": "0.2 epochs"}
-    }  # fmt: skip
-    assert resolve_sizes({"total_steps": "auto/0"}, 600) == {"total_steps": "auto/0"}
-
-
 def rows_of(config, entries, **text):
     config.data.text.update(text)
     filled = fill(config, 100, entries)

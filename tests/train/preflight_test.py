@@ -65,7 +65,6 @@ def test_figures_steps_and_an_evaluation(config, tmp_path, caplog):
 
 # Path -> value of the config, and the message.
 MISTAKES = {
-    "batch": ({"batch_size": 12}, "config.batch_size=12 is not a multiple of the 8 devices; use 8"),
     "weights": ({"init_from.towers.text": "no/tower"}, "no/tower"),
     "small dataset": (
         {"batch_size": 100_000},

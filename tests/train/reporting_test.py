@@ -1,7 +1,6 @@
 """Reports of a run, with a clock that the tests control."""
 
 import json
-import logging
 import math
 import types
 
@@ -41,24 +40,6 @@ def make_reporter(**options):
 def losses(value, **others):
     scalars = {"train/loss": value, "train/gradient_norm": 1.0} | others
     return {name: jnp.float32(v) for name, v in scalars.items()}
-
-
-def test_about_twenty_lines_of_progress_and_one_at_least_every_ten_minutes(clock, caplog):
-    caplog.set_level(logging.INFO, logger="absl")
-    reporter, written = make_reporter(every=1, total_steps=60)
-    for step in range(60):
-        reporter.record(step, losses(1.0), IDS)
-    with reporter.paused():
-        assert len(written) == 60
-    steps = [int(line.split("/")[0].split()[1]) for line in caplog.messages]
-    assert steps == [1, *range(3, 61, 3)]
-    caplog.clear()
-    reporter, _ = make_reporter(every=1, total_steps=10_000)
-    for step in range(50):
-        clock.seconds += 100
-        reporter.record(step, losses(1.0), IDS)
-    steps = [int(line.split("/")[0].split()[1]) for line in caplog.messages]
-    assert steps == [1, *range(7, 50, 6)]
 
 
 def test_windows_have_means_of_their_own():

@@ -108,12 +108,6 @@ def test_what_leaves_the_learning_alone_may_differ(run_dir):
     assert check(run_dir, changed(values)) == []
 
 
-def test_the_length_counts_where_the_rate_ends_with_the_run():
-    config = changed({"optimizer.schedule": {"name": "cosine"}})
-    before, now = (run_config.read_settings(changed(v, config)) for v in ({}, {"total_steps": 99}))
-    assert differences(before, now) == {"total_steps": (10, 99)}
-
-
 def test_an_evaluator_counts_where_the_rate_follows_it():
     config = cmcm_clue.get_config("quick")
     before = run_config.read_settings(config)

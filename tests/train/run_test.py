@@ -8,6 +8,7 @@ from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
 from xmodal.evals import read_options
+from xmodal.train import checks
 from xmodal.train.evaluation.suite import EvalSuite
 from xmodal.train.resolve import build_run, fill, fill_metrics, resolve
 from xmodal.train.run_config import read_settings
@@ -212,3 +213,18 @@ def test_a_kernel_of_other_devices_trains_nowhere_else(text_config):
         resolve(text_config)
     encoder.vocab_size = 50
     build_run(text_config, mesh_lib.make_mesh())  # A run that trained elsewhere.
+
+
+def test_everything_else_is_checked_before_a_dataset_is_built(text_config, few_shapes, monkeypatch):
+    text_config.data.data_dir = few_shapes
+    checked, found, prepare, check_start = [], [], data.prepare, checks.check_start
+
+    def build(*args, **kwargs):
+        found.append(len(checked))
+        prepare(*args, **kwargs)
+
+    monkeypatch.setattr(data, "is_prepared", lambda config: False)
+    monkeypatch.setattr(data, "prepare", build)
+    monkeypatch.setattr(checks, "check_start", lambda run: checked.append(check_start(run)))
+    resolve(text_config)
+    assert (found, len(checked)) == ([1], 2)

@@ -113,6 +113,12 @@ def _start(config: dict[str, Any]) -> None:
         other = _fill(config, weights.proposed, weights.name)
         if other := [line for line in other if line.startswith("config.model.")]:
             logging.info("Unlike %s: %s.", weights.name, "; ".join(other))
+    for side in SIDES:
+        if (find_section(config, f"model.{side}.encoder") or {}).get("name") == "":
+            raise UserError(
+                f"config.model.{side}.encoder has no name: name the folder of a tower in "
+                f"config.init_from.towers.{side}, or an encoder."
+            )
 
 
 def _convert_published(folder: str) -> str:
@@ -148,6 +154,7 @@ def _take_model(config: dict[str, Any], folder: str) -> None:
     config["model"] = model
     if not config.get("tasks"):
         config["tasks"] = {name: dict(task) for name, task in description.tasks.items()}
+    replaced = []
     for side, tower in description.sides.items():
         section = find_section(config, f"data.{side}")
         if section is None:
@@ -158,7 +165,10 @@ def _take_model(config: dict[str, Any], folder: str) -> None:
             inputs = {**unset, **inputs}
         if section.get("size"):
             inputs = {**inputs, "size": section["size"]}
+        replaced += _fill(config, {f"data.{side}": inputs})
         section |= inputs
+    if replaced:
+        logging.info("The model %s is taken whole: %s.", folder, "; ".join(replaced))
 
 
 def _named_weights(config: Mapping[str, Any], source: InitConfig) -> list[_Weights]:

@@ -27,7 +27,7 @@ from xmodal.models import ENCODERS, Devices, make_dual_encoder
 from xmodal.train import checks
 from xmodal.train.folder import run_folder
 from xmodal.train.folder.run_folder import Records
-from xmodal.train.folder.run_records import check_records
+from xmodal.train.folder.run_records import check_records, check_steps_left
 from xmodal.train.inherit import inherit
 from xmodal.train.optimization.run_lengths import choose_warmup, resolve_epochs, resolve_sizes
 from xmodal.train.run import Run
@@ -90,6 +90,7 @@ def resolve(
     if run_dir is not None and run.records:
         for change in check_changes(run_dir, run.settings, run.mesh.size, allow_changes):
             logging.warning("%s resumes with a change: %s.", run_dir, change)
+        check_steps_left(run_dir, run.records, run.settings.total_steps)
     return run
 
 
