@@ -171,12 +171,12 @@ def fill(config: ConfigDict, examples: int | None = None, entries: int | None = 
     keys = ("total_steps", "optimizer")
     if examples is None and any("epoch" in repr(sized.get(key)) for key in keys):
         filled["total_steps"] = _ANY_LENGTH  # Groups that start late are valid in a long run.
+    _fill_vocabulary(filled, entries)
     schedule = find_section(filled, "optimizer.schedule") or {}
     if warmup := schedule.get("warmup_steps"):
         # "up to 40", the default of a config, is shorter in a short run.
         total_steps = filled.get("total_steps", RunConfig.total_steps)
         schedule["warmup_steps"] = choose_warmup(warmup, total_steps)
-    _fill_vocabulary(filled, entries)
     return ConfigDict(filled, type_safe=False)
 
 

@@ -91,10 +91,8 @@ def split(params: Tree, is_frozen: Callable[[str], bool]) -> tuple[Tree, Tree]:
 
 def merge(trained: Tree, frozen: Tree) -> Tree:
     """Returns the inverse of `partition`."""
-    merged = dict(trained)
-    for key, value in frozen.items():
-        merged[key] = merge(merged[key], value) if key in merged else value
-    return merged
+    towers: Tree = {name: {} for name in trained}
+    return towers | unflatten(flatten(trained) | flatten(frozen))
 
 
 def frozen_parts(trained: Collection[str], frozen: Collection[str], side: str) -> frozenset[str]:
