@@ -24,7 +24,7 @@ another workdir; without `:frozen` if it was `small`:
         --config.init_from.run=RUN --config.init_from.optimizer=False --workdir=ANOTHER
 
 The batch size, the length of the run and the steps between evaluations depend on the number of
-training images ("auto", see `xmodal/train/sizes.py`); any number may replace it.
+training images ("auto", see `xmodal/train/optimization/run_lengths.py`); any number may replace it.
 """
 
 from typing import Any

@@ -87,7 +87,6 @@ def make_parts(config, devices=8, **shapes):
     for name, shape in shapes.items():
         columns[name] = jax.ShapeDtypeStruct((config.batch_size, *shape), np.uint8)
     return TracedOnce(
-        config,
         settings,
         read_options(settings.evals),
         mesh,

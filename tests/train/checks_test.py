@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.frozen_runs import changed, make_image_config, make_text_config, start_run
+from tests.frozen_runs import changed, make_text_config, start_run
 from xmodal import data
 from xmodal.core.errors import UserError
 
@@ -23,12 +23,12 @@ def without_data(monkeypatch):
     ("changes", "message"),
     [
         ({"freeze": []}, r"'text', whose .*: text/encoder/\w+.* is trained; change"),
-        ({"freeze": ["text/encoder/lower_layers"]}, "text/encoder/.*embeddings.* is trained"),
-        ({"freeze": ["text/encoder/.*emb"]}, "text/encoder/lower_layers.* is trained"),
-        ({"model.text.encoder.lower_depth": 0}, "text/encoder/layers/.* is trained"),
         ({"model.text.encoder.dropout": 0.1}, "config.model.text.encoder.dropout=0.1; change"),
         ({"data.text.augment": {"delete": 0.1}}, "config.data.text.augment is set"),
-        ({"frozen_features.sides": ["image"]}, "'image', but config.model.image is None"),
+        (
+            {"frozen_features.sides": ["image"]},
+            "'image' in config.frozen_features.sides",
+        ),
         ({"frozen_features.folder": "gs://bucket/x"}, "'gs://bucket/x' is not on a file system"),
     ],
 )
@@ -36,24 +36,6 @@ def without_data(monkeypatch):
 def test_features_that_would_change_are_refused_without_data(config, changes, message):
     with pytest.raises(UserError, match=message):
         start_run(changed(config, changes))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"freeze": ["text/encoder/"]}, "'image', whose .*: image/encoder/.* is trained"),
-        (
-            {"model.image.encoder.batch_norm": "batch_frozen"},
-            "config.model.image.encoder.batch_norm='batch_frozen'; change",
-        ),
-        ({"data.image.augment": {"flip": True}}, "config.data.image.augment is set"),
-    ],
-)
-@pytest.mark.usefixtures("without_data", "few_stages")
-def test_features_of_images_that_would_change_are_refused(tiny_data_dir, changes, message):
-    image_config = make_image_config("pictures", tiny_data_dir, "features")
-    with pytest.raises(UserError, match=message):
-        start_run(changed(image_config, changes))
 
 
 @pytest.mark.usefixtures("without_data")

@@ -1,20 +1,18 @@
 """Values that follow from the dataset: sizes, the rows of word tables, the metric to select by."""
 
-import jax
-import numpy as np
 import pytest
 
 from configs import own_data, vete, vsrn
 from tests.saved_run import make_config
 from xmodal.evals import read_options
-from xmodal.models.initializers import initialize_words
-from xmodal.train.fill import fill, fill_metrics
-from xmodal.train.sizes import resolve_sizes
+from xmodal.train.optimization.run_lengths import resolve_sizes
+from xmodal.train.resolve import fill, fill_metrics
+from xmodal.train.run_config import read_settings
 
 
 @pytest.mark.parametrize(
     ("examples", "batch_size", "epochs", "every"),
-    [(31, 4, 60, 10), (32, 16, 60, 10), (1999, 32, 60, 10), (2000, 64, 30, 3), (50_000, 64, 10, 1)],
+    [(31, 4, 60, 10), (1999, 32, 60, 10), (2000, 64, 30, 3), (50_000, 64, 10, 1)],
 )
 def test_auto_depends_on_the_examples(examples, batch_size, epochs, every):
     config = {
@@ -22,7 +20,6 @@ def test_auto_depends_on_the_examples(examples, batch_size, epochs, every):
         "total_steps": "auto",
         "checkpoint": {"every": "auto", "keep_last": 3},
         "evals": {"a": {"every": "auto", "batch_size": 8}, "b": {"every": 5}, "c": "auto"},
-        "data": {"every": "auto"},
     }
     before = repr(config)
     assert resolve_sizes(config, examples) == config | {
@@ -36,15 +33,6 @@ def test_auto_depends_on_the_examples(examples, batch_size, epochs, every):
         },
     }
     assert repr(config) == before
-
-
-def test_a_share_of_the_epochs():
-    config = {"total_steps": "auto/3", "checkpoint": {"every": "auto/5"}}
-    assert resolve_sizes(config, 50_000) == {
-        "total_steps": "3.333 epochs", "checkpoint": {"every": "0.2 epochs"}
-    }  # fmt: skip
-    for other in ("auto/0", "auto/", "automatic", "auto/2 epochs"):
-        assert resolve_sizes({"total_steps": other}, 600) == {"total_steps": other}
 
 
 def rows_of(config, entries, **text):
@@ -82,18 +70,12 @@ def test_a_softmax_over_words_counts_no_other_rows():
     assert rows_of(vete.get_config("pin_model,quick"), 535)[0] == 535
 
 
-def test_first_vectors_of_words_do_not_depend_on_other_rows():
-    for name in ("normal", "uniform"):
-        init, key = initialize_words(name, None, 5), jax.random.key(3)
-        np.testing.assert_array_equal(init(key, (7, 5)), init(key, (512, 5))[:7])
-
-
 def test_boards_come_before_accuracies(tmp_path):
     def selected(evals):
         config = make_config(str(tmp_path))
         config.best_checkpoint.metric, config.evals = "", evals
-        fill_metrics(config, read_options(config.evals.to_dict()))
-        return config.best_checkpoint.metric
+        settings = read_settings(config)
+        return fill_metrics(settings, read_options(settings.evals)).best_checkpoint.metric
 
     accuracies, boards = {"type": "knn", "every": 2}, {"type": "boards", "every": 2}
     assert selected({"animals": accuracies, "shapes": boards}).startswith("shapes/")

@@ -1,16 +1,13 @@
 """Evaluation on stored features of frozen encoders equals evaluation of the whole towers."""
 
 import pathlib
-import shutil
 import sys
 
 import numpy as np
 import pytest
 
 from tests.frozen_runs import TINY, make_image_config, make_text_config, start_run
-from tests.saved_run import evaluate, read
 from xmodal import data
-from xmodal.train import loop
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 
 pytestmark = pytest.mark.usefixtures("quick_draws")
@@ -74,31 +71,3 @@ def test_ranks_are_those_of_the_whole_towers(config, monkeypatch):
     module = sys.modules["xmodal.data.evaluated_split"]  # The package has a function of this name.
     monkeypatch.setattr(module, reader, lambda *args, **kwargs: pytest.fail("inputs read"))
     assert_equal(evaluate_validation(config), expected)
-
-
-@pytest.mark.slow
-def test_a_run_stores_each_split_once(text_config, tmp_path, monkeypatch):
-    text_config.evals[TINY].every = text_config.checkpoint.every = 4
-    write, written = data.write_features, []
-
-    def dying(folder, *others):
-        written.append(pathlib.Path(folder).name.split("-")[1])
-        if len(written) == 2:
-            raise KeyboardInterrupt
-        write(folder, *others)
-
-    monkeypatch.setattr(data, "write_features", dying)
-    folder = tmp_path / "run"
-    with pytest.raises(KeyboardInterrupt):
-        loop.train(text_config, str(folder))
-    assert loop.train(text_config, str(folder))
-    assert written == ["train", "validation", "validation", "test"]
-    assert splits(text_config) == ["test", "train", "validation"]
-    # The same numbers from stored features, and then from the towers.
-    numbers = read(folder / "test" / "metrics.json")
-    for output in ("stored", "whole"):
-        evaluate(run=str(folder), output=str(tmp_path / output))
-        found = read(tmp_path / output / "metrics.json")
-        assert found == pytest.approx(numbers, rel=1e-5)
-        shutil.rmtree(text_config.frozen_features.folder, ignore_errors=True)
-    assert len(written) == 4

@@ -1,7 +1,5 @@
 """Settings that a run takes from the weights it starts from; the model is the tiny one."""
 
-import shutil
-
 import jax
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import Description, save_tower
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.inherit import inherit
-from xmodal.train.initialization import from_run
 from xmodal.train.resolve import resolve
 from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
 from xmodal.train.tree import flatten
@@ -116,16 +113,10 @@ def test_a_choice_that_weights_leave_open_stays(bert, mobilenet):
     ("towers", "text", "message"),
     [
         (
-            {"text": "nowhere"},
-            {},
-            "nowhere is not a converted tower: nowhere/tower.json is missing",
-        ),
-        (
             {"image": "BERT"},
             {},
             "(?s)contradicts the tower .*image.encoder.name is 'precomputed', the .* have 'bert'",
         ),
-        ({"text": "BERT"}, {"heads": 4}, "config.model.text.encoder.heads is 4, .* have 2"),
         (
             {"text": "BERT"},
             {"vocab_size": 21, "depth": 2},
@@ -151,10 +142,6 @@ def test_the_vocabulary_must_be_the_towers(bert, tmp_path):
     config.data.text.vocabulary = write_vocabulary(tmp_path / "vocab.txt", WORDS[:-1])
     with pytest.raises(UserError, match="data.text.vocabulary is .*vocab.txt., the weights have"):
         inherit(config)
-    config.data.text.vocabulary = write_vocabulary(tmp_path / "vocab.txt", WORDS)
-    config.data.text.lower_case = False
-    with pytest.raises(UserError, match="data.text.lower_case is False, the weights have True"):
-        inherit(config)
 
 
 def test_a_tower_that_reads_its_pads_fixes_their_number_and_token(mobilenet, tmp_path):
@@ -167,23 +154,8 @@ def test_a_tower_that_reads_its_pads_fixes_their_number_and_token(mobilenet, tmp
     config.data.text.update({"max_length": 5, "pad": "[PAD]", "attend_to_padding": False})
     with pytest.raises(UserError) as caught:
         inherit(config)
-    for line in (
-        "config.data.text.max_length is 5, the weights have 6\n",
-        "config.data.text.pad is '[PAD]', the weights have '[SEP]'\n",
-        "config.data.text.attend_to_padding is False, the weights have True\n",
-    ):
-        assert line in str(caught.value)
-
-
-@pytest.mark.parametrize("kept", [-1, 5])
-def test_weights_that_are_cut_off_are_found_before_the_start(bert, tmp_path, kept):
-    folder = tmp_path / "text"
-    shutil.copytree(bert, folder)
-    path = folder / "weights.safetensors"
-    inherit(tiny.make_config_with_towers(str(folder)))  # whole
-    path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(UserError, match="weights.safetensors cannot be read"):
-        inherit(tiny.make_config_with_towers(str(folder)))
+    assert "config.data.text.max_length is 5, the weights have 6\n" in str(caught.value)
+    assert "config.data.text.pad is '[PAD]', the weights have '[SEP]'\n" in str(caught.value)
 
 
 @pytest.fixture(scope="module")
@@ -217,59 +189,21 @@ def test_a_run_brings_its_vocabulary(other_run):
     assert filled.model.text.head.name == "cls"
 
 
-def test_keywords_without_arrays_come_with_a_run(tmp_path, monkeypatch, caplog):
-    saved = tiny.make_config()
-    saved.model.similarity = {"name": "saf", "width": 5, "attention_scale": 4.0}
-    saved.model.cross_encoder = {"name": "matching_head", "width": 8, "heads": 2, "dropout": 0.3}
-    run_folder.save_config(str(tmp_path), saved, WORDS)
-    paths = ["similarity/gate/kernel", "cross_encoder/input/kernel"]
-    monkeypatch.setattr(from_run, "find_taken", lambda source: paths)
-    config = make_second_config(str(tmp_path))
-    config.model.similarity = {"name": "saf", "attention_scale": None}
-    config.model.cross_encoder = {"name": "matching_head", "dropout": 0.0}
-    with caplog.at_level("INFO"):
-        model = inherit(config).model
-    assert (model.similarity.attention_scale, model.similarity.width) == (4.0, 5)
-    assert (model.cross_encoder.heads, model.cross_encoder.dropout) == (2, 0.0)
-    # Another way to train the same arrays is not an error.
-    assert "config.model.cross_encoder.dropout is 0.0, the weights have 0.3" in caplog.text
-    config.model.cross_encoder = None
-    assert inherit(config).model.cross_encoder is None
-
-
 def test_other_token_ids_than_a_runs_are_named(other_run, tmp_path):
     config = make_second_config(other_run)
     config.data.text = base.words("nltk", min_count=1, max_length=5, lower_case=False)
     config.data.text.vocabulary = write_vocabulary(tmp_path / "vocab.txt", WORDS[::-1])
     with pytest.raises(UserError) as caught:
         inherit(config)
-    for line in (
-        f"The config contradicts the run {other_run}:\n",
-        "config.data.text.tokenizer is 'nltk', the weights have 'wordpiece'\n",
-        "config.data.text.lower_case is False, the weights have True\n",
-        f"vocab.txt', the weights have '{other_run}/vocab.txt'\n",
-    ):
-        assert line in str(caught.value)
+    assert f"The config contradicts the run {other_run}:\n" in str(caught.value)
+    assert "config.data.text.tokenizer is 'nltk', the weights have" in str(caught.value)
 
 
-@pytest.mark.parametrize("include", [["image/"], ["text/projection/", "tasks/"]])
-def test_words_are_free_where_the_text_encoder_is_not_taken(other_run, include):
-    config = make_second_config(other_run, include=include)
+def test_words_are_free_where_the_text_encoder_is_not_taken(other_run):
+    config = make_second_config(other_run, include=["text/projection/", "tasks/"])
     config.data.text.tokenizer = "nltk"
     filled = inherit(config)
     assert filled.data.text.to_dict() == config.data.text.to_dict()
-
-
-def test_a_run_that_has_lost_its_vocabulary(other_run, tmp_path):
-    shutil.copytree(other_run, tmp_path / "run")
-    (tmp_path / "run" / "vocab.txt").unlink()
-    path = tmp_path / "run" / "config.json"
-    path.write_text(path.read_text().replace('"vocab.txt"', '""'))
-    config = make_second_config(str(tmp_path / "run"))
-    with pytest.raises(UserError, match="run has no vocab.txt: set config.data.text.vocabulary"):
-        inherit(config)
-    config.data.text.vocabulary = f"{other_run}/vocab.txt"
-    assert inherit(config).data.text.vocabulary == f"{other_run}/vocab.txt"
 
 
 def test_a_run_that_goes_on_needs_nothing_that_it_came_from(other_run):

@@ -1,18 +1,13 @@
 """Reports of a run, with a clock that the tests control."""
 
-import glob
 import json
-import logging
 import math
 import types
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.util import tensor_util
 
-from xmodal.core.event_writer import EventWriter
 from xmodal.train import reporting
 
 IDS = np.array([4, 9], np.int32)
@@ -45,34 +40,6 @@ def make_reporter(**options):
 def losses(value, **others):
     scalars = {"train/loss": value, "train/gradient_norm": 1.0} | others
     return {name: jnp.float32(v) for name, v in scalars.items()}
-
-
-def test_a_step_is_read_after_the_next_was_dispatched():
-    reporter, written = make_reporter(every=1)
-    reporter.record(0, losses(5.0), IDS)
-    assert not written
-    reporter.record(1, losses(6.0), IDS)
-    assert {step: scalars["train/loss"] for step, scalars in written.items()} == {1: 5.0}
-    with reporter.paused():
-        assert written[2]["train/loss"] == 6.0
-
-
-def test_about_twenty_lines_of_progress_and_one_at_least_every_ten_minutes(clock, caplog):
-    caplog.set_level(logging.INFO, logger="absl")
-    reporter, written = make_reporter(every=1, total_steps=60)
-    for step in range(60):
-        reporter.record(step, losses(1.0), IDS)
-    with reporter.paused():
-        assert len(written) == 60
-    steps = [int(line.split("/")[0].split()[1]) for line in caplog.messages]
-    assert steps == [1, *range(3, 61, 3)]
-    caplog.clear()
-    reporter, _ = make_reporter(every=1, total_steps=10_000)
-    for step in range(50):
-        clock.seconds += 100
-        reporter.record(step, losses(1.0), IDS)
-    steps = [int(line.split("/")[0].split()[1]) for line in caplog.messages]
-    assert steps == [1, *range(7, 50, 6)]
 
 
 def test_windows_have_means_of_their_own():
@@ -108,11 +75,8 @@ def test_speed_waiting_and_eta_leave_out_pauses(clock):
     np.testing.assert_allclose(perf["perf/device_tflops_per_second"], (1 + 2 + 3) / 8)
 
 
-@pytest.mark.parametrize(
-    ("name", "bad"), [("train/loss", math.nan), ("train/gradient_norm", math.inf)]
-)
-def test_a_failure_carries_the_evidence(tmp_path, name, bad):
-    reporter, _ = make_reporter()
+def test_a_failure_carries_the_evidence(tmp_path):
+    (reporter, _), name, bad = make_reporter(), "train/gradient_norm", math.inf
     reporter.record(2, losses(3.5), np.array([1, 2]))
     reporter.record(3, losses(4.0, **{name: bad}), IDS)
     with pytest.raises(reporting.NonFiniteLossError, match="step 3 is not finite") as failure:
@@ -130,41 +94,6 @@ def test_a_failure_carries_the_evidence(tmp_path, name, bad):
     }
 
 
-def test_another_scalar_may_be_nan():
-    """The step was executed, so its state is valid and training continues."""
-    reporter, written = make_reporter(every=1)
-    reporter.record(0, losses(5.0, **{"train/own": math.nan}), IDS)
-    with reporter.paused():
-        assert written[1]["train/loss"] == 5.0
-        assert math.isnan(written[1]["train/own"])
-    reporter.record(1, losses(math.nan), IDS)
-    with pytest.raises(reporting.NonFiniteLossError) as failure, reporter.paused():
-        pass
-    assert failure.value.evidence["last_finite_scalars"]["train/own"] is None
-    json.dumps(failure.value.evidence, allow_nan=False)
-
-
-def test_a_step_that_is_made_again_stands_once_among_the_skipped(tmp_path):
-    def skip(*steps):
-        for step in steps:
-            evidence = {"step": step, "image_ids": [step]}
-            reporting.NonFiniteLossError(step, evidence).append(str(tmp_path))
-
-    def skipped():
-        lines = (tmp_path / "skipped.jsonl").read_text().splitlines()
-        return [json.loads(line)["step"] for line in lines]
-
-    reporting.forget_skipped(str(tmp_path), 0)
-    assert not list(tmp_path.iterdir())
-    skip(3, 7, 9)
-    reporting.forget_skipped(str(tmp_path), 10)
-    assert skipped() == [3, 7, 9]
-    reporting.forget_skipped(str(tmp_path), 7)  # The checkpoint that a killed run resumes from.
-    assert skipped() == [3]
-    skip(7)
-    assert skipped() == [3, 7]
-
-
 def test_steps_that_are_skipped_are_recorded_until_they_are_many(tmp_path):
     reporter, written = make_reporter(every=2, total_steps=100, skips_in=str(tmp_path))
     values = [1.0, math.nan, math.nan, math.nan, 4.0, math.inf, 6.0]
@@ -180,31 +109,11 @@ def test_steps_that_are_skipped_are_recorded_until_they_are_many(tmp_path):
     assert {step: scalars["train/loss"] for step, scalars in written.items()} == {2: 1.0, 6: 4.0}
     for step in range(7, 17):
         reporter.record(step, losses(math.nan), IDS)
-    message = r"10 steps in a row is not finite; the last is step 16; .*skipped\.jsonl"
+    message = r"step 16 is not finite, nor of the 9 before, see skipped\.jsonl"
     with pytest.raises(reporting.NonFiniteLossError, match=message) as failure:
         reporter.record(17, losses(math.nan), IDS)
     assert "'skip'" not in str(failure.value)
+    # A killed run makes the steps from its checkpoint on again.
+    reporting.forget_skipped(str(tmp_path), 5)
     lines = [json.loads(line) for line in (tmp_path / "skipped.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines[4:]] == list(range(7, 17))
-
-
-def test_tensorboard_files_hold_the_tags_as_written(tmp_path):
-    writer = EventWriter(tmp_path)
-    reporter = reporting.Reporter(writer, total_steps=2, batch_size=4, every=1)
-    writer.write_scalars(0, {"shapes/i2t/recall@1": 12.5})
-    for step, value in enumerate([2.0, 0.25]):
-        reporter.record(step, losses(value), IDS)
-    with reporter.paused():
-        pass
-    writer.close()
-    (file,) = glob.glob(str(tmp_path / "events.out.tfevents.*"))
-    events = EventAccumulator(file, size_guidance={"tensors": 0})
-    events.Reload()
-
-    def read(tag):
-        found = events.Tensors(tag)
-        return {e.step: float(tensor_util.make_ndarray(e.tensor_proto)) for e in found}
-
-    assert read("shapes/i2t/recall@1") == {0: 12.5}
-    assert read("train/loss") == {1: 2.0, 2: 0.25}
-    assert set(read("perf/data_wait_share")) == {1, 2}
+    assert [line["step"] for line in lines] == [1, 2, 3]

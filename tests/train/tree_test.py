@@ -13,7 +13,6 @@ PARAMS = {
     ("patterns", "frozen"),
     [
         ([], set()),
-        (["text/bert/"], {3, 4}),
         (["text/bert/word", "image"], {1, 2, 4}),
         ([".*kernel$"], {1, 3, 5}),
     ],
@@ -40,9 +39,7 @@ def test_a_tower_without_parameters_or_with_frozen_ones_only_stays():
     [
         # Matched from the start of the path.
         (["bert/"], r"config.freeze pattern 'bert/' matches no parameter; .*'text/bert'"),
-        (["text/bert/", "txet"], "'txet' matches no parameter"),
         ([".*"], r"config.freeze=\['\.\*'\] freezes every parameter"),
-        (["image/", "text/"], "freezes every parameter"),
     ],
 )
 def test_patterns_that_cannot_be_meant(patterns, message):

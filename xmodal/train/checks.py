@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.buckets import is_on_bucket
+from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.train.step import accumulation
 from xmodal.train.step.step import check_sides, select_l2
-from xmodal.train.step.tasks import caption_indices, columns, reads_mined, sides
+from xmodal.train.step.tasks import caption_indices, columns, reads_mined
 from xmodal.train.step.views import tower_inputs
 from xmodal.train.tree import Tree, check_patterns, flatten
 
@@ -19,8 +19,15 @@ if TYPE_CHECKING:
     from xmodal.train.run import Run
 
 
-def check_parts(run: "Run") -> None:
+def check_parts(run: "Run", *, trains: bool = True) -> None:
     """Raises an error if the parts of a run do not fit, on whatever devices it was trained."""
+    for side, section in (("image", run.settings.data.image), ("text", run.settings.data.text)):
+        if (side in run.model.towers) != (section is not None):
+            raise UserError(
+                f"One of config.model.{side} and config.data.{side} is None; set both or neither."
+            )
+    if not trains:
+        return
     _check_tasks(run)
     for name, options in run.evals.items():
         if not (run.model.cross_encoder if options.scores_pairs else run.model.embeds):
@@ -29,7 +36,6 @@ def check_parts(run: "Run") -> None:
                 f"config.evals.{name} ranks by {part}, and config.model has none; change its "
                 "reranker, or remove it."
             )
-    _check_frozen(run)
 
 
 def check_start(run: "Run") -> None:
@@ -37,12 +43,13 @@ def check_start(run: "Run") -> None:
     settings = run.settings
     mesh_lib.check_batch_size(settings.batch_size, run.mesh)
     accumulation.check(settings.accumulation_steps, settings.batch_size, run.mesh)
-    _check_widths(run)
-    published = settings.init_from.published
-    check_patterns("config.init_from.published", published, flatten(run.shapes[0]))
+    shapes = run.state_shapes  # This checks the optimizer and config.sharding.
+    trained, frozen = flatten(shapes.params), flatten(shapes.frozen)
+    check_patterns("config.init_from.published", settings.init_from.published, trained | frozen)
     if settings.l2 is not None:
-        select_l2(settings.l2.pattern, flatten(run.trained))
-    _ = run.state_shapes  # Checks the optimizer and config.sharding.
+        select_l2(settings.l2.pattern, trained)
+    _check_widths(run)
+    _check_frozen(run, trained, frozen)
     examples = run.records.get("examples", settings.batch_size)
     if settings.batch_size > examples:
         raise UserError(
@@ -50,15 +57,6 @@ def check_start(run: "Run") -> None:
             f"examples of config.train_split={settings.train_split!r}; lower it, or set it to "
             "'auto'."
         )
-
-
-def check_data_sides(towers: Collection[str], config: data.DataConfig) -> None:
-    """Raises an error if the model has a side that the data lacks, or vice versa."""
-    for side, section in (("image", config.image), ("text", config.text)):
-        if (side in towers) != (section is not None):
-            raise UserError(
-                f"One of config.model.{side} and config.data.{side} is None; set both or neither."
-            )
 
 
 def check_folder(folder: str) -> None:
@@ -72,21 +70,20 @@ def check_folder(folder: str) -> None:
 
 def _check_tasks(run: "Run") -> None:
     """Compares the tasks with the model and the data."""
-    settings, tasks = run.settings, run.tasks
-    drawn = settings.data.captions_per_image
-    if (last := max(caption_indices(tasks), default=0)) >= drawn:
+    config, tasks = run.settings.data, run.tasks
+    if (last := max(caption_indices(tasks), default=0)) >= config.captions_per_image:
         raise UserError(
-            f"config.tasks compare caption_{last}, but config.data.captions_per_image={drawn} "
-            f"draws only caption_0 to caption_{drawn - 1}."
+            f"config.tasks compare caption_{last}, but config.data.captions_per_image="
+            f"{config.captions_per_image} draws only caption_0 to "
+            f"caption_{config.captions_per_image - 1}."
         )
-    if reads_mined(tasks) != bool(settings.data.mined_negatives):
+    if reads_mined(tasks) != bool(config.mined_negatives):
         raise UserError(
-            f"config.data.mined_negatives={settings.data.mined_negatives!r}, and config.tasks "
+            f"config.data.mined_negatives={config.mined_negatives!r}, and config.tasks "
             f"{'have' if reads_mined(tasks) else 'lack'} the loss 'quintuplet', which compares "
             "mined negatives: set both or neither. `xmodal mine` writes them."
         )
-    check_sides(run.model, tasks, settings.freeze)
-    check_data_sides(run.model.towers, settings.data)
+    check_sides(run.model, tasks, run.settings.freeze)
     if unknown := sorted(columns(tasks) - set(run.batch)):
         raise UserError(
             f"config.tasks read the columns {unknown}, and a batch has {sorted(run.batch)}; name "
@@ -97,8 +94,11 @@ def _check_tasks(run: "Run") -> None:
 def _check_widths(run: "Run") -> None:
     """Raises an error if embeddings of images and texts have different widths and are compared."""
     # A loss with its own parameters accepts any two widths.
-    tasks = [task.name for task in run.tasks if len(sides((task,))) > 1 and task.module is None]
-    comparing = [f"config.tasks.{name}" for name in tasks]
+    comparing = [
+        f"config.tasks.{task.name}"
+        for task in run.tasks
+        if len({view == "image" for view in task.views}) > 1 and task.module is None
+    ]
     comparing += [f"config.evals.{name}" for name, each in run.evals.items() if each.compares_sides]
     if len(run.model.towers) < 2 or not comparing:
         return
@@ -110,8 +110,7 @@ def _check_widths(run: "Run") -> None:
 
         return jax.eval_shape(embed, *run.shapes, dict(run.batch)).shape[-1]
 
-    image, text = width("image"), width("text")
-    if image != text:
+    if (image := width("image")) != (text := width("text")):
         raise UserError(
             f"config.model.image produces {image}-dimensional embeddings and config.model.text "
             f"{text}-dimensional ones, and {comparing[0]} compares them: give one a projection of "
@@ -119,11 +118,11 @@ def _check_widths(run: "Run") -> None:
         )
 
 
-def _check_frozen(run: "Run") -> None:
+def _check_frozen(run: "Run", trained: Collection[str], frozen: Collection[str]) -> None:
     """Raises an error if frozen features would change, or towers share a part frozen on one."""
-    settings, trained = run.settings, flatten(run.trained)
+    settings = run.settings
     shared = tuple(f"{part}/" for part in run.model.shared)
-    for path in flatten(run.frozen):
+    for path in frozen:
         side, _, rest = path.partition("/")
         other = f"{'text' if side == 'image' else 'image'}/{rest}"
         if rest.startswith(shared) and other in trained:
@@ -134,12 +133,10 @@ def _check_frozen(run: "Run") -> None:
     if settings.frozen_features.sides:
         check_folder(settings.frozen_features.folder)
     for side in settings.frozen_features.sides:
-        where = f"config.frozen_features.sides names {side!r}"
-        if side not in run.model.towers:
-            raise UserError(f"{where}, but config.model.{side} is None; remove the name.")
+        tower = lookup("config.frozen_features.sides", side, run.model.towers)
         section = settings.data.image if side == "image" else settings.data.text
         encoder, place = settings.model[side]["encoder"], f"config.model.{side}.encoder"
-        paths = [f"{side}/{p}" for p in run.model.towers[side].frozen_paths(run.shapes[0][side])]
+        paths = [f"{side}/{path}" for path in tower.frozen_paths(run.shapes[0][side])]
         changing = [f"{path} is trained" for path in paths if path in trained]
         if encoder.get("dropout") and any(p.startswith(f"{side}/encoder/") for p in trained):
             changing.append(f"{place}.dropout={encoder['dropout']}")
@@ -149,6 +146,6 @@ def _check_frozen(run: "Run") -> None:
             changing.append(f"config.data.{side}.augment is set")
         if changing:
             raise UserError(
-                f"{where}, whose features would change while the run trains: {changing[0]}; "
-                f"change that, or leave {side!r} out."
+                f"config.frozen_features.sides names {side!r}, whose features would change while "
+                f"the run trains: {changing[0]}; change that, or leave {side!r} out."
             )

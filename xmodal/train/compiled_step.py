@@ -67,7 +67,7 @@ def lower_step(
     Its text is the same for runs that differ only in their length and seed, so that the compilation
     cache has the program of another.
     """
-    settings = run.settings
+    settings, longest = run.settings, abstract_batch(run, features)
     step = make_step(
         run.model,
         run.tasks,
@@ -83,7 +83,7 @@ def lower_step(
     everywhere = mesh_lib.replicated(run.mesh)
     number = jax.ShapeDtypeStruct((), np.int32, sharding=everywhere)
     key = jax.ShapeDtypeStruct(run.key_data.shape, np.uint32, sharding=everywhere)
-    longest, lowered = abstract_batch(run, features), {}
+    lowered = {}
     for length, has_short in settings.data.text_layouts or (_NO_TEXTS,):
         # Ranks are one number for every text, like the ids of captions.
         ranks = {RANK: longest["caption_id"]} if has_short else {}
@@ -108,8 +108,9 @@ def compile_step(
       UserError: the compiler finds that a program does not fit in device memory.
     """
     started, programs = time.monotonic(), {}
-    with progress("Compiling the training step", len(run.settings.data.text_layouts) or 1) as done:
-        for layout, lowered in lower_step(run, state, features).items():
+    layouts = lower_step(run, state, features)
+    with progress("Compiling the training step", len(layouts)) as done:
+        for layout, lowered in layouts.items():
             programs[layout] = memory.compile_program(lowered, memory.STEP, run)
             done(1)
     logging.info("Compiled the training step in %.0f s.", time.monotonic() - started)

@@ -9,7 +9,6 @@ import functools
 import hashlib
 import json
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -21,7 +20,6 @@ from absl import logging
 from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core import processes
-from xmodal.core.errors import UserError
 from xmodal.core.progress import progress
 from xmodal.core.tree_paths import unflatten
 from xmodal.models.tower import Tower
@@ -37,7 +35,6 @@ _LENGTH_STEP = 8
 _BATCH_SIZE = 256
 # For pictures on a CPU, where larger batches are no faster and their maps fill gigabytes.
 _CPU_IMAGES = 16
-_VISIBLE_SECONDS = 60.0
 
 _Arrays = Mapping[str, np.ndarray]
 
@@ -57,20 +54,16 @@ def open_or_compute(
     Raises:
       UserError: the features cannot be written, or the stored ones are damaged.
     """
-    readers, settings = [], parts.settings
-    weights, split = (state.all_params(), state.model_state), settings.train_split
-    text = settings.data.text
-    if text is not None:  # Only evaluators read captions in a prompt.
-        text = dataclasses.replace(text, prompt="")
-    trained_on = dataclasses.replace(settings.data, text=text)
+    settings, weights = parts.settings, (state.all_params(), state.model_state)
+    config, split, found = settings.data, settings.train_split, []
+    if config.text is not None:  # Only evaluators read captions in a prompt.
+        config = dataclasses.replace(config, text=dataclasses.replace(config.text, prompt=""))
     for side in settings.frozen_features.sides:
-        items = data.eval_split(trained_on, split=split, train_split=split)
-        if (reader := _open_side(parts, *weights, items, side, compute=compute)) is None:
-            logging.warning("Features of the %s side would be computed first.", side)
-        else:
-            readers.append(reader)
-            logging.info("Features of the %s side from %s.", side, reader.folder)
-    return tuple(readers)
+        items = data.eval_split(config, split=split, train_split=split)
+        found.append(_open_side(parts, *weights, items, side, compute=compute))
+        place = found[-1].folder if found[-1] else "would be computed first"
+        logging.info("Features of the %s side: %s.", side, place)
+    return tuple(filter(None, found))
 
 
 def with_features(
@@ -118,17 +111,9 @@ def _open_side(
         if not compute:
             return None
         check_folder(root)
-        compute_them = functools.partial(_compute, folder, digits, parts, items, side, weights)
+        tower = parts.model.towers[side]
+        compute_them = functools.partial(_compute, folder, digits, tower, items, side, weights)
         processes.first_does(f"write the features of the {side} side", compute_them)
-    started = time.monotonic()
-    # Shared file systems may need a while to show a new folder to other hosts.
-    while not os.path.isdir(folder) and time.monotonic() - started < _VISIBLE_SECONDS:
-        time.sleep(1.0)
-    if not os.path.isdir(folder):
-        raise UserError(
-            f"Process {jax.process_index()} does not see {folder}, which process 0 wrote: set "
-            "config.frozen_features.folder to a folder that all hosts share."
-        )
     return data.open_features(folder)
 
 
@@ -136,7 +121,7 @@ def _hash(parts: Run, items: data.EvalSplit, side: str, weights: Mapping[str, _A
     """Returns a hash of the weights, the encoder's settings, the inputs and the pooling."""
     settings, tower = parts.settings, parts.model.towers[side]
     described = [tower.feature_pooling, settings.model[side]["encoder"], items.split]
-    described.append(sorted(items.hashes.items()))
+    described += [sorted(items.hashes.items())]
     if side == "image":
         described += [repr(items.config.image), items.image_ids.tolist()]
     else:
@@ -157,20 +142,19 @@ def _hash(parts: Run, items: data.EvalSplit, side: str, weights: Mapping[str, _A
 def _compute(
     folder: str,
     digits: str,
-    parts: Run,
+    tower: Tower,
     items: data.EvalSplit,
     side: str,
     weights: Mapping[str, _Arrays],
 ) -> None:
-    tower = parts.model.towers[side]
     mesh = mesh_lib.make_mesh(jax.local_devices())
     placed = (unflatten(weights["params"]), unflatten(weights["state"]))
     placed = jax.device_put(placed, mesh_lib.replicated(mesh))
     on_cpu = mesh.devices.flat[0].platform == "cpu"
     batch_size = _CPU_IMAGES if side == "image" and on_cpu else _BATCH_SIZE
+    size = -(-batch_size // mesh.size) * mesh.size
 
     def run(columns: _Arrays) -> np.ndarray:
-        size = -(-batch_size // mesh.size) * mesh.size
         rows = len(next(iter(columns.values())))
         padded = {name: mesh_lib.pad_rows(column, size) for name, column in columns.items()}
         batch = jax.device_put(padded, mesh_lib.batch_sharded(mesh))

@@ -11,7 +11,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from absl import logging
 from etils import epath
@@ -34,8 +34,7 @@ _PIXELS = ("size", "patch", "eval_transform", "eval_crop")
 _ZERO_IS_UNSET = ("vocab_size", "size")
 
 
-@dataclasses.dataclass(frozen=True)
-class _Weights:
+class _Weights(NamedTuple):
     """The settings that belong to the weights in one folder.
 
     Attributes:
@@ -49,9 +48,7 @@ class _Weights:
     proposed: dict[str, Any]
 
 
-def inherit(
-    config: ConfigDict, run_dir: str | None = None, *, level: int = logging.INFO
-) -> ConfigDict:
+def inherit(config: ConfigDict, run_dir: str | None = None) -> ConfigDict:
     """Returns a config with all settings that weights determine.
 
     No weights are read, unless `init_from.model` names a published CLIP or SigLIP, which is
@@ -61,19 +58,16 @@ def inherit(
       config: the root; it is not changed.
       run_dir: the run's folder. A run with checkpoints resumes as it was started and needs no
         other folder. None for a model that is not trained.
-      level: logging level of the messages about settings that were filled in.
     """
     settings = config.to_dict()
     for path in ("model", "data"):
         if find_section(settings, path) is None:
             raise UserError(f"config.{path} is missing; it must be a section.")
-    for side in SIDES:
-        if side not in settings["model"]:
-            raise UserError(f"config.model.{side} is missing; set it to None for no such side.")
+    settings["model"] = dict.fromkeys(SIDES) | settings["model"]
     if run_dir and run_folder.steps(run_dir):
         _resume(settings, run_dir)
     else:
-        _start(settings, level)
+        _start(settings)
     return ConfigDict(settings, type_safe=False)
 
 
@@ -99,7 +93,7 @@ def _resume(config: dict[str, Any], run_dir: str) -> None:
         section["vocabulary"] = given
 
 
-def _start(config: dict[str, Any], level: int) -> None:
+def _start(config: dict[str, Any]) -> None:
     """Fills in what comes with the weights of `config.init_from`."""
     source = read(InitConfig, "config.init_from", config.get("init_from", {}))
     if source.model:
@@ -107,21 +101,20 @@ def _start(config: dict[str, Any], level: int) -> None:
         config["init_from"]["model"] = source.model
     from_word_vectors.check_file(source, bool(config["model"]["text"]))
     if source.model and not any(config["model"][side] for side in SIDES):
-        _take_model(config, source.model, level)
+        _take_model(config, source.model)
     for weights in _named_weights(config, source):
-        if wrong := _fill(config, weights.fixed, weights.name, level):
+        if wrong := _fill(config, weights.fixed, weights.name):
             lines = "".join(f"  {line}\n" for line in wrong)
             raise UserError(
                 f"The config contradicts {weights.name}:\n{lines}Leave these unset (None; '' for "
                 "a name or path) to use the values that came with the weights, or start from "
                 "other weights."
             )
-        other = _fill(config, weights.proposed, weights.name, level)
+        other = _fill(config, weights.proposed, weights.name)
         if other := [line for line in other if line.startswith("config.model.")]:
-            logging.log(level, "Unlike %s: %s.", weights.name, "; ".join(other))
+            logging.info("Unlike %s: %s.", weights.name, "; ".join(other))
     for side in SIDES:
-        encoder = find_section(config, f"model.{side}.encoder")
-        if encoder is not None and encoder.get("name") == "":
+        if (find_section(config, f"model.{side}.encoder") or {}).get("name") == "":
             raise UserError(
                 f"config.model.{side}.encoder has no name: name the folder of a tower in "
                 f"config.init_from.towers.{side}, or an encoder."
@@ -148,7 +141,7 @@ def _convert_published(folder: str) -> str:
         ) from error
 
 
-def _take_model(config: dict[str, Any], folder: str, level: int) -> None:
+def _take_model(config: dict[str, Any], folder: str) -> None:
     """Takes the whole model, its tasks and its input preprocessing from a folder.
 
     Images keep a size that the config sets, to which positions are resampled.
@@ -172,10 +165,10 @@ def _take_model(config: dict[str, Any], folder: str, level: int) -> None:
             inputs = {**unset, **inputs}
         if section.get("size"):
             inputs = {**inputs, "size": section["size"]}
-        replaced += _fill(config, {f"data.{side}": inputs}, folder, level)
+        replaced += _fill(config, {f"data.{side}": inputs})
         section |= inputs
     if replaced:
-        logging.log(level, "The model %s is taken whole: %s.", folder, "; ".join(replaced))
+        logging.info("The model %s is taken whole: %s.", folder, "; ".join(replaced))
 
 
 def _named_weights(config: Mapping[str, Any], source: InitConfig) -> list[_Weights]:
@@ -193,10 +186,7 @@ def _named_weights(config: Mapping[str, Any], source: InitConfig) -> list[_Weigh
     if source.run:
         found.append(_of_run(source))
     if source.interpolate.run:
-        other = InitConfig(
-            run=source.interpolate.run, step=source.interpolate.step, optimizer=False
-        )
-        found.append(_of_run(other))
+        found.append(_of_run(InitConfig(source.interpolate.run, source.interpolate.step)))
     return found
 
 
@@ -224,9 +214,8 @@ def _of_tower(side: str, folder: str, *, of_model: bool) -> _Weights:
             fixed["data.text"]["max_length"] = longest
         else:
             proposed["data.text"] = {"max_length": min(longest, TextConfig.max_length)}
-    files = (epath.Path(folder) / file for file in FILES)
-    vocabulary = next((os.fspath(path) for path in files if path.exists()), "")
-    fixed["data.text"]["vocabulary"] = vocabulary
+    paths = [os.fspath(p) for file in FILES if (p := epath.Path(folder) / file).exists()]
+    fixed["data.text"]["vocabulary"] = paths[0] if paths else ""
     return _Weights(f"the tower {folder}", fixed, proposed)
 
 
@@ -252,31 +241,30 @@ def _of_run(source: InitConfig) -> _Weights:
     if not takes("text/encoder"):
         return _Weights(name, {}, proposed)
     text = read(TextConfig, "config.data.text", config["data"]["text"])
-    ids = {key: getattr(text, key) for key in (*ID_FIELDS, "vocabulary")}
-    length = {"max_length": text.max_length}
+    fixed = {key: getattr(text, key) for key in (*ID_FIELDS, "vocabulary")}
     if text.attend_to_padding:
-        return _Weights(name, {"data.text": ids | length}, proposed)
-    return _Weights(name, {"data.text": ids}, proposed | {"data.text": length})
+        fixed["max_length"] = text.max_length
+    else:
+        proposed["data.text"] = {"max_length": text.max_length}
+    return _Weights(name, {"data.text": fixed}, proposed)
 
 
 def _fill(
     config: Mapping[str, Any],
     sections: Mapping[str, Mapping[str, Any] | None],
     name: str = "",
-    level: int = logging.DEBUG,
 ) -> list[str]:
-    """Sets the values that the config leaves unset, and logs them.
+    """Sets the values that the config leaves unset.
 
     Args:
       config: the root, which is changed.
       sections: path of a section -> keywords that belong to weights.
       name: their name.
-      level: logging level.
 
     Returns:
       A line for every value that differs.
     """
-    filled, other = [], []
+    other = []
     for path, keywords in sections.items():
         parent, _, last = path.rpartition(".")
         owner = find_section(config, parent)
@@ -304,9 +292,6 @@ def _fill(
             # "No layer" is a choice that a projection may have made.
             elif not (last == "projection" and key in section) and value not in (None, ""):
                 section[key] = value
-                filled.append(f"config.{path}.{key}={value!r}")
-    if filled:
-        logging.log(level, "From %s: %s.", name, ", ".join(filled))
     return other
 
 

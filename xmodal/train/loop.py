@@ -1,36 +1,53 @@
 """The only training loop."""
 
 import contextlib
+import dataclasses
 import functools
 import os
 import signal
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import ml_collections
 import numpy as np
 from absl import logging
+from clu.parameter_overview import get_parameter_overview
 
 from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core import processes
+from xmodal.core.event_writer import EventWriter
 from xmodal.core.progress import StopRequestedError, interruptible, stoppable
 from xmodal.core.reused_memory import keep_freed_memory
+from xmodal.evals.reports.summary import select_curves
 from xmodal.train import frozen_features, reporting
 from xmodal.train.compiled_step import CompiledStep, compile_step
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.run_subjects import evaluate_best
 from xmodal.train.folder import folder_lock, run_folder
+from xmodal.train.folder.checkpoints import Checkpoints
 from xmodal.train.folder.compute import Compute
 from xmodal.train.folder.finished import mark_finished, next_steps
 from xmodal.train.model_card import write_card
-from xmodal.train.outputs import Outputs, open_outputs
+from xmodal.train.optimization.optimizer import observe_metrics
+from xmodal.train.optimization.run_lengths import is_due
 from xmodal.train.resolve import resolve
 from xmodal.train.run import Run
 from xmodal.train.sections import ProfileConfig
-from xmodal.train.start import starting_state
+from xmodal.train.start import describe, starting_state
 from xmodal.train.step.state import TrainState
+from xmodal.train.tensorboard.example_views import Views
+
+
+class _Outputs(NamedTuple):
+    """What writes evaluations, checkpoints and reports of one start of a run."""
+
+    run_dir: str
+    evaluation: RunEvaluation
+    saver: Checkpoints
+    writer: EventWriter
+    reporter: reporting.Reporter
 
 
 def train(
@@ -88,24 +105,42 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
         device, flops = run.mesh.devices.flat[0], compiled.most_flops if compiled else 0.0
         # Only now: what the start allocated is not needed again.
         keep_freed_memory(device.platform)
-        compute = Compute(first_step, settings.batch_size, run.mesh.size, device.device_kind, flops)
         # Before the config, because a concurrent evaluation waits for the config.
         run_folder.save_records(run_dir, run.records)
         has_texts = settings.data.text is not None
         words = data.load_vocabulary(settings.data, settings.train_split) if has_texts else None
         run_folder.save_config(run_dir, run.config, words)
         if compiled is not None:
-            compute.save(run_dir)
+            kind, count = device.device_kind, run.mesh.size
+            Compute(first_step, settings.batch_size, count, kind, flops).save(run_dir)
+        reporting.forget_skipped(run_dir, first_step)
         with (
             # First, so that a second SIGTERM, as some schedulers send, does not end the last
             # writes.
             stop_signal() as stop_requested,
-            open_outputs(run, run_dir, evaluation, compute) as outputs,
+            contextlib.closing(
+                Checkpoints(run_dir, settings.checkpoint, settings.best_checkpoint)
+            ) as saver,
+            contextlib.closing(EventWriter(run_dir)) as writer,
+            contextlib.closing(
+                reporting.Reporter(
+                    writer,
+                    total_steps=total_steps,
+                    batch_size=settings.batch_size,
+                    every=settings.log_every,
+                    first_step=first_step,
+                    skips_in=run_dir if settings.non_finite == "skip" else None,
+                )
+            ) as reporter,
             profiler(settings.profile, run_dir) as trace,
         ):
-            if not _run_steps(state, batches, compiled, outputs, stop_requested, trace):
+            _write_facts(writer, run)
+            outputs = _Outputs(run_dir, evaluation, saver, writer, reporter)
+            if not _run_steps(run, state, batches, compiled, outputs, stop_requested, trace):
                 return False
-            outputs.finish()
+            if saver.best_step == 0 < total_steps:
+                metric = settings.best_checkpoint.metric
+                logging.warning("%s was best at step 0; training did not improve it.", metric)
     if stop_requested(total_steps + 1):  # A signal may have come during that write.
         logging.warning("Stopped before the final evaluation; the same command makes it.")
         return False
@@ -113,40 +148,70 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
 
 
 def _run_steps(
+    run: Run,
     state: TrainState,
     batches: Iterator[dict[str, np.ndarray]],
     compiled: CompiledStep | None,
-    outputs: Outputs,
+    outputs: _Outputs,
     stop_requested: Callable[[int], bool],
     trace: Callable[[int], None],
 ) -> bool:
     """Runs the steps from that of `state` on; see `_train`."""
-    mesh, total_steps = outputs.parts.mesh, outputs.parts.settings.total_steps
-    reporter, jointly = outputs.reporter, jax.process_count() > 1
+    run_dir, evaluation, saver, _, reporter = outputs
+    every, total_steps = run.settings.checkpoint.every, run.settings.total_steps
     try:
         for step in range(int(state.step), total_steps + 1):
-            if outputs.are_due(step):
+            # An earlier start may have evaluated and saved this step.
+            saves = is_due(step, every, total_steps) and saver.lacks(step)
+            if saves or (evaluation.is_due(step) and saver.lacks_metrics(step)):
                 is_stopped = functools.partial(stop_requested, step)
                 with (
                     contextlib.suppress(StopRequestedError),  # A later start evaluates again.
-                    interruptible(is_stopped, jointly=jointly),
+                    interruptible(is_stopped, jointly=jax.process_count() > 1),
                 ):
-                    state = outputs.evaluate(step, state)
+                    state = _evaluate(run, state, step, outputs)
             if stop_requested(step):
-                outputs.stop(step, state)
+                with reporter.paused():  # This also reads the last step.
+                    saver.save(state)
+                logging.warning(
+                    "Stopped and saved at step %d; the same command resumes the run.", step
+                )
                 return False
             if compiled is None or step == total_steps:
                 break
             with reporter.waiting():
                 local = next(batches)
             trace(step)
-            batch = mesh_lib.global_batch(local, mesh)
-            state, scalars = compiled(state, batch, mesh_lib.put_step(step, mesh))
+            batch = mesh_lib.global_batch(local, run.mesh)
+            state, scalars = compiled(state, batch, mesh_lib.put_step(step, run.mesh))
             reporter.record(step, scalars, local["image_id"], compiled.flops(batch))
     except reporting.NonFiniteLossError as failure:
-        outputs.fail(failure, state)
+        failure.save(run_dir)
+        saver.save(state)  # The last good one.
         raise
     return True
+
+
+def _evaluate(run: Run, state: TrainState, step: int, outputs: _Outputs) -> TrainState:
+    """Evaluates and saves a state; returns it with the resulting learning rate."""
+    _, evaluation, saver, writer, reporter = outputs
+    settings = run.settings
+    with reporter.paused():
+        metrics = evaluation.run_state(step, state, Views(writer, settings.tensorboard, step))
+        writer.write_scalars(step, select_curves(metrics))
+        opt_state = observe_metrics(settings.optimizer, state.opt_state, metrics)
+        state = dataclasses.replace(state, opt_state=opt_state)
+        saver.save(state, metrics)
+        reporter.log_evaluation(step, metrics, settings.best_checkpoint, saver.best_step)
+    return state
+
+
+def _write_facts(writer: EventWriter, run: Run) -> None:
+    """Writes the config and a table of all parameters for TensorBoard's TEXT tab."""
+    config = run.config.to_json_best_effort(indent=2)
+    arrays = get_parameter_overview(run.shapes[0], include_stats=False)
+    texts = {"config": config, "parameters": f"{describe(run)}\n\n{arrays}"}
+    writer.write_texts(0, {tag: f"```\n{text}\n```" for tag, text in texts.items()})
 
 
 def make_batches(

@@ -34,7 +34,11 @@ def write_card(run_dir: str, parts: Run, evaluations: Sequence[Evaluation]) -> N
     """
     if processes.index() > 0:
         return
-    stretches = _stretches(read_starts(run_dir), parts.settings.total_steps)
+    total_steps, starts = parts.settings.total_steps, read_starts(run_dir)
+    ends = [start.step for start in starts[1:]] + [total_steps]
+    pairs = [(start, end - start.step) for start, end in zip(starts, ends, strict=True)]
+    # The last start may only have evaluated.
+    stretches = [(start, steps) for start, steps in pairs if steps > 0]
     sections = [
         f"# {parts.settings.name}",
         "## Model",
@@ -66,14 +70,6 @@ def _describe_start(parts: Run) -> str:
     named = [f"{kind} `{path}`{describe_source(path)}" for kind, path in sources.items() if path]
     start = f"Weights to start from: {', '.join(named)}." if named else "Trained from scratch."
     return f"{start} Seed {parts.settings.seed}."
-
-
-def _stretches(starts: Sequence[Compute], total_steps: int) -> list[tuple[Compute, int]]:
-    """Every start with the number of its steps that are part of the run."""
-    ends = [start.step for start in starts[1:]] + [total_steps]
-    pairs = [(start, end - start.step) for start, end in zip(starts, ends, strict=True)]
-    # The last start may only have evaluated.
-    return [(start, steps) for start, steps in pairs if steps > 0]
 
 
 def _describe_training(parts: Run, stretches: Sequence[tuple[Compute, int]]) -> str:

@@ -70,13 +70,17 @@ def check(
         step, costs = compile_all(run)
         device, shapes = run.mesh.devices.flat[0], run.state_shapes
         capacity = accelerators.capacity(device)
+        trees = {"trained": shapes.params, "frozen": shapes.frozen}
         figures = {
             "config": run.settings.name,
             "topology": topology or None,
             "device": device.device_kind,
             "devices": run.mesh.size,
             "batch_size": run.settings.batch_size,
-            "parameters": {"trained": _count(shapes.params), "frozen": _count(shapes.frozen)},
+            "parameters": {
+                name: sum(leaf.size for leaf in jax.tree.leaves(tree))
+                for name, tree in trees.items()
+            },
             "capacity_bytes": capacity,
             "programs": {name: each.to_json() for name, each in costs.items()},
             "not_checked": run.missing or None,
@@ -107,9 +111,9 @@ def compile_all(run: Run) -> tuple[CompiledStep, dict[str, cost.Cost]]:
     """
     features = [feature_shapes(run, side) for side in run.settings.frozen_features.sides]
     state = run.state_shapes
-    step, costs = compile_step(run, state, features), {}
+    step = compile_step(run, state, features)
     *others, (_, longest) = step.programs.items()
-    costs[memory.STEP] = cost.measure(longest)
+    costs = {memory.STEP: cost.measure(longest)}
     for (length, has_short), program in others:
         layout = f"{length} tokens" + ", short texts apart" * has_short
         costs[f"{memory.STEP}, {layout}"] = cost.measure(program)
@@ -119,8 +123,8 @@ def compile_all(run: Run) -> tuple[CompiledStep, dict[str, cost.Cost]]:
         for leaf in jax.tree.leaves(state.opt_state)
     )
     embedder, sharding = make_embedder(run), mesh_lib.batch_sharded(run.mesh)
-    sizes = [options.batch_size for options in run.evals.values()]
-    rows = -(-max(sizes) // run.mesh.size) * run.mesh.size
+    rows = max(options.batch_size for options in run.evals.values())
+    rows += -rows % run.mesh.size
     for side in run.model.towers:
         inputs = jax.eval_shape(lambda batch, s=side: tower_inputs(batch, s), dict(run.batch))
         columns = {
@@ -167,9 +171,4 @@ def _try_out(
             "learning_rate, or set config.optimizer.clip_norm."
         )
     metrics = evaluation.run_state(run.settings.total_steps, state)
-    logging.info("evaluation of %d numbers: %s, ...", len(metrics), next(iter(metrics), ""))
     return {"losses": losses, "step_seconds": seconds, "metrics": metrics}
-
-
-def _count(tree: Any) -> int:
-    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree))

@@ -8,28 +8,24 @@ import jax.numpy as jnp
 import ml_collections
 from etils import epath
 
-from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.buckets import split_folders
+from xmodal.core.config import read
 from xmodal.core.errors import UserError
-from xmodal.evals import read_options
 from xmodal.evals.scores.embed import Items
 from xmodal.pretrained.model_folder import SIDES, read_model
-from xmodal.train.checks import check_data_sides
 from xmodal.train.evaluation.model_identity import ModelIdentity
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.run_subjects import Member, open_ensemble
 from xmodal.train.evaluation.sentence_notes import describe_captions
 from xmodal.train.evaluation.subjects import Opened
 from xmodal.train.evaluation.suite import Subject
-from xmodal.train.fill import fill
 from xmodal.train.inherit import inherit
 from xmodal.train.initialization import from_towers
-from xmodal.train.resolve import make_model
+from xmodal.train.resolve import build_run, fill
 from xmodal.train.run import Run
-from xmodal.train.run_config import read_settings
+from xmodal.train.sections import InitConfig
 from xmodal.train.step.state import TrainState
-from xmodal.train.step.tasks import make_tasks
 from xmodal.train.tree import Tree, flatten
 
 
@@ -45,21 +41,16 @@ def build_untrained(config: ml_collections.ConfigDict) -> Run:
         another vocabulary; all of these are found before the dataset is read.
     """
     config = fill(inherit(config), examples=1)
-    settings = read_settings(config)
-    folders = from_towers.named_folders(settings.init_from)
-    if missing := [side for side in SIDES if settings.model[side] and side not in folders]:
+    source = read(InitConfig, "config.init_from", config.init_from)
+    folders = from_towers.named_folders(source)
+    if missing := [side for side in SIDES if config.model[side] and side not in folders]:
         raise UserError(
             f"config.init_from.towers.{missing[0]} is empty: name the folder that `xmodal convert` "
             "made of the published weights."
         )
-    mesh = mesh_lib.make_mesh()
-    model = make_model(settings.model, mesh)
-    check_data_sides(model.towers, settings.data)
-    known = read_model(settings.init_from.model).tasks if settings.init_from.model else {}
-    sections = {name: task for name, task in settings.tasks.items() if name in known}
-    tasks = make_tasks(sections) if sections else ()
-    batch = data.batch_spec(settings.data, settings.batch_size, trains=False)
-    return Run(config, settings, read_options(settings.evals), mesh, model, tasks, batch)
+    known = read_model(source.model).tasks if source.model else {}  # Others have no weights.
+    config.tasks = {name: task for name, task in config.tasks.items() if name in known}
+    return build_run(config, mesh_lib.make_mesh(), trains=False)
 
 
 def open_towers(

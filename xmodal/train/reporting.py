@@ -1,12 +1,11 @@
 """Reports of a run: scalars (one step late), speed, waiting time and failures."""
 
 import contextlib
-import dataclasses
 import json
 import math
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -27,47 +26,48 @@ _SKIPPED = "skipped.jsonl"
 # A run logs about as many lines of progress, but one at least as often as this.
 _LINES, _LONGEST_SECONDS = 20, 600.0
 
+_Step = tuple[int, Mapping[str, jax.Array], np.ndarray, float]
+"""A dispatched step; see `Reporter.record`."""
+
 
 class NonFiniteLossError(UserError):
-    """Loss or gradient became NaN or infinite."""
+    """Loss or gradient became NaN or infinite.
 
-    def __init__(self, step: int, evidence: Mapping[str, Any], *, skipped: int = 0) -> None:
-        """Stores the number of skipped steps just before it."""
-        remedy = "Lower config.optimizer.learning_rate or set config.optimizer.clip_norm"
+    Attributes:
+      step: the step.
+      evidence: its scalars, the ids of this process's rows, and the last finite scalars.
+    """
+
+    def __init__(self, step: int, evidence: Mapping[str, Any], skipped: int = 0) -> None:
+        """Stores the evidence; `skipped` steps just before it were not finite either."""
+        hint = "; config.non_finite='skip' skips such a batch."
         super().__init__(
-            f"Loss or gradient of {skipped + 1} steps in a row is not finite; the last is step "
-            f"{step}; their batches were skipped, and their ids are in skipped.jsonl and "
-            f"failure.json. The parameters themselves may have diverged before. {remedy}, in a new "
-            "--workdir, or remove the last checkpoints to go back to an earlier one."
-            if skipped
-            else f"Loss or gradient of step {step} is not finite. The state before that step is "
-            "saved as the run's last checkpoint, the batch's ids and the last finite scalars in "
-            f"failure.json. {remedy}; config.non_finite='skip' skips such a batch."
+            f"Loss or gradient of step {step} is not finite"
+            f"{f', nor of the {skipped} before, see {_SKIPPED}' if skipped else ''}. The last good "
+            "state is the run's last checkpoint; the batch's ids and the last finite scalars are "
+            "in failure.json. Lower config.optimizer.learning_rate or set config.optimizer."
+            f"clip_norm{'.' if skipped else hint}"
         )
         self.step, self.evidence = step, evidence
 
-    def save(self, run_dir: str) -> None:
-        """Writes `RUN_DIR/failure.json` with the ids of the global batch; every process calls it.
+    def save(self, run_dir: str, *, is_last: bool = True) -> None:
+        """Writes the evidence, with the ids of the global batch; every process calls it.
 
-        All processes see the same loss, so all of them get here.
+        Args:
+          run_dir: the run's folder.
+          is_last: whether it ends the run: `failure.json`; else a line is added to `skipped.jsonl`.
         """
-        evidence = self._gather()
-        if jax.process_index() == 0:
-            path = epath.Path(run_dir) / "failure.json"
-            path.write_text(json.dumps(evidence, indent=2) + "\n")
-
-    def append(self, run_dir: str) -> None:
-        """Adds a line to `RUN_DIR/skipped.jsonl`; every process calls it."""
-        evidence = self._gather()
-        logging.warning("Loss or gradient of step %d is not finite; it is skipped.", self.step)
-        if jax.process_index() == 0:
-            lines = [*_read_skipped(run_dir), json.dumps(evidence)]
-            write_atomically(epath.Path(run_dir) / _SKIPPED, "\n".join([*lines, ""]))
-
-    def _gather(self) -> dict[str, Any]:
         own = np.asarray(self.evidence["image_ids"], np.int32)
         everyone = multihost_utils.process_allgather(own, tiled=True)
-        return {**self.evidence, "image_ids": np.asarray(everyone).tolist()}
+        evidence = {**self.evidence, "image_ids": np.asarray(everyone).tolist()}
+        if jax.process_index() > 0:
+            return
+        if is_last:
+            path = epath.Path(run_dir) / "failure.json"
+            path.write_text(json.dumps(evidence, indent=2) + "\n")
+        else:
+            lines = [*_read_skipped(run_dir), json.dumps(evidence)]
+            write_atomically(epath.Path(run_dir) / _SKIPPED, "\n".join([*lines, ""]))
 
 
 def forget_skipped(run_dir: str, first_step: int) -> None:
@@ -81,26 +81,6 @@ def forget_skipped(run_dir: str, first_step: int) -> None:
 def _read_skipped(run_dir: str) -> list[str]:
     path = epath.Path(run_dir) / _SKIPPED
     return path.read_text().splitlines() if path.exists() else []
-
-
-@dataclasses.dataclass
-class _Window:
-    """Totals since the last report."""
-
-    started: float
-    waiting: float = 0.0
-    paused: float = 0.0
-    flops: float = 0.0
-    scalars: list[Mapping[str, np.ndarray]] = dataclasses.field(default_factory=list)
-
-
-class _Pending(NamedTuple):
-    """A dispatched step; see `Reporter.record`."""
-
-    step: int
-    scalars: Mapping[str, jax.Array]
-    image_ids: np.ndarray
-    flops: float
 
 
 class Reporter:
@@ -134,8 +114,8 @@ class Reporter:
         self._writer, self._total_steps = writer, total_steps
         self._batch_size, self._every = batch_size, every
         self._skips_in, self._consecutive_skips = skips_in, 0
-        self._window = _Window(time.monotonic())
-        self._pending: _Pending | None = None
+        self._clear()
+        self._pending: _Step | None = None
         self._last_finite: dict[str, Any] = {}
         self._logged = (-1, 0.0)  # The part of the run that the last line fell in, and its time.
         # disable=None: a bar only if there is a terminal.
@@ -143,6 +123,12 @@ class Reporter:
             total=total_steps, initial=first_step, unit=" steps", disable=None, leave=False,
             dynamic_ncols=True,
         )  # fmt: skip
+
+    def _clear(self) -> None:
+        """Starts the totals of the next report."""
+        self._started = time.monotonic()
+        self._waiting = self._paused = self._flops = 0.0
+        self._scalars: list[Mapping[str, np.ndarray]] = []
 
     def close(self) -> None:
         """Removes the bar."""
@@ -153,7 +139,7 @@ class Reporter:
         """Time spent here counts as waiting for data."""
         start = time.monotonic()
         yield
-        self._window.waiting += time.monotonic() - start
+        self._waiting += time.monotonic() - start
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -165,7 +151,7 @@ class Reporter:
         self._read(None)
         start = time.monotonic()
         yield
-        self._window.paused += time.monotonic() - start
+        self._paused += time.monotonic() - start
 
     def record(
         self,
@@ -185,7 +171,7 @@ class Reporter:
         Raises:
           NonFiniteLossError: the step before had a non-finite loss or gradient.
         """
-        self._read(_Pending(step, scalars, image_ids, flops))
+        self._read((step, scalars, image_ids, flops))
 
     def log_evaluation(
         self,
@@ -204,61 +190,60 @@ class Reporter:
         best = "" if best_step is None else f"  best so far: step {best_step}"
         logging.info("step %d/%d  %s%s", step, self._total_steps, "  ".join(shown.values()), best)
 
-    def _read(self, following: _Pending | None) -> None:
+    def _read(self, following: _Step | None) -> None:
         """Reads the scalars of the pending step, and keeps the following one pending."""
         pending, self._pending = self._pending, following
         if pending is None:
             return
-        fetched = {name: np.asarray(x) for name, x in jax.device_get(dict(pending.scalars)).items()}
+        step, scalars, image_ids, flops = pending
+        fetched = {name: np.asarray(x) for name, x in jax.device_get(dict(scalars)).items()}
         values = {name: float(value) for name, value in fetched.items()}
         # As the step asks; another scalar, such as one of a loss of your own, may be NaN.
         if all(math.isfinite(values[f"train/{name}"]) for name in ("loss", "gradient_norm")):
-            self._consecutive_skips, self._last_finite = 0, {"step": pending.step, **values}
-            self._window.scalars.append(fetched)
-            self._window.flops += pending.flops
+            self._consecutive_skips, self._last_finite = 0, {"step": step, **values}
+            self._scalars.append(fetched)
+            self._flops += flops
         else:
-            self._skip_or_raise(pending, values)
+            evidence = {
+                "step": step,
+                "image_ids": image_ids.tolist(),
+                "scalars": {name: repr(value) for name, value in values.items()},
+                "last_finite_scalars": finite_or_none(self._last_finite),
+            }
+            failure = NonFiniteLossError(step, evidence, self._consecutive_skips)
+            self._consecutive_skips += 1
+            if self._skips_in is not None:
+                logging.warning("Loss or gradient of step %d is not finite; it is skipped.", step)
+                failure.save(self._skips_in, is_last=False)
+            if self._skips_in is None or self._consecutive_skips >= _MOST_SKIPPED:
+                raise failure
         self._bar.update()
-        done = pending.step + 1
-        if self._window.scalars and (done % self._every == 0 or done == self._total_steps):
+        done = step + 1
+        if self._scalars and (done % self._every == 0 or done == self._total_steps):
             self._report(done)
 
-    def _skip_or_raise(self, pending: _Pending, values: Mapping[str, float]) -> None:
-        evidence = {
-            "step": pending.step,
-            "image_ids": pending.image_ids.tolist(),
-            "scalars": {name: repr(value) for name, value in values.items()},
-            "last_finite_scalars": finite_or_none(self._last_finite),
-        }
-        failure = NonFiniteLossError(pending.step, evidence, skipped=self._consecutive_skips)
-        self._consecutive_skips += 1
-        if self._skips_in is not None:
-            failure.append(self._skips_in)
-        if self._skips_in is None or self._consecutive_skips >= _MOST_SKIPPED:
-            raise failure
-
     def _report(self, done: int) -> None:
-        window, self._window = self._window, _Window(time.monotonic())
-        count = len(window.scalars)
-        training = max(self._window.started - window.started - window.paused, 1e-9)
+        count, now = len(self._scalars), time.monotonic()
+        training = max(now - self._started - self._paused, 1e-9)
         scalars = {
             # For a count, the current value says more than a mean.
             name: last.item()
             if np.issubdtype(last.dtype, np.integer)
-            else np.mean([values[name] for values in window.scalars], dtype=float).item()
-            for name, last in window.scalars[-1].items()
+            else np.mean([values[name] for values in self._scalars], dtype=float).item()
+            for name, last in self._scalars[-1].items()
         }
         perf = {
             "perf/examples_per_second": count * self._batch_size / training,
-            "perf/data_wait_share": window.waiting / training,
+            "perf/data_wait_share": self._waiting / training,
             "perf/eta_seconds": (self._total_steps - done) * training / count,
         }
-        if window.flops:
-            perf["perf/device_tflops_per_second"] = window.flops / training / 1e12
+        if self._flops:
+            perf["perf/device_tflops_per_second"] = self._flops / training / 1e12
         if (stats := jax.local_devices()[0].memory_stats()) and "peak_bytes_in_use" in stats:
             perf["perf/peak_device_gib"] = stats["peak_bytes_in_use"] / 2**30
         self._writer.write_scalars(done, scalars | perf)
-        part, now = done * _LINES // self._total_steps, time.monotonic()
+        self._clear()
+        part = done * _LINES // self._total_steps
         if part != self._logged[0] or now - self._logged[1] >= _LONGEST_SECONDS:
             self._logged = part, now
             rate = perf["perf/examples_per_second"]

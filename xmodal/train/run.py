@@ -28,9 +28,7 @@ class Run:
     The loop, the dry run, the evaluation and a sweep are given this and nothing else.
 
     Attributes:
-      config: the config; nothing in it depends on the dataset or on other weights any more. It is
-        saved as the run's config.json.
-      settings: the same config as a dataclass.
+      settings: the config; nothing in it depends on the dataset or on other weights any more.
       evals: options of the evaluators, by name.
       mesh: all devices.
       model: the towers and their similarity.
@@ -42,7 +40,6 @@ class Run:
         is known, or not needed.
     """
 
-    config: ConfigDict
     settings: RunConfig
     evals: Mapping[str, Options]
     mesh: Mesh
@@ -51,6 +48,11 @@ class Run:
     batch: Mapping[str, jax.ShapeDtypeStruct]
     records: Records = dataclasses.field(default_factory=dict)
     missing: str = ""
+
+    @property
+    def config(self) -> ConfigDict:
+        """The settings as they are saved in the run's config.json."""
+        return ConfigDict(dataclasses.asdict(self.settings), type_safe=False)
 
     @functools.cached_property
     def key_data(self) -> np.ndarray:
@@ -72,20 +74,11 @@ class Run:
         return jax.eval_shape(self.init_params, self.key_data)
 
     @functools.cached_property
-    def trained(self) -> Tree:
-        """Shapes and dtypes of the trained parameters."""
-        return partition(self.shapes[0], self.settings.freeze)[0]
-
-    @functools.cached_property
-    def frozen(self) -> Tree:
-        """Shapes and dtypes of the frozen parameters."""
-        return partition(self.shapes[0], self.settings.freeze)[1]
-
-    @functools.cached_property
     def optimizer(self) -> optax.GradientTransformation:
         """The optimizer of the trained parameters."""
         settings = self.settings
-        return make_optimizer(settings.optimizer, settings.total_steps, self.trained, self.frozen)
+        parts = partition(self.shapes[0], settings.freeze)
+        return make_optimizer(settings.optimizer, settings.total_steps, *parts)
 
     def init_state(self, key_data: jax.Array | np.ndarray) -> TrainState:
         """Returns the state of step 0; a pure function."""

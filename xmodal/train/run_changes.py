@@ -48,23 +48,21 @@ def check_changes(
     Raises:
       UserError: lists every path that differs with its two values; or an allowed path is unknown.
     """
-    if not run_folder.steps(run_dir):
+    if not (saved := run_folder.steps(run_dir)):
         return []
+    # A start that made no step has changed nothing, and a run at its end is only evaluated.
+    starts = [start.devices for start in read_starts(run_dir) if start.step < saved[-1]]
+    changed = {}
+    is_other = starts[-1:] not in ([], [devices])
+    if is_other and saved[-1] < settings.total_steps and _normalizes_per_device(settings):
+        changed["devices"] = f"devices: {starts[-1]} -> {devices}"
     before = read_settings(run_folder.load_run(run_dir))
     sections = dataclasses.asdict(before) | dataclasses.asdict(settings)
     paths = [path.split(".") for path in flatten_section(sections)]
     known = {".".join(path[:n]) for path in paths for n in range(1, len(path) + 1)}
     check_keys("--allow_changes", allowed, known | {"records", "devices"})
-    changed = {
-        path: f"{path}: {one!r} -> {other!r}"
-        for path, (one, other) in differences(before, settings).items()
-    }
-    last = run_folder.steps(run_dir)[-1]
-    # A start that made no step has changed nothing, and a run at its end is only evaluated.
-    starts = [start.devices for start in read_starts(run_dir) if start.step < last]
-    is_other = starts[-1:] not in ([], [devices])
-    if is_other and last < settings.total_steps and _normalizes_per_device(settings):
-        changed["devices"] = f"devices: {starts[-1]} -> {devices}"
+    for path, (one, other) in differences(before, settings).items():
+        changed[path] = f"{path}: {one!r} -> {other!r}"
     refused = [
         path
         for path in changed
@@ -94,18 +92,17 @@ def _normalizes_per_device(settings: RunConfig) -> bool:
 def differences(before: RunConfig, now: RunConfig) -> dict[str, tuple[Any, Any]]:
     """Returns path -> (value before, value now) for all differences that affect training."""
     one, other = _flat(before), _flat(now)
-    pairs = {path: (one.get(path), other.get(path)) for path in one | other}
-    if not (_depends_on_length(before) or _depends_on_length(now)):
-        del pairs["total_steps"]
-    return {
-        path: (a, b) for path, (a, b) in pairs.items() if a != b and not _MAY_CHANGE.match(path)
-    }
-
-
-def _depends_on_length(settings: RunConfig) -> bool:
-    optimizer = settings.optimizer
     # The last step is always evaluated, and the plateau sees that evaluation.
-    return optimizer.plateau is not None or read_schedule(optimizer.schedule).ends_with_run
+    if not any(
+        each.optimizer.plateau or read_schedule(each.optimizer.schedule).ends_with_run
+        for each in (before, now)
+    ):
+        del one["total_steps"], other["total_steps"]
+    return {
+        path: (one.get(path), other.get(path))
+        for path in one | other
+        if one.get(path) != other.get(path) and not _MAY_CHANGE.match(path)
+    }
 
 
 def _flat(settings: RunConfig) -> dict[str, Any]:

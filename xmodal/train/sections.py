@@ -1,7 +1,6 @@
 """Config sections that the training code reads."""
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Mapping
 
@@ -140,51 +139,40 @@ class BestCheckpointConfig:
                 f"config.best_checkpoint.metric={self.metric!r}; set it to {best!r}."
             )
 
-    def score(self, metrics: Mapping[str, float]) -> float:
-        """Returns a number that is higher for better metrics; -inf for NaN or without the tag."""
-        value = metrics.get(self.metric, math.nan)
-        if math.isnan(value):
-            return -math.inf
-        return {"max": value, "min": -value, "last": 0.0}[self.mode]
-
     def rank(self, metrics: Mapping[str, float]) -> tuple[float, ...]:
-        """Returns the score and those of `metrics.tie_breakers`, to compare checkpoints by.
+        """Returns numbers to compare checkpoints by, higher for better metrics, -inf for NaN.
 
-        It is empty without the metric, and where all of them are undefined.
+        It is empty without the metric, and where all of `metrics.tie_breakers` are undefined too.
         """
-        scores = tuple(each.score(metrics) for each in self._with_tie_breakers())
+        modes = {self.metric: self.mode}
+        if self.mode != "last":
+            tags = tie_breakers(self.metric)
+            modes |= {tag: "min" if lower_is_better(tag) else "max" for tag in tags}
+        values = {tag: metrics.get(tag, math.nan) for tag in modes}
+        scores = tuple(
+            -math.inf if math.isnan(x) else {"max": x, "min": -x, "last": 0.0}[modes[tag]]
+            for tag, x in values.items()
+        )
         return scores if self.metric in metrics and any(map(math.isfinite, scores)) else ()
 
-    def explain(self, evaluated: Mapping[int, Mapping[str, float]]) -> tuple[str, bool]:
-        """Returns a sentence on what selects the best of some checkpoints.
+    def explain(self, evaluated: Mapping[int, Mapping[str, float]]) -> str:
+        """Returns a sentence on what selects the best of some checkpoints, by step.
 
         Args:
           evaluated: metrics of checkpoints by step; one of them has the metric.
-
-        Returns:
-          The sentence, and whether the metric calls several of them equally good.
         """
+        if self.mode == "last":
+            return f"Selected: the last checkpoint with {self.metric}."
         ranks = [rank for metrics in evaluated.values() if (rank := self.rank(metrics))]
-        if self.mode == "last":
-            return f"Selected: the last checkpoint with {self.metric}.", False
-        best = max(ranks)
-        tied = [rank for rank in ranks if rank[:1] == best[:1]]
-        names = [f"{each.metric} decides" for each in self._with_tie_breakers()]
-        differing = (len(set(scores)) > 1 for scores in zip(*tied, strict=True))
-        decides = next(itertools.compress(names, differing), "the last one is taken")
-        number = -best[0] if self.mode == "min" else best[0]
+        number, tied = max(ranks)[0], sum(rank[0] == max(ranks)[0] for rank in ranks)
+        number = -number if self.mode == "min" else number
         value = f"{number:g}" if math.isfinite(number) else "undefined"
-        how = f"; {decides} among them" if len(tied) > 1 else ""
+        following = " ".join(tie_breakers(self.metric)[:1]) or "the step"
         return (
-            f"Selected by config.best_checkpoint.metric={self.metric!r}: it is {value} at "
-            f"{len(tied)} of {len(ranks)} evaluated checkpoints{how}."
-        ), len(tied) > 1
-
-    def _with_tie_breakers(self) -> list["BestCheckpointConfig"]:
-        if self.mode == "last":
-            return [self]
-        modes = {tag: "min" if lower_is_better(tag) else "max" for tag in tie_breakers(self.metric)}
-        return [self, *(BestCheckpointConfig(tag, mode) for tag, mode in modes.items())]
+            f"Selected by config.best_checkpoint.metric={self.metric!r}: it is {value} at {tied} "
+            f"of {len(ranks)} evaluated checkpoints"
+            f"{f'; {following} decides among them' if tied > 1 else ''}."
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """The first state of a run: its own checkpoint, other weights, or a fresh start."""
 
+import collections
 import dataclasses
-from collections.abc import Collection
 
-import numpy as np
+import jax
 from absl import logging
 
 from xmodal.core.errors import UserError
@@ -69,7 +69,7 @@ def initial_state(run: Run) -> TrainState:
     state = from_concepts.place(state, constants)
     state = from_towers.place(state, towers)
     state = from_word_vectors.place(state, rows)
-    paths = flatten(state.all_params())
+    paths = flatten(shapes.params) | flatten(shapes.frozen)
     taken = set(towers.params) | ({from_word_vectors.TABLE} if rows else set())
     if source.run:
         state = from_run.take_weights(state, source)
@@ -82,18 +82,9 @@ def initial_state(run: Run) -> TrainState:
                 "at random in the first: name its weights in config.init_from.run, towers or model."
             )
         state = interpolate.interpolate_weights(state, source.interpolate)
-    if not taken:
-        logging.info("Starting %s from scratch, seed %d.", settings.name, settings.seed)
-    _warn_of_random(run, fresh)
-    return state
-
-
-def _warn_of_random(run: Run, fresh: Collection[str]) -> None:
-    """Warns about parts that start at random although they are frozen or published."""
-    if frozen := flatten(run.frozen).keys() & set(fresh):
+    if frozen := flatten(shapes.frozen).keys() & set(fresh):
         logging.warning("Frozen at random initial values: %s.", top_levels(frozen))
-    published = run.settings.init_from.published
-    missing = [p.rstrip("/") for p in published if any(matches([p], path) for path in fresh)]
+    missing = [p for p in source.published if any(matches([p], path) for path in fresh)]
     if missing:
         logging.warning(
             "%s: random at the start, but this experiment uses published weights. Published "
@@ -102,15 +93,18 @@ def _warn_of_random(run: Run, fresh: Collection[str]) -> None:
             "config.init_from.run; the header of the config has the commands.",
             ", ".join(missing),
         )
+    return state
 
 
 def describe(run: Run) -> str:
     """Returns a table of parameters by tower and top-level part, trained and frozen."""
-    counts: dict[str, list[int]] = {}
-    for column, tree in enumerate((run.trained, run.frozen)):
-        for path, leaf in flatten(tree).items():
-            for part in (*top_levels([path]), "total"):
-                counts.setdefault(part, [0, 0])[column] += int(np.prod(leaf.shape))
+    counts = collections.defaultdict[str, list[int]](lambda: [0, 0])
+    for column, tree in enumerate((run.state_shapes.params, run.state_shapes.frozen)):
+        for tower, parts in tree.items():
+            for part, leaves in parts.items():
+                size = sum(leaf.size for leaf in jax.tree.leaves(leaves))
+                for name in (f"{tower}/{part}", "total"):
+                    counts[name][column] += size
     counts["total"] = counts.pop("total")  # As the last row.
     rows = [f"  {'part':<32}{'trained':>14}{'frozen':>14}"]
     rows += [f"  {part:<32}{n[0]:>14,}{n[1]:>14,}" for part, n in counts.items()]

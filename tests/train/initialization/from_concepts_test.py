@@ -90,9 +90,9 @@ def test_parts_that_both_sides_share_are_frozen_together(parts):
     config = parts.config.copy_and_resolve_references()
     config.freeze = ("image/encoder/", "text/head/")
     with pytest.raises(UserError, match=r"text/head/graph/\w+ is frozen.* image/head/graph"):
-        build_run(config, mesh_lib.make_mesh())
+        resolve(config)
     config.freeze = ("image/encoder/", ".*head/graph/")
     build_run(config, mesh_lib.make_mesh())
     config.model.shared = ("head/none",)
     with pytest.raises(UserError, match="names 'head/none', but image has no such parameters"):
-        build_run(config, mesh_lib.make_mesh())
+        resolve(config)

@@ -64,7 +64,10 @@ class RunEvaluation:
           data.DatasetMissingError: a dataset is missing; says how to get it.
         """
         self.parts, self._stores, self._watch = parts, stores, watch
-        self.suite = EvalSuite(parts.config.to_dict(), parts.model.towers, parts.mesh, names)
+        settings, towers = parts.settings, parts.model.towers
+        self.suite = EvalSuite(
+            parts.evals, settings.data, towers, parts.mesh, names, settings.train_split
+        )
         for name, each in self.suite.options.items():
             for split in {each.split, each.final_split} if trains else ():
                 self.suite.check(name, split)
@@ -91,8 +94,9 @@ class RunEvaluation:
           view: called with every evaluation.
         """
         found: dict[str, float] = {}
+        due = self._due(step)
         provider = self.provider(state.all_params(), state.model_state)
-        for name in self._due(step):
+        for name in due:
             split = self.suite.options[name].split
             evaluator, items = self.suite.evaluator(name, split), self.suite.items(name, split)
             results = evaluator.run(provider)
@@ -138,7 +142,7 @@ class RunEvaluation:
             return frozen_features.with_features(parts, *weights, split, compute=self._stores)
 
         return ModelProvider(
-            parts.config.name,
+            settings.name,
             self._embedder,
             weights,
             field=parts.model.similarity.config.field,
@@ -154,13 +158,15 @@ def make_embedder(parts: Run, *, scores_pairs: bool = False) -> Embedder:
       parts: parts of a run.
       scores_pairs: whether to keep the tokens of all items for the cross-encoder.
     """
+    predictors = _make_predictors(parts.tasks)
+    pairs = make_pair_functions(parts.model) if scores_pairs else None
     return Embedder(
         lambda *inputs: parts.model.embed(*inputs)[0],
         parts.model.towers,
         similarity=parts.model.similarity,
         mesh=parts.mesh,
-        predict=_make_predictors(parts.tasks),
-        pairs=make_pair_functions(parts.model) if scores_pairs else None,
+        predict=predictors,
+        pairs=pairs,
     )
 
 

@@ -70,7 +70,7 @@ def open_run(
                 # A run keeps only its last few checkpoints.
                 logging.warning("Checkpoint %d was replaced while it was being read.", step)
                 continue
-            name = f"{parts.config.name} step {step}"
+            name = f"{settings.name} step {step}"
             yield Subject(name, evaluation.provider(*weights), describe, records, step)
 
     # The stored config, with the learned words; the config in use may not name them yet.

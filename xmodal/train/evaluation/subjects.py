@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import ml_collections
 from absl import logging
 
+from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
 from xmodal.core.event_writer import EventWriter
@@ -20,8 +21,7 @@ from xmodal.evals.scores.files import name_of, open_items, sides_of
 from xmodal.train.evaluation.evaluation_files import event_writer, read_others, write_all
 from xmodal.train.evaluation.model_identity import ModelIdentity
 from xmodal.train.evaluation.suite import FINAL_SPLITS, EvalSuite, Request, Subject
-from xmodal.train.optimization.run_lengths import resolve_epochs
-from xmodal.train.sizes import resolve_sizes
+from xmodal.train.optimization.run_lengths import resolve_epochs, resolve_sizes
 from xmodal.train.tensorboard.example_views import TensorBoardConfig, Views, read_config
 
 
@@ -112,7 +112,8 @@ def open_file(
     source = open_items(kind, path, ids, similarity)
     sections = {name: config[name].to_dict() for name in ("data", "evals")}
     sections = resolve_epochs(resolve_sizes(sections, 0), 1)
-    lacking = {name: _lacks(kind, each) for name, each in read_options(sections["evals"]).items()}
+    options = read_options(sections["evals"])
+    lacking = {name: _lacks(kind, each) for name, each in options.items()}
     needs = " and ".join(
         f"config.evals.{name} needs {what}"
         for name, what in lacking.items()
@@ -128,7 +129,8 @@ def open_file(
         raise UserError(needs)
     if needs:
         logging.warning("Left out: %s", needs)
-    suite = EvalSuite(sections, sides_of(source), mesh_lib.make_mesh(), names or possible)
+    run, mesh = data.parse(sections["data"]), mesh_lib.make_mesh()
+    suite = EvalSuite(options, run, sides_of(source), mesh, names or possible)
     subject = Subject(name or name_of(path), source)
     identity = ModelIdentity.of_file(path, similarity, ids)
     return Opened(suite, [subject], identity, read_config(config))

@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 from xmodal import data
 from xmodal.core import processes
 from xmodal.core.errors import UserError
-from xmodal.evals import Evaluation, evaluate_source, make_evaluator, read_options
+from xmodal.evals import Evaluation, evaluate_source, make_evaluator
 from xmodal.evals.evaluators import Evaluator, Options
 from xmodal.evals.evaluators.boards import BoardsEvaluator
 from xmodal.evals.reports.example_page import check_examples
@@ -76,31 +76,31 @@ class EvalSuite:
 
     def __init__(
         self,
-        config: Mapping[str, Any],
+        options: Mapping[str, Options],
+        run: data.DataConfig,
         sides: Collection[str],
         mesh: Mesh,
         names: Collection[str] | None = None,
+        train_split: str = "train",
     ) -> None:
-        """Reads `data`, `evals` and `train_split`; no dataset is opened.
+        """Reads the datasets of the evaluators; none is opened.
 
         Args:
-          config: config of a run, with its sizes filled in.
+          options: options of the evaluators, by name.
+          run: `config.data` of the run.
           sides: the sides that have embeddings, of "image" and "text".
           mesh: devices of the evaluators.
           names: evaluators to use; None for all.
+          train_split: the split of `run` that is trained on.
 
         Raises:
-          UserError: an unknown type, option or name.
+          UserError: an unknown name, or a dataset that an evaluator cannot have.
         """
-        options = read_options(config["evals"])
         if unknown := sorted(set(names or ()) - set(options)):
             raise UserError(f"Unknown evaluator(s) {unknown}; config.evals has {sorted(options)}.")
         self.options = {name: options[name] for name in options if not names or name in names}
-        self.datasets = read_datasets(config["data"], self.options)
-        self._run, self._train_split = (
-            data.parse(config["data"]),
-            config.get("train_split", "train"),
-        )
+        self.datasets = read_datasets(run, self.options)
+        self._run, self._train_split = run, train_split
         self._sides, self._mesh = sides, mesh
         self._evaluators: dict[tuple[str, str], Evaluator] = {}
         self._splits: dict[tuple[str, str], Items] = {}
@@ -275,7 +275,7 @@ def _load_other(place: str, name: str) -> StoredResults:
 
 
 def read_datasets(
-    run: Mapping[str, Any], options: Mapping[str, Options]
+    run: Mapping[str, Any] | data.DataConfig, options: Mapping[str, Options]
 ) -> dict[str, data.DataConfig]:
     """Returns `config.data` with the changes of each evaluator and the labels that it reads.
 
@@ -291,11 +291,13 @@ def read_datasets(
         `text` that the run's tokenizer has already decided.
     """
     found, labels = {}, collections.defaultdict[str, set[str]](set)
+    run = data.parse(run)
+    section = dataclasses.asdict(run)
     for name, each in options.items():
         where = f"config.evals.{name}.data"
-        changed = data.with_changes({**run, "labels": each.labels_read}, each.data or {})
+        changed = data.with_changes({**section, "labels": each.labels_read}, each.data or {})
         own = data.parse(changed, where)
-        if own.text is not None and (text := data.parse(run).text) is not None:
+        if own.text is not None and (text := run.text) is not None:
             vocabulary = own.text.vocabulary or text.vocabulary  # The run may have learned one.
             if dataclasses.replace(own.text, prompt=text.prompt, vocabulary=vocabulary) != text:
                 raise UserError(

@@ -162,7 +162,7 @@ def best_of(
 
 def explain_best_step(run_dir: str) -> str:
     """Returns what selected the best step, see `BestCheckpointConfig.explain`."""
-    return _load_best_checkpoint(run_dir).explain(load_evaluated(run_dir))[0]
+    return _load_best_checkpoint(run_dir).explain(load_evaluated(run_dir))
 
 
 def _load_best_checkpoint(run_dir: str) -> BestCheckpointConfig:

@@ -1,4 +1,4 @@
-"""Lengths of a run: numbers of steps, and those given in epochs."""
+"""Sizes and lengths of a run: numbers of steps, those in epochs, and those left to the dataset."""
 
 import re
 from collections.abc import Mapping
@@ -13,6 +13,15 @@ _IN_EPOCHS = re.compile(r"\S+ epochs?|[\d.]+ e\w+")
 _LENGTHS = ("total_steps", "log_every", "every", "warmup_steps", "frozen_until", "start", "end")
 # The default warm-up of a config is "up to 40", and at most a third of the run.
 _UP_TO, _RUN_OVER_WARMUP = "up to ", 3
+
+_AUTO = re.compile(r"auto(?:/([1-9]\d*))?")
+# Smallest number of training examples -> value. A small dataset takes small batches, so that an
+# epoch has enough updates, and more epochs.
+_BATCH_SIZE = {0: 4, 32: 16, 200: 32, 2000: 64}
+_EPOCHS = {
+    "total_steps": {0: 60, 2000: 30, 50000: 10},
+    "every": {0: 10, 2000: 3, 50000: 1},
+}
 
 
 def is_due(step: int, every: int, total_steps: int) -> bool:
@@ -34,6 +43,39 @@ def choose_warmup(value: Any, total_steps: Any) -> Any:
     if not match[1] or not isinstance(total_steps, int):
         return int(match[2])
     return min(int(match[2]), max(total_steps, 0) // _RUN_OVER_WARMUP)
+
+
+def resolve_sizes(config: Mapping[str, Any], examples: int) -> dict[str, Any]:
+    """Returns a config in which "auto" is replaced by the value for a number of examples.
+
+    `batch_size`, `total_steps`, `checkpoint.every` and `evals.NAME.every` may be "auto":
+
+    | examples | 1 | 32 | 200 | 2,000 | 50,000 |
+    | --- | --- | --- | --- | --- | --- |
+    | batch_size | 4 | 16 | 32 | 64 | 64 |
+    | total_steps, in epochs | 60 | 60 | 60 | 30 | 10 |
+    | every, in epochs | 10 | 10 | 10 | 3 | 1 |
+
+    Of the numbers of epochs, "auto/3" is a third: projections of frozen towers are soon trained.
+
+    Args:
+      config: the root, or some of its sections, as nested dicts.
+      examples: examples per epoch.
+    """
+
+    def largest(values: Mapping[int, int]) -> int:
+        return values[max(least for least in values if least <= examples)]
+
+    sized = {
+        key: resolve_sizes(value, examples) if isinstance(value, Mapping) else value
+        for key, value in config.items()
+    }
+    if sized.get("batch_size") == "auto":
+        sized["batch_size"] = largest(_BATCH_SIZE)
+    for key, epochs in _EPOCHS.items():
+        if match := _AUTO.fullmatch(str(sized.get(key))):
+            sized[key] = f"{largest(epochs) / int(match[1] or 1):.4g} epochs"
+    return sized
 
 
 def resolve_epochs(config: Any, steps_per_epoch: float, where: str = "config") -> Any:
