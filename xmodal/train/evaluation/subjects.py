@@ -113,20 +113,15 @@ def open_file(
     sections = {name: config[name].to_dict() for name in ("data", "evals")}
     sections = resolve_epochs(resolve_sizes(sections, 0), 1)
     lacking = {name: _lacks(kind, each) for name, each in read_options(sections["evals"]).items()}
-    needs = " and ".join(
-        f"config.evals.{name} needs {what}"
-        for name, what in lacking.items()
-        if what and (not names or name in names)
-    )
-    if needs:
+    possible = [name for name, what in lacking.items() if not what]
+    if left_out := [name for name in names or lacking if lacking.get(name)]:
+        needs = " and ".join(f"config.evals.{name} needs {lacking[name]}" for name in left_out)
         needs += (
             f", which {path} lacks: evaluate the model itself, with --run=RUN, name other "
             "evaluators in --evaluators, or set --config.evals.NAME.reranker=None."
         )
-    possible = [name for name, what in lacking.items() if not what]
-    if needs and (names or not possible):
-        raise UserError(needs)
-    if needs:
+        if names or not possible:
+            raise UserError(needs)
         logging.warning("Left out: %s", needs)
     suite = EvalSuite(sections, sides_of(source), mesh_lib.make_mesh(), names or possible)
     subject = Subject(name or name_of(path), source)
