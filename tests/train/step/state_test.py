@@ -7,21 +7,15 @@ from xmodal.core import mesh as mesh_lib
 from xmodal.train.step import state
 
 
-@pytest.fixture(scope="module")
-def created():
-    """States created on one and on eight devices, from one config with a frozen tower."""
+@pytest.mark.slow
+def test_a_state_is_the_same_on_any_number_of_devices():
     config = tiny.make_config(freeze=["text/encoder/"], seed=5)
     config.optimizer.name = "adam"
     states = []
     for devices in (1, 8):
         parts = tiny.make_parts(config, devices)
         states.append(state.create_state(parts.init_state, parts.state_shapes, parts.key_data))
-    return states
-
-
-@pytest.mark.slow
-def test_a_state_is_the_same_on_any_number_of_devices(created):
-    one, eight = created
+    one, eight = states
     tiny.assert_identical(one, eight)
     assert int(eight.step) == 0
     assert {len(leaf.sharding.device_set) for leaf in jax.tree.leaves(eight)} == {8}
