@@ -4,6 +4,7 @@ Wortsman et al., "Robust fine-tuning of zero-shot models" (2022), WiSE-FT: (1 - 
 """
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +37,7 @@ def interpolate_weights(state: TrainState, config: InterpolateConfig) -> TrainSt
         )
     logging.info("Initial weights: %g of %s, step %d.", config.alpha, config.run, step)
     second = replace_arrays(state, other)
-    mixed = {
+    mixed: dict[str, Any] = {
         name: mix(getattr(state, name), getattr(second, name), config.alpha)
         for name in ("params", "frozen", "model_state")
     }

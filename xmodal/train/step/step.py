@@ -150,7 +150,8 @@ def make_step(
             )  # fmt: skip
             if l2 is not None:
                 decayed = (trained[path] for path in select_l2(l2.pattern, trained))
-                scalars["l2"] = l2.scale * sum(jnp.sum(jnp.square(x)) for x in decayed)
+                squares = sum(jnp.sum(jnp.square(x)) for x in decayed)
+                scalars["l2"] = jnp.asarray(l2.scale * squares)
                 loss += scalars["l2"]
         if task_states:
             states["tasks"] = task_states
