@@ -12,6 +12,7 @@ import json
 
 from absl import flags, logging
 
+from tests.benchmarks.accelerators import find
 from tests.benchmarks.program import read_program
 from tests.benchmarks.traffic import count_moved, count_traffic
 from xmodal.apps import config_flag
@@ -30,7 +31,7 @@ def main(argv: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)
     devices = accelerators.slice_devices(TOPOLOGY.value)
     run = resolve(config_flag.read_config(), mesh=make_mesh(devices), needs_data=False)
-    accelerator = accelerators.find(devices[0])
+    accelerator = find(devices[0])
     assert accelerator is not None
     for layout, lowered in lower_step(run, run.state_shapes).items():
         compiled = lowered.compile()

@@ -21,8 +21,9 @@ from xmodal.similarity import Embedding, make_similarity
 from xmodal.train import rngs
 from xmodal.train.optimization import run_lengths
 from xmodal.train.step import task_losses
-from xmodal.train.step.step import sum_of_squares
+from xmodal.train.step.step import select_l2
 from xmodal.train.step.tasks import make_tasks
+from xmodal.train.tree import flatten
 
 SIZE, DIM, STEPS_PER_EPOCH = 6, 8, 10
 DISTINCT, SHARED = np.arange(SIZE), np.array([0, 1, 2, 3, 3, 4])
@@ -108,7 +109,9 @@ def compute_total(name, argument, batch, step, monkeypatch):
     )  # fmt: skip
     if config["l2"] is not None:
         l2 = config["l2"]
-        total += l2["scale"] * sum_of_squares(batch.weights, l2["pattern"])
+        flat = flatten(batch.weights)
+        decayed = select_l2(l2["pattern"], flat)
+        total += l2["scale"] * sum(jnp.sum(jnp.square(flat[path])) for path in decayed)
     return float(total)
 
 

@@ -34,7 +34,7 @@ def test_a_folder_that_exists_is_one_whatever_its_name(tmp_path, monkeypatch, te
 
 @pytest.mark.parametrize("on_bucket", [False, True])
 def test_a_folder_moves_with_all_its_files(tmp_path, monkeypatch, on_bucket):
-    """An object store has no folder to rename; `bucket_test` moves a checkpoint in one."""
+    """An object store has no folder to rename."""
     monkeypatch.setattr(buckets, "is_on_bucket", lambda path: on_bucket)
     files = {"files.json": "{}", "params/d/1": "one", "params/d/2": "two"}
     source, target = epath.Path(tmp_path / "checkpoints/4"), epath.Path(tmp_path / "damaged/4")

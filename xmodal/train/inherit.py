@@ -27,7 +27,7 @@ from xmodal.models import ENCODERS
 from xmodal.pretrained.folder import check_weights, read_description
 from xmodal.pretrained.model_folder import SIDES, read_model
 from xmodal.train.folder import run_folder
-from xmodal.train.initialization import from_run, from_towers, from_word_vectors
+from xmodal.train.initialization import from_run, from_towers
 from xmodal.train.sections import InitConfig
 
 _PIXELS = ("size", "patch", "eval_transform", "eval_crop")
@@ -99,7 +99,6 @@ def _start(config: dict[str, Any]) -> None:
     if source.model:
         source = dataclasses.replace(source, model=_convert_published(source.model))
         config["init_from"]["model"] = source.model
-    from_word_vectors.check_file(source, bool(config["model"]["text"]))
     if source.model and not any(config["model"][side] for side in SIDES):
         _take_model(config, source.model)
     for weights in _named_weights(config, source):

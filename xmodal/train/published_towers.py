@@ -1,6 +1,5 @@
 """Published towers as a model: their weights and a config, without training."""
 
-import functools
 from collections.abc import Collection, Iterator
 
 import jax
@@ -16,8 +15,7 @@ from xmodal.evals.scores.embed import Items
 from xmodal.pretrained.model_folder import SIDES, read_model
 from xmodal.train.evaluation.model_identity import ModelIdentity
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
-from xmodal.train.evaluation.run_subjects import Member, open_ensemble
-from xmodal.train.evaluation.sentence_notes import describe_captions
+from xmodal.train.evaluation.run_subjects import describe_captions, open_ensemble
 from xmodal.train.evaluation.subjects import Opened
 from xmodal.train.evaluation.suite import Subject
 from xmodal.train.inherit import inherit
@@ -25,7 +23,7 @@ from xmodal.train.initialization import from_towers
 from xmodal.train.resolve import build_run, fill
 from xmodal.train.run import Run
 from xmodal.train.sections import InitConfig
-from xmodal.train.step.state import TrainState
+from xmodal.train.step.state import TrainState, replace_arrays
 from xmodal.train.tree import Tree, flatten
 
 
@@ -66,23 +64,25 @@ def open_towers(
       names: evaluators to use; None for all.
       split: `Request.split`.
     """
-    members = []
-    for folder in split_folders(config.init_from.model) or [""]:
+    folders, members = split_folders(config.init_from.model) or [""], {}
+    for folder in folders:
         own = config.copy_and_resolve_references()
         own.init_from.model = folder
-        parts, identity = build_untrained(own), ModelIdentity.of_config(own)
-        evaluation = RunEvaluation(parts, names=names, trains=False)
-        load = functools.partial(load_weights, parts)
-        members.append(Member(epath.Path(folder).name, folder, evaluation, load, identity))
-    if len(members) > 1:
-        return open_ensemble(members, split)
+        label = epath.Path(folder).name if len(folders) > 1 else config.name
+        members[folder] = _open(own, label, names)
+    return open_ensemble(members, split) if len(members) > 1 else members[folder]
+
+
+def _open(config: ml_collections.ConfigDict, label: str, names: Collection[str] | None) -> Opened:
+    parts = build_untrained(config)
+    evaluation = RunEvaluation(parts, names=names, trains=False)
 
     def subjects() -> Iterator[Subject]:
-        provider = evaluation.provider(*load())
-        yield Subject(config.name, provider, lambda split: describe(parts, split))
+        provider = evaluation.provider(*load_weights(parts))
+        yield Subject(label, provider, lambda split: describe(parts, split))
 
-    tensorboard = parts.settings.tensorboard
-    return Opened(evaluation.suite, subjects(), identity, tensorboard, config.to_dict())
+    identity, views = ModelIdentity.of_config(config), parts.settings.tensorboard
+    return Opened(evaluation.suite, subjects(), identity, views, config.to_dict())
 
 
 def load_weights(parts: Run) -> tuple[Tree, Tree]:
@@ -97,12 +97,12 @@ def load_weights(parts: Run) -> tuple[Tree, Tree]:
         step=jnp.int32(0), params=params, frozen={}, model_state=model_state, opt_state=()
     )
     weights = from_towers.load_towers(state, parts.settings.init_from)
-    if fresh := sorted(set(flatten(params)) - set(weights.params)):
+    if fresh := sorted(set(flatten(params)) - set(weights)):
         raise UserError(
             f"No published weights have {fresh[0]} ({len(fresh)} such arrays); without training, "
             "the model cannot have its own parameters."
         )
-    state = from_towers.place(state, weights)
+    state = replace_arrays(state, weights)
     return state.params, state.model_state
 
 

@@ -19,7 +19,7 @@ from xmodal.train.initialization import (
 )
 from xmodal.train.optimization.optimizer import observe_metrics
 from xmodal.train.run import Run
-from xmodal.train.step.state import TrainState, create_state
+from xmodal.train.step.state import TrainState, create_state, replace_arrays
 from xmodal.train.tree import flatten, matches, top_levels
 
 
@@ -58,19 +58,16 @@ def initial_state(run: Run) -> TrainState:
     """Returns the state at step 0, a function of the config; see `starting_state` for errors."""
     settings, shapes, source = run.settings, run.state_shapes, run.settings.init_from
     towers = from_towers.load_towers(shapes, source)
-    if towers.params:
-        logging.info("%s", from_towers.describe(shapes, towers, source))
     rows = from_word_vectors.load_rows(shapes, source, settings.data, settings.train_split)
     constants = from_concepts.load_constants(
         shapes, source, settings.data, settings.train_split, settings.seed
     )
     with progress("Compiling and drawing the initial weights", 1):
         state = create_state(run.init_state, shapes, run.key_data)
-    state = from_concepts.place(state, constants)
-    state = from_towers.place(state, towers)
-    state = from_word_vectors.place(state, rows)
-    paths = flatten(shapes.params) | flatten(shapes.frozen)
-    taken = set(towers.params) | ({from_word_vectors.TABLE} if rows else set())
+    state = replace_arrays(state, constants | towers)
+    state = from_word_vectors.place(state, rows) if rows else state
+    paths = flatten(state.all_params())
+    taken = set(towers) | ({from_word_vectors.TABLE} if rows else set())
     if source.run:
         state = from_run.take_weights(state, source)
         taken |= {path for path in paths if matches(source.include, path)}

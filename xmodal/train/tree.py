@@ -49,6 +49,24 @@ def check_patterns(where: str, patterns: Iterable[str], paths: Collection[str]) 
             )
 
 
+def describe_differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
+    """Returns the first differences between the names and shapes of arrays; "" for none.
+
+    Args:
+      ours: arrays or shapes that are needed, by path.
+      theirs: those that were found.
+    """
+    expected, found = (
+        {path: tuple(leaf.shape) for path, leaf in leaves.items()} for leaves in (ours, theirs)
+    )
+    wrong = [
+        f"{path}: {expected.get(path, 'missing')} here, {found.get(path, 'missing')} there"
+        for path in sorted(expected.keys() | found.keys())
+        if expected.get(path) != found.get(path)
+    ]
+    return f"{len(wrong)} arrays differ, such as\n  " + "\n  ".join(wrong[:5]) if wrong else ""
+
+
 def top_levels(paths: Iterable[str]) -> list[str]:
     """Returns the first two levels of paths, such as `text/encoder`, sorted."""
     return sorted({"/".join(path.split("/")[:2]) for path in paths})

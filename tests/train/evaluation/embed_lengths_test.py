@@ -1,6 +1,5 @@
 """Embeddings do not depend on whether a batch is padded to its own or the longest length."""
 
-import jax
 import numpy as np
 import pytest
 
@@ -40,12 +39,11 @@ class Captions:
 ENCODERS = {
     "bert": ({"max_positions": LONGEST}, "cls"),
     "rnn": ({"width": 6, "bidirectional": True, "embedding_width": 5}, "lasttoken"),
-    "words": ({"width": 8}, "mean"),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "devices"), [("bert", 8), ("rnn", 1), ("words", 8)])
+@pytest.mark.parametrize(("name", "devices"), [("bert", 8), ("rnn", 1)])
 def test_padding_changes_nothing(name, devices):
     keywords, head = ENCODERS[name]
     config = tiny.make_config()
@@ -76,10 +74,3 @@ def test_padding_changes_nothing(name, devices):
     np.testing.assert_array_equal(found.caption_ids, expected.caption_ids)
     scale = np.abs(expected.captions).max()
     np.testing.assert_allclose(found.captions, expected.captions, rtol=0, atol=2e-6 * scale)
-    direct = parts.model.embed(
-        "text",
-        jax.device_get(state.all_params()),
-        jax.device_get(state.model_state),
-        {"text_ids": padded.tokens, "text_mask": padded.mask},
-    )[0]
-    np.testing.assert_allclose(found.captions, direct.vector, rtol=0, atol=2e-6 * scale)

@@ -2,7 +2,6 @@
 
 import shutil
 
-import numpy as np
 import pytest
 
 from configs import quickstart
@@ -41,17 +40,3 @@ def test_other_records_make_another_model_and_another_place_does_not(run_dir):
     first, moved, changed = (ModelIdentity.of_config(config, each) for each in records)
     assert first == moved
     assert first != changed
-
-
-def test_a_file_is_one_model_with_the_similarity_that_it_names(tmp_path):
-    path, ids = str(tmp_path / "model.npz"), str(tmp_path / "ids.npz")
-    np.savez(path, image_embeddings=np.ones((2, 3)), similarity="cosine")
-    np.savez(ids, image_ids=np.arange(2))
-    unnamed = ModelIdentity.of_file(path)
-    assert unnamed == ModelIdentity.of_file(path, "cosine")
-    assert unnamed.name == f"{path} (cosine)"
-    assert unnamed != ModelIdentity.of_file(path, "dot")
-    scores = str(tmp_path / "scores.npy")
-    np.save(scores, np.ones((2, 2)))
-    assert ModelIdentity.of_file(scores) != ModelIdentity.of_file(scores, ids=ids)
-    assert ModelIdentity.of_file(str(tmp_path / "missing.npz")).name.endswith("missing.npz")

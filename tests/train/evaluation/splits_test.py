@@ -1,8 +1,5 @@
 """The dataset of an evaluator: `config.data` of the run with the evaluator's changes."""
 
-import pytest
-
-from xmodal.core.errors import UserError
 from xmodal.evals import read_options
 from xmodal.train.evaluation.suite import read_datasets
 
@@ -29,16 +26,6 @@ def test_what_an_evaluator_leaves_out_is_that_of_the_run():
         "a photo of {}",
     )
     assert open_source(image=None).image is None
-
-
-@pytest.mark.parametrize("text", [None, {}])
-def test_a_dataset_without_captions_may_say_so(text):
-    assert open_source(text=text).text == open_source().text
-
-
-def test_a_tokenizer_that_would_not_be_used_is_refused():
-    with pytest.raises(UserError, match=r"config.evals.x.data.text may only change the prompt"):
-        open_source(text={"lower_case": False})
 
 
 def test_evaluators_of_one_dataset_share_their_labels():

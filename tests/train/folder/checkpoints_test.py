@@ -118,54 +118,15 @@ def test_every_bit_comes_back_on_any_number_of_devices(tmp_path, devices):
     assert all(jax.tree.leaves(shardings))
 
 
-def test_saving_a_replicated_state_compiles_nothing(tmp_path):
-    compiled, replicated = [], make_state(1)
-    jax.clear_caches()  # of other tests
-
-    def listen(event, seconds, **details):
-        del seconds, details
-        compiled.append(event)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        save(tmp_path, [replicated])
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
-    assert compiled  # Orbax's own events
-    assert "/jax/core/compile/backend_compile_duration" not in compiled
-
-
 def test_another_model_names_the_arrays_that_differ(tmp_path):
     save(tmp_path, [make_state(0)])
     with pytest.raises(UserError, match="does not fit the model; 1 arrays differ") as error:
         restore_latest(str(tmp_path), make_state(0, rows=504))
-    assert "text/projection/kernel: model (504, 512), checkpoint (512, 512)" in str(error.value)
+    assert "text/projection/kernel: (504, 512) here, (512, 512) there" in str(error.value)
     other = make_state(0)
     other.params["text"]["head"] = other.params["text"].pop("projection")
-    with pytest.raises(UserError, match="head/bias: model .3,., checkpoint none"):
+    with pytest.raises(UserError, match=r"head/bias: \(3,\) here, missing there"):
         restore_latest(str(tmp_path), other)
-
-
-def test_frozen_parameters_are_written_once(tmp_path):
-    first = make_state(0)
-    saver = make_saver(tmp_path)
-    saver.save(first)
-    written = {p: p.stat().st_mtime_ns for p in (tmp_path / "frozen").rglob("*")}
-    saver.save(make_state(1))
-    saver.close()
-    assert {p: p.stat().st_mtime_ns for p in (tmp_path / "frozen").rglob("*")} == written
-    assert not (tmp_path / "checkpoints/1/frozen").exists()
-    restored = restore_latest(str(tmp_path), make_state(5))
-    tiny.assert_identical(restored.frozen, first.frozen)
-
-
-def test_frozen_parameters_of_a_start_that_failed_are_replaced(tmp_path):
-    save(tmp_path, [make_state(0)])
-    # Killed between the frozen parameters and the first checkpoint, then restarted.
-    shutil.rmtree(tmp_path / "checkpoints/0")
-    again = make_state(9)
-    save(tmp_path, [again])
-    tiny.assert_identical(restore_latest(str(tmp_path), make_state(1)), again)
 
 
 def test_the_model_is_read_with_its_frozen_parameters(tmp_path, caplog):

@@ -52,13 +52,3 @@ def test_holders_that_follow_each_other_never_overlap(tmp_path):
         counts = [pool.submit(hold_often) for _ in range(4)]
         assert [each.result() for each in counts] == [20] * 4
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_that_is_a_file(tmp_path):
-    (tmp_path / "run").write_text("mine")
-    with (
-        pytest.raises(UserError, match=r"Cannot write to .*run: .* Use another folder\."),
-        folder_lock.hold(tmp_path / "run"),
-    ):
-        pass
-    assert (tmp_path / "run").read_text() == "mine"

@@ -17,9 +17,6 @@ from tensorboard.util import tensor_util
 from tests.tiny_run import TINY, TOTAL_STEPS
 from xmodal.evals.reports.summary import select_curves
 from xmodal.train.folder import run_folder
-from xmodal.train.folder.compute import Compute
-from xmodal.train.model_card import write_card
-from xmodal.train.resolve import resolve
 
 SETTINGS = metadata.SESSION_START_INFO_TAG
 
@@ -74,21 +71,6 @@ def test_tensorboard_shows_queries_similarities_settings_and_the_report(run):
     assert shown.item().decode() == report
 
 
-def test_tensorboard_and_metrics_json_have_the_same_tags_and_numbers(run):
-    metrics = json.loads((run / "test/metrics.json").read_text())
-    step = metrics.pop("step")
-    scalars = {
-        tag: float(found[step])
-        for tag, found in read_events(run / "test").items()
-        if tag != SETTINGS and found[step].ndim == 0 and found[step].dtype.kind == "f"
-    }
-    assert f"{TINY}/t2t/recall@10" in scalars
-    assert scalars == pytest.approx(select_curves(metrics), rel=1e-6)
-    # Intervals are in the report: each would be a card with one dot.
-    assert f"{TINY}/t2t/recall@10_low" in metrics
-    assert not any(tag.endswith(("_low", "_high")) for tag in scalars)
-
-
 def rows_of_hparams(folder):
     """Name -> settings and metrics of every row that TensorBoard's tab HPARAMS shows."""
     multiplexer = EventMultiplexer().AddRunsFromDirectory(str(folder)).Reload()
@@ -133,42 +115,3 @@ def test_a_run_ends_with_its_card(run):
     report = (run / "test" / TINY / "report.md").read_text()
     assert f"##{report.splitlines()[0]}" in card
     assert report.splitlines()[-1] in card
-
-
-def test_the_card_of_a_run_that_moved_to_other_devices(run, config, tmp_path):
-    """Started on 4 devices, killed after step 20, and continued on 8 with another batch size."""
-
-    def card_after(*starts):
-        for step, batch_size, devices, kind, flops in starts:
-            Compute(step, batch_size, devices, kind, flops).save(str(tmp_path))
-        write_card(str(tmp_path), parts, [])
-        text = (tmp_path / "model_card.md").read_text()
-        return text.partition("## Training")[2].partition("## Use")[0]
-
-    parts = resolve(config, str(run))
-    # Nothing changed at step 10; the second start at step 20 replaces that of step 25.
-    card = card_after((0, 16, 4, "v3", 2e9), (10, 16, 4, "v3", 2e9), (25, 16, 2, "v4", 9e9),
-                      (20, 8, 8, "v4", 1e9), (TOTAL_STEPS, 16, 1, "cpu", 1e9))  # fmt: skip
-    examples = 20 * 16 + 10 * 8
-    assert f"30 steps, {examples} examples in all: {examples / 37:.3g} times" in card
-    assert "- Steps 1 to 20: batch 16, 4 x v3, 2 GFLOP per step and device.\n" in card
-    assert "- Steps 21 to 30: batch 8, 8 x v4, 1 GFLOP per step and device.\n" in card
-    assert f"\n{(20 * 4 * 2e9 + 10 * 8 * 1e9) / 1e12:.3g} TFLOP in all" in card
-    assert "cpu" not in card
-
-
-def test_the_hashes_of_the_records_go_with_the_numbers(run):
-    records = json.loads((run / "records.json").read_text())
-    assert list(records) == ["train", "examples"]
-    ((name, digits),) = records["train"].items()
-    assert name == f"{TINY}/images/1.0.0 train"
-    boards = json.loads((run / "test" / TINY / "boards.json").read_text())
-    assert list(boards) == [TINY]
-    for board in boards.values():
-        evaluated = board["records"][f"{TINY}/images/1.0.0 test"]
-        assert len(evaluated) == len(digits) == 64
-        assert evaluated != digits
-        assert board["trained_on"] == records["train"]
-    report = (run / "test" / TINY / "report.md").read_text()
-    assert f"Trained on: {name} `{digits[:16]}` (hash of the records)." in report
-    assert f"Evaluated: {TINY}/images/1.0.0 test `{evaluated[:16]}`" in report

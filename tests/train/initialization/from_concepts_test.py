@@ -7,13 +7,11 @@ import pytest
 
 from configs import cvse
 from xmodal import data
-from xmodal.core import mesh as mesh_lib
 from xmodal.core.config import read
 from xmodal.core.errors import UserError
 from xmodal.train.initialization import from_concepts
-from xmodal.train.resolve import build_run, resolve
+from xmodal.train.resolve import resolve
 from xmodal.train.sections import InitConfig
-from xmodal.train.tree import flatten
 
 WORDS = ("circle", "circles", "red")
 
@@ -42,23 +40,6 @@ def load(parts, tmp_path):
     return load
 
 
-@pytest.mark.slow
-def test_learned_concepts_and_their_table(parts, load):
-    found = load()
-    table = found["text/constants/head/concept_of_word"]
-    # The vocabulary, and rows that no id reads.
-    assert table.shape == (parts.config.model.text.encoder.vocab_size,)
-    assert set(table[len(data.load_vocabulary(parts.settings.data)) :]) <= {32}
-    assert sorted(table[table < 32]) == list(range(32))
-    assert set(found) == set(flatten(parts.state_shapes.model_state)) - {
-        path for path in flatten(parts.state_shapes.model_state) if "batch_stats" in path
-    }
-    for name in ("vectors", "adjacency"):
-        image, text = (found[f"{side}/constants/head/graph/{name}"] for side in ("image", "text"))
-        np.testing.assert_array_equal(image, text)
-        assert image.std() > 0
-
-
 def test_a_file_gives_forms_and_vectors(parts, load, tmp_path):
     concepts = [*WORDS, *(f"w{number}" for number in range(29))]
     content = {
@@ -83,16 +64,3 @@ def test_a_file_gives_forms_and_vectors(parts, load, tmp_path):
         load({**content, "vectors": [[1.0]] * 32})
     with pytest.raises(UserError, match=r"have 1 concepts, but .*head.concepts is 32; set it to 1"):
         load({"concepts": ["a"], "forms": {}, "captions": [1], "joint": []})
-
-
-@pytest.mark.slow
-def test_parts_that_both_sides_share_are_frozen_together(parts):
-    config = parts.config.copy_and_resolve_references()
-    config.freeze = ("image/encoder/", "text/head/")
-    with pytest.raises(UserError, match=r"text/head/graph/\w+ is frozen.* image/head/graph"):
-        resolve(config)
-    config.freeze = ("image/encoder/", ".*head/graph/")
-    build_run(config, mesh_lib.make_mesh())
-    config.model.shared = ("head/none",)
-    with pytest.raises(UserError, match="names 'head/none', but image has no such parameters"):
-        resolve(config)

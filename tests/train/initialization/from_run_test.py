@@ -1,7 +1,6 @@
 """Starting from another run's weights; both runs have the tiny multitask model."""
 
 import dataclasses
-import shutil
 
 import jax
 import numpy as np
@@ -80,17 +79,6 @@ def test_copies_of_the_towers_and_their_queues_start_anew(source):
     tiny.assert_identical(state.model_state, source[1].model_state)
 
 
-def test_damaged_weights_are_refused(source, tmp_path):
-    folder = shutil.copytree(source[0], tmp_path / "run")
-    path = max(folder.glob("checkpoints/30/params/**/d/*"), key=lambda each: each.stat().st_size)
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-    for optimizer in (False, True):
-        with pytest.raises(UserError, match=r"checkpoints/30/.* is damaged or truncated"):
-            from_run.take_weights(make_state(seed=2), settings((str(folder),), optimizer=optimizer))
-
-
 @pytest.mark.parametrize(
     "include",
     [["text/"], ["text/encoder", "image/"], ["tasks/t2t"], ["image/projection/batch_norm"]],
@@ -124,45 +112,14 @@ def test_moments_come_along_and_counters_start_anew(source):
     assert any(np.any(leaf != 0) for leaf in jax.tree.leaves(other["outliers"]))
 
 
-@pytest.mark.parametrize("check", [from_run.take_weights, from_run.check_weights])
-def test_moments_of_other_parameters_are_refused(source, check):
+def test_moments_of_other_parameters_are_refused(source):
     frozen = make_state(seed=2, freeze=["text/encoder/"])
     with pytest.raises(UserError, match=r"other moments than this run needs; .*(?s:.)*optimizer=F"):
-        check(frozen, settings(source, optimizer=True))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"include": ("text/", "txet/")},
-            "init_from.include pattern 'txet/' matches no parameter",
-        ),
-        ({"run": "runs/none"}, "'runs/none' is not a run of xmodal.main"),
-        ({"step": 7}, r"has no checkpoint of step 7; it has \[30\]"),
-        (
-            {"include": ("text/",), "optimizer": True},
-            "leaves out image/projection/batch_norm/bias.*config.init_from.optimizer=False",
-        ),
-    ],
-)
-def test_mistakes_are_named(source, changes, message):
-    with pytest.raises(UserError, match=message):
-        from_run.take_weights(make_state(seed=2), settings(source, **changes))
-
-
-def test_an_array_that_the_other_run_lacks(source):
-    deeper = make_state(seed=2, hidden=(8,))
-    with pytest.raises(
-        UserError, match="has no image/encoder/hidden1/bias; narrow config.init_from.inc"
-    ):
-        from_run.take_weights(deeper, settings(source))
-    state = from_run.take_weights(deeper, settings(source, include=("text/",)))
-    tiny.assert_identical(state.params["text"], source[1].params["text"])
+        from_run.take_weights(frozen, settings(source, optimizer=True))
 
 
 def test_an_array_of_another_shape(source):
     wider = make_state(seed=2, width=6)
-    message = r"image/projection/bias is \(6,\) here but \(8,\) in "
+    message = r"does not fit the model(?s:.)*image/projection/bias: \(6,\) here, \(8,\) there"
     with pytest.raises(UserError, match=message):
         from_run.take_weights(wider, settings(source))

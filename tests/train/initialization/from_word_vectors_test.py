@@ -55,24 +55,6 @@ def test_found_words_take_their_vectors_and_others_stay(tmp_path, frozen):
     assert list(load(config)[1]) == [4]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"init_from.word_vectors.file": "/no.txt"}, "word_vectors.file='/no.txt' does not exist"),
-        ({"init_from.run": "runs/a"}, "provides text/encoder/table, and so does 'runs/a'"),
-        ({"init_from.towers.text": "weights/t"}, "and so does 'weights/t' of config.init_from"),
-        ({"model.text": None}, "but config.model.text is None"),
-        ({"init_from.word_vectors.oov": "zero"}, "'zero'.*'shorten'"),
-    ],
-)
-def test_what_does_not_fit_is_said_before_the_dataset(tmp_path, change, message):
-    config = make_config(tmp_path)
-    with config.unlocked():
-        config.update_from_flattened_dict(change)
-    with pytest.raises(UserError, match=message):
-        inherit(config)
-
-
 def test_what_does_not_fit_the_table(tmp_path):
     with pytest.raises(UserError, match="has none of the 8 words of the vocabulary"):
         load(make_config(tmp_path, ["blue 7 8 9"]))

@@ -4,10 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import pytest
 
 from xmodal.core.config import read
-from xmodal.core.errors import UserError
 from xmodal.core.tree_paths import unflatten
 from xmodal.train.optimization.optimizer import OptimizerConfig, make_optimizer
 from xmodal.train.tree import flatten
@@ -70,21 +68,3 @@ def test_equals_a_group_for_every_layer():
     assert len(expected) == 17
     for path, array in flatten(found).items():
         np.testing.assert_allclose(array, expected[path], rtol=1e-5, atol=1e-6, err_msg=path)
-
-
-def test_an_encoder_without_stacked_layers_is_an_error():
-    params = {"image": {"encoder": {"stem": {"kernel": jnp.ones((2, 3))}}}}
-    with pytest.raises(UserError, match="layer_decay=0.5 .*image/encoder has none.*narrow"):
-        make(params, {"all": {"pattern": "image/", "layer_decay": 0.5}})
-
-
-def test_frozen_layers_count():
-    shapes = {path: jax.ShapeDtypeStruct(shape, np.float32) for path, (shape, _) in SHAPES.items()}
-    frozen = {p: shapes.pop(p) for p in list(shapes) if p.startswith("image/encoder/layers/")}
-    given = {"learning_rate": 1.0, "name": "sgd"}
-    given["groups"] = {"all": {"pattern": "image/", "layer_decay": DECAY}}
-    config = read(OptimizerConfig, "config.optimizer", given)
-    params = {"image": {"encoder": {"patches": {"kernel": jnp.ones((2, 3))}}}}
-    optimizer = make_optimizer(config, 100, params, unflatten(frozen))
-    change, _ = optimizer.update(params, optimizer.init(params), params)
-    np.testing.assert_allclose(flatten(change)["image/encoder/patches/kernel"], -(DECAY**5))

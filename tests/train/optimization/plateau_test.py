@@ -2,11 +2,9 @@
 
 import math
 
-import jax
 import numpy as np
 import pytest
 
-from xmodal.core import mesh as mesh_lib
 from xmodal.core.config import read
 from xmodal.train.optimization import plateau
 
@@ -37,10 +35,8 @@ def metrics(seed, mode):
 @pytest.mark.parametrize(
     "options",
     [
-        {},
         {"patience": 0, "factor": 0.5},
         {"patience": 2, "factor": 0.3, "min_rate": 3e-5},
-        {"patience": 1, "threshold": 0.0},
         {"patience": 3, "factor": 0.5, "threshold": 0.01},
     ],
 )
@@ -64,15 +60,3 @@ def test_rate_is_that_of_torch(mode, options):
         expected.append(rule.param_groups[0]["lr"])
     found = 2e-4 * np.array(factors(config, values, 2e-4))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
-def test_state_stays_on_its_devices():
-    config = make(mode="max")
-    home = mesh_lib.replicated(mesh_lib.make_mesh())
-    state = jax.device_put(plateau.init(config), home)
-    moved = plateau.update(config, state, 3.5, 0.1, 7)
-    assert all(leaf.sharding == home for leaf in moved)
-    for old, new in zip(state, moved, strict=True):
-        assert (old.shape, old.dtype) == (new.shape, new.dtype)
-    assert float(moved.best) == 3.5
-    assert int(moved.observed) == 7

@@ -25,24 +25,13 @@ def test_lengths_in_epochs_become_steps_everywhere():
     }
 
 
-def test_other_values_are_not_lengths():
-    config = {
-        "optimizer": {"learning_rate": "3 epochs", "clip_norm": "1 epoch"},
-        "seed": "2 epochs",
-        "evals": {"a": {"templates": ["3 epochs", "4 epochs of {}"]}},
-    }
-    assert run_lengths.resolve_epochs(config, 11) == config
-
-
 @pytest.mark.parametrize(
     ("warmup", "total_steps", "steps"),
     [
         ("up to 40", 320, 40),
         ("up to 40", "320", 40),  # As the command line replaces a string.
-        ("up to 40", 121, 40),
         ("up to 40", 119, 39),
         ("up to 40", "1 epochs", 3),
-        ("up to 3 epochs", "10 epochs", 30),
         ("up to 3 epochs", "6 epochs", 20),
         ("up to 0.01 epochs", 100, 0),
         (40, 10, 40),  # Set by the user: an error of the schedule.
@@ -61,19 +50,9 @@ def test_a_default_warmup_is_at_most_a_third_of_the_run(warmup, total_steps, ste
     ("config", "message"),
     [
         ({"every": "3 epocs"}, "config.every is '3 epocs'; .* string like '3 epochs'"),
-        ({"warmup_steps": "up to many"}, "config.warmup_steps is 'many'; it must be"),
         ({"every": "0.01 epochs"}, "config.every is '0.01 epochs', less than one step: .* has 10"),
-        ({"steps": {"1 epoch": 1, "10": 2}}, "config.steps.10 and another key .* both step 10"),
     ],
 )
 def test_mistakes_in_epochs_are_named(config, message):
     with pytest.raises(UserError, match=message):
         run_lengths.resolve_epochs(config, 10)
-
-
-@pytest.mark.parametrize(
-    ("step", "every", "due"),
-    [(0, 5, True), (4, 5, False), (5, 5, True), (12, 5, True), (3, 0, False), (12, 0, True)],
-)
-def test_what_is_due_when(step, every, due):
-    assert run_lengths.is_due(step, every, total_steps=12) == due

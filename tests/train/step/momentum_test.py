@@ -2,12 +2,9 @@
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from tests import tiny_encoder as tiny
-from xmodal.core.errors import UserError
-from xmodal.train.step.state import follow, momentum_rate
-from xmodal.train.step.tasks import make_tasks
+from xmodal.train.step.state import follow
 
 
 def make_task(rate):
@@ -38,11 +35,3 @@ def test_copies_start_as_the_towers_although_the_first_batch_is_skipped():
         tiny.assert_identical(state.params[side], towers[side])
         tiny.assert_identical(state.model_state["momentum"][side], towers[side])
     assert np.all(tiny.copy(state.model_state["tasks"]["i2t"]["module"]["queue"]["left"]) == 0)
-
-
-def test_tasks_share_one_copy():
-    plain = {"views": ("image", "caption_0"), "loss": {"name": "softmax"}}
-    assert momentum_rate(make_tasks({"i2t": plain})) is None
-    assert momentum_rate(make_tasks({"i2t": plain, "other": make_task(0.9)})) == 0.9
-    with pytest.raises(UserError, match=r"rate=\[0\.5, 0\.9\]; a run has one copy"):
-        momentum_rate(make_tasks({"a": make_task(0.9), "b": make_task(0.5)}))

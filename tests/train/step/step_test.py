@@ -9,9 +9,7 @@ import pytest
 
 from configs import cxc
 from tests import tiny_encoder as tiny
-from xmodal.core.errors import UserError
-from xmodal.similarity import make_similarity
-from xmodal.train.step import step, tasks
+from xmodal.train.step import step
 
 
 @pytest.fixture(scope="module")
@@ -214,25 +212,6 @@ def test_a_batch_that_is_skipped_moves_the_clocks_alone(parts):
     assert not all(np.array_equal(old, new) for old, new in pairs)
 
 
-@pytest.mark.parametrize("number", [1, -1])
-def test_a_step_that_is_not_the_next_changes_nothing(parts, compiled, number):
-    state = tiny.start(parts)
-    before = tiny.copy(state)
-    state, scalars = tiny.run_step(parts, compiled, state, tiny.make_batch(), number)
-    assert np.isfinite(scalars["train/loss"])
-    tiny.assert_identical(state, before)
-
-
-PARAMS = {"text": {"dense": {"kernel": np.array([[1.0, -2.0]]), "bias": np.array([3.0])}}}
-
-
-def test_sum_of_squares_by_hand():
-    assert step.sum_of_squares(PARAMS, ".*kernel$") == 5.0
-    assert step.sum_of_squares(PARAMS, "text/") == 14.0
-    with pytest.raises(UserError, match=r"config.l2 pattern 'kernel' matches no parameter"):
-        step.sum_of_squares(PARAMS, "kernel")
-
-
 def test_l2_is_added_to_the_loss_and_pulls_only_what_it_names(parts, compiled):
     l2 = step.L2Config("image/.*kernel$", 0.01)
     with_l2 = tiny.compile_step(parts, tiny.start(parts), l2=l2)
@@ -252,46 +231,3 @@ def test_l2_is_added_to_the_loss_and_pulls_only_what_it_names(parts, compiled):
         pulled["kernel"] - plain["kernel"], -0.02 * before["kernel"], rtol=1e-3, atol=1e-6
     )
     np.testing.assert_allclose(pulled["bias"], plain["bias"], atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("names", "towers", "message"),
-    [
-        (["i2t", "t2t"], ["text"], r"sides \['image', 'text'\], config.model has \['text'\]"),
-        (["t2t"], ["image", "text"], r"sides \['text'\], config.model has \['image', 'text'\]"),
-        (["i2t"], ["image", "text"], None),
-        (["t2t"], ["text"], None),
-    ],
-)
-def test_towers_and_tasks_have_to_fit(names, towers, message):
-    both = tiny.make_parts(tiny.make_config()).model
-    config = {"i2t": cxc.image_text(), "t2t": cxc.text_text()}
-    chosen = tasks.make_tasks({name: config[name] for name in names})
-    model = dataclasses.replace(both, towers={t: both.towers[t] for t in towers})
-    if message is None:
-        step.check_sides(model, chosen)
-    else:
-        with pytest.raises(UserError, match=message):
-            step.check_sides(model, chosen)
-    if names == ["t2t"]:
-        step.check_sides(model, chosen, freeze=("image/",))
-
-
-@pytest.mark.parametrize("own", [False, True])
-def test_a_similarity_that_is_not_symmetric_has_images_on_the_left(own):
-    model = tiny.make_parts(tiny.make_config()).model
-    section = dict(cxc.image_text())
-    order = {"name": "order"}
-    if own:
-        section["similarity"] = order
-    else:
-        model = dataclasses.replace(model, similarity=make_similarity(order))
-    step.check_sides(model, tasks.make_tasks({"i2t": section}))
-    reversed_views = section | {"views": ("caption_0", "image")}
-    with pytest.raises(
-        UserError, match=r"'order' compares images with texts; set them to .*'image'"
-    ):
-        step.check_sides(model, tasks.make_tasks({"t2i": reversed_views}))
-    # A symmetric one compares alike.
-    symmetric = reversed_views | {"similarity": {"name": "dot"}}
-    step.check_sides(model, tasks.make_tasks({"t2i": symmetric}))

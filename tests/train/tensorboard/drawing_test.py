@@ -5,7 +5,6 @@ import io
 
 import numpy as np
 import PIL.Image
-import pytest
 
 from xmodal.core.page import PageItem, PageRow, Section
 from xmodal.train.tensorboard.drawing import draw_section
@@ -28,13 +27,6 @@ def count(picture, color):
     return int((np.abs(picture.astype(int) - color) < 40).all(-1).sum())
 
 
-def test_pictures_are_drawn_as_large_as_a_cell_allows():
-    items = [PageItem(picture=encoded((10, 10))), PageItem(picture=encoded((400, 200)))]
-    picture = draw("two", [PageRow(items)])
-    assert picture.dtype == np.uint8
-    assert count(picture, RED) == pytest.approx(120 * 120 + 120 * 60, rel=0.05)
-
-
 def test_only_marked_items_have_a_frame():
     plain = PageItem("a dog", notes=("rank 1", "0.5000"))
     marked = dataclasses.replace(plain, mark="shapes")
@@ -50,7 +42,3 @@ def test_long_texts_of_any_script_stay_in_their_cell():
     )
     assert short.shape[1] == long.shape[1]
     assert short.shape[0] < long.shape[0] < short.shape[0] + 100
-
-
-def test_a_section_without_items():
-    assert draw("nothing", []).shape[2] == 3

@@ -68,24 +68,3 @@ def test_every_point_has_its_vector_text_and_picture(tmp_path):
         at = divmod(number, per_row)
         tile = sprite[at[0] * height : (at[0] + 1) * height, at[1] * width : (at[1] + 1) * width]
         assert set(tile[..., 0].ravel()) == {image}
-
-
-def test_some_images_of_several_vectors_without_pictures(tmp_path):
-    split = Pictures()
-    split.has_pictures = False
-    source = make_source(split, (3, 5))
-    write_projector(tmp_path, {"a": (source, split), "b": (source, split)}, 2)
-    entry, vectors, rows = read(tmp_path, "b")
-    assert not entry.HasField("sprite")
-    assert len(rows) == 4
-    image = list(source.image_ids).index(int(rows[0]["image"].removeprefix("image ")))
-    np.testing.assert_allclose(vectors[0], source.images[image].mean(0), rtol=1e-4)
-
-
-def test_a_model_of_texts(tmp_path):
-    split = Pictures()
-    source = make_source(split)
-    texts = Embeddings("here", None, None, source.caption_ids, source.captions, "cosine")
-    write_projector(tmp_path, {"shapes": (texts, split)}, 3)
-    _, _, rows = read(tmp_path, "shapes")
-    assert [row["kind"] for row in rows] == ["caption"] * 3

@@ -9,7 +9,6 @@ from xmodal.train.costs.cost import Cost
 from xmodal.train.run import Run
 
 STEP = "training step"
-_GIB = 2**30
 # XLA's YNNPACK takes four times as long as its own code for the gradient of a convolution's kernel:
 # without this option, the quickstart's step takes a seventh more time. Sums stay with YNNPACK: over
 # the axes of a picture, XLA's own code adds one number to the next, which rounds badly.
@@ -37,9 +36,7 @@ def compile_program(lowered: jax.stages.Lowered, what: str, run: Run) -> jax.sta
             return lowered.compile()  # A version of XLA without YNNPACK or this kind.
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        numbers = re.search(r"[Uu]sed ([\d.]+[KMGT]?) of ([\d.]+[KMGT]?) hbm", str(error))
-        needs = f"needs {numbers[1]} of {numbers[2]}" if numbers else "needs more than is available"
-        raise _does_not_fit(what, needs, run) from error
+        raise _does_not_fit(what, str(error).splitlines()[0], run) from error
 
 
 def check_fits(cost: Cost, capacity: int | None, what: str, run: Run) -> None:
@@ -52,12 +49,12 @@ def check_fits(cost: Cost, capacity: int | None, what: str, run: Run) -> None:
       run: the run.
     """
     if capacity is not None and cost.peak_bytes > capacity:
-        sizes = f"{cost.peak_bytes / _GIB:,.2f} GiB of {capacity / _GIB:,.2f} GiB"
-        alone = f"{cost.argument_bytes / _GIB:,.2f} GiB"
-        raise _does_not_fit(what, f"needs {sizes}, state and batch alone {alone},", run)
+        peak, most, alone = (x / 2**30 for x in (cost.peak_bytes, capacity, cost.argument_bytes))
+        needs = f"it needs {peak:,.2f} GiB of {most:,.2f} GiB, state and batch alone {alone:,.2f}"
+        raise _does_not_fit(what, f"{needs} GiB, per device", run)
 
 
-def _does_not_fit(what: str, needs: str, run: Run) -> UserError:
+def _does_not_fit(what: str, reason: str, run: Run) -> UserError:
     settings, shard = run.settings, "--config.sharding=\"[('.*', 'fsdp')]\""
     changes = [f"{shard} splits parameters and optimizer state over the devices."]
     if what == STEP:
@@ -76,6 +73,5 @@ def _does_not_fit(what: str, needs: str, run: Run) -> UserError:
         changes += [f"--config.evals.NAME.batch_size may be smaller (now {sizes})."]
     device = run.mesh.devices.flat[0].device_kind
     return UserError(
-        f"The {what} does not fit: it {needs} per device ({device}). To change:\n  "
-        + "\n  ".join(changes)
+        f"The {what} does not fit: {reason} ({device}). To change:\n  " + "\n  ".join(changes)
     )

@@ -1,6 +1,5 @@
 """The identity of an evaluated model, by which results of another one are not overwritten."""
 
-import contextlib
 import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -45,9 +44,9 @@ class ModelIdentity:
           ids: file of the ids of scores.
         """
         similarity = similarity or named_similarity(path)
-        parts = [similarity]
-        with contextlib.suppress(OSError):  # An unreadable file is reported when it is loaded.
-            parts += [sha256_of(epath.Path(each)) for each in (path, ids) if each]
+        # A missing file is reported when it is loaded.
+        files = [epath.Path(each) for each in (path, ids) if each and epath.Path(each).is_file()]
+        parts = [similarity, *map(sha256_of, files)]
         return cls(f"{path} ({similarity})" if similarity else path, _hash(" ".join(parts)))
 
     @classmethod

@@ -1,31 +1,30 @@
 """Opens checkpoints of runs, and several runs as one model, for their evaluation."""
 
-import functools
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple, cast
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import cast
 
 import ml_collections
 import numpy as np
 from absl import logging
 
+from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.result_files import FINAL
+from xmodal.data.text.text_counts import count_texts
 from xmodal.evals import Evaluation
 from xmodal.evals.evaluators import Split
-from xmodal.evals.provider import Ensemble
+from xmodal.evals.provider import Ensemble, ModelProvider
 from xmodal.evals.scores.embed import Items
 from xmodal.train.evaluation.model_identity import ModelIdentity
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
-from xmodal.train.evaluation.sentence_notes import describe_captions, describe_sentences
 from xmodal.train.evaluation.subjects import Opened, evaluate_subjects
 from xmodal.train.evaluation.suite import EvalSuite, Subject
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.folder.run_records import training_hashes
 from xmodal.train.resolve import build_run
-from xmodal.train.tree import Tree
 
 
 def evaluate_best(evaluation: RunEvaluation, run_dir: str) -> list[Evaluation]:
@@ -80,22 +79,27 @@ def open_run(
     )
 
 
-class Member(NamedTuple):
-    """A model of an ensemble.
+def describe_captions(settings: data.DataConfig, train_split: str, split: Items) -> list[str]:
+    """Returns the prompt of the captions, and how many are cut, empty or without a known word."""
+    if settings.text is None or "text" not in split.sides:
+        return []
+    prompt = settings.text.prompt
+    texts = [(prompt or "{}").replace("{}", text) for text in split.caption_texts]
+    counts = count_texts(data.load_tokenizer(settings, train_split), texts)
+    notes = [f"Captions are read as {prompt!r}."] if prompt else []
+    return [*notes, *filter(None, [counts.describe("captions", "config.data.text.max_length")])]
 
-    Attributes:
-      label: its name in tables.
-      folder: its folder, which names it in messages.
-      evaluation: its evaluation.
-      load: returns its `(params, model_state)`.
-      identity: its identity.
-    """
 
-    label: str
-    folder: str
-    evaluation: RunEvaluation
-    load: Callable[[], tuple[Tree, Tree]]
-    identity: ModelIdentity
+def describe_sentences(settings: data.DataConfig, train_split: str, split: Items) -> list[str]:
+    """Returns how many sentences of each set of pairs are training captions; [] without sets."""
+    if "set" not in split.labels or settings.text is None:
+        return []
+    try:
+        counts = data.count_seen(settings, train_split, cast(data.EvalSplit, split))
+    except data.DatasetMissingError:
+        return ["Whether the sentences occur among the training captions is not known."]
+    named = [f"{name} {n.seen:,} of {n.sentences:,}" for name, n in counts.items() if n.seen]
+    return [f"Different sentences that are training captions: {', '.join(named) or 'none'}."]
 
 
 def open_runs(
@@ -118,47 +122,40 @@ def open_runs(
     Raises:
       UserError: a run has no such checkpoint or evaluator, or the runs read different items.
     """
-    mesh, members = mesh_lib.make_mesh(), []
+    mesh, members = mesh_lib.make_mesh(), {}
     for folder, config in zip(folders, configs, strict=True):
         chosen = run_folder.resolve_step(folder, step)
-        parts = build_run(config, mesh)
-        members.append(
-            Member(
-                f"{config.name} step {chosen}",
-                folder,
-                RunEvaluation(parts, names=names, trains=False),
-                functools.partial(checkpoints.restore_model, folder, chosen, parts.shapes, mesh),
-                ModelIdentity.of_config(config, training_hashes(folder)),
-            )
-        )
+        evaluation = RunEvaluation(build_run(config, mesh), names=names, trains=False)
+        members[folder] = open_run(evaluation, folder, [chosen])
     return open_ensemble(members, split)
 
 
-def open_ensemble(members: Sequence[Member], split: str | None) -> Opened:
+def open_ensemble(members: Mapping[str, Opened], split: str | None) -> Opened:
     """Returns several models as one, whose scores are means, with the evaluators of the first.
 
     Args:
-      members: the models.
+      members: folder -> its only model.
       split: `Request.split`.
 
     Raises:
       UserError: a model lacks an evaluator, or the models read different items.
     """
-    first = members[0].evaluation
-    labels = [each.label for each in members]
+    (name, first), *_ = members.items()
 
     def subjects() -> Iterator[Subject]:
         own = [
-            _own_items(first.suite, each.evaluation.suite, split, (members[0].folder, each.folder))
-            for each in members
+            _own_items(first.suite, each.suite, split, (name, folder))
+            for folder, each in members.items()
         ]
-        providers = [each.evaluation.provider(*each.load()) for each in members]
+        models = [model for each in members.values() for model in each.subjects]
+        labels = [model.name for model in models]
         note = f"Scores are means of those of {' and '.join(labels)}."
+        providers = [cast(ModelProvider, model.provider) for model in models]
         provider = Ensemble([*zip(providers, own, strict=True)])
         yield Subject(" + ".join(labels), provider, lambda items: [note])
 
-    identity = ModelIdentity.of_several([each.identity for each in members])
-    return Opened(first.suite, subjects(), identity, first.parts.settings.tensorboard)
+    identity = ModelIdentity.of_several([each.identity for each in members.values()])
+    return Opened(first.suite, subjects(), identity, first.tensorboard)
 
 
 def _own_items(

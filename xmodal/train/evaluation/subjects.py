@@ -114,20 +114,15 @@ def open_file(
     sections = resolve_epochs(resolve_sizes(sections, 0), 1)
     options = read_options(sections["evals"])
     lacking = {name: _lacks(kind, each) for name, each in options.items()}
-    needs = " and ".join(
-        f"config.evals.{name} needs {what}"
-        for name, what in lacking.items()
-        if what and (not names or name in names)
-    )
-    if needs:
+    possible = [name for name, what in lacking.items() if not what]
+    if left_out := [name for name in names or lacking if lacking.get(name)]:
+        needs = " and ".join(f"config.evals.{name} needs {lacking[name]}" for name in left_out)
         needs += (
             f", which {path} lacks: evaluate the model itself, with --run=RUN, name other "
             "evaluators in --evaluators, or set --config.evals.NAME.reranker=None."
         )
-    possible = [name for name, what in lacking.items() if not what]
-    if needs and (names or not possible):
-        raise UserError(needs)
-    if needs:
+        if names or not possible:
+            raise UserError(needs)
         logging.warning("Left out: %s", needs)
     run, mesh = data.parse(sections["data"]), mesh_lib.make_mesh()
     suite = EvalSuite(options, run, sides_of(source), mesh, names or possible)

@@ -253,11 +253,6 @@ class EvalSuite:
             )
         (evaluator, items), *_ = used
         found = evaluator.embeddings(subject.provider)
-        if not found.sides:
-            raise UserError(
-                f"{subject.name} has no embeddings, only a cross-encoder: remove "
-                "--save_embeddings; --save_scores writes its scores."
-            )
         if jax.process_index() == 0:
             origin = FileOrigin(subject.name, items.hashes)
             saving.save_embeddings(path, dataclasses.replace(found, origin=origin))

@@ -12,18 +12,20 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 from absl import logging
+from etils import epath
 from jax.sharding import Mesh
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from xmodal.core import buckets
 from xmodal.core import mesh as mesh_lib
+from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import leaves_by_path
 from xmodal.train.folder import run_folder
-from xmodal.train.folder.checkpoint_shapes import check_arrays, read_shapes
 from xmodal.train.folder.damaged_checkpoints import check_whole, save_hashes
 from xmodal.train.folder.run_folder import ITEMS
 from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
 from xmodal.train.step.state import TrainState
-from xmodal.train.tree import Tree, flatten, merge, split
+from xmodal.train.tree import Tree, describe_differences, flatten, merge, split
 
 # Orbax warns about a file that it does not write for single items.
 logging.get_absl_logger().addFilter(lambda record: "Metadata file does not" not in str(record.msg))
@@ -148,11 +150,11 @@ def restore_model(
     check_whole(run_dir, step, ("params", "model_state"))
     replicated = mesh_lib.replicated(mesh)
     params, model_state = jax.tree.map(lambda leaf: leaf.update(sharding=replicated), shapes)
-    folder = run_folder.frozen_folder(run_dir)
-    frozen_paths = set(flatten(read_shapes(folder))) if folder.exists() else set()
+    frozen_paths = flatten(read_shapes(run_folder.frozen_folder(run_dir)))
     trained, frozen = split(params, frozen_paths.__contains__)
-    trees = {"params": trained, "frozen": frozen, "model_state": model_state}
-    found = _restore(run_dir, step, trees)
+    found = _restore(
+        run_dir, step, {"params": trained, "frozen": frozen, "model_state": model_state}
+    )
     return merge(found["params"], found["frozen"]), found["model_state"]
 
 
@@ -163,9 +165,7 @@ def restore_moments(run_dir: str, step: int, moments: Any) -> Any:
     """
     folder = run_folder.step_folder(run_dir, step) / "opt_state"
     abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, moments)
-    with ocp.StandardCheckpointer() as checkpointer:
-        wanted = _on_host(read_shapes(folder)) | {"moments": abstract}
-        return checkpointer.restore(folder, wanted)["moments"]
+    return _read(folder, _on_host(read_shapes(folder)) | {"moments": abstract})["moments"]
 
 
 def read_tree(run_dir: str, step: int | None, item: str) -> Tree:
@@ -177,25 +177,40 @@ def read_tree(run_dir: str, step: int | None, item: str) -> Tree:
       item: its name.
     """
     parent = buckets.absolute(run_dir) if step is None else run_folder.step_folder(run_dir, step)
-    folder = parent / item
+    shapes = read_shapes(parent / item)
+    return _read(parent / item, _on_host(shapes)) if shapes else {}
+
+
+def read_shapes(folder: epath.Path) -> Tree:
+    """Returns an item of a checkpoint with shapes in place of arrays; {} if it is missing."""
     if not folder.exists():
         return {}
     with ocp.StandardCheckpointer() as checkpointer:
-        return checkpointer.restore(folder, _on_host(read_shapes(folder)))
+        return checkpointer.metadata(folder).item_metadata.tree
 
 
 def _restore(run_dir: str, step: int, trees: Mapping[str, Tree]) -> dict[str, Tree]:
     """Returns items of a checkpoint, laid out like the arrays or shapes of `trees`."""
     found = dict(trees)
-    with ocp.StandardCheckpointer() as checkpointer:
-        for name, tree in trees.items():
-            if jax.tree.leaves(tree):
-                folder = run_folder.step_folder(run_dir, step) / name
-                source = run_folder.frozen_folder(run_dir) if name == "frozen" else folder
-                check_arrays(source, tree)
-                abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, tree)
-                found[name] = checkpointer.restore(source, abstract)
+    for name, tree in trees.items():
+        if jax.tree.leaves(tree):
+            folder = run_folder.step_folder(run_dir, step) / name
+            source = run_folder.frozen_folder(run_dir) if name == "frozen" else folder
+            # Orbax writes optax's named tuples as dicts, so that only paths are compared.
+            ours, theirs = leaves_by_path(tree), leaves_by_path(read_shapes(source))
+            if differences := describe_differences(ours, theirs):
+                raise UserError(
+                    f"{source} does not fit the model; {differences}\n"
+                    "Use the config that the checkpoint was made with, or a new --workdir, where "
+                    "--config.init_from.run takes the weights of this run."
+                )
+            found[name] = _read(source, jax.tree.map(ocp.utils.to_shape_dtype_struct, tree))
     return found
+
+
+def _read(folder: epath.Path, target: Tree) -> Tree:
+    with ocp.StandardCheckpointer() as checkpointer:
+        return checkpointer.restore(folder, target)
 
 
 def _on_host(shapes: Tree) -> Tree:

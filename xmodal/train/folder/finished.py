@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import pathlib
-import re
 import shlex
 from collections.abc import Mapping
 
@@ -62,24 +61,13 @@ def next_steps(run_dir: str, config: ml_collections.ConfigDict) -> str:
         title = "Look at the curves, or evaluate again:"
         command = f"python -m xmodal.eval_main --run={folder}"
     reports = [os.path.join(results, name, "report.html") for name in sorted(config.evals)]
-    return "\n".join(
-        [
-            "",
-            f"Run:     {run_dir}",
-            *(f"Report:  {report}" for report in reports),
-            f"Numbers: {os.path.join(results, 'metrics.json')}",
-            f"Card:    {os.path.join(run_dir, 'model_card.html')}",
-            "",
-            title,
-            f"  tensorboard --logdir {folder}",
-            f"  {command}",
-        ]
+    lines = [f"Report:  {report}\n" for report in reports]
+    return (
+        f"\nRun:     {run_dir}\n{''.join(lines)}Numbers: {results}/metrics.json\n"
+        f"Card:    {run_dir}/model_card.html\n\n{title}\n"
+        f"  tensorboard --logdir {folder}\n  {command}"
     )
 
 
 def _hash(config: ml_collections.ConfigDict) -> str:
-    """The hash of a config, and of the sizes and times of the files it names, such as templates."""
-    text = config.to_json_best_effort(sort_keys=True)
-    paths = sorted({each for each in re.findall('"([^"]*)"', text) if os.path.isfile(each)})
-    stamps = [(path, os.stat(path).st_size, os.stat(path).st_mtime_ns) for path in paths]
-    return hashlib.sha256(f"{text}{stamps or ''}".encode()).hexdigest()
+    return hashlib.sha256(config.to_json_best_effort(sort_keys=True).encode()).hexdigest()

@@ -97,21 +97,17 @@ def load_run(run_dir: str) -> ml_collections.ConfigDict:
 
 def save_records(run_dir: str, records: Records) -> None:
     """Writes `RUN_DIR/records.json` on process 0."""
-    if jax.process_index() == 0:
-        write_atomically(epath.Path(run_dir) / "records.json", f"{json.dumps(records, indent=2)}\n")
+    _save(run_dir, "records.json", records)
 
 
 def load_records(run_dir: str) -> Records:
     """Returns what `save_records` wrote; empty for a run without them."""
-    path = epath.Path(run_dir) / "records.json"
-    return read_json(path, _BACKUP) if path.exists() else {}
+    return _load(run_dir, "records.json")
 
 
 def save_evaluated(run_dir: str, metrics: Mapping[int, Mapping[str, float]]) -> None:
     """Writes `RUN_DIR/evaluated.json` on process 0: the metrics of all evaluated steps."""
-    if jax.process_index() == 0:
-        content = f"{json.dumps(finite_or_none(metrics))}\n"
-        write_atomically(epath.Path(run_dir) / "evaluated.json", content)
+    _save(run_dir, "evaluated.json", finite_or_none(metrics))
 
 
 def load_evaluated(run_dir: str) -> dict[int, dict[str, float]]:
@@ -119,13 +115,22 @@ def load_evaluated(run_dir: str) -> dict[int, dict[str, float]]:
 
     Steps whose checkpoints were removed since are among them.
     """
-    path, last = epath.Path(run_dir) / "evaluated.json", max(steps(run_dir), default=-1)
-    content = read_json(path, _BACKUP) if path.exists() else {}
+    last = max(steps(run_dir), default=-1)
     return {
         int(step): {tag: math.nan if x is None else x for tag, x in metrics.items()}
-        for step, metrics in content.items()
+        for step, metrics in _load(run_dir, "evaluated.json").items()
         if int(step) <= last
     }
+
+
+def _save(run_dir: str, name: str, content: Any) -> None:
+    if jax.process_index() == 0:
+        write_atomically(epath.Path(run_dir) / name, f"{json.dumps(content, indent=2)}\n")
+
+
+def _load(run_dir: str, name: str) -> dict[str, Any]:
+    path = epath.Path(run_dir) / name
+    return read_json(path, _BACKUP) if path.exists() else {}
 
 
 def load_metrics(run_dir: str, step: int) -> dict[str, float]:
@@ -141,12 +146,10 @@ def steps(run_dir: str) -> list[int]:
 
 def best_step(run_dir: str) -> int:
     """Returns the best step by `config.best_checkpoint`; the later one if several are equal."""
-    best_checkpoint = _load_best_checkpoint(run_dir)
-    best = best_of(best_checkpoint, load_evaluated(run_dir), steps(run_dir))
+    rule = _best_checkpoint(run_dir)
+    best = best_of(rule, load_evaluated(run_dir), steps(run_dir))
     if best is None:
-        raise UserError(
-            f"No checkpoint of {run_dir} has {best_checkpoint.metric!r}; use --step=latest."
-        )
+        raise UserError(f"No checkpoint of {run_dir} has {rule.metric!r}; use --step=latest.")
     return best
 
 
@@ -162,13 +165,12 @@ def best_of(
 
 def explain_best_step(run_dir: str) -> str:
     """Returns what selected the best step, see `BestCheckpointConfig.explain`."""
-    return _load_best_checkpoint(run_dir).explain(load_evaluated(run_dir))
+    return _best_checkpoint(run_dir).explain(load_evaluated(run_dir))
 
 
-def _load_best_checkpoint(run_dir: str) -> BestCheckpointConfig:
-    return read(
-        BestCheckpointConfig, "config.best_checkpoint", load_run(run_dir).best_checkpoint.to_dict()
-    )
+def _best_checkpoint(run_dir: str) -> BestCheckpointConfig:
+    section = load_run(run_dir).best_checkpoint.to_dict()
+    return read(BestCheckpointConfig, "config.best_checkpoint", section)
 
 
 def resolve_step(run_dir: str, step: int | str) -> int:

@@ -1,8 +1,5 @@
 """A run's constants of the head "consensus": the graph of concepts, and words that name them."""
 
-import dataclasses
-from collections.abc import Mapping
-
 import numpy as np
 from absl import logging
 
@@ -11,7 +8,7 @@ from xmodal.core.errors import UserError
 from xmodal.data.text.concept_graph import Concepts
 from xmodal.pretrained.word_vectors import find_vectors
 from xmodal.train.sections import InitConfig
-from xmodal.train.step.state import TrainState, replace_arrays
+from xmodal.train.step.state import TrainState
 from xmodal.train.tree import flatten
 
 _GRAPH = "constants/head/graph"
@@ -86,9 +83,3 @@ def _find_vectors(concepts: Concepts, source: InitConfig, width: int, seed: int)
     for place, row in rows.items():
         vectors[place] = row
     return vectors.astype(np.float32)
-
-
-def place(state: TrainState, constants: Mapping[str, np.ndarray]) -> TrainState:
-    """Returns the state with these constants."""
-    model_state = replace_arrays(state.model_state, constants)
-    return dataclasses.replace(state, model_state=model_state)

@@ -4,17 +4,18 @@ Wortsman et al., "Robust fine-tuning of zero-shot models" (2022), WiSE-FT: (1 - 
 """
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from absl import logging
 
 from xmodal.core.errors import UserError
-from xmodal.train.folder import checkpoints, run_folder
-from xmodal.train.initialization.from_run import read_array_shapes, read_arrays
+from xmodal.train.folder import run_folder
+from xmodal.train.initialization.from_run import read_arrays
 from xmodal.train.sections import InterpolateConfig
 from xmodal.train.step.state import TrainState, replace_arrays
-from xmodal.train.tree import Tree, flatten
+from xmodal.train.tree import Tree, describe_differences, flatten
 
 
 def interpolate_weights(state: TrainState, config: InterpolateConfig) -> TrainState:
@@ -28,33 +29,19 @@ def interpolate_weights(state: TrainState, config: InterpolateConfig) -> TrainSt
       The state with the same sharding; its optimizer and step are a's.
     """
     step = run_folder.resolve_step(config.run, config.step)
-    _check_shapes(state, config, step)
-    checkpoints.check_whole(config.run, step, ("params", "model_state"))
     other = read_arrays(config.run, step)
-    logging.info("Initial weights: %g of %s, step %d.", config.alpha, config.run, step)
-    params, frozen, model_state = (
-        mix(tree, replace_arrays(tree, other), config.alpha)
-        for tree in (state.params, state.frozen, state.model_state)
-    )
-    return dataclasses.replace(state, params=params, frozen=frozen, model_state=model_state)
-
-
-def _check_shapes(state: TrainState, config: InterpolateConfig, step: int) -> None:
-    """Raises an error if the other run has other parameters or statistics; reads no arrays."""
-    ours, theirs = (
-        {path: tuple(leaf.shape) for path, leaf in leaves.items()}
-        for leaves in (
-            flatten(state.all_params()) | flatten(state.model_state),
-            read_array_shapes(config.run, step),
+    ours = flatten(state.all_params()) | flatten(state.model_state)
+    if differences := describe_differences(ours, other):
+        raise UserError(
+            f"config.init_from.interpolate.run={config.run!r} is another model; {differences}"
         )
-    )
-    for path in sorted(ours.keys() | theirs.keys()):
-        here, there = (shapes.get(path, "missing") for shapes in (ours, theirs))
-        if here != there:
-            raise UserError(
-                f"{path} is {here} here but {there} in config.init_from.interpolate.run="
-                f"{config.run!r}: interpolate runs of one model."
-            )
+    logging.info("Initial weights: %g of %s, step %d.", config.alpha, config.run, step)
+    second = replace_arrays(state, other)
+    mixed: dict[str, Any] = {
+        name: mix(getattr(state, name), getattr(second, name), config.alpha)
+        for name in ("params", "frozen", "model_state")
+    }
+    return dataclasses.replace(state, **mixed)
 
 
 def mix(first: Tree, second: Tree, alpha: float) -> Tree:

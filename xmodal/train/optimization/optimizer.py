@@ -118,6 +118,7 @@ def make_optimizer(
             f"config.total_steps={total_steps}; use config.freeze."
         )
     shapes = flatten(params) | flatten(frozen or {})
+    clipped = [path for path, group in groups.items() if group.clip]
     multipliers = {path: group.multiplier(path, shapes) for path, group in groups.items()}
     rule = config.rule().make(_decay(config.weight_decay, starts))
     schedule = make_schedule(config.schedule, config.learning_rate, total_steps)
@@ -153,7 +154,9 @@ def make_optimizer(
         }
         if skip:
             flat, new["outliers"] = skip.update(flat, state["outliers"])
-        flat = _clip(flat, groups, config.clip_norm)
+        if config.clip_norm is not None and clipped:
+            own = {path: flat[path] for path in clipped}
+            flat |= optax.clip_by_global_norm(config.clip_norm).update(own, optax.EmptyState())[0]
         rate = schedule(count, lengths) * _reduction(state)
         updates: dict[str, jax.Array] = {}
         new["moments"] = {}
@@ -226,20 +229,3 @@ def _decay(config: WeightDecayConfig | None, paths: Mapping[str, Any]) -> Decay:
         return lambda path: 0.0
     decayed = set(select(config.pattern or "", paths, "config.optimizer.weight_decay"))
     return lambda path: config.rate if path in decayed else 0.0
-
-
-def _clip(
-    flat: dict[str, jax.Array], groups: Mapping[str, GroupConfig], shared_norm: float | None
-) -> dict[str, jax.Array]:
-    """Clips the gradients of each group with its own norm, and all others as one vector."""
-    # In the order of the parameters, so that every process compiles the same program.
-    for group in dict.fromkeys([*groups.values(), None]):
-        if group is None:
-            limit = shared_norm
-            chosen = [p for p, own in groups.items() if own.clip and own.clip_norm is None]
-        else:
-            limit, chosen = group.clip_norm, [p for p, own in groups.items() if own == group]
-        if limit is not None and chosen:
-            gradients = {path: flat[path] for path in chosen}
-            flat = flat | optax.clip_by_global_norm(limit).update(gradients, optax.EmptyState())[0]
-    return flat

@@ -32,9 +32,7 @@ class GroupConfig:
         `tree.matches`.
       rate: multiplier of the learning rate.
       layer_decay: further multiplier for every layer that lies above a parameter's own; 1 for none.
-      clip_norm: largest global norm of only this group's gradients; None shares
-        `config.optimizer.clip_norm` with all other groups that set no norm.
-      clip: whether the group's gradients are part of that shared norm and clipped by it.
+      clip: whether the group's gradients count for `config.optimizer.clip_norm` and are clipped.
       frozen_until: the parameters and their optimizer state do not change before this step; dropout
         and batch normalization act as in training from the start.
     """
@@ -42,7 +40,6 @@ class GroupConfig:
     pattern: str = setting(pattern=True)
     rate: float = setting(1.0, above=0)
     layer_decay: float = setting(1.0, above=0, at_most=1)
-    clip_norm: float | None = setting(None, above=0)
     clip: bool = True
     frozen_until: int = setting(0, at_least=0)
 

@@ -101,12 +101,9 @@ def resolve_epochs(config: Any, steps_per_epoch: float, where: str = "config") -
         place = f"{where}.{key}"
         if _IN_EPOCHS.fullmatch(str(key)):
             key = str(_to_steps(key, steps_per_epoch, place))
-        if key in resolved:
-            raise UserError(f"{place} and another key of {where} are both step {key}.")
-        if key in _LENGTHS and isinstance(value, str):
-            resolved[key] = _resolve_length(value, steps_per_epoch, place)
-        else:
-            resolved[key] = resolve_epochs(value, steps_per_epoch, place)
+        is_length = key in _LENGTHS and isinstance(value, str)
+        read = _resolve_length if is_length else resolve_epochs
+        resolved[key] = read(value, steps_per_epoch, place)
     return resolved
 
 

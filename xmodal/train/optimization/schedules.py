@@ -101,21 +101,9 @@ class Piecewise(Constant):
         return optax.piecewise_constant_schedule(1.0, _by_step("steps", self.steps))(step)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class InverseSqrt(Constant):
-    """The peak times sqrt(warmup_steps / step) after the warm-up (Vaswani et al. 2017, 5.3)."""
-
-    warmup_steps: int = setting(at_least=1)
-
-    def factor(self, step: jax.Array, total_steps: Count) -> jax.Array:
-        """Returns the share of the peak at `step` (int32), without the warm-up."""
-        return jnp.sqrt(self.warmup_steps / jnp.maximum(step, self.warmup_steps))
-
-
 SCHEDULES: dict[str, type[Constant]] = {
     "constant": Constant,
     "cosine": Cosine,
-    "inverse_sqrt": InverseSqrt,
     "linear": Linear,
     "piecewise": Piecewise,
     "staircase": Staircase,

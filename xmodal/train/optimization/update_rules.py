@@ -3,17 +3,19 @@
 import dataclasses
 import functools
 import math
-import re
-from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from xmodal.core.config import check_pattern, check_value, setting
+from xmodal.core.config import setting
 from xmodal.core.tree_paths import path_of
 from xmodal.train.optimization.parameter_groups import Decay, is_stacked
+
+# By a part of a path; else the last axis. A row of a word table is a channel in the source, as is a
+# map of a depthwise convolution.
+_CHANNEL_AXES = {"embedding": 0, "table": 0, "depthwise": -2}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,8 +81,6 @@ class AdamP:
       eps: added to the root of the second moment and to norms.
       delta: threshold of the cosine.
       decay_ratio: multiplier of the weight decay of scale-invariant weights.
-      channel_axes: {regular expression searched in a parameter's path: channel axis}; the first
-        match wins, and the last axis is the channel of all other parameters.
     """
 
     b1: float = setting(0.9, at_least=0, below=1)
@@ -88,16 +88,6 @@ class AdamP:
     eps: float = setting(1e-8, at_least=0)
     delta: float = setting(0.1, above=0)
     decay_ratio: float = setting(0.1, at_least=0, at_most=1)
-    # A row of a word table is a channel in the source, as is a map of a depthwise convolution.
-    channel_axes: Mapping[str, int] = dataclasses.field(
-        default_factory=lambda: {"embedding|table": 0, "depthwise": -2}
-    )
-
-    def __post_init__(self) -> None:
-        for pattern, axis in self.channel_axes.items():
-            where = f"config.optimizer.options.channel_axes[{pattern!r}]"
-            check_pattern(where, pattern)
-            check_value(where, int, axis)
 
     def make(self, decay: Decay) -> optax.GradientTransformation:
         """Returns the transformation of gradients into directions."""
@@ -105,7 +95,7 @@ class AdamP:
 
         def finish(keys: tuple[Any, ...], *arrays: jax.Array) -> jax.Array:
             path = path_of(keys)
-            axes = (axis for pattern, axis in self.channel_axes.items() if re.search(pattern, path))
+            axes = (axis for name, axis in _CHANNEL_AXES.items() if name in path)
             finish_one = functools.partial(self._finish, decay(path), next(axes, -1))
             # The layers of a stack are tensors of their own, vectors among them.
             return (jax.vmap(finish_one) if is_stacked(path) else finish_one)(*arrays)

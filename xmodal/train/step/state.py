@@ -17,7 +17,7 @@ from xmodal.models import DualEncoder
 from xmodal.train import rngs
 from xmodal.train.step.tasks import Task
 from xmodal.train.step.views import embed_views, tower_inputs
-from xmodal.train.tree import Tree, flatten, merge, partition
+from xmodal.train.tree import Tree, merge, partition
 
 MOMENTUM = "momentum"
 """Key of the momentum copies of the towers in the model state."""
@@ -140,17 +140,21 @@ def with_shardings(shapes: TrainState, mesh: Mesh, rules: Sequence[tuple[str, st
     )
 
 
-def replace_arrays(tree: Tree, arrays: Mapping[str, np.ndarray]) -> Tree:
-    """Returns a tree with new arrays at some paths, in the dtype and sharding of the old ones."""
-    flat = flatten(tree)
-    placed = {
-        path: mesh_lib.put(array.astype(flat[path].dtype), flat[path].sharding)
-        for path, array in arrays.items()
-        if path in flat
+def replace_arrays(state: TrainState, arrays: Mapping[str, np.ndarray]) -> TrainState:
+    """Returns a state with other parameters and statistics, by path.
+
+    They take the dtype and sharding of the old ones. Paths that the state lacks are ignored.
+    """
+
+    def replace(keys: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
+        new = arrays.get(path_of(keys))
+        return leaf if new is None else mesh_lib.put(new.astype(leaf.dtype), leaf.sharding)
+
+    trees = {
+        name: jax.tree_util.tree_map_with_path(replace, getattr(state, name))
+        for name in ("params", "frozen", "model_state")
     }
-    return jax.tree_util.tree_map_with_path(
-        lambda keys, leaf: placed.get(path_of(keys), leaf), tree
-    )
+    return dataclasses.replace(state, **trees)
 
 
 def create_state(

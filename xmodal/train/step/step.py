@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import jax
@@ -150,7 +149,9 @@ def make_step(
                 copied=copied, accumulation_steps=accumulation_steps,
             )  # fmt: skip
             if l2 is not None:
-                scalars["l2"] = l2.scale * sum_of_squares(params, l2.pattern)
+                decayed = (trained[path] for path in select_l2(l2.pattern, trained))
+                squares = sum(jnp.sum(jnp.square(x)) for x in decayed)
+                scalars["l2"] = jnp.asarray(l2.scale * squares)
                 loss += scalars["l2"]
         if task_states:
             states["tasks"] = task_states
@@ -208,13 +209,6 @@ def _mode(params: Tree, frozen: Tree, part: str) -> Mode:
     """The mode of a part of the model that is not a tower."""
     is_frozen = flatten(frozen.get(part, {})) and not params.get(part)
     return Mode.FROZEN if is_frozen else Mode.TRAIN
-
-
-def sum_of_squares(params: Tree, pattern: str) -> jax.Array:
-    """Returns the sum of squares of the parameters whose path matches `pattern`."""
-    flat = flatten(params)
-    squares = [jnp.sum(jnp.square(flat[path])) for path in select_l2(pattern, flat)]
-    return functools.reduce(operator.add, squares)
 
 
 def select_l2(pattern: str, paths: Collection[str]) -> list[str]:
