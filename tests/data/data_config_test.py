@@ -61,8 +61,3 @@ def test_unknown_keys_list_the_known_ones(config, section, known):
 def test_values_out_of_range_are_refused(config, message):
     with pytest.raises(UserError, match=message):
         parse({"dataset": "flickr8k"} | config)
-
-
-def test_a_dataset_has_to_be_named():
-    with pytest.raises(UserError, match=r"config\.data lacks \['dataset'\]"):
-        parse({"config": "images"})

@@ -36,12 +36,6 @@ def test_labels_of_several_dimensions_keep_them():
     np.testing.assert_array_equal(found["boxes"], boxes)
 
 
-def test_pictures_do_not_depend_on_the_batch_size(tiny_config):
-    evaluated = data.eval_split(tiny_config, split="test")
-    one_by_one, at_once = _concatenate(evaluated.images(1)), _concatenate(evaluated.images(7))
-    np.testing.assert_array_equal(one_by_one["image"], at_once["image"])
-
-
 def test_every_caption_once(tiny_config):
     """Images have two to seven captions; a builder cuts them where a protocol knows only five."""
     evaluated = data.eval_split(tiny_config, split="validation")
@@ -96,43 +90,12 @@ def test_some_images(tiny_config):
         np.testing.assert_array_equal(some[name], column[rows])
 
 
-def test_training_and_evaluation_tokenize_alike(tiny_config):
-    config = tiny_config | {"config": "features", "image": {"size": 0}}
-    captions = _concatenate(data.eval_split(config, split="train").captions(50))
-    known = dict(zip(captions["caption_id"].tolist(), captions["text_ids"], strict=True))
-    (batch,) = data.train_batches(
-        config, split="train", seed=0, batch_size=37, first_step=0, total_steps=1
-    )
-    for caption_id, ids in zip(
-        batch["caption_id"].ravel().tolist(), batch["text_ids"].reshape(-1, 12), strict=True
-    ):
-        if caption_id in known:
-            np.testing.assert_array_equal(ids, known[caption_id])
-
-
-def test_features_are_passed_through(tiny_config):
-    config = tiny_config | {"config": "features", "image": {"size": 0}}
-    evaluated = data.eval_split(config, split="test")
-    images = _concatenate(evaluated.images(3))["image"]
-    expected = np.stack([tiny.features(i) for i in evaluated.image_ids.tolist()])
-    np.testing.assert_array_equal(images, expected)
-
-
 def test_a_text_only_config_has_captions_but_no_images(tiny_config):
     evaluated = data.eval_split(tiny_config | {"image": None}, split="test")
     assert len(_concatenate(evaluated.captions(9))["caption_id"]) == len(evaluated.caption_ids)
     assert evaluated.sides == ("text",)
     with pytest.raises(ValueError, match=r"without images: config\.data\.image is None"):
         evaluated.images(4)
-
-
-def test_a_config_without_text_has_images_but_no_captions(tiny_config):
-    evaluated = data.eval_split(tiny_config | {"text": None}, split="test")
-    assert evaluated.sides == ("image",)
-    assert len(evaluated.caption_ids) == len(evaluated.caption_texts) == 0
-    assert len(_concatenate(evaluated.images(9))["image_id"]) == 7
-    with pytest.raises(ValueError, match=r"config\.data\.text is None"):
-        evaluated.captions(4)
 
 
 def test_regions_are_padded_and_labels_are_columns(tiny_config):
@@ -179,17 +142,6 @@ def test_sentence_pairs_are_records_of_two_captions(tiny_config):
     for read in (data.num_train_examples, lambda config, split: data.batch_spec(config, 2)):
         with pytest.raises(ValueError, match="has no image_id.*evaluators of type 'pairs'"):
             read(config | {"image": None}, "test")
-
-
-@pytest.mark.parametrize("batch_size", [2, 5])
-def test_any_texts_can_be_tokenized(tiny_config, batch_size):
-    texts = ["a red ball", "", "the table 42!", "dogs", "Café"]
-    batches = list(data.text_batches(tiny_config, texts, batch_size))
-    assert len(batches) == -(-5 // batch_size)
-    ids, mask = data.load_tokenizer(tiny_config).encode(texts)
-    found = _concatenate(batches)
-    np.testing.assert_array_equal(found["text_ids"], ids)
-    np.testing.assert_array_equal(found["text_mask"], mask)
 
 
 def test_ratings_come_from_the_datasets_own_config(tiny_config):

@@ -103,15 +103,6 @@ def test_functions_classify_it(prepared, kind):
     assert found.metrics["queries"] == COUNTS["test"]
 
 
-def test_datasets_that_are_not_there(prepared):
-    with pytest.raises(UserError, match=r"'patch' in config.data.dataset; .*`tfds build patch`"):
-        data.prepare(section(prepared, "patch"))
-    with pytest.raises(UserError, match="patches .* has no image_id, captions"):
-        data.prepare(section(prepared, labels=()), splits=["test"])
-    with pytest.raises(UserError, match="has no breed"):
-        data.prepare(section(prepared, labels=("breed",)), splits=["test"])
-
-
 def test_tfrecords_are_to_be_converted(tmp_path):
     Patches(data_dir=str(tmp_path), file_format="tfrecord").download_and_prepare()
     with pytest.raises(UserError, match="has TFRecords.*tfds build --file_format=array_record"):
