@@ -13,6 +13,7 @@ from xmodal.core.atomic import write_atomically
 from xmodal.core.errors import UserError
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import Source, read_captions
+from xmodal.data.text.pieces import SPECIAL_TOKENS, count_words
 from xmodal.data.text.text_config import SUBWORDS, TextConfig
 from xmodal.data.text.text_counts import count_texts
 from xmodal.data.text.tokenizer_files import TokenizerFile, read_vocabulary, vocabulary_file
@@ -24,7 +25,6 @@ from xmodal.data.text.tokenizers import (
     word_splitter,
 )
 from xmodal.data.text.vocabulary import MASK, learn_words
-from xmodal.data.text.wordpiece import SPECIAL_TOKENS, count_words
 from xmodal.data.text.words import cut_text
 
 _TRAIN = "train"

@@ -1,13 +1,11 @@
 """SentencePiece models against the library itself."""
 
-import sys
-
 import numpy as np
 import pytest
 
 from tests.data.text.tiny_pieces import AWKWARD, CAPTIONS, sentencepiece_model
 from xmodal.core.errors import UserError
-from xmodal.data.text.text_config import TextConfig, TokenAugmentConfig
+from xmodal.data.text.text_config import TextConfig
 from xmodal.data.text.tokenizer_files import read_vocabulary
 from xmodal.data.text.tokenizers import make_tokenizer
 
@@ -86,29 +84,6 @@ def test_the_pad_piece_of_the_model(tmp_path):
         make(path, attend_to_padding=True)
 
 
-def test_words_and_unknown_pieces_are_changed(model):
-    config = TokenAugmentConfig(change=1.0, mask=0.0, replace=0.0)  # Deletes every word.
-    seeds = np.array([[1, 2]])
-    tokenizer = make_tokenizer(
-        TextConfig("sentencepiece", end="</s>", augment=TokenAugmentConfig(unknown=1.0)),
-        read_vocabulary(model),
-    )
-    ids, mask = tokenizer.encode(["a star"], seeds)
-    count = len(own_ids(model, "a star"))
-    assert ids[mask > 0].tolist() == [2] * count + [1]
-    with pytest.raises(UserError, match="needs the token <mask>"):
-        make(model, augment=config)
-
-
-def test_a_missing_token_and_a_setting_of_another_tokenizer(model):
-    with pytest.raises(UserError, match=r"needs the token <eos>, which the vocabulary \("):
-        make(model, end="<eos>")
-    with pytest.raises(UserError, match="start='' and end='</s>' are settings of tokenizer='sen"):
-        TextConfig("nltk", end="</s>")
-    with pytest.raises(UserError, match="unknown is 'token', which is a setting of word"):
-        TextConfig("sentencepiece", unknown="token")
-
-
 def test_a_file_of_another_kind(model, tmp_path):
     for content in (b"", b"[PAD]\n[UNK]\n", b'{"model": {}}', model.read_bytes()[:-9]):
         wrong = tmp_path / "wrong.model"
@@ -121,12 +96,3 @@ def test_a_file_of_another_kind(model, tmp_path):
         read_vocabulary(named)
     with pytest.raises(UserError, match=r"'bpe' reads a file called merges.txt, .* sentencepiece"):
         make_tokenizer(TextConfig("bpe"), read_vocabulary(model))
-
-
-def test_without_the_library(model, monkeypatch):
-    content = model.read_bytes() + b"\x00"  # Another one than those in memory.
-    other = model.parent / "other.model"
-    other.write_bytes(content)
-    monkeypatch.setitem(sys.modules, "sentencepiece", None)
-    with pytest.raises(UserError, match=r"pip install 'xmodal\[tokenizers\]'"):
-        read_vocabulary(other)

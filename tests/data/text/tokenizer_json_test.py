@@ -114,21 +114,3 @@ def test_files_of_another_kind(tmp_path):
         make_tokenizer(TextConfig(), read_vocabulary(path))
     with pytest.raises(UserError, match="are settings of tokenizer='sentencepiece'"):
         TextConfig("tokenizer_json", end="[SEP]")
-
-
-def test_a_file_that_contradicts_itself(tmp_path):
-    path = write(tmp_path / "a.json")
-    whole = json.loads(path.read_text())
-
-    def change(**parts):
-        path.write_text(json.dumps(whole | parts))
-
-    vocabulary = whole["model"]["vocab"]
-    change(model=whole["model"] | {"vocab": vocabulary | {"z": 2**31}})
-    with pytest.raises(UserError, match="a token has the id 2,147,483,648, more than"):
-        read_vocabulary(path)
-    change(model=whole["model"] | {"unk_token": "[GONE]"})
-    with pytest.raises(UserError, match="cannot tokenize .*: it is damaged, or lacks a token"):
-        make_tokenizer(TextConfig("tokenizer_json", max_length=9), read_vocabulary(path)).encode(
-            ["§"]
-        )

@@ -2,7 +2,6 @@
 
 import pytest
 
-from xmodal.data.text import treebank
 from xmodal.data.text.treebank import split_nltk, split_ptb
 
 
@@ -28,24 +27,3 @@ def test_the_way_around_the_sentence_splitter_changes_nothing(split, text):
     for variant in (text, text + ".", text.replace(".", "")):
         sentences = PunktSentenceTokenizer().tokenize(variant)
         assert split(variant) == [word for each in sentences for word in words.tokenize(each)]
-
-
-def test_an_abbreviation_ends_a_sentence():
-    # The English model of nltk's word_tokenize, which needs a download, would keep "Mr." whole.
-    assert split_nltk("Mr. Smith waves.") == ["Mr", ".", "Smith", "waves", "."]
-
-
-def test_the_two_tokenizers_differ_in_unicode_quotation_marks():
-    text = "a “red” ball"
-    assert split_ptb(text) == ["a", "“red”", "ball"]
-    assert split_nltk(text) == ["a", "“", "red", "”", "ball"]
-
-
-@pytest.mark.parametrize("split", [split_ptb, split_nltk])
-def test_a_text_of_before_is_not_split_again(split, monkeypatch):
-    text = "Nobody else's words, said twice"
-    words = split(text)
-    expected = list(words)
-    words.append("of the caller")
-    monkeypatch.setattr(treebank, "_tokenizers", lambda: pytest.fail("split again"))
-    assert split(text) == expected

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from xmodal.data.learned_vocabulary import learn_vocabulary
-from xmodal.data.text import wordpiece
+from xmodal.data.text import pieces
 from xmodal.data.text.text_config import TextConfig
 from xmodal.data.text.tokenizers import make_tokenizer
 
@@ -175,26 +175,6 @@ def test_ids_equal_those_of_bert(lower_case):
         assert row_mask.tolist() == [int(token != 0) for token in expected], repr(text)
 
 
-@pytest.mark.parametrize("lower_case", [True, False])
-def test_ids_equal_those_of_bert_where_all_captions_are_plain(lower_case):
-    texts = [text for text in _AWKWARD if text.isascii() and text.isprintable()]
-    texts += [*_plain_fuzz(400), "a" * 199 + " " + "a" * 202 + ",a"]
-    ids, _ = _rows(texts, _BERT_LIKE, lower_case=lower_case)
-    assert ids.tolist() == [_reference(text, _BERT_LIKE, lower_case) for text in texts]
-
-
-def test_ids_equal_those_of_bert_with_a_learned_vocabulary():
-    words = "a dog dogs running runs through the tall grass, café's naïve owner watches 12 balls"
-    rng = random.Random(1)
-    captions = [" ".join(rng.choices(words.split(), k=8)) for _ in range(200)]
-    vocabulary = learn_vocabulary(captions, TextConfig(vocabulary_size=120))
-    assert 40 < len(vocabulary) <= 120
-    texts = [*captions, *_AWKWARD, *_fuzz(100)]
-    ids, _ = _rows(texts, vocabulary)
-    assert ids.tolist() == [_reference(text, vocabulary) for text in texts]
-    assert vocabulary.index("[UNK]") not in ids[:200]
-
-
 def test_long_texts_keep_their_end_marker():
     cls, sep, dog = (_BERT_LIKE.index(token) for token in ("[CLS]", "[SEP]", "dog"))
     dogs, the = (_BERT_LIKE.index(token) for token in ("dogs", "the"))
@@ -210,14 +190,6 @@ def test_long_texts_keep_their_end_marker():
     assert ids.shape == mask.shape == (0, 5)
 
 
-def test_padding_is_looked_up_and_not_assumed():
-    vocabulary = ["a", "[CLS]", "[UNK]", "[SEP]", "[PAD]"]
-    tokenizer = make_tokenizer(TextConfig(max_length=5), vocabulary)
-    ids, mask = tokenizer.encode(["a zebra", "a"])
-    assert ids.tolist() == [[1, 0, 2, 3, 4], [1, 0, 3, 4, 4]]
-    assert mask.tolist() == [[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]]
-
-
 def test_a_vocabulary_without_special_tokens_is_refused():
     with pytest.raises(ValueError, match=r"lacks \[CLS\], \[SEP\]"):
         make_tokenizer(TextConfig(), ["[PAD]", "[UNK]", "dog"])
@@ -229,7 +201,7 @@ def test_a_vocabulary_without_special_tokens_is_refused():
 def test_words_are_counted_in_the_order_of_the_texts(lower_case):
     texts = [*_AWKWARD, *_fuzz(200)]
     words = collections.Counter(word for text in texts for word in _words(text, lower_case))
-    counts = wordpiece.count_words(texts, lower_case)
+    counts = pieces.count_words(texts, lower_case)
     assert list(counts.items()) == list(words.items())
 
 
@@ -245,7 +217,7 @@ def test_a_learned_vocabulary_is_that_of_tensorflow_text(lower_case):
     expected = bert_vocab_from_dataset.bert_vocab_from_dataset(
         tf.data.Dataset.from_tensor_slices(split).batch(100),
         vocab_size=500,
-        reserved_tokens=list(wordpiece.SPECIAL_TOKENS),
+        reserved_tokens=list(pieces.SPECIAL_TOKENS),
         bert_tokenizer_params={"lower_case": False},
         learn_params={"lower_thresh": 2},
     )
