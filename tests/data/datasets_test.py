@@ -9,7 +9,7 @@ from etils import epath
 
 from xmodal import data
 from xmodal.core.errors import UserError
-from xmodal.data import column_cache, datasets
+from xmodal.data import columns, datasets
 from xmodal.data.columns import Column
 from xmodal.data.data_config import parse
 
@@ -199,16 +199,16 @@ def test_the_hash_of_a_split_is_that_of_its_build(tiny_config):
 
 @pytest.mark.parametrize("damage", ["cut", "changed"])
 def test_a_damaged_file_of_columns_is_written_again(tmp_path, damage):
-    path, columns = epath.Path(tmp_path / "columns.parquet"), {"image_id": Column(np.dtype("i4"))}
+    path, wanted = epath.Path(tmp_path / "columns.parquet"), {"image_id": Column(np.dtype("i4"))}
     blocks = [{"image_id": np.arange(5000, dtype=np.int32)}]
-    whole = column_cache.load_table(path, columns, blocks)
+    whole = columns.load_table(path, wanted, blocks)
     content = bytearray(path.read_bytes())
     damaged = content.copy()
     damaged[9000] ^= 1
     path.write_bytes(content[:9000] if damage == "cut" else damaged)
-    assert column_cache.load_table(path, columns, blocks) == whole
+    assert columns.load_table(path, wanted, blocks) == whole
     assert path.read_bytes() == content
-    assert column_cache.load_table(path, columns, iter(())) == whole
+    assert columns.load_table(path, wanted, iter(())) == whole
 
 
 def test_a_sum_of_splits_is_read_as_one(tiny_config):

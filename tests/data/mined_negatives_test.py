@@ -109,11 +109,6 @@ def test_tables_of_other_records_and_configs_that_cannot_use_them_are_errors(min
     with pytest.raises(UserError, match=r"mined from the split 'train\[:50%\]', but .* is 'train'"):
         make_batches(config)
     card.write_text(json.dumps({"records": records, "split": "train"}))
-    images = np.load(tmp_path / "images.npy")
-    for wrong in (images + images.max(), -1 - images, images.astype(np.int64), images / 2):
-        np.save(tmp_path / "images.npy", wrong)
-        with pytest.raises(UserError, match=r"images.npy has numbers that are not positions of"):
-            make_batches(config)
     np.save(tmp_path / "images.npy", np.zeros((3, 2), np.int32))
     with pytest.raises(UserError, match=r"images.npy has the shape \[3, 2\], not \d+ rows"):
         make_batches(config)

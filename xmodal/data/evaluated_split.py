@@ -12,15 +12,13 @@ from data_prep.cxc.cxc_files import describe_differences
 from data_prep.same_text import content_hash
 from xmodal.core.errors import UserError
 from xmodal.core.read_ahead import read_ahead
-from xmodal.data.batch_shapes import batch_spec
+from xmodal.data.batch_shapes import batch_spec, image_columns, tag_columns
 from xmodal.data.columns import STRING, RaggedColumn, decode_texts, dense, ragged
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import title_of
 from xmodal.data.feature_records import IMAGE_FEATURES, TEXT_FEATURES, FeatureReader
-from xmodal.data.item_inputs import image_columns, tag_columns
 from xmodal.data.learned_vocabulary import load_tokenizer
-from xmodal.data.matches import MATCHES, load_matches
-from xmodal.data.ratings import load_ratings, rating_hashes
+from xmodal.data.ratings import MATCHES, load_matches, load_ratings, rating_hashes
 from xmodal.data.sentence_pairs import as_captions, has_pairs, open_captions
 from xmodal.data.text.tokenizers import Tokenizer
 

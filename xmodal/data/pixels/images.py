@@ -251,7 +251,7 @@ def _central_window(picture: np.ndarray, fraction: float) -> np.ndarray:
 
 
 def squash_crop(
-    picture: np.ndarray, size: int, fraction: float, kernel: PIL.Image.Resampling = BICUBIC
+    picture: np.ndarray, size: int, fraction: float, kernel: PIL.Image.Resampling
 ) -> np.ndarray:
     """Returns the central `fraction` of each side, resized to uint8 [size, size, 3] by Pillow.
 
@@ -281,25 +281,14 @@ def simclr_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
     return resize_bicubic(picture[top : top + side, left : left + side], size)
 
 
-def torchvision_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
-    """Returns the central square of a resized picture, uint8 [size, size, 3].
-
-    Equals torchvision's bilinear `Resize(size / fraction)` and `CenterCrop(size)` of PIL images.
-    """
-    return _resize_then_crop(picture, size, fraction, BILINEAR)
-
-
-def clip_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
-    """Returns the central square of a resized picture, uint8 [size, size, 3].
-
-    With a fraction of 1, equals the transform of openai/CLIP and "shortest" of open_clip.
-    """
-    return _resize_then_crop(picture, size, fraction, BICUBIC)
-
-
-def _resize_then_crop(
+def resize_and_crop(
     picture: np.ndarray, size: int, fraction: float, kernel: PIL.Image.Resampling
 ) -> np.ndarray:
+    """Returns the central square of a resized picture, uint8 [size, size, 3].
+
+    Equals `Resize(size / fraction)` and `CenterCrop(size)` of torchvision on PIL images; with a
+    fraction of 1 and a bicubic kernel, the transform of openai/CLIP and "shortest" of open_clip.
+    """
     sides = picture.shape[:2]
     height, width = (round(size / fraction) * side // min(sides) for side in sides)
     top, left = (round((side - size) / 2) for side in (height, width))
@@ -308,28 +297,11 @@ def _resize_then_crop(
 
 EVALUATION_CROPS: Mapping[str, Callable[[np.ndarray, int, float], np.ndarray]] = {
     "big_vision": big_vision_crop,
-    "clip": clip_crop,
+    "clip": functools.partial(resize_and_crop, kernel=BICUBIC),
     "cxc": cxc_crop,
     "simclr": simclr_crop,
-    "squash": squash_crop,
+    "squash": functools.partial(squash_crop, kernel=BICUBIC),
     "squash_bilinear": functools.partial(squash_crop, kernel=BILINEAR),
-    "torchvision": torchvision_crop,
+    "torchvision": functools.partial(resize_and_crop, kernel=BILINEAR),
 }
 """By `config.data.image.eval_transform`."""
-
-
-def check_size(config: ImageConfig, is_encoded: bool) -> None:
-    """Raises an error if the size does not fit the kind of images in a dataset.
-
-    Args:
-      config: config of the images.
-      is_encoded: whether the dataset has pictures, not precomputed features.
-
-    Raises:
-      UserError: says which size to set.
-    """
-    if is_encoded != (config.size > 0):
-        raise UserError(
-            f"config.data.image.size={config.size}, but the images of this dataset are "
-            + ("pictures: set the side of the model's input" if is_encoded else "features: set 0")
-        )
