@@ -92,8 +92,6 @@ def test_records_are_read_once_for_the_columns_without_images(tiny_config, tmp_p
             {"dataset": "semeval_sts", "config": "pairs", "image": None},
             "no image_id, captions.*pairs",
         ),
-        ({"dataset": "semeval_sts", "config": "pairs"}, "no image_id, image, captions"),
-        ({"dataset": "cite", "config": "labels"}, r"has no image;.*config\.data\.image"),
         (
             {"dataset": "cite", "config": "labels", "image": None, "labels": ("relation",)},
             "has no relation; its columns are .*relations",
@@ -110,19 +108,6 @@ def test_a_dataset_without_a_column_is_refused_before_it_is_prepared(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_missing_dataset_says_what_to_put_where_and_what_to_run(
-    tiny_config, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(tiny.Builder, "MANUAL_DOWNLOAD_INSTRUCTIONS", "Put photos.zip there.")
-    config = tiny_config | {"data_dir": str(tmp_path)}
-    with pytest.raises(data.DatasetMissingError) as error:
-        data.prepare(config)
-    assert error.match(r"Put photos\.zip there\.")
-    command = f"--dataset=tiny_captions --config=images --data_dir={tmp_path} --manual_dir="
-    assert error.match(rf"python -m data_prep\.build {command}")
-    assert error.match(r"data\.manual_dir")
-
-
 def test_a_dataset_with_files_at_hand_is_built(tiny_config, tmp_path, monkeypatch):
     monkeypatch.setattr(tiny.Builder, "MANUAL_DOWNLOAD_INSTRUCTIONS", "Put photos.zip there.")
     (tmp_path / "photos.zip").touch()
@@ -136,13 +121,6 @@ def test_a_dataset_with_files_at_hand_is_built(tiny_config, tmp_path, monkeypatc
     monkeypatch.setattr(tiny.Builder, "_split_generators", incomplete)
     with pytest.raises(data.DatasetMissingError, match=r"no photos\.zip(.|\n)*Put photos\.zip"):
         data.prepare(config | {"config": "features"})
-
-
-def test_ratings_are_prepared_and_checked_before_a_run(tiny_config, tmp_path):
-    data.prepare(tiny_config | {"data_dir": str(tmp_path)})
-    assert (tmp_path / tiny_config["dataset"] / "ratings" / "1.0.0").exists()
-    with pytest.raises(ValueError, match=r"sts_val\.csv"):
-        data.prepare(tiny_config | {"ratings_dir": str(tmp_path)})
 
 
 def test_of_two_processes_that_build_at_once_both_go_on(tiny_config, tmp_path, monkeypatch):

@@ -6,8 +6,6 @@ import tiny_captions_dataset_builder as tiny
 
 from xmodal import data
 from xmodal.data import datasets
-from xmodal.data.columns import RaggedColumn
-from xmodal.data.evaluated_split import _label_columns
 from xmodal.data.text.text_config import TextConfig
 from xmodal.data.text.tokenizers import make_tokenizer
 
@@ -27,13 +25,6 @@ def test_every_image_once_in_the_order_of_the_ids(tiny_config, batch_size):
     assert images["image"].shape == (11, 24, 24, 3)
     assert sorted(evaluated.image_ids.tolist()) == list(range(100, 111))
     assert evaluated.image_ids.dtype == images["image_id"].dtype == np.int32
-
-
-def test_labels_of_several_dimensions_keep_them():
-    boxes = np.arange(24).reshape(3, 2, 4)
-    column = RaggedColumn(boxes.reshape(6, 4), np.full(3, 2))  # Two boxes in every record.
-    found = _label_columns({"boxes": column}, ["boxes"])
-    np.testing.assert_array_equal(found["boxes"], boxes)
 
 
 def test_every_caption_once(tiny_config):
@@ -80,22 +71,6 @@ def test_captions_by_length(tiny_config):
         np.testing.assert_array_equal(
             short[name], column[rows][:, :8] if column.ndim == 2 else column[rows]
         )
-
-
-def test_some_images(tiny_config):
-    evaluated = data.eval_split(tiny_config, split="validation")
-    rows = np.array([7, 0, 3, 3])
-    some, images = _concatenate(evaluated.images(3, rows)), _concatenate(evaluated.images(100))
-    for name, column in images.items():
-        np.testing.assert_array_equal(some[name], column[rows])
-
-
-def test_a_text_only_config_has_captions_but_no_images(tiny_config):
-    evaluated = data.eval_split(tiny_config | {"image": None}, split="test")
-    assert len(_concatenate(evaluated.captions(9))["caption_id"]) == len(evaluated.caption_ids)
-    assert evaluated.sides == ("text",)
-    with pytest.raises(ValueError, match=r"without images: config\.data\.image is None"):
-        evaluated.images(4)
 
 
 def test_regions_are_padded_and_labels_are_columns(tiny_config):

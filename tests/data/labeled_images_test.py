@@ -109,31 +109,6 @@ def test_tfrecords_are_to_be_converted(tmp_path):
         data.eval_split(section(str(tmp_path)), split="train")
 
 
-def test_folders_of_classes(tmp_path):
-    for split, count in COUNTS.items():
-        for number in range(count):
-            path = tmp_path / "mine" / split / NAMES[number % 3] / f"{number}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            PIL.Image.fromarray(picture(number % 3, number)).save(path)
-    # All pictures of the test split are copies, one of them also under another class.
-    for label, name in ((1, "1.png"), (0, "2.png")):
-        content = (tmp_path / "mine/train" / NAMES[1] / "4.png").read_bytes()
-        (tmp_path / "mine/test" / NAMES[label] / name).write_bytes(content)
-    found = xmodal.evaluate(
-        embed_images=means,
-        dataset="class_folders",
-        manual_dir=str(tmp_path / "mine"),
-        data_dir=str(tmp_path / "tfds"),
-        similarity="dot",
-        evaluator={"type": "knn", "k": 3, "bootstrap_samples": 20},
-    )
-    assert found.metrics["accuracy@1"] == pytest.approx(100 * 11 / 12)
-    assert found.metrics["gallery"] == 3
-    assert (
-        "COPIES: 12 of 12 evaluated images are also in class_folders train; 1 im" in found.report()
-    )
-
-
 def test_objects_are_those_of_the_images(few_shapes):
     config = {"dataset": "crisscrossed_shapes", "data_dir": few_shapes, "image": {"size": 8}}
     objects = data.eval_split(

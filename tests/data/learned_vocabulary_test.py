@@ -109,11 +109,6 @@ def test_lost_captions_are_counted_at_every_start(
     ("text", "remedy"),
     [
         ({"min_count": 2}, "min_count=1 keeps all words, .*tokenizer='wordpiece'"),
-        ({"vocabulary": "FILE"}, "vocabulary='.*vocab.txt' lists other words: name the file"),
-        (
-            {"vocabulary": "FILE", "tokenizer": "wordpiece"},
-            "vocabulary='.*vocab.txt' lists other words: name the file",
-        ),
     ],
 )
 def test_captions_of_which_none_has_a_known_word_are_an_error(

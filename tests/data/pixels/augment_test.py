@@ -79,16 +79,6 @@ def test_windows_are_spread_as_those_of_torchvision(height, width):
         assert stats.ks_2samp(ours[:, column], np.array(theirs)[:, column]).statistic < 0.055
 
 
-def test_switches_leave_the_window_alone():
-    plain = AugmentConfig(flip=False, color=False)
-    for seed in np.arange(40).reshape(20, 2):
-        with_all, without = draw(seed, 30, 40, AugmentConfig()), draw(seed, 30, 40, plain)
-        assert with_all.window == without.window
-        assert not without.mirrored
-        assert not without.shift.any()
-        assert with_all.shift.any()
-
-
 @pytest.mark.parametrize(("height", "width"), [(40, 71), (71, 40), (33, 33)])
 def test_the_largest_square_is_anywhere(height, width):
     config = AugmentConfig(square=True, area=(0.1, 0.2))

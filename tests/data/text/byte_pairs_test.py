@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from xmodal.core.errors import UserError
 from xmodal.data.text.pieces import END, START, byte_pairs, merged_tokens
 from xmodal.data.text.text_config import TextConfig
 from xmodal.data.text.tokenizer_files import read_vocabulary
@@ -74,15 +73,3 @@ def test_words_of_a_text(merges, text, words):
     groups = byte_pairs(MERGES.encode(), TextConfig("bpe")).by_word(text)
     spelled = ["".join(file[token] for token in group) for group in groups]
     assert [word.removesuffix("</w>") for word in spelled] == words
-
-
-def test_another_kind_of_file_is_an_error(merges, tmp_path):
-    words = tmp_path / "vocab.txt"
-    words.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n")
-    with pytest.raises(UserError, match=r"'bpe' reads a file called merges.txt, .* a vocab.txt"):
-        make_tokenizer(TextConfig("bpe"), read_vocabulary(words))
-    with pytest.raises(UserError, match=r"'wordpiece' reads a file called vocab.txt"):
-        make_tokenizer(TextConfig("wordpiece"), read_vocabulary(merges))
-    merges.write_text("#version: 0.2\nr e d\n")
-    with pytest.raises(UserError, match=r"is not a merges.txt: merge 1 is 'r e d', not two"):
-        read_vocabulary(merges)

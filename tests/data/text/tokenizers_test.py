@@ -181,19 +181,3 @@ def test_special_tokens_are_changed_where_that_is_asked_for():
         np.testing.assert_array_equal(again, ids[7:9])
     with pytest.raises(UserError, match="needs the token <mask>"):
         make_tokenizer(config, vocabulary[:-1])
-    with pytest.raises(UserError, match="change=0.1 is one way to change captions"):
-        TokenAugmentConfig(change=0.1, delete=0.1)
-    with pytest.raises(UserError, match="their sum is at most 1"):
-        TokenAugmentConfig(change=0.1, mask=0.6, replace=0.6)
-
-
-def test_settings_and_vocabulary_have_to_fit():
-    with pytest.raises(UserError, match="needs the token <start>"):
-        make_tokenizer(TextConfig(tokenizer="nltk", special_tokens="sentence"), ["dog"])
-    for more in ({"unknown": "token"}, {"augment": TokenAugmentConfig(unknown=0.1)}):
-        with pytest.raises(UserError, match="needs the token <unk>"):
-            make_tokenizer(TextConfig(tokenizer="words", **more), ["dog"])
-    with pytest.raises(UserError, match="special_tokens is 'sentence', which is a setting of word"):
-        TextConfig(special_tokens="sentence")
-    with pytest.raises(UserError, match="max_length is 2"):
-        TextConfig(tokenizer="ptb", special_tokens="sentence", max_length=2)

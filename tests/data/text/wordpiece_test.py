@@ -6,7 +6,6 @@ which Python makes a final one.
 
 # ruff: noqa: RUF001, SIM905 (look-alike letters are tested; a list has one per line)
 
-import collections
 import random
 import unicodedata
 
@@ -195,14 +194,6 @@ def test_a_vocabulary_without_special_tokens_is_refused():
         make_tokenizer(TextConfig(), ["[PAD]", "[UNK]", "dog"])
     with pytest.raises(ValueError, match="max_length is 2"):
         TextConfig(max_length=2)
-
-
-@pytest.mark.parametrize("lower_case", [True, False])
-def test_words_are_counted_in_the_order_of_the_texts(lower_case):
-    texts = [*_AWKWARD, *_fuzz(200)]
-    words = collections.Counter(word for text in texts for word in _words(text, lower_case))
-    counts = pieces.count_words(texts, lower_case)
-    assert list(counts.items()) == list(words.items())
 
 
 @pytest.mark.slow  # It imports tensorflow.
