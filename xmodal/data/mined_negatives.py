@@ -99,16 +99,11 @@ def open_mined(
     if not path.exists():
         raise UserError(f"{_WHERE}={folder!r} has no tables: write them with `xmodal mine`.")
     card = read_json(path, _REMEDY)
-    records = card.get("records")
-    if not isinstance(records, dict) or not hashes.items() <= records.items():
+    records, mined = card.get("records") or {}, card.get("split")
+    if mined != split or not hashes.items() <= records.items():
         raise UserError(
-            f"{_WHERE}={folder!r} was mined from the records {records}, but the training split "
-            f"has {dict(hashes)}; mine it from this split."
-        )
-    if card.get("split") != split:
-        raise UserError(
-            f"{_WHERE}={folder!r} was mined from the split {card.get('split')!r}, but "
-            f"config.train_split is {split!r}; mine it from this split."
+            f"{_WHERE}={folder!r} was mined from the split {mined!r}, records {records}, but "
+            f"config.train_split is {split!r}, records {dict(hashes)}; mine it from this split."
         )
     captions = _open(os.path.join(folder, "captions.npy"), len(counts))
     images = _open(os.path.join(folder, "images.npy"), int(counts.sum()))

@@ -112,5 +112,5 @@ def test_files_of_another_kind(tmp_path):
     path = write(tmp_path / "tokenizer.json")
     with pytest.raises(UserError, match=r"'wordpiece' reads a file called vocab.txt, but .*json"):
         make_tokenizer(TextConfig(), read_vocabulary(path))
-    with pytest.raises(UserError, match="are settings of tokenizer='sentencepiece'"):
+    with pytest.raises(UserError, match="end='.SEP.' is a setting of the tokenizers sentence"):
         TextConfig("tokenizer_json", end="[SEP]")

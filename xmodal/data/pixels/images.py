@@ -26,7 +26,7 @@ from xmodal.core.untrusted.picture_formats import (
     to_rgb,
 )
 from xmodal.data.pixels.augment import AugmentConfig, draw, erase
-from xmodal.data.pixels.patches import cut_into_patches, most_columns, most_patches
+from xmodal.data.pixels.patches import cut_into_patches, most_patches
 from xmodal.data.pixels.resample import (
     BICUBIC,
     BILINEAR,
@@ -77,12 +77,6 @@ class ImageConfig:
         if self.patch and (self.size % self.patch or self.size < self.patch):
             raise UserError(
                 f"config.data.image.size={self.size} is not a multiple of patch={self.patch}."
-            )
-        if self.patch and most_columns(self.size, self.patch) > 255:
-            raise UserError(
-                f"config.data.image.size={self.size} makes up to "
-                f"{most_columns(self.size, self.patch)} patches of patch={self.patch} in a row, "
-                "more than 255; reduce size or enlarge patch."
             )
         if self.patch and self.augment is not None:
             raise UserError(
