@@ -73,18 +73,6 @@ def _parts(column):
     return column if isinstance(column, tuple) else (column,)
 
 
-def test_records_are_read_once_for_the_columns_without_images(tiny_config, tmp_path, monkeypatch):
-    config = parse(tiny_config | {"data_dir": str(tmp_path)})
-    read, original = [], datasets.Source.read
-    monkeypatch.setattr(
-        datasets.Source, "read", lambda self, rows: read.append(len(rows)) or original(self, rows)
-    )
-    for _ in range(2):
-        for names in (["captions"], ["image_id", "caption_ids"]):
-            datasets.Source(config, "train").get(names)
-    assert read == [37]
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -136,26 +124,6 @@ def test_of_two_processes_that_build_at_once_both_go_on(tiny_config, tmp_path, m
     data.prepare(config)
     assert len(datasets.Source(parse(config), "train")) == 37
     assert not list(tmp_path.rglob("*incomplete*"))
-
-
-def test_a_killed_build_is_started_again(tiny_config, tmp_path, monkeypatch):
-    config = tiny_config | {"data_dir": str(tmp_path)}
-    generate = tiny.Builder._generate_examples
-
-    def killed(self, first, count):
-        yield next(generate(self, first, count))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(tiny.Builder, "_generate_examples", killed)
-    with pytest.raises(KeyboardInterrupt):
-        data.prepare(config)
-    # SIGKILL would also leave the half-written folder behind.
-    left_over = tmp_path / tiny_config["dataset"] / "images" / "incomplete.ABCDEF_1.0.0"
-    left_over.mkdir(parents=True)
-    (left_over / "tiny_captions-train.array_record-00000-of-00001").write_bytes(b"half")
-    monkeypatch.setattr(tiny.Builder, "_generate_examples", generate)
-    data.prepare(config)
-    assert len(datasets.Source(parse(config), "train")) == 37
 
 
 def test_the_hash_of_a_split_is_that_of_its_build(tiny_config):

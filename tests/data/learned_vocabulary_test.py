@@ -7,7 +7,6 @@ import tiny_captions_dataset_builder as tiny
 from xmodal import data
 from xmodal.core.errors import UserError
 from xmodal.data import learned_vocabulary
-from xmodal.data.datasets import Source
 from xmodal.data.text.treebank import split_nltk
 from xmodal.data.text.words import split_words
 
@@ -123,13 +122,3 @@ def test_captions_of_which_none_has_a_known_word_are_an_error(
     for _ in range(2):
         with pytest.raises(UserError, match=f"2 of 2 training captions have no known.*{remedy}"):
             _start(tiny_config, monkeypatch, chinese, **text)
-
-
-def test_a_vocabulary_is_learned_once_from_text_alone(tiny_config, monkeypatch):
-    config = tiny_config | {"text": {"vocabulary_size": 150, "max_length": 12}}
-    data.num_train_examples(tiny_config | {"examples": "pairs", "captions_per_image": 1}, "train")
-    monkeypatch.setattr(Source, "read", None)  # The columns without images were kept.
-    first = data.load_vocabulary(config)
-    assert list(first[:5]) == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    monkeypatch.setattr(Source, "get", None)
-    assert data.load_vocabulary(config) == first

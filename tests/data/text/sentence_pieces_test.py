@@ -71,14 +71,3 @@ def test_pads_that_are_read(model):
     assert ids.tolist() == [bare + [1] * (T - len(bare)), [1] * T]
     assert mask.dtype == np.int32
     assert mask.tolist() == [[1] * T] * 2
-
-
-def test_the_pad_piece_of_the_model(tmp_path):
-    path = tmp_path / "tokenizer.model"
-    path.write_bytes(sentencepiece_model(pad_id=3, bos_id=-1, unk_id=0))
-    ids, mask = make(path, max_length=T).encode(["a"])
-    assert set(ids[mask == 0]) == {3}
-    path.write_bytes(sentencepiece_model(pad_id=-1))
-    assert set(make(path, max_length=T).encode([""])[0].ravel()) == {0}
-    with pytest.raises(UserError, match="needs the token <pad>, which the vocabulary"):
-        make(path, attend_to_padding=True)

@@ -47,17 +47,6 @@ def test_ids_cut_and_padded_are_the_librarys(model, template, tmp_path):
     assert set(mask.sum(axis=1) == T) == {True, False}
 
 
-def test_the_vocabulary_is_in_the_order_of_ids(tmp_path):
-    path = write(tmp_path / "tokenizer.json")
-    content = json.loads(path.read_text())
-    content["added_tokens"].append(content["added_tokens"][0] | {"content": "<new>", "id": 95})
-    path.write_text(json.dumps(content))
-    library, file = own(path), read_vocabulary(path)
-    known = library.get_vocab(with_added_tokens=True)
-    assert all(file[number] == token for token, number in known.items())
-    assert len(file) == 1 + max(known.values())
-
-
 def test_case_pads_unknown_and_mask(tmp_path):
     path = write(tmp_path / "tokenizer.json", pad_token="[MASK]", pad_id=4)
     ids, mask = make(path, max_length=T).encode(["a"])
