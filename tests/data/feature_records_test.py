@@ -129,12 +129,3 @@ def test_features_take_the_place_of_the_raw_columns(config, tmp_path, examples):
         np.testing.assert_array_equal(batch["text_features"], np.repeat(text[..., None], 5, -1))
         image = batch["image_id"].astype(BF16)[:, None] * batch["image_mask"]
         np.testing.assert_array_equal(batch["image_features"], np.repeat(image[..., None], 5, -1))
-
-
-def test_features_of_other_items_are_refused(config, tmp_path):
-    data.write_features(str(tmp_path / "f"), "image_features", {}, _arrays(36))
-    with pytest.raises(UserError, match="features of 36 items, but the split has 37"):
-        _batches(config, [data.open_features(str(tmp_path / "f"))])
-    reader = _write(config, tmp_path / "text", "text_features")
-    with pytest.raises(UserError, match="captions of different lengths"):
-        _batches(config | {"text": {"tokenizer": "nltk", "max_length": 12}}, [reader])

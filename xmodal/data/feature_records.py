@@ -56,11 +56,6 @@ class FeatureReader:
         """The raw column that a batch leaves out."""
         return _REPLACES[self.name]
 
-    @property
-    def is_pooled(self) -> bool:
-        """Whether an item is a vector as summands, see `models.tower.split_summands`."""
-        return "pooling" in self.key
-
     def read(self, items: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
         """Reads the features of items.
 
@@ -122,16 +117,12 @@ def open_features(folder: str) -> FeatureReader:
     try:
         with open(os.path.join(folder, _METADATA), encoding="utf-8") as file:
             reader = FeatureReader(folder, **json.load(file))
-        found = len(reader._source)
+        if len(reader._source) != reader.count:
+            raise ValueError(f"it has {len(reader._source):,} of {reader.count:,}")
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise UserError(
             f"{folder} has no complete features ({error}); delete it to compute them again."
         ) from error
-    if found != reader.count:
-        raise UserError(
-            f"{folder} has {found:,} of {reader.count:,} features; delete it to have them "
-            "computed again."
-        )
     return reader
 
 

@@ -113,8 +113,6 @@ class _BatchMaker:
         if config.mined_negatives:
             places = self._starts, self._counts
             self._mined = open_mined(config.mined_negatives, split, *places, self._source.hashes)
-        for reader in features:
-            _check_count(reader, self._source)
 
     def __call__(self, step: int) -> Batch:
         records = self._records(step)[self._block]
@@ -183,12 +181,7 @@ class _BatchMaker:
         if ranks is not None:
             batch["text_rank"] = ranks[self._block]
         if reader := self._features.get(TEXT_FEATURES):
-            batch[reader.name], real = reader.read(numbers, length)
-            if not reader.is_pooled and not np.array_equal(real, mask):
-                raise UserError(
-                    f"{reader.folder} has captions of different lengths than this tokenizer gives; "
-                    "delete it to compute them again."
-                )
+            batch[reader.name], _ = reader.read(numbers, length)
         else:
             batch["text_ids"] = ids
         if self._config.label_captions:
@@ -282,16 +275,6 @@ def _open(config: DataConfig, split: str) -> Source:
             f"config.data.captions_per_image={wanted}; set it to the fewest of any image."
         )
     return source
-
-
-def _check_count(reader: FeatureReader, source: Source) -> None:
-    is_text = reader.name == TEXT_FEATURES
-    count = len(_caption_ids(source).values) if is_text else len(source)
-    if reader.count != count:
-        raise UserError(
-            f"{reader.folder} has features of {reader.count:,} items, but the split has "
-            f"{count:,}; delete it to compute them again."
-        )
 
 
 def _num_examples(config: DataConfig, source: Source) -> int:

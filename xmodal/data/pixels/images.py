@@ -38,6 +38,7 @@ from xmodal.data.pixels.resample import (
 
 # Besides the results, one picture per worker is in memory at a time.
 _WORKERS = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1, "pictures")
+_Crop = Callable[[np.ndarray, int, float], np.ndarray]
 _RECIPES = ("cxc", "simclr", "torchvision", "clip", "squash", "squash_bilinear", "big_vision")
 
 
@@ -229,38 +230,21 @@ def augmented_crop(
     return result
 
 
-def cxc_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
-    """Returns the central `fraction` of each side, resized to uint8 [size, size, 3].
+def _of_center(resize: Callable[[np.ndarray, int], np.ndarray]) -> _Crop:
+    """Returns the crop that resizes the central `fraction` of each side to a square."""
 
-    The released code of the CxC dual encoder calls its parameter an area, but its TF op keeps that
-    fraction of each side, as does this function.
-    """
-    return resize_antialiased(_central_window(picture, fraction), size)
+    def crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
+        height, width = picture.shape[:2]
+        top, left = (int((side - side * fraction) / 2) for side in (height, width))
+        return resize(picture[top : height - top, left : width - left], size)
 
-
-def _central_window(picture: np.ndarray, fraction: float) -> np.ndarray:
-    height, width = picture.shape[:2]
-    top, left = (int((side - side * fraction) / 2) for side in (height, width))
-    return picture[top : height - top, left : width - left]
+    return crop
 
 
-def squash_crop(
-    picture: np.ndarray, size: int, fraction: float, kernel: PIL.Image.Resampling
-) -> np.ndarray:
-    """Returns the central `fraction` of each side, resized to uint8 [size, size, 3] by Pillow.
-
-    With a fraction of 1, equals the "squash" of open_clip and the SigLIP of transformers.
-    """
-    image = PIL.Image.fromarray(_central_window(picture, fraction))
-    return np.asarray(image.resize((size, size), kernel))
-
-
-def big_vision_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
-    """Returns the central `fraction` of each side, resized to uint8 [size, size, 3].
-
-    With a fraction of 1, equals `resize(size)` of google-research/big_vision.
-    """
-    return resize_bilinear(_central_window(picture, fraction), size)
+def _squash(kernel: PIL.Image.Resampling) -> _Crop:
+    return _of_center(
+        lambda picture, size: np.asarray(PIL.Image.fromarray(picture).resize((size, size), kernel))
+    )
 
 
 def simclr_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
@@ -289,13 +273,17 @@ def resize_and_crop(
     return resize_window(picture, (height, width), (top, left), size, kernel)
 
 
-EVALUATION_CROPS: Mapping[str, Callable[[np.ndarray, int, float], np.ndarray]] = {
-    "big_vision": big_vision_crop,
+EVALUATION_CROPS: Mapping[str, _Crop] = {
+    # With a fraction of 1, `resize(size)` of google-research/big_vision.
+    "big_vision": _of_center(resize_bilinear),
     "clip": functools.partial(resize_and_crop, kernel=BICUBIC),
-    "cxc": cxc_crop,
+    # The released code of the CxC dual encoder calls its parameter an area, but its TF op keeps
+    # that fraction of each side.
+    "cxc": _of_center(resize_antialiased),
     "simclr": simclr_crop,
-    "squash": functools.partial(squash_crop, kernel=BICUBIC),
-    "squash_bilinear": functools.partial(squash_crop, kernel=BILINEAR),
+    # With a fraction of 1, the "squash" of open_clip and the SigLIP of transformers.
+    "squash": _squash(BICUBIC),
+    "squash_bilinear": _squash(BILINEAR),
     "torchvision": functools.partial(resize_and_crop, kernel=BILINEAR),
 }
-"""By `config.data.image.eval_transform`."""
+"""By `config.data.image.eval_transform`: picture, size and fraction -> uint8 [size, size, 3]."""
