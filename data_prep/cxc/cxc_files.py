@@ -10,18 +10,16 @@ from collections.abc import Mapping
 import numpy as np
 from etils import epath
 
-from data_prep.cxc.rating_files import METHOD, RELEASED, SCORE, SIDES, file_name, read_ratings
+from data_prep.cxc.rating_files import METHOD, SCORE, SIDES, file_name, read_ratings
 from data_prep.reading.text_files import AnyPath
 from xmodal.core.errors import UnexpectedFilesError, UserError
 from xmodal.core.result_files import csv_text
 
 __all__ = [
     "HOME",
-    "PAIRS",
     "RATINGS",
     "SPLITS",
     "THRESHOLDS",
-    "describe_differences",
     "file_name",
     "format_cxc_file",
     "read_cxc_file",
@@ -32,12 +30,6 @@ RATINGS = tuple(SIDES)
 THRESHOLDS: Mapping[str, float] = {"sts": 3.0, "sits": 3.0, "sis": 2.5}
 # Split -> its part of the file names.
 SPLITS = {"validation": "val", "test": "test"}
-# File -> number of released pairs.
-PAIRS = {
-    file_name(rating, split): sum(methods.values())
-    for rating, by_split in RELEASED.items()
-    for split, methods in by_split.items()
-}
 HOME = "https://github.com/google-research-datasets/Crisscrossed-Captions/tree/master/data"
 
 
@@ -85,23 +77,6 @@ def read_cxc_file(path: AnyPath, rating: str) -> dict[str, np.ndarray]:
         "scores": np.array([each.score for each in ratings], np.float32),
         "methods": np.array([each.method for each in ratings], str),
     }
-
-
-def describe_differences(ratings: Mapping[str, Mapping[str, np.ndarray]], split: str) -> list[str]:
-    """Returns how files differ from the released ones, a phrase for every difference.
-
-    Args:
-      ratings: rating -> columns of its file, see `read_cxc_ratings`.
-      split: `validation` or `test`.
-    """
-    differences = []
-    for rating, columns in ratings.items():
-        name, pairs = file_name(rating, split), len(columns["scores"])
-        if pairs != PAIRS[name]:
-            differences.append(f"{name} holds {pairs:,} pairs instead of {PAIRS[name]:,}")
-        if unknown := sorted(set(columns["methods"].tolist()) - set(RELEASED[rating][split])):
-            differences.append(f"{name} has the unknown sampling methods {', '.join(unknown)}")
-    return differences
 
 
 def format_cxc_file(rating: str, columns: Mapping[str, np.ndarray]) -> str:

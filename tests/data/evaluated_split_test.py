@@ -1,13 +1,13 @@
 """Evaluation splits contain each unique item once, and the rated pairs."""
 
+import re
+
 import numpy as np
 import pytest
 import tiny_captions_dataset_builder as tiny
 
 from xmodal import data
 from xmodal.data import datasets
-from xmodal.data.columns import RaggedColumn
-from xmodal.data.evaluated_split import _label_columns
 from xmodal.data.text.text_config import TextConfig
 from xmodal.data.text.tokenizers import make_tokenizer
 
@@ -27,19 +27,6 @@ def test_every_image_once_in_the_order_of_the_ids(tiny_config, batch_size):
     assert images["image"].shape == (11, 24, 24, 3)
     assert sorted(evaluated.image_ids.tolist()) == list(range(100, 111))
     assert evaluated.image_ids.dtype == images["image_id"].dtype == np.int32
-
-
-def test_labels_of_several_dimensions_keep_them():
-    boxes = np.arange(24).reshape(3, 2, 4)
-    column = RaggedColumn(boxes.reshape(6, 4), np.full(3, 2))  # Two boxes in every record.
-    found = _label_columns({"boxes": column}, ["boxes"])
-    np.testing.assert_array_equal(found["boxes"], boxes)
-
-
-def test_pictures_do_not_depend_on_the_batch_size(tiny_config):
-    evaluated = data.eval_split(tiny_config, split="test")
-    one_by_one, at_once = _concatenate(evaluated.images(1)), _concatenate(evaluated.images(7))
-    np.testing.assert_array_equal(one_by_one["image"], at_once["image"])
 
 
 def test_every_caption_once(tiny_config):
@@ -88,53 +75,6 @@ def test_captions_by_length(tiny_config):
         )
 
 
-def test_some_images(tiny_config):
-    evaluated = data.eval_split(tiny_config, split="validation")
-    rows = np.array([7, 0, 3, 3])
-    some, images = _concatenate(evaluated.images(3, rows)), _concatenate(evaluated.images(100))
-    for name, column in images.items():
-        np.testing.assert_array_equal(some[name], column[rows])
-
-
-def test_training_and_evaluation_tokenize_alike(tiny_config):
-    config = tiny_config | {"config": "features", "image": {"size": 0}}
-    captions = _concatenate(data.eval_split(config, split="train").captions(50))
-    known = dict(zip(captions["caption_id"].tolist(), captions["text_ids"], strict=True))
-    (batch,) = data.train_batches(
-        config, split="train", seed=0, batch_size=37, first_step=0, total_steps=1
-    )
-    for caption_id, ids in zip(
-        batch["caption_id"].ravel().tolist(), batch["text_ids"].reshape(-1, 12), strict=True
-    ):
-        if caption_id in known:
-            np.testing.assert_array_equal(ids, known[caption_id])
-
-
-def test_features_are_passed_through(tiny_config):
-    config = tiny_config | {"config": "features", "image": {"size": 0}}
-    evaluated = data.eval_split(config, split="test")
-    images = _concatenate(evaluated.images(3))["image"]
-    expected = np.stack([tiny.features(i) for i in evaluated.image_ids.tolist()])
-    np.testing.assert_array_equal(images, expected)
-
-
-def test_a_text_only_config_has_captions_but_no_images(tiny_config):
-    evaluated = data.eval_split(tiny_config | {"image": None}, split="test")
-    assert len(_concatenate(evaluated.captions(9))["caption_id"]) == len(evaluated.caption_ids)
-    assert evaluated.sides == ("text",)
-    with pytest.raises(ValueError, match=r"without images: config\.data\.image is None"):
-        evaluated.images(4)
-
-
-def test_a_config_without_text_has_images_but_no_captions(tiny_config):
-    evaluated = data.eval_split(tiny_config | {"text": None}, split="test")
-    assert evaluated.sides == ("image",)
-    assert len(evaluated.caption_ids) == len(evaluated.caption_texts) == 0
-    assert len(_concatenate(evaluated.images(9))["image_id"]) == 7
-    with pytest.raises(ValueError, match=r"config\.data\.text is None"):
-        evaluated.captions(4)
-
-
 def test_regions_are_padded_and_labels_are_columns(tiny_config):
     config = tiny_config | {"config": "regions", "image": {"max_regions": 4}}
     evaluated = data.eval_split(config, split="test")
@@ -179,17 +119,6 @@ def test_sentence_pairs_are_records_of_two_captions(tiny_config):
     for read in (data.num_train_examples, lambda config, split: data.batch_spec(config, 2)):
         with pytest.raises(ValueError, match="has no image_id.*evaluators of type 'pairs'"):
             read(config | {"image": None}, "test")
-
-
-@pytest.mark.parametrize("batch_size", [2, 5])
-def test_any_texts_can_be_tokenized(tiny_config, batch_size):
-    texts = ["a red ball", "", "the table 42!", "dogs", "Café"]
-    batches = list(data.text_batches(tiny_config, texts, batch_size))
-    assert len(batches) == -(-5 // batch_size)
-    ids, mask = data.load_tokenizer(tiny_config).encode(texts)
-    found = _concatenate(batches)
-    np.testing.assert_array_equal(found["text_ids"], ids)
-    np.testing.assert_array_equal(found["text_mask"], mask)
 
 
 def test_ratings_come_from_the_datasets_own_config(tiny_config):
@@ -239,3 +168,22 @@ def test_a_split_that_lacks_records_says_so(tiny_config, monkeypatch, caplog):
     data.prepare(tiny_config, splits=["train", "test"])
     assert "3 records of the split test were left out" in caplog.text
     assert "split train" not in caplog.text
+
+
+def test_sentences_of_every_set_that_training_has_seen(few_shapes):
+    shapes = {"dataset": "crisscrossed_shapes", "data_dir": few_shapes, "text": {}}
+    train = data.eval_split(shapes | {"config": "images", "image": None}, split="train")
+    # Rated captions of the training images, so that many are the same.
+    rated = data.eval_split(shapes | {"config": "rated_captions"}, split="validation")
+    rated.caption_texts[:2] = [train.caption_texts[0].upper() + " !", "no training caption"]
+
+    def words(text):
+        return tuple(re.sub(r"[^a-z0-9]", " ", text.lower()).split())
+
+    known = {words(text) for text in train.caption_texts}
+    expected = {}
+    for name, text in zip(rated.labels["set"].repeat(2), rated.caption_texts, strict=True):
+        expected.setdefault(name, set()).add(words(text))
+    found = data.count_seen(shapes | {"image": None}, "train", rated)
+    assert found == {name: (len(each & known), len(each)) for name, each in expected.items()}
+    assert sum(each.seen for each in found.values()) > 0

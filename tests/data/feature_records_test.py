@@ -1,6 +1,5 @@
 """Frozen features are written atomically, and read instead of raw columns."""
 
-import errno
 import os
 import subprocess
 import sys
@@ -12,7 +11,6 @@ import tiny_captions_dataset_builder as tiny
 
 from xmodal import data
 from xmodal.core.errors import UserError
-from xmodal.data import feature_records
 
 BF16 = ml_dtypes.bfloat16
 
@@ -41,21 +39,6 @@ def test_items_are_read_by_number_padded_or_cut(tmp_path, length):
         assert mask[place].tolist() == [k < len(expected) for k in range(length)]
 
 
-def test_an_interrupted_writer_leaves_nothing(tmp_path):
-    def arrays():
-        yield np.zeros((2, 3), BF16)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        data.write_features(str(tmp_path / "f"), "text_features", {}, arrays())
-    assert not os.listdir(tmp_path)
-    with pytest.raises(ValueError, match=r"item 1 have the shape \(2, 4\)"):
-        data.write_features(
-            str(tmp_path / "f"), "text_features", {}, [np.zeros((2, 3)), np.zeros((2, 4))]
-        )
-    assert not os.listdir(tmp_path)
-
-
 @pytest.mark.slow
 def test_the_folder_of_a_killed_writer_is_removed(tmp_path):
     code = f"""
@@ -82,28 +65,6 @@ def test_of_two_writers_the_first_to_finish_counts(tmp_path):
     data.write_features(folder, "text_features", {"by": "first"}, overtaken())
     assert data.open_features(folder).key == {"by": "other"}
     assert os.listdir(tmp_path) == ["f"]
-
-
-def test_a_full_disk_leaves_nothing(tmp_path):
-    def arrays():
-        yield np.zeros((2, 3))
-        raise RuntimeError(f"Writing failed: {os.strerror(errno.ENOSPC)}")
-
-    with pytest.raises(RuntimeError, match="Writing failed: No space"):
-        data.write_features(str(tmp_path / "f"), "text_features", {}, arrays())
-    assert not os.listdir(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["metadata.json", "features.array_record"])
-def test_incomplete_features_are_refused(tmp_path, name):
-    folder = tmp_path / "f"
-    with pytest.raises(UserError, match="has no complete features"):
-        data.open_features(str(folder))
-    data.write_features(str(folder), "text_features", {}, _arrays(4))
-    whole = (folder / name).read_bytes()
-    (folder / name).write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(UserError, match="delete it to compute them again"):
-        data.open_features(str(folder))
 
 
 @pytest.mark.parametrize("damage", ["changed", "torn"])
@@ -168,38 +129,3 @@ def test_features_take_the_place_of_the_raw_columns(config, tmp_path, examples):
         np.testing.assert_array_equal(batch["text_features"], np.repeat(text[..., None], 5, -1))
         image = batch["image_id"].astype(BF16)[:, None] * batch["image_mask"]
         np.testing.assert_array_equal(batch["image_features"], np.repeat(image[..., None], 5, -1))
-
-
-def test_every_process_reads_its_own_rows(config, tmp_path, monkeypatch):
-    readers = [_write(config, tmp_path / "f", "image_features")]
-    read, original = [], feature_records.FeatureReader.read
-
-    def counted(self, items, length):
-        read.append(items.size)
-        return original(self, items, length)
-
-    whole = _batches(config, readers)
-    monkeypatch.setattr(feature_records.FeatureReader, "read", counted)
-    (part, *_) = _batches(config, readers, process_index=1, process_count=2)
-    np.testing.assert_array_equal(part["image_features"], whole[0]["image_features"][4:])
-    assert read == [4, 4, 4]
-
-
-def test_images_of_one_size_need_no_mask(tiny_config, tmp_path):
-    arrays = [np.full((6, 5), number, BF16) for number in range(37)]
-    data.write_features(str(tmp_path / "f"), "image_features", {}, arrays)
-    readers = [data.open_features(str(tmp_path / "f"))]
-    (batch, *_) = _batches(tiny_config, readers)
-    assert batch["image_features"].shape == (8, 6, 5)
-    assert "image_mask" not in batch
-    spec = readers[0].replace_spec(data.batch_spec(tiny_config, 8))
-    assert spec["image_features"].shape == (8, 6, 5)
-
-
-def test_features_of_other_items_are_refused(config, tmp_path):
-    data.write_features(str(tmp_path / "f"), "image_features", {}, _arrays(36))
-    with pytest.raises(UserError, match="features of 36 items, but the split has 37"):
-        _batches(config, [data.open_features(str(tmp_path / "f"))])
-    reader = _write(config, tmp_path / "text", "text_features")
-    with pytest.raises(UserError, match="captions of different lengths"):
-        _batches(config | {"text": {"tokenizer": "nltk", "max_length": 12}}, [reader])

@@ -87,60 +87,23 @@ def test_a_prepared_dataset_of_tfds_is_read_without_its_code(prepared):
     assert len(data.eval_split(section(prepared), split="train[5:9]").image_ids) == 4
 
 
-@pytest.mark.parametrize("kind", ["zero_shot", "knn", "linear_probe"])
-def test_functions_classify_it(prepared, kind):
-    texts = {"embed_texts": colors} if kind == "zero_shot" else {}
-    options = {"templates": ("something {}",)} if kind == "zero_shot" else {}
+def test_functions_classify_it(prepared):
     found = xmodal.evaluate(
         embed_images=means,
-        **texts,
+        embed_texts=colors,
         dataset="patches",
         data_dir=prepared,
         similarity="dot",
-        evaluator={"type": kind, "bootstrap_samples": 20, **options},
+        evaluator={"type": "zero_shot", "bootstrap_samples": 20, "templates": ("something {}",)},
     )
     assert found.metrics["accuracy@1"] == 100
     assert found.metrics["queries"] == COUNTS["test"]
-
-
-def test_datasets_that_are_not_there(prepared):
-    with pytest.raises(UserError, match=r"'patch' in config.data.dataset; .*`tfds build patch`"):
-        data.prepare(section(prepared, "patch"))
-    with pytest.raises(UserError, match="patches .* has no image_id, captions"):
-        data.prepare(section(prepared, labels=()), splits=["test"])
-    with pytest.raises(UserError, match="has no breed"):
-        data.prepare(section(prepared, labels=("breed",)), splits=["test"])
 
 
 def test_tfrecords_are_to_be_converted(tmp_path):
     Patches(data_dir=str(tmp_path), file_format="tfrecord").download_and_prepare()
     with pytest.raises(UserError, match="has TFRecords.*tfds build --file_format=array_record"):
         data.eval_split(section(str(tmp_path)), split="train")
-
-
-def test_folders_of_classes(tmp_path):
-    for split, count in COUNTS.items():
-        for number in range(count):
-            path = tmp_path / "mine" / split / NAMES[number % 3] / f"{number}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            PIL.Image.fromarray(picture(number % 3, number)).save(path)
-    # All pictures of the test split are copies, one of them also under another class.
-    for label, name in ((1, "1.png"), (0, "2.png")):
-        content = (tmp_path / "mine/train" / NAMES[1] / "4.png").read_bytes()
-        (tmp_path / "mine/test" / NAMES[label] / name).write_bytes(content)
-    found = xmodal.evaluate(
-        embed_images=means,
-        dataset="class_folders",
-        manual_dir=str(tmp_path / "mine"),
-        data_dir=str(tmp_path / "tfds"),
-        similarity="dot",
-        evaluator={"type": "knn", "k": 3, "bootstrap_samples": 20},
-    )
-    assert found.metrics["accuracy@1"] == pytest.approx(100 * 11 / 12)
-    assert found.metrics["gallery"] == 3
-    assert (
-        "COPIES: 12 of 12 evaluated images are also in class_folders train; 1 im" in found.report()
-    )
 
 
 def test_objects_are_those_of_the_images(few_shapes):

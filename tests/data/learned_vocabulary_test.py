@@ -1,7 +1,5 @@
 """Vocabularies of a config: read or learned once, and the resulting ids."""
 
-import errno
-
 import numpy as np
 import pytest
 import tiny_captions_dataset_builder as tiny
@@ -9,7 +7,6 @@ import tiny_captions_dataset_builder as tiny
 from xmodal import data
 from xmodal.core.errors import UserError
 from xmodal.data import learned_vocabulary
-from xmodal.data.datasets import Source
 from xmodal.data.text.treebank import split_nltk
 from xmodal.data.text.words import split_words
 
@@ -63,14 +60,6 @@ def test_a_part_of_the_split_gives_its_own_words_alone(tiny_config):
         np.testing.assert_array_equal(row.ravel(), rows[int(caption.item())])
 
 
-def test_captions_that_are_masked_need_a_mask(tiny_config):
-    text = {"tokenizer": "nltk", "min_count": 1, "max_length": 9}
-    plain = data.load_vocabulary(tiny_config | {"text": text})
-    masked = data.load_vocabulary(tiny_config | {"text": text | {"augment": {"change": 0.2}}})
-    assert masked == [*plain, "<mask>"]
-    assert data.load_vocabulary(tiny_config | {"text": text}) == plain
-
-
 def test_words_are_learned_as_the_tokenizer_reads_them(tiny_config):
     """With a file for every way to read, as another run on the dataset may read otherwise."""
     text = {"tokenizer": "nltk", "min_count": 1, "max_length": 9}
@@ -119,11 +108,6 @@ def test_lost_captions_are_counted_at_every_start(
     ("text", "remedy"),
     [
         ({"min_count": 2}, "min_count=1 keeps all words, .*tokenizer='wordpiece'"),
-        ({"vocabulary": "FILE"}, "vocabulary='.*vocab.txt' lists other words: name the file"),
-        (
-            {"vocabulary": "FILE", "tokenizer": "wordpiece"},
-            "vocabulary='.*vocab.txt' lists other words: name the file",
-        ),
     ],
 )
 def test_captions_of_which_none_has_a_known_word_are_an_error(
@@ -138,46 +122,3 @@ def test_captions_of_which_none_has_a_known_word_are_an_error(
     for _ in range(2):
         with pytest.raises(UserError, match=f"2 of 2 training captions have no known.*{remedy}"):
             _start(tiny_config, monkeypatch, chinese, **text)
-
-
-def test_many_captions_are_counted_in_a_sample(tiny_config, monkeypatch, caplog):
-    monkeypatch.setattr(learned_vocabulary, "_LOOKED_AT", 10)
-    _start(tiny_config, monkeypatch, LONG, max_length=9, min_count=1)
-    assert "10 of 10 training captions, a sample of 30, are longer" in caplog.text
-
-
-def test_a_vocabulary_is_learned_once_from_text_alone(tiny_config, monkeypatch):
-    config = tiny_config | {"text": {"vocabulary_size": 150, "max_length": 12}}
-    data.num_train_examples(tiny_config | {"examples": "pairs", "captions_per_image": 1}, "train")
-    monkeypatch.setattr(Source, "read", None)  # The columns without images were kept.
-    first = data.load_vocabulary(config)
-    assert list(first[:5]) == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    monkeypatch.setattr(Source, "get", None)
-    assert data.load_vocabulary(config) == first
-
-
-def test_a_vocabulary_beside_a_dataset_that_cannot_be_written(tiny_config, monkeypatch):
-    config = tiny_config | {"text": {"vocabulary_size": 140, "max_length": 12}}
-
-    def refuse(path, _):
-        raise PermissionError(errno.EACCES, "Permission denied", str(path))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(learned_vocabulary, "write_atomically", refuse)
-        learned = data.load_vocabulary(config)
-        patch.setattr(learned_vocabulary, "learn_vocabulary", None)  # A process learns only once.
-        assert data.vocabulary_size(config) == len(learned)
-    learned_vocabulary._learn_and_keep.cache_clear()
-    assert data.load_vocabulary(config) == learned
-
-
-def test_a_named_vocabulary_is_read(tiny_config, tmp_path):
-    known = ["red", "table"]
-    (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in known))
-    text = {"tokenizer": "words", "vocabulary": str(tmp_path / "vocab.txt"), "max_length": 9}
-    assert data.load_vocabulary(tiny_config | {"text": text}) == known
-
-
-def test_a_config_without_text_has_no_vocabulary(tiny_config):
-    with pytest.raises(UserError, match=r"config\.data\.text is None"):
-        data.vocabulary_size(tiny_config | {"text": None})

@@ -20,20 +20,6 @@ def test_an_epoch_is_a_permutation_short_of_the_last_partial_batch():
     assert [order.epoch(step) for step in (0, 9, 10, 29, 30)] == [0, 0, 1, 2, 3]
 
 
-def test_every_seed_and_epoch_has_its_own_order():
-    firsts = [
-        tuple(Order(seed, 1000, 100).examples(step)) for seed in (0, 1, 2**31) for step in (0, 10)
-    ]
-    assert len(set(firsts)) == len(firsts)
-
-
-def test_positions_are_uniform_over_seeds():
-    places = np.concatenate([Order(seed, 8, 1).examples(0) for seed in range(4000)])
-    counts = np.bincount(places, minlength=8)
-    # Chi-square with 7 degrees of freedom; 24.3 is the 0.1 % point.
-    assert np.sum((counts - 500) ** 2 / 500) < 24.3
-
-
 def test_the_stream_never_changes():
     # A run resumed with newer libraries must continue in the same order. These numbers may change
     # only with a release that announces it.
@@ -52,20 +38,6 @@ def test_draws_and_seeds_follow_the_example_and_not_the_batch(batch_size):
             np.testing.assert_array_equal(order.caption_draws(step, 3)[row], draws[example])
             np.testing.assert_array_equal(order.augmentation_seeds(step)[row], seeds[example])
     assert len({tuple(seed) for seed in seeds.values()}) == 20
-
-
-def test_every_caption_of_a_batch_has_its_own_seed():
-    reference, order = Order(5, 20, 20), Order(5, 20, 7)
-    seeds = dict(zip(reference.examples(0), reference.text_seeds(0, 3), strict=True))
-    for example, found in zip(order.examples(1), order.text_seeds(1, 3), strict=True):
-        np.testing.assert_array_equal(found, seeds[example])
-    assert len({tuple(seed) for each in seeds.values() for seed in each}) == 60
-    images = {tuple(seed) for seed in reference.augmentation_seeds(0)}
-    assert not images & {tuple(seed) for each in seeds.values() for seed in each}
-    other_epoch = reference.text_seeds(1, 3)
-    assert not {tuple(s) for each in other_epoch for s in each} & {
-        tuple(seed) for each in seeds.values() for seed in each
-    }
 
 
 @pytest.mark.parametrize("batch_size", [0, 21])

@@ -33,19 +33,6 @@ def feature_config(tiny_config):
     return tiny_config | {"config": "features", "image": {"size": 0}}
 
 
-def test_shapes_and_dtypes(tiny_config):
-    batch = _batches(tiny_config, total_steps=1)[0]
-    shapes = {key: (value.shape, value.dtype.name) for key, value in batch.items()}
-    assert shapes == {
-        "image": ((8, 24, 24, 3), "uint8"),
-        "text_ids": ((8, 2, 12), "int32"),
-        "text_mask": ((8, 2, 12), "int32"),
-        "image_id": ((8,), "int32"),
-        "caption_id": ((8, 2), "int32"),
-    }
-    np.testing.assert_array_equal(batch["text_mask"], batch["text_ids"] != 0)
-
-
 @pytest.mark.parametrize("examples", ["images", "pairs"])
 def test_texts_are_labeled_by_all_captions_of_their_image(tiny_config, examples):
     config = tiny_config | {"examples": examples, "captions_per_image": 1, "label_captions": 9}
@@ -168,23 +155,6 @@ def test_the_last_layout_of_texts_is_for_any_batch(tiny_config, lengths, short, 
     assert data.parse(config | {"text": None, "captions_per_image": 1}).text_layouts == ()
 
 
-def test_texts_whose_pads_are_read_keep_their_length(tiny_config):
-    config = tiny_config | {"image": None, "text_lengths": (4, 6)}
-    config["short_texts"] = {"length": 4, "share": 0.5}
-    config |= {"text": tiny_config["text"] | {"attend_to_padding": True}}
-    assert data.parse(config).text_layouts == ((12, False),)
-    (batch,) = _batches(config, batch_size=4, total_steps=1)
-    assert batch["text_mask"].shape[-1] == 12
-    assert batch["text_mask"].all()
-    assert (batch["text_ids"] == 0).any()
-
-
-@pytest.mark.parametrize("lengths", [(4, 2), (0, 2), (3, 3)])
-def test_text_lengths_ascend(tiny_config, lengths):
-    with pytest.raises(ValueError, match=r"config\.data\.text_lengths is .*ascending"):
-        data.parse(tiny_config | {"text_lengths": lengths})
-
-
 def test_regions_and_labels_belong_to_the_ids(tiny_config):
     config = tiny_config | {"config": "regions", "labels": ("relations",)}
     for batch in _batches(config | {"image": {"max_regions": 4}}, total_steps=3):
@@ -199,22 +169,6 @@ def test_regions_and_labels_belong_to_the_ids(tiny_config):
     for name in ("categories", "image_id"):
         with pytest.raises(ValueError, match=f"names '{name}'.*numeric columns: .*relations"):
             data.batch_spec(config | {"image": None, "labels": (name,)}, 8)
-
-
-def test_words_are_augmented_by_seed_and_step_alone(feature_config):
-    text = {"tokenizer": "nltk", "max_length": 12, "augment": {"unknown": 0.3, "delete": 0.2}}
-    config = feature_config | {"text": text}
-    plain = _batches(feature_config | {"text": text | {"augment": None}}, total_steps=8)
-    whole = _batches(config, total_steps=8)
-    for left, right in zip(whole[5:], _batches(config, first_step=5, total_steps=8), strict=True):
-        _assert_equal(left, right)
-    parts = [_batches(config, total_steps=8, process_index=k, process_count=2) for k in (0, 1)]
-    for batch, *blocks in zip(whole, *parts, strict=True):
-        joined = {key: np.concatenate([block[key] for block in blocks]) for key in batch}
-        _assert_equal(joined, batch)
-    lengths = np.array([[b["text_mask"].sum() for b in each] for each in (plain, whole)])
-    assert (lengths[1] < lengths[0]).all()
-    np.testing.assert_array_equal(plain[0]["caption_id"], whole[0]["caption_id"])
 
 
 def test_without_images_no_record_is_read(tiny_config, monkeypatch):
@@ -249,43 +203,6 @@ def test_a_resumed_run_reads_only_what_follows(tiny_config, monkeypatch):
         _assert_equal(left, right)
 
 
-def test_an_epoch_shows_every_image_once_and_epochs_differ(tiny_config):
-    batches = _batches(tiny_config, batch_size=37, total_steps=3)
-    for batch in batches:
-        assert set(batch["image_id"].tolist()) == _TRAIN_IDS
-    by_image = [dict(zip(b["image_id"].tolist(), b["image"], strict=True)) for b in batches]
-    changed = [not np.array_equal(by_image[0][i], by_image[1][i]) for i in _TRAIN_IDS]
-    assert all(changed)
-
-
-@pytest.mark.slow
-def test_captions_are_drawn_without_replacement_and_evenly(feature_config):
-    batches = _batches(feature_config, batch_size=37, total_steps=300)
-    counts = {image_id: collections.Counter() for image_id in _TRAIN_IDS}
-    for batch in batches:
-        for image_id, drawn in zip(batch["image_id"].tolist(), batch["caption_id"], strict=True):
-            assert drawn[0] != drawn[1]
-            assert set(drawn.tolist()) <= set(tiny.captions(image_id))
-            counts[image_id].update([(0, drawn[0]), (1, drawn[1])])
-    for image_id, count in counts.items():
-        captions = tiny.captions(image_id)
-        expected = 300 / len(captions)
-        deviations = [count[place, c] - expected for c in captions for place in (0, 1)]
-        assert max(map(abs, deviations)) < 5 * np.sqrt(expected), image_id
-
-
-def test_all_captions_of_an_image_can_be_drawn_at_once(feature_config, monkeypatch):
-    monkeypatch.setattr(Source, "__len__", lambda self: 1)
-    few = _batches(feature_config | {"captions_per_image": 2}, batch_size=1, total_steps=1)[0]
-    captions = list(tiny.captions(int(few["image_id"][0])))
-    count = len(captions)
-    assert count > 2
-    config = feature_config | {"captions_per_image": count}
-    drawn = [batch["caption_id"][0] for batch in _batches(config, batch_size=1, total_steps=40)]
-    assert all(sorted(row.tolist()) == captions for row in drawn)
-    assert len({tuple(row.tolist()) for row in drawn}) > 5
-
-
 def test_an_epoch_of_pairs_shows_every_caption_once_with_its_image(feature_config):
     config = feature_config | {"examples": "pairs", "captions_per_image": 1}
     expected = {c: image_id for image_id in _TRAIN_IDS for c in tiny.captions(image_id)}
@@ -317,13 +234,6 @@ def test_text_and_image_belong_to_the_ids(feature_config, tmp_path):
 def _words():
     captions = (c for i in _TRAIN_IDS for c in tiny.captions(i).values())
     return {word for caption in captions for word in caption.lower().replace("é", "e").split()}
-
-
-def test_features_keep_their_shape_and_text_models_see_no_image(feature_config):
-    batch = _batches(feature_config, total_steps=1)[0]
-    assert batch["image"].shape == (8, *tiny.REGIONS)
-    assert batch["image"].dtype == np.float16
-    assert "image" not in _batches(feature_config | {"image": None}, total_steps=1)[0]
 
 
 def test_contradictions_are_refused(feature_config):

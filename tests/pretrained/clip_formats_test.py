@@ -9,7 +9,7 @@ import pytest
 
 from tests.data.text.tiny_pieces import sentencepiece_model
 from xmodal.core.errors import UserError
-from xmodal.data.text.sentence_pieces import sentence_piece_tokens
+from xmodal.data.text.pieces import sentence_piece_tokens
 from xmodal.pretrained.converters import convert
 from xmodal.pretrained.model_folder import save_model
 

@@ -4,7 +4,7 @@ import published_clip as published
 import pytest
 
 from tests.data.text.tiny_pieces import sentencepiece_model
-from xmodal.data.text.sentence_pieces import sentence_piece_tokens
+from xmodal.data.text.pieces import sentence_piece_tokens
 from xmodal.models.encoders import resnet
 
 

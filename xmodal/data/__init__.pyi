@@ -17,7 +17,7 @@ from .evaluated_split import text_batches as text_batches
 from .feature_records import FeatureReader as FeatureReader
 from .feature_records import open_features as open_features
 from .feature_records import write_features as write_features
-from .learned_concepts import load_concepts as load_concepts
+from .learned_vocabulary import load_concepts as load_concepts
 from .learned_vocabulary import load_tokenizer as load_tokenizer
 from .learned_vocabulary import load_vocabulary as load_vocabulary
 from .learned_vocabulary import vocabulary_size as vocabulary_size
@@ -25,4 +25,4 @@ from .pipeline import num_train_examples as num_train_examples
 from .pipeline import train_batches as train_batches
 from .preparation import check_outside as check_outside
 from .preparation import prepare as prepare
-from .seen_sentences import count_seen as count_seen
+from .sentence_pairs import count_seen as count_seen

@@ -1,4 +1,4 @@
-"""Names, shapes and dtypes of a batch: the single description for all code that uses batches."""
+"""Columns of a batch: their names, shapes and dtypes, and those of images."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -8,13 +8,15 @@ import numpy as np
 
 from xmodal.core.errors import UserError
 from xmodal.data import columns as columns_lib
-from xmodal.data.columns import STRING, Column
+from xmodal.data.columns import STRING, Column, RaggedColumn, decode_texts
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import check_columns, describe_builder, needed_columns
 from xmodal.data.feature_records import TEXT_FEATURES
 from xmodal.data.mined_negatives import mined_name
-from xmodal.data.pixels.images import ImageConfig, check_size
+from xmodal.data.pixels.images import ImageConfig, prepare_images
+from xmodal.data.pixels.regions import pad_rows
 from xmodal.data.sentence_pairs import evaluated_columns
+from xmodal.data.text.tokenizers import Tokenizer
 
 # Columns of ids [B, C, T], or of their features.
 _TEXTS = ("text_ids", "text_mask", TEXT_FEATURES)
@@ -105,7 +107,15 @@ def _evaluated(config: DataConfig, columns: Collection[str]) -> list[str]:
 def _image_spec(
     config: DataConfig, image: ImageConfig, column: Column, batch_size: int
 ) -> BatchSpec:
-    check_size(image, column.is_picture)
+    if column.is_picture != (image.size > 0):
+        raise UserError(
+            f"config.data.image.size={image.size}, but the images of this dataset are "
+            + (
+                "pictures: set the side of the model's input"
+                if column.is_picture
+                else "features: set 0"
+            )
+        )
     if column.is_picture:
         return {"image": _struct((batch_size, *image.shape), np.uint8)}
     if not column.is_ragged:
@@ -124,3 +134,34 @@ def _image_spec(
 
 def _struct(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, np.dtype(dtype))
+
+
+def image_columns(
+    images: np.ndarray | RaggedColumn, config: ImageConfig, seeds: np.ndarray | None = None
+) -> dict[str, np.ndarray]:
+    """Returns `image` and, if the number of regions varies, `image_mask`; see `batch_spec`.
+
+    Args:
+      images: encoded pictures, bytes [N], or stored features.
+      config: config of the images.
+      seeds: seeds int64 [N, 2] of the training augmentation; None for the evaluation crop.
+    """
+    if isinstance(images, RaggedColumn):
+        rows = np.split(images.values, images.starts[1:])
+        image, mask = pad_rows(rows, config.max_regions)
+        return {"image": image, "image_mask": mask}
+    if images.dtype == STRING:
+        images = prepare_images(images.tolist(), config, seeds)
+    return {"image": images}
+
+
+def tag_columns(tags: np.ndarray, tokenizer: Tokenizer) -> dict[str, np.ndarray]:
+    """Returns `image_tags`, the word pieces of tags and `[SEP]`; see `batch_spec`.
+
+    Args:
+      tags: bytes [N]; an image with an empty text has no words, nor `[SEP]`.
+      tokenizer: of word pieces, which puts `[CLS]` before a text.
+    """
+    ids, mask = tokenizer.encode(decode_texts(tags))
+    is_real = (mask > 0) & (mask.sum(axis=1, keepdims=True) > 2)
+    return {"image_tags": np.where(is_real, ids, -1).astype(np.int32)[:, 1:]}

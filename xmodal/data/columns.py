@@ -1,14 +1,25 @@
-"""The columns of a dataset: how records store them, and the record parser."""
+"""The columns of a dataset: how records store them, the record parser, and their Parquet file.
+
+All columns of a split except images are also in one Parquet file beside the records. Captions and
+labels are a thousandth of the bytes of a dataset with images. Vocabularies, caption counts,
+evaluation splits and text-only training read this file.
+"""
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import tensorflow_datasets as tfds
+from absl import logging
+from etils import epath
 
 from data_prep.reading.example_records import read_values, stack
+from xmodal.core.atomic import replacing
+from xmodal.core.errors import UserError
 
 STRING = np.dtype(object)
 
@@ -137,3 +148,97 @@ def _is_raw(feature: tfds.features.Tensor) -> bool:
     """Returns whether records hold the numbers of a feature as bytes (`encoding="bytes"`)."""
     stored = np.dtype(feature.get_serialized_info().np_dtype)
     return np.dtype(feature.np_dtype) != STRING and stored == STRING
+
+
+def read_records(source: Any, rows: np.ndarray, what: str, remedy: str) -> Sequence[bytes]:
+    """Reads records by number, in the given order.
+
+    Args:
+      source: a data source of `array_record` or TFDS.
+      rows: numbers of the records, int64 [N].
+      what: what the records are, as the start of an error.
+      remedy: what to do about damaged files, as the end of an error.
+
+    Raises:
+      UserError: a file is missing, truncated or changed.
+    """
+    try:
+        return source.__getitems__(rows.tolist())
+    except RuntimeError as error:  # The only error that the library raises.
+        raise UserError(
+            f"{what} cannot be read: {str(error).splitlines()[0]}. The file is damaged; {remedy}"
+        ) from error
+
+
+def load_table(
+    path: epath.Path,
+    columns: Mapping[str, Column],
+    blocks: Iterable[Mapping[str, np.ndarray | RaggedColumn]],
+) -> pa.Table:
+    """Returns the columns of a split, one row per record.
+
+    Args:
+      path: path of the Parquet file, which is written first if it does not exist or is damaged.
+      columns: columns of the file.
+      blocks: columns of all records in order, read only if the file has to be written.
+    """
+    if path.exists():
+        try:
+            with path.open("rb") as file:
+                # `pq.read_table` would also import pyarrow's reader of folders.
+                opened = pq.ParquetFile(file, page_checksum_verification=True)
+                return opened.read().combine_chunks()
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            logging.warning("%s is damaged, and written again: %s", path, error)
+    table = pa.concat_tables(
+        pa.table({name: _to_arrow(block[name], column) for name, column in columns.items()})
+        for block in blocks
+    )
+    try:
+        with replacing(path) as file:
+            pq.write_table(table, file, write_page_checksum=True)
+    except OSError as error:
+        logging.warning("%s is not stored for later runs: %s", path, error)
+    return table.combine_chunks()
+
+
+def take(
+    table: pa.Table, columns: Mapping[str, Column], rows: np.ndarray | None = None
+) -> dict[str, np.ndarray | RaggedColumn]:
+    """Returns columns of a table by name.
+
+    Args:
+      table: see `load_table`.
+      columns: columns to return.
+      rows: int64 [N], record numbers; None for all.
+
+    Returns:
+      [N, *shape], or `RaggedColumn` if the length varies.
+    """
+    table = table.select(list(columns))
+    if rows is not None:
+        table = table.take(pa.array(rows)).combine_chunks()
+    return {name: _to_numpy(table[name], column) for name, column in columns.items()}
+
+
+def _to_arrow(values: np.ndarray | RaggedColumn, column: Column) -> pa.Array:
+    kind = pa.binary() if column.dtype == STRING else pa.from_numpy_dtype(column.dtype)
+    if isinstance(values, RaggedColumn):
+        ends = np.concatenate([[0], np.cumsum(values.lengths)]).astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(ends), pa.array(values.values, kind))
+    array = pa.array(values.reshape(-1), kind)
+    if column.shape:
+        return pa.FixedSizeListArray.from_arrays(array, math.prod(column.fixed_shape))
+    return array
+
+
+def _to_numpy(chunked: pa.ChunkedArray, column: Column) -> np.ndarray | RaggedColumn:
+    array = chunked.combine_chunks()
+    lengths = None
+    if column.shape:
+        lengths = array.value_lengths() if column.is_ragged else None
+        array = array.flatten()
+    values = array.to_numpy(zero_copy_only=False)
+    if lengths is not None:
+        return RaggedColumn(values, lengths.to_numpy(zero_copy_only=False).astype(np.int64))
+    return values.reshape(-1, *column.shape) if column.shape else values

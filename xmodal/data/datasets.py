@@ -15,13 +15,11 @@ from etils import epath
 
 import data_prep
 from data_prep.build import build
-from xmodal.core.config import lookup
+from xmodal.core.config import suggest
 from xmodal.core.errors import UnexpectedFilesError, UserError
 from xmodal.core.progress import progress
-from xmodal.data import column_cache
 from xmodal.data import columns as columns_lib
 from xmodal.data.data_config import DataConfig, parse
-from xmodal.data.records import read_records
 
 UNKNOWN_HASH = "unknown"
 """Hash of a dataset that was prepared before hashes were introduced."""
@@ -125,7 +123,7 @@ class Source:
         Raises:
           UserError: a file of the prepared dataset is missing, truncated or changed.
         """
-        records = read_records(
+        records = columns_lib.read_records(
             self._records,
             rows,
             what=f"A record of {self._config.dataset} {self._split}",
@@ -148,7 +146,7 @@ class Source:
         """
         wanted = {name: self.columns[name] for name in names}
         if wanted.keys() <= self._small_columns.keys():
-            return column_cache.take(self._table, wanted, rows)
+            return columns_lib.take(self._table, wanted, rows)
         rows = np.arange(len(self)) if rows is None else rows
         return columns_lib.parse(self.read(rows), wanted)
 
@@ -165,9 +163,9 @@ class Source:
     @functools.cached_property
     def _table(self) -> pa.Table:
         path = self.folder / f"columns-{self._split}.parquet"
-        return column_cache.load_table(path, self._small_columns, self._small_blocks())
+        return columns_lib.load_table(path, self._small_columns, self._small_blocks())
 
-    def _small_blocks(self) -> Iterator[column_cache.Block]:
+    def _small_blocks(self) -> Iterator[Mapping[str, np.ndarray | columns_lib.RaggedColumn]]:
         # Records include their images, so this takes long, but happens only once per dataset.
         what = f"Reading the columns without images of {self._config.dataset} {self._split}"
         with progress(what, len(self)) as advance:
@@ -256,16 +254,12 @@ def _open_prepared(config: DataConfig) -> tfds.core.DatasetBuilder:
     for name in (f"{config.dataset}/{config.config}", config.dataset):
         with contextlib.suppress(tfds.core.DatasetNotFoundError):
             return tfds.core.read_only_builder.builder_from_files(name, data_dir=place)
-    # It lists the known names.
-    try:
-        lookup("config.data.dataset", config.dataset, data_prep.BUILDERS)
-    except UserError as error:
-        where = f"--data_dir={place}" if place else "the default folder"
-        raise UserError(
-            f"{error} Nor has TFDS prepared a dataset of that name in {where}: "
-            f"`tfds build {config.dataset}` prepares one that it knows."
-        ) from None
-    raise AssertionError(config.dataset)
+    where = f"--data_dir={place}" if place else "the default folder"
+    raise UserError(
+        f"Unknown name {config.dataset!r} in config.data.dataset; "
+        f"{suggest([config.dataset], data_prep.BUILDERS)} Nor has TFDS prepared a dataset of that "
+        f"name in {where}: `tfds build {config.dataset}` prepares one that it knows."
+    )
 
 
 def _open_records(builder: tfds.core.DatasetBuilder, split: str) -> Any:

@@ -8,19 +8,16 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from data_prep.cxc.cxc_files import describe_differences
 from data_prep.same_text import content_hash
 from xmodal.core.errors import UserError
 from xmodal.core.read_ahead import read_ahead
-from xmodal.data.batch_shapes import batch_spec
+from xmodal.data.batch_shapes import batch_spec, image_columns, tag_columns
 from xmodal.data.columns import STRING, RaggedColumn, decode_texts, dense, ragged
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import title_of
 from xmodal.data.feature_records import IMAGE_FEATURES, TEXT_FEATURES, FeatureReader
-from xmodal.data.item_inputs import image_columns, tag_columns
 from xmodal.data.learned_vocabulary import load_tokenizer
-from xmodal.data.matches import MATCHES, load_matches
-from xmodal.data.ratings import load_ratings, rating_hashes
+from xmodal.data.ratings import MATCHES, load_matches, load_ratings, rating_hashes
 from xmodal.data.sentence_pairs import as_captions, has_pairs, open_captions
 from xmodal.data.text.tokenizers import Tokenizer
 
@@ -53,7 +50,6 @@ class EvalSplit:
         out.
       partial: part of the published split that is present, such as "181 of 5,000 images"; "" for
         all of it.
-      differences: how the files in `ratings_dir` differ from the released ones.
       hashes: hashes of the records and of the rated pairs, see `datasets.split_hashes`.
     """
 
@@ -77,11 +73,9 @@ class EvalSplit:
         self.labels = _label_columns(columns, config.labels)
         self.label_names = source.label_names
         self.hashes = source.hashes
-        self.ratings, self.differences, dropped = {}, [], 0
+        self.ratings, dropped = {}, 0
         if not self.has_pairs:
             self.ratings = load_ratings(config, split)
-            if config.ratings_dir:
-                self.differences = describe_differences(self.ratings, split)
             self.hashes |= rating_hashes(config, split)
         if source.left_out or not source.is_complete:
             self.ratings, dropped = _keep_known(self.ratings, self.image_ids, self.caption_ids)

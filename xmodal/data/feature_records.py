@@ -19,10 +19,9 @@ from array_record.python import array_record_data_source, array_record_module
 
 from xmodal.core.atomic import new_folder
 from xmodal.core.errors import UserError
-from xmodal.core.untrusted.json_text import parse_json_text
+from xmodal.data.columns import read_records
 from xmodal.data.mined_negatives import mined_name
 from xmodal.data.pixels.regions import pad_rows
-from xmodal.data.records import read_records
 
 IMAGE_FEATURES, TEXT_FEATURES = "image_features", "text_features"
 DTYPE = np.dtype(ml_dtypes.bfloat16)
@@ -57,11 +56,6 @@ class FeatureReader:
         """The raw column that a batch leaves out."""
         return _REPLACES[self.name]
 
-    @property
-    def is_pooled(self) -> bool:
-        """Whether an item is a vector as summands, see `models.tower.split_summands`."""
-        return "pooling" in self.key
-
     def read(self, items: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
         """Reads the features of items.
 
@@ -81,13 +75,7 @@ class FeatureReader:
             what=f"A record of {self.folder}",
             remedy="delete the folder to compute the features again.",
         )
-        try:
-            arrays = [np.frombuffer(record, DTYPE).reshape(-1, self.width) for record in records]
-        except ValueError as error:
-            raise UserError(
-                f"A record of {self.folder} is not of width {self.width}; delete the folder to "
-                "compute the features again."
-            ) from error
+        arrays = [np.frombuffer(record, DTYPE).reshape(-1, self.width) for record in records]
         features, mask = pad_rows(arrays, length)
         return (
             features.reshape(*items.shape, length, self.width),
@@ -128,19 +116,13 @@ def open_features(folder: str) -> FeatureReader:
     """
     try:
         with open(os.path.join(folder, _METADATA), encoding="utf-8") as file:
-            reader = FeatureReader(folder, **parse_json_text(file.read()))
-        if reader.name not in _REPLACES or not reader.width > 0:
-            raise ValueError(f"its {_METADATA} is not of features")
-        found = len(reader._source)
+            reader = FeatureReader(folder, **json.load(file))
+        if len(reader._source) != reader.count:
+            raise ValueError(f"it has {len(reader._source):,} of {reader.count:,}")
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise UserError(
             f"{folder} has no complete features ({error}); delete it to compute them again."
         ) from error
-    if found != reader.count:
-        raise UserError(
-            f"{folder} has {found:,} of {reader.count:,} features; delete it to have them "
-            "computed again."
-        )
     return reader
 
 
@@ -159,9 +141,6 @@ def write_features(
       name: `image_features` or `text_features`.
       key: hashes of the weights and inputs of the features, by name.
       arrays: one [t, W] per item of the split, in the order of the items; stored as bfloat16.
-
-    Raises:
-      ValueError: an array is not two-dimensional, or its width differs from the first one's.
     """
     try:
         with new_folder(folder) as temporary:
@@ -183,8 +162,6 @@ def _write_records(folder: str, arrays: Iterable[np.ndarray]) -> dict[str, int]:
     )
     try:
         for array in arrays:
-            if array.ndim != 2 or (count and array.shape[1] != width):
-                raise ValueError(f"features of item {count} have the shape {array.shape}")
             writer.write(np.ascontiguousarray(array, DTYPE).tobytes())
             count, rows, width = count + 1, max(rows, array.shape[0]), array.shape[1]
     finally:

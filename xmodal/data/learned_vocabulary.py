@@ -1,4 +1,4 @@
-"""The vocabulary of a config, read from its file or learned from the training captions."""
+"""The vocabulary and the concepts of a config, read from a file or learned from captions."""
 
 import functools
 import importlib.metadata
@@ -9,10 +9,13 @@ from typing import Any
 from absl import logging
 from etils import epath
 
+from data_prep.concept_counts import count_concepts
 from xmodal.core.atomic import write_atomically
 from xmodal.core.errors import UserError
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import Source, read_captions
+from xmodal.data.text.concept_graph import Concepts, parse_concepts, read_concepts
+from xmodal.data.text.pieces import SPECIAL_TOKENS, count_words
 from xmodal.data.text.text_config import SUBWORDS, TextConfig
 from xmodal.data.text.text_counts import count_texts
 from xmodal.data.text.tokenizer_files import TokenizerFile, read_vocabulary, vocabulary_file
@@ -24,7 +27,6 @@ from xmodal.data.text.tokenizers import (
     word_splitter,
 )
 from xmodal.data.text.vocabulary import MASK, learn_words
-from xmodal.data.text.wordpiece import SPECIAL_TOKENS, count_words
 from xmodal.data.text.words import cut_text
 
 _TRAIN = "train"
@@ -159,3 +161,28 @@ def _file_name(config: TextConfig, train_split: str) -> str:
         parts += ["mask"] if needs_mask(config) else []
     parts += [] if train_split == _TRAIN else [train_split]
     return f"vocabulary-{kind}-{'-'.join(parts)}.txt"
+
+
+def load_concepts(file: str, config: DataConfig, count: int, train_split: str = _TRAIN) -> Concepts:
+    """Returns the concepts of a file, or those that most training captions name.
+
+    Args:
+      file: written by `python -m data_prep.concepts`; "" to learn them. Learned concepts are words
+        as they are written, so that the singular and the plural are two.
+      config: see `DataConfig`.
+      count: K, number of concepts to learn.
+      train_split: split whose captions they are learned from.
+
+    Raises:
+      UserError: the file is missing or damaged, or the dataset has no captions.
+    """
+    if file:
+        return read_concepts(file)
+    concepts = parse_concepts(count_concepts(read_captions(config, train_split), count=count))
+    logging.info(
+        "Concepts are the %d most frequent words of the captions, such as %s; "
+        "`python -m data_prep.concepts` writes a file of lemmas for config.init_from.concepts.",
+        len(concepts.words),
+        ", ".join(concepts.words[:5]),
+    )
+    return concepts

@@ -99,33 +99,22 @@ def open_mined(
     if not path.exists():
         raise UserError(f"{_WHERE}={folder!r} has no tables: write them with `xmodal mine`.")
     card = read_json(path, _REMEDY)
-    records = card.get("records")
-    if not isinstance(records, dict) or not hashes.items() <= records.items():
+    records, mined = card.get("records") or {}, card.get("split")
+    if mined != split or not hashes.items() <= records.items():
         raise UserError(
-            f"{_WHERE}={folder!r} was mined from the records {records}, but the training split "
-            f"has {dict(hashes)}; mine it from this split."
+            f"{_WHERE}={folder!r} was mined from the split {mined!r}, records {records}, but "
+            f"config.train_split is {split!r}, records {dict(hashes)}; mine it from this split."
         )
-    if card.get("split") != split:
-        raise UserError(
-            f"{_WHERE}={folder!r} was mined from the split {card.get('split')!r}, but "
-            f"config.train_split is {split!r}; mine it from this split."
-        )
-    sizes = len(counts), int(counts.sum())
-    captions = _open(os.path.join(folder, "captions.npy"), *sizes)
-    images = _open(os.path.join(folder, "images.npy"), *reversed(sizes))
+    captions = _open(os.path.join(folder, "captions.npy"), len(counts))
+    images = _open(os.path.join(folder, "images.npy"), int(counts.sum()))
     return MinedNegatives(captions, images, starts, counts)
 
 
-def _open(path: str, rows: int, items: int) -> np.ndarray:
-    """Returns a table of `rows` rows, each with positions among `items` items."""
+def _open(path: str, rows: int) -> np.ndarray:
     try:
         table = load_arrays(path, mmap_mode="r")
     except DAMAGE as error:
         raise UserError(f"{path} is damaged ({error}); {_REMEDY}") from error
     if table.ndim != 2 or len(table) != rows or not table.size:
         raise UserError(f"{path} has the shape {list(table.shape)}, not {rows} rows; {_REMEDY}")
-    if table.dtype != np.int32 or table.min() < 0 or table.max() >= items:
-        raise UserError(
-            f"{path} has numbers that are not positions of {items:,} items, int32; {_REMEDY}"
-        )
     return table

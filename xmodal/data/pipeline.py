@@ -7,11 +7,11 @@ import numpy as np
 
 from xmodal.core.errors import UserError
 from xmodal.core.read_ahead import Batch, read_ahead
+from xmodal.data.batch_shapes import image_columns, tag_columns
 from xmodal.data.columns import RaggedColumn, decode_texts, dense, ragged
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import Source, needed_columns
 from xmodal.data.feature_records import IMAGE_FEATURES, TEXT_FEATURES, FeatureReader
-from xmodal.data.item_inputs import image_columns, tag_columns
 from xmodal.data.learned_vocabulary import load_tokenizer
 from xmodal.data.mined_negatives import Draw, MinedNegatives, mined_name, open_mined
 from xmodal.data.order import Order
@@ -79,10 +79,7 @@ def num_train_examples(config: Mapping[str, Any] | DataConfig, split: str) -> in
       UserError: the dataset lacks the split or a column, or an image has too few captions.
     """
     config = parse(config)
-    source = Source(config, split, needed_columns(config))
-    if config.captions_per_image > 1:
-        _check_enough(_caption_ids(source).lengths, config.captions_per_image)
-    return _num_examples(config, source)
+    return _num_examples(config, _open(config, split))
 
 
 class _BatchMaker:
@@ -100,7 +97,7 @@ class _BatchMaker:
     ) -> None:
         self._config, self._block, self._groups = config, block, groups
         self._is_whole = block.stop - block.start == batch_size
-        self._source = Source(config, split, needed_columns(config))
+        self._source = _open(config, split)
         self._order = Order(seed, _num_examples(config, self._source), batch_size)
         self._features = {reader.name: reader for reader in features}
         replaced = {reader.replaces for reader in features}
@@ -116,8 +113,6 @@ class _BatchMaker:
         if config.mined_negatives:
             places = self._starts, self._counts
             self._mined = open_mined(config.mined_negatives, split, *places, self._source.hashes)
-        for reader in features:
-            _check_count(reader, self._source)
 
     def __call__(self, step: int) -> Batch:
         records = self._records(step)[self._block]
@@ -156,27 +151,19 @@ class _BatchMaker:
         images: np.ndarray | RaggedColumn | None = None,
     ) -> Batch:
         """Columns of the images of some records; `images` are theirs if they have been read."""
-        found = self._picture_columns(config, records, seeds, images)
-        if config.tags and self._tokenizer is not None:
-            tags = dense(self._source.get(["tags"], records)["tags"])
-            found |= tag_columns(tags, self._tokenizer)
-        return found
-
-    def _picture_columns(
-        self,
-        config: ImageConfig,
-        records: np.ndarray,
-        seeds: np.ndarray,
-        images: np.ndarray | RaggedColumn | None,
-    ) -> Batch:
         if reader := self._features.get(IMAGE_FEATURES):
             varies = self._source.columns["image"].is_ragged
             length = config.max_regions if varies else reader.rows
             features, mask = reader.read(records, length)
-            return {reader.name: features} | ({"image_mask": mask} if varies else {})
-        if images is None:
-            images = self._source.get(["image"], records)["image"]
-        return image_columns(images, config, seeds)
+            found = {reader.name: features} | ({"image_mask": mask} if varies else {})
+        else:
+            if images is None:
+                images = self._source.get(["image"], records)["image"]
+            found = image_columns(images, config, seeds)
+        if config.tags and self._tokenizer is not None:
+            tags = dense(self._source.get(["tags"], records)["tags"])
+            found |= tag_columns(tags, self._tokenizer)
+        return found
 
     def _text_columns(
         self,
@@ -194,12 +181,7 @@ class _BatchMaker:
         if ranks is not None:
             batch["text_rank"] = ranks[self._block]
         if reader := self._features.get(TEXT_FEATURES):
-            batch[reader.name], real = reader.read(numbers, length)
-            if not reader.is_pooled and not np.array_equal(real, mask):
-                raise UserError(
-                    f"{reader.folder} has captions of different lengths than this tokenizer gives; "
-                    "delete it to compute them again."
-                )
+            batch[reader.name], _ = reader.read(numbers, length)
         else:
             batch["text_ids"] = ids
         if self._config.label_captions:
@@ -267,19 +249,14 @@ def choose_captions(counts: np.ndarray, draws: np.ndarray) -> np.ndarray:
     """Chooses C captions of every image without replacement.
 
     Args:
-      counts: captions of each image, int64 [b].
+      counts: captions of each image, int64 [b], at least C.
       draws: non-negative random numbers, int64 [b, C].
 
     Returns:
       Positions of the chosen captions among those of their image, int64 [b, C].
-
-    Raises:
-      UserError: an image has fewer captions than C.
     """
-    wanted = draws.shape[1]
-    _check_enough(counts, wanted)
     places = np.empty_like(draws)
-    for k in range(wanted):
+    for k in range(draws.shape[1]):
         # Position of the draw among the remaining captions: step over taken ones, smallest first.
         place = draws[:, k] % (counts - k)
         for taken in np.sort(places[:, :k], axis=1).T:
@@ -288,22 +265,16 @@ def choose_captions(counts: np.ndarray, draws: np.ndarray) -> np.ndarray:
     return places
 
 
-def _check_enough(counts: np.ndarray, wanted: int) -> None:
-    if counts.min() < wanted:
+def _open(config: DataConfig, split: str) -> Source:
+    source, wanted = Source(config, split, needed_columns(config)), config.captions_per_image
+    if config.text is None or config.examples == "pairs":
+        return source
+    if (fewest := _caption_ids(source).lengths.min()) < wanted:
         raise UserError(
-            f"An image has {counts.min()} caption(s), fewer than "
+            f"An image has {fewest} caption(s), fewer than "
             f"config.data.captions_per_image={wanted}; set it to the fewest of any image."
         )
-
-
-def _check_count(reader: FeatureReader, source: Source) -> None:
-    is_text = reader.name == TEXT_FEATURES
-    count = len(_caption_ids(source).values) if is_text else len(source)
-    if reader.count != count:
-        raise UserError(
-            f"{reader.folder} has features of {reader.count:,} items, but the split has "
-            f"{count:,}; delete it to compute them again."
-        )
+    return source
 
 
 def _num_examples(config: DataConfig, source: Source) -> int:

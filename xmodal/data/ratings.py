@@ -1,14 +1,19 @@
-"""Rated pairs for evaluation, from a dataset's `ratings` config or the released CxC files."""
+"""Rated pairs and lists of positives, from a dataset's configs `ratings` and `matches`.
+
+The rated pairs of COCO may be the released CxC files instead.
+"""
 
 import numpy as np
 from etils import epath
 
 from data_prep.cxc.cxc_files import read_cxc_ratings
-from xmodal.data.columns import dense
+from xmodal.data.columns import dense, ragged
 from xmodal.data.data_config import DataConfig
 from xmodal.data.datasets import open_beside
 
 _RATINGS = "ratings"
+MATCHES = "matches"
+_COLUMNS = ("direction", "query_id", "positive_ids")
 
 
 def load_ratings(config: DataConfig, split: str) -> dict[str, dict[str, np.ndarray]]:
@@ -40,3 +45,23 @@ def rating_hashes(config: DataConfig, split: str) -> dict[str, str]:
     """Returns the hash of the rated pairs if they are records of a prepared dataset, else {}."""
     source = None if config.ratings_dir else open_beside(config, _RATINGS, split)
     return {} if source is None else source.hashes
+
+
+def load_matches(config: DataConfig, split: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Returns every matching pair, by direction, `i2t` and `t2i`.
+
+    Each has the ids of queries and of their positives, int32 [P] each. The result is empty if the
+    dataset has no such lists for this split. They are built on the first call.
+    """
+    source = open_beside(config, MATCHES, split)
+    if source is None:
+        return {}
+    columns = source.get(_COLUMNS)
+    directions, queries = (dense(columns[name]) for name in _COLUMNS[:2])
+    positives = ragged(columns["positive_ids"])
+    direction = np.repeat(directions, positives.lengths)
+    query = np.repeat(queries, positives.lengths)
+    return {
+        name.decode(): (query[direction == name], positives.values[direction == name])
+        for name in np.unique(directions)
+    }

@@ -20,9 +20,8 @@ from ml_collections import ConfigDict
 from xmodal.core import processes
 from xmodal.core.config import find_section, lookup, read
 from xmodal.core.errors import UserError
-from xmodal.data.text.published_merges import is_packaged
 from xmodal.data.text.text_config import ID_FIELDS, SUBWORDS, WORD_SETTINGS, TextConfig
-from xmodal.data.text.tokenizer_files import FILES, read_vocabulary
+from xmodal.data.text.tokenizer_files import FILES, is_packaged, read_vocabulary
 from xmodal.models import ENCODERS
 from xmodal.pretrained.folder import check_weights, read_description
 from xmodal.pretrained.model_folder import SIDES, read_model

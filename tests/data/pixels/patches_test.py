@@ -4,7 +4,6 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from xmodal.core.errors import UserError
 from xmodal.data.pixels.images import ImageConfig
 from xmodal.data.pixels.patches import cut_into_patches, most_patches, resized_shape
 
@@ -36,11 +35,3 @@ def test_patches_follow_row_by_row():
             patch = resized[8 * row : 8 * row + 8, 8 * column : 8 * column + 8]
             np.testing.assert_array_equal(found[1 + row * columns + column], patch.ravel())
     assert not found[1 + rows * columns :].any()
-
-
-def test_what_does_not_fit_is_refused():
-    with pytest.raises(UserError, match="not a multiple of patch=7"):
-        ImageConfig(size=32, patch=7)
-    assert ImageConfig(size=153, patch=1).shape == (1 + 153 * 254, 3)
-    with pytest.raises(UserError, match="up to 256 patches"):
-        ImageConfig(size=154, patch=1)

@@ -61,9 +61,3 @@ def test_blank_texts_are_empty(blank):
     found = counts_of([blank, *PLAIN])
     assert (found.empty, found.unknown) == (1, 0)
     assert found.describe("texts") == "1 of 3 texts are empty."
-
-
-def test_nothing_is_said_of_whole_texts():
-    assert counts_of(PLAIN).describe("texts") == ""
-    parts = [counts_of(PLAIN, max_length=3), counts_of([*FOREIGN, ""], max_length=3)]
-    assert TextCounts.total(parts) == TextCounts(6, 1, 3, 1, 0, 3)

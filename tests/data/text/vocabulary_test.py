@@ -35,10 +35,3 @@ def test_a_file_has_one_token_per_line(tmp_path):
     # Runs of earlier versions have no vocab.txt, and no name in their config.
     with pytest.raises(UserError, match="vocabulary names '', which is not a file"):
         read_vocabulary("")
-
-
-@pytest.mark.parametrize("content", [b'{"one": "line"}\n', b"\xff\xd8\xff\xe0"])
-def test_a_file_that_is_no_vocabulary(tmp_path, content):
-    (tmp_path / "captions.txt").write_bytes(content)
-    with pytest.raises(UserError, match=r"captions\.txt is not a vocab\.txt"):
-        read_vocabulary(tmp_path / "captions.txt")

@@ -1,8 +1,31 @@
+"""Texts split into words: for published vectors, by nltk, and cut as for BLIP."""
+
 import re
 
 import pytest
 
-from xmodal.data.text.words import cut_text
+from xmodal.data.text.treebank import split_nltk, split_ptb
+from xmodal.data.text.words import cut_text, split_words
+
+
+def test_words_are_cut_as_those_of_published_vectors():
+    assert split_words("Don't! The dog's well-known 1,000 balls... “yes” it\u2019s") == [
+        *("Do", "n't", "!", "The", "dog", "'s", "well-known", "1,000", "balls", "..."),
+        *("“", "yes", "”", "it", "'s"),
+    ]
+    assert split_words(" \n") == []
+
+
+@pytest.mark.parametrize("split", [split_ptb, split_nltk])
+@pytest.mark.parametrize("text", ["It costs $3.50, i.e. 1,000 in all", "wait... what", "a.b c"])
+def test_the_way_around_the_sentence_splitter_changes_nothing(split, text):
+    # A text is passed to Punkt only if it may contain two sentences.
+    from nltk.tokenize import NLTKWordTokenizer, PunktSentenceTokenizer, TreebankWordTokenizer
+
+    words = {split_ptb: TreebankWordTokenizer(), split_nltk: NLTKWordTokenizer()}[split]
+    for variant in (text, text + ".", text.replace(".", "")):
+        sentences = PunktSentenceTokenizer().tokenize(variant)
+        assert split(variant) == [word for each in sentences for word in words.tokenize(each)]
 
 
 @pytest.mark.parametrize("text", ["A dog (brown).  It runs!", "a\n b:c ~d", "x " * 40, ""])

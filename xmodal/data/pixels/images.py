@@ -26,7 +26,7 @@ from xmodal.core.untrusted.picture_formats import (
     to_rgb,
 )
 from xmodal.data.pixels.augment import AugmentConfig, draw, erase
-from xmodal.data.pixels.patches import cut_into_patches, most_columns, most_patches
+from xmodal.data.pixels.patches import cut_into_patches, most_patches
 from xmodal.data.pixels.resample import (
     BICUBIC,
     BILINEAR,
@@ -38,6 +38,7 @@ from xmodal.data.pixels.resample import (
 
 # Besides the results, one picture per worker is in memory at a time.
 _WORKERS = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1, "pictures")
+_Crop = Callable[[np.ndarray, int, float], np.ndarray]
 _RECIPES = ("cxc", "simclr", "torchvision", "clip", "squash", "squash_bilinear", "big_vision")
 
 
@@ -77,12 +78,6 @@ class ImageConfig:
         if self.patch and (self.size % self.patch or self.size < self.patch):
             raise UserError(
                 f"config.data.image.size={self.size} is not a multiple of patch={self.patch}."
-            )
-        if self.patch and most_columns(self.size, self.patch) > 255:
-            raise UserError(
-                f"config.data.image.size={self.size} makes up to "
-                f"{most_columns(self.size, self.patch)} patches of patch={self.patch} in a row, "
-                "more than 255; reduce size or enlarge patch."
             )
         if self.patch and self.augment is not None:
             raise UserError(
@@ -235,38 +230,21 @@ def augmented_crop(
     return result
 
 
-def cxc_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
-    """Returns the central `fraction` of each side, resized to uint8 [size, size, 3].
+def _of_center(resize: Callable[[np.ndarray, int], np.ndarray]) -> _Crop:
+    """Returns the crop that resizes the central `fraction` of each side to a square."""
 
-    The released code of the CxC dual encoder calls its parameter an area, but its TF op keeps that
-    fraction of each side, as does this function.
-    """
-    return resize_antialiased(_central_window(picture, fraction), size)
+    def crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
+        height, width = picture.shape[:2]
+        top, left = (int((side - side * fraction) / 2) for side in (height, width))
+        return resize(picture[top : height - top, left : width - left], size)
 
-
-def _central_window(picture: np.ndarray, fraction: float) -> np.ndarray:
-    height, width = picture.shape[:2]
-    top, left = (int((side - side * fraction) / 2) for side in (height, width))
-    return picture[top : height - top, left : width - left]
+    return crop
 
 
-def squash_crop(
-    picture: np.ndarray, size: int, fraction: float, kernel: PIL.Image.Resampling = BICUBIC
-) -> np.ndarray:
-    """Returns the central `fraction` of each side, resized to uint8 [size, size, 3] by Pillow.
-
-    With a fraction of 1, equals the "squash" of open_clip and the SigLIP of transformers.
-    """
-    image = PIL.Image.fromarray(_central_window(picture, fraction))
-    return np.asarray(image.resize((size, size), kernel))
-
-
-def big_vision_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
-    """Returns the central `fraction` of each side, resized to uint8 [size, size, 3].
-
-    With a fraction of 1, equals `resize(size)` of google-research/big_vision.
-    """
-    return resize_bilinear(_central_window(picture, fraction), size)
+def _squash(kernel: PIL.Image.Resampling) -> _Crop:
+    return _of_center(
+        lambda picture, size: np.asarray(PIL.Image.fromarray(picture).resize((size, size), kernel))
+    )
 
 
 def simclr_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
@@ -281,55 +259,31 @@ def simclr_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
     return resize_bicubic(picture[top : top + side, left : left + side], size)
 
 
-def torchvision_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
-    """Returns the central square of a resized picture, uint8 [size, size, 3].
-
-    Equals torchvision's bilinear `Resize(size / fraction)` and `CenterCrop(size)` of PIL images.
-    """
-    return _resize_then_crop(picture, size, fraction, BILINEAR)
-
-
-def clip_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
-    """Returns the central square of a resized picture, uint8 [size, size, 3].
-
-    With a fraction of 1, equals the transform of openai/CLIP and "shortest" of open_clip.
-    """
-    return _resize_then_crop(picture, size, fraction, BICUBIC)
-
-
-def _resize_then_crop(
+def resize_and_crop(
     picture: np.ndarray, size: int, fraction: float, kernel: PIL.Image.Resampling
 ) -> np.ndarray:
+    """Returns the central square of a resized picture, uint8 [size, size, 3].
+
+    Equals `Resize(size / fraction)` and `CenterCrop(size)` of torchvision on PIL images; with a
+    fraction of 1 and a bicubic kernel, the transform of openai/CLIP and "shortest" of open_clip.
+    """
     sides = picture.shape[:2]
     height, width = (round(size / fraction) * side // min(sides) for side in sides)
     top, left = (round((side - size) / 2) for side in (height, width))
     return resize_window(picture, (height, width), (top, left), size, kernel)
 
 
-EVALUATION_CROPS: Mapping[str, Callable[[np.ndarray, int, float], np.ndarray]] = {
-    "big_vision": big_vision_crop,
-    "clip": clip_crop,
-    "cxc": cxc_crop,
+EVALUATION_CROPS: Mapping[str, _Crop] = {
+    # With a fraction of 1, `resize(size)` of google-research/big_vision.
+    "big_vision": _of_center(resize_bilinear),
+    "clip": functools.partial(resize_and_crop, kernel=BICUBIC),
+    # The released code of the CxC dual encoder calls its parameter an area, but its TF op keeps
+    # that fraction of each side.
+    "cxc": _of_center(resize_antialiased),
     "simclr": simclr_crop,
-    "squash": squash_crop,
-    "squash_bilinear": functools.partial(squash_crop, kernel=BILINEAR),
-    "torchvision": torchvision_crop,
+    # With a fraction of 1, the "squash" of open_clip and the SigLIP of transformers.
+    "squash": _squash(BICUBIC),
+    "squash_bilinear": _squash(BILINEAR),
+    "torchvision": functools.partial(resize_and_crop, kernel=BILINEAR),
 }
-"""By `config.data.image.eval_transform`."""
-
-
-def check_size(config: ImageConfig, is_encoded: bool) -> None:
-    """Raises an error if the size does not fit the kind of images in a dataset.
-
-    Args:
-      config: config of the images.
-      is_encoded: whether the dataset has pictures, not precomputed features.
-
-    Raises:
-      UserError: says which size to set.
-    """
-    if is_encoded != (config.size > 0):
-        raise UserError(
-            f"config.data.image.size={config.size}, but the images of this dataset are "
-            + ("pictures: set the side of the model's input" if is_encoded else "features: set 0")
-        )
+"""By `config.data.image.eval_transform`: picture, size and fraction -> uint8 [size, size, 3]."""

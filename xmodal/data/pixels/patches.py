@@ -12,12 +12,7 @@ _LONGEST = 1333 / 800  # Longer by shorter side, as in detectors.
 
 def most_patches(size: int, patch: int) -> int:
     """Returns the largest number of patches of a picture whose shorter side has `size` pixels."""
-    return size // patch * most_columns(size, patch)
-
-
-def most_columns(size: int, patch: int) -> int:
-    """Returns the largest number of patches along a side of such a picture."""
-    return int(_LONGEST * size) // patch
+    return size // patch * (int(_LONGEST * size) // patch)
 
 
 def cut_into_patches(picture: np.ndarray, size: int, patch: int) -> np.ndarray:
@@ -28,8 +23,7 @@ def cut_into_patches(picture: np.ndarray, size: int, patch: int) -> np.ndarray:
 
     Args:
       picture: uint8 [H, W, 3].
-      size: wanted pixels of the shorter side, a multiple of `patch`; see `most_columns`, at most
-        255.
+      size: wanted pixels of the shorter side, a multiple of `patch`.
       patch: side of a patch in pixels.
 
     Returns:

@@ -10,7 +10,6 @@ import PIL.Image
 
 BILINEAR, BICUBIC = PIL.Image.Resampling.BILINEAR, PIL.Image.Resampling.BICUBIC
 _MOST_PIXELS = 2**22  # Larger pictures are resized only where a part of them is needed.
-_UNIT = 2**22  # Pillow's weights are integers in this unit.
 
 
 def resize_antialiased(picture: np.ndarray, size: int) -> np.ndarray:
@@ -37,8 +36,8 @@ def resize_window(
 ) -> np.ndarray:
     """Returns a square of a picture that Pillow resizes, uint8 [size, size, 3].
 
-    If the resized picture would be large, as for a picture of 60,000 x 1, only the square is
-    computed, from the pixels that it depends on. The values are equal.
+    If the resized picture would be large, as for a picture of 60,000 x 1, Pillow computes only the
+    square; its values then differ by rounding.
 
     Args:
       picture: uint8 [H, W, 3].
@@ -48,54 +47,14 @@ def resize_window(
       kernel: `BILINEAR` or `BICUBIC`.
     """
     (height, width), (top, left) = resized, corner
+    image = PIL.Image.fromarray(picture)
     if height * width <= _MOST_PIXELS:
-        image = PIL.Image.fromarray(picture).resize((width, height), kernel)
-        return np.asarray(image)[top : top + size, left : left + size]
-    taps = [
-        _pillow_taps(*axis, size, kernel)
-        for axis in zip(picture.shape[:2], resized, corner, strict=True)
-    ]
-    # Pillow shrinks the height first if it shrinks by more than twice as many pixels.
-    shrinks = [length - new for length, new in zip(picture.shape[:2], resized, strict=True)]
-    order = (0, 1) if shrinks[0] > max(0, 2 * shrinks[1]) else (1, 0)
-    for axis, (places, _) in enumerate(taps):
-        picture = picture.take(range(places.min(), places.max() + 1), axis)
-    for axis in order:
-        places, weights = taps[axis]
-        lines = picture.swapaxes(0, axis)
-        total = sum(
-            w[:, None, None] * lines[p - places.min()] for p, w in zip(places, weights, strict=True)
-        )
-        rounded = (total + _UNIT // 2) // _UNIT
-        picture = rounded.clip(0, 255).astype(np.uint8).swapaxes(0, axis)
-    return picture
-
-
-def _pillow_taps(
-    length: int, resized: int, first: int, size: int, kernel: PIL.Image.Resampling
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the inputs int64 [taps, size] of each output and their weights, int64 [taps, size].
-
-    Args:
-      length: number of inputs.
-      resized: number of all outputs.
-      first: first of the `size` outputs.
-      size: number of outputs.
-      kernel: see `resize_window`.
-    """
-    scale = length / resized
-    stretch = max(scale, 1.0)
-    reach = stretch * (1 if kernel == BILINEAR else 2)
-    center = (np.arange(first, first + size) + 0.5) * scale
-    low = np.maximum((center - reach + 0.5).astype(np.int64), 0)
-    high = np.minimum((center + reach + 0.5).astype(np.int64), length)
-    places = low + np.arange((high - low).max())[:, None]
-    distance = np.abs(places + 0.5 - center) / stretch
-    weights = np.maximum(1 - distance, 0) if kernel == BILINEAR else _keys(distance, -0.5)
-    weights[places >= high] = 0
-    weights *= _UNIT / weights.sum(axis=0)
-    rounded = np.trunc(weights + np.copysign(0.5, weights)).astype(np.int64)
-    return np.minimum(places, length - 1), rounded
+        whole = np.asarray(image.resize((width, height), kernel))
+        return whole[top : top + size, left : left + size]
+    down, along = picture.shape[0] / height, picture.shape[1] / width
+    right, bottom = min((left + size) * along, image.width), min((top + size) * down, image.height)
+    box = (left * along, top * down, right, bottom)
+    return np.asarray(image.resize((size, size), kernel, box))
 
 
 def _keys(distance: np.ndarray, a: float) -> np.ndarray:

@@ -19,7 +19,6 @@ from xmodal.core.untrusted.json_text import parse_json_text
 _BASE, _SHIFT, _LEAST = 5.0, 0.02, 0.3
 # The sum of the weights of the neighbors of a concept, whose own weight is 1.
 _NEIGHBORS = 0.25
-_MOST = 10_000  # Concepts of a file; papers have hundreds.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -68,8 +67,6 @@ def parse_concepts(content: Mapping[str, Any]) -> Concepts:
       ValueError: it is not such content. Also KeyError, TypeError, IndexError and OverflowError.
     """
     words = [str(word) for word in content["concepts"]]
-    if len(words) > _MOST:  # All pairs of them are counted.
-        raise ValueError(f"it has {len(words):,} concepts, more than {_MOST:,}")
     joint = np.zeros((len(words), len(words)), np.int64)
     for row, column, number in content["joint"]:
         joint[row, column] = joint[column, row] = number
@@ -78,11 +75,6 @@ def parse_concepts(content: Mapping[str, Any]) -> Concepts:
     vectors = content.get("vectors")
     if vectors is not None:
         vectors = np.asarray(vectors, np.float32)
-    numbers = set(forms.values()) | {0}
-    if captions.shape != joint.shape[:1] or not 0 <= min(numbers) <= max(numbers) < len(words):
-        raise ValueError("its parts are of different numbers of concepts")
-    if vectors is not None and (vectors.ndim != 2 or len(vectors) != len(words)):
-        raise ValueError(f"its vectors are {list(vectors.shape)} for {len(words)} concepts")
     return Concepts(words, forms, captions, joint, vectors)
 
 

@@ -9,6 +9,15 @@ SUBWORDS = ("wordpiece", "bpe", "sentencepiece", "tokenizer_json")
 """Tokenizers with rules of their own for unknown words and special tokens."""
 WORD_SETTINGS = {"min_count": 1, "unknown": "drop", "special_tokens": "none"}
 """Settings of all other tokenizers, with the values that `SUBWORDS` need."""
+_WORDS = ("ptb", "nltk", "spaces", "words")
+# Setting -> tokenizers that read it; others need its default.
+_READ_BY = {
+    **dict.fromkeys(WORD_SETTINGS, _WORDS),
+    "reading": ("ptb", "nltk", "spaces"),
+    "start": ("sentencepiece",),
+    "end": ("sentencepiece",),
+    "canonicalize": ("sentencepiece", "tokenizer_json"),
+}
 ID_FIELDS = (
     "tokenizer", "reading", "lower_case", "canonicalize", "unknown", "special_tokens", "start",
     "end", "pad", "attend_to_padding", "separators", "max_words",
@@ -97,7 +106,7 @@ class TextConfig:
         classification and the Python API do not use it.
     """
 
-    tokenizer: str = setting("wordpiece", one_of=(*SUBWORDS, "ptb", "nltk", "spaces", "words"))
+    tokenizer: str = setting("wordpiece", one_of=(*SUBWORDS, *_WORDS))
     vocabulary: str = ""
     vocabulary_size: int = setting(1024, at_least=1)
     min_count: int = setting(1, at_least=1)
@@ -123,29 +132,14 @@ class TextConfig:
                 f"config.data.text.max_length is {self.max_length}; special tokens and "
                 "a token need 3"
             )
-        if self.tokenizer != "sentencepiece" and (self.start or self.end):
-            raise UserError(
-                f"config.data.text.start={self.start!r} and end={self.end!r} are settings of "
-                f"tokenizer='sentencepiece', not of {self.tokenizer!r}; remove them"
-            )
-        if self.reading == "bytes" and self.tokenizer in (*SUBWORDS, "words"):
-            raise UserError(
-                "config.data.text.reading='bytes' belongs to weights that read nltk's words, not "
-                f"to tokenizer={self.tokenizer!r}; set it to 'text'"
-            )
         if self.prompt and self.prompt.count("{}") != 1:
             raise UserError(
                 f"config.data.text.prompt is {self.prompt!r}; it needs {{}} once, for the caption"
             )
-        if self.canonicalize and self.tokenizer not in ("sentencepiece", "tokenizer_json"):
-            raise UserError(
-                "config.data.text.canonicalize is a setting of tokenizer='sentencepiece' and "
-                f"'tokenizer_json', not of {self.tokenizer!r}; set it to False"
-            )
-        if self.tokenizer in SUBWORDS:
-            for name, needed in WORD_SETTINGS.items():
-                if (value := getattr(self, name)) != needed:
-                    raise UserError(
-                        f"config.data.text.{name} is {value!r}, which is a setting of word "
-                        "tokenizers; tokenizers of pieces have their own rules, so remove it"
-                    )
+        for name, tokenizers in _READ_BY.items():
+            value = getattr(self, name)
+            if value != getattr(TextConfig, name) and self.tokenizer not in tokenizers:
+                raise UserError(
+                    f"config.data.text.{name}={value!r} is a setting of the tokenizers "
+                    f"{', '.join(tokenizers)}, not of {self.tokenizer!r}; remove it."
+                )

@@ -4,20 +4,27 @@ A kind is one row: the name that its file has there, and a function from its con
 in the order of their ids.
 """
 
+import contextlib
 import dataclasses
+import gzip
 import hashlib
+import importlib.metadata
+import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from etils import epath
 
 from xmodal.core.errors import UserError
-from xmodal.core.untrusted.json_text import parse_json_text
-from xmodal.data.text.byte_pairs import merged_tokens
-from xmodal.data.text.published_merges import ARCHIVE, find_packaged, is_packaged, unpack_merges
-from xmodal.data.text.sentence_pieces import sentence_piece_tokens
-from xmodal.data.text.tokenizer_json import json_tokens
+from xmodal.data.text.pieces import json_tokens, merged_tokens, sentence_piece_tokens
+
+ARCHIVE = "bpe_simple_vocab_16e6.txt.gz"
+"""CLIP's merges in openai/CLIP, and in the packages open-clip-torch and clip-anytorch."""
+_SHA256 = "924691ac288e54409236115652ad4aa250f48203de50a9e4722a6ecd48d6804a"
+# The archive has 262,144 merges; 512 bytes and 2 special tokens make these a vocabulary of 49,408.
+_MERGES = 49_408 - 512 - 2
+_PREFIX = "pip:"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -39,9 +46,6 @@ class TokenizerFile(Sequence[str]):
 
     def __getitem__(self, index: Any) -> Any:
         return self.tokens[index]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.tokens)
 
     def __eq__(self, other: object) -> bool:
         """Whether another file, or a list of tokens, produces the same ids."""
@@ -70,17 +74,11 @@ def split_vocabulary(text: str) -> list[str]:
 
 def _vocabulary_tokens(content: bytes) -> list[str]:
     text = content.decode("utf-8-sig")
-    if text.startswith("{") and _is_json(text):
-        raise ValueError("it is JSON")
+    if text.startswith("{"):
+        with contextlib.suppress(json.JSONDecodeError):
+            json.loads(text)
+            raise ValueError("it is JSON")
     return split_vocabulary(text)
-
-
-def _is_json(text: str) -> bool:
-    try:
-        parse_json_text(text)
-    except ValueError:
-        return False
-    return True
 
 
 FILES: Mapping[str, Callable[[bytes], Sequence[str]]] = {
@@ -104,16 +102,49 @@ def read_vocabulary(path: epath.PathLike) -> TokenizerFile:
       UserError: there is no such file, or it is not of its kind.
     """
     given = os.fspath(path)
-    path = find_packaged(given) if is_packaged(given) else epath.Path(given)
+    path = _find_packaged(given) if is_packaged(given) else epath.Path(given)
     if not path.is_file():
         raise UserError(
             f"config.data.text.vocabulary names {given!r}, which is not a file. Use the vocab.txt "
             "of the checkpoint, or '' to learn a vocabulary from the training captions."
         )
     if path.name == ARCHIVE:
-        return parse_file("merges.txt", unpack_merges(path.read_bytes(), given), given)
+        return parse_file("merges.txt", _unpack_merges(path.read_bytes(), given), given)
     name = path.name if path.name in FILES else _SUFFIXES.get(path.suffix, "vocab.txt")
     return parse_file(name, path.read_bytes(), given)
+
+
+def is_packaged(vocabulary: str) -> bool:
+    """Returns whether a config names an installed package instead of a file."""
+    return vocabulary.startswith(_PREFIX)
+
+
+def _find_packaged(vocabulary: str) -> epath.Path:
+    """Returns the path of CLIP's merges in an installed package, which is not imported."""
+    package = vocabulary.removeprefix(_PREFIX)
+    try:
+        files = importlib.metadata.files(package) or []
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        files = []
+    paths = [epath.Path(str(file.locate())) for file in files if file.name == ARCHIVE]
+    if not paths:
+        raise UserError(
+            f"config.data.text.vocabulary={vocabulary!r} names a package that is not installed, or "
+            f"that has no {ARCHIVE}: pip install 'xmodal[clip]', or, without torch, pip install "
+            "--no-deps open-clip-torch."
+        )
+    return paths[0]
+
+
+def _unpack_merges(content: bytes, where: str) -> bytes:
+    """Returns the content of the published archive as that of a merges.txt."""
+    found = hashlib.sha256(content).hexdigest()
+    if found != _SHA256:
+        raise UserError(
+            f"{where} is not the {ARCHIVE} of openai/CLIP: its SHA-256 is {found}, not {_SHA256}."
+        )
+    lines = gzip.decompress(content).split(b"\n")[1 : 1 + _MERGES]
+    return b"\n".join([b"#version: 0.2", *lines, b""])
 
 
 def parse_file(name: str, content: bytes, where: str) -> TokenizerFile:

@@ -2,23 +2,18 @@
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
-from xmodal.data.text import byte_pairs, treebank
-from xmodal.data.text.sentence_pieces import SentencePieces
-from xmodal.data.text.text_cleaning import text_cleaner
+from xmodal.data.text import pieces as pieces_lib
+from xmodal.data.text import treebank
+from xmodal.data.text.pieces import Pieces, remember
 from xmodal.data.text.text_config import ID_FIELDS, TextConfig, TokenAugmentConfig
 from xmodal.data.text.tokenizer_files import TokenizerFile, vocabulary_file
-from xmodal.data.text.tokenizer_json import JsonPieces
-from xmodal.data.text.vocabulary import END, MASK, PAD, START, UNKNOWN
-from xmodal.data.text.wordpiece import WordPieces
+from xmodal.data.text.vocabulary import END, START, UNKNOWN
 from xmodal.data.text.words import cut_text, find_row, split_at_spaces, split_words
-
-_REMEMBERED = 2**17  # Texts whose ids a word tokenizer caches; less than 100 MB.
 
 
 class Tokenizer:
@@ -33,31 +28,13 @@ class Tokenizer:
       unknown: id of unknown words; -1 without such a token.
     """
 
-    def __init__(
-        self,
-        vocabulary: Sequence[str],
-        config: TextConfig,
-        *,
-        ids_of: Callable[[str], Sequence[int]],
-        groups_of: Callable[[str], Iterable[Sequence[int]]],
-        start: Sequence[str] = (),
-        end: Sequence[str] = (),
-        pad: str,
-        unknown: str,
-        mask: str,
-    ) -> None:
+    def __init__(self, vocabulary: Sequence[str], config: TextConfig, pieces: Pieces) -> None:
         """Assembles a tokenizer from its parts; use `make_tokenizer` instead.
 
         Args:
           vocabulary: tokens in the order of their ids.
           config: length, padding and augmentation.
-          ids_of: function of a text that returns its ids, without special tokens.
-          groups_of: the same, with separate ids for each word.
-          start: tokens before a text.
-          end: tokens after a text.
-          pad: padding token unless the config names one; id 0 if the vocabulary has no such token.
-          unknown: token of unknown words, which augmentation may insert.
-          mask: token of masked words, which augmentation may insert.
+          pieces: how texts become ids.
 
         Raises:
           UserError: the vocabulary lacks a token that the config needs.
@@ -65,21 +42,24 @@ class Tokenizer:
         self.vocabulary = tuple(vocabulary)
         self.identity = vocabulary_file(vocabulary).identity
         self.rules = {name: getattr(config, name) for name in (*ID_FIELDS, "max_length")}
-        self._ids_of, self._groups_of = ids_of, groups_of
+        self._pieces = pieces
         self.max_length, self._augment = config.max_length, config.augment
         self._cut = functools.partial(
             cut_text, separators=config.separators, max_words=config.max_words
         )
         ids = {token: number for number, token in reversed(list(enumerate(vocabulary)))}
-        self._start, self._end = ([_require(ids, token) for token in each] for each in (start, end))
+        self._start, self._end = (
+            [_require(ids, token) for token in each] for each in (pieces.start, pieces.end)
+        )
         self.room = config.max_length - len(self._start) - len(self._end)
         self._attend_to_padding = config.attend_to_padding
         needs_pad = bool(config.pad) or config.attend_to_padding
-        self._pad = _require(ids, config.pad or pad) if needs_pad else ids.get(pad, 0)
+        self._pad = _require(ids, config.pad or pieces.pad) if needs_pad else ids.get(pieces.pad, 0)
         needs_unknown = config.augment is not None and config.augment.unknown
+        unknown = pieces.unknown
         self.unknown = _require(ids, unknown) if needs_unknown else ids.get(unknown, -1)
         if needs_mask(config):
-            self._mask = _require(ids, mask)
+            self._mask = _require(ids, pieces.mask)
 
     def encode(
         self, texts: Sequence[str], seeds: np.ndarray | None = None
@@ -114,14 +94,14 @@ class Tokenizer:
 
     def read(self, texts: Sequence[str]) -> list[Sequence[int]]:
         """Returns all ids of texts, without special tokens and augmentation."""
-        return [self._ids_of(self._cut(text)) for text in texts]
+        return [self._pieces.ids_of(self._cut(text)) for text in texts]
 
     def _marked(self, ids: Sequence[int]) -> list[int]:
         return [*self._start, *ids[: self.room], *self._end]
 
     def _changed(self, text: str, seed: np.ndarray, config: TokenAugmentConfig) -> list[int]:
         """Returns a text's ids with words masked, replaced or deleted according to the seed."""
-        groups = list(self._groups_of(text))
+        groups = self._pieces.by_word(text)
         if config.change_special_tokens:
             groups = [[token] for token in self._marked(list(itertools.chain(*groups)))]
         bits = _random_bits(seed, len(groups) + sum(map(len, groups)))
@@ -177,7 +157,7 @@ def _require(ids: Mapping[str, int], token: str) -> int:
 
 def word_splitter(config: TextConfig) -> Callable[[str], list[str]]:
     """Returns the function that splits a text into the words a vocabulary is learned from."""
-    split = lookup("config.data.text.tokenizer", config.tokenizer, _SPLITTERS)
+    split = _SPLITTERS[config.tokenizer]
     if config.reading == "bytes":
         lower = str.lower if config.lower_case else str
         return lambda text: split(lower(str(text.strip().encode())))
@@ -188,72 +168,7 @@ def word_splitter(config: TextConfig) -> Callable[[str], list[str]]:
     return lambda text: split(text.lower())
 
 
-def _make_wordpiece(vocabulary: Sequence[str], config: TextConfig) -> Tokenizer:
-    pieces = WordPieces(vocabulary, config.lower_case)
-    return Tokenizer(
-        vocabulary,
-        config,
-        ids_of=pieces,
-        groups_of=pieces.by_word,
-        start=["[CLS]"],
-        end=["[SEP]"],
-        pad="[PAD]",
-        unknown="[UNK]",
-        mask="[MASK]",
-    )
-
-
-def _make_byte_pairs(vocabulary: TokenizerFile, config: TextConfig) -> Tokenizer:
-    pieces = byte_pairs.BytePairs(vocabulary.content.decode("utf-8-sig"), config.lower_case)
-    return Tokenizer(
-        vocabulary,
-        config,
-        ids_of=pieces,
-        groups_of=pieces.by_word,
-        start=[byte_pairs.START],
-        end=[byte_pairs.END],
-        # None of these is a token: padding is id 0, and nothing is unknown or masked.
-        pad=PAD,
-        unknown=UNKNOWN,
-        mask=MASK,
-    )
-
-
-def _make_sentence_pieces(vocabulary: TokenizerFile, config: TextConfig) -> Tokenizer:
-    pieces = SentencePieces(vocabulary.content, text_cleaner(config))
-    return Tokenizer(
-        vocabulary,
-        config,
-        ids_of=pieces,
-        groups_of=pieces.by_word,
-        start=[config.start] if config.start else [],
-        end=[config.end] if config.end else [],
-        pad=pieces.pad or PAD,
-        unknown=pieces.unknown,
-        mask=MASK,
-    )
-
-
-def _make_json_pieces(vocabulary: TokenizerFile, config: TextConfig) -> Tokenizer:
-    pieces = JsonPieces(vocabulary.content, text_cleaner(config))
-    return Tokenizer(
-        vocabulary,
-        config,
-        ids_of=pieces,
-        groups_of=pieces.by_word,
-        start=pieces.start,
-        end=pieces.end,
-        pad=pieces.pad or _first_known(vocabulary, "[PAD]", PAD),
-        unknown=pieces.unknown,
-        mask=_first_known(vocabulary, "[MASK]", MASK),
-    )
-
-
-def _first_known(vocabulary: Sequence[str], usual: str, other: str) -> str:
-    return usual if usual in vocabulary else other
-
-
-def _make_words(vocabulary: Sequence[str], config: TextConfig) -> Tokenizer:
+def _make_words(vocabulary: Sequence[str], config: TextConfig) -> Pieces:
     # If a word is listed twice, the first row counts, as in the vector files.
     rows = {word: row for row, word in reversed(list(enumerate(vocabulary)))}
     if config.tokenizer == "words":
@@ -263,25 +178,15 @@ def _make_words(vocabulary: Sequence[str], config: TextConfig) -> Tokenizer:
         split, find = word_splitter(config), dict.get
     unknown = _require(rows, UNKNOWN) if config.unknown == "token" else None
 
-    # Every epoch has each caption, and splitting it takes longer than the rest of a batch.
-    @functools.lru_cache(_REMEMBERED)
+    @remember
     def ids_of(text: str) -> tuple[int, ...]:
         found = [find(rows, word) for word in split(text)]
         if unknown is None:
             return tuple(row for row in found if row is not None)
         return tuple(unknown if row is None else row for row in found)
 
-    return Tokenizer(
-        vocabulary,
-        config,
-        ids_of=ids_of,
-        groups_of=lambda text: [[token] for token in ids_of(text)],
-        start=[START] if config.special_tokens == "sentence" else [],
-        end=[END] if config.special_tokens == "sentence" else [],
-        pad=PAD,
-        unknown=UNKNOWN,
-        mask=MASK,
-    )
+    start, end = ([START], [END]) if config.special_tokens == "sentence" else ([], [])
+    return Pieces(ids_of, lambda text: [[token] for token in ids_of(text)], start, end)
 
 
 _SPLITTERS: Mapping[str, Callable[[str], list[str]]] = {
@@ -290,27 +195,23 @@ _SPLITTERS: Mapping[str, Callable[[str], list[str]]] = {
     "spaces": split_at_spaces,
     "words": split_words,
 }
-TOKENIZERS: Mapping[str, Callable[[TokenizerFile, TextConfig], Tokenizer]] = {
-    "wordpiece": _make_wordpiece,
-    "bpe": _make_byte_pairs,
-    "sentencepiece": _make_sentence_pieces,
-    "tokenizer_json": _make_json_pieces,
-    "ptb": _make_words,
-    "nltk": _make_words,
-    "spaces": _make_words,
-    "words": _make_words,
-}
-"""By `config.data.text.tokenizer`."""
-_FILES = {
-    "bpe": "merges.txt",
-    "sentencepiece": "sentencepiece.model",
-    "tokenizer_json": "tokenizer.json",
-}
+_MAKERS: Mapping[str, tuple[str, Callable[[TokenizerFile, TextConfig], Pieces]]] = {
+    "wordpiece": ("vocab.txt", pieces_lib.word_pieces),
+    "bpe": ("merges.txt", lambda file, config: pieces_lib.byte_pairs(file.content, config)),
+    "sentencepiece": (
+        "sentencepiece.model",
+        lambda file, config: pieces_lib.sentence_pieces(file.content, config),
+    ),
+    "tokenizer_json": (
+        "tokenizer.json",
+        lambda file, config: pieces_lib.json_pieces(file.content, file, config),
+    ),
+} | dict.fromkeys(_SPLITTERS, ("vocab.txt", _make_words))
 
 
 def file_name(tokenizer: str) -> str:
     """Returns the name of the file that a tokenizer reads, a key of `tokenizer_files.FILES`."""
-    return _FILES.get(tokenizer, "vocab.txt")
+    return _MAKERS[tokenizer][0]
 
 
 def make_tokenizer(config: TextConfig, vocabulary: Sequence[str]) -> Tokenizer:
@@ -324,19 +225,16 @@ def make_tokenizer(config: TextConfig, vocabulary: Sequence[str]) -> Tokenizer:
     Raises:
       UserError: the vocabulary lacks a token that the config needs, or is of another kind.
     """
-    make = lookup("config.data.text.tokenizer", config.tokenizer, TOKENIZERS)
     given, wanted = vocabulary_file(vocabulary), file_name(config.tokenizer)
     if given.name != wanted:
         raise UserError(
             f"config.data.text.tokenizer={config.tokenizer!r} reads a file called {wanted}, but "
             f"config.data.text.vocabulary names a {given.name}."
         )
-    return _make_once(make, given, config)
+    return _make_once(given, config)
 
 
 # Counting, training and evaluation share one tokenizer and its cache of texts and words.
 @functools.lru_cache(2)
-def _make_once(
-    make: Callable[..., Tokenizer], file: TokenizerFile, config: TextConfig
-) -> Tokenizer:
-    return make(file, config)
+def _make_once(file: TokenizerFile, config: TextConfig) -> Tokenizer:
+    return Tokenizer(file, config, _MAKERS[config.tokenizer][1](file, config))

@@ -1,10 +1,7 @@
 """Splits texts into words, for tables of published word vectors."""
 
-import itertools
 import re
 from collections.abc import Mapping
-
-from tokenizers import Encoding
 
 # In the style of the Penn Treebank, as the corpora of published vectors were split: "don't" is
 # do + n't, "dog's" is dog + 's. Unlike nltk's Treebank tokenizers it separates every period and
@@ -55,10 +52,3 @@ def find_row(rows: Mapping[str, int], word: str) -> int | None:
     """Returns the row of a word as written, else in lower case; None if neither is known."""
     row = rows.get(word)
     return rows.get(word.lower()) if row is None else row
-
-
-def ids_by_word(encoding: Encoding) -> list[list[int]]:
-    """Returns the ids of every word of a text, as its tokenizer splits it into words."""
-    pairs = zip(encoding.word_ids, encoding.ids, strict=True)
-    groups = itertools.groupby(pairs, key=lambda pair: pair[0])
-    return [[number for _, number in group] for _, group in groups]

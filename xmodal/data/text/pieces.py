@@ -1,0 +1,296 @@
+"""Turns texts into the ids of word pieces, byte pairs and SentencePiece, by their libraries.
+
+BERT's word pieces, CLIP's byte pairs and any tokenizer.json are read by `tokenizers`, models of
+SentencePiece by `sentencepiece`.
+"""
+
+import collections
+import dataclasses
+import functools
+import html
+import itertools
+import string
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tokenizers import Encoding, Regex, Tokenizer, models, normalizers, pre_tokenizers
+
+from xmodal.core.errors import UserError
+from xmodal.core.untrusted.json_text import parse_json_text
+from xmodal.data.text.text_config import TextConfig
+from xmodal.data.text.vocabulary import MASK, PAD, UNKNOWN
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+START, END, _LAST = "<|startoftext|>", "<|endoftext|>", "</w>"
+
+_CLIP_WORDS = r"(?i)'s|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+"
+_MAX_CHARS_PER_WORD = 200  # As in BERT.
+_SPACE_MARK = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's mark of the blank before a piece.
+_PROBE = "a photo"  # Any text with a token.
+_WITHOUT_PUNCTUATION = str.maketrans("_", " ", string.punctuation.replace("_", ""))
+
+# Every epoch has each caption; 2^17 texts are less than 100 MB.
+remember = functools.lru_cache(2**17)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pieces:
+    """How a kind of tokenizer turns texts into ids, and its special tokens.
+
+    Attributes:
+      ids_of: function of a text that returns its ids, without special tokens.
+      by_word: the same, with separate ids for each word.
+      start: tokens before a text.
+      end: tokens after a text.
+      pad: padding token, unless the config names one; id 0 if the vocabulary has no such token.
+      unknown: token of unknown words, which augmentation may insert.
+      mask: token of masked words, which augmentation may insert.
+    """
+
+    ids_of: Callable[[str], Sequence[int]]
+    by_word: Callable[[str], list[list[int]]]
+    start: Sequence[str] = ()
+    end: Sequence[str] = ()
+    pad: str = PAD
+    unknown: str = UNKNOWN
+    mask: str = MASK
+
+
+def word_pieces(vocabulary: Sequence[str], config: TextConfig) -> Pieces:
+    """Returns the word pieces of BERT, by the rules of google-research/bert.
+
+    They differ for characters that Unicode does not assign or that it assigned lately, and for a
+    capital sigma that ends a word.
+    """
+    if missing := [token for token in SPECIAL_TOKENS[:4] if token not in vocabulary]:
+        raise UserError(
+            f"the vocabulary ({len(vocabulary)} entries) lacks {', '.join(missing)}; "
+            "a BERT vocab.txt has one token per line and all of these"
+        )
+    ids = {token: number for number, token in enumerate(vocabulary)}
+    tokenizer = Tokenizer(
+        models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=_MAX_CHARS_PER_WORD)
+    )
+    tokenizer.normalizer = _bert_normalizer(config.lower_case)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return _from_library(
+        tokenizer, start=["[CLS]"], end=["[SEP]"], pad="[PAD]", unknown="[UNK]", mask="[MASK]"
+    )
+
+
+def count_words(texts: Sequence[str], lower_case: bool) -> dict[str, int]:
+    """Returns how often texts have each of the words and punctuation marks that have pieces."""
+    normalize, split = _bert_normalizer(lower_case), pre_tokenizers.BertPreTokenizer()
+    return collections.Counter(
+        word for text in texts for word, _ in split.pre_tokenize_str(normalize.normalize_str(text))
+    )
+
+
+def _bert_normalizer(lower_case: bool) -> normalizers.BertNormalizer:
+    return normalizers.BertNormalizer(strip_accents=lower_case, lowercase=lower_case)
+
+
+def merged_tokens(text: str) -> list[str]:
+    """Returns the tokens of the content of a merges.txt, in the order of CLIP's ids.
+
+    Bytes, bytes that end a word, merges, and the start and end of a text.
+
+    Raises:
+      ValueError: a line is not two symbols.
+    """
+    symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
+    merges = map("".join, _read_merges(text))
+    return [*symbols, *(symbol + _LAST for symbol in symbols), *merges, START, END]
+
+
+def _read_merges(text: str) -> list[tuple[str, str]]:
+    lines = text.rstrip("\n").split("\n")
+    merges = []
+    for number, line in enumerate(lines[lines[0].startswith("#version") :], start=1):
+        left, _, right = line.partition(" ")
+        if not left or not right or " " in right:
+            raise ValueError(f"merge {number} is {line!r}, not two symbols")
+        merges.append((left, right))
+    return merges
+
+
+def byte_pairs(content: bytes, config: TextConfig) -> Pieces:
+    """Returns CLIP's byte pairs, from the content of a merges.txt.
+
+    Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units" (2016), on bytes
+    as in GPT-2, with openai/CLIP's clean-up, end-of-word mark, order of ids and pattern of words.
+    """
+    try:
+        from ftfy import fix_text
+    except ImportError as error:
+        raise UserError(
+            "CLIP's byte pairs need ftfy: pip install 'xmodal[tokenizers]', or pip install ftfy."
+        ) from error
+    text = content.decode("utf-8-sig")
+    ids = {token: number for number, token in enumerate(merged_tokens(text))}
+    tokenizer = Tokenizer(
+        models.BPE(ids, _read_merges(text), end_of_word_suffix=_LAST, fuse_unk=False)
+    )
+    # A text that spells a special token has its id.
+    tokenizer.add_special_tokens([START, END])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_CLIP_WORDS), behavior="removed", invert=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+
+    def clean(text: str) -> str:
+        text = " ".join(html.unescape(html.unescape(fix_text(text))).split())
+        return text.lower() if config.lower_case else text
+
+    # Padding is id 0, and nothing is unknown or masked.
+    return _from_library(tokenizer, clean, start=[START], end=[END])
+
+
+def json_tokens(content: bytes) -> list[str]:
+    """Returns the tokens of the content of a tokenizer.json, in the order of their ids.
+
+    An id without a token is "".
+
+    Raises:
+      ValueError: it is not a tokenizer.json.
+    """
+    ids = _load_json(content).get_vocab(with_added_tokens=True)
+    tokens = [""] * (1 + max(ids.values(), default=-1))
+    for token, number in ids.items():
+        tokens[number] = token
+    return tokens
+
+
+def json_pieces(content: bytes, vocabulary: Sequence[str], config: TextConfig) -> Pieces:
+    """Returns the pieces of a tokenizer.json of Hugging Face.
+
+    The file defines normalization, words, pieces and special tokens. Truncation and padding are
+    those of the config.
+
+    Raises:
+      UserError: the file puts tokens elsewhere than before and after a text.
+    """
+    tokenizer = _load_json(content)
+    bare = tokenizer.encode(_PROBE, add_special_tokens=False).tokens
+    marked = tokenizer.encode(_PROBE).tokens
+    found = [n for n in range(len(marked)) if bare and marked[n : n + len(bare)] == bare]
+    if not found:
+        raise UserError(
+            f"The tokenizer.json turns {_PROBE!r} into {marked}, and into {bare} without special "
+            "tokens; a text must have tokens, and they must be before and after it."
+        )
+    settings = parse_json_text(content.decode("utf-8-sig"))
+    model, number = settings["model"], settings["model"].get("unk_id")
+    pad = (settings.get("padding") or {}).get("pad_token")
+    return _from_library(
+        tokenizer,
+        functools.partial(_clean, config),
+        start=marked[: found[0]],
+        end=marked[found[0] + len(bare) :],
+        pad=pad or ("[PAD]" if "[PAD]" in vocabulary else PAD),
+        unknown=model.get("unk_token") or ("" if number is None else vocabulary[number]),
+        mask="[MASK]" if "[MASK]" in vocabulary else MASK,
+    )
+
+
+# A start reads the file several times; large ones take a second.
+@functools.lru_cache(2)
+def _load_json(content: bytes) -> Tokenizer:
+    try:
+        tokenizer = Tokenizer.from_str(content.decode("utf-8-sig"))
+    except Exception as error:  # The library raises no other class.
+        raise ValueError(error) from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def _from_library(
+    tokenizer: Tokenizer, clean: Callable[[str], str] = str, **special: Any
+) -> Pieces:
+    def encode(text: str) -> Encoding:
+        try:
+            return tokenizer.encode(clean(text), add_special_tokens=False)
+        except Exception as error:  # The library finds contradictions in a file late.
+            raise UserError(
+                f"The tokenizer cannot read {text!r:.80} ({error}): its file is damaged, or lacks "
+                "a token. Download it again."
+            ) from error
+
+    def by_word(text: str) -> list[list[int]]:
+        encoding = encode(text)
+        pairs = zip(encoding.word_ids, encoding.ids, strict=True)
+        groups = itertools.groupby(pairs, key=lambda pair: pair[0])
+        return [[number for _, number in group] for _, group in groups]
+
+    return Pieces(remember(lambda text: tuple(encode(text).ids)), by_word, **special)
+
+
+def sentence_piece_tokens(content: bytes) -> list[str]:
+    """Returns the pieces of the content of a model file, in the order of their ids.
+
+    Raises:
+      ValueError: it is not a model.
+      UserError: the library is not installed.
+    """
+    model = _load_sentence_pieces(content)
+    return [model.id_to_piece(number) for number in range(len(model))]
+
+
+def sentence_pieces(content: bytes, config: TextConfig) -> Pieces:
+    """Returns the pieces of a model file of SentencePiece.
+
+    Kudo and Richardson, "SentencePiece: A simple and language independent subword tokenizer and
+    detokenizer for Neural Text Processing" (2018).
+    """
+    model = _load_sentence_pieces(content)
+
+    def ids_of(text: str) -> list[int]:
+        return model.encode(_clean(config, text), out_type=int)
+
+    def by_word(text: str) -> list[list[int]]:
+        words: list[list[int]] = []
+        for number in ids_of(text):
+            if not words or model.id_to_piece(number).startswith(_SPACE_MARK):
+                words.append([])
+            words[-1].append(number)
+        return words
+
+    return Pieces(
+        ids_of,
+        by_word,
+        start=[config.start] if config.start else [],
+        end=[config.end] if config.end else [],
+        pad=model.id_to_piece(model.pad_id()) if model.pad_id() >= 0 else PAD,
+        unknown=model.id_to_piece(model.unk_id()),
+    )
+
+
+# A start reads the file several times; large models take a second.
+@functools.lru_cache(2)
+def _load_sentence_pieces(content: bytes) -> Any:
+    try:
+        import sentencepiece
+    except ImportError as error:
+        raise UserError(
+            "A SentencePiece model needs sentencepiece: pip install 'xmodal[tokenizers]', or pip "
+            "install sentencepiece."
+        ) from error
+    if not content:  # The library takes this for a model.
+        raise ValueError("it is empty")
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=content)
+    except RuntimeError as error:
+        raise ValueError("sentencepiece cannot read it") from error
+
+
+def _clean(config: TextConfig, text: str) -> str:
+    """Cleans a text for SentencePiece and tokenizer.json.
+
+    `canonicalize` follows `canonicalize_text` of google-research/big_vision.
+    """
+    if config.canonicalize:
+        text = " ".join(text.translate(_WITHOUT_PUNCTUATION).split())
+    return text.lower() if config.lower_case else text
