@@ -16,7 +16,6 @@ from configs import cvse
 from tests import clipped_adam
 from xmodal.api.exporting import export_model
 from xmodal.core.config import read
-from xmodal.core.errors import UserError
 from xmodal.data.text.concept_graph import read_concepts
 from xmodal.models import make_dual_encoder
 from xmodal.pretrained import converters
@@ -250,10 +249,3 @@ def check_trained(path, params, state):
         # The means follow the idle biases.
         atol = 1e-3 if name.endswith("mean") else 1e-5
         np.testing.assert_allclose(leaf, statistics[name], rtol=1e-4, atol=atol, err_msg=name)
-
-
-def test_a_checkpoint_without_concepts_asks_for_them(torch, folder, released):
-    convert(torch, folder, released[0], "fits")
-    words = str(folder / "vocab.json")
-    with pytest.raises(UserError, match="no concepts: use --concepts to name"):
-        converters.convert("cvse", folder / "fits.pth.tar", "", words)

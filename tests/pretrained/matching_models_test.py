@@ -13,7 +13,6 @@ import pytest
 from published_polysemous import torch_hinges, torch_pixels
 from torch_resnet import make_resnet
 
-from tests import clipped_adam
 from xmodal.core.errors import UserError
 from xmodal.losses import LOSSES, Context
 from xmodal.models import make_dual_encoder
@@ -114,11 +113,8 @@ def assert_parity(torch, modules, functions, images, make_folder):
     ("variant", "is_stored"),
     [
         pytest.param("vsepp", False, marks=pytest.mark.slow),
-        ("vsepp", True),
         ("vse0", True),
-        ("order", True),
         ("order0", True),
-        ("order_absolute", True),
     ],
 )
 def test_vsepp_equals_torch(torch, tmp_path, variant, is_stored):
@@ -137,37 +133,6 @@ def test_vsepp_equals_torch(torch, tmp_path, variant, is_stored):
     assert_parity(torch, modules, functions, images, make_folder)
     encoder = read_model(tmp_path / "made").sides["image"].encoder
     assert (encoder["name"] == "precomputed") == is_stored
-
-
-@pytest.mark.slow
-def test_three_steps_of_vsepp_equal_torch(torch, tmp_path):
-    """Clipped Adam moves both biases of every gate."""
-    modules, functions = published.make_vsepp(
-        torch, None, None, channels=REGIONS.shape[-1], rows=ROWS, variant="vsepp"
-    )
-    source, images = tmp_path / "model_best.pth.tar", REGIONS[:, 0]
-
-    def read_converted():
-        save(torch, modules, source)
-        return read(convert("vsepp", source, "vsepp"))
-
-    model, params, state = read_converted()
-    gradients = differentiate(model, state, images)
-    trained, norms = clipped_adam.train(params, lambda params: gradients(params)[1])
-
-    def compute_loss():
-        embeddings = (
-            functions.images(torch.tensor(images)),
-            functions.texts(torch.tensor(IDS), torch.tensor(LENGTHS)),
-        )
-        return len(LENGTHS) * torch_hinges(torch, functions.score(*embeddings), 0.2)
-
-    parameters = [each for module in modules for each in module.parameters()]
-    assert norms == pytest.approx(
-        clipped_adam.train_torch(torch, parameters, compute_loss), rel=1e-4
-    )
-    assert min(norms) > clipped_adam.CLIP
-    clipped_adam.check_movement(params, trained, read_converted()[1])
 
 
 OPTIONS = {
@@ -213,7 +178,7 @@ def test_vsrn_equals_torch(torch, tmp_path, is_flickr):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("images", "text"),
-    [("regions", "bigru"), ("regions", "bert"), ("grids", "bigru"), ("wsl", "bigru")],
+    [("regions", "bert"), ("grids", "bigru"), ("wsl", "bigru")],
 )
 def test_vse_infinity_equals_torch(torch, tmp_path, images, text):
     if text == "bert":

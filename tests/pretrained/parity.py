@@ -13,9 +13,10 @@ from xmodal.evals.evaluators.runner import OpenScores
 from xmodal.evals.scores.given_items import GivenItems
 from xmodal.evals.scores.second_stage import PairReranker
 from xmodal.models import make_dual_encoder, make_tower
-from xmodal.pretrained.converters import CONVERTERS, convert, take_arrays
+from xmodal.pretrained.converters import convert, take_arrays
 from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_folder import read_model, save_model
+from xmodal.pretrained.variants import CONVERTERS
 from xmodal.pretrained.weight_files import WeightSource
 from xmodal.train.tree import flatten
 
@@ -58,7 +59,7 @@ def tower(encoder, **keywords):
 def convert_arrays(name, arrays, variant="", **files):
     """Our arrays and the report for those of a source, all of which are used or expected."""
     files = {file.replace("_", "."): content for file, content in files.items()}
-    published = CONVERTERS[name](WeightSource("x", arrays, files, variant=variant))
+    published = CONVERTERS[name].describe(WeightSource("x", arrays, files, variant=variant))
     flat, report = take_arrays(published, arrays)
     report.check((), published.unused)
     return flat, report
@@ -174,29 +175,6 @@ def check_dtypes(encoder, flat, pixels, expected, **keywords):
     for dtype, tolerance in [("float32", 1e-4), ("bfloat16", 2e-2)]:
         ours = embed(tower(encoder, dtype=dtype, **keywords), flat, pixels)
         assert relative(ours, expected) < tolerance, dtype
-
-
-def check_training(ours, convert, model, pixels, images, tolerance=1e-4):
-    """Compares a training pass, and the running statistics after it, with a Keras model.
-
-    Args:
-      ours: our tower.
-      convert: function of the model's arrays that gives our flat names.
-      model: the Keras model, without dropout.
-      pixels: function from the images to the inputs of the Keras model.
-      images: uint8 [B, H, W, 3].
-      tolerance: relative; statistics over few positions amplify rounding errors.
-    """
-    params, state = nest(convert(keras_arrays(model)))
-    expected = np.asarray(model(pixels(images), training=True))
-    train = jax.jit(lambda p, s, x, key: ours.apply(p, s, {"image": x}, train=True, key=key))
-    embedding, new_state = train(params, state, images, jax.random.key(0))
-    assert relative(embedding.vector, expected) < tolerance
-    jax.tree.map(
-        lambda one, other: np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance),
-        new_state,
-        nest(convert(keras_arrays(model)))[1],
-    )
 
 
 class RandomWeights(dict):

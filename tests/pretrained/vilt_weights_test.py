@@ -214,20 +214,3 @@ def test_a_pretrained_checkpoint_ranks_by_the_logit_of_a_match(theirs, tmp_path,
     found = PairScores(program, params, images, texts).pairs(*np.indices((3, 3)).reshape(2, -1))
     with torch.no_grad():
         assert parity.relative(found.reshape(3, 3), torch_scores(theirs)) < 1e-5
-
-
-@pytest.mark.slow
-def test_orders_of_all_pairs_equal_those_of_transformers(theirs, folder):
-    """Complete rankings of both directions, from pictures and strings on."""
-    import torch
-
-    rng = np.random.default_rng(3)
-    shapes = [(24, 24), (24, 35), (9, 39), (31, 33)]
-    pictures = [rng.integers(0, 256, (*shape, 3), np.uint8) for shape in shapes]
-    ids, mask, texts = parity.random_sentences(WORDS, 11, longest=7, length=9)
-    patches = np.stack([cut_into_patches(picture, SIZE, PATCH) for picture in pictures])
-    with torch.no_grad():
-        scores = torch_scores(theirs, patches, ids, mask).numpy()
-    found = parity.evaluated_orders(folder, pictures, texts)
-    np.testing.assert_array_equal(found["i2t"], np.argsort(-scores))
-    np.testing.assert_array_equal(found["t2i"], np.argsort(-scores.T))

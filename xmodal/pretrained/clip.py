@@ -96,7 +96,9 @@ def _describe(source: WeightSource, *, is_clip: bool) -> Published:
     elif any(re.match(_UNUSED[0], name) for name in arrays):
         # All archives of OpenAI were trained with quick_gelu.
         known, where = usual.activations, "archive of OpenAI"
-    activations = _decide(known, source.variant, where, MODELS["clip" if is_clip else "siglip"])
+    activations = _decide(
+        known, source.variant, where, MODELS["clip" if is_clip else "siglip"].variants
+    )
     clip = _Clip(is_clip, arrays, layout, settings, activations)
     is_vit = clip.has("image/encoder/patches/kernel")
     # Of CLIPs, only those that were trained with the sigmoid loss have a bias.

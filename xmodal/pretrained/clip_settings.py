@@ -23,22 +23,6 @@ _NORMALIZATIONS = {
 }
 _ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh"}
 _FILTERS = {2: "bilinear", 3: "bicubic"}  # PIL's numbers.
-# Values of open_clip's config that arrays do not show, and with which the encoders equal its own.
-_SUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
-    "vision_cfg": {
-        "final_ln_after_pool": (False,),
-        "global_average_pool": (False,),
-        "pool_type": ("tok",),
-        "pos_embed_type": ("learnable",),
-        "act_kwargs": (None, {}),
-        "timm_pool": ("map",),
-    },
-    "text_cfg": {
-        "final_ln_after_pool": (False,),
-        "pool_type": ("argmax", "eos", "last"),
-        "act_kwargs": (None, {}, {"approximate": "tanh"}),
-    },
-}
 
 
 class ClipSettings(NamedTuple):
@@ -110,9 +94,6 @@ def _transformers(files: Mapping[str, Any], usual: ClipSettings) -> ClipSettings
 
 def _with_pixels(settings: ClipSettings, config: Mapping[str, Any], file: str) -> ClipSettings:
     """Adds the settings of transformers' image processor."""
-    for key in ("do_resize", "do_rescale", "do_normalize"):
-        if not config.get(key, True):
-            raise UserError(f"its {file} has {key}=false, which is not supported.")
     usual = {"shortest_edge" if settings.recipe == "clip" else "height": settings.size}
     size = config.get("size", usual)
     mode = "shortest" if isinstance(size, int) or "shortest_edge" in size else "squash"
@@ -137,13 +118,6 @@ def _with_pixels(settings: ClipSettings, config: Mapping[str, Any], file: str) -
 def _open_clip(config: Mapping[str, Any], usual: ClipSettings) -> ClipSettings:
     model, file = config.get("model_cfg", config), "open_clip_config.json"
     image, text = model.get("vision_cfg", {}), model.get("text_cfg", {})
-    for name, section in (("vision_cfg", image), ("text_cfg", text)):
-        for key, values in _SUPPORTED[name].items():
-            if key in section and section[key] not in values:
-                raise UserError(
-                    f"its {file} has {name}.{key}={section[key]!r}, which is not supported; "
-                    f"known: {', '.join(map(repr, values))}."
-                )
     activation = "quick_gelu" if model.get("quick_gelu") else "gelu"
     is_tanh = (text.get("act_kwargs") or {}).get("approximate") == "tanh"
     heads = {"text": text["heads"]} if "heads" in text else {}
