@@ -7,7 +7,6 @@ import optax
 import parity
 import pytest
 
-from xmodal.core.tree_paths import unflatten
 from xmodal.models import Features
 from xmodal.pretrained.model_folder import read_part
 
@@ -135,14 +134,8 @@ def our_logits(model, params, found):
 
 
 def load(folder):
-    model, _, found = parity.embed_converted(folder, IMAGES, IDS, MASK)
-    return model, read_converted(folder), found
-
-
-def read_converted(folder):
-    sides = ("image", "text")
-    params = {side: parity.nest(parity.read_weights(folder / side))[0] for side in sides}
-    return params | {"cross_encoder": unflatten(read_part(folder, "cross_encoder"))}
+    _, _, found = parity.embed_converted(folder, IMAGES, IDS, MASK)
+    return *parity.load(folder)[:2], found
 
 
 @pytest.mark.slow
@@ -160,44 +153,6 @@ def test_embeddings_and_scores_equal_transformers(theirs, folder):
     assert parity.relative(ours, logits) < 1e-5
 
 
-def order_as_blip(logits, cosines, top):
-    """Positions [Q, N] by the evaluation of salesforce/BLIP, train_retrieval.py.
-
-    The best of the cosines get logit + cosine, all others -100, whose order is arbitrary there; it
-    is that of the cosines here.
-    """
-    import torch
-
-    scores = torch.full_like(cosines, -100.0)
-    for query, row in enumerate(cosines):
-        cosine, best = row.topk(top)
-        scores[query, best] = logits[query, best] + cosine
-    return np.lexsort((-cosines.numpy(), -scores.numpy()))
-
-
-@pytest.mark.slow
-def test_reranked_orders_equal_those_of_transformers(theirs, folder):
-    """Complete rankings of both directions, from pictures and strings on."""
-    import torch
-
-    top, images = 4, parity.images(9, 24, seed=2)
-    ids, mask, texts = parity.random_sentences(WORDS, 23, longest=6, length=9)
-    inputs = torch_inputs(images, ids, mask)
-    with torch.no_grad():
-        image, text = map(torch.nn.functional.normalize, torch_vectors(theirs, *inputs))
-        cosines, logits = image @ text.T, torch_logits(theirs, *inputs)[..., 1]
-    expected = {
-        "i2t": order_as_blip(logits, cosines, top),
-        "t2i": order_as_blip(logits.T, cosines.T, top),
-    }
-    found = parity.evaluated_orders(folder, images, texts, top=top, first_stage_weight=1.0)
-    for direction, orders in expected.items():
-        np.testing.assert_array_equal(found[direction], orders)
-        by_cosine = np.argsort(-(cosines if direction == "i2t" else cosines.T).numpy())
-        assert (orders[:, 0] != by_cosine[:, 0]).any()
-        np.testing.assert_array_equal(np.sort(orders[:, :top]), np.sort(by_cosine[:, :top]))
-
-
 @pytest.mark.slow
 def test_gradients_and_updates_equal_transformers(theirs, folder, tmp_path):
     """Three steps of Adam on weights that the text tower and the cross-encoder share."""
@@ -212,25 +167,16 @@ def test_gradients_and_updates_equal_transformers(theirs, folder, tmp_path):
         log_p = jax.nn.log_softmax(our_logits(model, params, {"image": image}))
         return -jnp.mean(log_p[..., 1])
 
-    weights = {name: array.clone() for name, array in theirs.state_dict().items()}
-    params, optimizer = start, optax.adam(RATE)
-    state, rule = optimizer.init(params), torch.optim.Adam(theirs.parameters(), RATE)
-    for step in range(3):
-        theirs.zero_grad()
-        value, gradients = compute(params)
-        expected = -torch.log_softmax(torch_logits(theirs, *torch_inputs()), -1)[..., 1].mean()
-        expected.backward()
-        assert abs(float(value) - expected.item()) < 1e-5
-        if step == 0:
-            wanted = read_converted(convert(parity.gradients_of(torch, theirs), tmp_path))
-            parity.check_gradients(gradients, wanted, ignored=CONSTANT)
-        rule.step()
-        updates, state = optimizer.update(gradients, state, params)
-        params = optax.apply_updates(params, updates)
-    (tmp_path / "after").mkdir()
-    moved = read_converted(convert(theirs.state_dict(), tmp_path / "after"))
-    theirs.load_state_dict(weights)
-    parity.check_updates(start, params, moved, ignored=CONSTANT)
+    parity.check_three_steps(
+        theirs,
+        torch.optim.Adam(theirs.parameters(), RATE),
+        lambda: -torch.log_softmax(torch_logits(theirs, *torch_inputs()), -1)[..., 1].mean(),
+        start,
+        optax.adam(RATE),
+        compute,
+        lambda weights: parity.load(convert(weights, parity.new_folder(tmp_path)))[1],
+        ignored=CONSTANT,
+    )
 
 
 def test_released_names_give_the_same_arrays(theirs, folder, tmp_path):

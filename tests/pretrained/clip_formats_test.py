@@ -158,15 +158,9 @@ def test_files_of_transformers_say_how_images_are_read(clip, tmp_path):
     arrays, merges = published.arrays_of(model), str(source / "merges.txt")
     config = json.loads((source / "config.json").read_text())
     folder = published.write(tmp_path / "pictures", arrays, config=config)
-    sizes = {"size": {"shortest_edge": 24}, "crop_size": 24}
-    for change, message in (
-        ({"size": {"shortest_edge": 28}}, r"has size=.*: 28\} and crop_size=24, but needs one"),
-        ({"do_center_crop": False}, r"has resizing=\('shortest without a crop', 'bicubic'\)"),
-        ({"image_std": [1, 1, 1]}, r"normalizes pixels .* std=\[1, 1, 1\]; known: CLIP's"),
-    ):
-        published.write(folder, arrays, preprocessor_config=sizes | change)
-        with pytest.raises(UserError, match=f"its preprocessor_config.json {message}"):
-            published.convert("clip", folder, vocabulary=merges)
+    published.write(folder, arrays, preprocessor_config={"image_std": [1, 1, 1]})
+    with pytest.raises(UserError, match=r"preprocessor_config.json normalizes .* std=\[1, 1, 1\]"):
+        published.convert("clip", folder, vocabulary=merges)
     # Its name since version 5.
     (folder / "preprocessor_config.json").unlink()
     squash = {"size": {"height": 24, "width": 24}, "resample": 2}

@@ -6,19 +6,20 @@ import pytest
 from xmodal.core.errors import UserError
 from xmodal.models.encoders import efficientnet, resnet
 from xmodal.pretrained import cmcm, cvse, pvse, vsepp
-from xmodal.pretrained.conversion_report import Mapper, Report, Taken
+from xmodal.pretrained.conversion_report import Report, Taken, take_all
 from xmodal.pretrained.variants import CONVERTERS
 
 
 def convert(**changes):
     rng = np.random.default_rng(0)
-    shapes = {"a.weight": (3, 2), "a0.bias": (2,), "a1.bias": (2,), "pooler.bias": (2,), "step": ()}
-    arrays = {name: rng.normal(size=shape) for name, shape in (shapes | changes).items() if shape}
-    mapper = Mapper(arrays | {"step": np.int64(3)})
-    mapper.take("params/a/kernel", Taken("a.weight", np.transpose, "transposed"), (2, 3))
-    mapper.take("params/a/bias", Taken(("a0.bias", "a1.bias")), (2, 2))
-    mapper.take("batch_stats/a/mean", Taken("a.mean"), (2,))
-    return arrays, *mapper.result(ignored=("step",))
+    shapes = {"a.weight": (3, 2), "a0.bias": (2,), "a1.bias": (2,), "pooler.bias": (2,)}
+    arrays = {name: rng.normal(size=shape) for name, shape in (shapes | changes).items()}
+    wanted = {
+        "params/a/kernel": (Taken("a.weight", np.transpose, "transposed"), (2, 3)),
+        "params/a/bias": (Taken(("a0.bias", "a1.bias")), (2, 2)),
+        "batch_stats/a/mean": (Taken("a.mean"), (2,)),
+    }
+    return arrays, *take_all(arrays | {"global_step": np.int64(3)}, wanted)
 
 
 def test_every_array_is_accounted_for_by_name():

@@ -15,9 +15,7 @@ from torch_resnet import make_resnet
 
 from xmodal.core.errors import UserError
 from xmodal.losses import LOSSES, Context
-from xmodal.models import make_dual_encoder
 from xmodal.pretrained import converters
-from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_folder import read_model, save_model
 
 SMALL, CHANNELS, ROWS = (2, 2), 512, 11
@@ -50,14 +48,6 @@ def convert(name, path, variant=""):
     return folder
 
 
-def read(folder):
-    """The model in a folder, and its parameters and statistics by side."""
-    description = read_model(folder)
-    trees = {side: parity.nest(read_weights(folder / side)) for side in description.sides}
-    params, state = ({side: tree[part] for side, tree in trees.items()} for part in (0, 1))
-    return make_dual_encoder(description.model()), params, state
-
-
 def differentiate(model, state, images):
     """From parameters to the loss, embeddings and scores, and the gradients of the loss."""
     similarity, items = model.similarity, jnp.arange(len(LENGTHS))
@@ -84,7 +74,7 @@ def assert_parity(torch, modules, functions, images, make_folder):
       images: uint8 pixels, or stored features.
       make_folder: saves and converts the modules in their current state; returns the folder.
     """
-    model, params, state = read(make_folder())
+    model, params, state = parity.load(make_folder())
     similarity = model.similarity
     compiled = differentiate(model, state, images)
     (loss, (views, scores)), gradients = compiled(params)
@@ -106,7 +96,7 @@ def assert_parity(torch, modules, functions, images, make_folder):
     with torch.no_grad():
         for parameter in (p for module in modules for p in module.parameters()):
             parameter.copy_(0 * parameter if parameter.grad is None else parameter.grad)
-    parity.check_gradients(gradients, read(make_folder())[1])
+    parity.check_gradients(gradients, parity.load(make_folder())[1])
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from torch_resnet import make_resnet
 from xmodal.losses import LOSSES, Context
 from xmodal.models import make_dual_encoder
 from xmodal.pretrained import converters
-from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_folder import read_model, save_model
 from xmodal.similarity import make_similarity
 
@@ -52,9 +51,7 @@ def convert(torch, tmp_path):
         torch.save(own, root / "model.pth")
         made = converters.convert(name, root / "model.pth", variant, str(root / "vocab.txt"))
         save_model(root / "made", *made)
-        trees = {side: parity.nest(read_weights(root / "made" / side)) for side in INPUTS}
-        params = {side: params for side, (params, _) in trees.items()}
-        return read_model(root / "made"), params, {s: state for s, (_, state) in trees.items()}
+        return read_model(root / "made"), *parity.load(root / "made")[1:]
 
     return make
 
@@ -136,7 +133,9 @@ def test_pcme_equals_torch(torch, convert):
     for module in (model.img_enc.uncertain_net, model.txt_enc.uncertain_net):
         for weight in module.parameters():  # Spreads near 1, as for samples.
             weight.data *= 0.3
-    description, params, state = convert("pcme", model.state_dict())
+    learned = {f"criterion.{name}": array for name, array in criterion.state_dict().items()}
+    description, params, state = convert("pcme", model.state_dict() | learned)
+    assert description.parameters == pytest.approx({"match_scale": 0.7, "match_shift": 1.3})
     ours = make_dual_encoder(description.model())
     tasks = [("soft_contrastive", 1.0, {"kl_weight": 0.01})]
     numbers = {"match_scale": np.float32(0.7), "match_shift": np.float32(1.3)}

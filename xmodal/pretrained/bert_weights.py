@@ -1,5 +1,6 @@
 """BERT as published by Google (TensorFlow checkpoint, TF-Hub) and in Hugging Face's format."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -157,9 +158,7 @@ def describe_bert(source: WeightSource) -> Published:
     """
     names, start = _find_names(source.arrays)
     config = source.files.get("config.json") or source.files.get("bert_config.json") or {}
-    for key, value in _COMPUTED.items():
-        if config.get(key, value) != value:
-            raise UserError(f"its config has {key}={config[key]!r}; supported: {value!r}.")
+    check_config(config)
     query = source.arrays[start + _find(names, "layers/query/kernel").format(0)]
     heads = query.shape[1] if query.ndim == 3 else config.get("num_attention_heads")
     if heads is None:
@@ -192,6 +191,17 @@ def describe_bert(source: WeightSource) -> Published:
     described = Description({"name": "bert", **sizes}, head, preprocessing, files)
     layers = {"text": {"encoder": _rule(names, start, sizes["depth"])}}
     return Published({"text": described}, layers, unused=_UNUSED)
+
+
+def check_config(config: Mapping[str, Any]) -> None:
+    """Checks that our BERT computes what a `config.json` of `transformers` asks for.
+
+    Raises:
+      UserError: it does not.
+    """
+    for key, value in _COMPUTED.items():
+        if config.get(key, value) != value:
+            raise UserError(f"its config has {key}={config[key]!r}; supported: {value!r}.")
 
 
 def _find_names(arrays: Arrays) -> tuple[_Names, str]:

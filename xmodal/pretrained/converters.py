@@ -2,15 +2,14 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
-from xmodal.pretrained.cnn_names import COUNTERS
-from xmodal.pretrained.conversion_report import Mapper, Report, Taken
+from xmodal.pretrained.conversion_report import Report, Taken, take_all
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.layer_rules import Arrays
 from xmodal.pretrained.model_folder import ModelDescription
@@ -74,14 +73,13 @@ def convert(
 def take_arrays(published: Published, arrays: Arrays) -> tuple[dict[str, np.ndarray], Report]:
     """Returns the arrays by our names, learned numbers as `similarity/NAME`, and the report."""
     arrays = arrays if published.arrays is None else published.arrays
-    mapper = Mapper(arrays)
-    for name, shape in published.shapes().items():
-        mapper.take(name, published.find(name), shape)
+    wanted: dict[str, tuple[Taken, Sequence[int]]] = {
+        name: (published.find(name), shape) for name, shape in published.shapes().items()
+    }
     for name, scalar in published.parameters.items():
         taken = Taken(scalar, np.squeeze) if isinstance(scalar, str) else scalar
-        mapper.take(f"similarity/{name}", taken, ())
-    found, report = mapper.result([name for name in arrays if COUNTERS.match(name)])
-    return found, dataclasses.replace(report, notes=published.notes)
+        wanted[f"similarity/{name}"] = (taken, ())
+    return take_all(arrays, wanted, published.notes)
 
 
 def _describe(

@@ -60,11 +60,10 @@ def _convert(path: epath.Path) -> tuple[Any, ...]:
 
 def _kind_of(path: epath.Path) -> str:
     try:
-        arrays = load_source(path).arrays
-        layout = find_layout(arrays)
+        layout = find_layout(load_source(path).arrays)
     except UserError as error:
         raise NotPublishedError(f"{path}: {error}") from error
-    return "siglip" if layout.has(arrays, "image/head/probe") else "clip"
+    return "siglip" if layout.has("image/head/probe") else "clip"
 
 
 def _hash_of(path: epath.Path) -> str:
