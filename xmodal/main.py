@@ -47,8 +47,8 @@ def describe_towers() -> str:
     """Returns the published weights that can be converted, and their variants."""
     from xmodal.pretrained.variants import MODELS, TOWERS
 
-    rows = {f"--tower={name}": variants for name, variants in TOWERS.items()}
-    rows |= {f"--model={name}": variants for name, variants in MODELS.items()}
+    rows = {f"--tower={name}": each.variants for name, each in TOWERS.items()}
+    rows |= {f"--model={name}": each.variants for name, each in MODELS.items()}
     names = {name: f"--variant={','.join(v)}" if v else "" for name, v in rows.items()}
     return (
         "python -m xmodal convert converts published weights of\n"

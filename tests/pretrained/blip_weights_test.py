@@ -7,18 +7,8 @@ import optax
 import parity
 import pytest
 
-from configs import blip
-from xmodal.core import mesh as mesh_lib
-from xmodal.core.config import read
-from xmodal.core.tree_paths import unflatten
-from xmodal.models import Features, make_dual_encoder
-from xmodal.pretrained.model_folder import read_model, read_part
-from xmodal.train.inherit import inherit
-from xmodal.train.initialization.from_towers import load_towers
-from xmodal.train.resolve import build_run, fill
-from xmodal.train.sections import InitConfig
-from xmodal.train.step.state import TrainState
-from xmodal.train.tree import flatten
+from xmodal.models import Features
+from xmodal.pretrained.model_folder import read_part
 
 ROWS, WIDTH, EMBED = 16, 64, 10
 ENC = ROWS - 1
@@ -144,14 +134,8 @@ def our_logits(model, params, found):
 
 
 def load(folder):
-    model, _, found = parity.embed_converted(folder, IMAGES, IDS, MASK)
-    return model, read_converted(folder), found
-
-
-def read_converted(folder):
-    sides = ("image", "text")
-    params = {side: parity.nest(parity.read_weights(folder / side))[0] for side in sides}
-    return params | {"cross_encoder": unflatten(read_part(folder, "cross_encoder"))}
+    _, _, found = parity.embed_converted(folder, IMAGES, IDS, MASK)
+    return *parity.load(folder)[:2], found
 
 
 @pytest.mark.slow
@@ -169,45 +153,6 @@ def test_embeddings_and_scores_equal_transformers(theirs, folder):
     assert parity.relative(ours, logits) < 1e-5
 
 
-def order_as_blip(logits, cosines, top):
-    """Positions [Q, N] by the evaluation of salesforce/BLIP, train_retrieval.py.
-
-    The best of the cosines get logit + cosine, all others -100, whose order is arbitrary there; it
-    is that of the cosines here.
-    """
-    import torch
-
-    scores = torch.full_like(cosines, -100.0)
-    for query, row in enumerate(cosines):
-        cosine, best = row.topk(top)
-        scores[query, best] = logits[query, best] + cosine
-    return np.lexsort((-cosines.numpy(), -scores.numpy()))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("top", [4, 9])
-def test_reranked_orders_equal_those_of_transformers(top, theirs, folder):
-    """Complete rankings of both directions, from pictures and strings on."""
-    import torch
-
-    images = parity.images(9, 24, seed=2)
-    ids, mask, texts = parity.random_sentences(WORDS, 23, longest=6, length=9)
-    inputs = torch_inputs(images, ids, mask)
-    with torch.no_grad():
-        image, text = map(torch.nn.functional.normalize, torch_vectors(theirs, *inputs))
-        cosines, logits = image @ text.T, torch_logits(theirs, *inputs)[..., 1]
-    expected = {
-        "i2t": order_as_blip(logits, cosines, top),
-        "t2i": order_as_blip(logits.T, cosines.T, top),
-    }
-    found = parity.evaluated_orders(folder, images, texts, top=top, first_stage_weight=1.0)
-    for direction, orders in expected.items():
-        np.testing.assert_array_equal(found[direction], orders)
-        by_cosine = np.argsort(-(cosines if direction == "i2t" else cosines.T).numpy())
-        assert (orders[:, 0] != by_cosine[:, 0]).any()
-        np.testing.assert_array_equal(np.sort(orders[:, :top]), np.sort(by_cosine[:, :top]))
-
-
 @pytest.mark.slow
 def test_gradients_and_updates_equal_transformers(theirs, folder, tmp_path):
     """Three steps of Adam on weights that the text tower and the cross-encoder share."""
@@ -222,25 +167,16 @@ def test_gradients_and_updates_equal_transformers(theirs, folder, tmp_path):
         log_p = jax.nn.log_softmax(our_logits(model, params, {"image": image}))
         return -jnp.mean(log_p[..., 1])
 
-    weights = {name: array.clone() for name, array in theirs.state_dict().items()}
-    params, optimizer = start, optax.adam(RATE)
-    state, rule = optimizer.init(params), torch.optim.Adam(theirs.parameters(), RATE)
-    for step in range(3):
-        theirs.zero_grad()
-        value, gradients = compute(params)
-        expected = -torch.log_softmax(torch_logits(theirs, *torch_inputs()), -1)[..., 1].mean()
-        expected.backward()
-        assert abs(float(value) - expected.item()) < 1e-5
-        if step == 0:
-            wanted = read_converted(convert(parity.gradients_of(torch, theirs), tmp_path))
-            parity.check_gradients(gradients, wanted, ignored=CONSTANT)
-        rule.step()
-        updates, state = optimizer.update(gradients, state, params)
-        params = optax.apply_updates(params, updates)
-    (tmp_path / "after").mkdir()
-    moved = read_converted(convert(theirs.state_dict(), tmp_path / "after"))
-    theirs.load_state_dict(weights)
-    parity.check_updates(start, params, moved, ignored=CONSTANT)
+    parity.check_three_steps(
+        theirs,
+        torch.optim.Adam(theirs.parameters(), RATE),
+        lambda: -torch.log_softmax(torch_logits(theirs, *torch_inputs()), -1)[..., 1].mean(),
+        start,
+        optax.adam(RATE),
+        compute,
+        lambda weights: parity.load(convert(weights, parity.new_folder(tmp_path)))[1],
+        ignored=CONSTANT,
+    )
 
 
 def test_released_names_give_the_same_arrays(theirs, folder, tmp_path):
@@ -254,38 +190,3 @@ def test_released_names_give_the_same_arrays(theirs, folder, tmp_path):
     assert one.keys() == two.keys() >= {"marker", "output/kernel"}
     for name, array in one.items():
         np.testing.assert_array_equal(array, two[name])
-
-
-def test_a_run_starts_from_all_of_it(theirs, tmp_path):
-    """From its temperature, too; the run keeps what does not belong to the weights."""
-    path = convert(to_released(theirs.state_dict()), tmp_path)
-    config = blip.get_config("large")
-    sizes = {"width": WIDTH, "heads": 1, "mlp_dim": 80}
-    config.model.image.encoder.update({**sizes, "patch": 8, "depth": 3})
-    texts = {"depth": 2, "vocab_size": len(WORDS), "max_positions": 9}
-    config.model.text.encoder.update({**sizes, **texts})
-    for side in ("image", "text"):
-        config.model[side].projection.width = EMBED
-    config.data.image.size, config.data.text.max_length = 24, 9
-    config.init_from.model = str(path)
-    filled = fill(inherit(config), 2560)
-    parts = build_run(filled, mesh_lib.make_mesh(jax.devices()[:1]))
-    found = load_towers(parts.state_shapes, InitConfig(model=str(path)))
-    assert flatten(parts.state_shapes.all_params()).keys() == found.keys()
-    np.testing.assert_allclose(np.exp(-found["similarity/log_scale"]), TEMPERATURE, rtol=1e-6)
-    encoder, schedule = filled.model.image.encoder, filled.optimizer.schedule
-    assert (encoder.drop_path, encoder.remat, filled.model.text.encoder.dropout) == (0.1, True, 0.1)
-    assert (schedule.every, filled.total_steps) == (20, 120)  # 2,560 / 128
-
-
-def test_positions_are_resampled_for_larger_pictures(folder, caplog):
-    """As by torch's interpolation in salesforce/BLIP, models/vit.py (interpolate_pos_embed)."""
-    model = make_dual_encoder(read_model(folder).model())
-    pictures = {"image": np.zeros((1, 32, 32, 3), np.uint8)}
-    shapes = jax.eval_shape(lambda: model.towers["image"].init(jax.random.key(0), pictures))[0]
-    state = TrainState(np.int32(0), {"image": shapes}, {}, {}, {})
-    source = read(InitConfig, "config.init_from", {"towers": {"image": str(folder / "image")}})
-    with caplog.at_level("INFO"):
-        found = load_towers(state, source)
-    assert "10 positions resampled to 17 (torch_bicubic)" in caplog.text
-    assert found["image/encoder/position_embeddings"].shape == (17, WIDTH)

@@ -79,29 +79,6 @@ def test_clip_of_openai_and_open_clip(torch, clip, tmp_path):
     assert exact.sides["image"].encoder["heads"] == 1
 
 
-def test_modules_of_open_clip_give_the_same_embeddings(torch, clip):
-    """Its own CLIP and ModifiedResNet, with the arrays of the other tests under their names."""
-    theirs, (model, _) = published.open_clip_model(), clip
-    vision = theirs.CLIPVisionCfg(**QUICK["vision_cfg"], mlp_ratio=1.5)
-    words = theirs.CLIPTextCfg(**QUICK["text_cfg"], mlp_ratio=0.75)
-    made = theirs.CLIP(24, vision, words, quick_gelu=True).eval()
-    arrays = published.openai_arrays(published.arrays_of(model))
-    made.load_state_dict({name: torch.tensor(np.array(each)) for name, each in arrays.items()})
-    ids, mask = map(torch.tensor, published.texts())
-    pixels = torch.tensor(parity.images(4, 24)).permute(0, 3, 1, 2) / 255
-    with torch.no_grad():
-        expected = model(input_ids=ids, attention_mask=mask, pixel_values=pixels)
-        assert parity.relative(made.encode_image(pixels, True), expected.image_embeds) < 1e-5
-        assert parity.relative(made.encode_text(ids, True), expected.text_embeds) < 1e-5
-
-    resnet = published.make_resnet(torch, width=8, units=(1, 2, 1, 1), output=24).eval()
-    rn = theirs.ModifiedResNet((1, 2, 1, 1), 24, heads=4, image_size=128, width=8).eval()
-    rn.load_state_dict(resnet.state_dict())
-    pixels = torch.tensor(parity.images(2, 128)).permute(0, 3, 1, 2) / 255
-    with torch.no_grad():
-        assert parity.relative(rn(pixels), resnet(pixels)) < 1e-5
-
-
 @pytest.mark.parametrize("kind", ["stacked", "unstacked", "timm"])
 def test_siglip_of_big_vision_and_open_clip(siglip, tmp_path, kind):
     model, folder = siglip
@@ -181,15 +158,9 @@ def test_files_of_transformers_say_how_images_are_read(clip, tmp_path):
     arrays, merges = published.arrays_of(model), str(source / "merges.txt")
     config = json.loads((source / "config.json").read_text())
     folder = published.write(tmp_path / "pictures", arrays, config=config)
-    sizes = {"size": {"shortest_edge": 24}, "crop_size": 24}
-    for change, message in (
-        ({"size": {"shortest_edge": 28}}, r"has size=.*: 28\} and crop_size=24, but needs one"),
-        ({"do_center_crop": False}, r"has resizing=\('shortest without a crop', 'bicubic'\)"),
-        ({"image_std": [1, 1, 1]}, r"normalizes pixels .* std=\[1, 1, 1\]; known: CLIP's"),
-    ):
-        published.write(folder, arrays, preprocessor_config=sizes | change)
-        with pytest.raises(UserError, match=f"its preprocessor_config.json {message}"):
-            published.convert("clip", folder, vocabulary=merges)
+    published.write(folder, arrays, preprocessor_config={"image_std": [1, 1, 1]})
+    with pytest.raises(UserError, match=r"preprocessor_config.json normalizes .* std=\[1, 1, 1\]"):
+        published.convert("clip", folder, vocabulary=merges)
     # Its name since version 5.
     (folder / "preprocessor_config.json").unlink()
     squash = {"size": {"height": 24, "width": 24}, "resample": 2}
@@ -207,21 +178,3 @@ def test_files_of_transformers_say_how_images_are_read(clip, tmp_path):
         UserError, match="trained with gelu and quick_gelu, not with --variant=gelu"
     ):
         published.convert("clip", folder, variant="gelu", vocabulary=merges)
-
-
-@pytest.mark.slow
-def test_what_does_not_fit_is_named(clip, siglip, tmp_path):
-    (model, folder), (_, other) = clip, siglip
-    arrays, merges = published.openai_arrays(published.arrays_of(model)), str(folder / "merges.txt")
-    source = published.write(tmp_path / "open", arrays, open_clip_config={"model_cfg": QUICK})
-    with pytest.raises(UserError, match="it was trained with quick_gelu, not .*gelu; leave --vari"):
-        published.convert("clip", source, variant="gelu", vocabulary=merges)
-    with pytest.raises(UserError, match="is a sentencepiece.model .* the model needs merge"):
-        published.convert("clip", source, vocabulary=str(other / "spiece.model"))
-    vision = {**QUICK["vision_cfg"], "pos_embed_type": "sin_cos_2d"}
-    changed = {"model_cfg": {**QUICK, "vision_cfg": vision}}
-    published.write(source, arrays, open_clip_config=changed)
-    with pytest.raises(UserError, match="vision_cfg.pos_embed_type='sin_cos_2d', which is"):
-        published.convert("clip", source, vocabulary=merges)
-    with pytest.raises(UserError, match="use --model=siglip"):
-        published.convert("clip", other)

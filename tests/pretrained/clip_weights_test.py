@@ -216,9 +216,9 @@ def test_siglip_equals_torch(torch, siglip, tmp_path):
 
 @pytest.mark.slow
 def test_the_resnet_equals_torch(torch, clip, tmp_path):
-    """RN with two stages: embeddings, and the text side of the other test."""
+    """open_clip's own ModifiedResNet, and the text side of the other test."""
     model, folder = clip
-    resnet = published.make_resnet(torch, width=8, units=(1, 2), output=24)
+    resnet = published.make_resnet(torch, width=8, units=(1, 2, 1, 1), pixels=64, output=24)
     names = published.openai_arrays(published.arrays_of(model))
     arrays = {name: array for name, array in names.items() if not name.startswith("visual.")}
     arrays |= {f"visual.{name}": array.numpy() for name, array in resnet.state_dict().items()}
@@ -228,11 +228,11 @@ def test_the_resnet_equals_torch(torch, clip, tmp_path):
         published.convert("clip", source, vocabulary=merges)
     made = convert("clip", source, "quick_gelu", merges)
     save_model(tmp_path / "made", *made)
-    images = parity.images(3, 32)
+    images = parity.images(3, 64)
     _, description, found = parity.embed_converted(tmp_path / "made", images, IDS[:3], MASK[:3])
-    assert description.sides["image"].encoder["units"] == [1, 2]
-    assert description.sides["image"].preprocessing["size"] == 32
+    assert description.sides["image"].encoder["units"] == [1, 2, 1, 1]
+    assert description.sides["image"].preprocessing["size"] == 64
     with torch.no_grad():
         pixels = (torch.tensor(images) / 255 - torch.tensor(MEAN)) / torch.tensor(STD)
-        expected = resnet.eval()(pixels.permute(0, 3, 1, 2))
+        expected = resnet(pixels.permute(0, 3, 1, 2))
     assert parity.relative(found["image"].vector, expected) < 1e-5

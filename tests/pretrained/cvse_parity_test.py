@@ -14,13 +14,10 @@ import pytest
 import xmodal
 from configs import cvse
 from tests import clipped_adam
-from xmodal.api.exporting import export_model
 from xmodal.core.config import read
-from xmodal.core.errors import UserError
 from xmodal.data.text.concept_graph import read_concepts
 from xmodal.models import make_dual_encoder
 from xmodal.pretrained import converters
-from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_folder import read_model, save_model
 from xmodal.train.optimization.optimizer import OptimizerConfig, make_optimizer
 from xmodal.train.step.task_losses import compute_losses
@@ -99,11 +96,6 @@ def convert(torch, folder, modules, name="made", **options):
     return folder / name
 
 
-def read_trees(path):
-    trees = {side: parity.nest(read_weights(path / side)) for side in ("image", "text")}
-    return ({side: tree[part] for side, tree in trees.items()} for part in (0, 1))
-
-
 def label(ids):
     """Which concepts the ids of each text name, float32 [N, K]."""
     forms = CONCEPTS["forms"]
@@ -148,16 +140,6 @@ def test_released_model_equals_torch(torch, folder, released):
     images, captions = model.embed_images(REGIONS), model.embed_texts(texts)
     assert images.shape == (len(REGIONS), 16)
     assert parity.relative(images @ captions.T, wanted) < 1e-4
-    # A bundle is two functions to vectors, and scores are their inner products.
-    export_model(made, folder / "bundle", platforms=("cpu",))
-    opened = xmodal.load(folder / "bundle")
-    scores = opened.similarity(opened.embed_images(REGIONS), opened.embed_texts(texts))
-    assert parity.relative(scores, wanted) < 1e-4
-    assert opened.similarity_name == "dot"
-    index = xmodal.Index.build(opened, images=list(REGIONS))
-    for text, row in zip(texts, np.asarray(wanted).T, strict=True):
-        hits = index.query(text, top=len(REGIONS))
-        assert [hit.row for hit in hits] == np.argsort(-row).tolist()
 
 
 @pytest.mark.slow
@@ -189,7 +171,7 @@ def test_three_steps_equal_torch(torch, folder, released):
         return loss, (scalars, new)
 
     gradient = jax.jit(jax.value_and_grad(compute, has_aux=True))
-    params, state = read_trees(made)
+    _, params, state = parity.load(made)
     given = {"learning_rate": clipped_adam.RATE, "clip_norm": clipped_adam.CLIP}
     optimizer = make_optimizer(read(OptimizerConfig, "config.optimizer", given), 3, params)
     moments, update = optimizer.init(params), jax.jit(optimizer.update)
@@ -227,7 +209,7 @@ def check_gradients(torch, folder, modules, found, norm):
         for each in parameters:
             each.copy_(0 * each if each.grad is None else each.grad)
         modules[6].adj_all.copy_(torch.tensor(slow_graph()))
-        params, _ = read_trees(convert(torch, folder, modules, "gradients"))
+        _, params, _ = parity.load(convert(torch, folder, modules, "gradients"))
         for each, value in zip(parameters, kept, strict=True):
             each.copy_(value)
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(found["text"]["head"]["graph"]))
@@ -241,7 +223,7 @@ def check_gradients(torch, folder, modules, found, norm):
 
 
 def check_trained(path, params, state):
-    wanted, statistics = map(flatten, read_trees(path))
+    wanted, statistics = map(flatten, parity.load(path)[1:])
     for name, leaf in flatten(params).items():
         expected, rows = wanted[name], len(WORDS) if name.endswith("table") else None
         if not name.endswith(IDLE):
@@ -250,10 +232,3 @@ def check_trained(path, params, state):
         # The means follow the idle biases.
         atol = 1e-3 if name.endswith("mean") else 1e-5
         np.testing.assert_allclose(leaf, statistics[name], rtol=1e-4, atol=atol, err_msg=name)
-
-
-def test_a_checkpoint_without_concepts_asks_for_them(torch, folder, released):
-    convert(torch, folder, released[0], "fits")
-    words = str(folder / "vocab.json")
-    with pytest.raises(UserError, match="no concepts: use --concepts to name"):
-        converters.convert("cvse", folder / "fits.pth.tar", "", words)

@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 
@@ -35,27 +33,6 @@ def test_what_is_saved_comes_back(saved):
     assert folder.read_description(saved) == DESCRIPTION
     assert (saved / "report.txt").read_text() == REPORT.text()
     assert [child.name for child in saved.parent.iterdir()] == ["tower"]
-
-
-def test_the_side_of_a_tower_without_a_head():
-    for encoder, head in (("bert", "cls"), ("resnet", "mean")):
-        description = folder.Description({"name": encoder}, None, {})
-        assert description.side() == {"encoder": {"name": encoder}, "head": {"name": head}}
-
-
-def test_nothing_is_overwritten(saved):
-    with pytest.raises(UserError, match="tower exists already: give another --output"):
-        folder.save_tower(saved, ARRAYS, DESCRIPTION, REPORT)
-
-
-def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):
-    def fail(*args, **kwargs):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(json, "dumps", fail)
-    with pytest.raises(OSError, match="disk full"):
-        folder.save_tower(tmp_path / "tower", ARRAYS, DESCRIPTION, REPORT)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_damage_is_named(saved, tmp_path):

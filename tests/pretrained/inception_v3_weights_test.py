@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import parity
 import pytest
@@ -27,129 +29,48 @@ def test_equals_keras_applications():
     flat, _ = parity.convert_arrays("inception_v3", parity.keras_arrays(model))
     expected = model(_pixels(images), training=False)
     parity.check_dtypes("inception_v3", flat, images, expected)
-    # Keras 3 files have numbers instead of variable names.
-    numbered = {
-        f"{layer.name}/{number}": array
-        for layer in model.layers
-        for number, array in enumerate(layer.get_weights())
-    }
-    again, _ = parity.convert_arrays("inception_v3", numbered)
-    for name, array in flat.items():
-        np.testing.assert_array_equal(again[name], array)
 
 
-def _slim_forward(tf, weights, x):
-    """inception_v3 of tensorflow/models, research/slim, up to the pooling."""
-
-    def conv(x, scope, channels, stride=1, padding="SAME", size=None):
-        height, width = size or map(int, scope[-3:].split("x"))
-        scope = f"InceptionV3/{scope}"
-        kernel = weights.kernel(f"{scope}/weights", (height, width, x.shape[-1], channels))
-        beta, mean = (
-            weights.vector(f"{scope}/BatchNorm/{k}", channels) for k in ("beta", "moving_mean")
-        )
-        var = weights.vector(f"{scope}/BatchNorm/moving_variance", channels, 1)
-        x = tf.nn.conv2d(x, kernel, stride, padding)
-        return tf.nn.relu(tf.nn.batch_normalization(x, mean, var, beta, None, 1e-3))
-
-    def branch(x, block, number, *convs):
-        for scope, channels, *rest in convs:
-            x = conv(x, f"Mixed_{block}/Branch_{number}/{scope}", channels, *rest)
-        return x
-
-    def fork(x, block, number, scopes):
-        place = f"Mixed_{block}/Branch_{number}"
-        return tf.concat([conv(x, f"{place}/{scope}", 384) for scope in scopes], 3)
-
-    def average(x):
-        return tf.nn.avg_pool2d(x, 3, 1, "SAME")
-
-    def maximum(x):
-        return tf.nn.max_pool2d(x, 3, 2, "VALID")
-
-    x = conv(x, "Conv2d_1a_3x3", 32, 2, "VALID")
-    x = conv(x, "Conv2d_2a_3x3", 32, 1, "VALID")
-    x = maximum(conv(x, "Conv2d_2b_3x3", 64))
-    x = conv(x, "Conv2d_3b_1x1", 80, 1, "VALID")
-    x = maximum(conv(x, "Conv2d_4a_3x3", 192, 1, "VALID"))
-    for block, first, second, pooled in [
-        ("5b", "Conv2d_0a_1x1", "Conv2d_0b_5x5", 32),
-        ("5c", "Conv2d_0b_1x1", "Conv_1_0c_5x5", 64),
-        ("5d", "Conv2d_0a_1x1", "Conv2d_0b_5x5", 64),
-    ]:
-        triple = ("Conv2d_0a_1x1", 64), ("Conv2d_0b_3x3", 96), ("Conv2d_0c_3x3", 96)
-        x = tf.concat(
-            [
-                branch(x, block, 0, ("Conv2d_0a_1x1", 64)),
-                branch(x, block, 1, (first, 48), (second, 64)),
-                branch(x, block, 2, *triple),
-                branch(average(x), block, 3, ("Conv2d_0b_1x1", pooled)),
-            ],
-            3,
-        )
-    down = (2, "VALID", (3, 3))
-    x = tf.concat(
-        [
-            branch(x, "6a", 0, ("Conv2d_1a_1x1", 384, *down)),
-            branch(
-                x, "6a", 1, ("Conv2d_0a_1x1", 64), ("Conv2d_0b_3x3", 96),
-                ("Conv2d_1a_1x1", 96, *down),
-            ),
-            maximum(x),
-        ],
-        3,
-    )  # fmt: skip
-    for block, inner in [("6b", 128), ("6c", 160), ("6d", 160), ("6e", 192)]:
-        double = [("Conv2d_0a_1x1", inner), ("Conv2d_0b_7x1", inner), ("Conv2d_0c_1x7", inner)]
-        double += [("Conv2d_0d_7x1", inner), ("Conv2d_0e_1x7", 192)]
-        single = ("Conv2d_0a_1x1", inner), ("Conv2d_0b_1x7", inner), ("Conv2d_0c_7x1", 192)
-        x = tf.concat(
-            [
-                branch(x, block, 0, ("Conv2d_0a_1x1", 192)),
-                branch(x, block, 1, *single),
-                branch(x, block, 2, *double),
-                branch(average(x), block, 3, ("Conv2d_0b_1x1", 192)),
-            ],
-            3,
-        )
-    single = ("Conv2d_0a_1x1", 192), ("Conv2d_0b_1x7", 192), ("Conv2d_0c_7x1", 192)
-    x = tf.concat(
-        [
-            branch(x, "7a", 0, ("Conv2d_0a_1x1", 192), ("Conv2d_1a_3x3", 320, *down)),
-            branch(x, "7a", 1, *single, ("Conv2d_1a_3x3", 192, *down)),
-            maximum(x),
-        ],
-        3,
-    )
-    for block, scopes in [
-        ("7b", ("Conv2d_0b_1x3", "Conv2d_0b_3x1")),
-        ("7c", ("Conv2d_0b_1x3", "Conv2d_0c_3x1")),
-    ]:
-        one = branch(x, block, 1, ("Conv2d_0a_1x1", 384))
-        two = branch(x, block, 2, ("Conv2d_0a_1x1", 448), ("Conv2d_0b_3x3", 384))
-        x = tf.concat(
-            [
-                branch(x, block, 0, ("Conv2d_0a_1x1", 320)),
-                fork(one, block, 1, scopes),
-                fork(two, block, 2, ("Conv2d_0c_1x3", "Conv2d_0d_3x1")),
-                branch(average(x), block, 3, ("Conv2d_0b_1x1", 192)),
-            ],
-            3,
-        )
-    return tf.reduce_mean(x, [1, 2])
+# TF-slim's names of the convolutions in the order in which it and Keras create them: the number of
+# the branch, and the scopes in it. From research/slim/nets/inception_v3.py of tensorflow/models.
+_DOUBLE = "0 0a_1x1 1 0a_1x1 0b_1x7 0c_7x1 2 0a_1x1 0b_7x1 0c_1x7 0d_7x1 0e_1x7 3 0b_1x1"
+_SLIM = {
+    "5b": "0 0a_1x1 1 0a_1x1 0b_5x5 2 0a_1x1 0b_3x3 0c_3x3 3 0b_1x1",
+    "5c": "0 0a_1x1 1 0b_1x1 _1_0c_5x5 2 0a_1x1 0b_3x3 0c_3x3 3 0b_1x1",
+    "5d": "0 0a_1x1 1 0a_1x1 0b_5x5 2 0a_1x1 0b_3x3 0c_3x3 3 0b_1x1",
+    "6a": "0 1a_1x1 1 0a_1x1 0b_3x3 1a_1x1",
+    **dict.fromkeys(("6b", "6c", "6d", "6e"), _DOUBLE),
+    "7a": "0 0a_1x1 1a_3x3 1 0a_1x1 0b_1x7 0c_7x1 1a_3x3",
+    "7b": "0 0a_1x1 1 0a_1x1 0b_1x3 0b_3x1 2 0a_1x1 0b_3x3 0c_1x3 0d_3x1 3 0b_1x1",
+    "7c": "0 0a_1x1 1 0a_1x1 0b_1x3 0c_3x1 2 0a_1x1 0b_3x3 0c_1x3 0d_3x1 3 0b_1x1",
+}
 
 
-@pytest.mark.slow
-def test_equals_slim():
-    tf = pytest.importorskip("tensorflow")
-    weights, images = parity.RandomWeights(), parity.images(2, SIZE)
-    expected = _slim_forward(tf, weights, tf.constant(_pixels(images)))
-    others = {
-        "global_step": np.int64(7),
-        "InceptionV3/AuxLogits/Conv2d_1b_1x1/weights": np.zeros((1, 1, 768, 128), np.float32),
-        "InceptionV3/Logits/Conv2d_1c_1x1/biases": np.zeros(1001, np.float32),
-    }
-    flat, report = parity.convert_arrays("inception_v3", weights | others)
-    assert len(report.unexpected) == 2
-    tower = parity.tower("inception_v3")
-    assert parity.relative(parity.embed(tower, flat, images), expected) < 1e-4
+def _slim_names():
+    names = [f"Conv2d_{scope}" for scope in ("1a_3x3", "2a_3x3", "2b_3x3", "3b_1x1", "4a_3x3")]
+    for block, scopes in _SLIM.items():
+        for scope in scopes.split():
+            if "_" not in scope:
+                branch = f"Mixed_{block}/Branch_{scope}/"
+            else:
+                names.append(f"{branch}Conv{'' if scope[0] == '_' else '2d_'}{scope}")
+    return names
+
+
+def test_names_of_slim_are_those_of_the_same_layers():
+    model = _keras()
+    expected, _ = parity.convert_arrays("inception_v3", parity.keras_arrays(model))
+    layers = [layer for layer in model.layers if layer.get_weights()]
+    kinds = ("weights",), ("BatchNorm/beta", "BatchNorm/moving_mean", "BatchNorm/moving_variance")
+    arrays = {"global_step": np.int64(7), "InceptionV3/Logits/Conv2d_1c_1x1/biases": np.zeros(1001)}
+    for found in kinds:
+        own = [layer for layer in layers if len(layer.get_weights()) == len(found)]
+        own.sort(key=lambda layer: int(re.search(r"(?:_(\d+))?$", layer.name)[1] or 0))
+        for name, layer in zip(_slim_names(), own, strict=True):
+            for leaf, array in zip(found, layer.get_weights(), strict=True):
+                arrays[f"InceptionV3/{name}/{leaf}"] = array
+    flat, report = parity.convert_arrays("inception_v3", arrays)
+    assert len(report.unexpected) == 1
+    assert flat.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(flat[name], array)

@@ -13,12 +13,9 @@ import pytest
 from published_polysemous import torch_hinges, torch_pixels
 from torch_resnet import make_resnet
 
-from tests import clipped_adam
 from xmodal.core.errors import UserError
 from xmodal.losses import LOSSES, Context
-from xmodal.models import make_dual_encoder
 from xmodal.pretrained import converters
-from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_folder import read_model, save_model
 
 SMALL, CHANNELS, ROWS = (2, 2), 512, 11
@@ -51,14 +48,6 @@ def convert(name, path, variant=""):
     return folder
 
 
-def read(folder):
-    """The model in a folder, and its parameters and statistics by side."""
-    description = read_model(folder)
-    trees = {side: parity.nest(read_weights(folder / side)) for side in description.sides}
-    params, state = ({side: tree[part] for side, tree in trees.items()} for part in (0, 1))
-    return make_dual_encoder(description.model()), params, state
-
-
 def differentiate(model, state, images):
     """From parameters to the loss, embeddings and scores, and the gradients of the loss."""
     similarity, items = model.similarity, jnp.arange(len(LENGTHS))
@@ -85,7 +74,7 @@ def assert_parity(torch, modules, functions, images, make_folder):
       images: uint8 pixels, or stored features.
       make_folder: saves and converts the modules in their current state; returns the folder.
     """
-    model, params, state = read(make_folder())
+    model, params, state = parity.load(make_folder())
     similarity = model.similarity
     compiled = differentiate(model, state, images)
     (loss, (views, scores)), gradients = compiled(params)
@@ -107,18 +96,15 @@ def assert_parity(torch, modules, functions, images, make_folder):
     with torch.no_grad():
         for parameter in (p for module in modules for p in module.parameters()):
             parameter.copy_(0 * parameter if parameter.grad is None else parameter.grad)
-    parity.check_gradients(gradients, read(make_folder())[1])
+    parity.check_gradients(gradients, parity.load(make_folder())[1])
 
 
 @pytest.mark.parametrize(
     ("variant", "is_stored"),
     [
         pytest.param("vsepp", False, marks=pytest.mark.slow),
-        ("vsepp", True),
         ("vse0", True),
-        ("order", True),
         ("order0", True),
-        ("order_absolute", True),
     ],
 )
 def test_vsepp_equals_torch(torch, tmp_path, variant, is_stored):
@@ -137,37 +123,6 @@ def test_vsepp_equals_torch(torch, tmp_path, variant, is_stored):
     assert_parity(torch, modules, functions, images, make_folder)
     encoder = read_model(tmp_path / "made").sides["image"].encoder
     assert (encoder["name"] == "precomputed") == is_stored
-
-
-@pytest.mark.slow
-def test_three_steps_of_vsepp_equal_torch(torch, tmp_path):
-    """Clipped Adam moves both biases of every gate."""
-    modules, functions = published.make_vsepp(
-        torch, None, None, channels=REGIONS.shape[-1], rows=ROWS, variant="vsepp"
-    )
-    source, images = tmp_path / "model_best.pth.tar", REGIONS[:, 0]
-
-    def read_converted():
-        save(torch, modules, source)
-        return read(convert("vsepp", source, "vsepp"))
-
-    model, params, state = read_converted()
-    gradients = differentiate(model, state, images)
-    trained, norms = clipped_adam.train(params, lambda params: gradients(params)[1])
-
-    def compute_loss():
-        embeddings = (
-            functions.images(torch.tensor(images)),
-            functions.texts(torch.tensor(IDS), torch.tensor(LENGTHS)),
-        )
-        return len(LENGTHS) * torch_hinges(torch, functions.score(*embeddings), 0.2)
-
-    parameters = [each for module in modules for each in module.parameters()]
-    assert norms == pytest.approx(
-        clipped_adam.train_torch(torch, parameters, compute_loss), rel=1e-4
-    )
-    assert min(norms) > clipped_adam.CLIP
-    clipped_adam.check_movement(params, trained, read_converted()[1])
 
 
 OPTIONS = {
@@ -213,7 +168,7 @@ def test_vsrn_equals_torch(torch, tmp_path, is_flickr):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("images", "text"),
-    [("regions", "bigru"), ("regions", "bert"), ("grids", "bigru"), ("wsl", "bigru")],
+    [("regions", "bert"), ("grids", "bigru"), ("wsl", "bigru")],
 )
 def test_vse_infinity_equals_torch(torch, tmp_path, images, text):
     if text == "bert":

@@ -6,16 +6,15 @@ import pathlib
 import h5py
 import jax
 import numpy as np
+import optax
 import pytest
 
-import xmodal
-from xmodal.evals.evaluators.runner import OpenScores
-from xmodal.evals.scores.given_items import GivenItems
-from xmodal.evals.scores.second_stage import PairReranker
+from xmodal.core.tree_paths import unflatten
 from xmodal.models import make_dual_encoder, make_tower
-from xmodal.pretrained.converters import CONVERTERS, convert, take_arrays
+from xmodal.pretrained.converters import convert, take_arrays
 from xmodal.pretrained.folder import read_weights
-from xmodal.pretrained.model_folder import read_model, save_model
+from xmodal.pretrained.model_folder import read_model, read_part, save_model
+from xmodal.pretrained.variants import CONVERTERS
 from xmodal.pretrained.weight_files import WeightSource
 from xmodal.train.tree import flatten
 
@@ -47,7 +46,18 @@ def nest(flat):
         for key in path:
             node = node.setdefault(key, {})
         node[leaf] = array
-    return tree.pop("params"), tree
+    return tree.pop("params", {}), tree
+
+
+def load(folder, section=None):
+    """The model in a folder, perhaps with another section of a config; parameters and state."""
+    description = read_model(folder)
+    trees = {side: nest(read_weights(folder / side)) for side in description.sides}
+    params, state = ({side: tree[part] for side, tree in trees.items()} for part in (0, 1))
+    for part in ("similarity", "cross_encoder"):
+        if arrays := read_part(folder, part):
+            params[part] = unflatten(arrays)
+    return make_dual_encoder(section or description.model()), params, state
 
 
 def tower(encoder, **keywords):
@@ -58,7 +68,7 @@ def tower(encoder, **keywords):
 def convert_arrays(name, arrays, variant="", **files):
     """Our arrays and the report for those of a source, all of which are used or expected."""
     files = {file.replace("_", "."): content for file, content in files.items()}
-    published = CONVERTERS[name](WeightSource("x", arrays, files, variant=variant))
+    published = CONVERTERS[name].describe(WeightSource("x", arrays, files, variant=variant))
     flat, report = take_arrays(published, arrays)
     report.check((), published.unused)
     return flat, report
@@ -83,25 +93,6 @@ def embed_converted(folder, images, ids, mask):
         params, state = nest(read_weights(folder / side))
         found[side], _ = jax.jit(model.towers[side].apply)(params, state, columns)
     return model, description, found
-
-
-def evaluated_orders(folder, pictures, texts, **reranker):
-    """The complete rankings that the evaluator of a converted model gives, by direction.
-
-    Args:
-      folder: a converted model with a cross-encoder.
-      pictures: uint8 [H, W, 3] each.
-      texts: strings, read by the model's tokenizer.
-      **reranker: options of the reranker "cross_encoder".
-    """
-    model = xmodal.load(folder)
-    given = {"config": model._image_config, "tokenizer": model._tokenizer}
-    items = GivenItems(images=list(pictures), texts=texts, **given)
-    source = model._embed_pairs(model._params, model._model_state, items, 8)
-    scores = OpenScores(source, items, reranker=PairReranker(**reranker))
-    rankings = {name: scores.ranking(name) for name in ("i2t", "t2i")}
-    rows = {name: each.rows(np.arange(each.shape[0])) for name, each in rankings.items()}
-    return {name: np.argsort(-each, axis=1, kind="stable") for name, each in rows.items()}
 
 
 def check_gradients(found, converted, ignored=()):
@@ -144,18 +135,49 @@ def gradients_of(torch, model):
     }
 
 
-def random_sentences(words, count, longest, length):
-    """Sentences of random words, as ids and mask [count, length] and as texts.
+def check_three_steps(
+    theirs, rule, compute_loss, params, optimizer, differentiate, read, *, clip=None, ignored=()
+):
+    """Losses, the first gradients, and the changes of all weights equal torch's.
 
-    The first four words are special; 2 begins and 3 ends a sentence.
+    Args:
+      theirs: the torch model, whose weights are restored.
+      rule: its torch optimizer.
+      compute_loss: returns its loss.
+      params: our parameters.
+      optimizer: our optimizer.
+      differentiate: function from our parameters to the loss and its gradients.
+      read: function from a state dict to the converted parameters.
+      clip: norm to which torch's gradients are clipped.
+      ignored: paths that are not compared.
     """
-    rng = np.random.default_rng(3)
-    ids, mask = np.zeros((2, count, length), np.int64)
-    drawn = [rng.integers(4, len(words), rng.integers(1, longest + 1)) for _ in range(count)]
-    for row, each in enumerate(drawn):
-        ids[row, : len(each) + 2] = [2, *each, 3]
-        mask[row, : len(each) + 2] = 1
-    return ids, mask, [" ".join(words[word] for word in each) for each in drawn]
+    import torch
+
+    weights = {name: array.clone() for name, array in theirs.state_dict().items()}
+    start, state = params, optimizer.init(params)
+    for step in range(3):
+        theirs.zero_grad()
+        value, gradients = differentiate(params)
+        expected = compute_loss()
+        expected.backward()
+        assert abs(float(value) - expected.item()) < 1e-4
+        if step == 0:
+            check_gradients(gradients, read(gradients_of(torch, theirs)), ignored=ignored)
+        if clip:
+            torch.nn.utils.clip_grad_norm_(theirs.parameters(), clip)
+        rule.step()
+        updates, state = optimizer.update(gradients, state, params)
+        params = optax.apply_updates(params, updates)
+    moved = read(theirs.state_dict())
+    theirs.load_state_dict(weights)
+    check_updates(start, params, moved, ignored=ignored)
+
+
+def new_folder(parent):
+    """A new folder in a folder."""
+    folder = parent / f"{len(list(parent.iterdir()))}"
+    folder.mkdir()
+    return folder
 
 
 def convert_torch(model, checkpoint, path, words):
@@ -174,29 +196,6 @@ def check_dtypes(encoder, flat, pixels, expected, **keywords):
     for dtype, tolerance in [("float32", 1e-4), ("bfloat16", 2e-2)]:
         ours = embed(tower(encoder, dtype=dtype, **keywords), flat, pixels)
         assert relative(ours, expected) < tolerance, dtype
-
-
-def check_training(ours, convert, model, pixels, images, tolerance=1e-4):
-    """Compares a training pass, and the running statistics after it, with a Keras model.
-
-    Args:
-      ours: our tower.
-      convert: function of the model's arrays that gives our flat names.
-      model: the Keras model, without dropout.
-      pixels: function from the images to the inputs of the Keras model.
-      images: uint8 [B, H, W, 3].
-      tolerance: relative; statistics over few positions amplify rounding errors.
-    """
-    params, state = nest(convert(keras_arrays(model)))
-    expected = np.asarray(model(pixels(images), training=True))
-    train = jax.jit(lambda p, s, x, key: ours.apply(p, s, {"image": x}, train=True, key=key))
-    embedding, new_state = train(params, state, images, jax.random.key(0))
-    assert relative(embedding.vector, expected) < tolerance
-    jax.tree.map(
-        lambda one, other: np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance),
-        new_state,
-        nest(convert(keras_arrays(model)))[1],
-    )
 
 
 class RandomWeights(dict):

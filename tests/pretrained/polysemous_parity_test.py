@@ -3,8 +3,6 @@
 The weights come through the converters, under the names of the released checkpoints.
 """
 
-import dataclasses
-
 import jax
 import numpy as np
 import parity
@@ -21,9 +19,8 @@ from torch_resnet import make_resnet
 from xmodal.losses import LOSSES, Context
 from xmodal.models import make_dual_encoder
 from xmodal.pretrained import converters
-from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_folder import read_model, save_model
-from xmodal.similarity import Embedding, make_similarity
+from xmodal.similarity import make_similarity
 
 SMALL, CHANNELS, ROWS, SIZE = (2, 2), 512, 9, 5
 LENGTHS = (7, 1, 4, 2, 3)
@@ -54,9 +51,7 @@ def convert(torch, tmp_path):
         torch.save(own, root / "model.pth")
         made = converters.convert(name, root / "model.pth", variant, str(root / "vocab.txt"))
         save_model(root / "made", *made)
-        trees = {side: parity.nest(read_weights(root / "made" / side)) for side in INPUTS}
-        params = {side: params for side, (params, _) in trees.items()}
-        return read_model(root / "made"), params, {s: state for s, (_, state) in trees.items()}
+        return read_model(root / "made"), *parity.load(root / "made")[1:]
 
     return make
 
@@ -138,7 +133,9 @@ def test_pcme_equals_torch(torch, convert):
     for module in (model.img_enc.uncertain_net, model.txt_enc.uncertain_net):
         for weight in module.parameters():  # Spreads near 1, as for samples.
             weight.data *= 0.3
-    description, params, state = convert("pcme", model.state_dict())
+    learned = {f"criterion.{name}": array for name, array in criterion.state_dict().items()}
+    description, params, state = convert("pcme", model.state_dict() | learned)
+    assert description.parameters == pytest.approx({"match_scale": 0.7, "match_shift": 1.3})
     ours = make_dual_encoder(description.model())
     tasks = [("soft_contrastive", 1.0, {"kl_weight": 0.01})]
     numbers = {"match_scale": np.float32(0.7), "match_shift": np.float32(1.3)}
@@ -171,27 +168,3 @@ def test_pcme_equals_torch(torch, convert):
     for name, scalar in (("scale", criterion.negative_scale), ("shift", criterion.shift)):
         found = of_numbers[f"match_{name}"]
         np.testing.assert_allclose(found, scalar.grad.item(), rtol=1e-4)
-
-
-def test_the_sum_variant_divides_by_all_pairs(torch):
-    """Without mining, the mean is over all B x B entries, including the zero diagonal."""
-    rng = np.random.default_rng(2)
-    vectors = [rng.normal(size=(SIZE, 2, 6)).astype(np.float32) for _ in range(2)]
-    views = [dataclasses.replace(Embedding(None), vector=vector) for vector in vectors]
-    options = {"margin": 0.1, "mining": "all", "reduction": "mean"}
-    similarity = make_similarity({"name": "max_cosine"})
-    value, gradients = jax.jit(
-        jax.value_and_grad(
-            lambda views: compute([("triplet", 1.0, options)], views, similarity, {})
-        )
-    )(views)
-    leaves = [torch.tensor(vector, requires_grad=True) for vector in vectors]
-    x, y = (leaf / leaf.norm(dim=-1, keepdim=True) for leaf in leaves)
-    scores = torch.einsum("ikd,jld->ijkl", x, y).flatten(2).max(-1)[0]
-    pairs, off = torch.diag(scores), 1 - torch.eye(SIZE)
-    hinges = (0.1 + scores - pairs[:, None]).clamp(min=0) * off
-    expected = hinges.mean() + ((0.1 + scores - pairs[None]).clamp(min=0) * off).mean()
-    np.testing.assert_allclose(value, expected.item(), rtol=1e-4)
-    expected.backward()
-    for gradient, leaf in zip(gradients, leaves, strict=True):
-        assert parity.relative(gradient.vector, leaf.grad) < 1e-4

@@ -8,38 +8,25 @@ import types
 from published_polysemous import shake
 
 FUNCTIONS = types.SimpleNamespace
-NORMS = {
-    "clipped_l2norm": lambda torch, x: unit(torch.nn.functional.leaky_relu(x, 0.1), 2),
-    "l2norm": lambda torch, x: unit(x, 2),
-    "softmax": lambda torch, x: torch.softmax(x, 2),
-    "clipped": lambda torch, x: torch.nn.functional.leaky_relu(x, 0.1),
-    "no_norm": lambda torch, x: x,
-}
 
 
 def unit(x, dim=-1):
     return x / (x.pow(2).sum(dim, keepdim=True).sqrt() + 1e-8)
 
 
-def attend(torch, context, queries, scale, norm="clipped_l2norm"):
+def attend(torch, context, queries, scale):
     """Context [I, C, D] and queries [I, Q, D] -> the attended vectors [I, Q, D]."""
-    products = NORMS[norm](torch, context @ queries.transpose(1, 2))
+    products = unit(torch.nn.functional.leaky_relu(context @ queries.transpose(1, 2), 0.1), 2)
     return torch.softmax(scale * products, 1).transpose(1, 2) @ context
 
 
 def score_scan(torch, images, words, options):
-    """Scores [I] of the regions [I, R, D] of images with one caption [T, D]."""
+    """Scores [I] of the regions [I, R, D] of images with one caption [T, D], by LogSumExp."""
     words = words.expand(len(images), *words.shape)
     context, queries = (images, words) if options["cross_attn"] == "t2i" else (words, images)
-    found = attend(torch, context, queries, options["lambda_softmax"], options["raw_feature_norm"])
+    found = attend(torch, context, queries, options["lambda_softmax"])
     cosines = torch.nn.functional.cosine_similarity(queries, found, dim=2, eps=1e-8)
-    scale = options["lambda_lse"]
-    return {
-        "LogSumExp": lambda: (scale * cosines).exp().sum(1).log() / scale,
-        "Mean": lambda: cosines.mean(1),
-        "Max": lambda: cosines.max(1)[0],
-        "Sum": lambda: cosines.sum(1),
-    }[options["agg_func"]]()
+    return (options["lambda_lse"] * cosines).exp().sum(1).log() / options["lambda_lse"]
 
 
 def make_scan(torch, options, *, channels, rows, words=6, width=8, bidirectional=True):

@@ -32,11 +32,6 @@ class Size:
 
 
 SMALL = Size(vocab_size=37, width=24, depth=3, heads=4, mlp_dim=40, max_positions=11)
-SIZES = (
-    SMALL,
-    Size(vocab_size=41, width=30, depth=1, heads=2, mlp_dim=50, max_positions=9),
-    Size(vocab_size=29, width=35, depth=2, heads=5, mlp_dim=33, max_positions=7),
-)
 
 
 def make_weights(size, seed=0):

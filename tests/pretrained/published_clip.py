@@ -264,84 +264,16 @@ def script(torch, arrays, path, **buffers):
     torch.jit.save(torch.jit.trace(root, torch.ones(1)), path)
 
 
-def make_resnet(torch, width, units, output):
-    """ModifiedResNet of openai/CLIP, with its names, for maps of 4 x 4 cells."""
-    nn = torch.nn
-
-    def conv(inputs, outputs, size, stride=1):
-        return nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False)
-
-    class Unit(nn.Module):
-        def __init__(self, inputs, channels, stride):
-            super().__init__()
-            self.conv1, self.bn1 = conv(inputs, channels, 1), nn.BatchNorm2d(channels)
-            self.conv2, self.bn2 = conv(channels, channels, 3), nn.BatchNorm2d(channels)
-            self.conv3, self.bn3 = conv(channels, 4 * channels, 1), nn.BatchNorm2d(4 * channels)
-            self.pool, self.downsample = nn.AvgPool2d(stride), None
-            if stride > 1 or inputs != 4 * channels:
-                layers = {"-1": nn.AvgPool2d(stride), "0": conv(inputs, 4 * channels, 1),
-                          "1": nn.BatchNorm2d(4 * channels)}  # fmt: skip
-                self.downsample = nn.Sequential()
-                for name, layer in layers.items():
-                    self.downsample.add_module(name, layer)
-
-        def forward(self, x):
-            y = torch.relu(self.bn1(self.conv1(x)))
-            y = self.pool(torch.relu(self.bn2(self.conv2(y))))
-            y = self.bn3(self.conv3(y))
-            return torch.relu(y + (x if self.downsample is None else self.downsample(x)))
-
-    class Pool(nn.Module):
-        def __init__(self, channels, heads, cells):
-            super().__init__()
-            self.heads = heads
-            self.positional_embedding = nn.Parameter(torch.randn(cells + 1, channels))
-            self.q_proj, self.k_proj, self.v_proj = (nn.Linear(channels, channels) for _ in "qkv")
-            self.c_proj = nn.Linear(channels, output)
-
-        def forward(self, x):
-            x = x.flatten(2).permute(2, 0, 1)
-            x = torch.cat([x.mean(0, keepdim=True), x]) + self.positional_embedding[:, None]
-            bias = torch.cat([self.q_proj.bias, self.k_proj.bias, self.v_proj.bias])
-            return nn.functional.multi_head_attention_forward(
-                x[:1], x, x, x.shape[-1], self.heads, None, bias, None, None, False, 0.0,
-                self.c_proj.weight, self.c_proj.bias, use_separate_proj_weight=True,
-                q_proj_weight=self.q_proj.weight, k_proj_weight=self.k_proj.weight,
-                v_proj_weight=self.v_proj.weight, training=False, need_weights=False,
-            )[0][0]  # fmt: skip
-
-    class ResNet(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv1, self.bn1 = conv(3, width // 2, 3, 2), nn.BatchNorm2d(width // 2)
-            self.conv2, self.bn2 = conv(width // 2, width // 2, 3), nn.BatchNorm2d(width // 2)
-            self.conv3, self.bn3 = conv(width // 2, width, 3), nn.BatchNorm2d(width)
-            inputs = width
-            for stage, count in enumerate(units):
-                layers, channels = [], width * 2**stage
-                for index in range(count):
-                    layers.append(Unit(inputs, channels, 2 if stage and not index else 1))
-                    inputs = 4 * channels
-                setattr(self, f"layer{stage + 1}", nn.Sequential(*layers))
-            self.attnpool = Pool(inputs, max(1, inputs // 64), 16)
-
-        def forward(self, x):
-            for number in (1, 2, 3):
-                norm = getattr(self, f"bn{number}")
-                x = torch.relu(norm(getattr(self, f"conv{number}")(x)))
-            x = nn.functional.avg_pool2d(x, 2)
-            for stage in range(len(units)):
-                x = getattr(self, f"layer{stage + 1}")(x)
-            return self.attnpool(x)
-
+def make_resnet(torch, width, units, pixels, output):
+    """ModifiedResNet of open_clip with random norms."""
     torch.manual_seed(1)
-    model = ResNet()
-    with torch.no_grad():
-        for name, tensor in model.state_dict().items():
-            if "bn" in name or "downsample.1" in name:
-                is_count = name.endswith("num_batches_tracked")
-                tensor.copy_(tensor if is_count else torch.rand(tensor.shape) + 0.5)
-    return model
+    heads = width * 32 // 64
+    model = open_clip_model().ModifiedResNet(units, output, heads, pixels, width)
+    for module in model.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            for name in ("weight", "bias", "running_mean", "running_var"):
+                getattr(module, name).data.uniform_(0.5, 1.5)
+    return model.eval()
 
 
 def open_clip_model():

@@ -8,13 +8,13 @@ import types
 import numpy as np
 import parity
 import pytest
-from published_polysemous import make_pcme, make_pvse, torch_pixels
+from published_polysemous import make_pcme, make_pvse
 from torch_resnet import make_resnet
 
 from xmodal.apps import convert as command
 from xmodal.core.errors import UserError
 from xmodal.pretrained.converters import convert
-from xmodal.pretrained.model_folder import read_model, save_model
+from xmodal.pretrained.model_folder import read_model
 from xmodal.pretrained.vocabularies import read_words
 
 SMALL = (2, 2)
@@ -33,45 +33,6 @@ def pcme(torch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["zip", "legacy", "parallel"])
-def test_pcme_equals_torch(torch, tmp_path, form):
-    model, functions, criterion = pcme(torch)
-    prefix = "module." if form == "parallel" else ""
-    # The CNN's classifier is an empty Sequential in the authors' code.
-    weights = {
-        prefix + name: tensor
-        for name, tensor in model.state_dict().items()
-        if not name.startswith("img_enc.cnn.fc.")
-    }
-    checkpoint = {
-        "model": weights,
-        "criterion": criterion.state_dict(),
-        "optimizer": {"state": {0: {"exp_avg": torch.ones(2)}}, "param_groups": [{"lr": 0.1}]},
-        "config": {"model": {"embed_dim": 8}},
-        "word2idx": {word: number for number, word in enumerate(WORDS)},
-        "metadata": argparse.Namespace(epoch=3),
-    }
-    source = tmp_path / "pcme_coco.pth"
-    torch.save(checkpoint, source, _use_new_zipfile_serialization=form != "legacy")
-    save_model(tmp_path / "made", *convert("pcme", source))
-
-    _, description, found = parity.embed_converted(tmp_path / "made", IMAGES, IDS, MASK)
-    assert description.parameters == pytest.approx({"match_scale": 0.7, "match_shift": 1.3})
-    assert description.similarity == {"name": "match_probability"}
-    assert read_words(tmp_path / "made/text/vocab.txt") == WORDS
-    with torch.no_grad():
-        expected = {
-            "image": functions.images(torch_pixels(torch, IMAGES)),
-            "text": functions.texts(torch.tensor(IDS), torch.tensor(LENGTHS)),
-        }
-    for side, (mean, log_sigma) in expected.items():
-        mean = torch.nn.functional.normalize(mean, dim=-1)
-        assert parity.relative(found[side].extras["mean"], mean) < 1e-4
-        assert parity.relative(found[side].log_sigma, log_sigma) < 1e-4
-        assert found[side].vector.shape == (len(LENGTHS), 7, 8)
-
-
-@pytest.mark.slow
 def test_every_array_counts(torch, tmp_path):
     model, _, _ = pcme(torch)
     weights = model.state_dict()
@@ -85,10 +46,6 @@ def test_every_array_counts(torch, tmp_path):
     torch.save(weights, tmp_path / "model.pt")
     with pytest.raises(UserError, match=r"(?s)3 array.* missing.*log_sigma/recurrent/layer1_b"):
         convert("pcme", tmp_path / "model.pt", vocabulary=words)
-    del weights["img_enc.uncertain_net.fc2.weight"]
-    torch.save(weights, tmp_path / "model.pt")
-    with pytest.raises(UserError, match=r"has 0 arrays 'img_enc.uncertain_net.fc2.weight'"):
-        convert("pcme", tmp_path / "model.pt")
 
 
 def test_the_command_makes_a_folder(torch, tmp_path, monkeypatch, capsys):
@@ -118,8 +75,7 @@ class Vocabulary:
     """Of the authors' code."""
 
 
-@pytest.mark.parametrize("protocol", [0, 2, 4])
-def test_vocabularies(tmp_path, protocol, monkeypatch):
+def test_vocabularies(tmp_path, monkeypatch):
     # Pickled by a module that does not exist here.
     monkeypatch.setitem(sys.modules, "vocab", types.ModuleType("vocab"))
     monkeypatch.setattr(Vocabulary, "__module__", "vocab")
@@ -129,14 +85,8 @@ def test_vocabularies(tmp_path, protocol, monkeypatch):
     # In a different order from the ids.
     words.word2idx = {word: number for number, word in reversed(list(enumerate(WORDS)))}
     words.idx2word = dict(enumerate(WORDS))
-    (tmp_path / "coco_vocab.pkl").write_bytes(pickle.dumps(words, protocol))
+    (tmp_path / "coco_vocab.pkl").write_bytes(pickle.dumps(words))
     monkeypatch.undo()
     assert read_words(tmp_path / "coco_vocab.pkl") == WORDS
-    (tmp_path / "dict.pkl").write_bytes(pickle.dumps({"word2idx": words.word2idx}, protocol))
+    (tmp_path / "dict.pkl").write_bytes(pickle.dumps({"word2idx": words.word2idx}))
     assert read_words(tmp_path / "dict.pkl") == WORDS
-
-
-def test_a_vocabulary_of_other_numbers_is_refused(tmp_path):
-    (tmp_path / "v.pkl").write_bytes(pickle.dumps({"word2idx": {"a": 0, "b": 2}}))
-    with pytest.raises(UserError, match="v.pkl cannot be read .* does not number its 2 words"):
-        read_words(tmp_path / "v.pkl")

@@ -71,13 +71,3 @@ def test_a_scripted_module_is_read_like_its_state_dict(tmp_path):
     wanted = model.state_dict()
     assert found.keys() == wanted.keys()
     assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_what_is_not_an_array_is_named(tmp_path):
-    torch.save({"a": {"w": torch.eye(3).to_sparse()}}, tmp_path / "m.pth")
-    with pytest.raises(UserError, match="a.w is not a plain array .*: save dense float tensors"):
-        load_source(tmp_path / "m.pth")
-    torch.save(torch.nn.Linear(2, 3), tmp_path / "m.pth")
-    with pytest.raises(UserError, match="holds no arrays; with torch, save model.state_dict"):
-        load_source(tmp_path / "m.pth")

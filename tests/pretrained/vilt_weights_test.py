@@ -7,12 +7,10 @@ import optax
 import parity
 import pytest
 
-from xmodal.core.tree_paths import unflatten
 from xmodal.data.pixels.patches import cut_into_patches
 from xmodal.evals.scores import pair_scores
 from xmodal.evals.scores.pair_scores import PairProgram, PairScores, Tokens
-from xmodal.models import Features, make_dual_encoder
-from xmodal.pretrained.model_folder import read_model, read_part
+from xmodal.models import Features
 from xmodal.train.pair_functions import make_pair_functions
 from xmodal.train.tree import flatten
 
@@ -100,14 +98,6 @@ def to_released(weights):
     return {**renamed, "mlm_score.bias": torch.zeros(3)}
 
 
-def load(folder):
-    description = read_model(folder)
-    model = make_dual_encoder(description.model())
-    image, _ = parity.nest(parity.read_weights(folder / "image"))
-    scorer = unflatten(read_part(folder, "cross_encoder"))
-    return model, {"image": image, "cross_encoder": scorer}
-
-
 def our_scores(model, params):
     """Scores [I, J] of all pairs."""
     image, _ = model.embed("image", params, {"image": {}}, {"image": IMAGES})
@@ -150,45 +140,31 @@ def loss_of(scores, log_softmax):
 def test_scores_gradients_and_updates_equal_transformers(theirs, folder, tmp_path):
     import torch
 
-    model, params = load(folder)
-    start = params
+    model, params, _ = parity.load(folder)
 
     @jax.jit
+    @jax.value_and_grad
     def compute(params):
-        def loss(params):
-            scores = our_scores(model, params)
-            return loss_of(scores, jax.nn.log_softmax), scores
+        return loss_of(our_scores(model, params), jax.nn.log_softmax)
 
-        return jax.value_and_grad(loss, has_aux=True)(params)
-
-    (value, ours), gradients = compute(params)
+    ours = jax.jit(lambda params: our_scores(model, params))(params)
     with torch.no_grad():
         assert parity.relative(ours, torch_scores(theirs)) < 1e-5
-    weights = {name: array.clone() for name, array in theirs.state_dict().items()}
-    rule = torch.optim.AdamW(theirs.parameters(), RATE, (0.9, 0.98), 1e-8, weight_decay=DECAY)
-    optimizer = optax.adamw(RATE, 0.9, 0.98, 1e-8, weight_decay=DECAY)
-    state = optimizer.init(params)
-    for step in range(3):
-        theirs.zero_grad()
-        expected = loss_of(torch_scores(theirs), lambda x: torch.log_softmax(x, -1))
-        expected.backward()
-        (value, _), gradients = compute(params)
-        assert abs(float(value) - expected.item()) < 1e-4
-        if step == 0:
-            wanted = load(convert(parity.gradients_of(torch, theirs), tmp_path))[1]
-            parity.check_gradients(gradients, wanted, ignored=CONSTANT)
-        rule.step()
-        updates, state = optimizer.update(gradients, state, params)
-        params = optax.apply_updates(params, updates)
-    (tmp_path / "after").mkdir()
-    moved = load(convert(theirs.state_dict(), tmp_path / "after"))[1]
-    theirs.load_state_dict(weights)
-    parity.check_updates(start, params, moved, ignored=CONSTANT)
+    parity.check_three_steps(
+        theirs,
+        torch.optim.AdamW(theirs.parameters(), RATE, (0.9, 0.98), 1e-8, weight_decay=DECAY),
+        lambda: loss_of(torch_scores(theirs), lambda x: torch.log_softmax(x, -1)),
+        params,
+        optax.adamw(RATE, 0.9, 0.98, 1e-8, weight_decay=DECAY),
+        compute,
+        lambda weights: parity.load(convert(weights, parity.new_folder(tmp_path)))[1],
+        ignored=CONSTANT,
+    )
 
 
 def test_released_names_give_the_same_arrays(theirs, folder, tmp_path):
     other = convert(to_released(theirs.state_dict()), tmp_path)
-    one, two = flatten(load(folder)[1]), flatten(load(other)[1])
+    one, two = flatten(parity.load(folder)[1]), flatten(parity.load(other)[1])
     assert one.keys() == two.keys() >= {"image/encoder/class_token", "cross_encoder/output/kernel"}
     for name, array in one.items():
         np.testing.assert_array_equal(array, two[name])
@@ -202,7 +178,7 @@ def test_a_pretrained_checkpoint_ranks_by_the_logit_of_a_match(theirs, tmp_path,
     row, bias = weights.pop("rank_output.weight"), weights.pop("rank_output.bias")
     weights["itm_score.fc.weight"] = torch.cat([-3 * row, row])
     weights["itm_score.fc.bias"] = torch.cat([bias + 1, bias])
-    model, params = load(convert(weights, tmp_path))
+    model, params, _ = parity.load(convert(weights, tmp_path))
     assert params["cross_encoder"]["output"]["kernel"].shape == (WIDTH, 2)
     # Scored image by image and in blocks, with as much padding as their lengths need.
     # Texts of several padded lengths in a block.
@@ -214,20 +190,3 @@ def test_a_pretrained_checkpoint_ranks_by_the_logit_of_a_match(theirs, tmp_path,
     found = PairScores(program, params, images, texts).pairs(*np.indices((3, 3)).reshape(2, -1))
     with torch.no_grad():
         assert parity.relative(found.reshape(3, 3), torch_scores(theirs)) < 1e-5
-
-
-@pytest.mark.slow
-def test_orders_of_all_pairs_equal_those_of_transformers(theirs, folder):
-    """Complete rankings of both directions, from pictures and strings on."""
-    import torch
-
-    rng = np.random.default_rng(3)
-    shapes = [(24, 24), (24, 35), (9, 39), (31, 33)]
-    pictures = [rng.integers(0, 256, (*shape, 3), np.uint8) for shape in shapes]
-    ids, mask, texts = parity.random_sentences(WORDS, 11, longest=7, length=9)
-    patches = np.stack([cut_into_patches(picture, SIZE, PATCH) for picture in pictures])
-    with torch.no_grad():
-        scores = torch_scores(theirs, patches, ids, mask).numpy()
-    found = parity.evaluated_orders(folder, pictures, texts)
-    np.testing.assert_array_equal(found["i2t"], np.argsort(-scores))
-    np.testing.assert_array_equal(found["t2i"], np.argsort(-scores.T))

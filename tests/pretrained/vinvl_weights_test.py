@@ -12,13 +12,12 @@ import parity
 import pytest
 
 from xmodal.apps import convert as command
-from xmodal.core.tree_paths import unflatten
 from xmodal.data.pixels.regions import pad_rows
 from xmodal.evals.scores import pair_scores
 from xmodal.evals.scores.pair_scores import PairProgram, PairScores, Tokens
-from xmodal.models import Features, make_dual_encoder
+from xmodal.models import Features
 from xmodal.pretrained import converters
-from xmodal.pretrained.model_folder import read_model, read_part, save_model
+from xmodal.pretrained.model_folder import read_model, save_model
 from xmodal.train.pair_functions import make_pair_functions
 
 ROWS, WIDTH, HEADS, HIDDEN, DEPTH, REGION, LONGEST = 20, 32, 2, 48, 2, 10, 12
@@ -39,113 +38,61 @@ CONSTANT = tuple(f"cross_encoder/layers_{number}/layer/key/bias" for number in r
 RATE, DECAY = 1e-3, 0.05
 
 
-def make_weights():
-    """The names and shapes of BertForSequenceClassification in microsoft/Oscar."""
-    shapes = {
-        "bert.embeddings.word_embeddings.weight": (ROWS, WIDTH),
-        "bert.embeddings.position_embeddings.weight": (LONGEST, WIDTH),
-        "bert.embeddings.token_type_embeddings.weight": (2, WIDTH),
-        "bert.img_embedding.weight": (WIDTH, REGION),
-        "bert.pooler.dense.weight": (WIDTH, WIDTH),
-        "classifier.weight": (2, WIDTH),
-    }
-    norms = ["bert.embeddings.LayerNorm", "bert.LayerNorm"]
-    for number in range(DEPTH):
-        layer = f"bert.encoder.layer.{number}."
-        for name in ("self.query", "self.key", "self.value", "output.dense"):
-            shapes[f"{layer}attention.{name}.weight"] = (WIDTH, WIDTH)
-        shapes[f"{layer}intermediate.dense.weight"] = (HIDDEN, WIDTH)
-        shapes[f"{layer}output.dense.weight"] = (WIDTH, HIDDEN)
-        norms += [f"{layer}attention.output.LayerNorm", f"{layer}output.LayerNorm"]
-    shapes |= {f"{name}.weight": (WIDTH,) for name in norms}
-    shapes |= {
-        name.replace("weight", "bias"): shape[:1]
-        for name, shape in shapes.items()
-        if "embeddings.weight" not in name
-    }
-    rng = np.random.default_rng(1)
-    return {
-        name: (rng.normal(0, 0.2, shape) + name.endswith("LayerNorm.weight")).astype(np.float32)
-        for name, shape in shapes.items()
-    }
+def make_oscar():
+    """The modules of BertForSequenceClassification in microsoft/Oscar, on BERT of transformers."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        vocab_size=ROWS, hidden_size=WIDTH, num_hidden_layers=DEPTH, num_attention_heads=HEADS,
+        intermediate_size=HIDDEN, max_position_embeddings=LONGEST, layer_norm_eps=1e-12,
+        attn_implementation="eager",
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = torch.nn.Module()
+    model.bert = transformers.BertModel(config)
+    model.bert.img_embedding = torch.nn.Linear(REGION, WIDTH)
+    model.bert.LayerNorm = torch.nn.LayerNorm(WIDTH, eps=1e-12)
+    model.classifier = torch.nn.Linear(WIDTH, 2)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn(parameter.shape))
+    return model.eval()
 
 
-class Oscar:
-    """Scores one pair at a time, padded to LONGEST words and the most regions."""
+def logits_of(model, caption, tags, regions):
+    """The logits of one pair, padded to LONGEST words and the most regions."""
+    import torch
 
-    def __init__(self, weights):
-        import torch
+    ids, types = list(caption), [0] * len(caption)
+    if tags:
+        kept = [*tags[: LONGEST - len(caption) - 1], SEP]
+        ids, types = ids + kept, types + [1] * len(kept)
+    padding, missing = LONGEST - len(ids), max(map(len, REGIONS)) - len(regions)
+    mask = [1] * len(ids) + [0] * padding + [1] * len(regions) + [0] * missing
+    words = model.bert.embeddings(
+        torch.tensor([ids + [0] * padding]), torch.tensor([types + [0] * padding])
+    )
+    regions = torch.tensor(np.pad(regions, [(0, missing), (0, 0)]))
+    image = model.bert.LayerNorm(model.bert.img_embedding(regions))
+    bias = -10_000.0 * (1 - torch.tensor(mask, dtype=torch.float32))
+    x = model.bert.encoder(
+        torch.cat([words, image[None]], 1), attention_mask=bias[None, None, None]
+    )
+    return model.classifier(model.bert.pooler(x.last_hidden_state))[0]
 
-        self.weights = {name: torch.tensor(x, requires_grad=True) for name, x in weights.items()}
 
-    def linear(self, name, x):
-        return x @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"]
+def all_logits(model):
+    import torch
 
-    def norm(self, name, x):
-        import torch
-
-        own = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
-        return torch.nn.functional.layer_norm(x, x.shape[-1:], *own, eps=1e-12)
-
-    def embed(self, caption, tags):
-        ids, types = list(caption), [0] * len(caption)
-        if tags:
-            kept = [*tags[: LONGEST - len(caption) - 1], SEP]
-            ids, types = ids + kept, types + [1] * len(kept)
-        real, padding = len(ids), LONGEST - len(ids)
-        start = "bert.embeddings."
-        tables = {"word": ids + [0] * padding, "token_type": types + [0] * padding}
-        tables["position"] = list(range(LONGEST))
-        x = sum(
-            self.weights[f"{start}{table}_embeddings.weight"][at] for table, at in tables.items()
-        )
-        return self.norm(f"{start}LayerNorm", x), [1] * real + [0] * padding
-
-    def layer(self, number, x, bias):
-        import torch
-
-        name = f"bert.encoder.layer.{number}."
-        query, key, value = (
-            self.linear(f"{name}attention.self.{part}", x).reshape(len(x), HEADS, -1).swapaxes(0, 1)
-            for part in ("query", "key", "value")
-        )
-        weights = torch.softmax(query @ key.swapaxes(1, 2) / key.shape[-1] ** 0.5 + bias, dim=-1)
-        attended = (weights @ value).swapaxes(0, 1).reshape(len(x), -1)
-        change = self.linear(f"{name}attention.output.dense", attended)
-        x = self.norm(f"{name}attention.output.LayerNorm", x + change)
-        hidden = torch.nn.functional.gelu(self.linear(f"{name}intermediate.dense", x))
-        return self.norm(f"{name}output.LayerNorm", x + self.linear(f"{name}output.dense", hidden))
-
-    def logits(self, caption, tags, regions):
-        import torch
-
-        words, real = self.embed(caption, tags)
-        missing = max(map(len, REGIONS)) - len(regions)
-        regions = torch.tensor(np.pad(regions, [(0, missing), (0, 0)]))
-        image = self.norm("bert.LayerNorm", self.linear("bert.img_embedding", regions))
-        mask = torch.tensor([*real, *[1] * (len(regions) - missing), *[0] * missing])
-        x = torch.cat([words, image])
-        for number in range(DEPTH):
-            x = self.layer(number, x, -10_000.0 * (1 - mask))
-        return self.linear("classifier", torch.tanh(self.linear("bert.pooler.dense", x[0])))
-
-    def all_logits(self):
-        import torch
-
-        rows = [
-            torch.stack([self.logits(caption, tags, regions) for caption in CAPTIONS])
-            for tags, regions in zip(TAGS, REGIONS, strict=True)
-        ]
-        return torch.stack(rows)
-
-    def arrays(self, of=lambda x: x):
-        return {name: of(x).detach().numpy() for name, x in self.weights.items()}
+    rows = [
+        torch.stack([logits_of(model, caption, tags, regions) for caption in CAPTIONS])
+        for tags, regions in zip(TAGS, REGIONS, strict=True)
+    ]
+    return torch.stack(rows)
 
 
 def convert(weights, path, words=LONGEST, **settings):
     torch = pytest.importorskip("torch")
-    arrays = {name: torch.tensor(array) for name, array in weights.items()}
-    torch.save(arrays, path / "pytorch_model.bin")
+    torch.save(weights, path / "pytorch_model.bin")
     arguments = argparse.Namespace(max_seq_length=words, max_img_seq_length=6, add_od_labels=True)
     torch.save(arguments, path / "training_args.bin")
     config = {
@@ -158,12 +105,6 @@ def convert(weights, path, words=LONGEST, **settings):
         path / "made", *converters.convert("vinvl", path, vocabulary=str(path / "vocab.txt"))
     )
     return path / "made"
-
-
-def load(folder):
-    model = make_dual_encoder(read_model(folder).model())
-    image, _ = parity.nest(parity.read_weights(folder / "image"))
-    return model, {"image": image, "cross_encoder": unflatten(read_part(folder, "cross_encoder"))}
 
 
 def pad(rows, fill=0):
@@ -204,47 +145,36 @@ def loss_of(log_p):
 @pytest.mark.slow
 def test_scores_gradients_and_updates_equal_torch(tmp_path):
     torch = pytest.importorskip("torch")
-    theirs = Oscar(make_weights())
-    model, params = load(convert(theirs.arrays(), tmp_path))
-    start = params
+    theirs = make_oscar()
+    model, params, _ = parity.load(convert(theirs.state_dict(), tmp_path))
 
     @jax.jit
+    @jax.value_and_grad
     def compute(params):
-        def loss(params):
-            logits = our_logits(model, params)
-            return loss_of(jax.nn.log_softmax(logits)), logits
+        return loss_of(jax.nn.log_softmax(our_logits(model, params)))
 
-        return jax.value_and_grad(loss, has_aux=True)(params)
-
-    rule = torch.optim.AdamW(theirs.weights.values(), RATE, (0.9, 0.999), 1e-8, weight_decay=DECAY)
-    optimizer = optax.chain(
-        optax.clip_by_global_norm(1.0), optax.adamw(RATE, 0.9, 0.999, 1e-8, weight_decay=DECAY)
+    logits = jax.jit(lambda params: our_logits(model, params))(params)
+    wanted = all_logits(theirs).detach()
+    odds = wanted[..., 1] - wanted[..., 0]
+    assert parity.relative(logits[..., 1] - logits[..., 0], odds) < 1e-5
+    parity.check_three_steps(
+        theirs,
+        torch.optim.AdamW(theirs.parameters(), RATE, (0.9, 0.999), 1e-8, weight_decay=DECAY),
+        lambda: loss_of(torch.log_softmax(all_logits(theirs), -1)),
+        params,
+        optax.chain(
+            optax.clip_by_global_norm(1.0),
+            optax.adamw(RATE, 0.9, 0.999, 1e-8, weight_decay=DECAY),
+        ),
+        compute,
+        lambda weights: parity.load(convert(weights, parity.new_folder(tmp_path)))[1],
+        clip=1.0,
+        ignored=CONSTANT,
     )
-    state = optimizer.init(params)
-    for step in range(3):
-        rule.zero_grad()
-        wanted = theirs.all_logits()
-        expected = loss_of(torch.log_softmax(wanted, -1))
-        expected.backward()
-        (value, logits), gradients = compute(params)
-        assert abs(float(value) - expected.item()) < 1e-4
-        if step == 0:
-            odds = (wanted[..., 1] - wanted[..., 0]).detach()
-            assert parity.relative(logits[..., 1] - logits[..., 0], odds) < 1e-5
-            (tmp_path / "gradients").mkdir()
-            folder = convert(theirs.arrays(lambda x: x.grad), tmp_path / "gradients")
-            parity.check_gradients(gradients, load(folder)[1], ignored=CONSTANT)
-        torch.nn.utils.clip_grad_norm_(theirs.weights.values(), 1.0)
-        rule.step()
-        updates, state = optimizer.update(gradients, state, params)
-        params = optax.apply_updates(params, updates)
-    (tmp_path / "after").mkdir()
-    moved = load(convert(theirs.arrays(), tmp_path / "after"))[1]
-    parity.check_updates(start, params, moved, ignored=CONSTANT)
 
 
 def test_the_command_notes_assumed_values_and_another_evaluation(tmp_path, monkeypatch, capsys):
-    described = read_model(convert(make_weights(), tmp_path, words=10))
+    described = read_model(convert(make_oscar().state_dict(), tmp_path, words=10))
     assert described.cross_encoder["length"] == 10
     assert described.sides["text"].preprocessing["max_length"] == 10
     assert described.sides["image"].preprocessing == {"max_regions": 6, "tags": True}
@@ -261,14 +191,16 @@ def test_the_command_notes_assumed_values_and_another_evaluation(tmp_path, monke
 
 @pytest.mark.slow
 def test_pretrained_classes_score_in_blocks(tmp_path, monkeypatch):
-    weights = make_weights()
-    theirs = Oscar(weights)
+    import torch
+
+    theirs = make_oscar()
+    weights = theirs.state_dict()
     head, bias = weights.pop("classifier.weight"), weights.pop("classifier.bias")
     # Matched, wrong tags, wrong caption.
-    weights["cls.seq_relationship.weight"] = np.stack([head[1], -3 * head[0], head[0]])
-    weights["cls.seq_relationship.bias"] = np.array([bias[1], 7, bias[0]])
-    weights["cls.predictions.bias"] = np.zeros(ROWS, np.float32)
-    model, params = load(convert(weights, tmp_path))
+    weights["cls.seq_relationship.weight"] = torch.stack([head[1], -3 * head[0], head[0]])
+    weights["cls.seq_relationship.bias"] = torch.tensor([bias[1], 7, bias[0]])
+    weights["cls.predictions.bias"] = torch.zeros(ROWS)
+    model, params, _ = parity.load(convert(weights, tmp_path))
     # Texts of several padded lengths in a block.
     monkeypatch.setattr(pair_scores, "_MANY_PAIRS", 0)
     program = PairProgram(make_pair_functions(model), None)
@@ -276,5 +208,5 @@ def test_pretrained_classes_score_in_blocks(tmp_path, monkeypatch):
     images = Tokens(*(np.asarray(x) for x in (images.tokens, images.mask)), images.extras)
     texts = Tokens(pad(CAPTIONS)[..., None], pad(CAPTIONS) > 0)
     found = PairScores(program, params, images, texts).pairs(*np.indices((3, 3)).reshape(2, -1))
-    logits = theirs.all_logits().detach()
+    logits = all_logits(theirs).detach()
     assert parity.relative(found.reshape(3, 3), logits[..., 1] - logits[..., 0]) < 1e-5

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from xmodal.core.errors import UserError
-from xmodal.pretrained.bag_of_words import embed_texts
 from xmodal.pretrained.converters import convert
-from xmodal.pretrained.word_vectors import load_word_table, load_word_vectors
 
 LINES = [
     ("the", [1.0, 2.0]),
@@ -35,18 +33,6 @@ def test_every_word_that_can_be_found_keeps_its_vector(glove):
     assert list(arrays) == ["params/encoder/table"]
     expected = [dict(reversed(LINES))[word] for word in ("the", "Dog", "dog", "café")]
     np.testing.assert_array_equal(arrays["params/encoder/table"], np.array(expected, np.float32))
-
-
-def test_words_that_are_left_out_change_no_text(glove):
-    words = load_word_vectors(glove)
-    texts = ["The dog at name@domain \u00a0.", "at name", "Dog café"]
-    source = load_word_table(glove)
-    kept = source.files["vocab.txt"].decode().split()
-    rows = {word: row for row, word in enumerate(kept)}
-    ours = embed_texts(texts, type(words)(rows, source.arrays["vectors"]))
-    theirs = embed_texts(texts, words)
-    np.testing.assert_array_equal(ours[0], theirs[0])
-    assert ours[1] == theirs[1]
 
 
 def test_words_of_a_vocabulary_are_kept(glove, tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xmodal.core.errors import UserError
-from xmodal.pretrained.word_vectors import find_vectors, load_word_vectors, shorten_word
+from xmodal.pretrained.word_vectors import find_vectors, load_word_vectors
 
 # As in published files: words with spaces inside, other alphabets, a repeated word.
 WORDS = [",", "dog", "a", ". . .", "at name@domain.com", "été", "x\u00a0y", "7", "dog", "end"]
@@ -63,21 +63,6 @@ def test_reads_the_published_forms(tmp_path, name):
     np.testing.assert_array_equal(table.vectors, VECTORS[KEPT])
 
 
-@pytest.mark.parametrize("name", [*FORMS, "table.npz"])
-def test_keeps_only_the_vocabulary(tmp_path, name):
-    if name == "table.npz":
-        words = WORDS
-        np.savez(tmp_path / name, words=np.array(WORDS), vectors=VECTORS)
-    else:
-        content, words = FORMS[name]
-        write(tmp_path, name, content)
-    table = load_word_vectors(tmp_path / name, ["end", words[3], "dog", "unheard"])
-    assert list(table.rows) == ["dog", words[3], "end"]
-    np.testing.assert_array_equal(table.vectors, VECTORS[[1, 3, 9]])
-    nothing = load_word_vectors(tmp_path / name, ["unheard"])
-    assert nothing.vectors.shape == (0, 3)
-
-
 def test_reads_arrays(tmp_path):
     vectors = VECTORS.astype(np.float16)
     np.savez(tmp_path / "table.npz", words=np.array(WORDS), vectors=vectors)
@@ -101,27 +86,6 @@ def test_reads_arrays(tmp_path):
 def test_damaged_files(tmp_path, name, content, message):
     with pytest.raises(UserError, match=message):
         load_word_vectors(write(tmp_path, name, content))
-
-
-def test_missing_and_unreadable_paths(tmp_path):
-    with pytest.raises(UserError, match="absent.txt cannot be read"):
-        load_word_vectors(tmp_path / "absent.txt")
-    with pytest.raises(UserError, match="directory"):
-        load_word_vectors(tmp_path)
-
-
-def test_the_numbers_of_other_words_are_not_looked_at(tmp_path):
-    path = write(tmp_path, "table.txt", b"a 1 2\nb x y\n")
-    np.testing.assert_array_equal(load_word_vectors(path, ["a"]).vectors, [[1, 2]])
-
-
-@pytest.mark.parametrize(
-    ("word", "shorter"),
-    [("t-shirt", "tshirt"), ("u.s.", "us"), ("rock'n'roll", "rocknroll"), ("black/white", "black"),
-     ("a-b/c.d", "ab"), ("/", ""), ("dog", "dog")],
-)  # fmt: skip
-def test_words_are_shortened_as_pvse_does(word, shorter):
-    assert shorten_word(word) == shorter
 
 
 def test_a_vocabulary_is_looked_up(tmp_path):

@@ -18,7 +18,7 @@ import re
 from xmodal.apps.arguments import make_parser, name_list
 from xmodal.core import console
 from xmodal.core.errors import UserError
-from xmodal.pretrained.variants import MODELS, TOWERS
+from xmodal.pretrained.variants import CONVERTERS, MODELS, TOWERS
 
 
 @console.readable_errors()
@@ -55,7 +55,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--source", required=True, help="the published weights, local or gs://")
     parser.add_argument("--output", required=True, help="the new folder")
     variants = "; ".join(
-        f"{name}: {', '.join(known)}" for name, known in {**TOWERS, **MODELS}.items() if known
+        f"{name}: {', '.join(each.variants)}" for name, each in CONVERTERS.items() if each.variants
     )
     parser.add_argument("--variant", default="", help=f"for weights that have several: {variants}")
     parser.add_argument(

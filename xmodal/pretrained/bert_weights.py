@@ -1,6 +1,5 @@
 """BERT as published by Google (TensorFlow checkpoint, TF-Hub) and in Hugging Face's format."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ from xmodal.models.encoders.bert import EPSILON
 from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.layer_rules import (
+    ATTENTION,
     Arrays,
     LayerRule,
     array_shape,
@@ -29,126 +29,65 @@ _UNUSED = (
     r"(.*/)?(global_step|save_counter|do_lower_case)$",
     r"(.*\.)?position_ids$",
 )
-# Settings of tokenizers that the uncased BERT does not turn off.
-_UNCASED = (
-    *("do_lower_case", "lowercase", "strip_accents"),
-    *("tokenize_chinese_chars", "handle_chinese_chars"),
-)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Names:
-    """The names that one publisher gives to the parts.
-
-    Attributes:
-      embeddings: names of the embeddings of words, positions and types.
-      norm: name of the layer norm of the embeddings.
-      layer: start of the name of a part; {} is the number of the layer.
-      parts: our name of a part of a layer -> the publisher's.
-      variables: our name of an array of a part -> the publisher's.
-      heads: whether the heads are a separate dimension.
-    """
-
-    embeddings: tuple[str, str, str]
-    norm: str
-    layer: str
-    parts: Mapping[str, str]
-    variables: Mapping[str, str]
-    heads: bool = False
-
-    def find(self, leaf: str) -> str:
-        """Returns the name of one of our arrays, with {} for the number of its layer."""
-        if leaf.endswith("_embeddings"):
-            return self.embeddings[("word", "position", "token_type").index(leaf[:-11])]
-        *layers, part, array = leaf.split("/")
-        start = self.layer + self.parts[part] if layers else self.norm
-        is_norm = array == "scale" or part.endswith("_norm")
-        return start + self.variables[f"norm_{array}" if is_norm else array]
-
-
-_GOOGLE_VARIABLES = {
-    "kernel": "/kernel",
-    "bias": "/bias",
-    "norm_scale": "/gamma",
-    "norm_bias": "/beta",
+# Settings that change the outputs, and what our BERT computes.
+_COMPUTED = {
+    "model_type": "bert",
+    "hidden_act": "gelu",
+    "layer_norm_eps": EPSILON,
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
 }
-_GOOGLE = _Names(
-    embeddings=(
-        "bert/embeddings/word_embeddings",
-        "bert/embeddings/position_embeddings",
-        "bert/embeddings/token_type_embeddings",
-    ),
-    norm="bert/embeddings/LayerNorm",
-    layer="bert/encoder/layer_{}/",
-    parts={
-        "query": "attention/self/query",
-        "key": "attention/self/key",
-        "value": "attention/self/value",
-        "attention_output": "attention/output/dense",
-        "attention_norm": "attention/output/LayerNorm",
-        "mlp_hidden": "intermediate/dense",
-        "mlp_output": "output/dense",
-        "mlp_norm": "output/LayerNorm",
-    },
-    variables=_GOOGLE_VARIABLES,
-)
-HUGGING_FACE_PARTS = {part: name.replace("/", ".") for part, name in _GOOGLE.parts.items()}
+HUGGING_FACE_PARTS = {
+    "query": "attention.self.query",
+    "key": "attention.self.key",
+    "value": "attention.self.value",
+    "attention_output": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "mlp_hidden": "intermediate.dense",
+    "mlp_output": "output.dense",
+    "mlp_norm": "output.LayerNorm",
+}
 """Our name of a part of a layer -> the name in `transformers`."""
-_HUGGING_FACE = _Names(
-    embeddings=(
-        "embeddings.word_embeddings.weight",
-        "embeddings.position_embeddings.weight",
-        "embeddings.token_type_embeddings.weight",
-    ),
-    norm="embeddings.LayerNorm",
-    layer="encoder.layer.{}.",
-    parts=HUGGING_FACE_PARTS,
-    variables={
-        "kernel": ".weight",
-        "bias": ".bias",
-        "norm_scale": ".weight",
-        "norm_bias": ".bias",
-    },
+_NORM = {"scale": "gamma", "bias": "beta"}
+_Names = tuple[tuple[str, str], ...]
+"""Replacements, in order, that turn a name of Google's first release into a publisher's."""
+_OLD_HUGGING_FACE: _Names = (
+    ("bert/", ""),
+    ("layer_{}", "layer.{}"),
+    ("/", "."),
+    (".kernel", ".weight"),
+    ("_embeddings", "_embeddings.weight"),
 )
-# Some published files still have the names of the first releases.
-_OLD_HUGGING_FACE = dataclasses.replace(
-    _HUGGING_FACE,
-    variables={**_HUGGING_FACE.variables, "norm_scale": ".gamma", "norm_bias": ".beta"},
+# Some published files still have the names of the first releases, above.
+_HUGGING_FACE: _Names = (*_OLD_HUGGING_FACE, (".gamma", ".weight"), (".beta", ".bias"))
+_HUB_LAYER: _Names = (
+    ("attention/self/", "self_attention/"),
+    ("attention/output/LayerNorm", "self_attention_layer_norm"),
+    ("intermediate/dense", "intermediate"),
+    ("output/LayerNorm", "output_layer_norm"),
 )
-_HUB = _Names(
-    embeddings=(
-        "word_embeddings/embeddings",
-        "position_embedding/embeddings",
-        "type_embeddings/embeddings",
-    ),
-    norm="embeddings/layer_norm",
-    layer="transformer/layer_{}/",
-    parts={
-        "query": "self_attention/query",
-        "key": "self_attention/key",
-        "value": "self_attention/value",
-        "attention_output": "self_attention/attention_output",
-        "attention_norm": "self_attention_layer_norm",
-        "mlp_hidden": "intermediate",
-        "mlp_output": "output",
-        "mlp_norm": "output_layer_norm",
-    },
-    variables=_GOOGLE_VARIABLES,
-    heads=True,
+_HUB: _Names = (
+    ("bert/embeddings/word_embeddings", "word_embeddings/embeddings"),
+    ("bert/embeddings/position_embeddings", "position_embedding/embeddings"),
+    ("bert/embeddings/token_type_embeddings", "type_embeddings/embeddings"),
+    ("bert/embeddings/LayerNorm", "embeddings/layer_norm"),
+    ("bert/encoder", "transformer"),
+    ("attention/output/dense", "self_attention/attention_output"),
+    *_HUB_LAYER,
+    ("output/dense", "output"),
 )
 # The first version on TF-Hub.
-_FIRST_HUB = dataclasses.replace(
-    _HUB,
-    embeddings=(
-        "word_embeddings/embeddings",
-        "embedding_postprocessor/position_embeddings",
-        "embedding_postprocessor/type_embeddings",
-    ),
-    norm="embedding_postprocessor/layer_norm",
-    layer="encoder/layer_{}/",
-    parts={**_HUB.parts, "attention_output": "self_attention_output"},
+_FIRST_HUB: _Names = (
+    ("bert/embeddings/word_embeddings", "word_embeddings/embeddings"),
+    ("bert/embeddings/token_type", "embedding_postprocessor/type"),
+    ("bert/embeddings/position", "embedding_postprocessor/position"),
+    ("bert/embeddings/LayerNorm", "embedding_postprocessor/layer_norm"),
+    ("bert/encoder", "encoder"),
+    ("attention/output/dense", "self_attention_output"),
+    *_HUB_LAYER,
+    ("output/dense", "output"),
 )
-_ALL = (_GOOGLE, _HUGGING_FACE, _OLD_HUGGING_FACE, _HUB, _FIRST_HUB)
+_ALL: tuple[_Names, ...] = ((), _HUGGING_FACE, _OLD_HUGGING_FACE, _HUB, _FIRST_HUB)
 
 
 def hugging_face(start: str, depth: int) -> LayerRule:
@@ -156,15 +95,30 @@ def hugging_face(start: str, depth: int) -> LayerRule:
     return _rule(_HUGGING_FACE, start, depth)
 
 
+def _find(names: _Names, leaf: str) -> str:
+    """Returns a publisher's name of one of our arrays, with {} for the number of its layer."""
+    *layers, part, array = ["", *leaf.split("/")]
+    if array.endswith("_embeddings"):
+        name = f"bert/embeddings/{array}"
+    else:
+        place = HUGGING_FACE_PARTS[part].replace(".", "/") if layers[1:] else ""
+        start = f"bert/encoder/layer_{{}}/{place}" if place else "bert/embeddings/LayerNorm"
+        array = _NORM[array] if part.endswith("_norm") else array
+        name = f"{start}/{array}"
+    for old, new in names:
+        name = name.replace(old, new)
+    return name
+
+
 def _rule(names: _Names, start: str, depth: int) -> LayerRule:
     def rule(leaf: str) -> Taken:
-        name, (*_, part, array) = start + names.find(leaf), ["", *leaf.split("/")]
+        name, (*_, part, array) = start + _find(names, leaf), ["", *leaf.split("/")]
         if "{}" not in name:
             return Taken(name)
         stacked = tuple(name.format(number) for number in range(depth))
-        if array == "kernel" and names.variables["kernel"] == ".weight":
+        if array == "kernel" and name.endswith(".weight"):
             return Taken(stacked, np.transpose, "transposed")
-        if names.heads and part in ("query", "key", "value", "attention_output"):
+        if names in (_HUB, _FIRST_HUB) and part in (*ATTENTION, "attention_output"):
             return Taken(stacked, join_heads(part, array), "heads joined")
         return Taken(stacked)
 
@@ -183,15 +137,15 @@ def bert_sizes(arrays: Arrays, start: str, heads: int | None = None) -> dict[str
 
 
 def _sizes(arrays: Arrays, names: _Names, start: str, heads: int | None) -> dict[str, Any]:
-    rows, width = array_shape(arrays, start + names.embeddings[0])
-    hidden = start + names.find("layers/mlp_hidden/bias")
+    rows, width = array_shape(arrays, start + _find(names, "word_embeddings"))
+    hidden = start + _find(names, "layers/mlp_hidden/bias")
     return {
         "vocab_size": rows,
         "width": width,
         "depth": count_layers(arrays, hidden),
         "heads": heads or count_heads(width),
         "mlp_dim": array_shape(arrays, hidden.format(0))[0],
-        "max_positions": array_shape(arrays, start + names.embeddings[1])[0],
+        "max_positions": array_shape(arrays, start + _find(names, "position_embeddings"))[0],
     }
 
 
@@ -204,9 +158,9 @@ def describe_bert(source: WeightSource) -> Published:
     """
     names, start = _find_names(source.arrays)
     config = source.files.get("config.json") or source.files.get("bert_config.json") or {}
-    _check_config(config)
-    query = source.arrays[start + names.find("layers/query/kernel").format(0)]
-    heads = query.shape[1] if names.heads else config.get("num_attention_heads")
+    check_config(config)
+    query = source.arrays[start + _find(names, "layers/query/kernel").format(0)]
+    heads = query.shape[1] if query.ndim == 3 else config.get("num_attention_heads")
     if heads is None:
         raise UserError(
             "its number of heads is not known: put its config.json or bert_config.json beside it."
@@ -218,7 +172,11 @@ def describe_bert(source: WeightSource) -> Published:
             f"the vocabulary has {len(vocabulary):,} word pieces but the embeddings have "
             f"{sizes['vocab_size']:,} rows; take the one that was published with the weights."
         )
-    _check_uncased(source, vocabulary)
+    cased = [token for token in vocabulary if token != token.lower() and token[:1] != "["]
+    settings = source.files.get("tokenizer_config.json", {})
+    # In vocabularies of 30,000 pieces, some letters have no lower case.
+    if settings.get("do_lower_case") is False or len(cased) > len(vocabulary) // 100:
+        raise UserError("its tokenizer keeps the case: take the weights of an uncased BERT.")
     pool, is_normalized = _pooling(source)
     longest = source.files.get("sentence_bert_config.json", {}).get("max_seq_length")
     preprocessing = {
@@ -235,33 +193,30 @@ def describe_bert(source: WeightSource) -> Published:
     return Published({"text": described}, layers, unused=_UNUSED)
 
 
+def check_config(config: Mapping[str, Any]) -> None:
+    """Checks that our BERT computes what a `config.json` of `transformers` asks for.
+
+    Raises:
+      UserError: it does not.
+    """
+    for key, value in _COMPUTED.items():
+        if config.get(key, value) != value:
+            raise UserError(f"its config has {key}={config[key]!r}; supported: {value!r}.")
+
+
 def _find_names(arrays: Arrays) -> tuple[_Names, str]:
     """Returns the publisher's names and their common prefix."""
     for names in _ALL:
-        norm = names.find("layers/mlp_norm/scale").format(0)
+        norm = _find(names, "layers/mlp_norm/scale").format(0)
         starts = [name.removesuffix(norm) for name in arrays if name.endswith(norm)]
-        found = [start for start in starts if start + names.embeddings[0] in arrays]
+        found = [start for start in starts if start + _find(names, "word_embeddings") in arrays]
         if len(found) > 1:
             raise UserError(f"it holds several BERTs: {sorted(found)}.")
         if found:
             return names, found[0]
-    wanted = ", ".join(dict.fromkeys(names.embeddings[0] for names in _ALL))
+    wanted = ", ".join(dict.fromkeys(_find(names, "word_embeddings") for names in _ALL))
     shown = ", ".join(sorted(arrays)[:4])
     raise UserError(f"it is not a BERT: it has {shown}, ..., but none of {wanted}.")
-
-
-def _check_config(config: Mapping[str, Any]) -> None:
-    """Raises an error for settings that change the outputs and that our BERT does not support."""
-    wanted = {
-        "model_type": "bert",
-        "hidden_act": "gelu",
-        "layer_norm_eps": EPSILON,
-        "position_embedding_type": "absolute",
-        "is_decoder": False,
-    }
-    for key, value in wanted.items():
-        if config.get(key, value) != value:
-            raise UserError(f"its config has {key}={config[key]!r}; supported: {value!r}.")
 
 
 def _vocabulary(source: WeightSource) -> list[str]:
@@ -271,20 +226,6 @@ def _vocabulary(source: WeightSource) -> list[str]:
     if model.get("type", "WordPiece") == "WordPiece" and model.get("vocab"):
         return sorted(model["vocab"], key=model["vocab"].get)
     raise UserError("vocab.txt is missing beside the weights.")
-
-
-def _check_uncased(source: WeightSource, vocabulary: list[str]) -> None:
-    normalizer = source.files.get("tokenizer.json", {}).get("normalizer") or {}
-    settings = {**normalizer, **source.files.get("tokenizer_config.json", {})}
-    flags = [settings.get(name) for name in _UNCASED]
-    flags += [bool(x) for name, x in source.arrays.items() if name.endswith("do_lower_case")]
-    cased = [token for token in vocabulary if token != token.lower() and token[:1] != "["]
-    # In vocabularies of 30,000 pieces, some letters have no lower case.
-    if False in flags or len(cased) > len(vocabulary) // 100:
-        raise UserError(
-            "its tokenizer is not that of the uncased BERT, which lower-cases, strips accents and "
-            "splits Chinese characters."
-        )
 
 
 def _pooling(source: WeightSource) -> tuple[str | None, bool]:

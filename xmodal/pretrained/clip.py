@@ -13,7 +13,7 @@ from xmodal.core.errors import UserError
 from xmodal.pretrained.clip_layouts import ClipLayout, find_layout
 from xmodal.pretrained.clip_settings import SIDES, ClipSettings, read_settings
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.layer_rules import Arrays, grid_side
+from xmodal.pretrained.layer_rules import grid_side
 from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.variants import MODELS
 from xmodal.pretrained.vocabularies import find_tokenizer
@@ -46,19 +46,12 @@ _SIGLIP_2_ROWS = 256_000
 
 @dataclasses.dataclass(frozen=True)
 class _Clip:
-    """A CLIP or SigLIP: its arrays, their names and the settings that they do not show."""
+    """A CLIP or SigLIP: the names of its arrays and the settings that they do not show."""
 
     is_clip: bool
-    arrays: Arrays
     layout: ClipLayout
     settings: ClipSettings
     activations: Mapping[str, str]
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        return self.layout.shape(self.arrays, name)
-
-    def has(self, name: str) -> bool:
-        return self.layout.has(self.arrays, name)
 
 
 def describe_clip(source: WeightSource) -> Published:
@@ -82,7 +75,7 @@ def describe_siglip(source: WeightSource) -> Published:
 
 def _describe(source: WeightSource, *, is_clip: bool) -> Published:
     arrays, layout = source.arrays, find_layout(source.arrays)
-    if layout.has(arrays, "image/head/probe") == is_clip:
+    if layout.has("image/head/probe") == is_clip:
         found = "an attention pooling with a probe" if is_clip else "no such pooling"
         raise UserError(f"it has {found}: use --model={'siglip' if is_clip else 'clip'}.")
     usual = _CLIP if is_clip else _SIGLIP
@@ -96,9 +89,11 @@ def _describe(source: WeightSource, *, is_clip: bool) -> Published:
     elif any(re.match(_UNUSED[0], name) for name in arrays):
         # All archives of OpenAI were trained with quick_gelu.
         known, where = usual.activations, "archive of OpenAI"
-    activations = _decide(known, source.variant, where, MODELS["clip" if is_clip else "siglip"])
-    clip = _Clip(is_clip, arrays, layout, settings, activations)
-    is_vit = clip.has("image/encoder/patches/kernel")
+    activations = _decide(
+        known, source.variant, where, MODELS["clip" if is_clip else "siglip"].variants
+    )
+    clip = _Clip(is_clip, layout, settings, activations)
+    is_vit = clip.layout.has("image/encoder/patches/kernel")
     # Of CLIPs, only those that were trained with the sigmoid loss have a bias.
     parameters = {name: key for name, key in layout.parameters.items() if key in arrays}
     similarity = {"name": "cosine", "learned_temperature": True}
@@ -137,9 +132,9 @@ def _decide(
 
 def _describe_vit(clip: _Clip) -> Description:
     settings, is_clip = clip.settings, clip.is_clip
-    patch, *_, width = clip.shape("image/encoder/patches/kernel")
-    tokens, _ = clip.shape("image/encoder/position_embeddings")
-    depth, _, mlp_dim = clip.shape("image/encoder/layers/mlp_hidden/kernel")
+    patch, *_, width = clip.layout.shape("image/encoder/patches/kernel")
+    tokens, _ = clip.layout.shape("image/encoder/position_embeddings")
+    depth, _, mlp_dim = clip.layout.shape("image/encoder/layers/mlp_hidden/kernel")
     side = grid_side(tokens - is_clip)
     size = settings.size or _SIZES.get((patch, side), patch * side)
     if size // patch != side:
@@ -165,14 +160,14 @@ def _describe_vit(clip: _Clip) -> Description:
 
 def _describe_resnet(clip: _Clip) -> Description:
     units: list[int] = []
-    while clip.has(f"image/encoder/stage{len(units) + 1}_unit1/reduce/kernel"):
+    while clip.layout.has(f"image/encoder/stage{len(units) + 1}_unit1/reduce/kernel"):
         count, stage = 1, f"image/encoder/stage{len(units) + 1}_unit"
-        while clip.has(f"{stage}{count + 1}/reduce/kernel"):
+        while clip.layout.has(f"{stage}{count + 1}/reduce/kernel"):
             count += 1
         units.append(count)
-    *_, width = clip.shape("image/encoder/stem3/kernel")
-    tokens, _ = clip.shape("image/head/position_embeddings")
-    channels, output = clip.shape("image/head/output/kernel")
+    *_, width = clip.layout.shape("image/encoder/stem3/kernel")
+    tokens, _ = clip.layout.shape("image/head/position_embeddings")
+    channels, output = clip.layout.shape("image/head/output/kernel")
     normalization = clip.settings.normalization
     encoder = {
         "name": "modified_resnet", "width": width, "units": units, "normalization": normalization,
@@ -193,9 +188,9 @@ def _image_inputs(settings: ClipSettings, size: int) -> dict[str, Any]:
 
 def _describe_text(clip: _Clip, source: WeightSource) -> Description:
     is_clip = clip.is_clip
-    rows, width = clip.shape("text/encoder/word_embeddings")
-    positions, _ = clip.shape("text/encoder/position_embeddings")
-    depth, _, mlp_dim = clip.shape("text/encoder/layers/mlp_hidden/kernel")
+    rows, width = clip.layout.shape("text/encoder/word_embeddings")
+    positions, _ = clip.layout.shape("text/encoder/position_embeddings")
+    depth, _, mlp_dim = clip.layout.shape("text/encoder/layers/mlp_hidden/kernel")
     encoder = {
         "name": "text_transformer", "causal": is_clip, "init": "clip" if is_clip else "siglip",
         "position_resize": "linear" if is_clip else "corners", "vocab_size": rows, "width": width,
@@ -220,7 +215,7 @@ def _heads(clip: _Clip, side: str, width: int) -> int:
     """Returns the number of heads: by the arrays of flax, the config file, or the width."""
     if clip.layout.kind == "big_vision":
         bias = clip.layout.sides[side]["encoder/layers"]("query/bias").names()[0]
-        return clip.arrays[bias].shape[-2]
+        return clip.layout.arrays[bias].shape[-2]
     usual = (_HEADS if clip.is_clip else _SIGLIP_HEADS)[side].get(width, width / 64)
     heads = clip.settings.heads.get(side, usual)
     if not heads or width % heads:
@@ -233,7 +228,7 @@ def _heads(clip: _Clip, side: str, width: int) -> int:
 
 def _projection(clip: _Clip, side: str) -> dict[str, Any] | None:
     """Returns the section of the last linear layer of a side, None if it has none."""
-    if not clip.has(f"{side}/projection/kernel"):
+    if not clip.layout.has(f"{side}/projection/kernel"):
         return None
-    *_, width = clip.shape(f"{side}/projection/kernel")
-    return {"width": width, "bias": clip.has(f"{side}/projection/bias")}
+    *_, width = clip.layout.shape(f"{side}/projection/kernel")
+    return {"width": width, "bias": clip.layout.has(f"{side}/projection/bias")}

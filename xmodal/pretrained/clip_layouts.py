@@ -22,15 +22,17 @@ class ClipLayout(NamedTuple):
 
     Attributes:
       kind: "openai", "timm", "transformers" or "big_vision".
+      arrays: arrays of the source.
       sides: "image" and "text" -> path of one of our layers -> its rule, see `Published.layers`.
       parameters: names of the scale and the bias of the similarity.
     """
 
     kind: str
+    arrays: Arrays
     sides: dict[str, dict[str, LayerRule]]
     parameters: dict[str, str]
 
-    def shape(self, arrays: Arrays, name: str) -> tuple[int, ...]:
+    def shape(self, name: str) -> tuple[int, ...]:
         """Returns the shape of one of our arrays, such as `image/encoder/norm/scale`.
 
         Raises:
@@ -39,14 +41,14 @@ class ClipLayout(NamedTuple):
         side, _, path = name.partition("/")
         taken = find(self.sides[side], path)
         first = (*taken.names(), f"the layers of {name}")[0]
-        layer_rules.array_shape(arrays, first)
+        layer_rules.array_shape(self.arrays, first)
         stacked = () if isinstance(taken.name, str) else (len(taken.name),)
-        return *stacked, *taken.changed(np.asarray(arrays[first])).shape
+        return *stacked, *taken.changed(np.asarray(self.arrays[first])).shape
 
-    def has(self, arrays: Arrays, name: str) -> bool:
+    def has(self, name: str) -> bool:
         """Returns whether the source has the array that one of ours is made of."""
         try:
-            self.shape(arrays, name)
+            self.shape(name)
         except (UserError, KeyError, ValueError):  # ValueError: a part that the layer lacks.
             return False
         return True
@@ -80,7 +82,7 @@ def _openai(arrays: Arrays, start: str) -> ClipLayout:
     if is_vit:
         image["encoder/layers"] = _openai_layers(arrays, visual)
     return ClipLayout(
-        "openai", {"image": image, "text": _openai_text(arrays, start)}, _scale(start)
+        "openai", arrays, {"image": image, "text": _openai_text(arrays, start)}, _scale(start)
     )
 
 
@@ -105,7 +107,9 @@ def _timm(arrays: Arrays, start: str) -> ClipLayout:
     image["encoder/layers"] = layer_rules.stack(
         arrays, f"{trunk}blocks.{{}}.", layer_rules.TIMM_LAYER, "norm1.weight"
     )
-    return ClipLayout("timm", {"image": image, "text": _openai_text(arrays, start)}, _scale(start))
+    return ClipLayout(
+        "timm", arrays, {"image": image, "text": _openai_text(arrays, start)}, _scale(start)
+    )
 
 
 def _transformers(arrays: Arrays, start: str) -> ClipLayout:
@@ -121,7 +125,7 @@ def _transformers(arrays: Arrays, start: str) -> ClipLayout:
     if f"{start}visual_projection.weight" in arrays:
         sides["image"]["projection"] = linear(f"{start}visual_projection")
         sides["text"]["projection"] = linear(f"{start}text_projection")
-    return ClipLayout("transformers", sides, _scale(start))
+    return ClipLayout("transformers", arrays, sides, _scale(start))
 
 
 def _big_vision(arrays: Arrays, start: str) -> ClipLayout:
@@ -139,7 +143,7 @@ def _big_vision(arrays: Arrays, start: str) -> ClipLayout:
             layer = layer_rules.flax_layer("", _FLAX_LAYER)
             rule = layer_rules.stack(arrays, f"{block}_{{}}/", layer, anchor)
         sides[side]["encoder/layers"] = rule
-    return ClipLayout("big_vision", sides, {"log_scale": f"{start}t", "bias": f"{start}b"})
+    return ClipLayout("big_vision", arrays, sides, {"log_scale": f"{start}t", "bias": f"{start}b"})
 
 
 def _scale(start: str) -> dict[str, str]:

@@ -110,9 +110,6 @@ def _transformers(files: Mapping[str, Any], usual: ClipSettings) -> ClipSettings
 
 def _with_pixels(settings: ClipSettings, config: Mapping[str, Any], file: str) -> ClipSettings:
     """Adds the settings of transformers' image processor."""
-    for key in ("do_resize", "do_rescale", "do_normalize"):
-        if not config.get(key, True):
-            raise UserError(f"its {file} has {key}=false, which is not supported.")
     usual = {"shortest_edge" if settings.recipe == "clip" else "height": settings.size}
     size = config.get("size", usual)
     mode = "shortest" if isinstance(size, int) or "shortest_edge" in size else "squash"

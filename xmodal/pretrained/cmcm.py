@@ -9,8 +9,8 @@ from xmodal.core.errors import UserError
 from xmodal.pretrained import layer_rules
 from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.layer_rules import Arrays
-from xmodal.pretrained.published_weights import Published, PublishedTask
+from xmodal.pretrained.layer_rules import Arrays, LayerRule
+from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.resnet_weights import torchvision, torchvision_encoder
 from xmodal.pretrained.vocabularies import words_of
 from xmodal.pretrained.weight_files import WeightSource
@@ -64,6 +64,7 @@ def describe_cmcm(source: WeightSource) -> Published:
         text_layers["head/hidden"] = layer_rules.linear(f"{sent}atten_layer.fc")
         text_layers["head/query"] = layer_rules.whole(f"{sent}atten_layer.u")
     cnn = f"{image}resnet.encoder."
+    tasks, task_layers = _tasks(arrays)
     projection = _projection(arrays, f"{image}bottleneck.1")
     return Published(
         sides={
@@ -86,8 +87,9 @@ def describe_cmcm(source: WeightSource) -> Published:
                 "projection": layer_rules.linear(f"{image}bottleneck.1"),
             },
             "text": text_layers,
+            "tasks": task_layers,
         },
-        tasks=_tasks(arrays),
+        tasks=tasks,
         # Keys of a checkpoint that training can resume from.
         unused=(r"(optimizer|scheduler|lr_scheduler)\.",),
     )
@@ -98,12 +100,13 @@ def _projection(arrays: Arrays, layer: str) -> dict[str, Any]:
     return {"batch_norm": True, "width": width, "normalize": True}
 
 
-def _tasks(arrays: Arrays) -> dict[str, PublishedTask]:
+def _tasks(arrays: Arrays) -> tuple[dict[str, Any], dict[str, LayerRule]]:
+    """Returns the section of the classifier as a task, and its rule."""
     found = [name.removesuffix(".weight") for name in arrays if _CLASSIFIER.fullmatch(name)]
     if len(found) > 1:
         raise UserError(f"it has several classifiers of relations: {', '.join(found)}.")
     if not found:
-        return {}
+        return {}, {}
     (layer,) = found
     relations, _ = layer_rules.array_shape(arrays, f"{layer}.weight")
 
@@ -120,7 +123,7 @@ def _tasks(arrays: Arrays) -> dict[str, PublishedTask]:
         "loss": {"name": "relation_bce", "module": {"relations": relations}},
         "negatives": "none",
     }
-    return {"relations": PublishedTask(section, rule)}
+    return {"relations": section}, {"relations/module": rule}
 
 
 def _image_encoder(arrays: Arrays, start: str) -> dict[str, Any]:

@@ -33,9 +33,6 @@ SLIM = {"kernel": "weights"} | {
 # Keras 3 numbers the variables of a layer in the order of their creation.
 _ORDER = {"kernel": 0, "bias": 1, "norm_scale": 0, "norm_bias": 1, "norm_mean": 2, "norm_var": 3}
 
-COUNTERS = re.compile(r"(.*[/.])?(global_step|num_batches_tracked|save_counter)\b")
-"""Names of counters, which are not weights."""
-
 Rule = Callable[[str, str], Taken]
 """From one of our layers (`stage1_unit2/reduce`) and a role to the array of the source."""
 

@@ -11,6 +11,8 @@ import numpy as np
 from xmodal.core.errors import UserError
 
 _SHOWN = 8
+# Counters, which are not weights.
+_COUNTERS = re.compile(r"(.*[/.])?(global_step|num_batches_tracked|save_counter)\b")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,66 +107,60 @@ class Taken(NamedTuple):
         return array if self.change is None else self.change(array)
 
 
-class Mapper:
-    """Takes arrays from a source one by one and builds a `Report`."""
+def take_all(
+    arrays: Mapping[str, np.ndarray],
+    wanted: Mapping[str, tuple[Taken, Sequence[int]]],
+    notes: Sequence[str] = (),
+) -> tuple[dict[str, np.ndarray], Report]:
+    """Returns our arrays by name, float32, and the report.
 
-    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
-        self._arrays = arrays
-        self._flat: dict[str, np.ndarray] = {}
-        self._loaded: dict[str, tuple[str, ...]] = {}
-        self._missing: dict[str, tuple[str, ...]] = {}
-        self._reshaped: dict[str, str] = {}
+    Args:
+      arrays: arrays of the source.
+      wanted: our name, such as `params/...` -> the array of the source, or several; and the shape
+        of the result.
+      notes: see `Report`.
 
-    def take(self, name: str, taken: Taken, shape: Sequence[int]) -> None:
-        """Adds our array `name`, float32.
-
-        Args:
-          name: `params/...` or `batch_stats/...`.
-          taken: the array of the source, or several.
-          shape: shape of the result.
-
-        Raises:
-          UserError: the result has the wrong shape, or is not of floating-point numbers.
-        """
+    Raises:
+      UserError: a result has the wrong shape, or is not of floating-point numbers.
+    """
+    flat, reshaped = {}, {}
+    loaded: dict[str, Sequence[str]] = {}
+    missing: dict[str, Sequence[str]] = {}
+    for name, (taken, shape) in wanted.items():
         names, is_stacked = taken.names(), not isinstance(taken.name, str)
-        if absent := tuple(source for source in names if source not in self._arrays):
-            self._missing[name] = absent
-            return
-        wanted = tuple(shape)[is_stacked:]
-        layers = [self._take_one(source, taken, wanted, name) for source in names]
-        self._flat[name] = np.asarray(np.stack(layers) if is_stacked else layers[0], order="C")
-        self._loaded[name] = names
+        if absent := tuple(source for source in names if source not in arrays):
+            missing[name] = absent
+            continue
+        layers = [
+            _take(arrays[source], source, taken, tuple(shape)[is_stacked:], name)
+            for source in names
+        ]
+        flat[name] = np.asarray(np.stack(layers) if is_stacked else layers[0], order="C")
+        loaded[name] = names
         if words := [taken.how] * bool(taken.how) + [f"{len(names)} stacked"] * is_stacked:
-            self._reshaped[name] = ", ".join(words)
+            reshaped[name] = ", ".join(words)
+    used = {source for names in loaded.values() for source in names}
+    unexpected = sorted(name for name in {*arrays} - used if not _COUNTERS.match(name))
+    return flat, Report(loaded, missing, unexpected, reshaped, notes)
 
-    def _take_one(
-        self, source: str, taken: Taken, wanted: tuple[int, ...], name: str
-    ) -> np.ndarray:
-        array = np.asarray(self._arrays[source])
-        # Integers may be quantized with a scale elsewhere.
-        if array.dtype != ml_dtypes.bfloat16 and array.dtype.kind != "f":
-            raise UserError(f"{source} has the type {array.dtype}: save the weights as float32.")
-        try:
-            found = taken.changed(array)
-        except (ValueError, IndexError):
-            found = None  # Its shape is so different that it cannot be changed.
-        if found is None or found.shape != wanted:
-            raise UserError(
-                f"{source} has the shape {list(array.shape)}, which does not give {list(wanted)} "
-                f"for {name}: the source has a different size or architecture from the requested "
-                "one."
-            )
-        return np.asarray(found, np.float32)
 
-    def result(self, ignored: Collection[str] = ()) -> tuple[dict[str, np.ndarray], Report]:
-        """Returns the arrays by name, and the report.
-
-        Args:
-          ignored: names in the source that are not weights (step counters, index buffers).
-        """
-        used = {source for sources in self._loaded.values() for source in sources}
-        unexpected = sorted(set(self._arrays) - used - set(ignored))
-        return self._flat, Report(self._loaded, self._missing, unexpected, self._reshaped)
+def _take(
+    array: np.ndarray, source: str, taken: Taken, wanted: tuple[int, ...], name: str
+) -> np.ndarray:
+    array = np.asarray(array)
+    # Integers may be quantized with a scale elsewhere.
+    if array.dtype != ml_dtypes.bfloat16 and array.dtype.kind != "f":
+        raise UserError(f"{source} has the type {array.dtype}: save the weights as float32.")
+    try:
+        found = taken.changed(array)
+    except (ValueError, IndexError):
+        found = None  # Its shape is so different that it cannot be changed.
+    if found is None or found.shape != wanted:
+        raise UserError(
+            f"{source} has the shape {list(array.shape)}, which does not give {list(wanted)} for "
+            f"{name}: the source has a different size or architecture from the requested one."
+        )
+    return np.asarray(found, np.float32)
 
 
 def _matches(name: str, patterns: Collection[str]) -> bool:

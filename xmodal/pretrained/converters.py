@@ -2,67 +2,21 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
-from xmodal.pretrained import clip
-from xmodal.pretrained.bert_weights import describe_bert
-from xmodal.pretrained.blip import describe_blip
-from xmodal.pretrained.cmcm import describe_cmcm
-from xmodal.pretrained.cnn_names import COUNTERS
-from xmodal.pretrained.conversion_report import Mapper, Report, Taken
-from xmodal.pretrained.cvse import describe_cvse
-from xmodal.pretrained.efficientnet_weights import describe_efficientnet
+from xmodal.pretrained.conversion_report import Report, Taken, take_all
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.inception_v3_weights import describe_inception_v3
 from xmodal.pretrained.layer_rules import Arrays
-from xmodal.pretrained.mobilenet_v2_weights import describe_mobilenet_v2
 from xmodal.pretrained.model_folder import ModelDescription
-from xmodal.pretrained.pcme import describe_pcme
 from xmodal.pretrained.published_weights import Published
-from xmodal.pretrained.pvse import describe_pvse
-from xmodal.pretrained.resnet_weights import describe_resnet
-from xmodal.pretrained.scan_weights import describe_scan
-from xmodal.pretrained.sgraf_weights import describe_sgraf
-from xmodal.pretrained.variants import MODELS, TOWERS
-from xmodal.pretrained.vilt import describe_vilt
-from xmodal.pretrained.vinvl import describe_vinvl
-from xmodal.pretrained.vse_infinity import describe_vse_infinity
-from xmodal.pretrained.vsepp import describe_vsepp
-from xmodal.pretrained.vsrn import describe_vsrn
-from xmodal.pretrained.weight_files import WeightSource, load_source
-from xmodal.pretrained.word_vectors import describe_words, load_word_table
-
-CONVERTERS: Mapping[str, Callable[[WeightSource], Published]] = {
-    "bert": describe_bert,
-    "efficientnet": describe_efficientnet,
-    "inception_v3": describe_inception_v3,
-    "mobilenet_v2": describe_mobilenet_v2,
-    "resnet": describe_resnet,
-    "words": describe_words,
-    "blip": describe_blip,
-    "clip": clip.describe_clip,
-    "cmcm": describe_cmcm,
-    "cvse": describe_cvse,
-    "pcme": describe_pcme,
-    "pvse": describe_pvse,
-    "scan": describe_scan,
-    "sgraf": describe_sgraf,
-    "siglip": clip.describe_siglip,
-    "vilt": describe_vilt,
-    "vinvl": describe_vinvl,
-    "vse_infinity": describe_vse_infinity,
-    "vsepp": describe_vsepp,
-    "vsrn": describe_vsrn,
-}
-"""Descriptions of a source by the name of the tower's encoder or of the paper's model.
-
-They raise a `UserError` if it has another architecture, or computes something that ours does not.
-"""
+from xmodal.pretrained.variants import CONVERTERS, TOWERS
+from xmodal.pretrained.weight_files import load_source
+from xmodal.pretrained.word_vectors import load_word_table
 
 
 def convert(
@@ -81,7 +35,7 @@ def convert(
     Args:
       name: key of `CONVERTERS`.
       path: see `weight_files.load_source`; of word vectors, see `word_vectors.load_word_vectors`.
-      variant: one of `TOWERS[name]` or `MODELS[name]`, if there are any; "" for that of the
+      variant: one of the converter's, if it has any; "" for that of the
         source's options, or the first of a model.
       vocabulary: vocabulary or tokenizer's file; "" for the one in the source. Of a table of words,
         the only words to keep.
@@ -98,14 +52,14 @@ def convert(
       UserError: the source or the vocabulary is unreadable or of another architecture, or an array
         is missing or unexpected.
     """
-    describe = lookup("xmodal convert", name, CONVERTERS)
-    known = {**TOWERS, **MODELS}[name]
+    converter = lookup("xmodal convert", name, CONVERTERS)
+    known = converter.variants
     if variant not in known and (variant or (known and name in TOWERS)):
         listed = ", ".join(known) or "none"
         raise UserError(f"--variant={variant!r} is not a variant of {name}; known: {listed}.")
     source = load_word_table(path, vocabulary) if name == "words" else load_source(path)
     try:
-        published = describe(
+        published = converter.describe(
             dataclasses.replace(source, variant=variant, vocabulary=vocabulary, concepts=concepts)
         )
         arrays, report = take_arrays(published, source.arrays)
@@ -119,14 +73,13 @@ def convert(
 def take_arrays(published: Published, arrays: Arrays) -> tuple[dict[str, np.ndarray], Report]:
     """Returns the arrays by our names, learned numbers as `similarity/NAME`, and the report."""
     arrays = arrays if published.arrays is None else published.arrays
-    mapper = Mapper(arrays)
-    for name, shape in published.shapes().items():
-        mapper.take(name, published.find(name), shape)
+    wanted: dict[str, tuple[Taken, Sequence[int]]] = {
+        name: (published.find(name), shape) for name, shape in published.shapes().items()
+    }
     for name, scalar in published.parameters.items():
         taken = Taken(scalar, np.squeeze) if isinstance(scalar, str) else scalar
-        mapper.take(f"similarity/{name}", taken, ())
-    found, report = mapper.result([name for name in arrays if COUNTERS.match(name)])
-    return found, dataclasses.replace(report, notes=published.notes)
+        wanted[f"similarity/{name}"] = (taken, ())
+    return take_all(arrays, wanted, published.notes)
 
 
 def _describe(
@@ -136,7 +89,6 @@ def _describe(
     if published.similarity is None:
         return next(iter(published.sides.values()))
     parameters = {name: float(arrays.pop(f"similarity/{name}")) for name in published.parameters}
-    tasks = {name: task.section for name, task in published.tasks.items()}
     return ModelDescription(
-        published.sides, published.similarity, parameters, tasks, published.cross_encoder
+        published.sides, published.similarity, parameters, published.tasks, published.cross_encoder
     )

@@ -1,12 +1,8 @@
 """EfficientNet from keras.applications, and from torch's EfficientNet-PyTorch, also Lite."""
 
 import re
-from typing import Any
 
-import numpy as np
-
-from xmodal.core.errors import UserError
-from xmodal.models.encoders import efficientnet, pixels
+from xmodal.models.encoders import efficientnet
 from xmodal.pretrained.cnn_names import KerasNames, Rule, image_tower, torch_array
 from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.layer_rules import Arrays
@@ -43,13 +39,8 @@ _TORCH_LAYERS = {
 
 
 def describe_efficientnet(source: WeightSource) -> Published:
-    """Returns the requested variant.
-
-    Raises:
-      UserError: the file normalizes pixels with other statistics than ImageNet's.
-    """
+    """Returns the requested variant."""
     arrays, variant = source.arrays, source.variant
-    _check_pixels(arrays)
     is_torch = "_conv_stem.weight" in arrays
     # tensorflow/tpu trains Lite on (pixel - 127) / 128. Converted from torch, too, it prefers them:
     # ridge regression from TF-IDF of captions to features of 328 test images of Flickr8k, trained
@@ -90,21 +81,3 @@ def _torch(variant: str) -> Rule:
         return torch_array(name, role)
 
     return rule
-
-
-def _check_pixels(arrays: Arrays) -> None:
-    """Raises an error if pixel statistics are neither ImageNet's nor those of a new model.
-
-    Released files hold the standard deviation instead of the variance; Keras corrects for this.
-    """
-    for name, array in arrays.items():
-        if match := re.fullmatch(r"normalization(_\d+)?/(mean|variance|[01])", name):
-            std = np.array(pixels.STD)
-            known: list[Any] = [np.ones(3), std, np.square(std)]
-            if match[2] in ("mean", "0"):
-                known = [np.zeros(3), pixels.MEAN]
-            if not any(np.allclose(np.ravel(array), values, atol=1e-3) for values in known):
-                raise UserError(
-                    f"{name} is {np.ravel(array).tolist()}: the weights were trained with other "
-                    f"pixel statistics than ImageNet's {pixels.MEAN} and {pixels.STD}."
-                )

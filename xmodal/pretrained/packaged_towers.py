@@ -4,11 +4,10 @@ import dataclasses
 import importlib.metadata
 import os
 from collections.abc import Mapping
+from typing import Any
 
-from absl import logging
 from etils import epath
 
-from xmodal.core.cache_folder import cache_folder
 from xmodal.core.checksums import sha256_of
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
@@ -83,18 +82,15 @@ def locate_tower(where: str, source: str) -> str:
     if not source.startswith(_PREFIX):
         return source
     tower = lookup(where, source.removeprefix(_PREFIX), PACKAGED)
-    folder = epath.Path(cache_folder("converted", f"{tower.sha256[:32]}-{_VERSION}"))
-    if not (folder / "tower.json").exists():
-        # They import jax and flax, which a config that asks for what is installed does not need.
-        from xmodal.pretrained.converters import convert
-        from xmodal.pretrained.folder import made_by_another, save_tower
+    # It imports jax and flax, which a config that asks for what is installed does not need.
+    from xmodal.pretrained.converters import convert
+    from xmodal.pretrained.folder import convert_once, save_tower
 
-        path = _find_weights(where, source, tower)
-        logging.info("Converting %s once, into %s.", path, folder)
-        made = convert(tower.tower, path, tower.variant)
-        with made_by_another(folder / "tower.json"):
-            save_tower(folder, *made)
-    return os.fspath(folder)
+    def make() -> tuple[Any, ...]:
+        return convert(tower.tower, _find_weights(where, source, tower), tower.variant)
+
+    key = f"{tower.sha256[:32]}-{_VERSION}"
+    return os.fspath(convert_once(key, "tower.json", make, save_tower))
 
 
 def describe_source(source: str) -> str:

@@ -2,16 +2,15 @@
 
 import hashlib
 import os
+from typing import Any
 
-from absl import logging
 from etils import epath
 
-from xmodal.core.cache_folder import cache_folder
 from xmodal.core.checksums import sha256_of
 from xmodal.core.errors import UserError
+from xmodal.pretrained import folder
 from xmodal.pretrained.clip_layouts import find_layout
 from xmodal.pretrained.converters import convert
-from xmodal.pretrained.folder import made_by_another
 from xmodal.pretrained.model_folder import save_model
 from xmodal.pretrained.vocabularies import TOKENIZER_FILES
 from xmodal.pretrained.weight_files import SMALL_FILES, load_source
@@ -43,32 +42,28 @@ def convert_once(source: str | os.PathLike) -> epath.Path:
     path = epath.Path(source)
     if not path.exists():
         raise NotPublishedError(f"{os.fspath(source)} does not exist.")
-    folder = epath.Path(cache_folder("converted", _hash_of(path)))
-    if not (folder / "model.json").exists():
-        kind = _kind_of(path)
-        logging.info("Converting %s once, into %s.", path, folder)
-        try:
-            made = convert(kind, path)
-        except UserError as error:
-            if "--" not in str(error):
-                raise
-            raise UserError(
-                f"{error} `xmodal convert --model={kind}` has these flags; load the folder that it "
-                "makes."
-            ) from error
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with made_by_another(folder / "model.json"):
-            save_model(folder, *made)
-    return folder
+    return folder.convert_once(_hash_of(path), "model.json", lambda: _convert(path), save_model)
+
+
+def _convert(path: epath.Path) -> tuple[Any, ...]:
+    kind = _kind_of(path)
+    try:
+        return convert(kind, path)
+    except UserError as error:
+        if "--" not in str(error):
+            raise
+        raise UserError(
+            f"{error} `xmodal convert --model={kind}` has these flags; load the folder that it "
+            "makes."
+        ) from error
 
 
 def _kind_of(path: epath.Path) -> str:
     try:
-        arrays = load_source(path).arrays
-        layout = find_layout(arrays)
+        layout = find_layout(load_source(path).arrays)
     except UserError as error:
         raise NotPublishedError(f"{path}: {error}") from error
-    return "siglip" if layout.has(arrays, "image/head/probe") else "clip"
+    return "siglip" if layout.has("image/head/probe") else "clip"
 
 
 def _hash_of(path: epath.Path) -> str:

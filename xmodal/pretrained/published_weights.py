@@ -17,19 +17,6 @@ from xmodal.pretrained.layer_rules import Arrays, LayerRule, find
 
 
 @dataclasses.dataclass(frozen=True)
-class PublishedTask:
-    """A task whose module has weights in the source.
-
-    Attributes:
-      section: the section, as in `config.tasks.NAME`, without columns of batches.
-      rule: rule for the arrays of its module.
-    """
-
-    section: Mapping[str, Any]
-    rule: LayerRule
-
-
-@dataclasses.dataclass(frozen=True)
 class Published:
     """What a source holds.
 
@@ -37,11 +24,11 @@ class Published:
       sides: "image" and "text", or one of them -> the tower, including the weights of projection
         and head.
       layers: side -> path of one of our layers or modules (`head/summary`) -> its rule; also of
-        `similarity` and `cross_encoder`, if they have arrays. The longest path that matches an
-        array is used.
+        `similarity`, `cross_encoder` and `tasks` (`NAME/module`), if they have arrays. The longest
+        path that matches an array is used.
       similarity: the similarity, as in `config.model.similarity`; None for a single tower.
       parameters: learned parameters of the similarity -> the scalar in the source.
-      tasks: name -> task with weights.
+      tasks: name -> section of a task with weights, as in `config.tasks.NAME`, without columns.
       cross_encoder: the cross-encoder, as in `config.model.cross_encoder`.
       notes: see `Report`.
       unused: regular expressions of the source's names that the model has no use for.
@@ -52,7 +39,7 @@ class Published:
     layers: Mapping[str, Mapping[str, LayerRule]]
     similarity: Mapping[str, Any] | None = None
     parameters: Mapping[str, str | Taken] = dataclasses.field(default_factory=dict)
-    tasks: Mapping[str, PublishedTask] = dataclasses.field(default_factory=dict)
+    tasks: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     cross_encoder: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
@@ -74,15 +61,16 @@ class Published:
         model = make_dual_encoder(model_section(self.sides, self.similarity, self.cross_encoder))
         params, state = jax.eval_shape(model.init, key, inputs)
         trees = {side: {"params": params[side], **state[side]} for side in self.sides}
-        trees |= {part: params[part] for part in self.layers if part not in self.sides}
+        scorers = ("similarity", "cross_encoder")
+        trees |= {part: params[part] for part in scorers if part in self.layers}
         if self.tasks:
             vectors = {
                 side: jax.eval_shape(tower.apply, params[side], state[side], inputs[side])[0]
                 for side, tower in model.towers.items()
             }
             trees["tasks"] = {
-                name: {"module": _task_shapes(task.section, vectors)}
-                for name, task in self.tasks.items()
+                name: {"module": _task_shapes(section, vectors)}
+                for name, section in self.tasks.items()
             }
         return _flat_shapes(trees)
 
@@ -91,9 +79,6 @@ class Published:
         if self.similarity is None:
             name = f"{next(iter(self.sides))}/{name}"
         part, path = name.split("/", 1)
-        if part == "tasks":
-            task, path = path.split("/", 1)
-            return self.tasks[task].rule(path.removeprefix("module/"))
         if part in self.sides:
             path = path.split("/", 1)[1]
         return find(self.layers[part], path)

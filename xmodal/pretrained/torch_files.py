@@ -63,14 +63,11 @@ def collect_arrays(value: Any, name: str = "") -> dict[str, np.ndarray]:
 
     A tensor is named by the keys that lead to it, joined by periods: in a state dict its own name,
     in a checkpoint `{"model": state_dict}` that name after `model.`, in a list its position.
-
-    Raises:
-      UserError: a tensor is not a plain array.
     """
     import torch
 
     if isinstance(value, torch.Tensor):
-        return {name: _to_array(value, name)}
+        return {name: _to_array(value)}
     items: Any = ()
     if isinstance(value, Mapping):
         items = value.items()
@@ -82,17 +79,12 @@ def collect_arrays(value: Any, name: str = "") -> dict[str, np.ndarray]:
     return arrays
 
 
-def _to_array(tensor: "torch.Tensor", name: str) -> np.ndarray:
+def _to_array(tensor: "torch.Tensor") -> np.ndarray:
     import torch
 
-    try:
-        if tensor.dtype == torch.bfloat16:
-            return tensor.detach().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-        return tensor.detach().numpy()
-    except (TypeError, RuntimeError) as error:
-        raise UserError(
-            f"{name} is not a plain array ({error}): save dense float tensors with torch.save."
-        ) from error
+    if tensor.dtype == torch.bfloat16:
+        return tensor.detach().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.detach().numpy()
 
 
 def attributes(value: Any) -> Mapping[str, Any]:

@@ -1,39 +1,80 @@
-"""Names of the converters and of their variants, for `--help`, which imports no model."""
+"""The converters with their variants; the modules of models are imported when one is used."""
 
+import importlib
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
-TOWERS: Mapping[str, tuple[str, ...]] = {
-    "bert": (),
-    "efficientnet": (
-        *("b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7"),
-        *("lite0", "lite1", "lite2", "lite3", "lite4"),
+if TYPE_CHECKING:
+    from xmodal.pretrained.published_weights import Published
+    from xmodal.pretrained.weight_files import WeightSource
+
+
+class Converter(NamedTuple):
+    """Describes the weights of one kind of tower or model.
+
+    Attributes:
+      function: `MODULE.FUNCTION` in this package, from a `WeightSource` to `Published`.
+      variants: names of the variants; () if there is no choice. A model's default is the first.
+    """
+
+    function: str
+    variants: tuple[str, ...] = ()
+
+    def describe(self, source: "WeightSource") -> "Published":
+        """Returns the description of a source.
+
+        Raises:
+          UserError: the source has another architecture, or computes something that ours does not.
+        """
+        module, function = self.function.split(".")
+        found: Published = getattr(
+            importlib.import_module(f"xmodal.pretrained.{module}"), function
+        )(source)
+        return found
+
+
+TOWERS: Mapping[str, Converter] = {
+    "bert": Converter("bert_weights.describe_bert"),
+    "efficientnet": Converter(
+        "efficientnet_weights.describe_efficientnet",
+        (
+            *("b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7"),
+            *("lite0", "lite1", "lite2", "lite3", "lite4"),
+        ),
     ),
-    "inception_v3": (),
-    "mobilenet_v2": (),
-    "resnet": ("slim", "keras", "torchvision", "vse_infinity", "simclr"),
-    "words": (),
+    "inception_v3": Converter("inception_v3_weights.describe_inception_v3"),
+    "mobilenet_v2": Converter("mobilenet_v2_weights.describe_mobilenet_v2"),
+    "resnet": Converter(
+        "resnet_weights.describe_resnet",
+        ("slim", "keras", "torchvision", "vse_infinity", "simclr"),
+    ),
+    "words": Converter("word_vectors.describe_words"),
 }
-"""Towers of `CONVERTERS` -> the names of their variants; () if there is no choice."""
+"""Converters of towers by the name of the encoder."""
 
-MODELS: Mapping[str, tuple[str, ...]] = {
-    "blip": (),
+MODELS: Mapping[str, Converter] = {
+    "blip": Converter("blip.describe_blip"),
     # Activations, which arrays do not show.
-    "clip": ("quick_gelu", "gelu"),
-    "cmcm": ("scaled", "unscaled"),
-    "cvse": ("coco", "flickr30k"),
-    "pcme": (),
-    "pvse": ("legacy", "final"),
-    "scan": (),
-    "sgraf": (),
+    "clip": Converter("clip.describe_clip", ("quick_gelu", "gelu")),
+    "cmcm": Converter("cmcm.describe_cmcm", ("scaled", "unscaled")),
+    "cvse": Converter("cvse.describe_cvse", ("coco", "flickr30k")),
+    "pcme": Converter("pcme.describe_pcme"),
+    "pvse": Converter("pvse.describe_pvse", ("legacy", "final")),
+    "scan": Converter("scan_weights.describe_scan"),
+    "sgraf": Converter("sgraf_weights.describe_sgraf"),
     # `gelu_tanh` is that of every published SigLIP; open_clip computes `gelu`, and in SigLIP 2
     # `gelu_tanh` for the text side alone.
-    "siglip": ("gelu_tanh", "gelu", "gelu_text_tanh"),
-    "vilt": (),
-    "vinvl": (),
+    "siglip": Converter("clip.describe_siglip", ("gelu_tanh", "gelu", "gelu_text_tanh")),
+    "vilt": Converter("vilt.describe_vilt"),
+    "vinvl": Converter("vinvl.describe_vinvl"),
     # The pixel normalization of a ResNet, torchvision's or bottom-up attention's, which arrays do
     # not show.
-    "vse_infinity": ("imagenet", "detector"),
-    "vsepp": ("vsepp", "vse0", "order", "order0", "order_absolute"),
-    "vsrn": (),
+    "vse_infinity": Converter("vse_infinity.describe_vse_infinity", ("imagenet", "detector")),
+    "vsepp": Converter(
+        "vsepp.describe_vsepp", ("vsepp", "vse0", "order", "order0", "order_absolute")
+    ),
+    "vsrn": Converter("vsrn.describe_vsrn"),
 }
-"""The same of models, the default first."""
+"""Converters of models."""
+
+CONVERTERS: Mapping[str, Converter] = {**TOWERS, **MODELS}

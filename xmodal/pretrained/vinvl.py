@@ -17,7 +17,7 @@ import numpy as np
 from xmodal.core.errors import UserError
 from xmodal.models.encoders.bert import EPSILON
 from xmodal.pretrained import layer_rules
-from xmodal.pretrained.bert_weights import HUGGING_FACE_PARTS, bert_sizes
+from xmodal.pretrained.bert_weights import HUGGING_FACE_PARTS, bert_sizes, check_config
 from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.layer_rules import Arrays, LayerRule
@@ -33,19 +33,12 @@ _WARNING = (
 _UNUSED = (r"(.*\.)?cls\.", r"(.*\.)?position_ids$")
 _DROPOUT = 0.1
 _ARGUMENTS = "training_args.bin"
-# Arguments of VinVL_MODEL_ZOO.md that describe the inputs, and those that only this model has.
+# Arguments of VinVL_MODEL_ZOO.md that describe the inputs.
 _INPUTS: Mapping[str, Any] = {
     "max_seq_length": 70,
     "max_img_seq_length": 70,
     "add_od_labels": True,
     "do_lower_case": True,
-}
-_FIXED: Mapping[str, Any] = {
-    "od_label_type": "vg",
-    "att_mask_type": "CLR",
-    "output_mode": "classification",
-    "num_labels": 2,
-    "loss_type": "sfmx",
 }
 
 
@@ -53,11 +46,11 @@ def describe_vinvl(source: WeightSource) -> Published:
     """Returns the model of a checkpoint.
 
     Raises:
-      UserError: it is not an Oscar or VinVL with a head for matching, or its `config.json` or
-        `training_args.bin` asks for options that the released models lack.
+      UserError: it is not an Oscar or VinVL with a head for matching, or its `config.json`
+        asks for something that our BERT does not compute.
     """
     arrays, settings = source.arrays, source.files.get("config.json", {})
-    _check("config.json", settings, {"hidden_act": "gelu", "layer_norm_eps": EPSILON})
+    check_config(settings)
     start = layer_rules.find_prefix(arrays, "bert.img_embedding.weight")
     bert = f"{start}bert."
     head, retrieves = _find_head(arrays, start)
@@ -99,21 +92,11 @@ def _read_arguments(
     """
     path = source.beside(_ARGUMENTS)
     stored = attributes(read_objects(path)) if path.exists() else {}
-    if retrieves:
-        tags = stored.get("add_od_labels", True)
-        fixed = {name: _FIXED[name] for name in _FIXED if tags or name != "od_label_type"}
-        _check(_ARGUMENTS, stored, fixed)
     known = tuple(_INPUTS) if retrieves else ("do_lower_case",)
     found = {name: stored[name] for name in known if name in stored}
     assumed = [f"{name}={value!r}" for name, value in _INPUTS.items() if name not in found]
     note = f"Assumed as in VinVL's retrieval, for want of a {_ARGUMENTS} of a retrieval that says "
     return {**_INPUTS, **found}, (f"{note}otherwise: {', '.join(assumed)}.",) * bool(assumed)
-
-
-def _check(file: str, found: Mapping[str, Any], needed: Mapping[str, Any]) -> None:
-    for name, value in needed.items():
-        if found.get(name, value) != value:
-            raise UserError(f"its {file} has {name}={found[name]!r}; supported: {value!r}.")
 
 
 def _describe_image(

@@ -1,34 +1,26 @@
 """Published word vectors: GloVe, word2vec and fastText files; and as the table of a tower."""
 
-import dataclasses
 import gzip
-import io
 import os
 import re
-import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from xmodal.core.errors import UserError
 from xmodal.core.progress import progress
-from xmodal.core.untrusted.saved_arrays import DAMAGE
-from xmodal.data.text.words import find_row
+from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.layer_rules import whole
 from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.vocabularies import as_file, read_words
 from xmodal.pretrained.weight_files import WeightSource
 
-# D, and every word with its vector, float32 [D]. Words outside the vocabulary may be omitted.
-_Table = tuple[int, Iterator[tuple[str, np.ndarray]]]
-
-_BUFFER = 2**20
+_STEP = 10_000  # Words between reports of progress.
 
 
-@dataclasses.dataclass(frozen=True)
-class WordVectors:
+class WordVectors(NamedTuple):
     """A table of words.
 
     Attributes:
@@ -38,10 +30,6 @@ class WordVectors:
 
     rows: Mapping[str, int]
     vectors: np.ndarray
-
-    def find(self, token: str) -> int | None:
-        """Returns the row of a token, or else of its lower case; None if neither exists."""
-        return find_row(self.rows, token)
 
 
 def load_word_vectors(
@@ -56,8 +44,8 @@ def load_word_vectors(
 
     Args:
       path: the file.
-      vocabulary: keep only these words (see `bag_of_words.make_vocabulary`), so that a file larger
-        than memory can be read; the numbers of other words are not parsed.
+      vocabulary: keep only these words, so that a file larger than memory can be read; the numbers
+        of other words are not parsed.
 
     Returns:
       The words in the order of the file.
@@ -66,20 +54,83 @@ def load_word_vectors(
       UserError: the file cannot be read, is truncated or in another format.
     """
     path = os.fspath(path)
+    name = path.removesuffix(".gz")
     keep = None if vocabulary is None else frozenset(vocabulary)
     try:
         with (
+            open(path, "rb") as raw,
             progress(f"Reading the bytes of {path}", os.path.getsize(path)) as advance,
-            io.BufferedReader(_WatchedFile(path, advance), _BUFFER) as raw,
         ):
             is_packed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
             file: Any = gzip.GzipFile(fileobj=raw) if is_packed else raw
-            name = path.removesuffix(".gz")
-            read = next((_READERS[end] for end in _READERS if name.endswith(end)), _read_text)
-            return _collect(read(file, keep), keep)
-    except (*DAMAGE, zlib.error) as error:
+            if name.endswith(".npz"):
+                with load_arrays(file) as arrays:
+                    return _collect(zip(arrays["words"], arrays["vectors"], strict=True), keep)
+            read = _read_binary if name.endswith(".bin") else _read_text
+
+            def entries() -> Iterator[tuple[str, Any]]:
+                done = 0
+                for number, entry in enumerate(read(file)):
+                    if number % _STEP == 0:
+                        advance(raw.tell() - done)
+                        done = raw.tell()
+                    yield entry
+
+            return _collect(entries(), keep)
+    except DAMAGE as error:
         raise UserError(f"{path} cannot be read as word vectors: {error}.") from error
+
+
+def _collect(entries: Iterable[tuple[str, Any]], keep: frozenset[str] | None) -> WordVectors:
+    rows: dict[str, int] = {}
+    # Grows in place: a list of arrays would need twice the memory of the table.
+    buffer, dim = bytearray(), 0
+    for word, values in entries:
+        dim = len(values)
+        if word not in rows and (keep is None or word in keep):
+            rows[str(word)] = len(rows)
+            buffer += np.array(values).astype(np.float32).tobytes()
+    return WordVectors(rows, np.frombuffer(buffer, np.float32).reshape(len(rows), dim))
+
+
+def _read_text(file: BinaryIO) -> Iterator[tuple[str, list[bytes]]]:
+    # Lines end at a line feed only: words contain every other kind of space.
+    first = file.readline()
+    count, dim = _parse_header(first)
+    if not dim:
+        dim = first.rstrip().count(b" ")
+        file.seek(0)
+    number = 0
+    for line in filter(bytes.strip, file):
+        number += 1
+        # From the right: some words of GloVe 840B contain spaces.
+        name, *values = line.rstrip().rsplit(b" ", dim)
+        if not dim or len(values) != dim:
+            raise ValueError(f"word {number} has {len(values)} numbers, expected {dim or 'some'}")
+        yield name.decode("utf-8", "replace"), values
+    if count and number != count:
+        raise ValueError(f"it has {number} words, its first line says {count}")
+
+
+def _read_binary(file: BinaryIO) -> Iterator[tuple[str, np.ndarray]]:
+    count, dim = _parse_header(file.readline(100))
+    for index in range(count):
+        name = bytearray()
+        while (byte := file.read(1)) not in (b" ", b""):
+            name += byte
+        data = file.read(4 * dim)
+        if len(data) < 4 * dim:
+            raise EOFError(f"it has {index} words, its start says {count}")
+        # Some writers end every vector with a line feed, others do not.
+        yield name.lstrip(b"\n").decode("utf-8", "replace"), np.frombuffer(data, "<f4")
+
+
+def _parse_header(line: bytes) -> tuple[int, int]:
+    """Number of words and D if a line consists of two integers, else zeros."""
+    fields = line.split()
+    is_header = len(fields) == 2 and all(field.isdigit() for field in fields)
+    return (int(fields[0]), int(fields[1])) if is_header else (0, 0)
 
 
 def find_vectors(
@@ -108,100 +159,6 @@ def find_vectors(
 def shorten_word(word: str) -> str:
     """Returns the form of a word that PVSE's code looks up if GloVe's table lacks the word."""
     return re.sub(r"[-.']", "", word).split("/")[0]
-
-
-class _WatchedFile(io.FileIO):
-    """A file that reports how many bytes are read: a table of millions of words takes minutes."""
-
-    def __init__(self, path: str, advance: Callable[[int], None]) -> None:
-        super().__init__(path)
-        self._advance = advance
-
-    def readinto(self, buffer: Any) -> int:
-        count = super().readinto(buffer)
-        self._advance(count)
-        return count
-
-
-def _collect(table: _Table, keep: frozenset[str] | None) -> WordVectors:
-    dim, entries = table
-    rows: dict[str, int] = {}
-    # Grows in place: a list of arrays would need twice the memory of the table.
-    buffer = bytearray()
-    for word, vector in entries:
-        if word not in rows and (keep is None or word in keep):
-            rows[word] = len(rows)
-            buffer += vector.tobytes()
-    return WordVectors(rows, np.frombuffer(buffer, np.float32).reshape(len(rows), dim))
-
-
-def _read_text(file: BinaryIO, keep: frozenset[str] | None) -> _Table:
-    # Lines end at a line feed only: words contain every other kind of space.
-    first = file.readline()
-    count, dim = _parse_header(first)
-    if not dim:
-        dim = first.rstrip().count(b" ")
-        file.seek(0)
-    if not dim:
-        raise ValueError(f"it starts with {first[:40]!r}, not with a word and its numbers")
-
-    def entries() -> Iterator[tuple[str, np.ndarray]]:
-        number = 0
-        for line in filter(bytes.strip, file):
-            number += 1
-            # From the right: some words of GloVe 840B contain spaces.
-            name, *values = line.rstrip().rsplit(b" ", dim)
-            if len(values) != dim:
-                raise ValueError(f"word {number} has {len(values)} numbers, expected {dim}")
-            word = name.decode("utf-8", "replace")
-            if keep is None or word in keep:
-                yield word, np.array(values).astype(np.float32)
-        if count and number != count:
-            raise ValueError(f"it has {number} words, its first line says {count}")
-
-    return dim, entries()
-
-
-def _read_binary(file: BinaryIO, keep: frozenset[str] | None) -> _Table:
-    first = file.readline(100)
-    count, dim = _parse_header(first)
-    if not dim:
-        raise ValueError(f"it starts with {first[:40]!r}, not with a number of words and D")
-
-    def entries() -> Iterator[tuple[str, np.ndarray]]:
-        for index in range(count):
-            name = bytearray()
-            while (byte := file.read(1)) not in (b" ", b""):
-                name += byte
-            data = file.read(4 * dim)
-            if len(data) < 4 * dim:
-                raise EOFError(f"it has {index} words, its start says {count}")
-            # Some writers end every vector with a line feed, others do not.
-            word = name.lstrip(b"\n").decode("utf-8", "replace")
-            if keep is None or word in keep:
-                yield word, np.frombuffer(data, "<f4")
-
-    return dim, entries()
-
-
-def _read_npz(file: BinaryIO, keep: frozenset[str] | None) -> _Table:
-    del keep
-    with np.load(file) as arrays:
-        words, vectors = arrays["words"], arrays["vectors"].astype(np.float32)
-    return vectors.shape[1], zip(map(str, words), vectors, strict=True)
-
-
-_READERS: Mapping[str, Callable[[BinaryIO, frozenset[str] | None], _Table]] = {
-    ".npz": _read_npz,
-    ".bin": _read_binary,
-}
-
-
-def _parse_header(line: bytes) -> tuple[int, int]:
-    """Number of words and D if a line consists of two integers, else zeros."""
-    fields = line.split()
-    is_header = len(fields) == 2 and all(field.isdigit() for field in fields)
-    return (int(fields[0]), int(fields[1])) if is_header else (0, 0)
 
 
 def load_word_table(path: str | os.PathLike, vocabulary: str = "") -> WeightSource:
