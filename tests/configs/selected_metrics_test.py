@@ -1,5 +1,7 @@
 """Every metric that a config waits for is one that its evaluators have."""
 
+import types
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from tests.configs.configs_test import VARIANTS, get_config
 from tests.evals.tiny_split import TinySplit
 from xmodal.evals import make_evaluator, read_options
 from xmodal.evals.evaluators.boards import BoardsOptions
-from xmodal.evals.labels.definitions import RATING_SIDES, definitions_of
+from xmodal.evals.labels.definitions import DIRECTIONS, RATING_SIDES, definitions_of
 from xmodal.evals.reports.results import evaluator_tag
 from xmodal.evals.reports.summary import list_tags
 from xmodal.train.evaluation.suite import read_datasets
@@ -60,17 +62,19 @@ def split_of(dataset):
 def possible_tags(options, dataset, sides):
     """Tags of the boards of a dataset that has all their labels."""
     known = definitions_of("coco_captions" if options.annotations else dataset)
-    return [
-        tag
+    chosen = [
+        each
         for name, each in known.items()
         if (not each.variant if options.boards is None else name in options.boards)
-        for tag in list_tags(
-            name,
-            dict.fromkeys(each.directions, each.metrics),
-            {rating: RATING_SIDES[rating][:2] for rating in each.correlations},
-            sides,
-        )
     ]
+    found = []
+    for each in chosen:
+        compared = {name: DIRECTIONS[name] for name in each.directions}
+        compared |= {rating: RATING_SIDES[rating][:2] for rating in each.correlations}
+        metrics = dict.fromkeys(each.directions, types.SimpleNamespace(metrics=each.metrics))
+        board = types.SimpleNamespace(name=each.name, directions=metrics, compared=compared)
+        found += list_tags(board, sides)
+    return found
 
 
 def tags_of(name, options, dataset, sides):

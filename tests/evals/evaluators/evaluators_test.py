@@ -54,7 +54,6 @@ def test_tags_begin_with_the_evaluator_once():
 @pytest.mark.parametrize(
     ("section", "sides", "message"),
     [
-        ({"type": "pairs"}, ["image"], "has no text side"),
         ({"type": "pairs"}, SIDES, "the label column 'score', which .* lacks; known: .'relations'"),
         ({"type": "relations"}, SIDES, r"config.evals.x.task is empty"),
         ({"type": "boards", "boards": ["coco5k"]}, SIDES, r"Unknown board\(s\) \['coco5k'\]"),
@@ -73,7 +72,6 @@ def test_a_split_or_model_that_lacks_something(section, sides, message):
         ({"type": "board"}, r"'board' in config.evals.x.type; known: .*Did you mean 'boards'"),
         ({}, "config.evals.x is {}; it must be a section with a type of .*'boards'"),
         ({"type": "pools", "sise": 5}, r"\['sise'\] in config.evals.x; .*Did you mean 'size'"),
-        ({"type": "pools", "repeats": 0}, "config.evals.x.repeats is 0; it must be at least 1"),
     ],
 )
 def test_options_that_are_wrong(section, message):

@@ -137,7 +137,7 @@ def test_pools_are_reranked_by_whole_rows():
     reranker = {"name": "selective_refinement", "strength": 5.0, "gap": 2.0}
     section = {"type": "pools", "size": 12, "repeats": 3, "reranker": reranker, "task": "topics"}
     evaluator = make_evaluator("x", options_of(**section), split, SIDES)
-    with pytest.raises(UserError, match="no predictions of task 'topics' for reranking"):
+    with pytest.raises(UserError, match="no predictions of task 'topics'"):
         evaluator.run(source)
     source = dataclasses.replace(source, predictions={"topics": Predictions(*parts)})
     (found,) = evaluator.run(source)

@@ -173,11 +173,3 @@ def test_latex_sets_the_best_and_the_inseparable_in_bold():
     assert r"VSE-inf WSL grid & \textbf{67.9} &" in text
     assert r"ours & 55.9 &" in text
     assert r"DE\_T2T+I2T & 55.9 &" in text
-    better = METRICS | {"cxc/i2t/recall@1": 68.0, "cxc/i2t/recall@1_low": 67.0}
-    better |= {"cxc/i2t/recall@1_high": 69.0}
-    text = evaluation_report.format_report(
-        "ours", better, title="t", boards=published("cxc"), format="latex"
-    )
-    assert r"ours & \textbf{68.0} &" in text
-    assert r"VSE-inf WSL grid & \textbf{67.9} &" in text
-    assert r"DE\_T2T+I2T & 55.9 &" in text

@@ -138,16 +138,16 @@ class ClassificationEvaluator(Evaluator):
         better, equal = (each[:, None] for each in count_ahead(scores, own))
         # A class without a vote among neighbors is not found.
         hits = np.clip((self._depths - better) / equal, 0, 1) * np.isfinite(own)
-        tied = np.sum((equal > 1) & np.isfinite(own))
+        tied = float(np.sum((equal > 1) & np.isfinite(own)))
         # By id, so that images of models whose splits have another order are paired.
         order, options = np.argsort(self._split.image_ids, kind="stable"), self.options
-        values, of_images = compute_accuracies(
+        metrics, of_images = compute_accuracies(
             hits[order], self._classes[order],
             depths=self._depths, samples=options.bootstrap_samples, seed=options.seed,
         )  # fmt: skip
-        counts = {"queries": len(hits), "gallery": len(self.names), "tied_queries": tied}
-        metrics = values | {tag: float(x) for tag, x in counts.items()} | figures
-        return [self._numbers(metrics, of_images)]
+        sizes = float(len(hits)), float(len(self.names))
+        metrics |= zip(("queries", "gallery", "tied_queries"), (*sizes, tied), strict=True)
+        return [self._numbers(metrics | figures, of_images)]
 
     def warnings(self) -> list[str]:
         """See `Evaluator`; compares the images of both splits by their content."""

@@ -219,11 +219,8 @@ class Evaluator:
         repeats: Mapping[str, Sequence[float]] | None = None,
     ) -> Numbers:
         """The result with these metrics, and their values in samples shared by all models."""
-        name, digits = self.options.type, self._label_hash.digits()
-        samples = self.samples or "pools"
-        return Numbers(
-            name, self._definition, digits, metrics, repeats or {}, self._chance(), samples
-        )
+        facts = self.options.type, self._definition, self._label_hash.digits()
+        return Numbers(*facts, metrics, repeats or {}, self._chance(), self.samples or "pools")
 
     def _chance(self) -> dict[str, float]:
         """Metrics of a model that guesses, by tag; empty if they are not known."""

@@ -1,6 +1,7 @@
 """Average precision of predicted relations between an image and its caption."""
 
 import dataclasses
+import itertools
 from collections.abc import Collection
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from xmodal.core.config import setting
 from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.evaluator import Evaluator, Options
+from xmodal.evals.evaluators.runner import predictions_of
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.reports.metrics import compute_average_precision
 from xmodal.evals.scores.galleries import order_embeddings
@@ -90,12 +92,7 @@ class RelationsEvaluator(Evaluator):
 
     def _compute(self, source: Embeddings) -> dict[str, float]:
         source = order_embeddings(source, self._split)
-        if self.options.task not in source.predictions:
-            raise UserError(
-                f"{source.place} has no predictions of task {self.options.task!r}; "
-                f"{self._where}.task must be one of {sorted(source.predictions)}."
-            )
-        predictions = source.predictions[self.options.task]
+        predictions = predictions_of(source, self.options.task)
         predicted = predictions.pairs(self._images, np.arange(len(self._images)))
         if predicted.shape != self._labels.shape:
             raise UserError(
@@ -107,13 +104,11 @@ class RelationsEvaluator(Evaluator):
                 f"{bad:,} of {len(predicted):,} pairs have predictions of task "
                 f"{self.options.task!r} in {source.place} that are not finite."
             )
-        found = [
+        values = [
             (100.0 * compute_average_precision(scores, labels), 100.0 * float(np.mean(labels)))
             for scores, labels in zip(predicted.T, self._labels.T, strict=True)
         ]
-        mean = np.mean(np.array(found)[self._occur], axis=0) if self._occur.any() else [np.nan, 0.0]
-        metrics: dict[str, float] = {}
-        for name, values in zip((*self._names, "mean"), [*found, mean], strict=True):
-            pair = dict(zip(_METRICS, map(float, values), strict=True))
-            metrics |= {f"{name}/{metric}": x for metric, x in pair.items()}
-        return metrics
+        mean = [np.nan, 0.0]
+        if self._occur.any():
+            mean = np.mean(np.array(values)[self._occur], axis=0).tolist()
+        return dict(zip(self.tags(()), itertools.chain(*values, mean), strict=True))

@@ -58,11 +58,8 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
     names = {rating: cxc_files.file_name(rating, split) for rating in cxc_files.RATINGS}
     others = [_ORDERS[split], *_CATEGORIES]
     if split == "test":
-        others += [
-            _OWN,
-            _SHORTLIST,
-            *(name for files in _LISTS.values() for name in files.values()),
-        ]
+        listed_in = (name for files in _LISTS.values() for name in files.values())
+        others += [_OWN, _SHORTLIST, *listed_in]
     files = _find_files(Path(folder), [*names.values(), *others])
     ratings = {
         rating: cxc_files.read_cxc_file(files[name], rating)
@@ -95,11 +92,14 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
         with _reading(path):
             listed = [int(line) for line in path.read_text(encoding="utf-8").split()]
         shortlist = np.isin(image_ids, listed)
-    lists: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
-    for name, by_direction in _LISTS.items():
-        for direction, file in by_direction.items():
-            if file in files:
-                lists.setdefault(name, {})[direction] = read_lists(files[file])
+    lists = {
+        name: {
+            direction: read_lists(files[file])
+            for direction, file in by_direction.items()
+            if file in files
+        }
+        for name, by_direction in _LISTS.items()
+    }
     return Labels(
         name=_DATASET, split=split, image_ids=image_ids, caption_ids=caption_ids,
         caption_image_ids=owners, ratings=ratings, lists=lists, categories=categories,
@@ -156,9 +156,9 @@ def restrict(
         ratings[rating] = {key: column[stays] for key, column in rated.items()}
     lists: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {name: {} for name in labels.lists}
     for name, directions in labels.lists.items():
-        for direction, pairs in directions.items():
-            stays = kept(pairs, DIRECTIONS[direction])
-            lists[name][direction] = tuple(ids[stays] for ids in pairs)
+        for direction, (queries, items) in directions.items():
+            stays = kept((queries, items), DIRECTIONS[direction])
+            lists[name][direction] = queries[stays], items[stays]
     return dataclasses.replace(
         labels,
         image_ids=rows("image", labels.image_ids),

@@ -10,6 +10,7 @@ import numpy as np
 
 from xmodal.core.errors import UserError
 from xmodal.core.text_table import Bold, format_document
+from xmodal.evals.labels.split import different_records
 from xmodal.evals.reports.correlation_intervals import compute_difference_interval
 from xmodal.evals.reports.metrics import MEDIAN_RANK, lower_is_better
 from xmodal.evals.reports.results import BoardResult, DirectionResult
@@ -115,30 +116,28 @@ class Differences(dict[str, Difference]):
             ]
             interval = "-" if math.isnan(each.low) else " to ".join(signed[1:])
             rows.append([*row, signed[0], interval, "yes" if each.separable else "no"])
-        separable = sum(each.separable for each in shown.values())
-        means = "".join(_MEANS[each] for each in sorted({each.samples for each in shown.values()}))
+        count = sum(each.separable for each in shown.values())
         how_to_read = (
-            f"{separable} of {len(shown)} differences are separable from noise: 0 lies outside "
+            f"{count} of {len(shown)} differences are separable from noise: 0 lies outside "
             f"of the 95 % interval. Differences are {self.name} minus {self.other}. {self.shared} "
-            f"{_NOT_CORRECTED}{self._describe_samples()}{means}"
+            f"{_NOT_CORRECTED}"
         )
+        if self.drawn:
+            correlated = any(tag.endswith("/spearman") for tag in self)
+            excepted = ", those of correlations excepted" * correlated
+            how_to_read += f" Intervals are from {self.drawn}{excepted}."
+        how_to_read += "".join(_MEANS[x] for x in sorted({each.samples for each in shown.values()}))
         return format_document([f"## {self.name} against {self.other}", rows, how_to_read], format)
-
-    def _describe_samples(self) -> str:
-        if not self.drawn:
-            return ""
-        correlated = any(tag.endswith("/spearman") for tag in self)
-        return f" Intervals are from {self.drawn}{', those of correlations excepted' * correlated}."
 
     def flatten(self) -> dict[str, float]:
         """Returns `<tag>_difference`, with `_low` and `_high`, and `<tag>_separable` (1 or 0)."""
-        flat = {}
-        for tag, each in self.items():
-            flat[f"{tag}_difference"] = each.difference
-            flat[f"{tag}_difference_low"] = each.low
-            flat[f"{tag}_difference_high"] = each.high
-            flat[f"{tag}_separable"] = float(each.separable)
-        return flat
+        ends = {"difference": "difference", "difference_low": "low", "difference_high": "high"}
+        ends["separable"] = "separable"
+        return {
+            f"{tag}_{end}": float(getattr(each, field))
+            for tag, each in self.items()
+            for end, field in ends.items()
+        }
 
 
 def compare(
@@ -158,8 +157,9 @@ def compare(
         no common metrics.
     """
     check_comparable(ours.labels, theirs)
-    other_name = theirs.name_beside(ours.name)
-    if names := ours.different_records(theirs):
+    # Two models of one name are told apart by the folder.
+    other_name = theirs.name + f" ({theirs.place})" * (theirs.name == ours.name)
+    if names := different_records(ours.records, theirs.records):
         raise UserError(
             f"{ours.name} and {other_name} were evaluated on different records of "
             f"{' and '.join(names)}; evaluate both models on the same prepared dataset."
@@ -304,7 +304,7 @@ def _pair_boards(ours: BoardResult, theirs: BoardResult) -> tuple[BoardResult, B
 
 
 def _align(place: str, ours: DirectionResult, theirs: DirectionResult) -> DirectionResult:
-    """Their direction, with its queries in the order of ours."""
+    """Their direction, with values and ranks in the order of our queries."""
     if ours.rescored and theirs.rescored:
         candidates, others = ours.rescored.candidates, theirs.rescored.candidates
         if candidates != others:
@@ -323,9 +323,7 @@ def _align(place: str, ours: DirectionResult, theirs: DirectionResult) -> Direct
     rows[order] = other_order
     return dataclasses.replace(
         theirs,
-        query_ids=ours.query_ids,
         clusters=ours.clusters,
         values={metric: values[rows] for metric, values in theirs.values.items()},
         rank=None if theirs.rank is None else theirs.rank[rows],
-        tied=None if theirs.tied is None else theirs.tied[rows],
     )
