@@ -145,17 +145,10 @@ def other_labels(model):
     return make_model(2, label_hash="beef")
 
 
-def other_queries(model):
-    (board,) = model.results
-    direction = dataclasses.replace(board.directions["i2t"], query_ids=np.arange(90) + 1)
-    return make_model(2, directions=board.directions | {"i2t": direction})
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (other_labels, "labels of board b differ: 00ff against beef"),
-        (other_queries, r"queries of b/i2t differ: 90 against 90"),
         (lambda _: make_model(2, name="c"), r"there are \['b'\] against \['c'\]"),
         (other_direction, "no metric in common on b"),
     ],

@@ -56,10 +56,6 @@ class AmbiguityEvaluator(Evaluator):
             for name, direction in board.directions.items()
             if DIRECTIONS[name][0] in sides
         }
-        if not graded:
-            raise UserError(
-                f"{self._where}.board={board.name!r} has no positives of {sorted(sides)}."
-            )
         self._board = Board(
             _NAME,
             "Predicted uncertainty of a query (its mean log sigma, else the spread of its K "

@@ -48,6 +48,7 @@ class PoolsOptions(Options):
     without: tuple[str, ...] = ()
 
     compares_sides: ClassVar[bool] = True
+    needs: ClassVar[frozenset[str]] = frozenset({"image", "text"})
 
     @property
     def labels_read(self) -> tuple[str, ...]:
@@ -82,10 +83,6 @@ class PoolsEvaluator(Evaluator):
 
     def _read(self, sides: Collection[str]) -> None:
         options, split = self.options, self._split
-        if not {"image", "text"} <= set(sides):
-            raise UserError(
-                f"{self._where} ranks images for captions; the model has {sorted(sides)}."
-            )
         self._reranker = make_reranker(f"{self._where}.reranker", options.reranker)
         self._pools = [_draw_pool(split, options, repeat) for repeat in range(options.repeats)]
         if len({frozenset(captions.tolist()) for _, captions in self._pools}) == 1:

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Collection
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,6 +36,8 @@ class RelationsOptions(Options):
     names: tuple[str, ...] = ()
     select: tuple[int, ...] = setting((), at_least=0)
 
+    needs: ClassVar[frozenset[str]] = frozenset({"text"})
+
     @property
     def labels_read(self) -> tuple[str, ...]:
         """See `Options`."""
@@ -52,27 +55,19 @@ class RelationsEvaluator(Evaluator):
 
     def _read(self, sides: Collection[str]) -> None:
         where, split, options = self._where, self._split, self.options
-        if "text" not in sides:
-            raise UserError(f"{where} evaluates captions, but the model has no text side.")
         if not options.task:
             raise UserError(f"{where}.task is empty: name the task whose predictions to evaluate.")
         labels = self._column(options.labels)
         labels = labels.reshape(len(labels), -1)
-        known = list(split.label_names.get(options.labels) or map(str, range(labels.shape[1])))
-        if max(options.select, default=0) >= labels.shape[1]:
+        known = split.label_names.get(options.labels) or range(labels.shape[1])
+        chosen = list(options.select) or list(range(labels.shape[1]))
+        if max(chosen) >= labels.shape[1] or len(options.names or chosen) != len(chosen):
             raise UserError(
-                f"{where}.select names position {max(options.select)}, but {split.name} has "
-                f"{labels.shape[1]} relations, numbered from 0."
+                f"{where} selects {chosen} and names {list(options.names)}, but {split.name} has "
+                f"{labels.shape[1]} relations, numbered from 0; name those that it selects."
             )
-        if options.select:
-            known = [known[position] for position in options.select]
-            labels = labels[:, np.array(options.select)]
-        self._names = options.names or tuple(known)
-        if len(self._names) != labels.shape[1]:
-            raise UserError(
-                f"{where}.names has {len(self._names)} names for the {labels.shape[1]} relations "
-                f"of {split.name}."
-            )
+        labels = labels[:, chosen]
+        self._names = options.names or tuple(str(known[position]) for position in chosen)
         self._images = Positions("image", split.image_ids)(split.caption_image_ids)
         self._labels = labels[self._images] > 0
         self._label_hash.add("relations", np.asarray(split.caption_ids), *self._labels.T)

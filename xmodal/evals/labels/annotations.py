@@ -6,6 +6,7 @@ import filecmp
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,11 @@ from xmodal.evals.scores.arrays import first_line
 _DATASET = "coco_captions"
 _FOLD_IMAGES = 1000
 _ENDS = ("left_ids", "right_ids")
+# Side -> the fields of labels with a row per item.
+_COLUMNS = {
+    "image": ("image_ids", "categories"),
+    "text": ("caption_ids", "caption_image_ids", "caption_categories"),
+}
 _OWN = "original_caption_to_image.json"
 # Split -> caption ids in the order of Karpathy's split; from ECCV Caption and from PCME.
 _ORDERS = {"test": "coco_test_ids.npy", "validation": "coco_dev_ids.npy"}
@@ -143,38 +149,31 @@ def restrict(
         return labels
     gone = {kind: ids[~keep[kind]] for kind, ids in wholes.items()}
 
-    def rows(kind: str, values: np.ndarray | None) -> np.ndarray | None:
-        return None if values is None else values[keep[kind]]
-
     def kept(ends: Iterable[np.ndarray], kinds: Sequence[str]) -> np.ndarray:
         lost = [np.isin(ids, gone[kind]) for ids, kind in zip(ends, kinds, strict=True)]
         return ~(lost[0] | lost[1])
 
-    ratings = {}
+    changes: dict[str, Any] = {
+        field: values[keep[kind]]
+        for kind, fields in _COLUMNS.items()
+        for field in fields
+        if (values := getattr(labels, field)) is not None
+    }
+    changes["ratings"], changes["lists"] = {}, {name: {} for name in labels.lists}
     for rating, rated in labels.ratings.items():
         stays = kept((rated[end] for end in _ENDS), RATING_SIDES[rating][:2])
-        ratings[rating] = {key: column[stays] for key, column in rated.items()}
-    lists: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {name: {} for name in labels.lists}
+        changes["ratings"][rating] = {key: column[stays] for key, column in rated.items()}
     for name, directions in labels.lists.items():
-        for direction, (queries, items) in directions.items():
-            stays = kept((queries, items), DIRECTIONS[direction])
-            lists[name][direction] = queries[stays], items[stays]
+        for direction, pairs in directions.items():
+            stays = kept(pairs, DIRECTIONS[direction])
+            changes["lists"][name][direction] = tuple(ids[stays] for ids in pairs)
+    parts = [
+        f"{found.sum():,} of {len(found):,} {KINDS[kind]}s"
+        for kind, found in keep.items()
+        if not found.all()
+    ]
     return dataclasses.replace(
-        labels,
-        image_ids=rows("image", labels.image_ids),
-        caption_ids=rows("text", labels.caption_ids),
-        caption_image_ids=rows("text", labels.caption_image_ids),
-        ratings=ratings,
-        lists=lists,
-        categories=rows("image", labels.categories),
-        caption_categories=rows("text", labels.caption_categories),
-        folds=None,
-        shortlist=None,
-        partial=" and ".join(
-            f"{found.sum():,} of {len(found):,} {KINDS[kind]}s"
-            for kind, found in keep.items()
-            if not found.all()
-        ),
+        labels, **changes, folds=None, shortlist=None, partial=" and ".join(parts)
     )
 
 

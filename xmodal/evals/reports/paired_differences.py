@@ -10,6 +10,7 @@ import numpy as np
 
 from xmodal.core.errors import UserError
 from xmodal.core.text_table import Bold, format_document
+from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.split import different_records
 from xmodal.evals.reports.correlation_intervals import compute_difference_interval
 from xmodal.evals.reports.metrics import MEDIAN_RANK, lower_is_better
@@ -197,7 +198,7 @@ def check_comparable(ours: Mapping[str, str], theirs: StoredResults) -> None:
       UserError: labels differ, or there are no common boards.
     """
     others = theirs.labels
-    if not set(ours) & set(others):
+    if not ours.keys() & others.keys():
         raise UserError(
             "Paired differences need values of single queries, images or pools of the same boards, "
             f"and there are {list(ours)} against {list(others)} of {theirs.name}; evaluate both "
@@ -260,11 +261,8 @@ def _compare_boards(
 ) -> dict[str, Difference]:
     """Differences of two boards with the same directions, by tag."""
     drawn, others = (compute_samples(each, bootstrap) for each in (ours, theirs))
-    limits = {
-        tag: compute_interval(samples - others[tag])
-        for tag, samples in drawn.items()
-        if tag in others
-    }
+    both = drawn.keys() & others.keys()
+    limits = {tag: compute_interval(drawn[tag] - others[tag]) for tag in both}
     limits |= {
         f"{ours.name}/{name}/spearman": compute_difference_interval(each, theirs.correlations[name])
         for name, each in ours.correlations.items()
@@ -313,14 +311,7 @@ def _align(place: str, ours: DirectionResult, theirs: DirectionResult) -> Direct
                 "models with equal `top` and `first_stage` of the reranker, or files of equal "
                 "candidates, which --save_scores writes."
             )
-    order, other_order = (np.argsort(each.query_ids, kind="stable") for each in (ours, theirs))
-    if not np.array_equal(ours.query_ids[order], theirs.query_ids[other_order]):
-        raise UserError(
-            f"The queries of {place} differ: {len(ours.query_ids)} against "
-            f"{len(theirs.query_ids)}; evaluate both models on the same items."
-        )
-    rows = np.empty_like(order)
-    rows[order] = other_order
+    rows = Positions("query", theirs.query_ids)(ours.query_ids)
     return dataclasses.replace(
         theirs,
         clusters=ours.clusters,

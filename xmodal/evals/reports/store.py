@@ -144,12 +144,7 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
     path = epath.Path(path)
     path = path / RANKS if path.is_dir() else path
     if not path.exists():
-        inner = list(find_evaluations(path.parent).values()) if path.name == RANKS else []
-        listed = f", such as {inner[0]}" if inner else ""
-        raise UserError(
-            f"There is no file {path}; name the output folder of an evaluation{listed}, or its "
-            f"{RANKS}."
-        )
+        raise UserError(f"There is no file {path}; name the output folder of an evaluation.")
     try:
         with load_arrays(io.BytesIO(path.read_bytes())) as file:
             arrays = dict(file)
