@@ -181,14 +181,12 @@ def test_tags_and_report(split, kind):
     [
         ("train+validation", "validation", True),
         ("train", "train[:10%]+test", True),
-        ("train[10%:]", "train[10%:]", True),
         ("train[10%:]", "train[:10%]", False),
     ],
 )
 def test_evaluated_images_are_not_learned_from(
     split, monkeypatch, train_split, evaluated, overlaps
 ):
-    """A neighbor at distance 0 votes for the right class."""
     split.split, options = evaluated, options_of(type="knn", train_split=train_split)
     monkeypatch.setattr(split, "beside", lambda name: split.train)
     if overlaps:

@@ -97,8 +97,6 @@ def npz(**arrays):
     ("change", "message"),
     [
         (lambda saved: b'{"cxc/i2t/recall@1": 50.0}', "or it is damaged"),
-        (lambda saved: saved.read_bytes()[:-40], "or it is damaged"),
-        (lambda saved: npz(image_ids=np.zeros(3)), "not the ranks.npz of an evaluation.*header"),
         (lambda saved: with_header(saved, version=1), "version 1 of xmodal ranks"),
         (lambda saved: with_header(saved, boards=[{"name": "x"}]), "or it is damaged"),
     ],

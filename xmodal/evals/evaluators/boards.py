@@ -172,31 +172,30 @@ class BoardsEvaluator(Evaluator):
         """See `Evaluator`."""
         return [tag for board in self.boards for tag in list_tags(board, sides)]
 
-    def source(self, provider: Provider) -> Source:
+    def source(self, provider: Provider, split: Split | None = None) -> Source:
         """See `Evaluator`.
 
         Raises:
           UserError: concepts are to be completed, but the provider is not a single model with them.
         """
         if self.options.concepts == completed_concepts.OWN:
-            return super().source(provider)
+            return super().source(provider, split)
         if self._split is None or not isinstance(provider, ModelProvider):
             raise UserError(
                 f"concepts={self.options.concepts!r} embeds captions twice, which {provider.place} "
                 "cannot do: evaluate a single model itself, or set it to 'own'."
             )
-        similarity, batch_size = self.options.similarity, self.options.batch_size
-        items = self._complete(provider)
-        return provider.items(items, similarity=similarity, batch_size=batch_size)
+        return super().source(provider, self._complete(provider))
 
-    def _complete_concepts(self, provider: Provider) -> completed_concepts.CompletedItems:
+    def _complete_concepts(self, provider: Provider) -> Any:
         """The items of the split, with captions that similar ones label."""
         fused = {"name": "dot", "field": "fused"}
-        items: Any = self._split
-        found: Any = provider.items(items, similarity=fused, batch_size=self.options.batch_size)
+        found: Any = provider.items(
+            self._split, similarity=fused, batch_size=self.options.batch_size
+        )
         vectors = found.vectors("image"), found.vectors("text")
         neighbors = completed_concepts.find_neighbors(*vectors, self.options.concepts)
-        return completed_concepts.CompletedItems(items, neighbors)
+        return completed_concepts.CompletedItems(self._split, neighbors)
 
     def open_rankings(self, source: Embeddings | ScoreMatrix) -> Callable[[str], Scores]:
         """Returns the function direction -> scores that `run` ranks its queries by."""
@@ -228,7 +227,7 @@ class BoardsEvaluator(Evaluator):
             bootstrap_samples=options.bootstrap_samples, seed=options.seed, **self._ranking,
         )  # fmt: skip
         directions = [each for board in results for each in board.directions.values()]
-        found = [board.correlations for board in results]
+        found: list[Any] = [board.correlations for board in results]
         found += [each.values or each.has_median for each in directions]
         if not any(found):
             reasons = {why for board in results for why in board.skipped.values()}

@@ -181,11 +181,8 @@ class ClassificationEvaluator(Evaluator):
 
     def features(self, provider: Provider, split: Split | None = None) -> np.ndarray:
         """Returns image embeddings, float32 [N, D] of unit length; of the evaluated split."""
-        options, split = self.options, split or self._split
-        found = provider.items(split, similarity=options.similarity, batch_size=options.batch_size)
-        if not isinstance(found, Embeddings) or found.images is None:
-            raise UserError(f"{self._where} needs embeddings of images; {found.place} has none.")
-        return self.unit(order_embeddings(found, split).images, found.place)
+        found = order_embeddings(self.embeddings(provider, split), split or self._split)
+        return self.unit(found.vectors("image"), found.place)
 
     def train_features(self, provider: Provider) -> tuple[np.ndarray, np.ndarray]:
         """Returns `features` of the training split, and their classes, by id.

@@ -195,18 +195,18 @@ class Evaluator:
                 "leave the evaluator out with --evaluators."
             )
 
-    def source(self, provider: Provider) -> Source:
+    def source(self, provider: Provider, split: Split | None = None) -> Source:
         """Returns the embeddings or scores of the split, with the similarity that ranks them."""
         similarity, batch_size = self.options.similarity, self.options.batch_size
-        return provider.items(self._split, similarity=similarity, batch_size=batch_size)
+        return provider.items(split or self._split, similarity=similarity, batch_size=batch_size)
 
-    def embeddings(self, provider: Provider) -> Embeddings:
+    def embeddings(self, provider: Provider, split: Split | None = None) -> Embeddings:
         """Returns `source` of a model that has embeddings.
 
         Raises:
           UserError: it has scores or ranked lists.
         """
-        found = self.source(provider)
+        found = self.source(provider, split)
         if not isinstance(found, Embeddings):
             raise UserError(f"{found.place} has no embeddings, which this evaluator needs.")
         return found
