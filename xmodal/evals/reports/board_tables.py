@@ -180,14 +180,13 @@ class BoardTables:
         retrieval = [["Behind the ranks", "queries", "gallery", "skipped", "tied"]]
         rated = [["Behind the correlations", "pairs", "pairs per sample"]]
         for direction in DIRECTIONS:
-            if f"{board}/{direction}/queries" in self._metrics:
-                tags = [f"{board}/{direction}/{count}" for count in _COUNTS]
+            tags = [f"{board}/{direction}/{count}" for count in _COUNTS]
+            if tags[0] in self._metrics:
                 retrieval.append([_ARROWS[direction], *map(self._count, tags)])
         for tag in self._metrics:
-            name, _, rest = tag.partition("/")
-            if name == board and rest.endswith("/pairs"):
+            if tag.startswith(f"{board}/") and tag.endswith("/pairs"):
                 counts = map(self._count, (tag, f"{tag}_per_sample"))
-                rated.append([rest.split("/")[0].upper(), *counts])
+                rated.append([tag.split("/")[1].upper(), *counts])
         return [rows for rows in (retrieval, rated) if len(rows) > 1]
 
     def _count(self, tag: str) -> str:

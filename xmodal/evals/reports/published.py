@@ -56,7 +56,7 @@ def _read(group: str, name: str) -> Iterator[tuple[str, dict[str, float]]]:
     """The rows of a table: the key of a system with its file, and its numbers by tag."""
     (table,) = (each for each in _files()[group]["tables"] if each["name"] == name)
     for key, cells in table["published"].items():
-        row = {}
+        row: dict[str, float] = {}
         for tag, text in zip(_columns(table), cells.split(), strict=True):
             value, _, deviation = text.partition("±")
             row |= {tag: float(value)} if value != "-" else {}
