@@ -253,4 +253,4 @@ def _open_dataset(given: Mapping[str, Any], sides: Sequence[str]) -> tuple[Evalu
         entry = {"type": "pairs" if items.has_pairs else "boards"}
         options = read_entry(where, bootstrap | entry | ({"annotations": labels} if labels else {}))
     shown = cast(Items, items)
-    return EVALUATORS[options.type].make(where, options, shown, sides, given["mesh"]), shown
+    return EVALUATORS[options.type][1](where, options, shown, sides, given["mesh"]), shown

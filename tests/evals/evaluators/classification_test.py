@@ -65,39 +65,26 @@ def test_zero_shot_by_hand(split):
 
 
 class Constant(Clusters):
-    """All images, all texts, or both have one vector."""
-
-    def __init__(self, value, sides=SIDES, classes=3):
-        super().__init__(classes=classes)
-        self._value, self._sides = value, sides
+    """All images and all texts have one vector."""
 
     def items(self, split, **options):
         found = super().items(split, **options)
-        images = np.full_like(found.images, self._value)
-        return dataclasses.replace(found, images=images) if "image" in self._sides else found
+        return dataclasses.replace(found, images=np.full_like(found.images, 0.3))
 
     def embed(self, side, given, **options):
-        found = super().embed(side, given, **options)
-        return np.full_like(found, self._value) if "text" in self._sides else found
+        return np.full_like(super().embed(side, given, **options), 0.3)
 
 
-@pytest.mark.parametrize("value", [0, 0.3])
-@pytest.mark.parametrize(
-    ("kind", "sides"),
-    [(kind, SIDES) for kind in ("zero_shot", "knn", "linear_probe")]
-    + [("zero_shot", side) for side in SIDES],
-)
-def test_a_constant_model_is_at_chance(split, kind, sides, value):
+@pytest.mark.parametrize("kind", ["zero_shot", "knn", "linear_probe"])
+def test_a_constant_model_is_at_chance(split, kind):
     split.train.labels = {"label": np.arange(41) % 3}
     evaluator = make_evaluator("x", options_of(type=kind), split, SIDES)
-    found = evaluate_source(evaluator, Constant(value, sides), name="constant")
+    found = evaluate_source(evaluator, Constant(), name="constant")
     assert found.metrics["mean_class_accuracy"] == pytest.approx(100 / 3)
-    if kind == "zero_shot" and (value == 0 or "text" in sides):
+    if kind == "zero_shot":
         assert found.metrics["accuracy@1"] == pytest.approx(100 / 3)
         assert found.metrics["tied_queries"] == 37
-        assert (
-            "**MOST QUERIES ARE TIED: 37 of 37; the order of the items decides.**" in found.report()
-        )
+        assert "MOST QUERIES ARE TIED: 37 of 37; the order of the items" in found.report()
 
 
 @pytest.mark.parametrize("k", [1, 7, 200])
@@ -194,14 +181,12 @@ def test_tags_and_report(split, kind):
     [
         ("train+validation", "validation", True),
         ("train", "train[:10%]+test", True),
-        ("train[10%:]", "train[10%:]", True),
         ("train[10%:]", "train[:10%]", False),
     ],
 )
 def test_evaluated_images_are_not_learned_from(
     split, monkeypatch, train_split, evaluated, overlaps
 ):
-    """A neighbor at distance 0 votes for the right class."""
     split.split, options = evaluated, options_of(type="knn", train_split=train_split)
     monkeypatch.setattr(split, "beside", lambda name: split.train)
     if overlaps:
@@ -215,7 +200,6 @@ def test_evaluated_images_are_not_learned_from(
     ("section", "sides", "message"),
     [
         ({"type": "zero_shot"}, ["image"], "with text embeddings; this one has only image"),
-        ({"type": "zero_shot", "labels": "breed"}, SIDES, "needs the label column 'breed'"),
         ({"type": "zero_shot", "names": ("dog",)}, SIDES, "names for 1 classes, .* of class 2"),
         ({"type": "zero_shot", "templates": ("foto",)}, SIDES, "Unknown name 'foto'.*contains {}"),
     ],

@@ -125,8 +125,6 @@ def test_captions_with_a_relation_ask_nothing():
     assert of_all.label_hash != found.label_hash
     with pytest.raises(UserError, match=r"'d' in config.evals.x.without; known: \['a', 'b', 'c'\]"):
         make_evaluator("x", options_of(**section, without=["d"]), split, SIDES)
-    with pytest.raises(UserError, match="leaves a pool without queries"):
-        make_evaluator("x", options_of(**section | {"size": 1}, without=list("abc")), split, SIDES)
 
 
 def test_pools_are_reranked_by_whole_rows():
@@ -137,7 +135,7 @@ def test_pools_are_reranked_by_whole_rows():
     reranker = {"name": "selective_refinement", "strength": 5.0, "gap": 2.0}
     section = {"type": "pools", "size": 12, "repeats": 3, "reranker": reranker, "task": "topics"}
     evaluator = make_evaluator("x", options_of(**section), split, SIDES)
-    with pytest.raises(UserError, match="no predictions of task 'topics' for reranking"):
+    with pytest.raises(UserError, match="no predictions of task 'topics'"):
         evaluator.run(source)
     source = dataclasses.replace(source, predictions={"topics": Predictions(*parts)})
     (found,) = evaluator.run(source)

@@ -1,13 +1,11 @@
 """Rules that select queries, and their page, against sorted lists of all scores."""
 
 import io
-import itertools
 
 import numpy as np
 import PIL.Image
 import pytest
 
-from tests.browser import SIZES, check_accessibility, check_layout, open_page
 from tests.evals.evaluators.random_vectors import SIDES, make_split
 from tests.evals.tiny_split import TinySplit, rated
 from xmodal.evals import Embeddings, evaluate_source, make_evaluator, read_options
@@ -219,31 +217,3 @@ def test_items_of_a_section():
             assert (section.query.picture is None) == (direction == "t2i")
     assert rated_items > 5
     assert twice
-
-
-@pytest.mark.slow
-@pytest.mark.slow
-@pytest.mark.parametrize(("size", "scheme"), list(itertools.product(SIZES, ("light", "dark"))))
-def test_looks_in_a_browser(size, scheme, chromium, tmp_path):
-    split, source, other = make_case()
-    before = evaluate(split, other)[0].stored
-    evaluate(split, source, 2, before)[0].save(tmp_path)
-    with open_page(chromium, tmp_path / "examples.html", size=size, scheme=scheme) as page:
-        check_layout(page)
-        check_accessibility(page)
-        assert page.locator("article").count() > 20
-        assert page.locator("img").count() > 100
-        # With the keyboard: to the first group, and to its second example.
-        for _ in range(2):
-            page.keyboard.press("Tab")
-        page.keyboard.press("Enter")
-        page.wait_for_url("**#g1")
-        page.keyboard.press("Tab")
-        name = page.evaluate("document.activeElement.getAttribute('aria-label')")
-        while not name or not name.startswith("Next"):  # the other links in the contents come first
-            page.keyboard.press("Tab")
-            name = page.evaluate("document.activeElement.getAttribute('aria-label')")
-        page.keyboard.press("Enter")
-        page.wait_for_url("**#g*-2")
-        outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
-        assert outline == "solid"

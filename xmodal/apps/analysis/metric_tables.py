@@ -11,7 +11,7 @@ from etils import epath
 from xmodal.core.errors import UserError
 from xmodal.core.json_files import as_numbers, read_json, read_numbers
 from xmodal.evals.reports.metrics import MEAN_SELECTED
-from xmodal.evals.reports.published import ECCV_TABLE_5_METRICS
+from xmodal.evals.reports.published import eccv_table_5
 
 # Model -> metric tag -> number. A model without a tag, or with NaN, lacks the metric.
 Models = Mapping[str, Mapping[str, float]]
@@ -140,7 +140,7 @@ def _count_models(models: Models) -> dict[str, int]:
 
 
 def _shorten(tags: Sequence[str]) -> list[str]:
-    paper = [tag for tag in ECCV_TABLE_5_METRICS if tag in tags]
+    paper = [tag for tag in dict.fromkeys(tag for tag, _ in eccv_table_5()) if tag in tags]
     boards = {tag.split("/")[0] for tag in paper}
     others = [tag for tag in tags if tag.split("/")[0] not in boards]
     return paper + [tag for tag in others if any(fnmatch.fnmatch(tag, x) for x in _HEADLINES)]

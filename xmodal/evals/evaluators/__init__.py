@@ -1,7 +1,7 @@
 """Evaluators by type: `config.evals = {NAME: {"type": ..., **options}}`."""
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from jax.sharding import Mesh
 
@@ -28,22 +28,16 @@ __all__ = [
 ]
 
 
-class EvaluatorType(NamedTuple):
-    """The class of the options, and (where, options, split, sides, mesh) -> evaluator."""
-
-    options: type[Options]
-    make: Callable[[str, Any, Split, Collection[str], Mesh | None], Evaluator]
-
-
-EVALUATORS: dict[str, EvaluatorType] = {
-    "ambiguity": EvaluatorType(AmbiguityOptions, AmbiguityEvaluator),
-    "boards": EvaluatorType(BoardsOptions, boards_of_split),
-    "knn": EvaluatorType(KnnOptions, ClassificationEvaluator),
-    "linear_probe": EvaluatorType(LinearProbeOptions, ClassificationEvaluator),
-    "pairs": EvaluatorType(PairsOptions, PairsEvaluator),
-    "pools": EvaluatorType(PoolsOptions, PoolsEvaluator),
-    "relations": EvaluatorType(RelationsOptions, RelationsEvaluator),
-    "zero_shot": EvaluatorType(ZeroShotOptions, ClassificationEvaluator),
+# Type -> the class of its options, and (where, options, split, sides, mesh) -> evaluator.
+EVALUATORS: dict[str, tuple[type[Options], Callable[..., Evaluator]]] = {
+    "ambiguity": (AmbiguityOptions, AmbiguityEvaluator),
+    "boards": (BoardsOptions, boards_of_split),
+    "knn": (KnnOptions, ClassificationEvaluator),
+    "linear_probe": (LinearProbeOptions, ClassificationEvaluator),
+    "pairs": (PairsOptions, PairsEvaluator),
+    "pools": (PoolsOptions, PoolsEvaluator),
+    "relations": (RelationsOptions, RelationsEvaluator),
+    "zero_shot": (ZeroShotOptions, ClassificationEvaluator),
 }
 
 
@@ -72,9 +66,9 @@ def read_entry(where: str, section: Mapping[str, Any]) -> Options:
     if not kind:
         known = sorted(EVALUATORS)
         raise UserError(f"{where} is {section!r}; it must be a section with a type of {known}.")
-    row = lookup(f"{where}.type", kind, EVALUATORS)
+    kind_of_options, _ = lookup(f"{where}.type", kind, EVALUATORS)
     instead = set_whole(where, type=kind) if where.startswith("config.") else ""
-    options = read(row.options, where, section, instead=instead)
+    options = read(kind_of_options, where, section, instead=instead)
     options.check(where)
     return options
 
@@ -91,4 +85,5 @@ def make_evaluator(
     Raises:
       UserError: the split lacks labels, or the model lacks a side, that the evaluator needs.
     """
-    return EVALUATORS[options.type].make(f"config.evals.{name}", options, split, sides, mesh)
+    _, make = EVALUATORS[options.type]
+    return make(f"config.evals.{name}", options, split, sides, mesh)

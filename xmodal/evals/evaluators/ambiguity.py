@@ -7,7 +7,7 @@ import numpy as np
 
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
-from xmodal.evals.evaluators.boards import labels_of_split, tags_of_boards
+from xmodal.evals.evaluators.boards import labels_of_split
 from xmodal.evals.evaluators.evaluator import Evaluator, Options
 from xmodal.evals.evaluators.runner import correlate, images_of
 from xmodal.evals.labels.definitions import DIRECTIONS, definitions_of
@@ -15,6 +15,7 @@ from xmodal.evals.labels.make import make_boards
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.types import Board, DirectionLabels, GradedPairs
 from xmodal.evals.reports.results import BoardResult
+from xmodal.evals.reports.summary import list_tags
 from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.sources import Provider
 
@@ -55,10 +56,6 @@ class AmbiguityEvaluator(Evaluator):
             for name, direction in board.directions.items()
             if DIRECTIONS[name][0] in sides
         }
-        if not graded:
-            raise UserError(
-                f"{self._where}.board={board.name!r} has no positives of {sorted(sides)}."
-            )
         self._board = Board(
             _NAME,
             "Predicted uncertainty of a query (its mean log sigma, else the spread of its K "
@@ -75,22 +72,20 @@ class AmbiguityEvaluator(Evaluator):
 
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
-        return tags_of_boards([self._board], sides)
+        return list_tags(self._board, sides)
 
     def run(self, provider: Provider) -> list[BoardResult]:
         """See `Evaluator`."""
         source = order_embeddings(self.embeddings(provider), self._split)
         options, board, images = self.options, self._board, images_of(self._labels)
-        vectors = {"image": source.images, "text": source.captions}
         found = {}
         for name, pairs in board.graded.items():
             side = pairs.modalities[0]
-            sigma, own = source.log_sigma.get(side), vectors[side]
-            if own is not None:
-                values = compute_uncertainty(source.place, own, sigma)[pairs.left]
+            if (own := source.images if side == "image" else source.captions) is not None:
+                values = compute_uncertainty(source.place, own, source.log_sigma.get(side))
                 shown = np.stack([images[side][pairs.left]] * 2)
                 found[name] = correlate(
-                    values, pairs, shown, options.bootstrap_samples, options.seed
+                    values[pairs.left], pairs, shown, options.bootstrap_samples, options.seed
                 )
         return [BoardResult(board.name, board.definition, board.label_hash, {}, found)]
 

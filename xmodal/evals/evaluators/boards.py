@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,11 +20,11 @@ from xmodal.evals.evaluators.evaluator import (
 )
 from xmodal.evals.evaluators.runner import OpenScores, compute_boards
 from xmodal.evals.labels.annotations import read_annotations, restrict
-from xmodal.evals.labels.definitions import DIRECTIONS, definitions_of
+from xmodal.evals.labels.definitions import definitions_of
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.make import explain_left_out, make_boards
 from xmodal.evals.labels.same_texts import describe_texts, number_texts
-from xmodal.evals.labels.types import Board, Labels
+from xmodal.evals.labels.types import Labels
 from xmodal.evals.provider import ModelProvider
 from xmodal.evals.reports.metrics import SELECTED
 from xmodal.evals.reports.results import BoardResult
@@ -105,13 +105,13 @@ class BoardsOptions(Options):
         """See `Options`."""
         known = definitions_of("coco_captions" if self.annotations else dataset)
         names = [name for name in self.boards or known if name in known]
-        found = [
+        found = (
             f"{name}/mean_{metric}"
             for name in names
             for metric in SELECTED
             if metric in known[name].metrics
-        ]
-        return found[0] if found else ""
+        )
+        return next(found, "")
 
 
 class BoardsEvaluator(Evaluator):
@@ -145,8 +145,13 @@ class BoardsEvaluator(Evaluator):
                 f"No board is named, or the labels of {options.annotations or labels.name} allow "
                 "none."
             )
-        reasons = explain_left_out(labels, self.boards) if options.boards is None else {}
-        left_out = [f"Left out {' and '.join(names)}: {why}." for why, names in reasons.items()]
+        notes = [
+            *provenance.notes,
+            *describe_texts(labels.name, labels.texts, labels.caption_image_ids),
+        ]
+        if options.boards is None:
+            for why, names in explain_left_out(labels, self.boards).items():
+                notes.append(f"Left out {' and '.join(names)}: {why}.")
         warnings = [*provenance.warnings]
         if options.concepts != completed_concepts.OWN:
             warnings.append(
@@ -154,10 +159,7 @@ class BoardsEvaluator(Evaluator):
                 "the concepts of similar captions of this split. Metrics depend on the gallery; "
                 "they cannot be compared with those of models that embed items one by one."
             )
-        texts = describe_texts(labels.name, labels.texts, labels.caption_image_ids)
-        self.provenance = dataclasses.replace(
-            provenance, notes=[*provenance.notes, *texts, *left_out], warnings=warnings
-        )
+        self.provenance = dataclasses.replace(provenance, notes=notes, warnings=warnings)
         # Kept, so that all users of a model share its embeddings.
         self._complete = functools.lru_cache(maxsize=1)(self._complete_concepts)
 
@@ -168,33 +170,32 @@ class BoardsEvaluator(Evaluator):
 
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
-        return tags_of_boards(self.boards, sides)
+        return [tag for board in self.boards for tag in list_tags(board, sides)]
 
-    def source(self, provider: Provider) -> Source:
+    def source(self, provider: Provider, split: Split | None = None) -> Source:
         """See `Evaluator`.
 
         Raises:
           UserError: concepts are to be completed, but the provider is not a single model with them.
         """
         if self.options.concepts == completed_concepts.OWN:
-            return super().source(provider)
+            return super().source(provider, split)
         if self._split is None or not isinstance(provider, ModelProvider):
             raise UserError(
                 f"concepts={self.options.concepts!r} embeds captions twice, which {provider.place} "
                 "cannot do: evaluate a single model itself, or set it to 'own'."
             )
-        similarity, batch_size = self.options.similarity, self.options.batch_size
-        items = self._complete(provider)
-        return provider.items(items, similarity=similarity, batch_size=batch_size)
+        return super().source(provider, self._complete(provider))
 
-    def _complete_concepts(self, provider: Provider) -> completed_concepts.CompletedItems:
+    def _complete_concepts(self, provider: Provider) -> Any:
         """The items of the split, with captions that similar ones label."""
         fused = {"name": "dot", "field": "fused"}
-        items: Any = self._split
-        found: Any = provider.items(items, similarity=fused, batch_size=self.options.batch_size)
+        found: Any = provider.items(
+            self._split, similarity=fused, batch_size=self.options.batch_size
+        )
         vectors = found.vectors("image"), found.vectors("text")
         neighbors = completed_concepts.find_neighbors(*vectors, self.options.concepts)
-        return completed_concepts.CompletedItems(items, neighbors)
+        return completed_concepts.CompletedItems(self._split, neighbors)
 
     def open_rankings(self, source: Embeddings | ScoreMatrix) -> Callable[[str], Scores]:
         """Returns the function direction -> scores that `run` ranks its queries by."""
@@ -226,9 +227,9 @@ class BoardsEvaluator(Evaluator):
             bootstrap_samples=options.bootstrap_samples, seed=options.seed, **self._ranking,
         )  # fmt: skip
         directions = [each for board in results for each in board.directions.values()]
-        if not any(board.correlations for board in results) and not any(
-            each.values or each.has_median for each in directions
-        ):
+        found: list[Any] = [board.correlations for board in results]
+        found += [each.values or each.has_median for each in directions]
+        if not any(found):
             reasons = {why for board in results for why in board.skipped.values()}
             reasons |= {why for each in directions for why in each.missing.values()}
             raise UserError(
@@ -255,8 +256,7 @@ def boards_of_split(
     else:
         labels = labels_of_split(split, options.boards or ())
         evaluator = BoardsEvaluator(where, options, labels, describe_split(split), mesh, split)
-    compared = {DIRECTIONS[name] for board in evaluator.boards for name in board.directions}
-    compared |= {x.modalities for board in evaluator.boards for x in board.graded.values()}
+    compared = [pair for board in evaluator.boards for pair in board.compared.values()]
     if not any(set(pair) <= set(sides) for pair in compared):
         raise UserError(
             f"There is a tower only for {' and '.join(sides)}, which no board of {split.name} "
@@ -329,17 +329,3 @@ def boards_of_annotations(
         records={} if items is None else items.hashes,
     )
     return BoardsEvaluator(where, options, labels, provenance, mesh, items)
-
-
-def tags_of_boards(boards: Sequence[Board], sides: Collection[str]) -> list[str]:
-    """Returns the tags of all metrics of a model with these sides, without intervals."""
-    return [
-        tag
-        for board in boards
-        for tag in list_tags(
-            board.name,
-            {name: labels.metrics for name, labels in board.directions.items()},
-            {name: pairs.modalities for name, pairs in board.graded.items()},
-            sides,
-        )
-    ]

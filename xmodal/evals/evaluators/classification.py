@@ -36,8 +36,8 @@ class ClassificationOptions(Options):
     labels: str = "label"
     names: tuple[str, ...] = ()
 
-    ranks_by: ClassVar[str] = "cosine"  # Names the scores.
-    asks: ClassVar[frozenset[str]] = frozenset()  # See `Evaluator`.
+    needs: ClassVar[frozenset[str]] = frozenset({"image"})
+    ranks_by: ClassVar[str] = "cosine"
     figures: ClassVar[tuple[str, ...]] = ()  # Tags of other figures that `score` returns.
 
     @property
@@ -85,12 +85,6 @@ class ClassificationEvaluator(Evaluator):
 
     def _read(self, sides: Collection[str]) -> None:
         options, split = self.options, self._split
-        self.ranks_by, self.asks = options.ranks_by, options.asks
-        if missing := sorted({"image", *self.asks} - set(sides)):
-            raise UserError(
-                f"{self._where} ({options.type}) needs a model with {' and '.join(missing)} "
-                f"embeddings; this one has only {' and '.join(sides)}."
-            )
         self._train: Split | None = None
         self._trained = np.zeros(0, np.int64)  # The classes of training images.
         for train_split in options.splits_read:
@@ -106,7 +100,7 @@ class ClassificationEvaluator(Evaluator):
         highest = max(self._classes.max(initial=0), self._trained.max(initial=0))
         given = read_lines(options.names, f"{self._where}.names")
         names = given or split.label_names.get(options.labels, ())
-        if len(names) <= highest and (names or "text" in self.asks):
+        if len(names) <= highest and (names or "text" in options.asks):
             raise UserError(
                 f"{self._where} has names for {len(names)} classes, but {split.name} has images of "
                 f"class {highest}, counted from 0, in {options.labels!r}; name all classes in "
@@ -117,7 +111,7 @@ class ClassificationEvaluator(Evaluator):
         self._label_hash.add("images by id", np.asarray(split.image_ids), self._classes)
         if self._train is not None:
             self._label_hash.add("training", np.asarray(self._train.image_ids), self._trained)
-        if "text" in self.asks:
+        if "text" in options.asks:
             numbers = np.array([zlib.crc32(name.encode()) for name in self.names])
             self._label_hash.add("names", np.arange(len(numbers)), numbers)
         self._definition = (
@@ -138,16 +132,16 @@ class ClassificationEvaluator(Evaluator):
         better, equal = (each[:, None] for each in count_ahead(scores, own))
         # A class without a vote among neighbors is not found.
         hits = np.clip((self._depths - better) / equal, 0, 1) * np.isfinite(own)
-        tied = np.sum((equal > 1) & np.isfinite(own))
+        tied = float(np.sum((equal > 1) & np.isfinite(own)))
         # By id, so that images of models whose splits have another order are paired.
         order, options = np.argsort(self._split.image_ids, kind="stable"), self.options
-        values, of_images = compute_accuracies(
+        metrics, of_images = compute_accuracies(
             hits[order], self._classes[order],
             depths=self._depths, samples=options.bootstrap_samples, seed=options.seed,
         )  # fmt: skip
-        counts = {"queries": len(hits), "gallery": len(self.names), "tied_queries": tied}
-        metrics = values | {tag: float(x) for tag, x in counts.items()} | figures
-        return [self._numbers(metrics, of_images)]
+        sizes = float(len(hits)), float(len(self.names))
+        metrics |= zip(("queries", "gallery", "tied_queries"), (*sizes, tied), strict=True)
+        return [self._numbers(metrics | figures, of_images)]
 
     def warnings(self) -> list[str]:
         """See `Evaluator`; compares the images of both splits by their content."""
@@ -187,11 +181,8 @@ class ClassificationEvaluator(Evaluator):
 
     def features(self, provider: Provider, split: Split | None = None) -> np.ndarray:
         """Returns image embeddings, float32 [N, D] of unit length; of the evaluated split."""
-        options, split = self.options, split or self._split
-        found = provider.items(split, similarity=options.similarity, batch_size=options.batch_size)
-        if not isinstance(found, Embeddings) or found.images is None:
-            raise UserError(f"{self._where} needs embeddings of images; {found.place} has none.")
-        return self.unit(order_embeddings(found, split).images, found.place)
+        found = order_embeddings(self.embeddings(provider, split), split or self._split)
+        return self.unit(found.vectors("image"), found.place)
 
     def train_features(self, provider: Provider) -> tuple[np.ndarray, np.ndarray]:
         """Returns `features` of the training split, and their classes, by id.

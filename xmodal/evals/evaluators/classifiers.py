@@ -53,6 +53,7 @@ class ZeroShotOptions(ClassificationOptions):
 
     templates: tuple[str, ...] = ("photo",)
 
+    needs: ClassVar[frozenset[str]] = frozenset({"image", "text"})
     asks: ClassVar[frozenset[str]] = frozenset({"text"})
     compares_sides: ClassVar[bool] = True
 
@@ -170,12 +171,7 @@ class LinearProbeOptions(ClassificationOptions):
         weights = sorted(self.regularization, reverse=True)
         if len(weights) > 1:
             order = np.random.default_rng(self.seed).permutation(len(labels))
-            count = round(self.held_out * len(order))
-            if not 0 < count < len(order):
-                raise UserError(
-                    f"held_out={self.held_out} of a linear probe leaves {count} of {len(order)} "
-                    "training images to choose the regularization; name one in regularization."
-                )
+            count = int(np.clip(round(self.held_out * len(order)), 1, len(order) - 1))
             held_out, rest = order[:count], order[count:]
             found = []
             for each in weights:

@@ -49,6 +49,11 @@ class Options:
     precision: str = setting("float32", one_of=("float32", "float64"))
 
     compares_sides: ClassVar[bool] = False  # Whether images are compared with captions.
+    # Sides, "image" and "text", that a model must have; none if any side will do.
+    needs: ClassVar[frozenset[str]] = frozenset()
+    # Sides of which a model is asked for more than the split's items.
+    asks: ClassVar[frozenset[str]] = frozenset()
+    ranks_by: ClassVar[str] = ""  # The similarity, if it is not that of the model.
 
     @property
     def field(self) -> str | None:
@@ -125,15 +130,11 @@ class Evaluator:
     Attributes:
       options: its options.
       provenance: describes the labels.
-      asks: sides, "image" and "text", of which it asks a model for more than the split's items.
-      ranks_by: the similarity that it ranks by, if it is not that of the model.
       samples: what all models share that has values of its own, "pools" or "images"; "" for none.
     """
 
     options: Options
     provenance: Provenance
-    asks: frozenset[str] = frozenset()
-    ranks_by: str = ""
     samples: Literal["", "pools", "images"] = ""
     _definition: str
     _split: Any  # A `Split`, or None for boards without a prepared dataset.
@@ -150,6 +151,11 @@ class Evaluator:
         self.options, self.provenance = options, describe_split(split)
         self._where, self._split, self._mesh = where, split, mesh
         self._label_hash = LabelHash()
+        if missing := sorted(options.needs - set(sides)):
+            raise UserError(
+                f"{where} ({options.type}) needs a model with {' and '.join(missing)} embeddings; "
+                f"this one has only {' and '.join(sides)}."
+            )
         self._read(sides)
 
     @property
@@ -181,7 +187,7 @@ class Evaluator:
         Raises:
           UserError: names the evaluator, whose section is `where`, and what is missing.
         """
-        if missing := sorted(self.asks - provider.embeds):
+        if missing := sorted(self.options.asks - provider.embeds):
             raise UserError(
                 f"{where} ({self.options.type}) embeds {' and '.join(missing)}s of its own, which "
                 f"{provider.place} cannot do: it has only the embeddings of its items. Evaluate "
@@ -189,18 +195,18 @@ class Evaluator:
                 "leave the evaluator out with --evaluators."
             )
 
-    def source(self, provider: Provider) -> Source:
+    def source(self, provider: Provider, split: Split | None = None) -> Source:
         """Returns the embeddings or scores of the split, with the similarity that ranks them."""
         similarity, batch_size = self.options.similarity, self.options.batch_size
-        return provider.items(self._split, similarity=similarity, batch_size=batch_size)
+        return provider.items(split or self._split, similarity=similarity, batch_size=batch_size)
 
-    def embeddings(self, provider: Provider) -> Embeddings:
+    def embeddings(self, provider: Provider, split: Split | None = None) -> Embeddings:
         """Returns `source` of a model that has embeddings.
 
         Raises:
           UserError: it has scores or ranked lists.
         """
-        found = self.source(provider)
+        found = self.source(provider, split)
         if not isinstance(found, Embeddings):
             raise UserError(f"{found.place} has no embeddings, which this evaluator needs.")
         return found
@@ -219,11 +225,8 @@ class Evaluator:
         repeats: Mapping[str, Sequence[float]] | None = None,
     ) -> Numbers:
         """The result with these metrics, and their values in samples shared by all models."""
-        name, digits = self.options.type, self._label_hash.digits()
-        samples = self.samples or "pools"
-        return Numbers(
-            name, self._definition, digits, metrics, repeats or {}, self._chance(), samples
-        )
+        facts = self.options.type, self._definition, self._label_hash.digits()
+        return Numbers(*facts, metrics, repeats or {}, self._chance(), self.samples or "pools")
 
     def _chance(self) -> dict[str, float]:
         """Metrics of a model that guesses, by tag; empty if they are not known."""

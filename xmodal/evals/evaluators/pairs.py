@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,13 +22,11 @@ _CORRELATIONS = ("pearson", "spearman")
 class PairsOptions(Options):
     """Options of correlations over sentence pairs: only the common ones."""
 
+    needs: ClassVar[frozenset[str]] = frozenset({"text"})
 
-class _Correlation(NamedTuple):
-    """A correlation in -1..1, its pairs, int [R], and the influence of each pair, float [R]."""
 
-    value: float
-    rows: np.ndarray
-    influence: np.ndarray
+# A correlation in -1..1, its pairs, int [R], and the influence of each pair, float [R].
+_Correlation = tuple[float, np.ndarray, np.ndarray]
 
 
 class PairsEvaluator(Evaluator):
@@ -44,8 +42,6 @@ class PairsEvaluator(Evaluator):
     options: PairsOptions
 
     def _read(self, sides: Collection[str]) -> None:
-        if "text" not in sides:
-            raise UserError(f"{self._where} compares sentences, but the model has no text side.")
         self._gold = self._column("score").astype(np.float64)
         sets, years = self._column("set"), self._column("average")
         self._sets = {name: np.flatnonzero(sets == name) for name in dict.fromkeys(sets)}
@@ -99,22 +95,21 @@ class PairsEvaluator(Evaluator):
         def correlate(rows: np.ndarray) -> _Correlation:
             found, gold = values[rows], self._gold[rows]
             if len(gold) < 2 or np.ptp(found) == 0 or np.ptp(gold) == 0:
-                return _Correlation(float("nan"), rows, np.full(len(rows), np.nan))
+                return float("nan"), rows, np.full(len(rows), np.nan)
             if metric == "pearson":
                 value = stats.pearsonr(found, gold).statistic
-                return _Correlation(float(value), rows, compute_pearson_influence(found, gold))
+                return float(value), rows, compute_pearson_influence(found, gold)
             shares = np.full(len(rows), 1 / len(rows))
             value = stats.spearmanr(found, gold).statistic
-            return _Correlation(float(value), rows, compute_influence(found, gold, shares))
+            return float(value), rows, compute_influence(found, gold, shares)
 
         results = {name: correlate(rows) for name, rows in self._sets.items()}
         for year, names in self._years.items():
-            sets = [results[name] for name in names]
-            rows = np.concatenate([each.rows for each in sets])
-            mean = float(np.mean([each.value for each in sets]))
-            influence = np.concatenate([each.influence for each in sets]) / len(sets)
-            results[f"avg{year}"] = _Correlation(mean, rows, influence)
-            results[f"all{year}"] = correlate(rows)
+            means, rows, influence = zip(*(results[name] for name in names), strict=True)
+            shared = np.concatenate(influence) / len(names)
+            at = np.concatenate(rows)
+            results[f"avg{year}"] = float(np.mean(means)), at, shared
+            results[f"all{year}"] = correlate(at)
         return results
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from xmodal.core.config import lookup, setting
 from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split
+from xmodal.evals.evaluators.runner import predictions_of
 from xmodal.evals.labels.definitions import PUBLIC
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged, own_pairs
@@ -48,6 +49,7 @@ class PoolsOptions(Options):
     without: tuple[str, ...] = ()
 
     compares_sides: ClassVar[bool] = True
+    needs: ClassVar[frozenset[str]] = frozenset({"image", "text"})
 
     @property
     def labels_read(self) -> tuple[str, ...]:
@@ -82,10 +84,6 @@ class PoolsEvaluator(Evaluator):
 
     def _read(self, sides: Collection[str]) -> None:
         options, split = self.options, self._split
-        if not {"image", "text"} <= set(sides):
-            raise UserError(
-                f"{self._where} ranks images for captions; the model has {sorted(sides)}."
-            )
         self._reranker = make_reranker(f"{self._where}.reranker", options.reranker)
         self._pools = [_draw_pool(split, options, repeat) for repeat in range(options.repeats)]
         if len({frozenset(captions.tolist()) for _, captions in self._pools}) == 1:
@@ -108,23 +106,28 @@ class PoolsEvaluator(Evaluator):
             raise UserError(
                 f"{self._where}.without={list(options.without)} leaves a pool without queries."
             )
-        without = reranked = ""
         if options.without:
             for (_, captions), each in zip(self._pools, self._asking, strict=True):
                 self._label_hash.add("asking", ids[1][captions][each])
-            count = np.mean([np.sum(each) for each in self._asking])
-            without = f" Queries: the {count:.0f} on average without {options.without}."
+        self._size = len(self._pools[0][0])
+        self._definition = self._describe()
+
+    def _describe(self) -> str:
+        options, count = self.options, len(self._pools)
+        pools = f"among {self._size} pairs, in one pool"
+        if count > 1:
+            pools = (
+                f"in {count} random pools of {self._size} pairs: mean and population standard "
+                f"deviation; seed {options.seed}"
+            )
+        found = f"Median rank and recalls {pools}."
+        if options.without:
+            asking = np.mean([np.sum(each) for each in self._asking])
+            found += f" Queries: the {asking:.0f} on average without {options.without}."
         if options.reranker is not None:
             listed = [f"{key} {x}" for key, x in options.reranker.items() if key != "name"]
-            reranked = f" Reranked by {options.reranker['name']} ({', '.join(listed)})."
-        self._size = len(self._pools[0][0])
-        pools = (
-            f"in {len(self._pools)} random pools of {self._size} pairs: mean and population "
-            f"standard deviation; seed {options.seed}"
-        )
-        if len(self._pools) == 1:
-            pools = f"among {self._size} pairs, in one pool"
-        self._definition = f"Median rank and recalls {pools}.{without}{reranked}"
+            found += f" Reranked by {options.reranker['name']} ({', '.join(listed)})."
+        return found
 
     def _find_asking(self) -> np.ndarray:
         """Whether the captions of an image are queries, bool [N]."""
@@ -156,10 +159,6 @@ class PoolsEvaluator(Evaluator):
     def run(self, provider: Provider) -> list[Numbers]:
         """See `Evaluator`."""
         source = order_embeddings(self.embeddings(provider), self._split)
-        if self._reranker is not None and self.options.task not in source.predictions:
-            raise UserError(
-                f"{source.place} has no predictions of task {self.options.task!r} for reranking."
-            )
         found = [
             self._judge_pool(source, *pool, asking)
             for pool, asking in zip(self._pools, self._asking, strict=True)
@@ -194,7 +193,7 @@ class PoolsEvaluator(Evaluator):
             positives = Ragged.from_pairs(*ends, num_rows=len(images))
             ranked = held.transpose() if flips else held
             if self._reranker is not None:
-                predictions = pool.predictions[self.options.task]
+                predictions = predictions_of(pool, self.options.task)
                 ranked = RerankedScores(between, predictions, self._reranker, transposed=flips)
             (answer,) = rank_queries(ranked, [DirectionLabels(positives, ("recall@1",))])
             rank = answer.rank[asking] + 1

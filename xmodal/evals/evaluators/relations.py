@@ -1,13 +1,16 @@
 """Average precision of predicted relations between an image and its caption."""
 
 import dataclasses
+import itertools
 from collections.abc import Collection
+from typing import ClassVar
 
 import numpy as np
 
 from xmodal.core.config import setting
 from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.evaluator import Evaluator, Options
+from xmodal.evals.evaluators.runner import predictions_of
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.reports.metrics import compute_average_precision
 from xmodal.evals.scores.galleries import order_embeddings
@@ -33,6 +36,8 @@ class RelationsOptions(Options):
     names: tuple[str, ...] = ()
     select: tuple[int, ...] = setting((), at_least=0)
 
+    needs: ClassVar[frozenset[str]] = frozenset({"text"})
+
     @property
     def labels_read(self) -> tuple[str, ...]:
         """See `Options`."""
@@ -50,27 +55,19 @@ class RelationsEvaluator(Evaluator):
 
     def _read(self, sides: Collection[str]) -> None:
         where, split, options = self._where, self._split, self.options
-        if "text" not in sides:
-            raise UserError(f"{where} evaluates captions, but the model has no text side.")
         if not options.task:
             raise UserError(f"{where}.task is empty: name the task whose predictions to evaluate.")
         labels = self._column(options.labels)
         labels = labels.reshape(len(labels), -1)
-        known = list(split.label_names.get(options.labels) or map(str, range(labels.shape[1])))
-        if max(options.select, default=0) >= labels.shape[1]:
+        known = split.label_names.get(options.labels) or range(labels.shape[1])
+        chosen = list(options.select) or list(range(labels.shape[1]))
+        if max(chosen) >= labels.shape[1] or len(options.names or chosen) != len(chosen):
             raise UserError(
-                f"{where}.select names position {max(options.select)}, but {split.name} has "
-                f"{labels.shape[1]} relations, numbered from 0."
+                f"{where} selects {chosen} and names {list(options.names)}, but {split.name} has "
+                f"{labels.shape[1]} relations, numbered from 0; name those that it selects."
             )
-        if options.select:
-            known = [known[position] for position in options.select]
-            labels = labels[:, np.array(options.select)]
-        self._names = options.names or tuple(known)
-        if len(self._names) != labels.shape[1]:
-            raise UserError(
-                f"{where}.names has {len(self._names)} names for the {labels.shape[1]} relations "
-                f"of {split.name}."
-            )
+        labels = labels[:, chosen]
+        self._names = options.names or tuple(str(known[position]) for position in chosen)
         self._images = Positions("image", split.image_ids)(split.caption_image_ids)
         self._labels = labels[self._images] > 0
         self._label_hash.add("relations", np.asarray(split.caption_ids), *self._labels.T)
@@ -90,12 +87,7 @@ class RelationsEvaluator(Evaluator):
 
     def _compute(self, source: Embeddings) -> dict[str, float]:
         source = order_embeddings(source, self._split)
-        if self.options.task not in source.predictions:
-            raise UserError(
-                f"{source.place} has no predictions of task {self.options.task!r}; "
-                f"{self._where}.task must be one of {sorted(source.predictions)}."
-            )
-        predictions = source.predictions[self.options.task]
+        predictions = predictions_of(source, self.options.task)
         predicted = predictions.pairs(self._images, np.arange(len(self._images)))
         if predicted.shape != self._labels.shape:
             raise UserError(
@@ -107,13 +99,11 @@ class RelationsEvaluator(Evaluator):
                 f"{bad:,} of {len(predicted):,} pairs have predictions of task "
                 f"{self.options.task!r} in {source.place} that are not finite."
             )
-        found = [
+        values = [
             (100.0 * compute_average_precision(scores, labels), 100.0 * float(np.mean(labels)))
             for scores, labels in zip(predicted.T, self._labels.T, strict=True)
         ]
-        mean = np.mean(np.array(found)[self._occur], axis=0) if self._occur.any() else [np.nan, 0.0]
-        metrics: dict[str, float] = {}
-        for name, values in zip((*self._names, "mean"), [*found, mean], strict=True):
-            pair = dict(zip(_METRICS, map(float, values), strict=True))
-            metrics |= {f"{name}/{metric}": x for metric, x in pair.items()}
-        return metrics
+        mean = [np.nan, 0.0]
+        if self._occur.any():
+            mean = np.mean(np.array(values)[self._occur], axis=0).tolist()
+        return dict(zip(self.tags(()), itertools.chain(*values, mean), strict=True))

@@ -3,7 +3,7 @@
 import functools
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from jax.sharding import Mesh
@@ -29,7 +29,14 @@ from xmodal.evals.scores.ranks import RankedQueries, has_positives, rank_directi
 from xmodal.evals.scores.rerank import RerankedScores, RowReranker
 from xmodal.evals.scores.score_rows import Scores, equal_scores
 from xmodal.evals.scores.second_stage import PairReranker, SecondStage, SimilarityReranker
-from xmodal.evals.scores.sources import Candidates, Embeddings, RankedLists, ScoreMatrix, Source
+from xmodal.evals.scores.sources import (
+    Candidates,
+    Embeddings,
+    Predictions,
+    RankedLists,
+    ScoreMatrix,
+    Source,
+)
 from xmodal.evals.scores.token_pairs import open_token_pairs
 from xmodal.evals.scores.vector_scores import open_scores
 
@@ -37,13 +44,7 @@ _DIGITS = 12  # Of the hash that tells files of one name apart.
 
 Modalities = tuple[str, str]
 Reranker = RowReranker | PairReranker
-
-
-class ScoresOfPairs(Protocol):
-    """Scores of single pairs (`Scores` and `SecondStage` have them)."""
-
-    def pairs(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Returns the scores [P] of pairs at positions [P]."""
+ScoresOfPairs = Scores | SecondStage
 
 
 class OpenScores:
@@ -113,15 +114,8 @@ class OpenScores:
         if isinstance(self._reranker, PairReranker):
             assert self.stage is not None
             return self.stage(transposed, asked)
-        source = self._source
-        predictions = source.predictions if isinstance(source, Embeddings) else {}
-        if self._task not in predictions:
-            raise UserError(
-                f"{source.place} has no predictions of task {self._task!r} for reranking."
-            )
-        return RerankedScores(
-            between, predictions[self._task], self._reranker, transposed=transposed
-        )
+        predictions = predictions_of(self._source, self._task)
+        return RerankedScores(between, predictions, self._reranker, transposed=transposed)
 
     def answer(
         self, boards: Sequence[Board], budget: int | None
@@ -143,11 +137,10 @@ class OpenScores:
                 }
                 for asked in dict.fromkeys((modalities, modalities[::-1]))
             ]
+            found: Iterable[Sequence[RankedQueries]]
             if within or self._reranker is None:
-                found: Iterable[Sequence[RankedQueries]] = rank_directions(
-                    between, *(list(each.values()) for each in both),
-                    exclude_self=within, budget=budget,
-                )  # fmt: skip
+                lists_of = (list(each.values()) for each in both)
+                found = rank_directions(between, *lists_of, exclude_self=within, budget=budget)
             else:
                 found = [self._rank_again(each) for each in both]
             for directions, each in zip(both, found, strict=False):
@@ -167,6 +160,20 @@ class OpenScores:
         return rank_queries(scores, list(directions.values()))
 
 
+def predictions_of(source: Source, task: str) -> Predictions:
+    """Returns what a task predicts for the pairs of a source.
+
+    Raises:
+      UserError: it has no predictions of the task.
+    """
+    known = source.predictions if isinstance(source, Embeddings) else {}
+    if task not in known:
+        raise UserError(
+            f"{source.place} has no predictions of task {task!r}; name one of {sorted(known)}."
+        )
+    return known[task]
+
+
 def compute_boards(
     source: Source,
     labels: Labels,
@@ -176,9 +183,8 @@ def compute_boards(
     seed: int = 0,
     budget: int | None = None,
     mesh: Mesh | None = None,
-    reranker: Reranker | None = None,
-    task: str = "",
     precision: str = "float32",
+    **reranking: Any,
 ) -> list[BoardResult]:
     """Computes everything on the boards that the source allows, and names the rest.
 
@@ -190,10 +196,10 @@ def compute_boards(
       seed: seed of their draws.
       budget: bytes that a matrix of scores may take, see `rank_directions`.
       mesh: galleries are sharded over its `data` axis.
-      reranker: maps complete rows of scores between images and captions to the rows to rank by,
-        correlations use the original scores; or scores pairs, also those of correlations.
-      task: task whose predictions the reranker uses.
       precision: "float32" or "float64", of scores of vectors.
+      reranking: `reranker`, which maps complete rows of scores between images and captions to the
+        rows to rank by, while correlations use the original scores; or scores pairs, also those of
+        correlations. `task`: whose predictions it uses.
 
     Raises:
       UserError: an embedding or a score is not finite; the source lacks items of the labels, or
@@ -211,7 +217,7 @@ def compute_boards(
             if name in ranked
         }
     elif isinstance(source, Candidates):
-        if reranker is not None:
+        if reranking.get("reranker") is not None:
             raise UserError(
                 f"{source.place} has candidates, which are ranked; remove the reranker."
             )
@@ -220,9 +226,7 @@ def compute_boards(
         if (whole := stage.whole()) is not None:
             rating["image", "text"] = whole
     else:
-        scores = OpenScores(
-            source, labels, mesh=mesh, reranker=reranker, task=task, precision=precision
-        )
+        scores = OpenScores(source, labels, mesh=mesh, precision=precision, **reranking)
         answers, rating = scores.answer(boards, budget)
         stage = scores.stage
     correlations = _correlate_boards(rating, labels, boards, bootstrap_samples, seed)
@@ -235,10 +239,11 @@ def compute_boards(
             if (board.name, name) in answers
         }
         correlated = {name: correlations[name] for name in board.graded if name in correlations}
-        asked = {name: DIRECTIONS[name] for name in board.directions}
-        asked |= {name: pairs.modalities for name, pairs in board.graded.items()}
-        left_out = sorted(set(asked) - set(directions) - set(correlated))
-        skipped = {name: _why_skipped(source, asked[name], name) for name in left_out}
+        skipped = {
+            name: _why_skipped(source, needed, name)
+            for name, needed in sorted(board.compared.items())
+            if name not in directions | correlated
+        }
         facts = (board.name, board.definition, board.label_hash)
         results.append(BoardResult(*facts, directions, correlated, skipped))
     return results

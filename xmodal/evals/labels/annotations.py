@@ -6,6 +6,7 @@ import filecmp
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,11 @@ from xmodal.evals.scores.arrays import first_line
 _DATASET = "coco_captions"
 _FOLD_IMAGES = 1000
 _ENDS = ("left_ids", "right_ids")
+# Side -> the fields of labels with a row per item.
+_COLUMNS = {
+    "image": ("image_ids", "categories"),
+    "text": ("caption_ids", "caption_image_ids", "caption_categories"),
+}
 _OWN = "original_caption_to_image.json"
 # Split -> caption ids in the order of Karpathy's split; from ECCV Caption and from PCME.
 _ORDERS = {"test": "coco_test_ids.npy", "validation": "coco_dev_ids.npy"}
@@ -58,11 +64,8 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
     names = {rating: cxc_files.file_name(rating, split) for rating in cxc_files.RATINGS}
     others = [_ORDERS[split], *_CATEGORIES]
     if split == "test":
-        others += [
-            _OWN,
-            _SHORTLIST,
-            *(name for files in _LISTS.values() for name in files.values()),
-        ]
+        listed_in = (name for files in _LISTS.values() for name in files.values())
+        others += [_OWN, _SHORTLIST, *listed_in]
     files = _find_files(Path(folder), [*names.values(), *others])
     ratings = {
         rating: cxc_files.read_cxc_file(files[name], rating)
@@ -95,11 +98,14 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
         with _reading(path):
             listed = [int(line) for line in path.read_text(encoding="utf-8").split()]
         shortlist = np.isin(image_ids, listed)
-    lists: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
-    for name, by_direction in _LISTS.items():
-        for direction, file in by_direction.items():
-            if file in files:
-                lists.setdefault(name, {})[direction] = read_lists(files[file])
+    lists = {
+        name: {
+            direction: read_lists(files[file])
+            for direction, file in by_direction.items()
+            if file in files
+        }
+        for name, by_direction in _LISTS.items()
+    }
     return Labels(
         name=_DATASET, split=split, image_ids=image_ids, caption_ids=caption_ids,
         caption_image_ids=owners, ratings=ratings, lists=lists, categories=categories,
@@ -143,38 +149,31 @@ def restrict(
         return labels
     gone = {kind: ids[~keep[kind]] for kind, ids in wholes.items()}
 
-    def rows(kind: str, values: np.ndarray | None) -> np.ndarray | None:
-        return None if values is None else values[keep[kind]]
-
     def kept(ends: Iterable[np.ndarray], kinds: Sequence[str]) -> np.ndarray:
         lost = [np.isin(ids, gone[kind]) for ids, kind in zip(ends, kinds, strict=True)]
         return ~(lost[0] | lost[1])
 
-    ratings = {}
+    changes: dict[str, Any] = {
+        field: values[keep[kind]]
+        for kind, fields in _COLUMNS.items()
+        for field in fields
+        if (values := getattr(labels, field)) is not None
+    }
+    changes["ratings"], changes["lists"] = {}, {name: {} for name in labels.lists}
     for rating, rated in labels.ratings.items():
         stays = kept((rated[end] for end in _ENDS), RATING_SIDES[rating][:2])
-        ratings[rating] = {key: column[stays] for key, column in rated.items()}
-    lists: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {name: {} for name in labels.lists}
+        changes["ratings"][rating] = {key: column[stays] for key, column in rated.items()}
     for name, directions in labels.lists.items():
         for direction, pairs in directions.items():
             stays = kept(pairs, DIRECTIONS[direction])
-            lists[name][direction] = tuple(ids[stays] for ids in pairs)
+            changes["lists"][name][direction] = tuple(ids[stays] for ids in pairs)
+    parts = [
+        f"{found.sum():,} of {len(found):,} {KINDS[kind]}s"
+        for kind, found in keep.items()
+        if not found.all()
+    ]
     return dataclasses.replace(
-        labels,
-        image_ids=rows("image", labels.image_ids),
-        caption_ids=rows("text", labels.caption_ids),
-        caption_image_ids=rows("text", labels.caption_image_ids),
-        ratings=ratings,
-        lists=lists,
-        categories=rows("image", labels.categories),
-        caption_categories=rows("text", labels.caption_categories),
-        folds=None,
-        shortlist=None,
-        partial=" and ".join(
-            f"{found.sum():,} of {len(found):,} {KINDS[kind]}s"
-            for kind, found in keep.items()
-            if not found.all()
-        ),
+        labels, **changes, folds=None, shortlist=None, partial=" and ".join(parts)
     )
 
 

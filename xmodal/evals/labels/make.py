@@ -39,11 +39,10 @@ def make_boards(labels: Labels, names: Sequence[str] | None = None) -> list[Boar
         main = [each for each in known.values() if not each.variant and not _lacking(labels, each)]
         return [board for each in main if (board := maker.make(each)).is_made]
     boards = []
-    for name in dict.fromkeys(names):
-        lacking = _lacking(labels, known[name])
-        board = None if lacking else maker.make(known[name])
-        if board is None or not board.is_made:
-            raise UserError(f"Board {name} cannot be computed: {lacking or _NOTHING_LEFT}.")
+    for definition in (known[name] for name in dict.fromkeys(names)):
+        why = _lacking(labels, definition) or _NOTHING_LEFT
+        if _lacking(labels, definition) or not (board := maker.make(definition)).is_made:
+            raise UserError(f"Board {definition.name} cannot be computed: {why}.")
         boards.append(board)
     return boards
 
@@ -104,16 +103,14 @@ class _Maker:
 
     def _grade(self, rating: str, pairs: Mapping[str, np.ndarray]) -> GradedPairs:
         left_kind, right_kind, query_sides = RATING_SIDES[rating]
-        ends = {
-            "left": self._galleries[left_kind](pairs["left_ids"]),
-            "right": self._galleries[right_kind](pairs["right_ids"]),
-        }
-        queries = np.concatenate([ends[side] for side in query_sides])
-        pair = np.tile(np.arange(len(ends["left"])), len(query_sides))
+        left = self._galleries[left_kind](pairs["left_ids"])
+        right = self._galleries[right_kind](pairs["right_ids"])
+        queries = np.concatenate([{"left": left, "right": right}[side] for side in query_sides])
+        pair = np.tile(np.arange(len(left)), len(query_sides))
         _, rows = np.unique(queries, return_inverse=True)  # Only rated items are queries.
         of_query = Ragged.from_pairs(rows, pair, int(rows.max(initial=-1)) + 1)
         scores = np.asarray(pairs["scores"], np.float32)
-        return GradedPairs((left_kind, right_kind), ends["left"], ends["right"], scores, of_query)
+        return GradedPairs((left_kind, right_kind), left, right, scores, of_query)
 
     def _paired(
         self, definition: Definition, direction: str, label_hash: LabelHash

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from xmodal.evals.labels.definitions import DIRECTIONS
 from xmodal.evals.labels.positives import Ragged, Relation
 
 
@@ -110,6 +111,12 @@ class Board:
     directions: Mapping[str, DirectionLabels]
     graded: Mapping[str, GradedPairs]
     label_hash: str
+
+    @property
+    def compared(self) -> dict[str, tuple[str, str]]:
+        """Direction or rating -> the modalities that it compares."""
+        rated = {name: pairs.modalities for name, pairs in self.graded.items()}
+        return {name: DIRECTIONS[name] for name in self.directions} | rated
 
     @property
     def is_made(self) -> bool:

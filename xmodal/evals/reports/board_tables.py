@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from xmodal.core.text_table import Bold, Rows
 from xmodal.evals.labels.definitions import DIRECTIONS, RATING_SIDES
@@ -50,27 +49,19 @@ _COUNTS = ("queries", "gallery", "skipped_queries", "tied_queries")
 
 
 Table = Mapping[str, Mapping[str, float]]  # Row -> tag -> number.
-
-
-class _Column(NamedTuple):
-    """One metric in a table."""
-
-    header: str
-    tag: str
-    decimals: int = 1
-
+Columns = Mapping[str, str]  # Tag -> header.
 
 # Table 4 of the ECCV Caption paper: means of both directions. Its CxC column uses the labels of the
 # eccv_caption library, and its 1K column is meant to be the mean over folds.
-_ECCV_CAPTION_TABLE = (
-    _Column("ECCV mAP@R", "eccv/mean/map@r", 2),
-    _Column("R-P", "eccv/mean/r_precision", 2),
-    _Column("R@1", "eccv/mean/recall@1", 2),
-    _Column("CxC R@1", "cxc_sits_only/mean/recall@1", 2),
-    _Column("1K R@1", "coco1k/mean/recall@1", 2),
-    _Column("5K R@1", "coco5k/mean/recall@1", 2),
-    _Column("PMRP", "pmrp/mean", 2),
-)
+_ECCV_CAPTION_TABLE = {
+    "eccv/mean/map@r": "ECCV mAP@R",
+    "eccv/mean/r_precision": "R-P",
+    "eccv/mean/recall@1": "R@1",
+    "cxc_sits_only/mean/recall@1": "CxC R@1",
+    "coco1k/mean/recall@1": "1K R@1",
+    "coco5k/mean/recall@1": "5K R@1",
+    "pmrp/mean": "PMRP",
+}
 
 
 class BoardTables:
@@ -103,7 +94,7 @@ class BoardTables:
             if any(f"{board}/{tag}" in self._metrics for board in self.names)
         }
         rows = [
-            [board, *(_cell(self._metrics, _Column("", f"{board}/{t}")) for t in columns.values())]
+            [board, *(_cell(self._metrics, f"{board}/{tag}") for tag in columns.values())]
             for board in self.names
         ]
         shown = [row for row in rows if set(row[1:]) - {"-"}]
@@ -111,25 +102,27 @@ class BoardTables:
 
     def make_board(self, name: str) -> list[str | Rows]:
         """The heading and the tables of a board, with published rows if its labels are those."""
-        layouts = [("Retrieval", self._retrieval_columns(name, each)) for each in _TABLES]
         rated = [t for t in self._metrics if t.startswith(f"{name}/") and t.endswith("/spearman")]
-        layouts += [("Spearman x100", [_Column(t.split("/")[1].upper(), t) for t in rated])]
+        layouts = [("Retrieval", self._retrieval_columns(name, each)) for each in _TABLES]
+        layouts.append(("Spearman x100", {tag: tag.split("/")[1].upper() for tag in rated}))
         is_comparable = name in self._comparable
         if name in PUBLISHED_LABELS and not is_comparable:
             sections: list[str | Rows] = [f"## {name}", _NOT_PUBLISHED]
         else:
             sections = [f"## {_TITLES[name]} ({name})" if name in _TITLES else f"## {name}"]
-        if name == "eccv" and _ECCV_CAPTION_TABLE[0].tag in self._metrics:
-            columns = [column for column in _ECCV_CAPTION_TABLE if column.tag in self._metrics]
+        # The ECCV Caption paper prints two decimals, since its differences are small.
+        decimals = 2 if name == "eccv" or name.startswith("pmrp") else 1
+        if name == "eccv" and "eccv/mean/map@r" in self._metrics:
+            columns = {tag: x for tag, x in _ECCV_CAPTION_TABLE.items() if tag in self._metrics}
             printed = {
                 each: {
                     tag: x for tag, x in row.items() if tag.partition("/")[0] in self._comparable
                 }
                 for each, row in eccv_table_4().items()
             }
-            sections.append(self._make_table("Mean of I→T, T→I", columns, printed))
+            sections.append(self._make_table("Mean of I→T, T→I", columns, printed, decimals))
         of_papers = published_numbers()[name] if is_comparable else {}
-        tables = [self._make_table(*each, of_papers) for each in layouts if each[1]]
+        tables = [self._make_table(*each, of_papers, decimals) for each in layouts if each[1]]
         return [*sections, *tables] if tables else []
 
     def make_facts(self) -> list[str | Rows]:
@@ -144,62 +137,56 @@ class BoardTables:
                 facts += [f"### {name}", *filter(None, lines)]
         return facts
 
-    def _retrieval_columns(self, board: str, directions: Sequence[str]) -> list[_Column]:
-        # The ECCV Caption paper prints two decimals, since its differences are small.
-        decimals = 2 if board == "eccv" or board.startswith("pmrp") else 1
-        columns = []
+    def _retrieval_columns(self, board: str, directions: Sequence[str]) -> Columns:
+        columns = {}
         for direction in directions:
-            found = [m for m in METRIC_NAMES if metric_tag(board, direction, m) in self._metrics]
-            for metric in found:
-                header = f"{_ARROWS[direction]} " * (metric == found[0]) + METRIC_NAMES[metric]
-                columns.append(_Column(header, metric_tag(board, direction, metric), decimals))
+            arrow = f"{_ARROWS[direction]} "
+            for metric, name in METRIC_NAMES.items():
+                if (tag := metric_tag(board, direction, metric)) in self._metrics:
+                    columns[tag], arrow = arrow + name, ""
         if directions == _TABLES[0] and f"{board}/{RSUM}" in self._metrics:
-            columns.append(_Column(RSUM, f"{board}/{RSUM}"))
+            columns[f"{board}/{RSUM}"] = RSUM
         return columns
 
-    def _make_table(self, head: str, columns: Sequence[_Column], published: Table) -> Rows:
+    def _make_table(self, head: str, columns: Columns, published: Table, decimals: int) -> Rows:
         """Our row, its intervals and chance, then published rows with any of the columns."""
         metrics = self._metrics
-        found = (find_best(column.tag, [metrics, *published.values()]) for column in columns)
-        best, *others = zip(*found, strict=True)
-        limits = [[metrics.get(f"{c.tag}_{end}") for end in ("low", "high")] for c in columns]
-        ends = [
-            [_format(x, _decimals(column)) for x in pair]
-            for column, pair in zip(columns, limits, strict=True)
-        ]
+        best, *others = zip(
+            *(find_best(tag, [metrics, *published.values()]) for tag in columns), strict=True
+        )
+        limits = [[_cell(metrics, f"{t}_{x}", _decimals(t, decimals)) for x in ("low", "high")]
+                  for t in columns]  # fmt: skip
         body = [
-            [self._model, *map(_cell, [metrics] * len(columns), columns, best)],
-            ["  95 % interval", *("-" if "-" in each else f"[{', '.join(each)}]" for each in ends)],
-            ["  chance", *map(self._format_chance, columns)],
+            _cells(self._model, metrics, columns, decimals, best),
+            ["  95 % interval", *("-" if "-" in x else f"[{', '.join(x)}]" for x in limits)],
+            ["  chance", *(self._format_chance(tag, decimals) for tag in columns)],
         ]
         for (name, printed), bold in zip(published.items(), others, strict=True):
-            known = [printed[c.tag] for c in columns if c.tag in printed]
             # With one decimal, if its source has no more.
+            known = [printed[tag] for tag in columns if tag in printed]
             most = 1 if all(round(x, 1) == x for x in known) else 2
-            own = [c._replace(decimals=min(c.decimals, most)) for c in columns]
-            body.append([name, *map(_cell, [printed] * len(own), own, bold)])
+            body.append(_cells(name, printed, columns, min(decimals, most), bold))
         shown = [row for row in body[1:] if set(row[1:]) != {"-"}]
-        return [[head, *(column.header for column in columns)], body[0], *shown]
+        return [[head, *columns.values()], body[0], *shown]
 
-    def _format_chance(self, column: _Column) -> str:
+    def _format_chance(self, tag: str, decimals: int) -> str:
         """The value of chance, with two digits if it would round to less."""
-        value = self._chance.get(column.tag, math.nan)
+        value = self._chance.get(tag, math.nan)
         digits = 1 - math.floor(math.log10(value)) if 0 < value < 1 else 0
-        return _format(value, max(_decimals(column), digits))
+        return _format(value, max(_decimals(tag, decimals), digits))
 
     def _make_counts(self, board: str) -> list[Rows]:
         """The counts behind the numbers of a board: queries, galleries, ties, pairs."""
         retrieval = [["Behind the ranks", "queries", "gallery", "skipped", "tied"]]
         rated = [["Behind the correlations", "pairs", "pairs per sample"]]
         for direction in DIRECTIONS:
-            if f"{board}/{direction}/queries" in self._metrics:
-                tags = [f"{board}/{direction}/{count}" for count in _COUNTS]
+            tags = [f"{board}/{direction}/{count}" for count in _COUNTS]
+            if tags[0] in self._metrics:
                 retrieval.append([_ARROWS[direction], *map(self._count, tags)])
         for tag in self._metrics:
-            name, _, rest = tag.partition("/")
-            if name == board and rest.endswith("/pairs"):
+            if tag.startswith(f"{board}/") and tag.endswith("/pairs"):
                 counts = map(self._count, (tag, f"{tag}_per_sample"))
-                rated.append([rest.split("/")[0].upper(), *counts])
+                rated.append([tag.split("/")[1].upper(), *counts])
         return [rows for rows in (retrieval, rated) if len(rows) > 1]
 
     def _count(self, tag: str) -> str:
@@ -219,19 +206,25 @@ def _reasons(board: BoardResult) -> str:
     )
 
 
-def _cell(metrics: Mapping[str, float], column: _Column, is_best: bool = False) -> str:
-    """A value, in bold if it is the best or not separable from it."""
-    value = metrics.get(column.tag)
-    text = _format(value, _decimals(column))
-    if text != "-" and f"{column.tag}_std" in metrics:
-        text += f" ± {metrics[f'{column.tag}_std']:.{column.decimals}f}"
-    return Bold(text) if is_best else text
+def _cells(
+    name: str, metrics: Mapping[str, float], columns: Columns, decimals: int, best: Sequence[bool]
+) -> list[str]:
+    """A row; the values that are the best or not separable from it are in bold."""
+    cells = [_cell(metrics, tag, decimals) for tag in columns]
+    return [name, *(Bold(x) if is_best else x for x, is_best in zip(cells, best, strict=True))]
 
 
-def _format(value: float | None, decimals: int) -> str:
-    """A number; "-" for one that is missing or undefined, as a constant model's correlation."""
-    return "-" if value is None or math.isnan(value) else f"{value:.{decimals}f}"
+def _cell(metrics: Mapping[str, float], tag: str, decimals: int = 1) -> str:
+    """A value with its deviation; "-" for one that is missing or undefined."""
+    text = _format(metrics.get(tag, math.nan), _decimals(tag, decimals))
+    if text != "-" and f"{tag}_std" in metrics:
+        text += f" ± {metrics[f'{tag}_std']:.{decimals}f}"
+    return text
 
 
-def _decimals(column: _Column) -> int:
-    return 0 if column.tag.endswith("/median_rank") else column.decimals
+def _format(value: float, decimals: int) -> str:
+    return "-" if math.isnan(value) else f"{value:.{decimals}f}"
+
+
+def _decimals(tag: str, decimals: int) -> int:
+    return 0 if tag.endswith("/median_rank") else decimals

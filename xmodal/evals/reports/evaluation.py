@@ -182,27 +182,19 @@ class Evaluation:
             "similarity": self.similarity,
         }
         if isinstance(result, BoardResult):
-            directions = result.directions.items()
-            rescored = {
-                name: dataclasses.asdict(each.rescored)
-                for name, each in directions
-                if each.rescored is not None
+            directions = result.directions
+            facts["bootstrap"] = {"samples": self.samples, "seed": self.seed}
+            facts["galleries"] = {name: count_queries(each) for name, each in directions.items()}
+            facts["skipped"] = dict(result.skipped)
+            if rescored := {n: x.rescored for n, x in directions.items() if x.rescored}:
+                facts["rescored"] = {n: dataclasses.asdict(each) for n, each in rescored.items()}
+            facts["missing"] = {
+                f"{name}/{metric}": reason
+                for name, each in directions.items()
+                for metric, reason in each.missing.items()
             }
-            facts |= {
-                "bootstrap": {"samples": self.samples, "seed": self.seed},
-                "galleries": {name: count_queries(each) for name, each in directions},
-                "skipped": dict(result.skipped),
-                **({"rescored": rescored} if rescored else {}),
-                "missing": {
-                    f"{name}/{metric}": reason
-                    for name, each in directions
-                    for metric, reason in each.missing.items()
-                },
-            }
-        return facts | {
-            "records": dict(self.provenance.records),
-            "trained_on": dict(self.trained_on),
-        }
+        records = {"records": self.provenance.records, "trained_on": self.trained_on}
+        return facts | {key: dict(hashes) for key, hashes in records.items()}
 
 
 def evaluate_source(
@@ -243,7 +235,7 @@ def evaluate_source(
     similarity = "rankings" if isinstance(source, RankedLists) else "scores"
     if isinstance(source, Embeddings):
         # A model without embeddings has a similarity in name only.
-        similarity = evaluator.ranks_by or (source.similarity if source.sides else "none")
+        similarity = evaluator.options.ranks_by or (source.similarity if source.sides else "none")
     lines: list[str] = []
     page = None
     if (

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -59,13 +58,12 @@ def make_example_page(
     """
     picks = pick_examples(evaluator.boards, results, count, other)
     groups = make_groups(evaluator, functools.cache(rankings), picks, split)
-    title = f"{name}: examples of {evaluator.provenance.title}"
     notes = [*evaluator.provenance.warnings, _HOW_TO_READ]
     if not split.has_pictures:
         notes.append("The dataset has no pictures; images are named by their first caption.")
     if not groups:
         notes.append("No rule selects any query.")
-    return Page(title, groups, notes)
+    return Page(f"{name}: examples of {evaluator.provenance.title}", groups, notes)
 
 
 _HOW_TO_READ = (
@@ -89,107 +87,94 @@ def make_groups(
     galleries = {"image": evaluator.labels.image_ids, "text": evaluator.labels.caption_ids}
     groups = []
     for pick in picks:
-        query, gallery = (galleries[side] for side in DIRECTIONS[pick.direction])
-        rows = Positions("query", query)(pick.queries)
-        ranking = rankings(pick.direction)
+        side, other_side = DIRECTIONS[pick.direction]
+        gallery = galleries[other_side]
+        rows, ranking = Positions("query", galleries[side])(pick.queries), rankings(pick.direction)
         scores = np.array(ranking.rows(rows)) if len(rows) else np.empty((0, len(gallery)))
-        if query is gallery:
+        if side == other_side:
             scores[np.arange(len(rows)), rows] = -np.inf
-        boards = {b.name: b for b in evaluator.boards if pick.direction in b.directions}
+        boards = [board for board in evaluator.boards if pick.direction in board.directions]
         sections = []
-        for number, row in enumerate(rows):
-            items = np.arange(len(gallery))
-            scored = ranking.find_scored(np.full(len(items), row), items)
-            query_of = _Query(pick.direction, int(row), boards)
-            of_query = query_of.show_items(pick.board, scores[number], scored, gallery, shown)
-            sections.append(_make_section(pick, number, scores[number], of_query, shown))
+        for number, (row, of_row) in enumerate(zip(rows, scores, strict=True)):
+            scored = ranking.find_scored(np.full(len(gallery), row), np.arange(len(gallery)))
+            rank = f"rank {pick.ranks[number] + 1:,} of {np.sum(~np.isneginf(of_row)):,}"
+            if pick.others is not None:
+                rank += f", of the other model {pick.others[number] + 1:,}"
+            query = shown(side, pick.queries[number])
+            if pick.direction == "t2i":  # The image of the query is an answer.
+                query = dataclasses.replace(query, picture=None)
+            found = _show_items(pick, boards, int(row), of_row, scored, gallery, shown)
+            name = shown.name(side, pick.queries[number])
+            sections.append(Section(f"{name}: {rank}", found, query))
         groups.append(Group(pick.title, sections, pick.note))
     return groups
 
 
-def _make_section(
-    pick: Pick, number: int, scores: np.ndarray, rows: list[PageRow], shown: "_ShownItems"
-) -> Section:
-    """One query, at an index of the pick, with the rows of its items."""
-    side = DIRECTIONS[pick.direction][0]
-    rank = f"rank {pick.ranks[number] + 1:,} of {np.sum(~np.isneginf(scores)):,}"
-    if pick.others is not None:
-        rank += f", of the other model {pick.others[number] + 1:,}"
-    query = shown(side, pick.queries[number])
-    if pick.direction == "t2i":  # The image of the query is an answer.
-        query = dataclasses.replace(query, picture=None)
-    return Section(f"{shown.name(side, pick.queries[number])}: {rank}", rows, query)
+def _show_items(
+    pick: Pick,
+    boards: Sequence[Board],
+    row: int,
+    scores: np.ndarray,
+    scored: np.ndarray,
+    gallery: np.ndarray,
+    shown: "_ShownItems",
+) -> list[PageRow]:
+    """The first items of a query, and its positives farther down.
+
+    Args:
+      pick: names the direction, and the board of the positives.
+      boards: boards with this direction.
+      row: position of the query.
+      scores: scores of all items, float32 [N].
+      scored: whether these are more than ranks, bool [N], see `Scores.find_scored`.
+      gallery: ids of the items.
+      shown: items by side and id.
+    """
+    order = np.argsort(-scores, kind="stable")
+    rank_of = np.argsort(order) + 1
+    labels = {board.name: board.directions[pick.direction].positives for board in boards}
+    positives = {
+        name: each.expand(np.array([row]))[1]
+        for name, each in labels.items()
+        if isinstance(each, Ragged)
+    }
+    own = positives[pick.board]
+    first = order[: min(_SHOWN, len(order) - np.isneginf(scores).sum())]
+    missed = np.setdiff1d(own, first)
+    missed = missed[np.argsort(rank_of[missed])]
+    ratings = _find_ratings(boards, DIRECTIONS[pick.direction], row)
+
+    def show(item: int) -> PageItem:
+        of_item = [name for name, each in positives.items() if item in each]
+        score = f"{scores[item]:.4f}" if scored[item] else "not scored"
+        notes = [f"rank {rank_of[item]:,}", score, *ratings.get(int(item), ())]
+        mark = f"positive of {', '.join(of_item)}" if of_item else ""
+        if pick.board not in of_item:
+            notes, mark = [*notes, *filter(None, [mark])], ""
+        return shown(DIRECTIONS[pick.direction][1], gallery[item], notes, mark)
+
+    rows = [PageRow([show(item) for item in first], "Found first")]
+    if len(missed):
+        title = f"Positives farther down: {len(missed):,} of {len(own):,}"
+        rows.append(PageRow([show(item) for item in missed[:_SHOWN]], title))
+    return rows
 
 
-class _Query(NamedTuple):
-    """A query at a position of its gallery, and the boards that have its direction."""
+def _find_ratings(
+    boards: Sequence[Board], asked: tuple[str, str], row: int
+) -> dict[int, list[str]]:
+    """Human ratings of a query with items, by position of the item.
 
-    direction: str
-    row: int
-    boards: Mapping[str, Board]
-
-    def show_items(
-        self,
-        board: str,
-        scores: np.ndarray,
-        scored: np.ndarray,
-        gallery: np.ndarray,
-        shown: "_ShownItems",
-    ) -> list[PageRow]:
-        """Returns the first items, and the positives farther down.
-
-        Args:
-          board: the board of the positives.
-          scores: scores of all items, float32 [N].
-          scored: whether these are more than ranks, bool [N], see `Scores.find_scored`.
-          gallery: ids of the items.
-          shown: items by side and id.
-        """
-        order = np.argsort(-scores, kind="stable")
-        rank_of = np.empty(len(order), np.int64)
-        rank_of[order] = np.arange(1, len(order) + 1)
-        labels = {name: each.directions[self.direction] for name, each in self.boards.items()}
-        positives = {
-            name: each.positives.expand(np.array([self.row]))[1]
-            for name, each in labels.items()
-            if isinstance(each.positives, Ragged)
-        }
-        first = order[: min(_SHOWN, len(order) - np.isneginf(scores).sum())]
-        missed = np.setdiff1d(positives[board], first)
-        missed = missed[np.argsort(rank_of[missed])]
-        ratings = self._find_ratings()
-
-        def show(item: int) -> PageItem:
-            of_item = [name for name, each in positives.items() if item in each]
-            score = f"{scores[item]:.4f}" if scored[item] else "not scored"
-            notes = [f"rank {rank_of[item]:,}", score, *ratings.get(int(item), ())]
-            mark = f"positive of {', '.join(of_item)}" if of_item else ""
-            if board not in of_item:
-                notes, mark = [*notes, *filter(None, [mark])], ""
-            return shown(DIRECTIONS[self.direction][1], gallery[item], notes, mark)
-
-        rows = [PageRow([show(item) for item in first], "Found first")]
-        if len(missed):
-            title = f"Positives farther down: {len(missed):,} of {len(positives[board]):,}"
-            rows.append(PageRow([show(item) for item in missed[:_SHOWN]], title))
-        return rows
-
-    def _find_ratings(self) -> dict[int, list[str]]:
-        """Human ratings of the query with items, by position of the item.
-
-        SIS rates thousands of pairs in both orders; either score may make a pair a positive.
-        """
-        rated = {name: x for each in self.boards.values() for name, x in each.graded.items()}
-        found: dict[int, list[str]] = {}
-        for name, pairs in rated.items():
-            ends = [(pairs.modalities, pairs.left, pairs.right)]
-            ends.append((pairs.modalities[::-1], pairs.right, pairs.left))
-            for modalities, own, item in ends:
-                if modalities == DIRECTIONS[self.direction]:
-                    for at in np.flatnonzero(own == self.row):
-                        rating = f"rated {pairs.scores[at]:.2f} ({name})"
-                        found.setdefault(int(item[at]), []).append(rating)
-        return found
+    SIS rates thousands of pairs in both orders; either score may make a pair a positive.
+    """
+    found: dict[int, list[str]] = {}
+    for name, pairs in {name: x for each in boards for name, x in each.graded.items()}.items():
+        ends = pairs.left, pairs.right
+        for sides, own, item in ((pairs.modalities, *ends), (pairs.modalities[::-1], *ends[::-1])):
+            for at in np.flatnonzero(own == row) if sides == asked else ():
+                rating = f"rated {pairs.scores[at]:.2f} ({name})"
+                found.setdefault(int(item[at]), []).append(rating)
+    return found
 
 
 class _ShownItems:

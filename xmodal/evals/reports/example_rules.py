@@ -82,9 +82,8 @@ def pick_examples(
         ranked = _ranked_boards(boards, results, direction)
         if not ranked:
             continue
-        main = _widest(boards, ranked, direction)
-        result, own = ranked[main], next(iter(ranked))
-        ids, rank = result.query_ids, _ranks(result)
+        main, own = _widest(boards, ranked, direction), next(iter(ranked))
+        ids, rank, tied = ranked[main].query_ids, np.asarray(ranked[main].rank), ranked[main].tied
         note = "Queries whose best positive is ranked lowest."
         pick("worst rank", note, main, (ids, rank), rank > 0, -rank)
         before = theirs.get(main, {}).get(direction)
@@ -96,23 +95,25 @@ def pick_examples(
             pick("changed", note, main, (both, *ranks), change > 0, -change)
         for right, wrong in itertools.permutations(ranked, 2):
             if own in (right, wrong):
-                sides = ranked[right], ranked[wrong]
                 both, *rows = np.intersect1d(
-                    sides[0].query_ids, sides[1].query_ids, return_indices=True
+                    ranked[right].query_ids, ranked[wrong].query_ids, return_indices=True
                 )
-                up, down = (_ranks(x)[at] for x, at in zip(sides, rows, strict=True))
-                rule = f"right by {right}, wrong by {wrong}"
+                up = np.asarray(ranked[right].rank)[rows[0]]
+                down = np.asarray(ranked[wrong].rank)[rows[1]]
                 note = (
                     f"The first item is a positive of {right} but not of {wrong}; ranks are those "
                     f"of {wrong}."
                 )
-                pick(rule, note, wrong, (both, down), (up == 0) & (down > 0), -down)
-        if result.tied is not None:
+                chosen = (up == 0) & (down > 0)
+                pick(
+                    f"right by {right}, wrong by {wrong}", note, wrong, (both, down), chosen, -down
+                )
+        if tied is not None:
             note = (
                 "The best positive ties exactly with another item, so its rank depends on the tie "
                 "rule."
             )
-            pick("tied", note, main, (ids, rank), result.tied, rank)
+            pick("tied", note, main, (ids, rank), tied, rank)
     return picks
 
 
@@ -132,7 +133,9 @@ def pick_fixed(boards: Sequence[Board], results: Sequence[BoardResult], count: i
             ids, total = ranked[main].query_ids, len(ranked[main].query_ids)
             at = (2 * np.arange(min(count, total)) + 1) * total // (2 * max(min(count, total), 1))
             at = np.argsort(ids)[at]
-            picks.append(Pick("fixed", "", direction, main, ids[at], _ranks(ranked[main])[at]))
+            picks.append(
+                Pick("fixed", "", direction, main, ids[at], np.asarray(ranked[main].rank)[at])
+            )
     return picks
 
 
@@ -159,8 +162,3 @@ def _widest(boards: Sequence[Board], ranked: Mapping[str, DirectionResult], dire
         return len(ranked[board.name].query_ids), len(positives.values)
 
     return max((board for board in boards if board.name in ranked), key=width).name
-
-
-def _ranks(result: DirectionResult) -> np.ndarray:
-    assert result.rank is not None
-    return result.rank

@@ -10,6 +10,8 @@ import numpy as np
 
 from xmodal.core.errors import UserError
 from xmodal.core.text_table import Bold, format_document
+from xmodal.evals.labels.ids import Positions
+from xmodal.evals.labels.split import different_records
 from xmodal.evals.reports.correlation_intervals import compute_difference_interval
 from xmodal.evals.reports.metrics import MEDIAN_RANK, lower_is_better
 from xmodal.evals.reports.results import BoardResult, DirectionResult
@@ -115,30 +117,28 @@ class Differences(dict[str, Difference]):
             ]
             interval = "-" if math.isnan(each.low) else " to ".join(signed[1:])
             rows.append([*row, signed[0], interval, "yes" if each.separable else "no"])
-        separable = sum(each.separable for each in shown.values())
-        means = "".join(_MEANS[each] for each in sorted({each.samples for each in shown.values()}))
+        count = sum(each.separable for each in shown.values())
         how_to_read = (
-            f"{separable} of {len(shown)} differences are separable from noise: 0 lies outside "
+            f"{count} of {len(shown)} differences are separable from noise: 0 lies outside "
             f"of the 95 % interval. Differences are {self.name} minus {self.other}. {self.shared} "
-            f"{_NOT_CORRECTED}{self._describe_samples()}{means}"
+            f"{_NOT_CORRECTED}"
         )
+        if self.drawn:
+            correlated = any(tag.endswith("/spearman") for tag in self)
+            excepted = ", those of correlations excepted" * correlated
+            how_to_read += f" Intervals are from {self.drawn}{excepted}."
+        how_to_read += "".join(_MEANS[x] for x in sorted({each.samples for each in shown.values()}))
         return format_document([f"## {self.name} against {self.other}", rows, how_to_read], format)
-
-    def _describe_samples(self) -> str:
-        if not self.drawn:
-            return ""
-        correlated = any(tag.endswith("/spearman") for tag in self)
-        return f" Intervals are from {self.drawn}{', those of correlations excepted' * correlated}."
 
     def flatten(self) -> dict[str, float]:
         """Returns `<tag>_difference`, with `_low` and `_high`, and `<tag>_separable` (1 or 0)."""
-        flat = {}
-        for tag, each in self.items():
-            flat[f"{tag}_difference"] = each.difference
-            flat[f"{tag}_difference_low"] = each.low
-            flat[f"{tag}_difference_high"] = each.high
-            flat[f"{tag}_separable"] = float(each.separable)
-        return flat
+        ends = {"difference": "difference", "difference_low": "low", "difference_high": "high"}
+        ends["separable"] = "separable"
+        return {
+            f"{tag}_{end}": float(getattr(each, field))
+            for tag, each in self.items()
+            for end, field in ends.items()
+        }
 
 
 def compare(
@@ -158,8 +158,9 @@ def compare(
         no common metrics.
     """
     check_comparable(ours.labels, theirs)
-    other_name = theirs.name_beside(ours.name)
-    if names := ours.different_records(theirs):
+    # Two models of one name are told apart by the folder.
+    other_name = theirs.name + f" ({theirs.place})" * (theirs.name == ours.name)
+    if names := different_records(ours.records, theirs.records):
         raise UserError(
             f"{ours.name} and {other_name} were evaluated on different records of "
             f"{' and '.join(names)}; evaluate both models on the same prepared dataset."
@@ -197,7 +198,7 @@ def check_comparable(ours: Mapping[str, str], theirs: StoredResults) -> None:
       UserError: labels differ, or there are no common boards.
     """
     others = theirs.labels
-    if not set(ours) & set(others):
+    if not ours.keys() & others.keys():
         raise UserError(
             "Paired differences need values of single queries, images or pools of the same boards, "
             f"and there are {list(ours)} against {list(others)} of {theirs.name}; evaluate both "
@@ -260,11 +261,8 @@ def _compare_boards(
 ) -> dict[str, Difference]:
     """Differences of two boards with the same directions, by tag."""
     drawn, others = (compute_samples(each, bootstrap) for each in (ours, theirs))
-    limits = {
-        tag: compute_interval(samples - others[tag])
-        for tag, samples in drawn.items()
-        if tag in others
-    }
+    both = drawn.keys() & others.keys()
+    limits = {tag: compute_interval(drawn[tag] - others[tag]) for tag in both}
     limits |= {
         f"{ours.name}/{name}/spearman": compute_difference_interval(each, theirs.correlations[name])
         for name, each in ours.correlations.items()
@@ -304,7 +302,7 @@ def _pair_boards(ours: BoardResult, theirs: BoardResult) -> tuple[BoardResult, B
 
 
 def _align(place: str, ours: DirectionResult, theirs: DirectionResult) -> DirectionResult:
-    """Their direction, with its queries in the order of ours."""
+    """Their direction, with values and ranks in the order of our queries."""
     if ours.rescored and theirs.rescored:
         candidates, others = ours.rescored.candidates, theirs.rescored.candidates
         if candidates != others:
@@ -313,19 +311,10 @@ def _align(place: str, ours: DirectionResult, theirs: DirectionResult) -> Direct
                 "models with equal `top` and `first_stage` of the reranker, or files of equal "
                 "candidates, which --save_scores writes."
             )
-    order, other_order = (np.argsort(each.query_ids, kind="stable") for each in (ours, theirs))
-    if not np.array_equal(ours.query_ids[order], theirs.query_ids[other_order]):
-        raise UserError(
-            f"The queries of {place} differ: {len(ours.query_ids)} against "
-            f"{len(theirs.query_ids)}; evaluate both models on the same items."
-        )
-    rows = np.empty_like(order)
-    rows[order] = other_order
+    rows = Positions("query", theirs.query_ids)(ours.query_ids)
     return dataclasses.replace(
         theirs,
-        query_ids=ours.query_ids,
         clusters=ours.clusters,
         values={metric: values[rows] for metric, values in theirs.values.items()},
         rank=None if theirs.rank is None else theirs.rank[rows],
-        tied=None if theirs.tied is None else theirs.tied[rows],
     )

@@ -31,21 +31,6 @@ _PRINTED = {
     "clip": ("5K",),
     "eccv_caption": ("example of the library", "README of naver-ai/pcme"),
 }  # fmt: skip
-# Columns of table 5 of the ECCV Caption paper, and the names of its rows.
-ECCV_TABLE_5_METRICS: tuple[str, ...] = (
-    "coco1k/mean/recall@1",
-    "coco1k/mean/recall@5",
-    "coco1k/mean/recall@10",
-    "coco5k/mean/recall@1",
-    "coco5k/mean/recall@5",
-    "coco5k/mean/recall@10",
-    "cxc_sits_only/mean/recall@1",
-    "eccv/mean/recall@1",
-    "eccv/mean/r_precision",
-    "eccv/mean/map@r",
-    "pmrp/mean",
-)
-
 Rows = dict[str, dict[str, float]]  # Model -> tag -> number.
 
 
@@ -57,22 +42,25 @@ def _files() -> dict[str, dict[str, Any]]:
     return {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in paths}
 
 
-def _read(group: str, name: str) -> Iterator[tuple[str, dict[str, float]]]:
-    """The rows of a table: the key of a system with its file, and its numbers by tag."""
-    (table,) = (each for each in _files()[group]["tables"] if each["name"] == name)
+def _columns(table: Mapping[str, Any]) -> list[str]:
+    """The tags of a table's columns; `a/{b,c}` stands for `a/b` and `a/c`."""
     tags = []
-    for word in table["columns"].split():  # `a/{b,c}` stands for `a/b` and `a/c`.
+    for word in table["columns"].split():
         parts = enumerate(re.split(r"[{}]", word))
         choices = [part.split(",") if i % 2 else [part] for i, part in parts]
         tags += ["".join(chosen) for chosen in itertools.product(*choices)]
+    return tags
+
+
+def _read(group: str, name: str) -> Iterator[tuple[str, dict[str, float]]]:
+    """The rows of a table: the key of a system with its file, and its numbers by tag."""
+    (table,) = (each for each in _files()[group]["tables"] if each["name"] == name)
     for key, cells in table["published"].items():
-        row = {}
-        for tag, text in zip(tags, cells.split(), strict=True):
+        row: dict[str, float] = {}
+        for tag, text in zip(_columns(table), cells.split(), strict=True):
             value, _, deviation = text.partition("±")
-            if value != "-":
-                row[tag] = float(value)
-            if deviation:
-                row[f"{tag}_std"] = float(deviation)
+            row |= {tag: float(value)} if value != "-" else {}
+            row |= {f"{tag}_std": float(deviation)} if deviation else {}
         yield key if "/" in key else f"{group}/{key}", row
 
 
@@ -119,10 +107,14 @@ def eccv_table_4() -> Rows:
 
 @functools.cache
 def eccv_table_5() -> dict[tuple[str, str], float]:
-    """Returns Kendall's tau-b of the metrics over 25 models, by pairs of tags in either order."""
+    """Returns Kendall's tau-b of the metrics over 25 models, by pairs of tags in either order.
+
+    The first tags of the pairs are in the order of the paper.
+    """
     found = {}
-    table = _read("eccv_caption", "table 5")
-    for one, (_, row) in zip(ECCV_TABLE_5_METRICS, table, strict=False):
+    first = "coco1k/mean/recall@1"  # A row of the table, but not a column.
+    for _, row in _read("eccv_caption", "table 5"):
         for other, tau in row.items():
-            found[one, other] = found[other, one] = tau
+            found[first, other] = found[other, first] = tau
+        first = next(iter(row))
     return found

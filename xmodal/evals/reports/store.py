@@ -64,19 +64,6 @@ class StoredResults:
         found = {board.name: board.label_hash for board in self.results}
         return found | {each.name: each.label_hash for each in self.numbers}
 
-    def shares_labels(self, other: "StoredResults") -> bool:
-        """Whether another evaluation has a board in common, and equal labels and records."""
-        both = set(self.labels.items()) & set(other.labels.items())
-        return bool(both) and not self.different_records(other)
-
-    def different_records(self, other: "StoredResults") -> list[str]:
-        """Names of the datasets whose records are known and differ."""
-        return different_records(self.records, other.records)
-
-    def name_beside(self, model: str) -> str:
-        """Returns this model's name to show beside another, with its folder if both are equal."""
-        return f"{self.name} ({self.place})" if self.name == model else self.name
-
 
 def pack_ranks(stored: StoredResults) -> bytes:
     """Returns the content of `ranks.npz`; equal results have equal bytes."""
@@ -92,7 +79,7 @@ def pack_ranks(stored: StoredResults) -> bytes:
             for each in stored.numbers
         ],
     }
-    arrays[_HEADER] = np.array(json.dumps(header, default=_to_json))
+    arrays[_HEADER] = np.array(json.dumps(header, default=np.generic.item))
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
     return buffer.getvalue()
@@ -124,15 +111,16 @@ def find_ranks(folder: epath.PathLike, like: StoredResults) -> StoredResults:
       UserError: there is no such evaluation, or several; lists all evaluations.
     """
     place = epath.Path(folder)
-    files = (
-        []
-        if (place / RANKS).exists()
-        else sorted([*place.glob(f"*/{RANKS}"), *place.glob(f"*/*/{RANKS}")])
-    )
-    if not files:
+    files = sorted([*place.glob(f"*/{RANKS}"), *place.glob(f"*/*/{RANKS}")])
+    if not files or (place / RANKS).exists():
         return load_ranks(place)
     stored = {file.parent: load_ranks(file) for file in files}
-    found = [each for each in stored.values() if like.shares_labels(each)]
+    found = [
+        each
+        for each in stored.values()
+        if set(each.labels.items()) & set(like.labels.items())
+        and not different_records(like.records, each.records)
+    ]
     if len(found) == 1:
         return found[0]
     listed = "; ".join(f"{at} ({_listed(each)})" for at, each in stored.items())
@@ -156,12 +144,7 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
     path = epath.Path(path)
     path = path / RANKS if path.is_dir() else path
     if not path.exists():
-        inner = list(find_evaluations(path.parent).values()) if path.name == RANKS else []
-        listed = f", such as {inner[0]}" if inner else ""
-        raise UserError(
-            f"There is no file {path}; name the output folder of an evaluation{listed}, or its "
-            f"{RANKS}."
-        )
+        raise UserError(f"There is no file {path}; name the output folder of an evaluation.")
     try:
         with load_arrays(io.BytesIO(path.read_bytes())) as file:
             arrays = dict(file)
@@ -193,6 +176,8 @@ def _pack(record: Any, prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
             header[_NESTED[key]] = list(value)
         elif isinstance(value, np.ndarray):
             arrays[f"{prefix}/{key}"] = value
+        elif isinstance(value, Rescored):
+            header[key] = dataclasses.asdict(value)
         elif value is not None:
             header[key] = value
     return header
@@ -214,7 +199,3 @@ def _unpack(kind: Any, header: Mapping[str, Any], prefix: str, arrays: Mapping[s
         elif key in header:
             given[key] = Rescored(**header[key]) if key == "rescored" else header[key]
     return kind(**given)
-
-
-def _to_json(value: Any) -> Any:
-    return dataclasses.asdict(value) if isinstance(value, Rescored) else value.item()

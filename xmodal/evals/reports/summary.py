@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from xmodal.evals.labels.definitions import DIRECTIONS
+from xmodal.evals.labels.types import Board
 from xmodal.evals.reports.correlation_intervals import compute_correlation_interval
 from xmodal.evals.reports.metrics import (
     MEAN_SELECTED,
@@ -69,9 +69,8 @@ def summarize(
             if tag in limits:
                 found[f"{tag}_low"], found[f"{tag}_high"] = limits[tag]
         for name, direction in board.directions.items():
-            for count, number in count_queries(direction).items():
-                if number is not None:
-                    found[f"{board.name}/{name}/{count}"] = float(number)
+            counts = count_queries(direction).items()
+            found |= {f"{board.name}/{name}/{k}": float(n) for k, n in counts if n is not None}
         for name, correlation in board.correlations.items():
             defined, prefix = _defined(correlation.samples), f"{board.name}/{name}"
             found[f"{prefix}/spearman_std"] = float(defined.std()) if len(defined) else np.nan
@@ -83,28 +82,20 @@ def summarize(
     return found
 
 
-def list_tags(
-    board: str,
-    directions: Mapping[str, Sequence[str]],
-    ratings: Mapping[str, Sequence[str]],
-    sides: Collection[str],
-) -> list[str]:
-    """Returns the tags of `summarize` for a board and a model, without intervals.
-
-    Args:
-      board: its name.
-      directions: direction -> names of its metrics.
-      ratings: rating -> its two modalities.
-      sides: sides of the model.
-    """
-    shown = {name: each for name, each in directions.items() if {*DIRECTIONS[name]} <= {*sides}}
-    values = {metric_tag(board, name, each): 0.0 for name in shown for each in shown[name]}
-    values |= _compute_means(board, values)
-    selecting = _selection_tags(board, shown)
+def list_tags(board: Board, sides: Collection[str]) -> list[str]:
+    """Returns the tags of `summarize` for a board and a model with these sides, no intervals."""
+    shown = [name for name, needed in board.compared.items() if {*needed} <= {*sides}]
+    directions = [name for name in shown if name in board.directions]
+    tags = [metric_tag(board.name, x, m) for x in directions for m in board.directions[x].metrics]
+    values = dict.fromkeys(tags, 0.0)
+    values |= _compute_means(board.name, values)
+    selecting = _selection_tags(board.name, directions)
     values |= {tag: 0.0 for tag, metric in selecting.items() if metric in values}
-    counts = [f"{board}/{name}/{count}" for name in shown for count in _OF_QUERIES]
-    rated = [name for name, modalities in ratings.items() if {*modalities} <= {*sides}]
-    return [*values, *counts, *(f"{board}/{name}/{each}" for name in rated for each in _OF_PAIRS)]
+    found = [*values]
+    for name in shown:
+        counts = _OF_QUERIES if name in directions else _OF_PAIRS
+        found += [f"{board.name}/{name}/{count}" for count in counts]
+    return found
 
 
 def select_curves(metrics: Mapping[str, float]) -> dict[str, float]:
