@@ -280,7 +280,7 @@ def compare_metrics(found, expected):
     assert found.keys() == expected.keys()
     for tag, value in expected.items():
         # Ranks of nearly equal scores may swap if the order of sums changes.
-        tolerance = 0.1 if "spearman_" in tag else 1e-3
+        tolerance = 0.1 if "spearman_" in tag else 1e-2
         assert found[tag] == pytest.approx(value, abs=tolerance), tag
 
 
