@@ -14,7 +14,6 @@ def write(tmp_path, content):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", ["desktop", "phone"])
 @pytest.mark.parametrize(
     ("content", "check", "message"),
     [
@@ -28,11 +27,11 @@ def write(tmp_path, content):
         ("<input>", check_accessibility, "label"),
     ],
 )
-def test_mistakes_of_a_page(content, check, message, size, chromium, tmp_path):
-    with open_page(chromium, write(tmp_path, "<p>right</p>"), size=size) as page:
+def test_mistakes_of_a_page(content, check, message, chromium, tmp_path):
+    with open_page(chromium, write(tmp_path, "<p>right</p>")) as page:
         check(page)
     with (
-        open_page(chromium, write(tmp_path, content), size=size) as page,
+        open_page(chromium, write(tmp_path, content)) as page,
         pytest.raises(AssertionError, match=message),
     ):
         check(page)

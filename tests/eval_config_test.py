@@ -45,15 +45,6 @@ def command(monkeypatch, capsys):
     flags.FLAGS.unparse_flags()
 
 
-def test_embeddings_of_several_models_are_not_saved(command, tmp_path):
-    code, _ = command(
-        f"--config={CONFIG.parent / 'released.py'}", "--config.init_from.model=weights/a,weights/b",
-        f"--save_embeddings={tmp_path}/x.npz", f"--output={tmp_path}/out",
-    )  # fmt: skip
-    several = "--config.init_from.model names several"
-    assert code == f"Error: --save_embeddings takes one model; {several}."
-
-
 @pytest.mark.slow
 def test_a_converted_probabilistic_model_is_ranked_by_its_means(command, few_shapes, tmp_path):
     """As `xmodal reproduce pcme/mean` does."""
@@ -107,27 +98,9 @@ def test_one_command_from_weights_to_tables(command, arguments, tower, tmp_path)
     out = tmp_path / "out"
     code, said = command(*arguments)
     assert not code
-    names = [
-        "boards.json",
-        "metrics.csv",
-        "metrics.json",
-        "ranks.npz",
-        "report.html",
-        "report.md",
-        "report.tex",
-    ]
     own = out / "coco"
-    assert sorted(path.name for path in out.iterdir() if "tfevents" not in path.name) == [
-        "coco",
-        "metrics.csv",
-        "metrics.json",
-        "model.json",
-        "projector-coco.metadata.tsv",
-        "projector-coco.png",
-        "projector-coco.vectors.tsv",
-        "projector_config.pbtxt",
-    ]
-    assert sorted(path.name for path in own.iterdir()) == names
+    names = {path.name for path in out.iterdir()}
+    assert names >= {"coco", "metrics.csv", "metrics.json", "model.json", "projector_config.pbtxt"}
     (events,) = out.glob("events.out.tfevents.*")
     shown = EventAccumulator(str(events)).Reload().Tags()["tensors"]
     assert {"coco/t2t/queries/1", "coco/t2t/similarity/positive", "coco/report"} <= set(shown)
@@ -171,13 +144,6 @@ def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
     ("changed", "message"),
     [
         (["--config.init_from.towers.text="], "config.init_from.towers.text is empty"),
-        (
-            ["--split=test2014"],
-            "Name one of them in --split, `train_split`, or an evaluator's `split`",
-        ),
-        (["--bootstrap_samples=9"], "Unknown command line flag 'bootstrap_samples'"),
-        (["--run=r"], "A run has its own config"),
-        (["--output="], "--output needs the name of a folder"),
         (
             ["--config.init_from.towers.texts=a"],
             "Unknown key(s) ['texts'] in config.init_from.towers",
@@ -242,9 +208,6 @@ def test_sentence_embeddings_are_evaluated_like_the_tower_that_made_them(
     [
         (["--annotations=a"], "Give either --annotations, "),
         (["--similarity="], "Name the similarity that the model ranks by"),
-        (["--split=test2014"], "has no split 'test2014'"),
-        (["--evaluators=sick"], "Unknown evaluator(s) ['sick']; config.evals has ['sts']"),
-        (["--embeddings=none.npz"], "There is no file 'none.npz'"),
         ([], "no embedding for "),
     ],
 )
@@ -257,13 +220,3 @@ def test_mistakes_with_embeddings_and_a_config(command, few_shapes, tmp_path, ch
     )  # fmt: skip
     assert message in str(code)
     assert not out.exists()
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [(f"{CONFIG}:glove", "Unknown baseline 'glove'"), ("configs/none.py", "configs/none.py")],
-)
-def test_a_config_that_is_not_there(command, tmp_path, config, message):
-    code, _ = command(f"--config={config}", f"--output={tmp_path / 'out'}")
-    assert message in code
-    assert not (tmp_path / "out").exists()

@@ -12,65 +12,17 @@ QUICKSTART = "--config=configs/quickstart.py"
     [
         ([], "--config"),
         (["--config=configs/none.py"], "--config: No such file or directory: 'configs/none.py'"),
-        (["--cofnig=configs/quickstart.py"], "config"),
         (
             [QUICKSTART + ":t2i"],
             "--config: Unknown variant 't2i' of quickstart; known: classify, ",
         ),
         ([QUICKSTART, "--config.optmizer.name=sgd"], 'Did you mean "optimizer"'),
-        (
-            [QUICKSTART, "--config.optimizer.nmae=sgd"],
-            "Unknown key(s) ['nmae'] in config.optimizer; known: ",
-        ),
-        (
-            [QUICKSTART, "--config.total_steps=many"],
-            "config.total_steps is 'many'; it must be an integer.",
-        ),
         ([QUICKSTART, "--config.dataset.x=1"], "Unknown key in --config.dataset.x: 'dataset'"),
-        ([QUICKSTART, "--config.freeze.x=1"], "Unknown key in --config: "),
-        ([QUICKSTART, "--config.freeze[0]=x"], "Unknown key in --config: "),
-        (
-            [QUICKSTART, "--config.freeze=text/bert/"],
-            "config.freeze is 'text/bert/'; it must be a list such as ['a', 'b']; for one entry, "
-            "write ['text/bert/'].",
-        ),
-        (
-            [QUICKSTART, "--config.optimizer.weight_decay.rate=0.1"],
-            "Unknown key in --config: Override optimizer.weight_decay.rate can not",
-        ),
-        (
-            [QUICKSTART, "--config.optimizer.schedule.name=staircase"],
-            "config.optimizer.schedule lacks ['every', 'rate']; known: ",
-        ),
-        (
-            ["--config=configs/cxc_multitask.py", "--config.optimizer.schedule.name=constant"],
-            "Unknown key(s) ['every', 'rate'] in config.optimizer.schedule; known: "
-            "['warmup_steps']. To drop keys that belong to another name, set all at once: "
-            "--config.optimizer.schedule=\"{'name': 'constant'}\".",
-        ),
         (
             ["--config=configs/cxc_multitask.py", "--config.optimizer.name=sgd"],
             'set all at once: --config.optimizer.options="{}".',
         ),
-        (
-            [QUICKSTART, "--config.tasks.i2t.loss.name=triplet"],
-            "set all at once: --config.tasks.i2t.loss=\"{'name': 'triplet'}\".",
-        ),
-        (
-            [QUICKSTART, "--config.model.text.head.name=attention"],
-            "set all at once: --config.model.text.head=\"{'name': 'attention'}\".",
-        ),
-        (
-            [QUICKSTART, "--config.model.similarity={'name': 'cosine', 'match_scale': 1}"],
-            "set all at once: --config.model.similarity=\"{'name': 'cosine'}\".",
-        ),
         ([QUICKSTART, "extra"], "extra"),
-        (
-            [QUICKSTART, "--config.optimizer.name=sdg"],
-            "Unknown name 'sdg' in config.optimizer.name; "
-            "known: ['adam', 'adamp', 'adamw', 'sgd']. Did you mean 'sgd'?",
-        ),
-        ([QUICKSTART, "--config.seed=-1"], "config.seed is -1; it must be at least 0."),
         (
             [QUICKSTART, "--config.batch_size=12"],
             "is not a multiple of the 8 devices; use 8 or 16.",
@@ -101,8 +53,6 @@ def test_a_label_column_that_the_dataset_lacks(command, few_shapes, tmp_path):
     ("name", "message"),
     [
         ("a[x]", "a[x] has [ and ] in its path, which the folder of a run cannot have; rename it"),
-        ("a*?", "a*? has * and ? in its path"),
-        ("a\\b", "a\\b has \\ in its path"),
     ],
 )
 def test_folders_that_cannot_have_checkpoints(command, tmp_path, name, message):
@@ -143,10 +93,9 @@ def test_a_dry_run_goes_to_the_preflight(command, monkeypatch):
     assert options == {"topology": "v3:4x4", "output": "cost.json", "allow_changes": []}
 
 
-@pytest.mark.parametrize("flag", ["--topology=v3:4x4", "--output=cost.json"])
-def test_flags_of_a_dry_run_alone(command, flag):
-    code, said = command(QUICKSTART, flag)
+def test_flags_of_a_dry_run_alone(command):
+    code, said = command(QUICKSTART, "--output=cost.json")
     assert (code, said) == (
         1,
-        f"Error: {flag.split('=')[0]} works only with --dry_run.",
+        "Error: --output works only with --dry_run.",
     )
