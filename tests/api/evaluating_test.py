@@ -100,8 +100,6 @@ def test_files_are_evaluated_on_a_dataset_as_functions_are(few_shapes, tmp_path)
 
 def test_sentence_pairs_are_evaluated_by_correlation(few_shapes):
     given = {"dataset": SHAPES, "config": "rated_captions", "data_dir": few_shapes}
-    with pytest.raises(xmodal.UserError, match="examples=2 shows queries of boards, but .* pairs"):
-        xmodal.evaluate(embed_texts=embed_texts, similarity="cosine", examples=2, **given)
     found = xmodal.evaluate(embed_texts=embed_texts, similarity="cosine", **given)
     split = data.eval_split({**given, "text": {}, "image": None}, split="test")
     assert split.has_pairs
@@ -116,59 +114,19 @@ def test_sentence_pairs_are_evaluated_by_correlation(few_shapes):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({}, "annotations is empty: pass the folder .*, or dataset=NAME"),
-        ({"config": "images", "data_dir": "D"}, r"\['config', 'data_dir'\] cannot .* dataset=NAME"),
-        ({"annotations": "A", "batch_size": 32}, r"\['batch_size'\] cannot be used with files"),
-        ({"dataset": SHAPES, "partial": True}, r"\['partial'\] cannot be used with a dataset"),
-    ],
-)
-def test_arguments_that_files_do_not_take_are_refused(given, message):
-    embeddings = {"caption_ids": np.arange(2), "caption_embeddings": np.eye(2, dtype=np.float32)}
-    with pytest.raises(xmodal.UserError, match=message):
-        xmodal.evaluate(embeddings=embeddings, similarity="cosine", **given)
-
-
-@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"embed_texts": None}, "Pass embed_images and embed_texts, or just one of embeddings"),
-        ({"dataset": ""}, "dataset is empty"),
         ({"similarity": "cosin"}, "'cosin' in similarity.*Did you mean 'cosine'"),
-        ({"similarity": "match_probability"}, r"needs \['match_scale', .* pass a file of embedd"),
-        ({"scores": "scores.npy"}, r"\['scores'\] cannot be used with embedding"),
         (
             {"embed_texts": lambda texts: np.ones(3)},
             r"shape \[3\] for 64 items; it must be",
         ),
-        ({"embed_texts": lambda texts: texts}, "embed_texts returned no array of numbers: could"),
         ({"embed_texts": lambda texts: np.full((64, 2), 1e39)}, "returned 64 of 64 vectors that a"),
-        (
-            {"embed_texts": lambda texts: np.ma.masked_equal(np.arange(128.0).reshape(64, 2), 7)},
-            "no array of numbers: it has masked values",
-        ),
-        (
-            {"embed_texts": lambda texts: np.ones((len(texts), len(texts)))},
-            r"returned the shape \[\d+, \d+\] for \d+ items; it must be \[\d+, 64\]",
-        ),
-        ({"embed_texts": "model"}, "embed_texts is 'model'; it must be a function"),
         ({"batch_size": 0}, "batch_size is 0; it must be at least 1"),
-        ({"evaluator": {"type": "boards", "seed": -1}}, r"^evaluate\.evaluator\.seed is -1"),
-        (
-            {"evaluator": {"type": "boards"}, "annotations": "A"},
-            r"\['annotations'\] cannot be used",
-        ),
-        ({"config": "rated_captions", "annotations": "A"}, "annotations"),
-        (
-            {"embed_images": lambda images: np.ones((len(images), 3))},
-            r"embed_images returned vectors of shape \[3\] and embed_texts of shape",
-        ),
     ],
 )
 def test_mistakes_are_named(few_shapes, changes, message):
-    with pytest.raises(xmodal.UserError, match=r"not 'runs/a'.*inspect\(RUN\)\.evaluation"):
-        xmodal.evaluate("runs/a")
     given = {"embed_texts": embed_texts, "dataset": SHAPES, "similarity": "cosine"}
     with pytest.raises(xmodal.UserError, match=message):
         xmodal.evaluate(**given | {"data_dir": few_shapes} | changes)

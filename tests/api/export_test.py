@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
@@ -13,14 +12,13 @@ import numpy as np
 import pytest
 import safetensors.numpy
 from converted_models import MODELS, save_converted
-from tiny_dual_encoder import CROSS_ENCODER, FEATURES, SECTION, make_texts, save_run
+from tiny_dual_encoder import CROSS_ENCODER, SECTION, make_texts, save_run
 
 import xmodal
 from tests import short_runs
 from xmodal.api import model_sources
 from xmodal.api.exporting import export_model
 from xmodal.apps.export import main
-from xmodal.models import DualEncoder
 from xmodal.models.encoders import efficientnet
 
 ALONE = """
@@ -76,21 +74,13 @@ def test_a_run_and_its_bundle_agree(bundle):
         )
     for one, other in zip(alone.tokenize(texts), model.tokenize(texts), strict=True):
         np.testing.assert_array_equal(one, other)
-    with pytest.raises(xmodal.UserError, match=r"embeds images \[5\], not of the shape \[2, 5\]"):
-        alone.embed_images(np.ones((1, 2, 5), np.float32))
-    with pytest.raises(xmodal.UserError, match=r"has no steps; remove step=3"):
-        xmodal.load(folder, step=3)
 
 
 def test_the_card_says_what_the_bundle_holds(bundle):
     folder, run = bundle
     card = json.loads((folder / "bundle.json").read_text())
-    assert card["source"] == {"kind": "run", "name": "run", "step": 3, "metrics": {"m": 0.9}}
-    assert card["platforms"] == ["cpu", "cuda", "tpu"]
     assert (card["image"]["width"], card["image"]["shape"]) == (4, [5])
     assert card["text"]["lengths"] == [8, 16, 20]
-    assert card["requires"] == ["jax", "numpy", "safetensors", "nltk"]
-    assert card["made_with"] == {"xmodal": xmodal.__version__, "jax": jax.__version__}
     names = {path.name for path in folder.iterdir()} - {"bundle.json"}
     assert names == set(card["files"])
     for name, record in card["files"].items():
@@ -149,9 +139,6 @@ def change_card(path, **changes):
     ("name", "harm", "message"),
     [
         ("image", change_byte, "image is missing, truncated or changed; its hash is not"),
-        ("vocab.txt", pathlib.Path.unlink, "vocab.txt is missing, truncated or changed"),
-        ("bundle.json", lambda path: path.write_text(path.read_text()[:-9]), "is damaged"),
-        ("bundle.json", lambda path: change_card(path, platforms=["tpu"]), "damaged or was cha"),
         ("bundle.json", lambda path: change_card(path, version=2), "version 2, .* version 1: exp"),
     ],
 )
@@ -168,54 +155,16 @@ def test_a_bundle_that_changed_is_refused_before_it_is_read(
         xmodal.load(tmp_path / "copy")
 
 
-def test_a_function_of_another_jax_is_refused(bundle, monkeypatch):
-    def refuse(content):
-        raise ValueError("version 99")
-
-    monkeypatch.setattr(jax.export, "deserialize", refuse)
-    with pytest.raises(xmodal.UserError, match=r"was made with jax .*, which cannot read it \(ver"):
-        xmodal.load(bundle[0])
-
-
-def test_a_bundle_of_other_platforms_is_refused(tmp_path):
-    run = save_run(str(tmp_path / "run"))
-    export_model(run, tmp_path / "bundle", platforms=["tpu"])
-    with pytest.raises(xmodal.UserError, match="was made for tpu, not for cpu"):
-        xmodal.load(tmp_path / "bundle")
-
-
-def test_what_cannot_be_exported_is_said_first(bundle, tmp_path, monkeypatch):
-    folder, run = bundle
-    with pytest.raises(xmodal.UserError, match=r"Unknown name 'gpu' in platforms; .*'cuda'"):
-        export_model(run, tmp_path / "other", platforms=["gpu"])
-    with pytest.raises(xmodal.UserError, match="exists already"):
-        export_model(run, folder)
-    with pytest.raises(xmodal.UserError, match=r"\(bundle.json\)"):
-        export_model(tmp_path, tmp_path / "other")
-    regions = save_run(str(tmp_path / "run"), image=dict(size=0, max_regions=7))
-    with pytest.raises(xmodal.UserError, match="takes images of up to 7 regions"):
-        export_model(regions, tmp_path / "other")
-    scoring = save_run(
-        str(tmp_path / "scoring"), section=SECTION | {"cross_encoder": CROSS_ENCODER}
-    )
-    with pytest.raises(xmodal.UserError, match="cannot carry: export its embeddings without it"):
-        export_model(scoring, tmp_path / "other")
-    monkeypatch.setattr(DualEncoder, "embeds", False)
-    with pytest.raises(xmodal.UserError, match="has no embeddings, only a cross-encoder"):
-        export_model(scoring, tmp_path / "other", embeddings_only=True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "scoring"]
-
-
 def test_embeddings_of_a_model_with_a_cross_encoder(tmp_path):
     section = SECTION | {"cross_encoder": CROSS_ENCODER}
     run = save_run(str(tmp_path / "run"), section=section)
+    with pytest.raises(xmodal.UserError, match="cannot carry: export its embeddings without it"):
+        export_model(run, tmp_path / "other")
     export_model(run, tmp_path / "bundle", embeddings_only=True)
     bundle, texts = xmodal.load(tmp_path / "bundle"), make_texts(3)
     assert bundle.pairs is None
     expected = xmodal.load(run).embed_texts(texts)
     np.testing.assert_allclose(bundle.embed_texts(texts), expected, rtol=1e-5, atol=1e-5)
-    with pytest.raises(xmodal.UserError, match="has no cross-encoder"):
-        bundle.score_pairs([np.ones((1, FEATURES))], texts[:1])
 
 
 def test_the_command(bundle, tmp_path, monkeypatch, capsys):

@@ -11,7 +11,6 @@ from tiny_dual_encoder import SECTION, TEXT, WORDS, make_texts, make_weights, sa
 import xmodal
 from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import Description, save_tower
-from xmodal.pretrained.model_folder import ModelDescription, save_model
 from xmodal.train.tree import flatten
 
 TEXTS = make_texts(9)
@@ -57,34 +56,6 @@ def test_a_converted_tower(tmp_path):
     np.testing.assert_allclose(model.embed_texts(TEXTS), reference(params), rtol=1e-5)
     with pytest.raises(xmodal.UserError, match="has no image side, only text"):
         model.embed_images(np.ones((1, 5), np.float32))
-    with pytest.raises(xmodal.UserError, match="has no steps; remove step=3"):
-        xmodal.load(tmp_path / "tower", step=3)
-
-
-def test_a_converted_model(tmp_path):
-    params, _ = make_weights()
-    text = Description(SECTION["text"]["encoder"], {"name": "mean"}, TEXT, FILES)
-    of_image = SECTION["image"]
-    image = Description(
-        of_image["encoder"], of_image["head"], {"size": 0}, projection=of_image["projection"]
-    )
-    description = ModelDescription({"image": image, "text": text}, {"name": "dot"}, {})
-    arrays = {
-        f"{side}/{name}": array
-        for side in ("image", "text")
-        for name, array in arrays_of(params, side).items()
-    }
-    save_model(tmp_path / "model", arrays, description, NO_REPORT)
-    model = xmodal.load(tmp_path / "model")
-    assert model.similarity_name == "dot"
-    np.testing.assert_allclose(model.embed_texts(TEXTS), reference(params), rtol=1e-5)
-    bias = params["image"]["projection"]["bias"]
-    np.testing.assert_allclose(model.embed_images(np.zeros((1, 5), np.float32)), [bias], rtol=1e-6)
-
-
-def test_other_folders_are_refused(tmp_path):
-    with pytest.raises(xmodal.UserError, match="bundle.json.*: There are no weights at"):
-        xmodal.load(tmp_path)
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ import pytest
 from tiny_dual_encoder import FEATURES, WIDTH, WORDS, make_model, make_texts
 
 from xmodal import ItemEmbeddings
-from xmodal.api import model as model_module
 from xmodal.core.errors import UserError
 from xmodal.data.pixels.images import ImageConfig, prepare_images
 from xmodal.evals.scores import given_items
@@ -21,13 +20,13 @@ def mean_of_words(text, params):
     return table[rows].mean(axis=0)
 
 
-def encode(pixels, kind="PNG"):
+def encode(pixels, **options):
     file = io.BytesIO()
-    PIL.Image.fromarray(pixels).save(file, kind)
+    PIL.Image.fromarray(pixels).save(file, "PNG", **options)
     return file.getvalue()
 
 
-@pytest.mark.parametrize(("count", "batch_size", "devices"), [(1, 256, 8), (37, 5, 8), (37, 8, 1)])
+@pytest.mark.parametrize(("count", "batch_size", "devices"), [(37, 5, 8), (1, 256, 1)])
 def test_texts_come_back_in_their_order(count, batch_size, devices):
     model, params = make_model(devices)
     texts = make_texts(count)
@@ -35,23 +34,6 @@ def test_texts_come_back_in_their_order(count, batch_size, devices):
     assert found.dtype == np.float32
     expected = np.stack([mean_of_words(text, params) for text in texts])
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_iterators_are_read_in_parts(monkeypatch):
-    monkeypatch.setattr(model_module, "_AT_A_TIME", 7)
-    model, _ = make_model()
-    texts = make_texts(30)
-    read = []
-
-    def iterator():
-        for text in texts:
-            read.append(text)
-            yield text
-
-    np.testing.assert_allclose(
-        model.embed_texts(iterator()), model.embed_texts(texts), rtol=1e-6, atol=1e-6
-    )
-    assert read == texts
 
 
 def test_features_and_similarities():
@@ -121,13 +103,8 @@ def test_tokens_and_pictures_are_those_of_the_evaluation(tmp_path):
     pixels = np.random.default_rng(2).integers(0, 256, (40, 61, 3)).astype(np.uint8)
     (tmp_path / "picture.png").write_bytes(encode(pixels))
     config = ImageConfig(size=16, eval_transform="torchvision", eval_crop=0.875)
-    forms = [
-        str(tmp_path / "picture.png"),
-        tmp_path / "picture.png",
-        encode(pixels),
-        PIL.Image.fromarray(pixels),
-        pixels,
-    ]
+    path = tmp_path / "picture.png"
+    forms = [str(path), path, encode(pixels), PIL.Image.fromarray(pixels), pixels]
     (expected,) = prepare_images([encode(pixels)], config)
     for form in forms:
         np.testing.assert_array_equal(given_items.prepare_image(form, config), expected)
@@ -138,40 +115,26 @@ def test_tokens_and_pictures_are_those_of_the_evaluation(tmp_path):
         )
 
 
-def test_files_and_pictures_of_turned_cameras_stand_upright(tmp_path):
+def test_pictures_of_turned_cameras_stand_upright():
     pixels = np.random.default_rng(2).integers(0, 256, (40, 61, 3)).astype(np.uint8)
-    exif = PIL.Image.Exif()
+    exif, config = PIL.Image.Exif(), ImageConfig(size=16)
     exif[0x0112] = 6
-    path, config = tmp_path / "turned.png", ImageConfig(size=16)
-    PIL.Image.fromarray(np.rot90(pixels)).save(path, exif=exif)
+    turned = encode(np.rot90(pixels), exif=exif)
     expected = given_items.prepare_image(pixels, config)
-    (as_stored,) = prepare_images([path.read_bytes()], config)
+    (as_stored,) = prepare_images([turned], config)
     assert (as_stored != expected).any()
-    for form in (path, path.read_bytes(), PIL.Image.open(path)):
-        np.testing.assert_array_equal(given_items.prepare_image(form, config), expected)
-        found = given_items.prepare_image(form, config, upright=False)
-        np.testing.assert_array_equal(found, as_stored)
+    np.testing.assert_array_equal(given_items.prepare_image(turned, config), expected)
+    found = given_items.prepare_image(turned, config, upright=False)
+    np.testing.assert_array_equal(found, as_stored)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda model: model.embed_texts("a star"), "'a star' is not several texts: put one in a"),
-        (lambda model: model.tokenize("a star"), "pass several texts, all of them strings"),
-        (lambda model: model.attend("a star"), "'a star' is not several texts"),
-        (lambda model: model.embed_texts(["a", 3]), "3 is given: .* all of them strings"),
         (lambda model: model.embed_texts([]), "no text was given"),
-        (lambda model: model.attend(["a star"]), "no weights for words or patches"),
-        (lambda model: model.embed_texts(["a"], batch_size=0), "batch_size=0; it must be an int"),
-        (lambda model: model.embed_images("star.jpg"), "put one in a list"),
         (lambda model: model.embed_images(np.zeros((9, 8, 3), np.uint8)), "put one in a list"),
-        (lambda model: model.embed_images(["star.jpg"]), r"Image 0 \(star.jpg\) cannot be embed"),
         (lambda model: model.similarity(np.ones((2, 3)), np.ones((2, 4))), "cannot be compared"),
-        (lambda model: model.embed_images(7), "7 is not several images"),
-        (
-            lambda model: model.embed_images([np.ones(5), np.ones((2, 5))]),
-            r"Image 1 has features \[2, 5\] and image 0 \[5\]",
-        ),
         (lambda model: model.embed_images([np.ones(5), np.full(5, np.nan)]), "Image 1 .* hold NaN"),
     ],
 )

@@ -118,43 +118,16 @@ def test_a_config_starts_from_a_published_folder(clip, cache):
     filled = inherit(config)
     assert filled.init_from.model == str(cache / model_hash(clip[1]))
     assert filled.data.image.size == published.PIXELS
-    config.init_from.model = str(cache)
-    with pytest.raises(UserError, match=r"model.json is missing, nor does it open as a publi.* "):
-        inherit(config)
 
 
 def model_hash(folder):
     return published_models._hash_of(published_models.epath.Path(folder))
 
 
-def test_any_changed_file_is_another_model(clip, tmp_path):
-    folder = tmp_path / "copy"
-    folder.mkdir()
-    for file in clip[1].iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
-    assert model_hash(folder) == model_hash(clip[1])
-    (folder / "README.md").write_text("text")
-    assert model_hash(folder) == model_hash(clip[1])
-    (folder / "merges.txt").write_text("#version: 0.2\n")
-    assert model_hash(folder) != model_hash(clip[1])
-    with pytest.raises(UserError, match=rf"^{folder}: merges.txt is .* of 514 tokens, .*weights.$"):
-        xmodal.load(folder)
-    published.write(folder, published.openai_arrays(published.arrays_of(clip[0])))
-    (folder / "config.json").unlink()
-    with pytest.raises(UserError, match=r"--variant=gelu.* `xmodal convert --model=clip` has"):
-        xmodal.load(folder)
-
-
 def test_a_folder_of_another_model(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
     with pytest.raises(UserError, match=r"is not a run .*, nor does it open as a published CLIP"):
         xmodal.load(tmp_path)
-    with pytest.raises(UserError, match=r"\(bundle.json\), nor .*nowhere does not exist"):
-        xmodal.load(tmp_path / "nowhere")
-    file = tmp_path / "naflex.npz"
-    np.savez(file, **{"params/img/pos_embedding": np.ones((3, 3, 8), np.float32)})
-    with pytest.raises(UserError, match=rf"^{file}: it is a NaFlex model"):
-        xmodal.load(file)
 
 
 @pytest.mark.slow

@@ -91,7 +91,9 @@ def save_run(
     saver = checkpoints.Checkpoints(folder, CheckpointConfig(every=1), BestCheckpointConfig("m"))
     for step in steps:
         params, model_state = make_weights(seed=0, section=section, features=features)
-        params["image"]["projection"]["bias"] += step
+        model_state = jax.tree.map(np.abs, model_state)  # Variances are positive.
+        if "projection" in section["image"]:
+            params["image"]["projection"]["bias"] += step
         params["tasks"] = {"t": {"module": {"kernel": np.ones((2, 2), np.float32)}}}
         trained, frozen = split(params, lambda path: path.startswith("text/"))
         state = TrainState(np.int32(step), trained, frozen, model_state, {"count": np.int32(0)})

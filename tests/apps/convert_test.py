@@ -1,52 +1,25 @@
 """The conversion command, on a random BERT in Hugging Face's format."""
 
-import json
-import pathlib
 import sys
 
 import numpy as np
 import pytest
 import safetensors.numpy
 
+from tests.pretrained import published_bert as published
 from xmodal.apps import convert
 from xmodal.pretrained.folder import read_description, read_weights
 
-CONFIG = {
-    "model_type": "bert",
-    "vocab_size": 9,
-    "hidden_size": 6,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 3,
-    "intermediate_size": 10,
-    "max_position_embeddings": 5,
-}
+SIZE = published.Size(vocab_size=9, width=6, depth=2, heads=3, mlp_dim=10, max_positions=5)
 
 
 @pytest.fixture
 def source(tmp_path):
     """A folder as downloaded."""
     folder = tmp_path / "source"
-    folder.mkdir()
-    shapes = {f"embeddings.{kind}_embeddings.weight": (rows, 6) for kind, rows in (
-        ("word", 9), ("position", 5), ("token_type", 2)
-    )}  # fmt: skip
-    dense = {"attention.self.query": 6, "attention.self.key": 6, "attention.self.value": 6}
-    dense |= {"attention.output.dense": 6, "intermediate.dense": 10}
-    for layer in ("0", "1"):
-        start = f"encoder.layer.{layer}."
-        for name, outputs in dense.items():
-            shapes |= {f"{start}{name}.weight": (outputs, 6), f"{start}{name}.bias": (outputs,)}
-        shapes |= {f"{start}output.dense.weight": (6, 10), f"{start}output.dense.bias": (6,)}
-    norms = ["embeddings.LayerNorm"]
-    norms += [f"encoder.layer.{n}.{p}output.LayerNorm" for n in "01" for p in ("", "attention.")]
-    shapes |= {f"{name}.{kind}": (6,) for name in norms for kind in ("weight", "bias")}
-    shapes |= {"pooler.dense.weight": (6, 6), "pooler.dense.bias": (6,)}
-    rng = np.random.default_rng(0)
-    arrays = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    published.write_beside(folder, SIZE)
+    arrays = published.to_hugging_face(published.make_weights(SIZE))
     safetensors.numpy.save_file(arrays, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(CONFIG))
-    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "c", "d", "e"]
-    (folder / "vocab.txt").write_text("\n".join(tokens) + "\n")
     return folder
 
 
@@ -103,16 +76,3 @@ def test_arrays_that_are_not_accounted_for(source, run):
     assert not list(source.parent.glob("made/*"))
     output = run("--allow_unexpected=class,encoder", "--allow_missing=.*/mlp_out")
     assert "params/encoder/layers/mlp_output/bias" not in read_weights(output)
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ("--source=nowhere/bert", "Error: There are no weights at nowhere/bert"),
-        ("--variant=large", "Error: --variant='large' is not a variant of bert; known: none"),
-    ],
-)
-def test_mistakes(run, source, option, message):
-    with pytest.raises(SystemExit, match=message):
-        run(option)
-    assert not pathlib.Path(source.parent / "made").exists()

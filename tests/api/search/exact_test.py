@@ -49,11 +49,10 @@ def test_exact_search_is_a_stable_sort(name, items_left, monkeypatch):
     assert len(np.unique(expected_scores[0])) < 100  # some are equal
 
 
-@pytest.mark.parametrize("offset", [1e3, 1e6])
-def test_distances_do_not_depend_on_a_common_offset(offset, monkeypatch):
+def test_distances_do_not_depend_on_a_common_offset(monkeypatch):
     monkeypatch.setattr(exact, "_BLOCK", 29)
     rng = np.random.default_rng(0)
-    common = offset * rng.uniform(0.5, 1, 9)
+    common = 1e6 * rng.uniform(0.5, 1, 9)
     items, queries = ((rng.normal(size=(n, 9)) + common).astype(np.float32) for n in (333, 7))
     squares = np.square(queries[:, None].astype(np.float64) - items).sum(-1)
     expected = np.argsort(squares, axis=1, kind="stable")[:, :10]

@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -12,7 +10,6 @@ import pytest
 import xmodal
 from tests.api.tiny_dual_encoder import make_texts, save_run
 from xmodal.api.exporting import export_model
-from xmodal.api.search import approximate, exact
 from xmodal.api.search import index as index_module
 from xmodal.api.search.gallery import IndexGallery
 
@@ -71,36 +68,22 @@ def test_approximate_search_of_an_index(model, tmp_path):
     assert again.query("a star") == index.query("a star")
     exact = {hit.row for hit in again.query("a star", exact=True)}
     assert len(exact & {hit.row for hit in again.query("a star")}) >= 5
-    path = tmp_path / "index" / "image_lists.faiss"
-    path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(
-        xmodal.UserError, match="image_lists.faiss is damaged or truncated, its bytes"
-    ):
-        xmodal.Index.open(tmp_path / "index", model=model)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["images", "captions"])
-def test_items_that_are_nearly_equal_are_searched_exactly(model, caplog, monkeypatch, kind):
-    """8-bit codes cannot tell them apart: the effort has a bound, and so has the memory."""
+def test_items_that_are_nearly_equal_are_searched_exactly(model, caplog, monkeypatch):
+    """8-bit codes cannot tell them apart."""
     pytest.importorskip("faiss")
     vectors = np.ones((3000, 4), np.float32)
     vectors[1:] += 1e-5 * np.random.default_rng(0).normal(size=(2999, 4)).astype(np.float32)
     vectors[0] = -1  # The range of the codes.
-    gathered = []
-    rescore = exact.Scorer.rescore
-    monkeypatch.setattr(
-        exact.Scorer, "rescore", lambda *a: (gathered.append(a[2].size), rescore(*a))[1]
-    )
-    monkeypatch.setattr(approximate, "_NUMBERS", 2**14)
-    galleries = {kind[:-1]: IndexGallery([str(row) for row in range(3000)], vectors)}
+    galleries = {"image": IndexGallery([str(row) for row in range(3000)], vectors)}
     monkeypatch.setattr(index_module, "embed_items", lambda *given: galleries)
     index = xmodal.Index.build(model, images=["any"], method="approximate")
-    assert max(gathered) <= 2**14
-    gallery = index.galleries[kind[:-1]]
+    gallery = index.galleries["image"]
     assert (gallery.lists, gallery.quality) == (None, None)
-    assert re.search(rf"finds 0\.\d+ of the exact top 10 {kind}, .*: search is exact", caplog.text)
-    hits = index.query_vectors(vectors[7:8], "caption" if kind == "images" else "image", top=3)
+    assert re.search(r"finds 0\.\d+ of the exact top 10 images, .*: search is exact", caplog.text)
+    hits = index.query_vectors(vectors[7:8], "caption", top=3)
     assert 0 not in [hit.row for hit in hits[0]]
 
 
@@ -118,13 +101,6 @@ def test_another_model_and_damage_are_refused(run, model, tmp_path):
     vectors.write_bytes(saved[:-3] + bytes([saved[-3] ^ 1]) + saved[-2:])
     with pytest.raises(xmodal.UserError, match="caption.npy is damaged .*: build the index again"):
         xmodal.Index.open(tmp_path / "index")
-    vectors.write_bytes(saved)
-    card.write_text(json.dumps({key: content[key] for key in content if key != "weights"}))
-    with pytest.raises(xmodal.UserError, match=r"is damaged \('weights'\)"):
-        xmodal.Index.open(tmp_path / "index")
-    card.write_text(json.dumps(content | {"version": 7}))
-    with pytest.raises(xmodal.UserError, match="'xmodal index' of version 7; this xmodal reads"):
-        xmodal.Index.open(tmp_path / "index")
     with pytest.raises(xmodal.UserError, match="is not an index: index.json is missing"):
         xmodal.Index.open(tmp_path)
 
@@ -139,23 +115,8 @@ def test_an_index_remembers_its_step_even_if_the_run_is_moved_or_a_bundle(search
     export_model(run, tmp_path / "bundle", step=5, platforms=["cpu"])
     os.rename(run, tmp_path / "moved")
     for place in ("moved", "bundle"):
-        found = search(
-            "query", f"--index={tmp_path / 'index_5'}", f"--model={tmp_path / place}", "a star"
-        )
-        assert found.splitlines()[-2].split()[-2:] == ["a", "star"]
-    # No TensorFlow is loaded with a run, and with a bundle none of training's libraries either.
-    code = (
-        "import sys, xmodal\n"
-        "index = xmodal.Index.open(sys.argv[1], model=sys.argv[2])\n"
-        "print([hit.item for hit in index.query('a star')])\n"
-        "print([name for name in sys.argv[3:] if name in sys.modules])"
-    )
-    training = ("flax", "optax", "orbax", "ml_collections")
-    for place, more in (("moved", ()), ("bundle", training)):
-        absent = ("tensorflow", *more)
-        command = [sys.executable, "-c", code, tmp_path / "index_5", tmp_path / place, *absent]
-        alone = subprocess.run(command, check=True, capture_output=True, text=True)
-        assert alone.stdout.splitlines() == ["['a star']", "[]"]
+        given = (f"--index={tmp_path / 'index_5'}", f"--model={tmp_path / place}")
+        assert "a star" in search("query", *given, "a star")
     with pytest.raises(SystemExit, match="not embedded by .*bundle"):
         search("query", f"--index={tmp_path / 'index_0'}", f"--model={tmp_path / 'bundle'}", "a")
 
@@ -163,35 +124,12 @@ def test_an_index_remembers_its_step_even_if_the_run_is_moved_or_a_bundle(search
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda index: index.query("a", image=np.ones(5)), "Pass either a text or an image"),
-        (lambda index: index.query(np.ones(5)), "all of them strings"),
-        (
-            lambda index: index.query("\N{ZERO WIDTH SPACE}", find="caption"),
-            "is empty: pass a text",
-        ),
         (lambda index: index.query("a", top=2.5), "top is 2.5; it must be an integer of at least"),
-        (lambda index: index.query("a", rerank=-1), "rerank is -1; it must be an integer of at"),
-        (lambda index: index.query("a", first_stage_weight=1), "is an option of rerank"),
         (
             lambda index: index.query_vectors(np.ones((1, 3)), "caption"),
             r"Queries of shape \[1, 3\] cannot be compared with items of shape \[1, 4\]",
         ),
-        (
-            lambda index: index.query_vectors(np.full((2, 4), np.nan), "caption"),
-            "2 of 2 query embeddings are not finite",
-        ),
-        (lambda index: index.query_vectors(np.ones((1, 4)), "captions"), "Did you mean 'caption'"),
         (lambda index: index.query("a", find="image"), r"has no image; it has \['caption'\]"),
-        (lambda index: xmodal.Index.build(index.model), "There is nothing to index"),
-        (
-            lambda index: xmodal.Index.build(index.model, captions=["a"], method="x"),
-            "Unknown name 'x' in method",
-        ),
-        (lambda index: xmodal.Index.build(index.model, captions=["a"], recall=2), "recall is 2"),
-        (
-            lambda index: xmodal.Index.build(index.model, captions="a star"),
-            "captions='a star': pass several captions; put one in a list",
-        ),
     ],
 )
 def test_mistakes_are_named(model, call, message):
@@ -219,15 +157,8 @@ def test_the_commands(run, model, search, tmp_path):
     )
     assert found["query"] == "a star"
     assert found["hits"][0]["item"] == "a star"
-    with pytest.raises(SystemExit, match="The query '  ' is empty"):
-        search("query", f"--index={place}", "  ")
-    note = "The model knows no word of the query"
-    assert search("query", f"--index={place}", "qwzx").splitlines()[-1].startswith(f"note: {note}")
     noted = json.loads(search("query", f"--index={place}", "狗", "--format=json"))
-    assert noted["notes"][0].startswith(note)
-    page = f"--output={tmp_path / 'page.html'}"
-    search("query", f"--index={place}", "qwzx", "--format=html", page)
-    assert note in (tmp_path / "page.html").read_text()
+    assert noted["notes"][0].startswith("The model knows no word of the query")
     np.save(tmp_path / "one.npy", make_features()[4])
     search(
         "query", f"--index={place}", f"--image={tmp_path / 'one.npy'}", f"--output={tmp_path / 'a'}"
@@ -235,22 +166,10 @@ def test_the_commands(run, model, search, tmp_path):
     assert (tmp_path / "a").read_text().splitlines()[0].split()[-1].endswith("features.npy#4")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["build", "--model=M", "--output=O"], "There is nothing to index: use --images"),
-        (["build", "--model=M", "--output=O", "--images=."], r"--images=\. has no picture"),
-        (["build", "--model=M", "--output=O", "--images=list.txt"], "lists 1 files that are mis"),
-        (["build", "--model=M", "--output=O", "--captions=empty.txt"], "empty.txt is empty"),
-        (["query", "--index=I", "a", "--format=html"], "--format=html needs --output"),
-        (["query", "--index=I", "--image=list.txt"], "list.txt cannot be read as a picture"),
-        (["query", "--index=I", "--image=bomb.pgm"], "picture: Image size .* exceeds limit"),
-    ],
-)
-def test_mistakes_on_the_command_line(arguments, message, search, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_what_cannot_be_read_is_named(search, tmp_path):
     (tmp_path / "list.txt").write_text("missing.jpg\n")
-    (tmp_path / "empty.txt").write_text("\n")
+    with pytest.raises(SystemExit, match="^Error: .*lists 1 files that are missing"):
+        search("build", "--model=M", "--output=O", f"--images={tmp_path / 'list.txt'}")
     (tmp_path / "bomb.pgm").write_bytes(b"P5 60000 60000 255\n" + bytes(9))
-    with pytest.raises(SystemExit, match=f"^Error: .*{message}"):
-        search(*arguments)
+    with pytest.raises(SystemExit, match="^Error: .*picture: Image size .* exceeds limit"):
+        search("query", "--index=I", f"--image={tmp_path / 'bomb.pgm'}")

@@ -62,11 +62,7 @@ def test_answers_are_those_of_the_index(index, ask):
     ("request_", "status", "message"),
     [
         (("GET", "/search?top=2"), 400, "Pass either a text or an image"),
-        (("GET", "/search?text=%E2%80%8B"), 400, "is empty"),
-        (("GET", "/search?text=a&top="), 400, "An option is not a number"),
-        (("GET", "/search?text=a&top=1001"), 400, "top and rerank are at most 1000"),
         (("GET", "/search?text=a&k=3"), 400, "Unknown name 'k' in the address; known: ['find'"),
-        (("GET", "/search?text=a&find=video"), 400, "The index has no video"),
         (("GET", "/search?text=a&rerank=3&first_stage_weight=1"), 400, "has no cross-encoder"),
         (("GET", "/"), 404, "there is only /search"),
         (("PUT", "/search?text=a"), 405, "for GET and POST"),
@@ -92,7 +88,6 @@ def test_a_query_that_fails_has_an_answer_and_so_has_the_next(index, ask, monkey
     assert ask("GET", "/search?text=a")[0] == 200
 
 
-@pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -103,11 +98,9 @@ def test_a_query_that_fails_has_an_answer_and_so_has_the_next(index, ask, monkey
         ({"Origin": "http://127.0.0.1:PORT"}, 200),
     ],
 )
-def test_other_names_and_other_sites_are_refused(index, address, method, headers, status):
+def test_other_names_and_other_sites_are_refused(address, headers, status):
     headers = {key: each.replace("PORT", str(address[1])) for key, each in headers.items()}
-    body = pathlib.Path(index.galleries["image"].names[2]).read_bytes()
-    request = ("GET", "/search?text=a") if method == "GET" else ("POST", "/search", body)
-    found, answer = send(address, *request, headers=headers)
+    found, answer = send(address, "GET", "/search?text=a", headers=headers)
     assert found == status
     assert ("hits" in answer) == (status == 200)
 

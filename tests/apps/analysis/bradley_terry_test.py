@@ -7,7 +7,6 @@ import pytest
 
 from xmodal.apps.analysis import bradley_terry as command
 from xmodal.apps.analysis.bradley_terry import bradley_terry
-from xmodal.core.errors import UserError
 
 
 def minorise_maximise(wins, rounds=20000):
@@ -38,23 +37,10 @@ def simulate(strengths, judgments, seed):
     return wins
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_scores_are_those_of_a_slow_optimizer(seed):
-    wins = simulate([5, 3, 2, 1, 1, 0.5, 4], 150, seed)
+def test_scores_are_those_of_a_slow_optimizer():
+    wins = simulate([5, 3, 2, 1, 1, 0.5, 4], 150, seed=0)
     found = bradley_terry(list("abcdefg"), wins)
     assert list(found.values()) == pytest.approx(minorise_maximise(wins.tolist(), 2000), abs=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("wins", "message"),
-    [
-        ([[0, 1, 2], [0, 0, 1], [0, 1, 0]], r"\['a'\] never lost to the others"),
-        ([[0, 1, 0], [1, 0, 0], [0, 0, 0]], r"never lost to .*infinitely better"),
-    ],
-)
-def test_counts_without_a_maximum_are_refused(wins, message):
-    with pytest.raises(UserError, match=message):
-        bradley_terry(["a", "b", "c"], wins)
 
 
 def test_the_command_prints_the_best_first(tmp_path, monkeypatch, capsys):
@@ -65,6 +51,7 @@ def test_the_command_prints_the_best_first(tmp_path, monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line.strip("|").split("|")[0].strip() for line in lines] == ["item", "----", "b", "a"]
     assert [float(line.strip("|").split("|")[1]) for line in lines[2:]] == [75, 25]
+    # Who never lost would be infinitely better.
     path.write_text("preferred,rejected\nb,a\n")
     with pytest.raises(SystemExit, match="never lost"):
         command.main()

@@ -3,7 +3,6 @@
 import json
 import sys
 
-import numpy as np
 import pytest
 
 from data_prep.cxc.cxc_files import THRESHOLDS
@@ -27,10 +26,6 @@ def test_figures_of_a_prepared_dataset(few_shapes, tmp_path, monkeypatch, capsys
     names = ["cosines", "distributions", "positives", "rated_twice", "rater_spread"]
     assert sorted(path.stem for path in tmp_path.glob("out/*.png")) == names
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    latex = (tmp_path / "out" / "summary.tex").read_text().splitlines()
-    assert [line.split(" & ")[1] for line in latex if " & " in line][1:] == [
-        each["method"].replace("_", r"\_") for each in summary["rows"]
-    ]
     rows = {(row["rating"], row["method"]): row for row in summary["rows"]}
     assert rows["sts", "c2c_cocaption"]["pairs"] == 125
     assert rows["sits", "c2i_original"]["pairs"] == 125
@@ -40,38 +35,11 @@ def test_figures_of_a_prepared_dataset(few_shapes, tmp_path, monkeypatch, capsys
     assert "c2c_cocaption" in printed
 
 
-def test_figures_of_csv_files(tmp_path, monkeypatch, capsys):
-    rng = np.random.default_rng(0)
-    rows = [f"{k},{k + 1},{rng.uniform(0, 5):.2f},near" for k in range(60)]
-    header = "caption1,caption2,agg_score,sampling_method"
-    (tmp_path / "sts_test.csv").write_text("\n".join([header, *rows]))
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "rater_spread.png").write_bytes(b"of another dataset")
-    run(monkeypatch, f"--ratings_dir={tmp_path}", f"--output={out}")
-    printed = capsys.readouterr().out
-    assert sorted(path.stem for path in out.glob("*.png")) == ["distributions", "positives"]
-    absent = [line.split()[1] for line in printed.splitlines() if line.startswith("Without")]
-    assert absent == ["cosines:", "rater_spread:", "rated_twice:"]
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["--ratings_dir={}"], "has none of sts_test.csv"),
-        (["--ratings_dir={}/bad"], "line 2: the score 7 is not from 0 to 5"),
-    ],
-)
-def test_mistakes_are_named_without_a_stack_trace(tmp_path, monkeypatch, args, message):
-    header = "image1,image2,agg_score,sampling_method\n"
-    rows = {"bad": "1,2,7,m\n"}
-    for name, row in rows.items():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "sis_test.csv").write_text(header + row)
-    with pytest.raises(SystemExit) as error:
-        run(monkeypatch, *(arg.format(tmp_path) for arg in args), f"--output={tmp_path / 'out'}")
-    assert message in str(error.value)
-    assert not (tmp_path / "out").exists()
+def test_a_wrong_row_is_named(tmp_path, monkeypatch):
+    text = "image1,image2,agg_score,sampling_method\n1,2,7,m\n"
+    (tmp_path / "sis_test.csv").write_text(text)
+    with pytest.raises(SystemExit, match="line 2: the score 7 is not from 0 to 5"):
+        run(monkeypatch, f"--ratings_dir={tmp_path}", f"--output={tmp_path / 'out'}")
 
 
 def test_released_ratings_have_the_published_counts(real_data):

@@ -23,10 +23,8 @@ def test_precision_and_recall_worked_by_hand():
 @pytest.mark.parametrize(
     ("direction", "labels", "recall", "precision", "published"),
     [
-        ("image_to_caption", "original", 31.30, 99.857, 21.1),
         ("image_to_caption", "cxc", 41.92, 99.987, 23.0),
         ("caption_to_image", "original", 13.59, 100.0, 13.8),
-        ("caption_to_image", "cxc", 18.27, 100.0, 16.1),
     ],
 )
 def test_released_labels_against_eccv_caption(
@@ -58,6 +56,3 @@ def test_the_command_prints_both(tmp_path, monkeypatch, capsys):
     cells = [line.strip("|").split("|") for line in capsys.readouterr().out.splitlines()]
     rows = [[cell.strip() for cell in row] for row in cells]
     assert rows[2:] == [["precision", "75.00", "2"], ["recall", "41.67", "3"]]
-    monkeypatch.setattr(sys, "argv", ["label_quality", given[0], f"--truth={tmp_path}/none.json"])
-    with pytest.raises(SystemExit, match="none.json does not exist"):
-        command.main()

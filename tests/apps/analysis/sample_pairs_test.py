@@ -5,11 +5,8 @@ import sys
 import numpy as np
 import pytest
 
-from data_prep.sampling.groups import make_groups
 from xmodal.apps.analysis import sample_pairs
 from xmodal.apps.analysis.ratings import rated_pairs
-from xmodal.apps.analysis.sampling.samplers import group_vectors
-from xmodal.core.errors import UnexpectedFilesError
 
 IMAGES = 30
 
@@ -75,8 +72,6 @@ def test_pairs_are_sampled_rated_and_sampled_across(files, monkeypatch, capsys):
     sts = rated_pairs.read_folder(files / "pairs", "validation", need_scores=False)["sts"]
     assert np.sum(sts.methods == "c2c_cocaption") == IMAGES * 5
     assert set(sts.left_ids) <= set(range(500, 500 + IMAGES * 5))
-    with pytest.raises(UnexpectedFilesError, match="lacks the column agg_score"):
-        rated_pairs.read_folder(files / "pairs", "validation")
     for seed, name in enumerate(("sts_val.csv", "sis_val.csv")):
         rate(files, name, seed)
     across = ["across", "--split=validation", f"--groups={files / 'groups.csv'}"]
@@ -93,60 +88,16 @@ def test_pairs_are_sampled_rated_and_sampled_across(files, monkeypatch, capsys):
         within(files, monkeypatch)
 
 
-def test_missing_and_zero_embeddings_are_named(files, monkeypatch):
-    with np.load(files / "cnn.npz") as arrays:
-        ids, vectors = arrays["image_ids"], arrays["image_embeddings"]
-    vectors[3] = 0
-    np.savez(files / "cnn.npz", image_ids=ids[:-2], image_embeddings=vectors[:-2])
-    with pytest.raises(SystemExit, match=r"cnn.npz has no direction for 3 of the 30 images"):
-        within(files, monkeypatch)
-
-
-def test_vectors_come_by_id_and_captions_as_means(tmp_path):
-    """Images 10, 20, 30 with captions (1, 2), (3, 4), (5)."""
-    groups = make_groups(np.arange(1, 6), np.array([10, 10, 20, 20, 30]), "here")
-    captions = np.array([[5, 1], [4, 0], [2, 0], [0, 2], [2, 0], [7, 7]], np.float32)
-    path = str(tmp_path / "captions.npz")
-    ids = np.array([5, 4, 3, 2, 1, 99])
-    np.savez(path, caption_ids=ids, caption_embeddings=captions, similarity="dot")
-    assert group_vectors(path, "caption", groups).tolist() == [[1, 1], [3, 0], [5, 1]]
-
-
-def test_groups_come_from_a_prepared_dataset(few_shapes, tmp_path, monkeypatch, capsys):
-    rng = np.random.default_rng(0)
-    np.savez(
-        tmp_path / "cnn.npz",
-        image_ids=np.arange(150, 200),
-        image_embeddings=rng.normal(size=(50, 4)).astype(np.float32),
-    )
-    run(
-        monkeypatch, "within", "--dataset=crisscrossed_shapes", f"--data_dir={few_shapes}",
-        f"--images={tmp_path / 'cnn.npz'}", f"--output={tmp_path / 'pairs'}",
-    )  # fmt: skip
-    assert "DIFFERS" not in capsys.readouterr().out
-    sts = rated_pairs.read_folder(tmp_path / "pairs", "test", need_scores=False)["sts"]
-    assert set(sts.left_ids) == set(range(175 * 5, 200 * 5))
-
-
 @pytest.mark.slow
 def test_released_pairs_have_the_structure_of_the_scheme(real_data, monkeypatch, capsys):
     run(monkeypatch, "check", real_data / "cxc", f"--groups={real_data / 'cxc'}")
     printed = " ".join(capsys.readouterr().out.split())
     for fact in (
         "c2c_cocaption images whose captions form one cycle 5,000 5,000 ok",
-        "c2c_isim pairs 19,045",
-        "c2c_isim pairs of an image, fewest 5 at least 5 ok",
         "c2c_isim captions at the same place of their groups 19,045 19,045 ok",
-        "c2c_isim first images whose captions take turns 4,689 4,689 ok",
-        "c2c_isim captions used 20,818",
         "i2i_csim different pairs, in any order 43,856",
         "i2i_csim pairs in both orders 2,863",
-        "i2i_csim pairs of an image, fewest 7",
-        "i2i_csim pairs of an image, most 66",
         "c2i_intrasim from caption pairs only 7,149",
-        "c2i_intrasim from image pairs only 8,533",
-        "c2i_intrasim from both 4,151",
-        "c2i_intrasim captions used 13,324",
         "c2i_original original or rated as matching 35,614",
     ):
         assert fact in printed

@@ -35,17 +35,6 @@ def test_rows_of_methods_and_of_the_whole_rating():
     assert whole.rater_deviation is None
 
 
-def test_the_only_method_has_a_row_if_it_has_a_name_of_its_own():
-    def methods(*names):
-        pairs = make_pairs("crowd", [(1, 2, 3.0, name) for name in names])
-        return [name for name, _ in score_statistics.methods_of(pairs)]
-
-    assert methods("crowd") == methods("") == ["all"]
-    assert methods("i2i_csim") == ["i2i_csim"]
-    assert methods("b", "b", "a") == ["all", "b", "a"]
-    assert methods("g", *"gfedcba") == ["all", *"abcdefg"]
-
-
 def test_raters_spread_as_sample_deviation():
     raters = [[1, 2, 4], [3, np.nan, 5], [2, np.nan, np.nan], [np.nan] * 3, [0, 0, 0]]
     pairs = make_pairs("sts", STS, raters)
@@ -66,12 +55,6 @@ def test_pairs_rated_in_both_orders():
     assert found.tolist() == [[3.5, 4.0]]  # (1, 3), then (3, 1)
     # A caption and an image with the same number are not a pair in reverse order.
     assert len(score_statistics.rated_twice(make_pairs("sits", STS))) == 0
-
-
-def test_positives_of_captions_are_counted_on_both_sides_once():
-    counts = score_statistics.positives_per_item(make_pairs("sts", STS), 3.0)
-    # 1-2 and 1-3 (in both orders); 5 and 6 were rated, but not as similar.
-    assert {kind: row.tolist() for kind, row in counts.items()} == {"caption": [2, 1, 1, 0, 0]}
 
 
 def test_positives_of_captions_and_images_are_counted_apart():

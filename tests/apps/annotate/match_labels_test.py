@@ -62,8 +62,6 @@ def test_positives_are_yes_and_weak_yes_and_unseen_originals(study, tmp_path):
     ]
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in report.splitlines()]
     assert ["captions of an image", "2", "5", "2.50"] in cells
-    latex = (tmp_path / "labels" / "report.tex").read_text()
-    assert r"captions of an image & 2 & 5 & 2.50 \\" in latex
     aggregate(study, tmp_path / "human", human_only=True)
     assert read(tmp_path / "human") == [{"1": [30], "2": [10, 20]}, {"10": [2], "20": [2]}]
     (tmp_path / "wrong.txt").write_text("20\n11\n")
@@ -112,4 +110,3 @@ def test_cxc_as_a_sixth_annotator(real_data):
         "i2t": 8_906,
         "t2i": 1_895,
     }
-    assert read_added(str(real_data / "cxc"), "test") == added

@@ -1,14 +1,12 @@
 """Agreement against loops over pairs of answers; quality of individual raters."""
 
-import csv
-import io
 import itertools
 
 import numpy as np
 import pytest
 
 from xmodal.apps.annotate.answers import Answer
-from xmodal.apps.annotate.rater_quality import compute_alphas, quality_file
+from xmodal.apps.annotate.rater_quality import compute_alphas
 
 ORDER = ["no", "weak_no", "weak_yes", "yes"]
 
@@ -76,21 +74,3 @@ def test_alphas_of_matches(drawn):
     assert found["ordinal"] == pytest.approx(slow_alpha(by_unit(drawn), ordinal(paired)))
     yes = by_unit(drawn, lambda value: value >= 2)
     assert found["nominal"] == pytest.approx(slow_alpha(yes, lambda a, b: a != b))
-
-
-def read(answers):
-    return {row["rater"]: row for row in csv.DictReader(io.StringIO(quality_file(answers)))}
-
-
-def test_a_rater_beside_golden_pairs_and_the_choice_of_others():
-    answers = [
-        answer(1, "a", "weak_yes", "match", golden="yes"),
-        answer(2, "a", "weak_yes", "match", golden="no", state="check"),
-        *(answer(3, rater, value, "match") for rater, value in zip("abc", ORDER[1:], strict=True)),
-        *(answer(4, rater, "yes", "match") for rater in "ab"),
-        answer(5, "a", "no", "match", state="rejected"),
-    ]
-    row = read(answers)["a"]
-    assert (row["golden"], row["golden_right"]) == ("2", "0.500")
-    assert (row["units_to_check"], row["units_rejected"]) == ("1", "1")
-    assert row["agreement"] == "0.500"

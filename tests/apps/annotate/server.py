@@ -1,10 +1,12 @@
 """The real server of a study in a separate process."""
 
 import contextlib
+import http.client
 import os
 import pathlib
 import subprocess
 import sys
+import urllib.parse
 
 from xmodal.apps.annotate.raters import invite
 
@@ -56,3 +58,41 @@ def serving(study):
 
 def links(study, server, count):
     return {name: f"{server.address}/join/{token}" for name, token in invite(study, count).items()}
+
+
+class Client:
+    """A minimal browser: keeps cookies and follows no redirects."""
+
+    def __init__(self, address):
+        self._host = urllib.parse.urlsplit(address).netloc
+        self.cookie = ""
+
+    def send(self, method, path, body=None, headers=None):
+        connection = http.client.HTTPConnection(self._host, timeout=30)
+        given = {"cookie": self.cookie} | (headers or {})
+        connection.request(method, path, body, given)
+        response = connection.getresponse()
+        text = response.read().decode("latin-1")
+        connection.close()
+        if cookie := response.getheader("set-cookie"):
+            self.cookie = cookie.partition(";")[0]
+        return response, text
+
+    def get(self, path, **headers):
+        return self.send("GET", path, headers=headers)
+
+    def post(self, path, body="answer=3", **headers):
+        headers = {"origin": f"http://{self._host}"} | headers
+        form = {"content-type": "application/x-www-form-urlencoded"}
+        return self.send("POST", path, body, form | headers)
+
+    def join(self, link):
+        response, _ = self.get(urllib.parse.urlsplit(link).path)
+        assert (response.status, response.getheader("location")) == (303, "/")
+        return self
+
+    def place(self):
+        """The path of the rater's next question, or of the end."""
+        response, _ = self.get("/rate")
+        assert response.status == 303
+        return response.getheader("location")

@@ -42,17 +42,6 @@ def test_ranks_are_intervals_of_separable_places(tmp_path):
     comparison = open_results(folders)
     # a and b overlap; c is below both; d overlaps only with c.
     assert comparison.rank_limits(TAG) == {"a": (1, 2), "b": (1, 2), "c": (3, 4), "d": (3, 4)}
-    flipped = {
-        "m/i2t/median_rank": 3.0,
-        "m/i2t/median_rank_low": 2.0,
-        "m/i2t/median_rank_high": 4.0,
-    }
-    worse = {tag: value + 10 for tag, value in flipped.items()}
-    folders = {
-        "x": write_numbers(tmp_path / "x", flipped),
-        "y": write_numbers(tmp_path / "y", worse),
-    }
-    assert open_results(folders).rank_limits("m/i2t/median_rank") == {"x": (1, 1), "y": (2, 2)}
 
 
 def test_the_command_writes_tables_and_a_page(stored, tmp_path, monkeypatch, capsys):
@@ -79,22 +68,16 @@ def test_the_command_writes_tables_and_a_page(stored, tmp_path, monkeypatch, cap
     text = (tmp_path / "out/board.md").read_text()
     assert "| Paper & Co (published) " in text
     assert f"{numbers[TAG]:.2f} [{numbers[f'{TAG}_low']:.2f}, " in text
-    latex = (tmp_path / "out/board.tex").read_text()
-    assert r"Paper \& Co (published)" in latex
-    lines = [line.split(" & ") for line in latex.splitlines() if " & " in line]
-    values, column = lines[: len(lines) // 2], lines[0].index(TAG.replace("_", r"\_"))
-    bold = {name for name, *cells in values if r"\textbf" in cells[column - 1]}
-    assert bold == set(open_results(stored).find_best(TAG))
+    assert r"Paper \& Co (published)" in (tmp_path / "out/board.tex").read_text()
     assert "Paper &amp; Co (published)" in (tmp_path / "out/board.html").read_text()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", ["desktop", "phone"])
-def test_the_page_sorts_and_filters(size, chromium, stored, tmp_path):
+def test_the_page_sorts_and_filters(chromium, stored, tmp_path):
     board = ResultBoard(open_results(stored), {"paper": {TAG: 61.5}}, ["*/recall@*"])
     path = tmp_path / "board.html"
     path.write_text(board.page().to_html())
-    with open_page(chromium, path, size=size) as page:
+    with open_page(chromium, path, size="phone") as page:
         check_layout(page)
         check_accessibility(page)
         shown = "[...document.querySelectorAll('#board tbody tr:not([hidden]) th')]"

@@ -35,8 +35,6 @@ def test_the_list_of_what_would_run(monkeypatch, capsys):
     assert set(names) >= {"quickstart/t2t", "clip/quick"}
     assert "coherence/cmca" not in names  # It takes longer.
     assert "clip/rn50" not in names  # Its files are missing.
-    # Of three seeds, 11 minutes.
-    assert "clip/quick          1 measured here  1 commands, 4 CPU minutes" in said
     assert f"{len(names)} systems can run here; those of known time take " in said
 
 
@@ -45,19 +43,7 @@ def test_missing_files_end_with_2_and_unknown_names_with_an_error(monkeypatch, c
     assert run(monkeypatch, "pcme/pcme") == 2
     said = capsys.readouterr().err
     assert "pcme_coco.pth, from https://github.com/naver-ai/pcme" in said
-    said = run(monkeypatch, "pcme/pmce")
-    assert "'pcme/pmce' is not in the ledger" in said
-    assert "Did you mean 'pcme/pcme'?" in said
-    assert "cxc/use has no command" in run(monkeypatch, "cxc/use")
-
-
-def test_a_group_stands_for_its_systems(ledger):
-    chosen = reproduce.choose_systems(ledger, ["quickstart", "clip/rn50"])
-    names = [system.name for system in chosen]
-    assert set(names) > {"quickstart/i2t", "quickstart/t2t", "clip/rn50"}
-    assert {name.partition("/")[0] for name in names} == {"quickstart", "clip"}
-    # Those without a command are skipped, unless they are named.
-    assert "cxc/use" not in {each.name for each in reproduce.choose_systems(ledger, ["cxc"])}
+    assert "Did you mean 'pcme/pcme'?" in run(monkeypatch, "pcme/pmce")
 
 
 @pytest.mark.slow
@@ -83,9 +69,3 @@ def test_a_real_row(ledger, real_data, tmp_path, monkeypatch, capfd):
     done = dataclasses.replace(system, run=("--help",))
     assert Reproduction(changed, folders, tmp_path).run([done]) == reproduce.OUTSIDE
     assert "OUTSIDE" in capfd.readouterr().out
-
-    empty = dataclasses.replace(ledger.systems["relations/cite_base"], run=("--help",))
-    assert Reproduction(ledger, folders, tmp_path).run([done, empty]) == reproduce.OUTSIDE
-    summary = capfd.readouterr().out.splitlines()[-1]
-    assert summary.startswith("1 of 2 systems have no number outside; ")
-    assert summary.endswith("failed: relations/cite_base")

@@ -3,35 +3,15 @@
 import importlib.util
 import pathlib
 import re
-import subprocess
 
 import pytest
 
 from xmodal.__main__ import COMMANDS
 from xmodal.apps.config_flag import find_config_file
-from xmodal.apps.ledger.ledger_entries import Ledger, System, read_ledger
+from xmodal.apps.ledger.ledger_entries import read_ledger
 from xmodal.apps.ledger.reproduce import Reproduction
 
 WORK = pathlib.Path("work")
-
-
-def test_placeholders_are_words(tmp_path):
-    folders = {"coco": tmp_path / "my pictures"}
-    system = System(
-        "group/key",
-        "",
-        run=("train --workdir={out} --c={model} --a={coco}/x --b='{seed} epochs'",),
-        seeds=(3,),
-    )
-    ledger = Ledger({}, (), {})
-    (words,) = Reproduction(ledger, folders, WORK).commands(system, 3)
-    assert words == [
-        "train",
-        "--workdir=work/results/group/key/seed_3",
-        "--c=work/models/group/key",
-        f"--a={tmp_path}/my pictures/x",
-        "--b=3 epochs",
-    ]
 
 
 def load(argument):
@@ -66,24 +46,3 @@ def test_every_command_can_be_read(tmp_path):
                 for part in word.removeprefix("--config.").split(".")[:-1]:
                     section = section[part]
     assert len(seen) > 60
-
-
-def test_weights_are_kept_and_evaluations_replaced(tmp_path, monkeypatch):
-    """Results of other code are no reason to stop, since nothing else writes there."""
-    commands = ("convert --output={model}", "evaluate --run=x --output={out}", "evaluate --run=x")
-    system = System("group/key", "", run=commands)
-    ran = []
-    done = subprocess.CompletedProcess([], 0)
-    monkeypatch.setattr(subprocess, "run", lambda words: ran.append(words[3:]) or done)
-    out = tmp_path / "results/group/key"
-    out.mkdir(parents=True)
-    (out / "metrics.json").write_text('{"a": 1.0}')
-    for exists in (False, True):
-        assert Reproduction(Ledger({}, (), {}), {}, tmp_path).compute_metrics(system) == [
-            {"a": 1.0}
-        ]
-        convert = [] if exists else [["convert", f"--output={tmp_path}/models/group/key"]]
-        replaced = ["evaluate", "--run=x", f"--output={out}", "--overwrite"]
-        assert ran == [*convert, replaced, ["evaluate", "--run=x"]]
-        ran.clear()
-        (tmp_path / "models/group/key").mkdir(parents=True, exist_ok=True)

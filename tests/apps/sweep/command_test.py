@@ -21,46 +21,20 @@ def get_space():
         "batch_size": ("choice", 16, 32),
     }
 """
-RATE = "--space=optimizer.learning_rate:log:1e-3:1e-1"
 
 
 @pytest.fixture
-def files(few_shapes, tmp_path):
-    """Flags for a config file with a search space, and for one without."""
-    text = CONFIG.format(data_dir=few_shapes)
-    (tmp_path / "drawn.py").write_text(text + SPACE)
-    (tmp_path / "plain.py").write_text(text)
-    return {name: f"--config={tmp_path / name}.py" for name in ("drawn", "plain")}
+def run(run_command, few_shapes, tmp_path):
+    (tmp_path / "drawn.py").write_text(CONFIG.format(data_dir=few_shapes) + SPACE)
+    given = (f"--config={tmp_path / 'drawn.py'}", f"--workdir={tmp_path / 'sweep'}")
+    return lambda *arguments: run_command(sweep, *given, *arguments)
 
 
-@pytest.fixture
-def run(run_command, files, tmp_path):
-    def call(name, *arguments):
-        return run_command(sweep, files[name], f"--workdir={tmp_path / 'sweep'}", *arguments)
-
-    return call
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "There is nothing to draw: the config file has no function get_space. Use --space="),
-        (
-            [RATE, "--config.optimizer={'name': 'adam', 'learning_rate': 1.0}"],
-            "--config.optimizer fixes a value that --space, --study or get_space draws as opt",
-        ),
-        (
-            ["--space=optimizer.name:choice:adam,sgd", "--config.optimizer.options={'b1': 0.5}"],
-            "--config.optimizer.options fixes a value that --space, --study",
-        ),
-        ([RATE, "--workdir=gs://bucket/sweep"], "must be a folder that this machine mounts"),
-    ],
-)
-def test_mistakes_end_with_a_message(run, tmp_path, arguments, message):
-    code, said = run("plain", *arguments)
+def test_a_value_that_is_drawn_cannot_be_fixed(run, tmp_path):
+    drawn = "--space=optimizer.learning_rate:log:1e-3:1e-1"
+    code, said = run(drawn, "--config.optimizer={'name': 'adam', 'learning_rate': 1.0}")
     assert code == 1
-    assert message in said
-    assert "Traceback" not in said
+    assert "--config.optimizer fixes a value that --space, --study or get_space draws as" in said
     assert not (tmp_path / "sweep").exists()
 
 
@@ -76,7 +50,7 @@ def table(monkeypatch):
 
 def test_a_dry_run_lists_the_draws(run, tmp_path, table):
     arguments = ["--dry_run", "--trials=3", "--config.batch_size=32", "--space=seed:int:0:9"]
-    code, _ = run("drawn", *arguments, "--study=data.captions_per_image=2,3")
+    code, _ = run(*arguments, "--study=data.captions_per_image=2,3")
     assert code == 0
     lines = table()
     # The fixed batch size is not drawn.

@@ -5,7 +5,7 @@ import dataclasses
 import optuna
 import pytest
 
-from xmodal.apps.sweep.plan import Plan, describe, keep, make_plan, parse_space, with_values
+from xmodal.apps.sweep.plan import Plan, describe, keep, parse_space, with_values
 from xmodal.core.errors import UserError
 
 RATE = "optimizer.learning_rate"
@@ -27,23 +27,15 @@ def test_draws_depend_on_the_seed_alone_and_stay_within_their_bounds():
     assert len(list(dataclasses.replace(plan, sampler="tpe").preview(4))) == 4
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        ["seed:int:0:2"],
-        ["seed:choice:0,1,2", "l2:choice:None,{'pattern': 'text/'}", "batch_size:int:3:4"],
-    ],
-)
-def test_a_space_of_few_combinations_is_drawn_once(flags):
+def test_a_space_of_few_combinations_is_drawn_once():
+    flags = ["seed:choice:0,1,2", "l2:choice:None,{'pattern': 'text/'}", "batch_size:int:3:4"]
     plan = plan_of(space=dict(map(parse_space, flags)))
-    size = 3 * 4 ** (len(flags) > 1)
     drawn = list(plan.preview(100))
-    assert len(drawn) == len({repr(each) for each in drawn}) == size
+    assert len(drawn) == len({repr(each) for each in drawn}) == 12
 
 
-@pytest.mark.parametrize("seeds", [(0, 1), (0, 1, 2, 3)])
-def test_a_study_runs_the_same_draws_with_every_value(seeds):
-    space = {"batch_size": ("choice", 64, 128)} | ({RATE: ("log", 1e-4, 1e-2)} if seeds[2:] else {})
+def test_a_study_runs_the_same_draws_with_every_value():
+    seeds, space = (0, 1, 2, 3), {"batch_size": ("choice", 64, 128), RATE: ("log", 1e-4, 1e-2)}
     trials = list(plan_of(space=space, studied=("seed", seeds)).preview(2))
     for number, each in enumerate(trials):
         first = trials[number // len(seeds) * len(seeds)]
@@ -51,34 +43,12 @@ def test_a_study_runs_the_same_draws_with_every_value(seeds):
     assert len(trials) == 2 * len(seeds)
 
 
-LOSS = {"name": "softmax", "options": {"scale": 2.0}, "inputs": ["x"], "module": {"width": 8}}
-
-
-@pytest.mark.parametrize(
-    ("path", "before", "values", "after"),
-    [
-        ("tasks.t2t.loss", LOSS, {"name": "triplet"}, {"name": "triplet"}),
-        ("tasks.t2t.loss", LOSS, {"name": "softmax"}, LOSS),
-        (
-            "optimizer",
-            {"name": "adam", "options": {"b1": 0.5}, "learning_rate": 0.1},
-            {"options": {"momentum": 0.9}, "name": "sgd"},
-            {"name": "sgd", "options": {"momentum": 0.9}, "learning_rate": 0.1},
-        ),
-        (
-            "model.text.encoder",
-            {"name": "words", "width": 8, "dropout": 0.5},
-            {"width": 16, "name": "rnn"},
-            {"name": "rnn", "width": 16},
-        ),
-    ],
-)
-def test_another_entry_has_no_options_of_the_one_before(config, path, before, values, after):
-    config = with_values(config, {path: before})
-    section = with_values(config, {f"{path}.{key}": value for key, value in values.items()})
-    for name in path.split("."):
-        section = section[name]
-    assert section.to_dict() == after
+def test_another_entry_has_no_options_of_the_one_before(config):
+    before = {"name": "adam", "options": {"b1": 0.5}, "learning_rate": 0.1}
+    config = with_values(config, {"optimizer": before})
+    drawn = {"optimizer.options": {"momentum": 0.9}, "optimizer.name": "sgd"}
+    expected = {"name": "sgd", "options": {"momentum": 0.9}, "learning_rate": 0.1}
+    assert with_values(config, drawn).optimizer.to_dict() == expected
 
 
 def test_a_folder_keeps_to_its_plan(plan):
@@ -99,19 +69,6 @@ def test_a_folder_keeps_to_its_plan(plan):
         assert line in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("select", "mode", "found"),
-    [
-        ("shapes/t2t", "max", ("shapes/t2t/recall@1", "max")),
-        ("shapes/t2t/recall@5", "last", ("shapes/t2t/recall@5", "last")),
-    ],
-)
-def test_the_metric_of_a_sweep(plan, select, mode, found):
-    plan.config.best_checkpoint.mode = mode
-    made = make_plan(dataclasses.replace(plan, space={"seed": ("choice", 0, 1)}), select)
-    assert (made.select, made.mode) == found
-
-
 def test_flags_and_mistakes_in_them():
     text = "model.text.encoder.dropout:uniform:0:0.5"
     path, found = parse_space(f"config.{text}")
@@ -120,7 +77,6 @@ def test_flags_and_mistakes_in_them():
     _, found = parse_space("optimizer.schedule:choice:None,{'name': 'cosine'}")
     assert found == ("choice", None, {"name": "cosine"})
     for wrong, message in (
-        ("seed:chioce:1,2", "Unknown name 'chioce'.*Did you mean 'choice'?"),
         ("seed:int:1", "--space=seed:int:1 must be PATH:int:LOW:HIGH"),
         (f"{RATE}:log:1e-2:1e-4", "low=0.01, high=0.0001"),
     ):

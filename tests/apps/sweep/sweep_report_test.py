@@ -6,17 +6,10 @@ import io
 
 import optuna
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.util import tensor_util
 
 from xmodal.apps.sweep import sweep_report
 
 TAG = "shapes/t2t/recall@1"
-
-
-@pytest.fixture
-def studied(plan):
-    return dataclasses.replace(plan, studied=("batch_size", (16, 32)))
 
 
 def make_trials(plan, scores):
@@ -42,12 +35,6 @@ def report_of(plan, trials, folder, capsys):
     return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_the_best_of_each_value_has_a_column(studied, tmp_path, capsys):
-    lines = report_of(studied, make_trials(studied, [1.0, 2.0]), tmp_path, capsys)
-    assert "| | 16 (0000) | 32 (0001) |" in lines
-    assert f"| {TAG} | 10 (9 to 11) | 20 (19 to 21) |" in lines
-
-
 @pytest.mark.parametrize(("metric", "order"), [("recall@1", "1340"), ("median_rank", "0413")])
 def test_the_best_trial_and_its_metrics(plan, metric, order, tmp_path, capsys):
     plan = dataclasses.replace(plan, select=f"shapes/t2t/{metric}", mode="last")
@@ -63,14 +50,3 @@ def test_the_best_trial_and_its_metrics(plan, metric, order, tmp_path, capsys):
     rows = list(csv.DictReader(io.StringIO(sweep_report.format_csv(plan, trials))))
     assert [row["score"] for row in rows] == ["1.0", "3.0", "", "3.0", "2.0"]
     assert (rows[4][TAG], rows[2]["error"]) == ("20.0", "no memory")
-
-
-def test_values_and_metrics_for_tensorboard(plan, tmp_path):
-    trials = make_trials(plan, [1.0, None, 2.0])
-    for _ in range(2):  # nothing is new the second time
-        sweep_report.write_tables(plan, tmp_path, trials)
-    assert sorted(path.name for path in (tmp_path / "hparams").iterdir()) == ["0000", "0002"]
-    events = EventAccumulator(str(tmp_path / "hparams/0002"), size_guidance={"tensors": 0}).Reload()
-    (score,) = events.Tensors("score")
-    assert tensor_util.make_ndarray(score.tensor_proto) == 2.0
-    assert TAG in events.Tags()["tensors"]

@@ -69,7 +69,6 @@ def test_a_sweep_and_its_continuation(sweep, plan, trained, tmp_path, capsys):
         assert bool(run_folder.steps(str(tmp_path / "trials" / name_of(each)))) == (each is best)
     assert (tmp_path / "report.md").read_text() in capsys.readouterr().out
     assert len((tmp_path / "results.csv").read_text().splitlines()) == 4
-    assert (tmp_path / "scores.png").read_bytes().startswith(b"\x89PNG")
     assert len(list((tmp_path / "hparams").iterdir())) == 3
     with pytest.raises(UserError, match="has trials of another sweep"):
         sweep(1, dataclasses.replace(plan, seed=5))
@@ -126,17 +125,6 @@ def test_a_failed_trial_is_recorded_and_the_others_go_on(sweep, trained, tmp_pat
     assert "- 0000: Loss or gradient" in (tmp_path / "report.md").read_text()
     assert [each.state.name for each in sweep(2, retry_failed=True)] == ["COMPLETE"] * 2
     assert trained == ["0000", "0001", "0000"]
-
-
-def test_a_full_disk_ends_the_sweep_and_its_trial_waits(sweep, plan, tmp_path, monkeypatch):
-    def failing(config, run_dir, **_):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(loop, "train", failing)
-    with pytest.raises(OSError, match="disk full"):
-        sweep(5)
-    states = [each.state.name for each in trials_of(open_study(tmp_path, plan))]
-    assert states == ["WAITING"]
 
 
 def test_a_pruner_ends_trials_that_are_worse(sweep, plan, monkeypatch):
