@@ -71,5 +71,3 @@ def test_errors():
         make_similarity({"name": "saf", "field": "mean"})
     with pytest.raises(UserError, match="'saf' compares the tokens.*only vectors"):
         SAF.prepare(dataclasses.replace(make_view(2, 3), extras={}))
-    with pytest.raises(UserError, match="'saf' has parameters"):
-        SAF.score(*[SAF.prepare(view, {}) for view in make_views()], {})

@@ -98,35 +98,30 @@ class Similarity:
     @property
     def inner_product(self) -> bool:
         """Whether the score is the inner product of prepared vectors [N, D]."""
-        return self._kind.inner_product
+        return self.module is None and self._kind.inner_product
 
     @property
     def of_products(self) -> bool:
         """Whether the score is an inner product of vectors of two items, or the largest one."""
-        return self._kind.inner_product or self._kind.unit
+        return self.module is None and (self._kind.inner_product or self._kind.unit)
 
     @property
     def symmetric(self) -> bool:
         """Whether exchanging the sides transposes the scores; if not, images are on the left."""
-        return self._kind.symmetric
+        return self.module is None and self._kind.symmetric
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """Names of the learned numbers that ranking needs; () for a module, which has arrays."""
-        return tuple(self._kind.parameters)
+        return () if self.module is not None else tuple(self._kind.parameters)
 
-    @functools.cached_property
+    @property
+    def _by_distance(self) -> bool:
+        return self.module is None and self._kind.by_distance
+
+    @property
     def _kind(self) -> Kind:
-        """The row of the table; that of a module calls it with its parameters `own`."""
-        module = self.module
-        if module is None:
-            return SIMILARITIES[self.config.name]
-        return Kind(
-            prepare=lambda name, x: module.prepare({}, x),
-            score=lambda left, right, **own: module.score(own, left, right),
-            logits=lambda left, right, **own: module.logits(own, left, right),
-            symmetric=False,
-        )
+        return SIMILARITIES[self.config.name]
 
     def init(
         self, key: jax.Array | None = None, left: Any = None, right: Any = None
@@ -199,13 +194,13 @@ class Similarity:
 
         See `prepare`.
         """
-        if self._kind.by_distance:
+        if self._by_distance:
             left, right = centered(*(select_field(x, self.config.field) for x in (left, right)))
         return self.prepare(left, params), self.prepare(right, params)
 
     def find_offset(self, *sides: np.ndarray) -> np.ndarray | None:
         """Returns the vector to subtract before `scorer` prepares others, see `find_offset`."""
-        return find_offset(*sides) if self._kind.by_distance else None
+        return find_offset(*sides) if self._by_distance else None
 
     def choose_precision(self, platform: str = "cpu") -> np.dtype:
         """Returns the type of scores on a platform: float64 for Euclidean distances on CPUs."""
@@ -228,12 +223,15 @@ class Similarity:
           right: prepared items.
           params: learned parameters, like those of `init`.
         """
-        return self._kind.score(left, right, **self.select_parameters(params or {}))
+        own = self.select_parameters(params or {})
+        if self.module is not None:
+            return self.module.score(own, left, right)
+        return self._kind.score(left, right, **own)
 
     def logits(self, left: Prepared, right: Prepared, params: Mapping[str, Any]) -> jax.Array:
         """Returns the differentiable, scaled and shifted scores [L, R] for losses."""
         own = self.select_parameters(params)
-        return self._scale(self._kind.logits(left, right, **own), params)
+        return self._scale(self._logits(left, right, own), params)
 
     def paired(self, left: Prepared, right: Prepared, params: Mapping[str, Any]) -> jax.Array:
         """Returns the logits [B] of item i of `left` with item i of `right`."""
@@ -244,7 +242,7 @@ class Similarity:
 
         def compare(*pair: Prepared) -> jax.Array:
             first, second = jax.tree.map(lambda x: x[None], pair)
-            return self._kind.logits(first, second, **own)[0, 0]
+            return self._logits(first, second, own)[0, 0]
 
         compare_all = jax.vmap(compare)
         if self.module is not None:  # Its intermediate values are large.
@@ -302,10 +300,6 @@ class Similarity:
           UserError: there are none, but this similarity needs some.
         """
         if self.module is not None:
-            if not params and self.module.has_parameters:
-                raise UserError(
-                    f"Similarity {self.name!r} has parameters, which must come with its embeddings."
-                )
             return {key: value for key, value in params.items() if key not in _SCALING}
         missing = [key for key in self.parameters if key not in params]
         if missing:
@@ -314,6 +308,11 @@ class Similarity:
                 "come with its embeddings."
             )
         return {key: params[key] for key in self.parameters}
+
+    def _logits(self, left: Prepared, right: Prepared, own: Mapping[str, Any]) -> jax.Array:
+        if self.module is not None:
+            return self.module.logits(own, left, right)
+        return self._kind.logits(left, right, **own)
 
     def _scale(self, found: jax.Array, params: Mapping[str, jax.Array]) -> jax.Array:
         if self.config.learned_temperature:
