@@ -12,7 +12,6 @@ from tests.similarity.token_views import make_view, make_views
 from xmodal.similarity import make_similarity
 from xmodal.similarity.scan import POOLS
 from xmodal.similarity.token_attention import NORMS
-from xmodal.similarity.token_sets import compute_gram
 
 CLIPPED = ("clipped_l2norm", "clipped")
 POOLED = {
@@ -109,17 +108,6 @@ def test_items_without_tokens_are_finite():
         assert np.all(np.isfinite(gradient))
         assert not np.any(gradient[~view.extras["mask"]])
         assert np.any(gradient[1])
-
-
-def test_the_gradient_of_the_products_of_tokens_is_one_product():
-    rng = np.random.default_rng(0)
-    tokens, cotangent = (rng.normal(size=(2, 5, each)).astype(np.float32) for each in (3, 5))
-    gram, vjp = jax.vjp(compute_gram, tokens)
-    np.testing.assert_allclose(gram, [x @ x.T for x in tokens], rtol=1e-5)
-    expected = [(y + y.T) @ x for x, y in zip(tokens, cotangent, strict=True)]
-    np.testing.assert_allclose(vjp(cotangent)[0], expected, rtol=1e-5)
-    program = jax.make_jaxpr(lambda x, y: jax.vjp(compute_gram, x)[1](y))(tokens, cotangent)
-    assert str(program).count("dot_general") == 2  # The products, and their gradient.
 
 
 @pytest.mark.parametrize("queries", ["text", "image"])

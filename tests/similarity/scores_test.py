@@ -85,31 +85,3 @@ def test_copies_of_an_item_tie_exactly(name):
         scores[:, copies], np.repeat(scores[:, [77]], len(copies), axis=1)
     )
     np.testing.assert_array_equal(scores[[4, 20, 69]], scores[[9, 9, 9]])
-
-
-@pytest.mark.parametrize("name", ["cosine", "match_probability"])
-@pytest.mark.parametrize("dim", [8, 50, 200])
-def test_an_item_is_prepared_alike_in_blocks_of_any_size(name, dim):
-    (x,) = make_pair(name, (500,), several=2, dim=dim)
-    prepare, _ = make_scorer(name)
-    whole = prepare(x)
-    for size in (17, 300):
-        part = prepare(x[-size:])
-        jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b[-len(a) :]), part, whole)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_score_does_not_depend_on_the_rest_of_its_block(name):
-    prepare, score = make_scorer(name)
-    prepare, score = jax.jit(prepare), jax.jit(score, compiler_options=OPTIMIZED)
-    left, right = (
-        jax.tree.map(np.asarray, prepare(x)) for x in make_pair(name, (70, 150), dim=200)
-    )
-    whole = np.asarray(score(left, right))
-    for rows, columns in [((5, 69), (1, 2)), ((33, 70), (17, 149))]:
-        blocks = [
-            jax.tree.map(lambda x, edges=edges: x[slice(*edges)], side)
-            for side, edges in ((left, rows), (right, columns))
-        ]
-        part = score(*blocks)
-        np.testing.assert_array_equal(part, whole[slice(*rows), slice(*columns)])

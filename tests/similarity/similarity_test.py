@@ -102,7 +102,6 @@ def test_a_capped_scale_can_come_back():
     [
         ("match_probability", {"match_scale": 1.0}, "needs .'match_shift'."),
         ("match_probability", {**MATCH, "match_shift": np.nan}, "match_shift .* not nan"),
-        ("cosine", MATCH, "Unknown key.*match_scale.*'cosine'"),
     ],
 )
 def test_bad_parameters(name, parameters, message):
@@ -117,11 +116,8 @@ SCALE = {"name": "dot", "learned_temperature": True}
     ("given", "message"),
     [
         ({}, "config.model.similarity lacks a name.*'cosine'"),
-        ({"name": "cosin"}, "'cosin'.*'match_probability', 'max_cosine', 'order'.*'cosine'"),
         ({"name": "dot", "temperatur": 1.0}, "Unknown key.*Did you mean 'temperature'"),
-        ({"name": "dot", "temperature": 0.0}, "temperature is 0.0; it must be more than 0"),
-        ({"name": "dot", "max_logit_scale": 100.0}, "set learned_temperature=True"),
-        ({**SCALE, "clamp": True}, "clamp needs a limit"),
+        ({"name": "dot", "max_logit_scale": 100.0}, "set learned_temperature=True and"),
         ({**SCALE, "clamp": True, "max_logit_scale": 9.0, "temperature": 2.0}, "the scale 0.5,"),
         ({**SCALE, "max_logit_scale": 5.0, "temperature": 0.1}, "the scale 10, .*_scale=5 and"),
     ],

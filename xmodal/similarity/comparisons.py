@@ -5,7 +5,7 @@ and the authors' code, Paranioar/SGRAF.
 """
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -43,8 +43,6 @@ class Comparing:
       width: S, width of a comparison.
       attention_scale: lambda of `token_attention.attend`.
     """
-
-    has_parameters: ClassVar[bool] = True
 
     width: int = setting(256, at_least=1)
     attention_scale: float = setting(9.0, above=0)

@@ -49,12 +49,10 @@ def make_similarity(given: Mapping[str, Any], where: str = "config.model.similar
 
 def _check_scale(where: str, settings: SimilarityConfig) -> None:
     limit, scale = settings.max_logit_scale, 1 / settings.temperature
-    if limit is None and settings.clamp:
-        raise UserError(f"{where}.clamp needs a limit: set max_logit_scale, 100 in CLIP.")
-    if limit is not None and not settings.learned_temperature:
+    if (limit is not None or settings.clamp) and not (limit and settings.learned_temperature):
         raise UserError(
-            f"{where}.max_logit_scale limits a learned temperature; set learned_temperature=True "
-            "or remove it."
+            f"{where}.max_logit_scale and clamp limit a learned temperature: set "
+            "learned_temperature=True and max_logit_scale, 100 in CLIP, or remove both."
         )
     if limit is not None and not (1 if settings.clamp else 0) <= scale <= limit:
         raise UserError(

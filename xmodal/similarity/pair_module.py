@@ -1,7 +1,7 @@
 """The interface of similarities that compare token sets, most with parameters of their own."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -35,12 +35,7 @@ class PairModule(Protocol):
     of `table.PAIR_MODULES`. All methods are pure functions of arrays, without flax, so that losses,
     ranking, bundles and search share them. The score of a pair depends on nothing but the two items
     and the parameters; padding, also an item of zeros only, has finite scores and gradients.
-
-    Attributes:
-      has_parameters: whether `init` returns any.
     """
-
-    has_parameters: ClassVar[bool]
 
     def init(self, key: jax.Array, left: Embedding, right: Embedding) -> dict[str, Any]:
         """Returns fresh parameters; of the items, only shapes matter."""

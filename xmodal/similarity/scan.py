@@ -6,7 +6,7 @@ the authors' code, kuanghuei/SCAN.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -67,8 +67,6 @@ class Scan:
       attention_scale: lambda of the softmax; 9 for text queries in the paper, 4 for images.
       attention_norm: a key of `token_attention.NORMS`.
     """
-
-    has_parameters: ClassVar[bool] = False
 
     queries: str = setting("text", one_of=("text", "image"))
     pool: str = setting("lse", one_of=POOLS)

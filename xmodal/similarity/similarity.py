@@ -300,10 +300,6 @@ class Similarity:
           UserError: there are none, but this similarity needs some.
         """
         if self.module is not None:
-            if not params and self.module.has_parameters:
-                raise UserError(
-                    f"Similarity {self.name!r} has parameters, which must come with its embeddings."
-                )
             return {key: value for key, value in params.items() if key not in _SCALING}
         missing = [key for key in self.parameters if key not in params]
         if missing:

@@ -1,6 +1,5 @@
 """Embedding the items of a split, and boards small enough to compute by hand."""
 
-import dataclasses
 import types
 
 import jax
@@ -67,12 +66,6 @@ def test_mesh_changes_nothing(devices):
     assert run(mesh=mesh) == pytest.approx(run(), nan_ok=True)
 
 
-def test_a_missing_side_skips_its_tasks():
-    metrics = run(sides=["text"])
-    assert {name.split("/")[1] for name in metrics} == {"t2t", "sts", "mean_recall@10"}
-    assert metrics["shapes/mean_recall@10"] == metrics["shapes/t2t/recall@10"]
-
-
 def test_predictors_read_vectors_whatever_field_is_ranked():
     def embed_both(*inputs):
         vector = look_up(*inputs).vector
@@ -85,33 +78,6 @@ def test_predictors_read_vectors_whatever_field_is_ranked():
     means = embedder(PARAMS, {}, TinySplit(), 3, field="mean")
     np.testing.assert_array_equal(means.images, -IMAGES)
     np.testing.assert_array_equal(means.predictions["topics"].images, IMAGES)
-
-
-def test_each_side_is_compiled_once_and_vectors_are_float32():
-    traces = []
-
-    def embed_and_count(*inputs):
-        traces.append(inputs[0])
-        return look_up(*inputs)
-
-    embedder = Embedder(embed_and_count, ["text"], similarity=DOT)
-    for _ in range(2):
-        found = embedder(PARAMS, {}, TinySplit(), 3)
-    assert traces == ["text"]
-    assert found.captions.dtype == np.float32
-    np.testing.assert_array_equal(found.caption_ids, TinySplit().caption_ids)
-    np.testing.assert_array_equal(found.captions, CAPTIONS)
-    assert found.images is found.image_ids is None
-
-
-def test_items_in_another_order_are_refused():
-    split = TinySplit()
-    shown = dataclasses.replace(split, image_ids=split.image_ids[::-1])
-    shown.images = split.images
-    with pytest.raises(
-        ValueError, match="The image items of crisscrossed_shapes came in a different"
-    ):
-        embed(shown)
 
 
 def test_learned_parameters_and_several_vectors_travel_with_the_file(tmp_path):

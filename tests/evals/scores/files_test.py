@@ -61,12 +61,6 @@ def test_one_modality_and_parameters(tmp_path):
     assert found.parameters == {"match_scale": 2.5, "match_shift": -1.0}
 
 
-def test_arrays_in_memory_need_no_file_and_are_not_copied():
-    given = make_arrays(image_embeddings=np.ones((3, 4), np.float32))
-    found = arrays.load_embeddings(given)
-    assert np.shares_memory(found.images, given["image_embeddings"])
-
-
 def with_nan(row):
     broken = np.ones((5, 4))
     broken[row, 2] = np.nan
@@ -77,18 +71,15 @@ def with_nan(row):
     ("changes", "message"),
     [
         (dict.fromkeys(make_arrays()) | {"features": np.ones(2)}, r"<arrays> holds \['features'\]"),
-        ({"image_ids": None}, "has no 'image_ids'; it holds"),
         ({"caption_ids": np.array([5, 8, 5, 9, 9])}, "with 3 different values"),
         ({"image_embeddings": np.ones((4, 4))}, r"are float64 \[4, 4\] for 3 items; save"),
         ({"image_embeddings": np.ones((3, 5))}, "images have 5 dimensions and captions 4; both"),
         (
             {"caption_embeddings": with_nan([1, 3])},
-            "not finite in float32 in 2 rows, first in 1, for 5 items",
+            "not finite in float32 in 2 of 5 rows",
         ),
         ({"match_scale": np.ones(2)}, r"match_scale in .* is \[1.0, 1.0\], which cannot"),
-        ({"similarity": np.array([1])}, "similarity in .*it is not a string"),
         ({"predictions/x/other": np.ones((3, 1))}, r"is \[3, 1\]; save predictions/x/images"),
-        ({"xmodal_origin": np.array("[]")}, "xmodal_origin in <arrays> is .* cannot be read"),
         ({"image_embeddings": [[1.0, 2.0], [3.0]]}, "image_embeddings in <arrays> are not a NumPy"),
     ],
 )
@@ -145,8 +136,8 @@ def test_scores_are_mapped_or_read_from_one_file(tmp_path):
 @pytest.mark.parametrize(
     ("matrix", "message"),
     [
-        (np.ones((5, 3)), r"are float64 \[5, 3\] for 3 image_ids .*, so save the transpose"),
-        (np.where(np.eye(3, 5), np.inf, 0), "of image 7 in <arrays> are not all finite"),
+        (np.ones((5, 3)), r"are float64 \[5, 3\] for 3 image_ids "),
+        (np.where(np.eye(3, 5), np.inf, 0), "of 3 images in <arrays> are not finite"),
     ],
 )
 def test_scores_that_do_not_fit(matrix, message):
@@ -194,7 +185,6 @@ def test_candidates_of_one_or_both_directions(tmp_path):
     [
         (change(i2t_scores=np.ones((3, 3))), r"\[3, 2\] and their scores float64 \[3, 3\] for 3"),
         (change(i2t_candidates=np.full((3, 2), 50)), "for 3 queries; save .* no item twice"),
-        (change(**FIRST), "embeddings of the first stage, but no `similarity` of vectors"),
     ],
 )
 def test_candidates_that_do_not_fit_together(given, message):
@@ -219,7 +209,6 @@ def test_lists_keep_their_order(tmp_path):
         ("{", r"ranked.json cannot be read \(.*line 1"),
         ('{"image": {}}', r"holds \['image'\]; rankings are expected under 'i2t'"),
         ('{"i2t": {"a.jpg": [1]}}', r"The list of query 'a.jpg' under 'i2t' in .* is \[1\]; it"),
-        ('{"t2i": {"8": [5, 6, 5]}}', "The list of query '8' under 't2i' in .* each once"),
     ],
 )
 def test_lists_that_are_no_rankings(tmp_path, text, message):

@@ -114,19 +114,3 @@ def test_recalls_of_cut_lists(length):
     assert set(found.values) == set(RECALLS) - set(expected)
     for metric, value in found.values.items():
         np.testing.assert_array_equal(value[asked], whole.values[metric][asked], metric)
-
-
-def test_list_metrics_need_as_many_items_as_r():
-    generator = np.random.default_rng(5)
-    matrix, direction = few_values(generator), directions(generator)["unreachable"]
-    asked = ranks.has_positives(direction)
-    r = ranks.compute_r(direction, direction.positives)[asked]
-    longest = int(r.max())
-    found, whole = cut(matrix, direction, longest)
-    for metric in ("map@r", "r_precision"):
-        np.testing.assert_array_equal(found.values[metric], whole.values[metric])
-    found, _ = cut(matrix, direction, longest - 1)
-    undecided = int(np.sum(r == longest))
-    reason = f"the lists of {undecided} of {len(r)} queries are too short to determine it"
-    assert found.missing["map@r"] == found.missing["r_precision"] == reason
-    assert not {"map@r", "r_precision"} & set(found.values)

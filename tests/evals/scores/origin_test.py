@@ -58,18 +58,3 @@ def test_a_file_is_used_for_its_own_records(load):
         assert run(found, hashes)
     with pytest.raises(UserError, match=r"vse step 12 on other records of pets/images/1.0.0 test:"):
         run(found, {"pets/images/1.0.0 test": "cd"})
-
-
-@pytest.mark.parametrize("name", ["similarity", "cross_encoder"])
-def test_a_first_stage_is_used_for_its_own_records(name, tmp_path):
-    path = tmp_path / "x.npz"
-    save_embeddings(path, dataclasses.replace(FILES["embeddings"], origin=ORIGIN))
-    section = {"type": "boards", "reranker": {"name": name, "first_stage": str(path)}}
-    (options,) = read_options({"shapes": section}).values()
-    sides = ["image", "text"]
-    assert make_evaluator("shapes", options, TinySplit(hashes=SAVED_ON), sides)
-    said = r"shapes\.reranker\.first_stage=.*x\.npz was saved by vse step 12 on other rec"
-    with pytest.raises(UserError, match=said):
-        make_evaluator("shapes", options, TinySplit(hashes={"pets/images/1.0.0 test": "cd"}), sides)
-    path.write_bytes(b"PK damaged")  # It is read later.
-    assert make_evaluator("shapes", options, TinySplit(hashes=SAVED_ON), sides)

@@ -90,33 +90,6 @@ def test_scores_are_those_of_single_pairs(devices, most, many, monkeypatch):
     np.testing.assert_allclose(found, items.expected(*pairs), rtol=1e-4, atol=1e-5)
 
 
-def test_nothing_is_computed_twice(monkeypatch):
-    monkeypatch.setattr(pair_scores, "_MOST_IMAGES", 4)
-    items, pairs = Items(), draw_pairs(300)
-    opened = items.open()
-    opened.pairs(*pairs)
-    jax.effects_barrier()
-    blocks = -(-len(np.unique(pairs[0])) // 4)
-    assert items.calls.count(("image", 4)) == blocks
-    assert sum(side == "text" for side, _ in items.calls) <= CAPTIONS // 4 + 5
-    before = len(items.calls)
-    opened.pairs(pairs[0][::-1], pairs[1][::-1])
-    jax.effects_barrier()
-    assert len(items.calls) == before
-
-
-def test_items_in_another_order():
-    items = Items()
-    opened = items.open()
-    rng = np.random.default_rng(2)
-    of_images, of_captions = rng.permutation(IMAGES)[:9], rng.permutation(CAPTIONS)[:17]
-    images, captions = rng.integers(0, 5, 30), rng.integers(0, 11, 30)
-    taken = opened.take(of_images, of_captions).take(np.arange(2, 7), np.arange(3, 14))
-    found = taken.pairs(images, captions)
-    expected = opened.pairs(of_images[2:7][images], of_captions[3:14][captions])
-    np.testing.assert_array_equal(found, expected)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 8])
 def test_a_killed_evaluation_scores_at_most_one_block_again(devices, tmp_path, monkeypatch):

@@ -7,8 +7,7 @@ import pytest
 from xmodal.core.errors import UserError
 from xmodal.evals.scores import rerank
 from xmodal.evals.scores.score_rows import MatrixScores
-from xmodal.evals.scores.sources import Embeddings, Predictions
-from xmodal.evals.scores.vector_scores import open_scores
+from xmodal.evals.scores.sources import Predictions
 
 
 def random_case(images=70, captions=131, relations=3):
@@ -55,17 +54,6 @@ def test_selective_refinement_of_whole_rows(monkeypatch, transposed, at_a_time):
     np.testing.assert_allclose(found.pairs(rows, columns), expected.ravel(), rtol=1e-5)
 
 
-def test_scores_that_only_float64_tells_apart_stay_apart():
-    scores, predictions, _ = random_case()
-    scores = 0.9 + 1e-10 * scores.astype(np.float64)
-    reranker = rerank.make_reranker(
-        "config.x", {"name": "selective_refinement", "strength": 0.13, "gap": 0}
-    )
-    found = rerank.RerankedScores(MatrixScores(scores), predictions, reranker)
-    rows, columns = (index.ravel() for index in np.indices(scores.shape))
-    np.testing.assert_array_equal(found.pairs(rows, columns), scores.ravel())
-
-
 def test_predictions_are_split_where_their_logits_are_sums():
     generator = np.random.default_rng(1)
     left, right = generator.normal(size=(6, 4)), generator.normal(size=(9, 4))
@@ -85,16 +73,3 @@ def test_predictions_are_split_where_their_logits_are_sums():
     multiplied = Predictions(left, right, lambda x, y: jax.nn.sigmoid(x @ y.T)[..., None])
     with pytest.raises(UserError, match="not sums of an image"):
         multiplied.split()
-
-
-def test_reranked_scores_are_rounded_by_the_same_share():
-    generator = np.random.default_rng(2)
-    vectors = [generator.normal(size=(n, 9)).astype(np.float32) for n in (5, 70)]
-    source = Embeddings("x", np.arange(5), vectors[0], np.arange(70), vectors[1], "cosine")
-    scores = open_scores(source)["image", "text"]
-    certain = Predictions(*(np.full((n, 3), 100, np.float32) for n in (5, 70)))
-    options = {"name": "selective_refinement", "strength": 0.2, "gap": 5.0}
-    found = rerank.RerankedScores(scores, certain, rerank.make_reranker("config.x", options))
-    queries = np.array([4, 1])
-    expected = 3 * np.exp(0.1) * scores.rounding(queries)
-    np.testing.assert_allclose(found.rounding(queries), expected, rtol=1e-4)

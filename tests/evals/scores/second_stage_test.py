@@ -1,19 +1,16 @@
 """Two keys rank: scores of pairs, then those of the first stage."""
 
-import re
-
 import numpy as np
 import pytest
 
 from tests.evals.tiny_split import TinySplit
 from xmodal.core.errors import UserError
-from xmodal.evals import evaluate_source, make_evaluator, read_options
+from xmodal.evals import make_evaluator, read_options
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.scores.ranks import has_positives, rank_queries
 from xmodal.evals.scores.score_rows import MatrixScores
 from xmodal.evals.scores.second_stage import PairReranker, SecondStage
-from xmodal.evals.scores.similarities import draw_similarities
 from xmodal.evals.scores.sources import Embeddings
 
 
@@ -102,32 +99,6 @@ def test_only_queries_with_positives_are_scored(transposed, metrics):
         np.testing.assert_array_equal(answer.rank, expected.rank)
 
 
-@pytest.mark.parametrize("folded", [False, True])
-def test_queries_with_more_positives_than_candidates_are_counted(folded):
-    """Their mAP@R depends on the order of the first stage."""
-    first, second = make_scores()
-    rng = np.random.default_rng(4)
-    rows, items = rng.integers(0, 60, 300), rng.integers(0, 131, 300).astype(np.int32)
-    folds = (rng.integers(0, 2, 70), rng.integers(0, 2, 131)) if folded else None
-    relations = [
-        Ragged.from_pairs(rows[half], items[half], 70) for half in np.split(np.arange(300), 2)
-    ]
-    unreachable = rng.integers(0, 3, 70).astype(np.int32)
-    labels = DirectionLabels(tuple(relations), ("map@r",), unreachable, cap=6, folds=folds)
-    stage = SecondStage(
-        MatrixScores(first), "cosine", Table(second), "logit", PairReranker(4), "model"
-    )
-    expected = 0
-    for query in range(70):
-        kept = slow_order(first[query], second[query], 4)[1]
-        scored = sum(folds[1][item] == folds[0][query] for item in kept) if folded else len(kept)
-        most = max(relation.lengths[query] for relation in relations) + unreachable[query]
-        expected += min(most, 6) > scored
-    facts = stage.describe(labels, transposed=False)
-    assert 0 < facts.undecided == expected < 70
-    assert f"of {expected} queries with more positives than candidates" in facts.describe()
-
-
 def test_scores_that_are_not_finite_are_refused():
     first, second = make_scores()
     second[0, 0] = np.nan
@@ -176,19 +147,3 @@ def test_boards_rank_by_the_cross_encoder():
     sits = found["shapes"].correlations["sits"]
     other = evaluate(np.zeros_like(table), top=2)["shapes"].correlations["sits"]
     assert not np.allclose(sits.influence, other.influence)
-
-
-def test_what_was_not_scored_is_not_shown_as_a_score():
-    table = np.full((4, 8), 0.25, np.float32)
-    evaluator, source = open_case(table, top=2)
-    split = TinySplit()
-    split.has_pictures = False
-    found = evaluate_source(evaluator, source, name="m", split=split, examples=3)
-    page = found.page.to_html()
-    assert "not scored" in page
-    assert "0.2500" in page
-    assert not re.search(r">-\d+\.0000<", page)
-    scores = evaluator.open_rankings(source)("t2i")
-    positives = Ragged.from_pairs(np.arange(8), np.array([0, 0, 0, 1, 1, 2, 2, 3], np.int32), 8)
-    for drawn in draw_similarities(scores, positives, 50):
-        assert set(drawn.tolist()) == {0.25}

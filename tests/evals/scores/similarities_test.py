@@ -37,13 +37,3 @@ def test_every_pair_is_of_its_kind(scores, positives):
     assert pairs_of(matching) == own
     assert len(matching) == len(own)
     assert pairs_of(other) == {(q, i) for q in range(QUERIES) for i in range(ITEMS)} - own
-
-
-def test_the_same_pairs_are_drawn_again_and_no_item_with_itself(scores, positives):
-    first, second = (draw_similarities(scores, positives, 20, exclude_self=True) for _ in range(2))
-    assert len(first[0]) == 20
-    assert len(set(first[0].tolist())) == 20
-    for ours, theirs in zip(first, second, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    _, other = draw_similarities(scores, positives, 10_000, exclude_self=True)
-    assert all(query != item for query, item in pairs_of(other))

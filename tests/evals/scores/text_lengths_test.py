@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from xmodal.evals.scores.text_lengths import TextLengths, multiples
+from xmodal.evals.scores.text_lengths import TextLengths
 
 
 def pad(needed, lengths):
@@ -35,11 +35,3 @@ def test_no_other_lengths_cost_less(texts, compiled):
     least = min(cost(tokens, choice, known) for choice in choices)
     assert cost(tokens, chosen, known) == least
     assert chosen == sorted(set(chosen))
-
-
-def test_many_texts_have_exact_lengths_and_few_have_multiples_of_4():
-    few, many = np.array([5, 6, 7, 9]), np.repeat([5, 6, 7, 9], 4000)
-    assert TextLengths().choose(few, 50, batch_size=4) == [12]
-    assert TextLengths().choose(many, 50, batch_size=32) == [5, 6, 7, 9]
-    assert TextLengths().choose(np.array([49]), 50, batch_size=32) == [50]
-    assert multiples(few, 10) == [4, 8, 10]

@@ -111,28 +111,3 @@ def test_boards_rank_the_best_of_another_model(tmp_path):
         with pytest.raises(UserError, match="equal `top` and `first_stage`"):
             both.differences("m", "n")
         assert both.find_best("shapes_own/t2i/recall@1")  # By intervals alone.
-
-
-def test_a_cross_encoder_ranks_the_best_of_another_model(tmp_path):
-    """Its own towers are not read between images and captions, and may be missing."""
-    path, first = save_first(tmp_path / "dual.npz")
-    none = {"images": np.zeros((4, 0), np.float32), "captions": np.zeros((8, 0), np.float32)}
-    source = make_source(
-        similarity="dot",
-        parameters={},
-        tokens={},
-        options={},
-        pairs=open_token_pairs(make_source(), None, 3),
-        **none,
-    )
-    options = {"name": "cross_encoder", "top": 3, "first_stage": path}
-    evaluator, source = make_case(source, **options)
-    found = evaluator.open_rankings(source)("i2t")
-    by_similarity, tokens = make_case(make_source(), **options | {"name": "similarity"})
-    expected = by_similarity.open_rankings(tokens)("i2t")
-    rows, columns = (x.ravel() for x in np.indices((4, 8)))
-    values = found.pairs(rows, columns)
-    np.testing.assert_array_equal(values, expected.pairs(rows, columns))
-    values = values.reshape(4, 8)
-    best = np.argsort(-in_order(first), axis=1)[:, :3]
-    assert np.sort(np.argsort(-values, axis=1)[:, :3]).tolist() == np.sort(best).tolist()

@@ -19,6 +19,7 @@ from xmodal.core.untrusted.json_text import parse_json_text
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.evals.labels.definitions import KINDS
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
+from xmodal.evals.scores.score_rows import count_not_finite
 from xmodal.evals.scores.sources import (
     LARGEST_SCORE,
     Candidates,
@@ -27,7 +28,6 @@ from xmodal.evals.scores.sources import (
     Predictions,
     ScoreMatrix,
 )
-from xmodal.similarity import SIMILARITIES
 
 SENTENCES, SENTENCE_EMBEDDINGS = "sentences", "sentence_embeddings"
 SIMILARITY, DEFINITION, ORIGIN = "similarity", "score_definition", "xmodal_origin"
@@ -146,7 +146,7 @@ def read_embeddings(place: str, arrays: Arrays) -> Embeddings:
         if (spread := f"{kind}_log_sigma") in arrays:
             log_sigma[side] = read_vectors(arrays, spread, place, count, most=2)
         if f"{kind}_tokens" in arrays:
-            tokens[side] = _read_tokens(arrays, kind, place, count)
+            tokens[side] = _read_tokens(arrays, kind, place)
     if not ids:
         raise UserError(
             f"{place} holds {sorted(arrays)}, none of which is known; embeddings are expected "
@@ -158,7 +158,7 @@ def read_embeddings(place: str, arrays: Arrays) -> Embeddings:
             f"{vectors['text'].shape[-1]}; both must come from one joint space."
         )
     parameters: dict[str, Any] = {
-        name: _read_value(arrays, name, place, _finite) for name in _NUMBERS if name in arrays
+        name: _read_value(arrays, name, place, float) for name in _NUMBERS if name in arrays
     }
     options: dict[str, Any] = {}
     if tokens:
@@ -204,19 +204,16 @@ def load_scores(
     matrix = _require(arrays, "scores", place) if matrix is None else matrix
     wanted = len(sides[0]), len(sides[1])
     if matrix.dtype.kind != "f" or matrix.dtype.itemsize > 8 or matrix.shape != wanted:
-        turned = ", so save the transpose" if matrix.shape == wanted[::-1] else ""
         raise UserError(
             f"The scores in {place} are {matrix.dtype} {list(matrix.shape)} for {wanted[0]} "
             f"image_ids and {wanted[1]} caption_ids; save float32 or float64, with a row per image "
-            f"and a column per caption{turned}."
+            f"and a column per caption."
         )
-    for start in range(0, len(matrix), _ROWS_AT_A_TIME):
-        if not np.isfinite(rows := matrix[start : start + _ROWS_AT_A_TIME]).all():
-            row = start + int(np.isfinite(rows).all(axis=1).argmin())
-            raise UserError(
-                f"The scores of image {sides[0][row]} in {place} are not all finite; save finite "
-                "scores."
-            )
+    parts = range(0, len(matrix), _ROWS_AT_A_TIME)
+    if bad := sum(count_not_finite(matrix[start : start + _ROWS_AT_A_TIME]) for start in parts):
+        raise UserError(
+            f"The scores of {bad} images in {place} are not finite; save finite scores."
+        )
     return ScoreMatrix(place, sides[0], sides[1], matrix, origin)
 
 
@@ -234,12 +231,12 @@ def _read_candidates(
         if (name := f"{direction}_candidates") not in arrays:
             continue
         items, scores = arrays[name], _require(arrays, f"{direction}_scores", place)
-        fits = items.dtype.kind in "iu" and scores.dtype.kind == "f" and items.ndim == 2
-        fits = fits and items.shape == scores.shape and len(items) == len(queries)
-        if fits:
-            distinct = (np.diff(np.sort(items, axis=1), axis=1) != 0).all()
-            fits = items.size and distinct and (np.abs(scores) < LARGEST_SCORE).all()
-        if not fits:
+        if (
+            (items.dtype.kind not in "iu" or scores.dtype.kind != "f" or not items.size)
+            or (items.ndim != 2 or items.shape != scores.shape or len(items) != len(queries))
+            or (np.diff(np.sort(items, axis=1), axis=1) == 0).any()
+            or not (np.abs(scores) < LARGEST_SCORE).all()
+        ):
             raise UserError(
                 f"{name} in {place} are {items.dtype} {list(items.shape)} and their scores "
                 f"{scores.dtype} {list(scores.shape)} for {len(queries)} queries; save integer ids "
@@ -247,14 +244,8 @@ def _read_candidates(
                 "Leave out items that were not scored."
             )
         directions[direction] = items.astype(np.int64), scores
-    first = None
-    if not arrays.keys().isdisjoint(f"{kind}_embeddings" for kind in KINDS.values()):
-        first = read_embeddings(place, arrays)
-        if first.similarity not in SIMILARITIES:
-            raise UserError(
-                f"{place} has embeddings of the first stage, but no `{SIMILARITY}` of vectors; "
-                f"save the name of the one that chose them, one of {sorted(SIMILARITIES)}."
-            )
+    has_first = any(f"{kind}_embeddings" in arrays for kind in KINDS.values())
+    first = read_embeddings(place, arrays) if has_first else None
     definition = read_text(arrays, DEFINITION, place) or "the scores of a file"
     return Candidates(place, sides[0], sides[1], directions, definition, first, origin)
 
@@ -282,20 +273,19 @@ def read_vectors(arrays: Arrays, name: str, place: str, count: int, most: int = 
     if array.dtype == np.dtype("V2"):
         array = array.view(ml_dtypes.bfloat16)  # npz files do not store its name.
     is_float = array.dtype == ml_dtypes.bfloat16 or np.issubdtype(array.dtype, np.floating)
-    found = wrong = None
+    shapes = "[N, D]" if most == 2 else "[N, D], or [N, K, D] with K per item"
     if not is_float or not 2 <= array.ndim <= most or 0 in array.shape or len(array) != count:
-        wrong = f"{array.dtype} {list(array.shape)}"
-    else:
-        found = np.ascontiguousarray(array, np.float64 if array.dtype.itemsize >= 8 else np.float32)
-        with np.errstate(over="ignore"):
-            finite = np.isfinite(found.astype(np.float32, copy=False)).reshape(count, -1).all(1)
-        if not finite.all():
-            wrong = f"not finite in float32 in {np.sum(~finite)} rows, first in {finite.argmin()},"
-    if found is None or wrong:
-        shapes = "[N, D]" if most == 2 else "[N, D], or [N, K, D] with K per item"
         raise UserError(
-            f"{name} in {place} are {wrong} for {count} items; save finite floats {shapes}."
+            f"{name} in {place} are {array.dtype} {list(array.shape)} for {count} items; save "
+            f"finite floats {shapes}."
         )
+    found = np.ascontiguousarray(array, np.float64 if array.dtype.itemsize >= 8 else np.float32)
+    with np.errstate(over="ignore"):
+        if bad := count_not_finite(found.astype(np.float32, copy=False)):
+            raise UserError(
+                f"{name} in {place} are not finite in float32 in {bad} of {count} rows; save "
+                f"finite floats {shapes}."
+            )
     return found
 
 
@@ -311,34 +301,15 @@ def _read_value(arrays: Arrays, name: str, place: str, make: Callable[[Any], Any
         ) from error
 
 
-def _finite(value: Any) -> float:
-    with np.errstate(over="ignore"):
-        if not np.isfinite(found := np.float32(value)):
-            raise ValueError("it is not finite in float32")
-    return float(found)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("it is not a string")
-    return value
-
-
 def read_text(arrays: Arrays, name: str, place: str) -> str:
     """Returns a string among some arrays; "" if there is none."""
-    return _read_value(arrays, name, place, _text) if name in arrays else ""
+    return _read_value(arrays, name, place, str) if name in arrays else ""
 
 
-def _read_tokens(arrays: Arrays, kind: str, place: str, count: int) -> RaggedTokens:
+def _read_tokens(arrays: Arrays, kind: str, place: str) -> RaggedTokens:
     name = f"{kind}_tokens"
-    lengths, number = _require(arrays, f"{kind}_token_counts", place), len(arrays[name])
-    if lengths.shape != (count,) or lengths.dtype.kind not in "iu" or lengths.sum() != number:
-        raise UserError(
-            f"{kind}_token_counts in {place} are {lengths.dtype} {list(lengths.shape)}, with sum "
-            f"{lengths.sum()}, for {count} items and {number} tokens; save the number of every "
-            "item's tokens."
-        )
-    values = read_vectors(arrays, name, place, number, most=2)
+    lengths = _require(arrays, f"{kind}_token_counts", place)
+    values = read_vectors(arrays, name, place, int(lengths.sum()), most=2)
     return RaggedTokens(values.astype(np.float32), lengths.astype(np.int64))
 
 

@@ -47,16 +47,16 @@ class _Embedded(NamedTuple):
     Attributes:
       vectors: float32, the array that is ranked.
       log_sigma: float32, of a probabilistic model; or None.
+      predicted: float32, the vectors, which predictors read, if another array is ranked; or None.
       tokens: tokens and mask, float32, for a similarity of token sets; or None.
       features: `Tokens` for a cross-encoder; or None.
-      predicted: float32, the vectors, which predictors read, if another array is ranked; or None.
     """
 
     vectors: Any
     log_sigma: Any = None
+    predicted: Any = None
     tokens: Any = None
     features: Any = None
-    predicted: Any = None
 
 
 # Columns of a batch of one side -> kept arrays.
@@ -141,9 +141,9 @@ class Embedder:
             if pairs is not None:
                 features = extras["features"]
                 kept = Tokens(features.tokens, features.full_mask(), dict(features.extras))
-            single = _Embedded(select_field(embedding, field), embedding.log_sigma, tokens)
-            if self._predict and field != "vector":
-                single = single._replace(predicted=embedding.vector)
+            predicted = embedding.vector if self._predict and field != "vector" else None
+            ranked = select_field(embedding, field)
+            single = _Embedded(ranked, embedding.log_sigma, predicted, tokens)
             single = jax.tree.map(lambda array: array.astype(jnp.float32), single)
             return single._replace(features=kept)
 
@@ -168,9 +168,7 @@ class Embedder:
         Raises:
           ValueError: the order or number of the items differs from the request.
         """
-        vectors: dict[str, np.ndarray] = {}
-        predicted: dict[str, np.ndarray] = {}
-        log_sigma: dict[str, np.ndarray] = {}
+        kept: dict[str, dict[str, np.ndarray]] = {name: {} for name in _Embedded._fields[:3]}
         tokens: dict[str, RaggedTokens] = {}
         features: dict[str, Tokens] = {}
         for side in (each for each in self._sides if each in split.sides):
@@ -178,20 +176,15 @@ class Embedder:
             parts = self._embed_side(embed, side, split, batch_size)
             found = [part for _, part in parts]
             order = np.argsort(np.concatenate([rows for rows, _ in parts]))
-            kept = {
-                name: np.concatenate([getattr(part, name) for part in found])[order]
-                for name in ("vectors", "log_sigma", "predicted")
-                if getattr(found[0], name) is not None
-            }
-            vectors[side] = kept["vectors"]
-            predicted[side] = kept.get("predicted", kept["vectors"])
-            if "log_sigma" in kept:
-                log_sigma[side] = kept["log_sigma"]
+            for name, arrays in kept.items():
+                if getattr(found[0], name) is not None:
+                    arrays[side] = np.concatenate([getattr(each, name) for each in found])[order]
             if found[0].tokens is not None:
                 ragged = [RaggedTokens.from_padded(*part.tokens) for part in found]
                 tokens[side] = RaggedTokens.join(ragged).take(order)
             if found[0].features is not None:
                 features[side] = Tokens.join([(rows, part.features) for rows, part in parts])
+        vectors = kept["vectors"]
         return Embeddings(
             place=f"{split.name} {split.split}",
             image_ids=np.asarray(split.image_ids, np.int64) if "image" in vectors else None,
@@ -200,8 +193,8 @@ class Embedder:
             captions=vectors.get("text"),
             similarity=self._similarity.name,
             parameters=self._learned(params),
-            predictions=self._make_predictions(params, predicted),
-            log_sigma=log_sigma,
+            predictions=self._make_predictions(params, vectors | kept["predicted"]),
+            log_sigma=kept["log_sigma"],
             tokens=tokens,
             options=self._similarity.options,
             pairs=None
@@ -216,9 +209,7 @@ class Embedder:
             return {key: float(learned[key]) for key in self._similarity.parameters}
         learned = self._similarity.select_parameters(params.get("similarity", {}))
         learned = jax.tree.map(jnp.asarray, learned)
-        return (
-            jax.device_get(learned) if self.mesh is None else mesh_lib.to_host(learned, self.mesh)
-        )
+        return mesh_lib.to_host(learned, self.mesh) if self.mesh else jax.device_get(learned)
 
     def lower(
         self, side: str, params: Any, model_state: Any, columns: Mapping[str, jax.ShapeDtypeStruct]
@@ -273,8 +264,6 @@ class Embedder:
     ) -> list[_Part]:
         """Embeds all items of a side, group by group."""
         groups = self._group(side, split, batch_size)
-        if not groups:
-            raise ValueError(f"The split has no {side} to embed.")
         count = sum(len(group.rows) for group in groups)
         what = f"Embedding {count:,} {KINDS[side]}s of {split.title} {split.split}"
         with progress(what, count, jointly=True) as advance:

@@ -8,7 +8,6 @@ from jax.sharding import Mesh
 from xmodal.core.errors import UserError
 from xmodal.evals.scores.sources import Embeddings, ScoreMatrix
 from xmodal.evals.scores.vector_scores import open_scores
-from xmodal.similarity import make_similarity
 
 
 def average(members: Sequence[Embeddings]) -> Embeddings:
@@ -24,15 +23,11 @@ def average(members: Sequence[Embeddings]) -> Embeddings:
       UserError: the items differ, or the score of a member is not an inner product.
     """
     check_same_items(members)
-    first = members[0]
+    first, joined = members[0], {side: _join(members, side) for side in members[0].by_side}
     return Embeddings(
-        place=first.place,
-        image_ids=first.image_ids,
-        images=_join(members, "images"),
-        caption_ids=first.caption_ids,
-        captions=_join(members, "captions"),
-        similarity="dot",
-    )
+        first.place, first.image_ids, joined.get("image"), first.caption_ids, joined.get("text"),
+        "dot",
+    )  # fmt: skip
 
 
 def average_scores(members: Sequence[Embeddings], mesh: Mesh | None = None) -> ScoreMatrix:
@@ -56,7 +51,7 @@ def average_scores(members: Sequence[Embeddings], mesh: Mesh | None = None) -> S
         )
     total = np.zeros((len(first.image_ids), len(first.caption_ids)), np.float64)
     for member in members:
-        similarity = make_similarity({"name": member.similarity, **member.options})
+        similarity = member.make_similarity()
         scores = open_scores(member, mesh=mesh)["image", "text"]
         for at, rows in scores.blocks(np.arange(len(total))):
             total[at] += similarity.rescale(rows) / len(members)
@@ -79,17 +74,15 @@ def check_same_items(members: Sequence[Embeddings]) -> None:
                 )
 
 
-def _join(members: Sequence[Embeddings], side: str) -> np.ndarray | None:
-    if getattr(members[0], side) is None:
-        return None
+def _join(members: Sequence[Embeddings], side: str) -> np.ndarray:
     prepared = []
     for member in members:
-        similarity = make_similarity({"name": member.similarity, **member.options})
+        similarity = member.make_similarity()
         if not similarity.inner_product:
             raise UserError(
                 f"An ensemble averages inner products, and the similarity {member.similarity!r} of "
                 "one of its models is not one; give the evaluator the similarity 'cosine', or "
                 "evaluate the models one by one."
             )
-        prepared.append(np.asarray(similarity.prepare(getattr(member, side))))
+        prepared.append(np.asarray(similarity.prepare(member.vectors(side))))
     return np.concatenate(prepared, axis=1) / np.float32(len(members) ** 0.5)

@@ -2,8 +2,8 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,20 +28,6 @@ from xmodal.similarity import PAIR_MODULES, SIMILARITIES, make_similarity
 _ROUNDED_HALF, _ROUNDED = 0.03, 3e-5
 
 
-class Captions(Protocol):
-    """The captions of a split.
-
-    Attributes:
-      name: name of its dataset.
-      caption_ids: int [M].
-      caption_texts: M strings.
-    """
-
-    name: str
-    caption_ids: np.ndarray
-    caption_texts: Sequence[str]
-
-
 @dataclasses.dataclass(frozen=True)
 class Sentences(Provider):
     """Embeddings of sentences, which has the captions of any split that are among them.
@@ -61,11 +47,7 @@ class Sentences(Provider):
     parameters: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def items(
-        self,
-        split: Captions,
-        *,
-        similarity: Mapping[str, Any] | None = None,
-        batch_size: int = 256,
+        self, split: Any, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
     ) -> Embeddings:
         """See `Provider`; captions are found by their texts."""
         del batch_size
@@ -160,10 +142,9 @@ def choose_similarity(embeddings: Vectors, similarity: str | None) -> Vectors:
     needed = chosen.parameters
     parameters = {key: value for key, value in embeddings.parameters.items() if key in needed}
     chosen.scorer(parameters)  # Raises an error here if a number is missing.
-    changes: dict[str, Any] = {"similarity": name, "parameters": parameters}
-    if isinstance(embeddings, Embeddings):
-        changes |= {"options": {}, "tokens": {}}
-    return dataclasses.replace(embeddings, **changes)
+    tokens: dict[str, Any] = {"options": {}, "tokens": {}}
+    tokens = tokens if isinstance(embeddings, Embeddings) else {}
+    return dataclasses.replace(embeddings, similarity=name, parameters=parameters, **tokens)
 
 
 def name_of(source: str | os.PathLike | Mapping[str, Any]) -> str:

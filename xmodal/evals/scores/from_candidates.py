@@ -60,7 +60,7 @@ class ScoredCandidates(Stage):
         else:
             first = order_embeddings(source.first, labels)
             self.first_name, parameters = first.similarity, first.parameters
-            ranked = [each for each in (first.images, first.captions) if each is not None]
+            ranked = list(first.by_side.values())
             self.first = open_scores(first, mesh=mesh, precision=precision)["image", "text"]
         self._hashes = {
             transposed: hash_arrays(self.first_name, [np.sort(items), *ranked], parameters)

@@ -97,29 +97,29 @@ class Ids(Protocol):
 def order_embeddings(source: Embeddings, labels: Ids) -> Embeddings:
     """Returns the embeddings in the order of the split; arrays in this order are not copied."""
     at = _find(source, labels)
-    arrays = {"image": source.images, "caption": source.captions}
-    pairs = source.pairs
-    if pairs is not None and not all(_is_whole(at[kind], len(arrays[kind])) for kind in at):
-        pairs = pairs.take(at["image"], at["caption"])
-    for kind, positions in at.items():
-        if not _is_whole(positions, len(arrays[kind])):
-            arrays[kind] = arrays[kind][positions]
+    moved = {
+        kind: positions
+        for kind, positions in at.items()
+        if not _is_whole(positions, len(ids_of(source)[kind]))
+    }
+    if not moved:
+        return source
+
+    def move(kind: str, rows: np.ndarray | None) -> np.ndarray | None:
+        return rows[moved[kind]] if rows is not None and kind in moved else rows
+
     return dataclasses.replace(
         source,
-        image_ids=np.asarray(labels.image_ids) if "image" in at else None,
-        images=arrays["image"],
-        caption_ids=np.asarray(labels.caption_ids) if "caption" in at else None,
-        captions=arrays["caption"],
-        pairs=pairs,
+        image_ids=move("image", source.image_ids),
+        images=move("image", source.images),
+        caption_ids=move("caption", source.caption_ids),
+        captions=move("caption", source.captions),
+        pairs=source.pairs and source.pairs.take(at["image"], at["caption"]),
         predictions={
             task: predictions.take(at.get("image"), at.get("caption"))
             for task, predictions in source.predictions.items()
         },
-        log_sigma={
-            side: source.log_sigma[side][at[kind]]
-            for side, kind in KINDS.items()
-            if side in source.log_sigma and kind in at
-        },
+        log_sigma={side: rows[at[KINDS[side]]] for side, rows in source.log_sigma.items()},
         tokens=source.take_tokens({side: at[kind] for side, kind in KINDS.items() if kind in at}),
     )
 

@@ -174,13 +174,6 @@ def _features(given: Any, config: ImageConfig) -> np.ndarray:
 
 def _pixels(given: Picture, upright: bool) -> np.ndarray:
     """Returns uint8 [H, W, 3], with at least one pixel."""
-    pixels = _decode(given, upright)
-    if 0 in pixels.shape:
-        raise ValueError(f"it has no pixels, but the shape {list(pixels.shape)}")
-    return pixels
-
-
-def _decode(given: Picture, upright: bool) -> np.ndarray:
     if isinstance(given, (str, os.PathLike)):
         with open(given, "rb") as file:
             given = file.read()
@@ -189,19 +182,12 @@ def _decode(given: Picture, upright: bool) -> np.ndarray:
     if isinstance(given, PIL.Image.Image):
         return np.asarray(to_rgb(stand_upright(given) if upright else given))
     pixels = np.asarray(given)
-    if pixels.dtype == np.object_:
-        raise ValueError(
-            "a picture is a path, bytes, a PIL image or an array uint8 [H, W, 3], not "
-            f"{type(given).__name__}"
-        )
-    if pixels.dtype != np.uint8 or not (
-        pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (1, 3, 4))
-    ):
-        raise ValueError(
-            f"an array must be uint8 [H, W, 3]; this one is {pixels.dtype} {list(pixels.shape)}"
-        )
-    if 0 in pixels.shape:  # PIL cannot hold it.
-        return pixels
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[..., 0]
+    is_picture = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))
+    if pixels.dtype != np.uint8 or not is_picture or not pixels.size:
+        raise ValueError(
+            "a picture is a path, bytes, a PIL image or an array uint8 [H, W, 3] with pixels, not "
+            f"{type(given).__name__}, {pixels.dtype} {list(pixels.shape)}"
+        )
     return np.asarray(to_rgb(PIL.Image.fromarray(pixels)))

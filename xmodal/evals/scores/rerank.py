@@ -134,7 +134,7 @@ def make_board_reranker(
     lookup(f"{where}.name", options.get("name", ""), {**RERANKERS, **_SECOND_STAGES})
     if options["name"] not in _SECOND_STAGES:
         return make_reranker(where, options)
-    given = {key: x for key, x in options.items() if key != "name"}
-    found = read(_SECOND_STAGES[options["name"]], where, given)
+    given = dict(options)
+    found = read(_SECOND_STAGES[given.pop("name")], where, given)
     found.check(where)
     return found

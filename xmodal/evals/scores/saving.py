@@ -56,13 +56,9 @@ def _save(path: str | os.PathLike, saved: Mapping[str, Any], origin: FileOrigin 
 
 def _arrays_of(embeddings: Embeddings) -> dict[str, Any]:
     found: dict[str, Any] = {arrays.SIMILARITY: np.array(embeddings.similarity)}
-    given = {
-        "image": (embeddings.image_ids, embeddings.images),
-        "caption": (embeddings.caption_ids, embeddings.captions),
-    }
-    for kind, (ids, vectors) in given.items():
-        if vectors is not None:
-            found |= {f"{kind}_ids": ids, f"{kind}_embeddings": vectors}
+    ids = {"image": embeddings.image_ids, "text": embeddings.caption_ids}
+    for side, vectors in embeddings.by_side.items():
+        found |= {f"{KINDS[side]}_ids": ids[side], f"{KINDS[side]}_embeddings": vectors}
     found |= {f"{KINDS[side]}_log_sigma": x for side, x in embeddings.log_sigma.items()}
     prefix = ""
     if embeddings.similarity in PAIR_MODULES:

@@ -96,10 +96,8 @@ def compute_score_matrix(
     settings = similarity.name, similarity.options, _BLOCK_FLOPS, _TILE_BYTES, _LENGTHS, _MANY_PAIRS
     sides = (images, captions)
     arrays = [x for each in sides for x in (each.vectors, each.tokens.values, each.tokens.lengths)]
-    key, shape = (
-        hash_arrays(repr(settings), arrays, params),
-        (len(images.vectors), len(captions.vectors)),
-    )
+    key = hash_arrays(repr(settings), arrays, params)
+    shape = len(images.vectors), len(captions.vectors)
     file = ScoreFile(key, shape, (len(blocks),), mesh, folder)
     rounds = list(_rounds(blocks, file.finished, mesh.size))
     with progress(f"Scoring {math.prod(shape):,} pairs", len(rounds), jointly=True) as advance:

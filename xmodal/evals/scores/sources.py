@@ -14,7 +14,7 @@ import numpy as np
 from xmodal.core.errors import UserError
 from xmodal.evals.labels.split import different_records
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
-from xmodal.similarity import make_similarity
+from xmodal.similarity import Similarity, make_similarity
 
 if TYPE_CHECKING:
     from xmodal.evals.scores.pair_scores import PairScores
@@ -261,24 +261,25 @@ class Embeddings(_Given):
     @property
     def sides(self) -> frozenset[str]:
         """The sides with embeddings, of "image" and "text"."""
+        return frozenset(side for side, each in self.by_side.items() if each.shape[-1] > 0)
+
+    @property
+    def by_side(self) -> dict[str, np.ndarray]:
+        """`images` under "image" and `captions` under "text"; a missing side is left out."""
         given = {"image": self.images, "text": self.captions}
-        return frozenset(
-            side for side, vectors in given.items() if vectors is not None and vectors.shape[-1] > 0
-        )
+        return {side: vectors for side, vectors in given.items() if vectors is not None}
 
     def vectors(self, side: str) -> np.ndarray:
         """Returns `images` or `captions`, of a side that has them."""
-        found = self.images if side == "image" else self.captions
-        assert found is not None
-        return found
+        return self.by_side[side]
+
+    def make_similarity(self) -> Similarity:
+        """Returns the similarity, of a side that has one."""
+        return make_similarity({"name": self.similarity, **self.options}, "similarity")
 
     def take_tokens(self, positions: Mapping[str, np.ndarray]) -> dict[str, RaggedTokens]:
         """Returns the tokens of the items at some positions, by side; others are left out."""
-        return {
-            side: each.take(positions[side])
-            for side, each in self.tokens.items()
-            if side in positions
-        }
+        return {side: self.tokens[side].take(positions[side]) for side in self.tokens}
 
 
 @dataclasses.dataclass(frozen=True)

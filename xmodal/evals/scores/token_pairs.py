@@ -1,7 +1,6 @@
 """Scores of chosen pairs by a similarity of token sets, computed as those of a cross-encoder."""
 
 import functools
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -14,7 +13,7 @@ from xmodal.evals.scores.pair_scores import PairFunctions, PairProgram, PairScor
 from xmodal.evals.scores.second_stage import Pairs
 from xmodal.evals.scores.sources import Embeddings
 from xmodal.evals.scores.vector_scores import open_scores
-from xmodal.similarity import Embedding, Similarity, make_similarity
+from xmodal.similarity import Embedding, Similarity
 
 _VECTOR = "vector"
 
@@ -33,46 +32,32 @@ def open_token_pairs(embeddings: Embeddings, mesh: Mesh | None, top: int | None)
     Raises:
       UserError: it compares no token sets, or a side has no tokens.
     """
-    named = {"name": embeddings.similarity, **embeddings.options}
-    similarity = make_similarity(named, "similarity")
-    sides = {"image": embeddings.images, "text": embeddings.captions}
-    tokens = {
-        side: _pad(embeddings, side, vectors)
-        for side, vectors in sides.items()
-        if vectors is not None and side in embeddings.tokens
-    }
-    if similarity.module is None or len(tokens) < len(sides):
+    similarity = embeddings.make_similarity()
+    if similarity.module is None or not embeddings.tokens.keys() >= {"image", "text"}:
         raise UserError(
             f"The reranker 'similarity' compares the tokens of images and captions, and "
             f"{embeddings.place} ranks vectors by {embeddings.similarity!r}: evaluate a run whose "
             "config.model.similarity compares token sets, or remove the reranker."
         )
-    if top is None or top >= min(len(each.mask) for each in tokens.values()):
+    images, captions = (_pad(embeddings, side) for side in ("image", "text"))
+    if top is None or top >= min(len(images.mask), len(captions.mask)):
         return open_scores(embeddings, mesh=mesh)["image", "text"]
-    functions = _make_functions(similarity, _describe_shapes(tokens), embeddings.parameters)
-    program = PairProgram(functions, mesh)
-    return PairScores(program, embeddings.parameters, tokens["image"], tokens["text"])
+    params = embeddings.parameters
+    functions = _make_functions(similarity, images, captions, params)
+    return PairScores(PairProgram(functions, mesh), params, images, captions)
 
 
-def _pad(embeddings: Embeddings, side: str, vectors: np.ndarray) -> Tokens:
+def _pad(embeddings: Embeddings, side: str) -> Tokens:
     """The tokens of a side with its vectors."""
     ragged = embeddings.tokens[side]
     tokens, mask = ragged.pad(int(ragged.lengths.max()))
-    return Tokens(tokens, mask, {_VECTOR: np.asarray(vectors, np.float32)})
-
-
-def _describe_shapes(tokens: Mapping[str, Tokens]) -> dict[str, Tokens]:
-    """One item of every side, as shapes."""
-    return {
-        side: jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype), each)
-        for side, each in tokens.items()
-    }
+    return Tokens(tokens, mask, {_VECTOR: np.asarray(embeddings.vectors(side), np.float32)})
 
 
 def _make_functions(
-    similarity: Similarity, shapes: Mapping[str, Tokens], params: Any
+    similarity: Similarity, images: Tokens, captions: Tokens, params: Any
 ) -> PairFunctions:
-    """The similarity as a cross-encoder; `shapes` are those of one item of every side."""
+    """The similarity as a cross-encoder; of the items, only shapes matter."""
 
     def prepare(side: str, params: Any, items: Tokens) -> Any:
         del side
@@ -85,12 +70,6 @@ def _make_functions(
 
         return jnp.asarray(jax.vmap(score_one)(images, texts), jnp.float32)
 
-    def pair_bytes(image_tokens: int, text_tokens: int) -> int:
-        del image_tokens, text_tokens  # Blocks are sized by the longest items.
-        sides = (
-            jax.eval_shape(functools.partial(prepare, side), params, shapes[side])
-            for side in ("image", "text")
-        )
-        return int(similarity.cost(*sides).bytes)
-
-    return PairFunctions(similarity.name, prepare, score, pair_bytes)
+    sides = [jax.eval_shape(functools.partial(prepare, ""), params, x) for x in (images, captions)]
+    size = int(similarity.cost(*sides).bytes)  # Blocks are sized by the longest items.
+    return PairFunctions(similarity.name, prepare, score, lambda *_: size)

@@ -3,7 +3,7 @@
 import copy
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -24,7 +24,7 @@ from xmodal.evals.scores.score_rows import (
     take_rows,
 )
 from xmodal.evals.scores.sources import Embeddings
-from xmodal.similarity import Similarity, make_similarity
+from xmodal.similarity import Similarity
 from xmodal.similarity.vectors import DOUBLE, in_precision, remove_offset
 
 _PAIRS = 256  # Single pairs that are scored at a time.
@@ -276,14 +276,10 @@ def open_scores(
     Raises:
       UserError: an embedding is not finite.
     """
-    similarity = make_similarity(
-        {"name": embeddings.similarity, **embeddings.options}, "similarity"
-    )
-    vectors = {"image": embeddings.images, "text": embeddings.captions}
-    given = {side: rows for side, rows in vectors.items() if rows is not None}
+    similarity, given = embeddings.make_similarity(), embeddings.by_side
     mesh = mesh or one_device()
     if similarity.module is not None:
-        return _open_module(similarity, embeddings, given, mesh)
+        return _open_module(similarity, embeddings, mesh)
     for side, rows in given.items():
         if bad := count_not_finite(rows):
             raise UserError(
@@ -309,8 +305,9 @@ def open_scores(
 
 
 def _open_module(
-    similarity: Similarity, embeddings: Embeddings, vectors: Mapping[str, np.ndarray], mesh: Mesh
+    similarity: Similarity, embeddings: Embeddings, mesh: Mesh
 ) -> dict[tuple[str, str], Scores]:
+    vectors = embeddings.by_side
     if len(vectors) < 2:
         return {}
     if not set(vectors) <= set(embeddings.tokens):
