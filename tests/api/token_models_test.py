@@ -11,7 +11,7 @@ from tests.similarity.slow_saf import score_pairs
 from xmodal.api.exporting import export_model
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
-from xmodal.train.step.state import TrainState
+from xmodal.train.tree import TrainState
 
 REGIONS = 3
 SECTION = {

@@ -15,10 +15,10 @@ from xmodal.models import Features, make_dual_encoder
 from xmodal.pretrained.model_folder import read_model, read_part
 from xmodal.train.inherit import inherit
 from xmodal.train.initialization.from_towers import load_towers
-from xmodal.train.resolve import build_run, fill
+from xmodal.train.resolve import build_run
+from xmodal.train.run_config import fill
 from xmodal.train.sections import InitConfig
-from xmodal.train.step.state import TrainState
-from xmodal.train.tree import flatten
+from xmodal.train.tree import TrainState, flatten
 
 ROWS, WIDTH, EMBED = 16, 64, 10
 ENC = ROWS - 1

@@ -16,9 +16,9 @@ from xmodal.train import rngs
 from xmodal.train.folder.run_folder import Records
 from xmodal.train.optimization.optimizer import make_optimizer
 from xmodal.train.run_config import RunConfig
-from xmodal.train.step.state import TrainState, first_state, init_params, with_shardings
+from xmodal.train.step.state import first_state, init_params
 from xmodal.train.step.tasks import Task
-from xmodal.train.tree import Tree, partition
+from xmodal.train.tree import TrainState, Tree, partition, with_shardings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Run:
       model: the towers and their similarity.
       tasks: the trained tasks.
       batch: name -> shape and dtype of the columns of a global training batch.
-      records: hash and number of the training records, see `run_records`; empty if the dataset is
+      records: hash and number of the training records, see `resolve`; empty if the dataset is
         not known, or not needed.
       missing: why the dataset is not known; sizes that depend on it are then arbitrary. "" if it
         is known, or not needed.

@@ -19,8 +19,7 @@ from xmodal.train.initialization import (
 )
 from xmodal.train.optimization.optimizer import observe_metrics
 from xmodal.train.run import Run
-from xmodal.train.step.state import TrainState, create_state, replace_arrays
-from xmodal.train.tree import flatten, matches, top_levels
+from xmodal.train.tree import TrainState, create_state, flatten, matches, replace_arrays, top_levels
 
 
 def starting_state(run: Run, run_dir: str, *, sets_aside: bool = False) -> TrainState:

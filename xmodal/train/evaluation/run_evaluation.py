@@ -25,10 +25,9 @@ from xmodal.train.evaluation.suite import EvalSuite
 from xmodal.train.optimization.run_lengths import is_due
 from xmodal.train.pair_functions import make_pair_functions
 from xmodal.train.run import Run
-from xmodal.train.step.state import TrainState
 from xmodal.train.step.tasks import Task, sides
 from xmodal.train.tensorboard.example_views import View
-from xmodal.train.tree import Tree
+from xmodal.train.tree import TrainState, Tree
 
 
 class RunEvaluation:

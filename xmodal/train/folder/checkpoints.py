@@ -24,8 +24,7 @@ from xmodal.train.folder import run_folder
 from xmodal.train.folder.damaged_checkpoints import check_whole, save_hashes
 from xmodal.train.folder.run_folder import ITEMS
 from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
-from xmodal.train.step.state import TrainState
-from xmodal.train.tree import Tree, describe_differences, flatten, merge, split
+from xmodal.train.tree import TrainState, Tree, describe_differences, flatten, merge, split
 
 # Orbax warns about a file that it does not write for single items.
 logging.get_absl_logger().addFilter(lambda record: "Metadata file does not" not in str(record.msg))

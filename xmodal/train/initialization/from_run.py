@@ -10,8 +10,15 @@ from xmodal.core.errors import UserError
 from xmodal.core.tree_paths import leaves_by_path
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.sections import InitConfig
-from xmodal.train.step.state import TrainState, replace_arrays
-from xmodal.train.tree import check_patterns, describe_differences, flatten, matches, part_of
+from xmodal.train.tree import (
+    TrainState,
+    check_patterns,
+    describe_differences,
+    flatten,
+    matches,
+    part_of,
+    replace_arrays,
+)
 
 # No weights: copies of the towers, which follow those that are taken, and embeddings of items that
 # another dataset may not have.

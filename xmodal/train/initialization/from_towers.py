@@ -14,8 +14,14 @@ from xmodal.pretrained.folder import read_description, read_weights
 from xmodal.pretrained.model_folder import SIDES, read_model, read_part
 from xmodal.pretrained.packaged_towers import locate_tower
 from xmodal.train.sections import InitConfig
-from xmodal.train.step.state import TrainState
-from xmodal.train.tree import describe_differences, flatten, matches, part_of, top_levels
+from xmodal.train.tree import (
+    TrainState,
+    describe_differences,
+    flatten,
+    matches,
+    part_of,
+    top_levels,
+)
 
 _SECTION = "config.init_from.towers"
 

@@ -10,8 +10,7 @@ from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
 from xmodal.pretrained.word_vectors import find_vectors
 from xmodal.train.sections import InitConfig
-from xmodal.train.step.state import TrainState, replace_arrays
-from xmodal.train.tree import flatten, matches
+from xmodal.train.tree import TrainState, flatten, matches, replace_arrays
 
 TABLE = "text/encoder/table"
 _WHERE = "config.init_from.word_vectors"

@@ -14,8 +14,7 @@ from xmodal.core.errors import UserError
 from xmodal.train.folder import run_folder
 from xmodal.train.initialization.from_run import read_arrays
 from xmodal.train.sections import InterpolateConfig
-from xmodal.train.step.state import TrainState, replace_arrays
-from xmodal.train.tree import Tree, describe_differences, flatten
+from xmodal.train.tree import TrainState, Tree, describe_differences, flatten, replace_arrays
 
 
 def interpolate_weights(state: TrainState, config: InterpolateConfig) -> TrainState:

@@ -1,50 +1,22 @@
-"""The training state: plain nested dicts, with frozen parameters separate from trained ones."""
+"""The first state of a run, and momentum copies of its towers."""
 
-import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.sharding import Mesh
 
-from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
-from xmodal.core.tree_paths import path_of
 from xmodal.models import DualEncoder
 from xmodal.train import rngs
 from xmodal.train.step.tasks import Task
 from xmodal.train.step.views import embed_views, tower_inputs
-from xmodal.train.tree import Tree, merge, partition
+from xmodal.train.tree import TrainState, Tree, partition
 
 MOMENTUM = "momentum"
 """Key of the momentum copies of the towers in the model state."""
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class TrainState:
-    """All arrays that a run needs to continue.
-
-    Attributes:
-      step: int32 scalar, updates done so far.
-      params: trained parameters: `image`, `text`, `similarity` and `tasks/NAME`.
-      frozen: parameters that never change; no gradient and no optimizer state exists for them.
-      model_state: running statistics of the towers and tasks, and momentum copies of the towers.
-      opt_state: the optimizer state of `params`.
-    """
-
-    step: jax.Array
-    params: Tree
-    frozen: Tree
-    model_state: Tree
-    opt_state: Any
-
-    def all_params(self) -> Tree:
-        """Returns trained and frozen parameters as the single tree that the model expects."""
-        return merge(self.params, self.frozen)
 
 
 def init_params(
@@ -128,38 +100,3 @@ def first_state(
         model_state=model_state,
         opt_state=optimizer.init(trained),
     )
-
-
-def with_shardings(shapes: TrainState, mesh: Mesh, rules: Sequence[tuple[str, str]]) -> TrainState:
-    """Returns the shapes of a state with its sharding; see `mesh.tree_shardings`."""
-    shardings = mesh_lib.tree_shardings(shapes, rules, mesh)
-    return jax.tree.map(
-        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
-        shapes,
-        shardings,
-    )
-
-
-def replace_arrays(state: TrainState, arrays: Mapping[str, np.ndarray]) -> TrainState:
-    """Returns a state with other parameters and statistics, by path.
-
-    They take the dtype and sharding of the old ones. Paths that the state lacks are ignored.
-    """
-
-    def replace(keys: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
-        new = arrays.get(path_of(keys))
-        return leaf if new is None else mesh_lib.put(new.astype(leaf.dtype), leaf.sharding)
-
-    trees = {
-        name: jax.tree_util.tree_map_with_path(replace, getattr(state, name))
-        for name in ("params", "frozen", "model_state")
-    }
-    return dataclasses.replace(state, **trees)
-
-
-def create_state(
-    init: Callable[..., TrainState], shapes: TrainState, *arguments: np.ndarray
-) -> TrainState:
-    """Returns the state of `init`, sharded like `shapes`; no device holds more than its shard."""
-    shardings = jax.tree.map(lambda leaf: leaf.sharding, shapes)
-    return jax.jit(init, out_shardings=shardings)(*arguments)

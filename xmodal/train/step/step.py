@@ -19,11 +19,11 @@ from xmodal.train.optimization.optimizer import learning_rate, pass_time, skippe
 from xmodal.train.optimization.parameter_groups import select
 from xmodal.train.optimization.schedules import Lengths
 from xmodal.train.step import accumulation
-from xmodal.train.step.state import MOMENTUM, TrainState, follow, momentum_rate
+from xmodal.train.step.state import MOMENTUM, follow, momentum_rate
 from xmodal.train.step.task_losses import clamp_scales, compute_losses, observe_batch
 from xmodal.train.step.tasks import Task, sides
 from xmodal.train.step.views import embed_views
-from xmodal.train.tree import Tree, flatten, frozen_parts, matches, merge
+from xmodal.train.tree import TrainState, Tree, flatten, frozen_parts, matches, merge
 
 Batch = Mapping[str, jax.Array]
 Scalars = dict[str, jax.Array]
