@@ -100,9 +100,9 @@ def resolve(
             found = check_records(run_dir, found, allow_changes="records" in allow_changes)
         run = _build_checked(config, mesh, found, entries)
     if run_dir is not None and run.records:
+        check_steps_left(run_dir, run.records, run.settings.total_steps)
         for change in check_changes(run_dir, run.settings, run.mesh.size, allow_changes):
             logging.warning("%s resumes with a change: %s.", run_dir, change)
-        check_steps_left(run_dir, run.records, run.settings.total_steps)
     return run
 
 

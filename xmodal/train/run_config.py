@@ -1,6 +1,7 @@
 """The root of a config as a dataclass, and the sizes that follow from the dataset."""
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from xmodal.core.config import Bounds, check_value, find_section, lookup, read, 
 from xmodal.core.errors import UserError
 from xmodal.models import ENCODERS
 from xmodal.train.optimization.optimizer import OptimizerConfig
-from xmodal.train.optimization.run_lengths import choose_warmup, resolve_epochs, resolve_sizes
+from xmodal.train.optimization.run_lengths import UP_TO, resolve_epochs, resolve_sizes
 from xmodal.train.sections import (
     BestCheckpointConfig,
     CheckpointConfig,
@@ -131,6 +132,22 @@ def fill(config: ConfigDict, examples: int | None = None, entries: int | None = 
         schedule["warmup_steps"] = choose_warmup(warmup, total_steps)
     _fill_vocabulary(filled, entries)
     return ConfigDict(filled, type_safe=False)
+
+
+def choose_warmup(value: Any, total_steps: Any) -> Any:
+    """Returns the warm-up of a run in steps.
+
+    Args:
+      value: `warmup_steps` of a schedule: steps, or "up to 40", which a run of fewer than 120 steps
+        shortens to a third of its steps. Anything else is returned unchanged.
+      total_steps: length of the run; anything else than a number is an error where it is read.
+    """
+    match = re.fullmatch(rf"({UP_TO})?(\d+)", value) if isinstance(value, str) else None
+    if match is None:
+        return value
+    if not match[1] or not isinstance(total_steps, int):
+        return int(match[2])
+    return min(int(match[2]), max(total_steps, 0) // 3)
 
 
 def _fill_vocabulary(config: dict[str, Any], entries: int | None) -> None:

@@ -115,8 +115,10 @@ def split(params: Tree, is_frozen: Callable[[str], bool]) -> tuple[Tree, Tree]:
 
 def merge(trained: Tree, frozen: Tree) -> Tree:
     """Returns the inverse of `partition`."""
-    towers: Tree = {name: {} for name in trained}
-    return towers | unflatten(flatten(trained) | flatten(frozen))
+    both = dict(trained)
+    for name, value in frozen.items():
+        both[name] = merge(both.get(name, {}), value) if isinstance(value, Mapping) else value
+    return both
 
 
 def frozen_parts(trained: Collection[str], frozen: Collection[str], side: str) -> frozenset[str]:
@@ -165,6 +167,10 @@ class TrainState:
     def all_params(self) -> Tree:
         """Returns trained and frozen parameters as the single tree that the model expects."""
         return merge(self.params, self.frozen)
+
+    def flat_params(self) -> dict[str, Any]:
+        """Returns trained and frozen parameters by path."""
+        return flatten(self.params) | flatten(self.frozen)
 
 
 def with_shardings(shapes: TrainState, mesh: Mesh, rules: Sequence[tuple[str, str]]) -> TrainState:

@@ -39,8 +39,8 @@ def take_weights(state: TrainState, source: InitConfig) -> TrainState:
       copies and their queues start anew.
     """
     run, step = source.run, run_folder.resolve_step(source.run, source.step)
-    check_patterns("config.init_from.include", source.include, flatten(state.all_params()))
-    leaves = flatten(state.all_params()) | flatten(state.model_state)
+    check_patterns("config.init_from.include", source.include, state.flat_params())
+    leaves = state.flat_params() | flatten(state.model_state)
     wanted = {
         path: leaf
         for path, leaf in leaves.items()

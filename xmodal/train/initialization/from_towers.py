@@ -53,7 +53,7 @@ def load_towers(state: TrainState, source: InitConfig) -> Arrays:
       The float32 arrays by path in a state's parameters and model state, with BERT's lower layers
       split off if the model splits them off.
     """
-    params, found = flatten(state.all_params()), Arrays()
+    params, found = state.flat_params(), Arrays()
     for side, folder in named_folders(source).items():
         wanted = _below(side, params | flatten(state.model_state))
         named = read_weights(folder).items()

@@ -29,7 +29,7 @@ def interpolate_weights(state: TrainState, config: InterpolateConfig) -> TrainSt
     """
     step = run_folder.resolve_step(config.run, config.step)
     other = read_arrays(config.run, step)
-    ours = flatten(state.all_params()) | flatten(state.model_state)
+    ours = state.flat_params() | flatten(state.model_state)
     if differences := describe_differences(ours, other):
         raise UserError(
             f"config.init_from.interpolate.run={config.run!r} is another model; {differences}"
