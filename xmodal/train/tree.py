@@ -117,7 +117,7 @@ def merge(trained: Tree, frozen: Tree) -> Tree:
     """Returns the inverse of `partition`."""
     both = dict(trained)
     for name, value in frozen.items():
-        both[name] = merge(both.get(name, {}), value) if isinstance(value, Mapping) else value
+        both[name] = merge(both.get(name, {}), value) if isinstance(value, dict) else value
     return both
 
 

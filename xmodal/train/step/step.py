@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.config import setting
 from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import unflatten
 from xmodal.data.text.short_texts import ShortTexts
 from xmodal.models import DualEncoder, Embedding, Mode
 from xmodal.train import rngs
@@ -175,7 +176,8 @@ def make_step(
             )
             params = optax.apply_updates(state.params, updates)
             trained = flatten(params)
-            params = merge(params, {k: x for k, x in flatten(observed).items() if k in trained})
+            seen = {path: x for path, x in flatten(observed).items() if path in trained}
+            params = merge(params, unflatten(seen))
             norm = optax.tree.norm(gradients)
             scalars |= {"gradient_norm": norm, "learning_rate": learning_rate(state.opt_state)}
             if (skipped := skipped_updates(opt_state)) is not None:
