@@ -12,7 +12,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
 
 def create_state(init: Callable[..., Any], shapes: Any, *arguments: Any) -> Any:
-    """Like `state.create_state`, except for rounding."""
+    """Like `tree.create_state`, except for rounding."""
     closed, out = jax.make_jaxpr(init, return_shape=True)(*arguments)
     found = _evaluate(closed, jax.tree.leaves(arguments), range(len(closed.jaxpr.outvars)))
     leaves = [found[index] for index in range(len(found))]

@@ -13,8 +13,7 @@ from xmodal.models import make_dual_encoder
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.pair_functions import make_pair_functions
 from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
-from xmodal.train.step.state import TrainState
-from xmodal.train.tree import split
+from xmodal.train.tree import TrainState, split
 
 FEATURES, WIDTH = 5, 4
 WORDS = ["<pad>", "<start>", "<end>", "<unk>"]

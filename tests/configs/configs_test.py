@@ -18,7 +18,8 @@ from xmodal.core import mesh as mesh_lib
 from xmodal.models.tower import Tower
 from xmodal.train import loop
 from xmodal.train.folder import run_folder
-from xmodal.train.resolve import build_run, fill
+from xmodal.train.resolve import build_run
+from xmodal.train.run_config import fill
 from xmodal.train.tree import Tree, flatten, matches
 
 FOLDER = pathlib.Path(__file__).parents[2] / "configs"

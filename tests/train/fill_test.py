@@ -6,8 +6,8 @@ from configs import own_data, vete, vsrn
 from tests.saved_run import make_config
 from xmodal.evals import read_options
 from xmodal.train.optimization.run_lengths import resolve_sizes
-from xmodal.train.resolve import fill, fill_metrics
-from xmodal.train.run_config import read_settings
+from xmodal.train.resolve import fill_metrics
+from xmodal.train.run_config import fill, read_settings
 
 
 @pytest.mark.parametrize(

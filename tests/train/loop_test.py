@@ -17,7 +17,8 @@ from xmodal import data
 from xmodal.core.errors import UserError
 from xmodal.evals.scores import embed
 from xmodal.train import loop, preflight
-from xmodal.train.folder import checkpoints, folder_lock, run_folder, run_records
+from xmodal.train.folder import checkpoints, folder_lock, run_folder
+from xmodal.train.resolve import check_records
 from xmodal.train.sections import ProfileConfig
 
 
@@ -38,14 +39,14 @@ def test_a_run_does_not_go_on_with_other_records(whole, config, tmp_path):
     ):
         run_folder.save_records(str(tmp_path), before)
         with pytest.raises(UserError, match="was started with other records") as caught:
-            run_records.check_records(str(tmp_path), records)
+            check_records(str(tmp_path), records)
         assert described in str(caught.value)
-        allowed = run_records.check_records(str(tmp_path), records, allow_changes=True)
+        allowed = check_records(str(tmp_path), records, allow_changes=True)
         assert allowed == records
     # A dataset without a hash does not erase a known one.
     run_folder.save_records(str(tmp_path), records)
     unknown = records | {"train": {name: data.UNKNOWN_HASH}}
-    assert run_records.check_records(str(tmp_path), unknown) == records
+    assert check_records(str(tmp_path), unknown) == records
     run_folder.save_records(str(tmp_path), records | {"examples": 4})  # fewer than a batch
     with pytest.raises(UserError, match="add --allow_changes=records to use these"):
         loop.train(config, str(tmp_path))

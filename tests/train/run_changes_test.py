@@ -11,7 +11,7 @@ from xmodal.train import run_config
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.folder.compute import Compute
 from xmodal.train.inherit import inherit
-from xmodal.train.run_changes import check_changes, differences
+from xmodal.train.resolve import check_changes, differences
 from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnop"]

@@ -9,8 +9,8 @@ from xmodal.core.errors import UserError
 from xmodal.evals import read_options
 from xmodal.train import checks
 from xmodal.train.evaluation.suite import EvalSuite
-from xmodal.train.resolve import fill, fill_metrics, resolve
-from xmodal.train.run_config import read_settings
+from xmodal.train.resolve import fill_metrics, resolve
+from xmodal.train.run_config import fill, read_settings
 
 
 def fill_all(config):

@@ -38,7 +38,7 @@ class CheckedConfig:
 
     def tags(self) -> Mapping[str, Mapping[str, str]]:
         """Returns evaluator -> tag of a metric -> the same without the evaluator."""
-        return RunEvaluation(self._parts, trains=False).tags()
+        return RunEvaluation(self._parts, trains=False).suite.tags()
 
 
 def check_folder(folder: str, config: ml_collections.ConfigDict) -> None:

@@ -165,17 +165,19 @@ def put_step(step: int, mesh: Mesh) -> jax.Array:
     return put(np.asarray(step, np.int32), replicated(mesh))
 
 
-def check_batch_size(batch_size: int, mesh: Mesh) -> None:
-    """Raises an error if the devices cannot share a global batch equally.
+def check_batch_size(batch_size: int, mesh: Mesh, parts: int = 1) -> None:
+    """Raises an error if the devices cannot share every one of `parts` of a global batch equally.
 
     Raises:
       UserError: names both numbers and the nearest sizes that work.
     """
     devices = mesh.shape[BATCH_AXIS]
-    if batch_size % devices:
-        lower = batch_size - batch_size % devices
-        nearest = [str(size) for size in (lower, lower + devices) if size > 0]
+    unit = devices * parts
+    if batch_size % unit:
+        lower = batch_size - batch_size % unit
+        nearest = [str(size) for size in (lower, lower + unit) if size > 0]
+        times = f" times config.accumulation_steps={parts}" if parts > 1 else ""
         raise UserError(
-            f"config.batch_size={batch_size} is not a multiple of the {devices} devices; "
+            f"config.batch_size={batch_size} is not a multiple of the {devices} devices{times}; "
             f"use {' or '.join(nearest)}."
         )

@@ -22,7 +22,6 @@ class Loss:
         may be a 0-d array.
       module: name in `xmodal.models.TASK_MODULES`, for a loss with its own parameters.
       views: how many views it takes.
-      negatives: whether it compares an item with others of the batch.
       pairs: whether it trains the model's cross-encoder, on an image and a text.
       mined: whether it compares mined negatives of an image and a text, see `Context.mined`.
       directed: whether it computes something else if a text is the left view and an image the
@@ -32,7 +31,6 @@ class Loss:
     function: LossFunction
     module: str = ""
     views: tuple[int, ...] = (2,)
-    negatives: bool = True
     pairs: bool = False
     mined: bool = False
     directed: bool = False
@@ -44,33 +42,30 @@ class Loss:
 
 
 LOSSES: dict[str, Loss] = {
-    "caption_generation": Loss(
-        caption_generation, module="caption_decoder", negatives=False, directed=True
-    ),
-    "concept_divergence": Loss(concept_divergence, negatives=False, directed=True),
-    "covariance": Loss(covariance, negatives=False),
+    "caption_generation": Loss(caption_generation, module="caption_decoder", directed=True),
+    "concept_divergence": Loss(concept_divergence, directed=True),
+    "covariance": Loss(covariance),
     "distance_triplet": Loss(distance_triplet),
-    "diversity": Loss(diversity, negatives=False),
+    "diversity": Loss(diversity),
     "language_model": Loss(
         caption_generation,
         module="language_model",
         views=(1, 2),
-        negatives=False,
         directed=True,
     ),
     "matching": Loss(matching, pairs=True),
-    "mmd": Loss(mmd, negatives=False),
+    "mmd": Loss(mmd),
     "momentum_softmax": Loss(momentum_softmax, module="momentum_queue"),
     "pair_softmax": Loss(pair_softmax, pairs=True),
-    "pearson": Loss(pearson, negatives=False),
+    "pearson": Loss(pearson),
     "quintuplet": Loss(quintuplet, mined=True),
-    "relation_bce": Loss(relation_bce, module="relation_classifier", views=(1, 2), negatives=False),
+    "relation_bce": Loss(relation_bce, module="relation_classifier", views=(1, 2)),
     "sigmoid": Loss(sigmoid),
     "soft_contrastive": Loss(soft_contrastive),
-    "soft_kendall": Loss(soft_kendall, negatives=False),
+    "soft_kendall": Loss(soft_kendall),
     "softmax": Loss(softmax),
     "triplet": Loss(triplet),
-    "uniformity": Loss(uniformity, negatives=False),
+    "uniformity": Loss(uniformity),
 }
 
 __all__ = [

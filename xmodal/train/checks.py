@@ -9,7 +9,6 @@ from xmodal.core import mesh as mesh_lib
 from xmodal.core.buckets import is_on_bucket
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
-from xmodal.train.step import accumulation
 from xmodal.train.step.step import check_sides, select_l2
 from xmodal.train.step.tasks import caption_indices, columns, reads_mined
 from xmodal.train.step.views import tower_inputs
@@ -41,8 +40,7 @@ def check_parts(run: "Run", *, trains: bool = True) -> None:
 def check_start(run: "Run") -> None:
     """Raises an error if a run cannot train on its devices and data."""
     settings = run.settings
-    mesh_lib.check_batch_size(settings.batch_size, run.mesh)
-    accumulation.check(settings.accumulation_steps, settings.batch_size, run.mesh)
+    mesh_lib.check_batch_size(settings.batch_size, run.mesh, settings.accumulation_steps)
     shapes = run.state_shapes  # This checks the optimizer and config.sharding.
     trained, frozen = flatten(shapes.params), flatten(shapes.frozen)
     check_patterns("config.init_from.published", settings.init_from.published, trained | frozen)

@@ -25,8 +25,7 @@ from xmodal.core.tree_paths import unflatten
 from xmodal.models.tower import Tower
 from xmodal.train.checks import check_folder
 from xmodal.train.run import Run
-from xmodal.train.step.state import TrainState
-from xmodal.train.tree import Tree, flatten
+from xmodal.train.tree import TrainState, Tree, flatten
 
 # Texts of this many batches are sorted by length, so that each batch has texts of similar length.
 _SORTED_BATCHES = 16

@@ -71,7 +71,7 @@ def inherit(config: ConfigDict, run_dir: str | None = None) -> ConfigDict:
 
 
 def _resume(config: dict[str, Any], run_dir: str) -> None:
-    """Fills in what the run was started with; `run_changes` compares what the config sets."""
+    """Fills in what the run was started with; `resolve` compares what the config sets."""
     own = run_folder.load_run(run_dir).to_dict()
     image, text = own["data"]["image"] or {}, own["data"]["text"] or {}
     sections = {

@@ -18,7 +18,6 @@ from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.subjects import Opened
 from xmodal.train.evaluation.suite import Subject
 from xmodal.train.folder import checkpoints, run_folder
-from xmodal.train.folder.run_records import training_hashes
 from xmodal.train.initialization.interpolate import mix
 from xmodal.train.start import initial_state
 
@@ -40,7 +39,7 @@ def open_interpolation(
     Raises:
       UserError: the run started from random weights.
     """
-    parts, records = evaluation.parts, training_hashes(run_dir)
+    parts, records = evaluation.parts, run_folder.load_records(run_dir).get("train", {})
     source = parts.settings.init_from
     if not (source.run or source.model or source.towers.image or source.towers.text):
         raise UserError(

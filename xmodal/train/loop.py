@@ -36,8 +36,8 @@ from xmodal.train.resolve import resolve
 from xmodal.train.run import Run
 from xmodal.train.sections import ProfileConfig
 from xmodal.train.start import describe, starting_state
-from xmodal.train.step.state import TrainState
 from xmodal.train.tensorboard.example_views import Views
+from xmodal.train.tree import TrainState
 
 
 class _Outputs(NamedTuple):

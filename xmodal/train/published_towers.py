@@ -20,11 +20,11 @@ from xmodal.train.evaluation.subjects import Opened
 from xmodal.train.evaluation.suite import Subject
 from xmodal.train.inherit import inherit
 from xmodal.train.initialization import from_towers
-from xmodal.train.resolve import build_run, fill
+from xmodal.train.resolve import build_run
 from xmodal.train.run import Run
+from xmodal.train.run_config import fill
 from xmodal.train.sections import InitConfig
-from xmodal.train.step.state import TrainState, replace_arrays
-from xmodal.train.tree import Tree, flatten
+from xmodal.train.tree import TrainState, Tree, flatten, replace_arrays
 
 
 def build_untrained(config: ml_collections.ConfigDict) -> Run:

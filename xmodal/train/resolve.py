@@ -6,8 +6,10 @@ size of the vocabulary, and the metric that selects the best checkpoint.
 """
 
 import dataclasses
+import json
+import re
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any
+from typing import Any
 
 from absl import logging
 from jax.sharding import Mesh
@@ -16,28 +18,38 @@ from ml_collections import ConfigDict
 from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core import processes
-from xmodal.core.config import Bounds, check_value, find_section
+from xmodal.core.config import check_keys, flatten_section
 from xmodal.core.errors import UserError
+from xmodal.data.text.text_config import ID_FIELDS
 from xmodal.evals import read_options
 from xmodal.evals.evaluators import Options
 from xmodal.evals.evaluators.boards import BoardsOptions
 from xmodal.evals.evaluators.classification import ClassificationOptions
 from xmodal.evals.reports.results import evaluator_tag
-from xmodal.models import ENCODERS, Devices, make_dual_encoder
+from xmodal.models import Devices, make_dual_encoder
 from xmodal.train import checks
 from xmodal.train.folder import run_folder
+from xmodal.train.folder.compute import read_starts
 from xmodal.train.folder.run_folder import Records
-from xmodal.train.folder.run_records import check_records, check_steps_left
 from xmodal.train.inherit import inherit
-from xmodal.train.optimization.run_lengths import choose_warmup, resolve_epochs, resolve_sizes
+from xmodal.train.optimization.schedules import read_schedule
 from xmodal.train.run import Run
-from xmodal.train.run_changes import check_changes
-from xmodal.train.run_config import RunConfig, read_settings
+from xmodal.train.run_config import RunConfig, fill, read_settings
 from xmodal.train.step.tasks import make_tasks
 
-# Stand in for a dataset that is not known.
-_MANY, _SOME_STEPS, _SOME_ROWS, _ANY_LENGTH = 2**31 - 1, 1000, 1000, 2**31 - 2
-_ROWS = 512  # The rows of a word table are a multiple.
+# What may differ: no update depends on these, or they choose equivalent implementations.
+_MAY_CHANGE = re.compile(
+    r"(name|log_every|non_finite|best_checkpoint|checkpoint|sharding|tensorboard|profile)(\.|$)"
+    r"|frozen_features\.folder$|init_from\.published$"
+    r"|data\.(data_dir|manual_dir|ratings_dir|prefetch)$"
+    # How a vocabulary is learned; the run already has its own.
+    r"|data\.text\.(vocabulary_size|min_count)$"
+    r"|model\.\w+\.encoder\.(remat|remat_policy|unroll|attention|depthwise|form)$"
+    r"|tasks\..+\.loss\.options\.(engine|chunk_size)$"
+    r"|evals\.\w+\.(final_split|batch_size|bootstrap_samples)$"
+)
+# The token ids of a text, which the weights depend on, can never differ.
+_IDS = re.compile(rf"data\.text\.({'|'.join((*ID_FIELDS, 'vocabulary'))})$")
 
 
 def resolve(
@@ -88,9 +100,9 @@ def resolve(
             found = check_records(run_dir, found, allow_changes="records" in allow_changes)
         run = _build_checked(config, mesh, found, entries)
     if run_dir is not None and run.records:
+        check_steps_left(run_dir, run.records, run.settings.total_steps)
         for change in check_changes(run_dir, run.settings, run.mesh.size, allow_changes):
             logging.warning("%s resumes with a change: %s.", run_dir, change)
-        check_steps_left(run_dir, run.records, run.settings.total_steps)
     return run
 
 
@@ -148,70 +160,6 @@ def build_run(
     return run
 
 
-def fill(config: ConfigDict, examples: int | None = None, entries: int | None = None) -> ConfigDict:
-    """Returns a config whose sizes and lengths are numbers.
-
-    Args:
-      config: the root, with everything that comes with weights.
-      examples: training examples per epoch. If it is None, sizes that depend on it are arbitrary,
-        but large enough for a check.
-      entries: entries of the vocabulary; None if it is not known, or there are no texts.
-
-    Raises:
-      UserError: a size or length is not valid, or a model has fewer rows than the vocabulary has
-        entries.
-    """
-    sized = resolve_sizes(config.to_dict(), _MANY if examples is None else examples)
-    steps = _SOME_STEPS
-    if examples is not None:
-        batch_size = sized.get("batch_size", RunConfig.batch_size)
-        check_value("config.batch_size", Annotated[int, Bounds(at_least=1)], batch_size)
-        steps = max(1, examples // int(batch_size))
-    filled = resolve_epochs(sized, steps)
-    keys = ("total_steps", "optimizer")
-    if examples is None and any("epoch" in repr(sized.get(key)) for key in keys):
-        filled["total_steps"] = _ANY_LENGTH  # Groups that start late are valid in a long run.
-    _fill_vocabulary(filled, entries)
-    schedule = find_section(filled, "optimizer.schedule") or {}
-    if warmup := schedule.get("warmup_steps"):
-        # "up to 40", the default of a config, is shorter in a short run.
-        total_steps = filled.get("total_steps", RunConfig.total_steps)
-        schedule["warmup_steps"] = choose_warmup(warmup, total_steps)
-    return ConfigDict(filled, type_safe=False)
-
-
-def _fill_vocabulary(config: dict[str, Any], entries: int | None) -> None:
-    """Sets the rows of tables of words, and task modules' outputs over words, if they are 0.
-
-    A table for a learned vocabulary has a few rows more, which no id reads: vocabularies of similar
-    size share compiled programs. Outputs over words have none, since a softmax would count them.
-    """
-    encoder = find_section(config, "model.text.encoder") or {}
-    row = ENCODERS.get(encoder.get("name", ""))
-    if row is None or not any(f.name == "vocab_size" for f in dataclasses.fields(row.config)):
-        return
-    rows = encoder.get("vocab_size", 0)
-    entries = entries or rows or _SOME_ROWS
-    if 0 < rows < entries:
-        raise UserError(
-            f"config.model.text.encoder.vocab_size={rows} is smaller than the vocabulary of "
-            f"config.data.text ({entries} entries); set it to {entries}, or to 0 to use that size."
-        )
-    names = find_section(config, "tasks") or {}
-    losses = [find_section(config, f"tasks.{name}.loss") or {} for name in names]
-    # A file's vocabulary is the same in every run. Losses that share the table, and a sum of
-    # squares over parameters, would depend on rows that are not in use.
-    is_exact = (find_section(config, "data.text") or {}).get("vocabulary") or config.get("l2")
-    if not is_exact and not any(loss.get("reads") for loss in losses):
-        rows = rows or -(-entries // _ROWS) * _ROWS
-    encoder["vocab_size"] = rows or entries
-    sizes = [(find_section(config, "model.text.head"), rows or entries)]
-    sizes += [(loss.get("module"), entries) for loss in losses]
-    for section, size in sizes:
-        if section and section.get("vocab_size") == 0:
-            section["vocab_size"] = size
-
-
 def fill_metrics(settings: RunConfig, evals: Mapping[str, Options]) -> RunConfig:
     """Returns settings with the metrics of `best_checkpoint` and of the plateau, if they are "".
 
@@ -251,3 +199,140 @@ def _preference(options: Options) -> int:
     if isinstance(options, BoardsOptions):
         return 0
     return 2 if isinstance(options, ClassificationOptions) else 1
+
+
+def check_records(run_dir: str, found: Records, *, allow_changes: bool = False) -> Records:
+    """Compares the records that a run would train on with those it was started with.
+
+    Args:
+      run_dir: the run's folder, which may be empty or missing.
+      found: `train`, the hash of the training split by its name and version, see
+        `data.split_hashes`; `examples`, the examples of an epoch.
+      allow_changes: whether to continue with other records.
+
+    Returns:
+      The records to save: those found, with hashes that only an earlier start knew.
+    """
+    before = run_folder.load_records(run_dir)
+    if not before:
+        return found
+    if _are_equal(before, found):
+        known = {name: x for name, x in before["train"].items() if x != data.UNKNOWN_HASH}
+        # A hash that is known stays: a dataset without one may come in between.
+        return found | {"train": found["train"] | known}
+    described = f"{_describe(before)} -> {_describe(found)}"
+    if not allow_changes:
+        raise UserError(
+            f"{run_dir} was started with other records: {described}. Set config.data.data_dir to "
+            "the dataset it was started with, add --allow_changes=records to use these, or "
+            "use another --workdir."
+        )
+    logging.warning("%s resumes with other records: %s.", run_dir, described)
+    return found
+
+
+def check_steps_left(run_dir: str, records: Records, total_steps: int) -> None:
+    """Raises an error if a run has no steps left that could train on its new records."""
+    before, steps = run_folder.load_records(run_dir), run_folder.steps(run_dir)
+    if before and steps and steps[-1] >= total_steps and not _are_equal(before, records):
+        raise UserError(
+            f"{run_dir} has trained its {total_steps:,} steps on {_describe(before)} and has none "
+            "left for other records: raise config.total_steps, or use another --workdir."
+        )
+
+
+def _are_equal(before: Records, found: Records) -> bool:
+    hashes = [(digits, found["train"].get(name)) for name, digits in before["train"].items()]
+    return before["examples"] == found["examples"] and all(
+        one == other or (other and data.UNKNOWN_HASH in (one, other)) for one, other in hashes
+    )
+
+
+def _describe(records: Records) -> str:
+    hashes = ", ".join(f"{name} {digits[:16]}" for name, digits in records["train"].items())
+    return f"{hashes} ({records['examples']:,} examples)"
+
+
+def check_changes(
+    run_dir: str, settings: RunConfig, devices: int, allowed: Collection[str] = ()
+) -> list[str]:
+    """Raises an error if a config changes what or how an existing run learns.
+
+    Args:
+      run_dir: the run's folder, which may be empty or missing.
+      settings: settings of the run, with everything filled in.
+      devices: number of devices, which matters if each normalizes its own items.
+      allowed: paths or sections of the config that may differ from those at the start of the run;
+        "devices" allows another number of them.
+
+    Returns:
+      The changes that were allowed, one string each.
+
+    Raises:
+      UserError: lists every path that differs with its two values; or an allowed path is unknown.
+    """
+    if not (saved := run_folder.steps(run_dir)):
+        return []
+    # A start that made no step has changed nothing, and a run at its end is only evaluated.
+    starts = [start.devices for start in read_starts(run_dir) if start.step < saved[-1]]
+    changed = {}
+    is_other = starts[-1:] not in ([], [devices])
+    if is_other and saved[-1] < settings.total_steps and _normalizes_per_device(settings):
+        changed["devices"] = f"devices: {starts[-1]} -> {devices}"
+    before = read_settings(run_folder.load_run(run_dir))
+    sections = dataclasses.asdict(before) | dataclasses.asdict(settings)
+    paths = [path.split(".") for path in flatten_section(sections)]
+    known = {".".join(path[:n]) for path in paths for n in range(1, len(path) + 1)}
+    check_keys("--allow_changes", allowed, known | {"records", "devices"})
+    for path, (one, other) in differences(before, settings).items():
+        changed[path] = f"{path}: {one!r} -> {other!r}"
+    refused = [
+        path
+        for path in changed
+        if _IDS.match(path) or not any(f"{path}.".startswith(f"{each}.") for each in allowed)
+    ]
+    if refused:
+        remedy = f"add --allow_changes={','.join(refused)} to use the new ones"
+        if any(map(_IDS.match, refused)):
+            remedy = "start another run from its weights with --config.init_from.run"
+        lines = "".join(f"  {changed[path]}\n" for path in refused)
+        raise UserError(
+            f"{run_dir} was started with another config:\n{lines}Set the values before the "
+            f"arrows, {remedy}, or use another --workdir."
+        )
+    return list(changed.values())
+
+
+def _normalizes_per_device(settings: RunConfig) -> bool:
+    """Returns whether training batches are normalized by the statistics of each device."""
+    encoders = [side["encoder"] for side in settings.model.values() if side and "encoder" in side]
+    return any(
+        each.get("statistics") == "per_device" and each.get("batch_norm") != "running"
+        for each in encoders
+    )
+
+
+def differences(before: RunConfig, now: RunConfig) -> dict[str, tuple[Any, Any]]:
+    """Returns path -> (value before, value now) for all differences that affect training."""
+    one, other = _flat(before), _flat(now)
+    # The last step is always evaluated, and the plateau sees that evaluation.
+    if not any(
+        each.optimizer.plateau or read_schedule(each.optimizer.schedule).ends_with_run
+        for each in (before, now)
+    ):
+        del one["total_steps"], other["total_steps"]
+    return {
+        path: (one.get(path), other.get(path))
+        for path in one | other
+        if one.get(path) != other.get(path) and not _MAY_CHANGE.match(path)
+    }
+
+
+def _flat(settings: RunConfig) -> dict[str, Any]:
+    """Returns path -> value of what training depends on, as in JSON: tuples are lists."""
+    plateau, evals = settings.optimizer.plateau, {}
+    if plateau is not None:  # Evaluators do not affect training otherwise.
+        name = plateau.metric.partition("/")[0]
+        evals = {name: dataclasses.asdict(read_options(settings.evals)[name])}
+    section = dataclasses.asdict(dataclasses.replace(settings, evals=evals))
+    return flatten_section(json.loads(json.dumps(section)))

@@ -3,8 +3,10 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.sharding import Mesh
@@ -16,9 +18,10 @@ from xmodal.train import rngs
 from xmodal.train.folder.run_folder import Records
 from xmodal.train.optimization.optimizer import make_optimizer
 from xmodal.train.run_config import RunConfig
-from xmodal.train.step.state import TrainState, first_state, init_params, with_shardings
+from xmodal.train.step.step import MOMENTUM, momentum_rate
 from xmodal.train.step.tasks import Task
-from xmodal.train.tree import Tree, partition
+from xmodal.train.step.views import embed_views, tower_inputs
+from xmodal.train.tree import TrainState, Tree, partition, with_shardings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Run:
       model: the towers and their similarity.
       tasks: the trained tasks.
       batch: name -> shape and dtype of the columns of a global training batch.
-      records: hash and number of the training records, see `run_records`; empty if the dataset is
+      records: hash and number of the training records, see `resolve`; empty if the dataset is
         not known, or not needed.
       missing: why the dataset is not known; sizes that depend on it are then arbitrary. "" if it
         is known, or not needed.
@@ -66,7 +69,7 @@ class Run:
         one = {
             name: np.zeros((1, *spec.shape[1:]), spec.dtype) for name, spec in self.batch.items()
         }
-        return jax.jit(functools.partial(init_params, self.model, self.tasks, one))
+        return jax.jit(functools.partial(_init_params, self.model, self.tasks, one))
 
     @functools.cached_property
     def shapes(self) -> tuple[Tree, Tree]:
@@ -82,12 +85,47 @@ class Run:
 
     def init_state(self, key_data: jax.Array | np.ndarray) -> TrainState:
         """Returns the state of step 0; a pure function."""
-        return first_state(*self.init_params(key_data), self.optimizer, self.settings.freeze)
+        return self._first_state(*self.init_params(key_data))
 
     @functools.cached_property
     def state_shapes(self) -> TrainState:
         """Shapes, dtypes and sharding of the state; nothing is computed."""
-        make = functools.partial(first_state, optimizer=self.optimizer, freeze=self.settings.freeze)
         # Uses the known parameter shapes, since tracing the towers again takes seconds.
-        shapes = jax.eval_shape(make, *self.shapes)
+        shapes = jax.eval_shape(self._first_state, *self.shapes)
         return with_shardings(shapes, self.mesh, self.settings.sharding)
+
+    def _first_state(self, params: Tree, model_state: Tree) -> TrainState:
+        trained, frozen = partition(params, self.settings.freeze)
+        step, opt_state = jnp.zeros((), jnp.int32), self.optimizer.init(trained)
+        return TrainState(step, trained, frozen, model_state, opt_state)
+
+
+def _init_params(
+    model: DualEncoder,
+    tasks: tuple[Task, ...],
+    batch: Mapping[str, Any],
+    seed: int | np.ndarray | jax.Array,
+) -> tuple[Tree, Tree]:
+    """Returns the initial `(params, model_state)` of a model and its tasks.
+
+    Args:
+      model: the dual encoder.
+      tasks: some may have their own parameters.
+      batch: raw columns of a training batch of any size; only shapes and dtypes matter.
+      seed: seed of the parameters, see `rngs.stream_key`.
+    """
+    inputs = {side: tower_inputs(batch, side) for side in model.towers}
+    params, model_state = model.init(rngs.stream_key(seed, "params"), inputs)
+    if momentum_rate(tasks) is not None:
+        model_state[MOMENTUM] = {side: params[side] for side in model.towers}
+    if not any(task.module or task.similarity for task in tasks):
+        return params, model_state
+    views, _ = embed_views(model, tasks, params, model_state, batch)
+    towers = dict(params)
+    for task in tasks:
+        key = rngs.stream_key(seed, f"params/tasks/{task.name}")
+        own = task.init(key, views, batch, towers)
+        for tree, found in zip((params, model_state), own, strict=True):
+            if found:
+                tree.setdefault("tasks", {})[task.name] = found
+    return params, model_state

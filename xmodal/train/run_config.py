@@ -1,15 +1,19 @@
-"""The root of a config as a dataclass."""
+"""The root of a config as a dataclass, and the sizes that follow from the dataset."""
 
 import dataclasses
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-import ml_collections
+from ml_collections import ConfigDict
 
 from xmodal import data
 from xmodal.core import mesh as mesh_lib
-from xmodal.core.config import lookup, read, setting
+from xmodal.core.config import Bounds, check_value, find_section, lookup, read, setting
+from xmodal.core.errors import UserError
+from xmodal.models import ENCODERS
 from xmodal.train.optimization.optimizer import OptimizerConfig
+from xmodal.train.optimization.run_lengths import UP_TO, resolve_epochs, resolve_sizes
 from xmodal.train.sections import (
     BestCheckpointConfig,
     CheckpointConfig,
@@ -19,6 +23,10 @@ from xmodal.train.sections import (
 )
 from xmodal.train.step.step import L2Config
 from xmodal.train.tensorboard.example_views import TensorBoardConfig
+
+# Stand in for a dataset that is not known.
+_MANY, _SOME_STEPS, _SOME_ROWS, _ANY_LENGTH = 2**31 - 1, 1000, 1000, 2**31 - 2
+_ROWS = 512  # The rows of a word table are a multiple.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +97,86 @@ class RunConfig:
         return awaited
 
 
-def read_settings(config: ml_collections.ConfigDict) -> RunConfig:
+def read_settings(config: ConfigDict) -> RunConfig:
     """Returns the root of a config as its dataclass."""
     return read(RunConfig, "config", config)
+
+
+def fill(config: ConfigDict, examples: int | None = None, entries: int | None = None) -> ConfigDict:
+    """Returns a config whose sizes and lengths are numbers.
+
+    Args:
+      config: the root, with everything that comes with weights.
+      examples: training examples per epoch. If it is None, sizes that depend on it are arbitrary,
+        but large enough for a check.
+      entries: entries of the vocabulary; None if it is not known, or there are no texts.
+
+    Raises:
+      UserError: a size or length is not valid, or a model has fewer rows than the vocabulary has
+        entries.
+    """
+    sized = resolve_sizes(config.to_dict(), _MANY if examples is None else examples)
+    steps = _SOME_STEPS
+    if examples is not None:
+        batch_size = sized.get("batch_size", RunConfig.batch_size)
+        check_value("config.batch_size", Annotated[int, Bounds(at_least=1)], batch_size)
+        steps = max(1, examples // int(batch_size))
+    filled = resolve_epochs(sized, steps)
+    keys = ("total_steps", "optimizer")
+    if examples is None and any("epoch" in repr(sized.get(key)) for key in keys):
+        filled["total_steps"] = _ANY_LENGTH  # Groups that start late are valid in a long run.
+    schedule = find_section(filled, "optimizer.schedule") or {}
+    if warmup := schedule.get("warmup_steps"):
+        # "up to 40", the default of a config, is shorter in a short run.
+        total_steps = filled.get("total_steps", RunConfig.total_steps)
+        schedule["warmup_steps"] = choose_warmup(warmup, total_steps)
+    _fill_vocabulary(filled, entries)
+    return ConfigDict(filled, type_safe=False)
+
+
+def choose_warmup(value: Any, total_steps: Any) -> Any:
+    """Returns the warm-up of a run in steps.
+
+    Args:
+      value: `warmup_steps` of a schedule: steps, or "up to 40", which a run of fewer than 120 steps
+        shortens to a third of its steps. Anything else is returned unchanged.
+      total_steps: length of the run; anything else than a number is an error where it is read.
+    """
+    match = re.fullmatch(rf"({UP_TO})?(\d+)", value) if isinstance(value, str) else None
+    if match is None:
+        return value
+    if not match[1] or not isinstance(total_steps, int):
+        return int(match[2])
+    return min(int(match[2]), max(total_steps, 0) // 3)
+
+
+def _fill_vocabulary(config: dict[str, Any], entries: int | None) -> None:
+    """Sets the rows of tables of words, and task modules' outputs over words, if they are 0.
+
+    A table for a learned vocabulary has a few rows more, which no id reads: vocabularies of similar
+    size share compiled programs. Outputs over words have none, since a softmax would count them.
+    """
+    encoder = find_section(config, "model.text.encoder") or {}
+    row = ENCODERS.get(encoder.get("name", ""))
+    if row is None or not any(f.name == "vocab_size" for f in dataclasses.fields(row.config)):
+        return
+    rows = encoder.get("vocab_size", 0)
+    entries = entries or rows or _SOME_ROWS
+    if 0 < rows < entries:
+        raise UserError(
+            f"config.model.text.encoder.vocab_size={rows} is smaller than the vocabulary of "
+            f"config.data.text ({entries} entries); set it to {entries}, or to 0 to use that size."
+        )
+    names = find_section(config, "tasks") or {}
+    losses = [find_section(config, f"tasks.{name}.loss") or {} for name in names]
+    # A file's vocabulary is the same in every run. Losses that share the table, and a sum of
+    # squares over parameters, would depend on rows that are not in use.
+    is_exact = (find_section(config, "data.text") or {}).get("vocabulary") or config.get("l2")
+    if not is_exact and not any(loss.get("reads") for loss in losses):
+        rows = rows or -(-entries // _ROWS) * _ROWS
+    encoder["vocab_size"] = rows or entries
+    sizes = [(find_section(config, "model.text.head"), rows or entries)]
+    sizes += [(loss.get("module"), entries) for loss in losses]
+    for section, size in sizes:
+        if section and section.get("vocab_size") == 0:
+            section["vocab_size"] = size

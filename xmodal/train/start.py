@@ -19,8 +19,7 @@ from xmodal.train.initialization import (
 )
 from xmodal.train.optimization.optimizer import observe_metrics
 from xmodal.train.run import Run
-from xmodal.train.step.state import TrainState, create_state, replace_arrays
-from xmodal.train.tree import flatten, matches, top_levels
+from xmodal.train.tree import TrainState, create_state, flatten, matches, replace_arrays, top_levels
 
 
 def starting_state(run: Run, run_dir: str, *, sets_aside: bool = False) -> TrainState:
@@ -66,12 +65,16 @@ def initial_state(run: Run) -> TrainState:
         state = create_state(run.init_state, shapes, run.key_data)
     state = replace_arrays(state, constants | towers)
     state = from_word_vectors.place(state, rows) if rows else state
-    paths = flatten(state.all_params())
+    paths = state.flat_params()
     taken = set(towers) | ({from_word_vectors.TABLE} if rows else set())
     if source.run:
-        state = from_run.take_weights(state, source)
         taken |= {path for path in paths if matches(source.include, path)}
     fresh = sorted(set(paths) - taken)
+    missing = [p for p in source.published if any(matches([p], path) for path in fresh)]
+    if frozen := flatten(shapes.frozen).keys() & set(fresh):
+        logging.warning("Frozen at random initial values: %s.", top_levels(frozen))
+    if source.run:
+        state = from_run.take_weights(state, source)
     if source.interpolate.run:
         if fresh:
             raise UserError(
@@ -79,9 +82,6 @@ def initial_state(run: Run) -> TrainState:
                 "at random in the first: name its weights in config.init_from.run, towers or model."
             )
         state = interpolate.interpolate_weights(state, source.interpolate)
-    if frozen := flatten(shapes.frozen).keys() & set(fresh):
-        logging.warning("Frozen at random initial values: %s.", top_levels(frozen))
-    missing = [p for p in source.published if any(matches([p], path) for path in fresh)]
     if missing:
         logging.warning(
             "%s: random at the start, but this experiment uses published weights. Published "

@@ -1,11 +1,17 @@
-"""Nested dicts of arrays by path, and their split into trained and frozen parameters."""
+"""The arrays of a run: nested dicts by path, trained apart from frozen parameters."""
 
+import dataclasses
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
-from xmodal.core.tree_paths import unflatten
+from xmodal.core.tree_paths import path_of, unflatten
 
 Tree = dict[str, Any]
 """A nested plain dict of arrays."""
@@ -109,8 +115,10 @@ def split(params: Tree, is_frozen: Callable[[str], bool]) -> tuple[Tree, Tree]:
 
 def merge(trained: Tree, frozen: Tree) -> Tree:
     """Returns the inverse of `partition`."""
-    towers: Tree = {name: {} for name in trained}
-    return towers | unflatten(flatten(trained) | flatten(frozen))
+    both = dict(trained)
+    for name, value in frozen.items():
+        both[name] = merge(both.get(name, {}), value) if isinstance(value, dict) else value
+    return both
 
 
 def frozen_parts(trained: Collection[str], frozen: Collection[str], side: str) -> frozenset[str]:
@@ -135,3 +143,66 @@ def frozen_parts(trained: Collection[str], frozen: Collection[str], side: str) -
         for part in parts
         if under(frozen, f"{side}/{part}/") and not under(trained, f"{side}/{part}/")
     )
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class TrainState:
+    """All arrays that a run needs to continue.
+
+    Attributes:
+      step: int32 scalar, updates done so far.
+      params: trained parameters: `image`, `text`, `similarity` and `tasks/NAME`.
+      frozen: parameters that never change; no gradient and no optimizer state exists for them.
+      model_state: running statistics of the towers and tasks, and momentum copies of the towers.
+      opt_state: the optimizer state of `params`.
+    """
+
+    step: jax.Array
+    params: Tree
+    frozen: Tree
+    model_state: Tree
+    opt_state: Any
+
+    def all_params(self) -> Tree:
+        """Returns trained and frozen parameters as the single tree that the model expects."""
+        return merge(self.params, self.frozen)
+
+    def flat_params(self) -> dict[str, Any]:
+        """Returns trained and frozen parameters by path."""
+        return flatten(self.params) | flatten(self.frozen)
+
+
+def with_shardings(shapes: TrainState, mesh: Mesh, rules: Sequence[tuple[str, str]]) -> TrainState:
+    """Returns the shapes of a state with its sharding; see `mesh.tree_shardings`."""
+    shardings = mesh_lib.tree_shardings(shapes, rules, mesh)
+    return jax.tree.map(
+        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
+        shapes,
+        shardings,
+    )
+
+
+def replace_arrays(state: TrainState, arrays: Mapping[str, np.ndarray]) -> TrainState:
+    """Returns a state with other parameters and statistics, by path.
+
+    They take the dtype and sharding of the old ones. Paths that the state lacks are ignored.
+    """
+
+    def replace(keys: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
+        new = arrays.get(path_of(keys))
+        return leaf if new is None else mesh_lib.put(new.astype(leaf.dtype), leaf.sharding)
+
+    trees = {
+        name: jax.tree_util.tree_map_with_path(replace, getattr(state, name))
+        for name in ("params", "frozen", "model_state")
+    }
+    return dataclasses.replace(state, **trees)
+
+
+def create_state(
+    init: Callable[..., TrainState], shapes: TrainState, *arguments: np.ndarray
+) -> TrainState:
+    """Returns the state of `init`, sharded like `shapes`; no device holds more than its shard."""
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, shapes)
+    return jax.jit(init, out_shardings=shardings)(*arguments)

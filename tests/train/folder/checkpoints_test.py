@@ -12,10 +12,10 @@ from tests import tiny_encoder as tiny
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.config import read
 from xmodal.core.errors import UserError
+from xmodal.train import tree
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.optimization import optimizer
 from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
-from xmodal.train.step import state
 
 BEST = "shapes/mean_recall@10"
 FSDP = [("params/text", "fsdp"), (".*", "replicated")]
@@ -40,7 +40,7 @@ def make_state(step, devices=8, rows=512, rules=tiny.REPLICATED):
         "image": {},
         "text": {"projection": {"kernel": np.zeros((rows, 512)), "bias": np.zeros(3)}},
     }
-    shapes = state.TrainState(
+    shapes = tree.TrainState(
         step=np.int32(step),
         params=params,
         frozen={"text": {"encoder": {"word": np.zeros((4, 2))}}},

@@ -114,7 +114,7 @@ def test_moments_come_along_and_counters_start_anew(source):
 
 def test_moments_of_other_parameters_are_refused(source):
     frozen = make_state(seed=2, freeze=["text/encoder/"])
-    with pytest.raises(UserError, match=r"other moments than this run needs; .*(?s:.)*optimizer=F"):
+    with pytest.raises(UserError, match=r"opt_state does not fit the model; .*(?s:.)*optimizer=F"):
         from_run.take_weights(frozen, settings(source, optimizer=True))
 
 

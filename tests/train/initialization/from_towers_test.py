@@ -15,8 +15,7 @@ from xmodal.train import run_config
 from xmodal.train.inherit import inherit
 from xmodal.train.initialization import from_towers
 from xmodal.train.sections import InitConfig
-from xmodal.train.step.state import TrainState, replace_arrays
-from xmodal.train.tree import flatten
+from xmodal.train.tree import TrainState, flatten, replace_arrays
 
 BERT = {
     "name": "bert", "vocab_size": tiny.WORDS, "width": 8, "depth": 3, "heads": 2, "mlp_dim": 12,

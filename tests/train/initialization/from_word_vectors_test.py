@@ -12,8 +12,7 @@ from xmodal.train.inherit import inherit
 from xmodal.train.initialization import from_word_vectors
 from xmodal.train.optimization import run_lengths
 from xmodal.train.resolve import build_run
-from xmodal.train.step.state import TrainState
-from xmodal.train.tree import flatten
+from xmodal.train.tree import TrainState, flatten
 
 WORDS = ["<pad>", "<start>", "<end>", "<unk>", "red", "t-shirt", "circle", "zzz"]
 

@@ -4,6 +4,7 @@ import pytest
 
 from xmodal.core.errors import UserError
 from xmodal.train.optimization import run_lengths
+from xmodal.train.run_config import choose_warmup
 
 
 def test_lengths_in_epochs_become_steps_everywhere():
@@ -41,9 +42,7 @@ def test_lengths_in_epochs_become_steps_everywhere():
 def test_a_default_warmup_is_at_most_a_third_of_the_run(warmup, total_steps, steps):
     config = {"total_steps": total_steps, "schedule": {"warmup_steps": warmup}}
     found = run_lengths.resolve_epochs(config, 10)
-    assert (
-        run_lengths.choose_warmup(found["schedule"]["warmup_steps"], found["total_steps"]) == steps
-    )
+    assert choose_warmup(found["schedule"]["warmup_steps"], found["total_steps"]) == steps
 
 
 @pytest.mark.parametrize(

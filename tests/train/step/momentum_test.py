@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests import tiny_encoder as tiny
-from xmodal.train.step.state import follow
+from xmodal.train.step.step import follow
 
 
 def make_task(rate):

@@ -4,7 +4,7 @@ import pytest
 
 from tests import tiny_encoder as tiny
 from xmodal.core import mesh as mesh_lib
-from xmodal.train.step import state
+from xmodal.train import tree
 
 
 @pytest.mark.slow
@@ -14,7 +14,7 @@ def test_a_state_is_the_same_on_any_number_of_devices():
     states = []
     for devices in (1, 8):
         parts = tiny.make_parts(config, devices)
-        states.append(state.create_state(parts.init_state, parts.state_shapes, parts.key_data))
+        states.append(tree.create_state(parts.init_state, parts.state_shapes, parts.key_data))
     one, eight = states
     tiny.assert_identical(one, eight)
     assert int(eight.step) == 0
@@ -25,11 +25,11 @@ def test_a_state_is_created_where_the_rules_want_it():
     def init():
         key = jax.random.key(0)
         params = {"w": jax.random.normal(key, (1024, 512))}
-        return state.TrainState(jax.numpy.int32(0), params, {}, {}, ())
+        return tree.TrainState(jax.numpy.int32(0), params, {}, {}, ())
 
     def create(rules):
-        shapes = state.with_shardings(jax.eval_shape(init), mesh_lib.make_mesh(), rules)
-        return state.create_state(init, shapes)
+        shapes = tree.with_shardings(jax.eval_shape(init), mesh_lib.make_mesh(), rules)
+        return tree.create_state(init, shapes)
 
     whole = create(tiny.REPLICATED)
     split = create([("params/", "fsdp"), (".*", "replicated")])

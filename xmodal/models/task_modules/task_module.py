@@ -34,7 +34,7 @@ class TaskModule:
     Attributes:
       module: called with `(TaskInputs, Mode)`; it may have a method `predict`.
       momentum: in training, `left` and `right` come from copies of the towers that follow them
-        at this rate, see `state.follow`; None for the towers themselves.
+        at this rate, see `step.follow`; None for the towers themselves.
     """
 
     module: nn.Module

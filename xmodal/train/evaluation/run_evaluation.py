@@ -25,10 +25,9 @@ from xmodal.train.evaluation.suite import EvalSuite
 from xmodal.train.optimization.run_lengths import is_due
 from xmodal.train.pair_functions import make_pair_functions
 from xmodal.train.run import Run
-from xmodal.train.step.state import TrainState
 from xmodal.train.step.tasks import Task, sides
 from xmodal.train.tensorboard.example_views import View
-from xmodal.train.tree import Tree
+from xmodal.train.tree import TrainState, Tree
 
 
 class RunEvaluation:
@@ -77,7 +76,7 @@ class RunEvaluation:
         scores_pairs = any(each.scores_pairs for each in self.suite.options.values())
         self._embedder = make_embedder(parts, scores_pairs=scores_pairs)
         if trains:
-            known = self.tags()
+            known = self.suite.tags()
             for where, tag in parts.settings.awaited_metrics.items():
                 lookup(where, tag, lookup(where, tag.partition("/")[0], known))
 
@@ -106,14 +105,6 @@ class RunEvaluation:
             found |= {evaluator_tag(name, tag): value for tag, value in metrics.items()}
         if self._watch is not None:
             self._watch(step, found)
-        return found
-
-    def tags(self) -> dict[str, dict[str, str]]:
-        """Returns evaluator -> tag of a metric -> the same without the evaluator."""
-        found = {}
-        for name, options in self.suite.options.items():
-            tags = self.suite.evaluator(name, options.split).tags(self.parts.model.towers)
-            found[name] = {evaluator_tag(name, tag): tag for tag in tags}
         return found
 
     def _due(self, step: int) -> list[str]:

@@ -23,7 +23,6 @@ from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.subjects import Opened, evaluate_subjects
 from xmodal.train.evaluation.suite import EvalSuite, Subject
 from xmodal.train.folder import checkpoints, run_folder
-from xmodal.train.folder.run_records import training_hashes
 from xmodal.train.resolve import build_run
 
 
@@ -51,7 +50,7 @@ def open_run(
       follows: whether those that the run has replaced are skipped.
       is_best: whether the only checkpoint is the best one; its report says what selected it.
     """
-    parts, records = evaluation.parts, training_hashes(run_dir)
+    parts, records = evaluation.parts, run_folder.load_records(run_dir).get("train", {})
     settings = parts.settings
     how = [run_folder.explain_best_step(run_dir)] if is_best else []
 

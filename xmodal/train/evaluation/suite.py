@@ -17,6 +17,7 @@ from xmodal.evals import Evaluation, evaluate_source, make_evaluator
 from xmodal.evals.evaluators import Evaluator, Options
 from xmodal.evals.evaluators.boards import BoardsEvaluator
 from xmodal.evals.reports.example_page import check_examples
+from xmodal.evals.reports.results import evaluator_tag
 from xmodal.evals.reports.store import SINGLE, StoredResults, find_evaluations, load_ranks
 from xmodal.evals.scores import saving
 from xmodal.evals.scores.embed import Items
@@ -135,6 +136,14 @@ class EvalSuite:
                 name, self.options[name], self.items(name, split), self._sides, self._mesh
             )
         return self._evaluators[name, split]
+
+    def tags(self) -> dict[str, dict[str, str]]:
+        """Returns evaluator -> tag of a metric -> the same without the evaluator."""
+        found = {}
+        for name, options in self.options.items():
+            tags = self.evaluator(name, options.split).tags(self._sides)
+            found[name] = {evaluator_tag(name, tag): tag for tag in tags}
+        return found
 
     def load_others(self, request: Request) -> dict[str, StoredResults]:
         """Opens all splits and returns stored results of another model by evaluator.

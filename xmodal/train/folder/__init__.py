@@ -17,7 +17,7 @@ finished.json           hash of the config that the run finished with
 writer.txt              the process that is writing the folder
 
 One process writes at a time, see `folder_lock`. A run resumes only on the same records and with a
-config that trains the same way, see `run_changes`; the number of devices may change. It resumes
+config that trains the same way, see `resolve`; the number of devices may change. It resumes
 from the newest checkpoint whose files match their hashes; readers refuse a damaged one. SIGTERM and
 Ctrl-C save before they stop.
 """

@@ -24,8 +24,7 @@ from xmodal.train.folder import run_folder
 from xmodal.train.folder.damaged_checkpoints import check_whole, save_hashes
 from xmodal.train.folder.run_folder import ITEMS
 from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
-from xmodal.train.step.state import TrainState
-from xmodal.train.tree import Tree, describe_differences, flatten, merge, split
+from xmodal.train.tree import TrainState, Tree, describe_differences, flatten, merge, split
 
 # Orbax warns about a file that it does not write for single items.
 logging.get_absl_logger().addFilter(lambda record: "Metadata file does not" not in str(record.msg))
@@ -163,9 +162,13 @@ def restore_moments(run_dir: str, step: int, moments: Any) -> Any:
 
     The rest of that state, which may be of another kind than that of this run, is left out.
     """
+    check_whole(run_dir, step, ("opt_state",))
     folder = run_folder.step_folder(run_dir, step) / "opt_state"
+    shapes = read_shapes(folder)
+    remedy = "Set config.init_from.optimizer=False to start with a new optimizer."
+    _check_fits(folder, moments, shapes["moments"], remedy)
     abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, moments)
-    return _read(folder, _on_host(read_shapes(folder)) | {"moments": abstract})["moments"]
+    return _read(folder, _on_host(shapes) | {"moments": abstract})["moments"]
 
 
 def read_tree(run_dir: str, step: int | None, item: str) -> Tree:
@@ -196,16 +199,19 @@ def _restore(run_dir: str, step: int, trees: Mapping[str, Tree]) -> dict[str, Tr
         if jax.tree.leaves(tree):
             folder = run_folder.step_folder(run_dir, step) / name
             source = run_folder.frozen_folder(run_dir) if name == "frozen" else folder
-            # Orbax writes optax's named tuples as dicts, so that only paths are compared.
-            ours, theirs = leaves_by_path(tree), leaves_by_path(read_shapes(source))
-            if differences := describe_differences(ours, theirs):
-                raise UserError(
-                    f"{source} does not fit the model; {differences}\n"
-                    "Use the config that the checkpoint was made with, or a new --workdir, where "
-                    "--config.init_from.run takes the weights of this run."
-                )
+            remedy = (
+                "Use the config that the checkpoint was made with, or a new --workdir, where "
+                "--config.init_from.run takes the weights of this run."
+            )
+            _check_fits(source, tree, read_shapes(source), remedy)
             found[name] = _read(source, jax.tree.map(ocp.utils.to_shape_dtype_struct, tree))
     return found
+
+
+def _check_fits(folder: epath.Path, wanted: Tree, found: Tree, remedy: str) -> None:
+    # Orbax writes optax's named tuples as dicts, so that only paths are compared.
+    if differences := describe_differences(leaves_by_path(wanted), leaves_by_path(found)):
+        raise UserError(f"{folder} does not fit the model; {differences}\n{remedy}")
 
 
 def _read(folder: epath.Path, target: Tree) -> Tree:

@@ -8,8 +8,7 @@ from xmodal.core.errors import UserError
 from xmodal.data.text.concept_graph import Concepts
 from xmodal.pretrained.word_vectors import find_vectors
 from xmodal.train.sections import InitConfig
-from xmodal.train.step.state import TrainState
-from xmodal.train.tree import flatten
+from xmodal.train.tree import TrainState, flatten
 
 _GRAPH = "constants/head/graph"
 _TABLE = "text/constants/head/concept_of_word"

@@ -7,11 +7,17 @@ import numpy as np
 from absl import logging
 
 from xmodal.core.errors import UserError
-from xmodal.core.tree_paths import leaves_by_path
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.sections import InitConfig
-from xmodal.train.step.state import TrainState, replace_arrays
-from xmodal.train.tree import check_patterns, describe_differences, flatten, matches, part_of
+from xmodal.train.tree import (
+    TrainState,
+    check_patterns,
+    describe_differences,
+    flatten,
+    matches,
+    part_of,
+    replace_arrays,
+)
 
 # No weights: copies of the towers, which follow those that are taken, and embeddings of items that
 # another dataset may not have.
@@ -32,13 +38,20 @@ def take_weights(state: TrainState, source: InitConfig) -> TrainState:
       copies and their queues start anew.
     """
     run, step = source.run, run_folder.resolve_step(source.run, source.step)
-    check_patterns("config.init_from.include", source.include, flatten(state.all_params()))
-    leaves = flatten(state.all_params()) | flatten(state.model_state)
+    check_patterns("config.init_from.include", source.include, state.flat_params())
+    leaves = state.flat_params() | flatten(state.model_state)
     wanted = {
         path: leaf
         for path, leaf in leaves.items()
         if matches(source.include, part_of(path)) and not matches(_STARTS_ANEW, path)
     }
+    # The moments of old and new parameters share one step count.
+    fresh = [path for path in flatten(state.params) if not matches(source.include, path)]
+    if fresh and source.optimizer:
+        raise UserError(
+            f"config.init_from.include={list(source.include)} leaves out {fresh[0]}, which has no "
+            "moments to continue with; set config.init_from.optimizer=False."
+        )
     saved = read_arrays(run, step)
     taken = {path: array for path, array in saved.items() if path in wanted}
     if differences := describe_differences(wanted, taken):
@@ -54,26 +67,9 @@ def take_weights(state: TrainState, source: InitConfig) -> TrainState:
             *(run, run_folder.steps(run)),
         )
     state = replace_arrays(state, taken)
-    return _take_moments(state, source, step) if source.optimizer else state
-
-
-def _take_moments(state: TrainState, source: InitConfig, step: int) -> TrainState:
-    # The moments of old and new parameters share one step count.
-    if fresh := [path for path in flatten(state.params) if not matches(source.include, path)]:
-        raise UserError(
-            f"config.init_from.include={list(source.include)} leaves out {fresh[0]}, which has no "
-            "moments to continue with; set config.init_from.optimizer=False."
-        )
-    checkpoints.check_whole(source.run, step, ("opt_state",))
-    shapes = checkpoints.read_shapes(run_folder.step_folder(source.run, step) / "opt_state")
-    # Orbax writes optax's named tuples as dicts, so that only paths are compared.
-    moments = leaves_by_path(state.opt_state["moments"])
-    if differences := describe_differences(moments, leaves_by_path(shapes["moments"])):
-        raise UserError(
-            f"The optimizer of {source.run} has other moments than this run needs; {differences}\n"
-            "Set config.init_from.optimizer=False to start with a new optimizer."
-        )
-    moments = checkpoints.restore_moments(source.run, step, state.opt_state["moments"])
+    if not source.optimizer:
+        return state
+    moments = checkpoints.restore_moments(run, step, state.opt_state["moments"])
     return dataclasses.replace(state, opt_state=state.opt_state | {"moments": moments})
 
 

@@ -14,8 +14,14 @@ from xmodal.pretrained.folder import read_description, read_weights
 from xmodal.pretrained.model_folder import SIDES, read_model, read_part
 from xmodal.pretrained.packaged_towers import locate_tower
 from xmodal.train.sections import InitConfig
-from xmodal.train.step.state import TrainState
-from xmodal.train.tree import describe_differences, flatten, matches, part_of, top_levels
+from xmodal.train.tree import (
+    TrainState,
+    describe_differences,
+    flatten,
+    matches,
+    part_of,
+    top_levels,
+)
 
 _SECTION = "config.init_from.towers"
 
@@ -47,7 +53,7 @@ def load_towers(state: TrainState, source: InitConfig) -> Arrays:
       The float32 arrays by path in a state's parameters and model state, with BERT's lower layers
       split off if the model splits them off.
     """
-    params, found = flatten(state.all_params()), Arrays()
+    params, found = state.flat_params(), Arrays()
     for side, folder in named_folders(source).items():
         wanted = _below(side, params | flatten(state.model_state))
         named = read_weights(folder).items()

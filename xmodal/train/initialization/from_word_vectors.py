@@ -10,8 +10,7 @@ from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
 from xmodal.pretrained.word_vectors import find_vectors
 from xmodal.train.sections import InitConfig
-from xmodal.train.step.state import TrainState, replace_arrays
-from xmodal.train.tree import flatten, matches
+from xmodal.train.tree import TrainState, matches, replace_arrays
 
 TABLE = "text/encoder/table"
 _WHERE = "config.init_from.word_vectors"
@@ -33,7 +32,7 @@ def load_rows(
         return {}
     if not os.path.exists(path):
         raise UserError(f"{_WHERE}.file={path!r} does not exist.")
-    table = flatten(shapes.all_params()).get(TABLE)
+    table = shapes.flat_params().get(TABLE)
     if table is None:
         raise UserError(f"{_WHERE}.file={path!r}, but the text encoder has no word table.")
     others = [source.model, source.towers.text]
@@ -59,7 +58,7 @@ def load_rows(
 
 def place(state: TrainState, rows: dict[int, np.ndarray]) -> TrainState:
     """Returns the state with these rows in its table; all others keep their random values."""
-    table = flatten(state.all_params())[TABLE]
+    table = state.flat_params()[TABLE]
     filled = np.array(mesh_lib.to_host(table, table.sharding.mesh))
     filled[list(rows)] = list(rows.values())
     return replace_arrays(state, {TABLE: filled})

@@ -14,8 +14,7 @@ from xmodal.core.errors import UserError
 from xmodal.train.folder import run_folder
 from xmodal.train.initialization.from_run import read_arrays
 from xmodal.train.sections import InterpolateConfig
-from xmodal.train.step.state import TrainState, replace_arrays
-from xmodal.train.tree import Tree, describe_differences, flatten
+from xmodal.train.tree import TrainState, Tree, describe_differences, flatten, replace_arrays
 
 
 def interpolate_weights(state: TrainState, config: InterpolateConfig) -> TrainState:
@@ -30,7 +29,7 @@ def interpolate_weights(state: TrainState, config: InterpolateConfig) -> TrainSt
     """
     step = run_folder.resolve_step(config.run, config.step)
     other = read_arrays(config.run, step)
-    ours = flatten(state.all_params()) | flatten(state.model_state)
+    ours = state.flat_params() | flatten(state.model_state)
     if differences := describe_differences(ours, other):
         raise UserError(
             f"config.init_from.interpolate.run={config.run!r} is another model; {differences}"

@@ -11,8 +11,8 @@ _LENGTH = re.compile(r"(\d+)|(\d+(?:\.\d+)?) epochs?")
 _IN_EPOCHS = re.compile(r"\S+ epochs?|[\d.]+ e\w+")
 # Keys of a config whose values are steps.
 _LENGTHS = ("total_steps", "log_every", "every", "warmup_steps", "frozen_until", "start", "end")
-# The default warm-up of a config is "up to 40", and at most a third of the run.
-_UP_TO, _RUN_OVER_WARMUP = "up to ", 3
+UP_TO = "up to "
+"""Prefix of a warm-up that is shorter in a short run, see `run_config.choose_warmup`."""
 
 _AUTO = re.compile(r"auto(?:/([1-9]\d*))?")
 # Smallest number of training examples -> value. A small dataset takes small batches, so that an
@@ -27,22 +27,6 @@ _EPOCHS = {
 def is_due(step: int, every: int, total_steps: int) -> bool:
     """Returns whether a periodic action is due at this step; it always is at the last one."""
     return step == total_steps or (every > 0 and step % every == 0)
-
-
-def choose_warmup(value: Any, total_steps: Any) -> Any:
-    """Returns the warm-up of a run in steps.
-
-    Args:
-      value: `warmup_steps` of a schedule: steps, or "up to 40", which a run of fewer than 120 steps
-        shortens to a third of its steps. Anything else is returned unchanged.
-      total_steps: length of the run; anything else than a number is an error where it is read.
-    """
-    match = re.fullmatch(rf"({_UP_TO})?(\d+)", value) if isinstance(value, str) else None
-    if match is None:
-        return value
-    if not match[1] or not isinstance(total_steps, int):
-        return int(match[2])
-    return min(int(match[2]), max(total_steps, 0) // _RUN_OVER_WARMUP)
 
 
 def resolve_sizes(config: Mapping[str, Any], examples: int) -> dict[str, Any]:
@@ -108,9 +92,9 @@ def resolve_epochs(config: Any, steps_per_epoch: float, where: str = "config") -
 
 
 def _resolve_length(value: str, steps_per_epoch: float, where: str) -> int | str:
-    if value.startswith(_UP_TO):
-        longest = value.removeprefix(_UP_TO)
-        return f"{_UP_TO}{_to_steps(longest, steps_per_epoch, where, may_vanish=True)}"
+    if value.startswith(UP_TO):
+        longest = value.removeprefix(UP_TO)
+        return f"{UP_TO}{_to_steps(longest, steps_per_epoch, where, may_vanish=True)}"
     # A number is a string where it replaces one, such as "3 epochs", on the command line.
     is_length = value.isdecimal() or _IN_EPOCHS.fullmatch(value)
     return _to_steps(value, steps_per_epoch, where) if is_length else value

@@ -18,23 +18,11 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xmodal.core import mesh as mesh_lib
-from xmodal.core.errors import UserError
 from xmodal.data.text.short_texts import ShortTexts
 from xmodal.models import DualEncoder, Embedding
 from xmodal.train.step.tasks import Task
 from xmodal.train.step.views import COLUMNS, MINED_COLUMNS, embed_views
 from xmodal.train.tree import Tree
-
-
-def check(steps: int, batch_size: int, mesh: Mesh) -> None:
-    """Raises an error if the devices cannot split `batch_size` items into `steps` equal parts."""
-    if batch_size % (steps * mesh.size):
-        per_device = batch_size // mesh.size
-        known = [n for n in range(1, per_device + 1) if per_device % n == 0]
-        raise UserError(
-            f"config.accumulation_steps={steps} does not split the {per_device} items per device "
-            f"of config.batch_size={batch_size} into equal parts; use one of {known}."
-        )
 
 
 def embed_in_parts(

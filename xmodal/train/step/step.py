@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.config import setting
 from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import unflatten
 from xmodal.data.text.short_texts import ShortTexts
 from xmodal.models import DualEncoder, Embedding, Mode
 from xmodal.train import rngs
@@ -19,15 +20,16 @@ from xmodal.train.optimization.optimizer import learning_rate, pass_time, skippe
 from xmodal.train.optimization.parameter_groups import select
 from xmodal.train.optimization.schedules import Lengths
 from xmodal.train.step import accumulation
-from xmodal.train.step.state import MOMENTUM, TrainState, follow, momentum_rate
 from xmodal.train.step.task_losses import clamp_scales, compute_losses, observe_batch
 from xmodal.train.step.tasks import Task, sides
 from xmodal.train.step.views import embed_views
-from xmodal.train.tree import Tree, flatten, frozen_parts, matches, merge
+from xmodal.train.tree import TrainState, Tree, flatten, frozen_parts, matches, merge
 
 Batch = Mapping[str, jax.Array]
 Scalars = dict[str, jax.Array]
 Step = Callable[..., tuple[TrainState, Scalars]]
+MOMENTUM = "momentum"
+"""Key of the momentum copies of the towers in the model state."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,6 +128,7 @@ def make_step(
         everything = merge(params, frozen)
         trained, fixed = flatten(params), flatten(frozen)
         parts = {side: frozen_parts(trained, fixed, side) for side in model.towers}
+        modes = {part: _mode(params, frozen, part) for part in ("similarity", "cross_encoder")}
         views, states = embed(
             model, tasks, everything, model_state, batch,
             frozen=parts, key=rngs.stream_key(seed, "towers", number),
@@ -140,12 +143,12 @@ def make_step(
             copied, states[MOMENTUM] = jax.lax.stop_gradient(copied), copies
         with jax.named_scope("losses"):
             observed: Tree = {}
-            if _mode(params, frozen, "similarity") is Mode.TRAIN:
+            if modes["similarity"] is Mode.TRAIN:
                 views, observed = observe_batch(tasks, views, everything, model.similarity, mesh)
             loss, task_states, scalars = compute_losses(
                 tasks, views, batch, everything, model_state,
                 similarity=model.similarity, seed=seed, step=number, mesh=mesh,
-                cross_encoder=model.cross_encoder, pair_mode=_mode(params, frozen, "cross_encoder"),
+                cross_encoder=model.cross_encoder, pair_mode=modes["cross_encoder"],
                 copied=copied, accumulation_steps=accumulation_steps,
             )  # fmt: skip
             if l2 is not None:
@@ -173,7 +176,8 @@ def make_step(
             )
             params = optax.apply_updates(state.params, updates)
             trained = flatten(params)
-            params = merge(params, {k: x for k, x in flatten(observed).items() if k in trained})
+            seen = {path: x for path, x in flatten(observed).items() if path in trained}
+            params = merge(params, unflatten(seen))
             norm = optax.tree.norm(gradients)
             scalars |= {"gradient_norm": norm, "learning_rate": learning_rate(state.opt_state)}
             if (skipped := skipped_updates(opt_state)) is not None:
@@ -191,6 +195,37 @@ def make_step(
         return chosen, {f"train/{k}": v for k, v in scalars.items()}
 
     return step_function
+
+
+def momentum_rate(tasks: Collection[Task]) -> float | None:
+    """Returns the momentum of the copies; None if no task needs copies.
+
+    The copies are moving averages of the towers' parameters: He et al., "Momentum Contrast for
+    Unsupervised Visual Representation Learning" (2020), equation 2.
+    """
+    modules = (task.module for task in tasks if task.module is not None)
+    rates = {each.momentum for each in modules if each.momentum is not None}
+    if len(rates) > 1:
+        raise UserError(
+            f"config.tasks have loss.module.rate={sorted(rates)}; a run has one copy of its "
+            "towers, so set them to one value."
+        )
+    return next(iter(rates), None)
+
+
+def follow(copies: Tree, params: Tree, rate: float, step: jax.Array) -> Tree:
+    """Returns the copies after a step; before the first one they equal the towers.
+
+    Args:
+      copies: copies of the parameters by side.
+      params: parameters of the whole model.
+      rate: m; the result is m copy + (1 - m) parameter.
+      step: int32 scalar.
+    """
+    kept = jnp.where(step == 0, 0.0, rate)
+    towers = {side: params[side] for side in copies}
+    mixed = jax.tree.map(lambda copy, own: kept * copy + (1 - kept) * own, copies, towers)
+    return jax.lax.stop_gradient(mixed)
 
 
 def _skip(state: TrainState, advanced: TrainState) -> TrainState:

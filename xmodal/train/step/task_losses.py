@@ -50,7 +50,7 @@ def compute_losses(
       mesh: devices that the batch is split over.
       cross_encoder: the model's, with parameters under `cross_encoder`.
       pair_mode: whether it is trained or frozen.
-      copied: views by momentum copies of the towers, see `state.follow`, for tasks that need them.
+      copied: views by momentum copies of the towers, see `step.follow`, for tasks that need them.
       accumulation_steps: parts in which pairs are scored, see `accumulation`.
 
     Returns:

@@ -163,7 +163,7 @@ def _make_task(name: str, section: Mapping[str, Any]) -> Task:
 
 
 def _check_views(where: str, config: TaskConfig, loss: Loss) -> None:
-    """Raises an error if the views, inputs and negatives of a task do not fit its loss."""
+    """Raises an error if the views and inputs of a task do not fit its loss."""
     views, name = list(config.views), config.loss.name
     for view in views:
         if not VIEW.fullmatch(view):
@@ -184,11 +184,6 @@ def _check_views(where: str, config: TaskConfig, loss: Loss) -> None:
         raise UserError(
             f"{where}.loss.inputs names {texts[0]!r}, which a task reads of one caption, but "
             f"{where}.views={views} are two; remove one of them, or the input."
-        )
-    if loss.negatives and config.negatives == "none":
-        raise UserError(
-            f"{where}.negatives is 'none', but the loss {name!r} compares items with others of "
-            "the batch; set it to 'image' or 'pair'."
         )
 
 
