@@ -5,7 +5,7 @@ A similarity prepares the embeddings of each side once and compares blocks of pr
 
 from xmodal.similarity.embedding import Embedding
 from xmodal.similarity.from_config import make_similarity
-from xmodal.similarity.pair_module import Observer, PairCost, PairModule
+from xmodal.similarity.late_interaction import Observer, PairCost, LateInteraction
 from xmodal.similarity.similarity import Similarity, SimilarityConfig, select_field
 from xmodal.similarity.table import PAIR_MODULES, SIMILARITIES, Kind
 from xmodal.similarity.vectors import Prepared
@@ -17,7 +17,7 @@ __all__ = [
     "Kind",
     "Observer",
     "PairCost",
-    "PairModule",
+    "LateInteraction",
     "Prepared",
     "Similarity",
     "SimilarityConfig",

@@ -13,7 +13,7 @@ import numpy as np
 
 from xmodal.core.config import setting
 from xmodal.similarity.embedding import Embedding
-from xmodal.similarity.pair_module import Params
+from xmodal.similarity.late_interaction import Params
 from xmodal.similarity.token_attention import attend, inverse_attended_lengths, multiply
 from xmodal.similarity.token_sets import (
     TokenItems,
@@ -48,7 +48,7 @@ class Comparing:
     attention_scale: float = setting(9.0, above=0)
 
     def init(self, key: jax.Array, left: Embedding, right: Embedding) -> dict[str, Any]:
-        """See `PairModule`."""
+        """See `LateInteraction`."""
         del right
         tokens, vector = left.extras["tokens"].shape[-1], left.vector.shape[-1]
         keys = jax.random.split(key, 4)
@@ -64,7 +64,7 @@ class Comparing:
         raise NotImplementedError
 
     def prepare(self, params: Params, embedding: Embedding) -> TokenItems:
-        """See `PairModule`; `tokens`, `mask`, `gram` and the global `vector`."""
+        """See `LateInteraction`; `tokens`, `mask`, `gram` and the global `vector`."""
         del params
         name = type(self).__name__.lower()
         items = read_tokens(name, embedding)
@@ -99,15 +99,15 @@ class Comparing:
         raise NotImplementedError
 
     def score(self, params: Params, left: TokenItems, right: TokenItems) -> jax.Array:
-        """See `PairModule`."""
+        """See `LateInteraction`."""
         result = self.combine(params, *self.compare(params, left, right), right)
         return apply_linear(params["score"], result)[..., 0]
 
     def logits(self, params: Params, left: TokenItems, right: TokenItems) -> jax.Array:
-        """See `PairModule`; in (0, 1)."""
+        """See `LateInteraction`; in (0, 1)."""
         return jax.nn.sigmoid(self.score(params, left, right))
 
     def rescale(self, scores: np.ndarray) -> np.ndarray:
-        """See `PairModule`; in (0, 1)."""
+        """See `LateInteraction`; in (0, 1)."""
         # exp(-x) itself overflows from x = -710 on.
         return np.exp(-np.logaddexp(0.0, -np.asarray(scores, np.float64)))

@@ -16,7 +16,7 @@ from xmodal.core.config import setting
 from xmodal.core.mesh import replicated
 from xmodal.similarity.comparisons import Comparing
 from xmodal.similarity.embedding import Embedding
-from xmodal.similarity.pair_module import PairCost, Params
+from xmodal.similarity.late_interaction import PairCost, Params
 from xmodal.similarity.tiles import join, split
 from xmodal.similarity.token_sets import TokenItems, apply_linear, einsum, init_linear, unit
 
@@ -112,7 +112,7 @@ class Saf(Comparing):
         return unit(einsum("lmt,lmts->lms", gates, nodes))
 
     def cost(self, left: TokenItems, right: TokenItems) -> PairCost:
-        """See `PairModule`."""
+        """See `LateInteraction`."""
         (_, regions, width), words = left["tokens"].shape, right["tokens"].shape[1]
         nodes = words + 1
         # Float32 numbers alive at the peak of a gradient, as compiled for a CPU.

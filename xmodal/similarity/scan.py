@@ -14,7 +14,7 @@ import numpy as np
 
 from xmodal.core.config import setting
 from xmodal.similarity.embedding import Embedding
-from xmodal.similarity.pair_module import PairCost, Params
+from xmodal.similarity.late_interaction import PairCost, Params
 from xmodal.similarity.token_attention import NORMS, attend, inverse_attended_lengths, multiply
 from xmodal.similarity.token_sets import TokenItems, compute_gram, inverse_length, read_tokens
 
@@ -75,12 +75,12 @@ class Scan:
     attention_norm: str = setting("clipped_l2norm", one_of=NORMS)
 
     def init(self, key: jax.Array, left: Embedding, right: Embedding) -> dict[str, Any]:
-        """See `PairModule`."""
+        """See `LateInteraction`."""
         del key, left, right
         return {}
 
     def prepare(self, params: Params, embedding: Embedding) -> TokenItems:
-        """See `PairModule`; `tokens`, `mask`, `gram`, and 1 / length of every token."""
+        """See `LateInteraction`; `tokens`, `mask`, `gram`, and 1 / length of every token."""
         del params
         items = read_tokens(_NAME, embedding)
         gram = compute_gram(items["tokens"])
@@ -88,7 +88,7 @@ class Scan:
         return items | {"gram": gram, "inverse_length": inverse_length(squares)}
 
     def score(self, params: Params, left: TokenItems, right: TokenItems) -> jax.Array:
-        """See `PairModule`."""
+        """See `LateInteraction`."""
         del params
         context, queries = (left, right) if self.queries == "text" else (right, left)
         products = multiply(context, queries)
@@ -102,15 +102,15 @@ class Scan:
         return scores if self.queries == "text" else scores.T
 
     def logits(self, params: Params, left: TokenItems, right: TokenItems) -> jax.Array:
-        """See `PairModule`."""
+        """See `LateInteraction`."""
         return self.score(params, left, right)
 
     def rescale(self, scores: np.ndarray) -> np.ndarray:
-        """See `PairModule`."""
+        """See `LateInteraction`."""
         return np.asarray(scores, np.float64)
 
     def cost(self, left: TokenItems, right: TokenItems) -> PairCost:
-        """See `PairModule`."""
+        """See `LateInteraction`."""
         (_, regions, width), words = left["tokens"].shape, right["tokens"].shape[1]
         context = regions if self.queries == "text" else words
         # Float32 numbers alive at the peak of a gradient, as compiled for a CPU.

@@ -11,7 +11,7 @@ import jax
 
 from xmodal.core.config import setting
 from xmodal.similarity.comparisons import Comparing
-from xmodal.similarity.pair_module import PairCost, Params
+from xmodal.similarity.late_interaction import PairCost, Params
 from xmodal.similarity.token_sets import (
     TokenItems,
     apply_linear,
@@ -69,7 +69,7 @@ class Sgr(Comparing):
         return nodes[:, :, 0]
 
     def cost(self, left: TokenItems, right: TokenItems) -> PairCost:
-        """See `PairModule`."""
+        """See `LateInteraction`."""
         (_, regions, width), words = left["tokens"].shape, right["tokens"].shape[1]
         nodes, size, full = words + 1, self.width, self.steps - 1
         # Float32 numbers alive at the peak of a gradient, as compiled for a CPU.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import jax
 
 from xmodal.similarity import scores, vectors
-from xmodal.similarity.pair_module import PairModule
+from xmodal.similarity.late_interaction import LateInteraction
 from xmodal.similarity.saf import Saf
 from xmodal.similarity.scan import Scan
 from xmodal.similarity.sgr import Sgr
@@ -80,5 +80,5 @@ SIMILARITIES: dict[str, Kind] = {
     ),
 }
 
-PAIR_MODULES: dict[str, type[PairModule]] = {"saf": Saf, "scan": Scan, "sgr": Sgr}
-"""Similarities of token sets, see `PairModule`."""
+PAIR_MODULES: dict[str, type[LateInteraction]] = {"saf": Saf, "scan": Scan, "sgr": Sgr}
+"""Similarities of token sets, see `LateInteraction`."""

@@ -33,7 +33,7 @@ def average(members: Sequence[Embeddings]) -> Embeddings:
 def average_scores(members: Sequence[Embeddings], mesh: Mesh | None = None) -> ScoreMatrix:
     """Returns the mean scores of all images with all captions, float64 [N, M].
 
-    A similarity of token sets is averaged on its own scale, see `PairModule.rescale`.
+    A similarity of token sets is averaged on its own scale, see `LateInteraction.rescale`.
 
     Args:
       members: embeddings of the same items, each with its similarity.

@@ -28,7 +28,7 @@ class PairCost(NamedTuple):
     flops: float
 
 
-class PairModule(Protocol):
+class LateInteraction(Protocol):
     """A similarity of token sets; images are on the left, texts on the right.
 
     An implementation is a frozen dataclass whose fields are the keywords of the config, and a row
@@ -61,7 +61,7 @@ class PairModule(Protocol):
 
 @runtime_checkable
 class Observer(Protocol):
-    """A `PairModule` whose scores, in training, depend on the whole batch."""
+    """A `LateInteraction` whose scores, in training, depend on the whole batch."""
 
     def observe(
         self, params: Params, left: Embedding, right: Embedding, mesh: Mesh | None = None
