@@ -73,7 +73,7 @@ def as_words(values):
 
 def evaluate_weights(evaluation, params, model_state, *, name, **options):
     """Evaluates weights of a run's model; returns one evaluation per evaluator."""
-    subject = Subject(name, evaluation.provider(params, model_state))
+    subject = Subject(name, evaluation.adapter(params, model_state))
     return evaluation.suite.evaluate(subject, **options)
 
 

@@ -211,7 +211,7 @@ def test_a_folder_is_evaluated_with_its_classifier(torch, tmp_path, vocabulary, 
         for each in evaluate_weights(evaluation, params, state, name="released")
     }
     source = evaluation.suite.evaluator("relations", "test").embeddings(
-        evaluation.provider(params, state)
+        evaluation.adapter(params, state)
     )
     own = unflatten(read_part(folder, "tasks"))["relations"]["module"]
     by_hand = Predictions(source.images @ own["left"], source.captions @ own["right"] + own["bias"])

@@ -42,9 +42,9 @@ def evaluate_validation(config, **options):
     """Results and embeddings of a split that was not trained on."""
     parts, state = start_run(config)
     evaluation = RunEvaluation(parts, **options)
-    provider = evaluation.provider(state.all_params(), state.model_state)
+    adapter = evaluation.adapter(state.all_params(), state.model_state)
     evaluator = evaluation.suite.evaluator(TINY, "validation")
-    return evaluator.run(provider), evaluator.embeddings(provider)
+    return evaluator.run(adapter), evaluator.embeddings(adapter)
 
 
 def assert_equal(found, expected):

@@ -96,7 +96,7 @@ def evaluate(config, split):
     evaluation = RunEvaluation(parts, trains=False)
     subject = Subject(
         config.name,
-        evaluation.provider(params, model_state),
+        evaluation.adapter(params, model_state),
         notes=lambda items: published_towers.describe(parts, items),
     )
     (found,) = evaluation.suite.evaluate(subject, Request(split))

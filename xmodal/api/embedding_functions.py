@@ -12,13 +12,13 @@ from xmodal.data.pixels.images import decode_image
 from xmodal.evals import Embeddings
 from xmodal.evals.scores.arrays import to_numpy
 from xmodal.evals.scores.score_rows import count_not_finite
-from xmodal.evals.scores.sources import Provider, refuse_field, with_similarity
+from xmodal.evals.scores.sources import ModelAdapter, refuse_field, with_similarity
 
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit
 
 
-class FunctionProvider(Provider):
+class FunctionAdapter(ModelAdapter):
     """A model of embedding functions by side."""
 
     def __init__(
@@ -38,7 +38,7 @@ class FunctionProvider(Provider):
         similarity: Mapping[str, Any] | None = None,
         batch_size: int = 256,
     ) -> Embeddings:
-        """See `Provider`; calls the functions for every image and caption, once per split."""
+        """See `ModelAdapter`; calls the functions for every image and caption, once per split."""
         refuse_field(self.place, similarity)
         if id(split) not in self._found:
             self._found[id(split)] = split, self._embed_split(split)
@@ -47,7 +47,7 @@ class FunctionProvider(Provider):
     def embed(
         self, side: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
     ) -> np.ndarray:
-        """See `Provider`."""
+        """See `ModelAdapter`."""
         refuse_field(self.place, similarity)
         return self._embed(side, len(given), lambda rows: [given[row] for row in rows])
 

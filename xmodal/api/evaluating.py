@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 import PIL.Image
 from jax.sharding import Mesh
 
-from xmodal.api.embedding_functions import FunctionProvider
+from xmodal.api.embedding_functions import FunctionAdapter
 from xmodal.core.config import Bounds, check_options, lookup, read
 from xmodal.core.errors import UserError
 from xmodal.evals import Evaluation, evaluate_source
@@ -18,7 +18,7 @@ from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.files import name_of, open_items, open_source, sides_of
 from xmodal.evals.scores.galleries import ids_of
-from xmodal.evals.scores.sources import Candidates, Provider, RankedLists
+from xmodal.evals.scores.sources import Candidates, ModelAdapter, RankedLists
 from xmodal.similarity import SIMILARITIES
 
 _EXAMPLES = 3  # Queries of every rule on the page, unless a number is given.
@@ -126,12 +126,12 @@ def evaluate(
     check_options("evaluate", evaluate, {key: given[key] for key in _CHECKED})
     functions = {"image": embed_images, "text": embed_texts}
     functions = {side: function for side, function in functions.items() if function is not None}
-    provider: Any
+    adapter: Any
     if functions:
         _refuse(given, (*_FILES, "ids", *_FOR_LABELS), "embedding functions")
         similarity = _check_functions(functions, dataset, similarity)
-        provider, sides = FunctionProvider(functions, batch_size, similarity), sorted(functions)
-        return _evaluate_dataset(given, provider, sides, name or "model")
+        adapter, sides = FunctionAdapter(functions, batch_size, similarity), sorted(functions)
+        return _evaluate_dataset(given, adapter, sides, name or "model")
     _refuse(given, ("batch_size",), "files")
     files = {kind: given[kind] for kind in _FILES if given[kind] is not None}
     if len(files) != 1:
@@ -141,9 +141,9 @@ def evaluate(
     ((kind, file),) = files.items()
     if dataset:
         _refuse(given, _FOR_LABELS, "a dataset, but with the argument annotations instead of it")
-        provider = open_items(kind, file, ids, similarity)
+        adapter = open_items(kind, file, ids, similarity)
         name = name or name_of(file)
-        return _evaluate_dataset(given, provider, sorted(sides_of(provider)), name)
+        return _evaluate_dataset(given, adapter, sorted(sides_of(adapter)), name)
     _refuse(given, _FOR_DATASETS, "annotations, but with a dataset=NAME")
     return _evaluate_labels(given, kind, file)
 
@@ -207,11 +207,11 @@ def _check_functions(functions: Mapping[str, Any], dataset: str, similarity: str
 
 
 def _evaluate_dataset(
-    given: Mapping[str, Any], provider: Provider, sides: Sequence[str], name: str
+    given: Mapping[str, Any], adapter: ModelAdapter, sides: Sequence[str], name: str
 ) -> Evaluation:
     """Evaluates a model on the items of a dataset, with a page of examples if there are boards."""
     evaluator, items = _open_dataset(given, sides)
-    evaluator.check_provider("evaluator", provider)
+    evaluator.check_adapter("evaluator", adapter)
     examples = given["examples"]
     if examples and not isinstance(evaluator, BoardsEvaluator):
         raise UserError(
@@ -219,8 +219,8 @@ def _evaluate_dataset(
             f"{evaluator.options.type}; remove it."
         )
     if examples is None:
-        examples = 0 if isinstance(provider, Candidates | RankedLists) else _EXAMPLES
-    return evaluate_source(evaluator, provider, name=name, split=items, examples=examples)
+        examples = 0 if isinstance(adapter, Candidates | RankedLists) else _EXAMPLES
+    return evaluate_source(evaluator, adapter, name=name, split=items, examples=examples)
 
 
 def _open_dataset(given: Mapping[str, Any], sides: Sequence[str]) -> tuple[Evaluator, Items]:

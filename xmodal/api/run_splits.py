@@ -10,7 +10,7 @@ from xmodal.core.errors import UserError
 from xmodal.evals import Embeddings
 from xmodal.evals.evaluators import Evaluator
 from xmodal.evals.scores.embed import Items
-from xmodal.evals.scores.sources import Provider
+from xmodal.evals.scores.sources import ModelAdapter
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.subjects import open_file
 from xmodal.train.evaluation.suite import EvalSuite
@@ -57,8 +57,8 @@ def embed_run_split(
     parts = build_run(config, mesh_lib.make_mesh())
     evaluation = RunEvaluation(parts, names=[name], trains=False)
     weights = checkpoints.restore_model(run_dir, chosen, parts.shapes, parts.mesh)
-    provider = evaluation.provider(*weights)
-    found = _open(f"{config.name} step {chosen}", name, evaluation.suite, provider, split)
+    adapter = evaluation.adapter(*weights)
+    found = _open(f"{config.name} step {chosen}", name, evaluation.suite, adapter, split)
     return found._replace(step=chosen)
 
 
@@ -73,15 +73,15 @@ def read_file_split(
     name = _choose(config, evaluator)
     opened = open_file(path, config, names=[name], similarity=similarity)
     (subject,) = opened.subjects
-    return _open(subject.name, name, opened.suite, subject.provider, split)
+    return _open(subject.name, name, opened.suite, subject.adapter, split)
 
 
 def _open(
-    model_name: str, name: str, suite: EvalSuite, provider: Provider, split: str | None
+    model_name: str, name: str, suite: EvalSuite, adapter: ModelAdapter, split: str | None
 ) -> EvaluatedSplit:
     split = suite.split_of(name, split)
     evaluator = suite.evaluator(name, split)
-    embeddings = evaluator.embeddings(provider)
+    embeddings = evaluator.embeddings(adapter)
     return EvaluatedSplit(model_name, name, evaluator, embeddings, suite.items(name, split))
 
 

@@ -53,9 +53,9 @@ def open_interpolation(
         restored = checkpoints.restore_model(run_dir, step, parts.shapes, parts.mesh)
         last = dict(zip(first, restored, strict=True))
         for weight in weights:
-            provider = evaluation.provider(**mix(last, first, 1 - weight))
+            adapter = evaluation.adapter(**mix(last, first, 1 - weight))
             name = f"{weight:g} {parts.config.name} step {step}"
-            yield Subject(name, provider, trained_on=records, step=round(100 * weight))
+            yield Subject(name, adapter, trained_on=records, step=round(100 * weight))
 
     identity = ModelIdentity.of_config(run_folder.load_run(run_dir), records)
     return Opened(evaluation.suite, subjects(), identity, parts.settings.tensorboard)

@@ -78,8 +78,8 @@ def _open(config: ml_collections.ConfigDict, label: str, names: Collection[str] 
     evaluation = RunEvaluation(parts, names=names, trains=False)
 
     def subjects() -> Iterator[Subject]:
-        provider = evaluation.provider(*load_weights(parts))
-        yield Subject(label, provider, lambda split: describe(parts, split))
+        adapter = evaluation.adapter(*load_weights(parts))
+        yield Subject(label, adapter, lambda split: describe(parts, split))
 
     identity, views = ModelIdentity.of_config(config), parts.settings.tensorboard
     return Opened(evaluation.suite, subjects(), identity, views, config.to_dict())

@@ -47,7 +47,7 @@ def test_a_file_has_no_prompts(split):
     file = of_file(split)
     message = r"config.evals.x \(zero_shot\) embeds texts .* model.npz cannot do: .*--run=RUN"
     with pytest.raises(UserError, match=message):
-        evaluator.check_provider("config.evals.x", file)
+        evaluator.check_adapter("config.evals.x", file)
     with pytest.raises(UserError, match=r"model.npz has .* 3 other texts are needed, .*photo of a"):
         evaluator.run(file)
-    evaluator.check_provider("config.evals.x", Clusters())
+    evaluator.check_adapter("config.evals.x", Clusters())

@@ -20,8 +20,8 @@ def split():
     return make_split(37, 0, train=make_split(41, 1, split="train"))
 
 
-def in_order(provider, split):
-    found = provider.items(split)
+def in_order(adapter, split):
+    found = adapter.items(split)
     row = {int(each): i for i, each in enumerate(found.image_ids)}
     return np.array([found.images[row[int(each)]] for each in split.image_ids], np.float64)
 
@@ -48,13 +48,13 @@ def accuracies(scores, labels):
 
 
 def test_zero_shot_by_hand(split):
-    provider, templates = Clusters(), ("a {}", "there is a {} here", "name")
-    found = evaluate(split, provider, type="zero_shot", templates=templates)
+    adapter, templates = Clusters(), ("a {}", "there is a {} here", "name")
+    found = evaluate(split, adapter, type="zero_shot", templates=templates)
     classes = []
     for name in NAMES:
         prompts = [f"a {name}", f"there is a {name} here", name]
-        classes.append(unit(np.mean([unit(provider.embed("text", [p])[0]) for p in prompts], 0)))
-    scores = unit(in_order(provider, split)) @ np.array(classes).T
+        classes.append(unit(np.mean([unit(adapter.embed("text", [p])[0]) for p in prompts], 0)))
+    scores = unit(in_order(adapter, split)) @ np.array(classes).T
     expected = accuracies(scores, split.labels["label"])
     assert {tag: found.metrics[tag] for tag in expected} == pytest.approx(expected)
     assert 40 < expected["accuracy@1"] < 100
@@ -89,9 +89,9 @@ def test_a_constant_model_is_at_chance(split, kind):
 
 @pytest.mark.parametrize("k", [1, 7, 200])
 def test_neighbors_by_hand(split, k):
-    provider, temperature = Clusters(noise=1.5), 0.3
-    found = evaluate(split, provider, type="knn", k=k, temperature=temperature)
-    images, train = (unit(in_order(provider, each)) for each in (split, split.train))
+    adapter, temperature = Clusters(noise=1.5), 0.3
+    found = evaluate(split, adapter, type="knn", k=k, temperature=temperature)
+    images, train = (unit(in_order(adapter, each)) for each in (split, split.train))
     labels, rows = split.train.labels["label"], []
     for image in images:
         cosines = train @ image

@@ -7,7 +7,7 @@ import numpy as np
 from tests.evals.evaluators.random_vectors import SIDES, options_of
 from tests.evals.tiny_split import TinySplit
 from xmodal.evals import Embeddings, make_evaluator
-from xmodal.evals.scores.sources import Provider, with_similarity
+from xmodal.evals.scores.sources import ModelAdapter, with_similarity
 
 NAMES = ("dog", "cat", "bird")
 WIDTH = 5
@@ -42,7 +42,7 @@ def make_split(count, seed, **fields):
     )
 
 
-class Clusters(Provider):
+class Clusters(ModelAdapter):
     """Images near the center of their class, in another order, and texts that name a class."""
 
     place, embeds = "clusters", frozenset(SIDES)
@@ -72,6 +72,6 @@ class Clusters(Provider):
         return np.array(rows, np.float32)
 
 
-def evaluate(split, provider, **section):
-    (found,) = make_evaluator("x", options_of(**section), split, SIDES).run(provider)
+def evaluate(split, adapter, **section):
+    (found,) = make_evaluator("x", options_of(**section), split, SIDES).run(adapter)
     return found

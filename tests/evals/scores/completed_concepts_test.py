@@ -10,7 +10,7 @@ from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
 from xmodal.evals.scores import completed_concepts
 from xmodal.evals.scores.completed_concepts import find_neighbors
-from xmodal.evals.scores.sources import Provider
+from xmodal.evals.scores.sources import ModelAdapter
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.resolve import resolve
 from xmodal.train.start import starting_state
@@ -67,19 +67,19 @@ def test_a_run_is_evaluated_with_completed_concepts(few_shapes, tmp_path):
     parts = resolve(config, mesh=mesh_lib.make_mesh(jax.devices()[:1]))
     evaluation = RunEvaluation(parts)
     state = starting_state(parts, str(tmp_path))
-    provider = evaluation.provider(state.all_params(), state.model_state)
+    adapter = evaluation.adapter(state.all_params(), state.model_state)
     own, completed = (evaluation.suite.evaluator(name, "test") for name in ("own", "completed"))
-    before, after = own.embeddings(provider), completed.embeddings(provider)
+    before, after = own.embeddings(adapter), completed.embeddings(adapter)
     np.testing.assert_array_equal(before.images, after.images)
     assert len(before.captions) == 125
     changed = np.any(np.abs(before.captions - after.captions) > 1e-4, axis=1)
     assert changed.mean() > 0.5
-    assert completed.embeddings(provider) is after
-    assert completed.run(provider)
+    assert completed.embeddings(adapter) is after
+    assert completed.run(adapter)
     assert not any("TRANSDUCTIVE" in each for each in own.provenance.warnings)
     [warning] = [each for each in completed.provenance.warnings if "TRANSDUCTIVE" in each]
     assert "Metrics depend on the gallery" in warning
-    file = Provider()
+    file = ModelAdapter()
     file.place = "a file"
     with pytest.raises(UserError, match="concepts='completed' embeds .* which a file cannot do"):
         completed.run(file)

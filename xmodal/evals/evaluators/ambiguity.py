@@ -17,7 +17,7 @@ from xmodal.evals.labels.types import Board, DirectionLabels, GradedPairs
 from xmodal.evals.reports.results import BoardResult
 from xmodal.evals.reports.summary import list_tags
 from xmodal.evals.scores.galleries import order_embeddings
-from xmodal.evals.scores.sources import Provider
+from xmodal.evals.scores.sources import ModelAdapter
 
 _NAME = "ambiguity"
 
@@ -74,9 +74,9 @@ class AmbiguityEvaluator(Evaluator):
         """See `Evaluator`."""
         return list_tags(self._board, sides)
 
-    def run(self, provider: Provider) -> list[BoardResult]:
+    def run(self, adapter: ModelAdapter) -> list[BoardResult]:
         """See `Evaluator`."""
-        source = order_embeddings(self.embeddings(provider), self._split)
+        source = order_embeddings(self.embeddings(adapter), self._split)
         options, board, images = self.options, self._board, images_of(self._labels)
         found = {}
         for name, pairs in board.graded.items():

@@ -25,7 +25,7 @@ from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.make import explain_left_out, make_boards
 from xmodal.evals.labels.same_texts import describe_texts, number_texts
 from xmodal.evals.labels.types import Labels
-from xmodal.evals.provider import ModelProvider
+from xmodal.evals.model_adapter import EncoderAdapter
 from xmodal.evals.reports.metrics import SELECTED
 from xmodal.evals.reports.results import BoardResult
 from xmodal.evals.reports.summary import list_tags
@@ -40,7 +40,7 @@ from xmodal.evals.scores.second_stage import PairReranker
 from xmodal.evals.scores.sources import (
     Candidates,
     Embeddings,
-    Provider,
+    ModelAdapter,
     ScoreMatrix,
     Source,
     with_similarity,
@@ -172,25 +172,25 @@ class BoardsEvaluator(Evaluator):
         """See `Evaluator`."""
         return [tag for board in self.boards for tag in list_tags(board, sides)]
 
-    def source(self, provider: Provider, split: Split | None = None) -> Source:
+    def source(self, adapter: ModelAdapter, split: Split | None = None) -> Source:
         """See `Evaluator`.
 
         Raises:
-          UserError: concepts are to be completed, but the provider is not a single model with them.
+          UserError: concepts are to be completed, but the adapter is not a single model with them.
         """
         if self.options.concepts == completed_concepts.OWN:
-            return super().source(provider, split)
-        if self._split is None or not isinstance(provider, ModelProvider):
+            return super().source(adapter, split)
+        if self._split is None or not isinstance(adapter, EncoderAdapter):
             raise UserError(
-                f"concepts={self.options.concepts!r} embeds captions twice, which {provider.place} "
+                f"concepts={self.options.concepts!r} embeds captions twice, which {adapter.place} "
                 "cannot do: evaluate a single model itself, or set it to 'own'."
             )
-        return super().source(provider, self._complete(provider))
+        return super().source(adapter, self._complete(adapter))
 
-    def _complete_concepts(self, provider: Provider) -> Any:
+    def _complete_concepts(self, adapter: ModelAdapter) -> Any:
         """The items of the split, with captions that similar ones label."""
         fused = {"name": "dot", "field": "fused"}
-        found: Any = provider.items(
+        found: Any = adapter.items(
             self._split, similarity=fused, batch_size=self.options.batch_size
         )
         vectors = found.vectors("image"), found.vectors("text")
@@ -203,25 +203,25 @@ class BoardsEvaluator(Evaluator):
             source = with_similarity(source, self.options.similarity)
         return OpenScores(source, self.labels, **self._ranking).ranking
 
-    def scores(self, provider: Provider) -> Candidates | ScoreMatrix:
+    def scores(self, adapter: ModelAdapter) -> Candidates | ScoreMatrix:
         """Returns the pairs that the second stage of `run` scored, with their scores.
 
         Raises:
           UserError: there is no second stage.
         """
-        source = self.source(provider)
+        source = self.source(adapter)
         if not isinstance(self.reranker, PairReranker) or not isinstance(source, Embeddings):
             raise UserError(
-                f"{provider.place} is ranked without a second stage, whose scores could be saved: "
+                f"{adapter.place} is ranked without a second stage, whose scores could be saved: "
                 "set a reranker 'cross_encoder' or 'similarity'."
             )
         stage = OpenScores(source, self.labels, **self._ranking).stage
         assert stage is not None
         return collect_scores(stage, source, self.labels, self.reranker.first_stage)
 
-    def run(self, provider: Provider) -> list[BoardResult]:
+    def run(self, adapter: ModelAdapter) -> list[BoardResult]:
         """See `Evaluator`."""
-        source, options = self.source(provider), self.options
+        source, options = self.source(adapter), self.options
         results = compute_boards(
             source, self.labels, self.boards,
             bootstrap_samples=options.bootstrap_samples, seed=options.seed, **self._ranking,

@@ -17,7 +17,7 @@ from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.line_files import read_lines
 from xmodal.evals.scores.ranks import count_ahead
 from xmodal.evals.scores.score_rows import count_not_finite
-from xmodal.evals.scores.sources import Embeddings, Provider
+from xmodal.evals.scores.sources import Embeddings, ModelAdapter
 
 DEPTHS = (1, 5)
 MEAN_PER_CLASS = "mean_class_accuracy"
@@ -60,7 +60,7 @@ class ClassificationOptions(Options):
         raise NotImplementedError
 
     def score(
-        self, evaluator: "ClassificationEvaluator", provider: Provider
+        self, evaluator: "ClassificationEvaluator", adapter: ModelAdapter
     ) -> tuple[np.ndarray, dict[str, float]]:
         """Returns scores of images and classes, float [N, C], and other figures of the result."""
         raise NotImplementedError
@@ -125,9 +125,9 @@ class ClassificationEvaluator(Evaluator):
         del sides
         return [*self._chance(), "queries", "gallery", "tied_queries", *self.options.figures]
 
-    def run(self, provider: Provider) -> list[Numbers]:
+    def run(self, adapter: ModelAdapter) -> list[Numbers]:
         """See `Evaluator`."""
-        scores, figures = self.options.score(self, provider)
+        scores, figures = self.options.score(self, adapter)
         own = np.take_along_axis(scores, self._classes[:, None], axis=1)
         better, equal = (each[:, None] for each in count_ahead(scores, own))
         # A class without a vote among neighbors is not found.
@@ -179,12 +179,12 @@ class ClassificationEvaluator(Evaluator):
             )
         return column.astype(np.int64)
 
-    def features(self, provider: Provider, split: Split | None = None) -> np.ndarray:
+    def features(self, adapter: ModelAdapter, split: Split | None = None) -> np.ndarray:
         """Returns image embeddings, float32 [N, D] of unit length; of the evaluated split."""
-        found = order_embeddings(self.embeddings(provider, split), split or self._split)
+        found = order_embeddings(self.embeddings(adapter, split), split or self._split)
         return self.unit(found.vectors("image"), found.place)
 
-    def train_features(self, provider: Provider) -> tuple[np.ndarray, np.ndarray]:
+    def train_features(self, adapter: ModelAdapter) -> tuple[np.ndarray, np.ndarray]:
         """Returns `features` of the training split, and their classes, by id.
 
         Raises:
@@ -192,15 +192,15 @@ class ClassificationEvaluator(Evaluator):
         """
         assert self._train is not None
         shared = np.intersect1d(self._train.image_ids, self._split.image_ids)
-        if isinstance(provider, Embeddings) and len(shared):
+        if isinstance(adapter, Embeddings) and len(shared):
             raise UserError(
                 f"{self._where}: the splits {self._train.split!r} and {self._split.split!r} of "
                 f"{self._split.name} share {len(shared):,} image ids, the first is {shared[0]}, so "
-                f"{provider.place} does not distinguish their images. Evaluate the model itself, "
+                f"{adapter.place} does not distinguish their images. Evaluate the model itself, "
                 "with --run=RUN, or prepare the dataset with ids that are unique over its splits."
             )
         order = np.argsort(self._train.image_ids, kind="stable")
-        return self.features(provider, self._train)[order], self._trained[order]
+        return self.features(adapter, self._train)[order], self._trained[order]
 
     def unit(self, vectors: Any, place: str) -> np.ndarray:
         """Returns vectors of unit length, float32 [N, D]; zeros stay zeros."""

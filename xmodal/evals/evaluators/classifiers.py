@@ -15,7 +15,7 @@ from xmodal.evals.evaluators.classification import (
     ClassificationOptions,
 )
 from xmodal.evals.scores.line_files import read_lines
-from xmodal.evals.scores.sources import Provider
+from xmodal.evals.scores.sources import ModelAdapter
 
 Scored = tuple[np.ndarray, dict[str, float]]
 
@@ -83,19 +83,19 @@ class ZeroShotOptions(ClassificationOptions):
             f"{1 + len(others)} prompts per class, the first is {first!r}."
         )
 
-    def score(self, evaluator: ClassificationEvaluator, provider: Provider) -> Scored:
+    def score(self, evaluator: ClassificationEvaluator, adapter: ModelAdapter) -> Scored:
         """See `ClassificationOptions`."""
         spaced = [name.replace("_", " ") for name in evaluator.names]
         texts = [prompt.replace("{}", name) for name in spaced for prompt in self.prompts]
         # Classes may share a prompt; every text is embedded once.
         unique, rows = np.unique(texts, return_inverse=True)
-        vectors = provider.embed("text", unique.tolist(), similarity=self.similarity)
-        unit = evaluator.unit(vectors, provider.place)[rows]
+        vectors = adapter.embed("text", unique.tolist(), similarity=self.similarity)
+        unit = evaluator.unit(vectors, adapter.place)[rows]
         means = unit.reshape(len(spaced), len(self.prompts), -1).mean(axis=1)
         # A product of equal vectors may depend on their places; one of each has equal scores.
-        means = evaluator.unit(means, provider.place)
+        means = evaluator.unit(means, adapter.place)
         classes, same = np.unique(means, axis=0, return_inverse=True)
-        return (evaluator.features(provider) @ classes.T)[:, same.ravel()], {}
+        return (evaluator.features(adapter) @ classes.T)[:, same.ravel()], {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,9 +121,9 @@ class KnnOptions(ClassificationOptions):
             f"weights exp(s / {self.temperature:g}); a class without a vote has no rank."
         )
 
-    def score(self, evaluator: ClassificationEvaluator, provider: Provider) -> Scored:
+    def score(self, evaluator: ClassificationEvaluator, adapter: ModelAdapter) -> Scored:
         """See `ClassificationOptions`."""
-        features = evaluator.features(provider), *evaluator.train_features(provider)
+        features = evaluator.features(adapter), *evaluator.train_features(adapter)
         classes = len(evaluator.names)
         return vote(*features, classes=classes, k=self.k, temperature=self.temperature), {}
 
@@ -164,9 +164,9 @@ class LinearProbeOptions(ClassificationOptions):
             f"{list(self.regularization)}, by {100 * self.held_out:g} % of these images."
         )
 
-    def score(self, evaluator: ClassificationEvaluator, provider: Provider) -> Scored:
+    def score(self, evaluator: ClassificationEvaluator, adapter: ModelAdapter) -> Scored:
         """See `ClassificationOptions`."""
-        features, labels = evaluator.train_features(provider)
+        features, labels = evaluator.train_features(adapter)
         learn = functools.partial(fit, classes=len(evaluator.names), steps=self.steps)
         weights = sorted(self.regularization, reverse=True)
         if len(weights) > 1:
@@ -180,7 +180,7 @@ class LinearProbeOptions(ClassificationOptions):
                 found.append(float(np.mean(predicted == labels[held_out])))
             weights = [weights[int(np.argmax(found))]]
         matrix, bias = learn(features, labels, weights[0])
-        return evaluator.features(provider) @ matrix + bias, {"regularization": weights[0]}
+        return evaluator.features(adapter) @ matrix + bias, {"regularization": weights[0]}
 
 
 def vote(

@@ -15,7 +15,7 @@ from xmodal.evals.labels.split import Split
 from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.reports.results import Numbers, Result
 from xmodal.evals.reports.store import StoredResults
-from xmodal.evals.scores.sources import Embeddings, Provider, Source
+from xmodal.evals.scores.sources import Embeddings, ModelAdapter, Source
 from xmodal.similarity import make_similarity
 
 
@@ -181,43 +181,43 @@ class Evaluator:
                 self._where, other.name,
             )  # fmt: skip
 
-    def check_provider(self, where: str, provider: Provider) -> None:
+    def check_adapter(self, where: str, adapter: ModelAdapter) -> None:
         """Raises an error if a model cannot embed what the evaluator asks for; embeds nothing.
 
         Raises:
           UserError: names the evaluator, whose section is `where`, and what is missing.
         """
-        if missing := sorted(self.options.asks - provider.embeds):
+        if missing := sorted(self.options.asks - adapter.embeds):
             raise UserError(
                 f"{where} ({self.options.type}) embeds {' and '.join(missing)}s of its own, which "
-                f"{provider.place} cannot do: it has only the embeddings of its items. Evaluate "
+                f"{adapter.place} cannot do: it has only the embeddings of its items. Evaluate "
                 "the model itself, with --run=RUN or with the functions of xmodal.evaluate, or "
                 "leave the evaluator out with --evaluators."
             )
 
-    def source(self, provider: Provider, split: Split | None = None) -> Source:
+    def source(self, adapter: ModelAdapter, split: Split | None = None) -> Source:
         """Returns the embeddings or scores of the split, with the similarity that ranks them."""
         similarity, batch_size = self.options.similarity, self.options.batch_size
-        return provider.items(split or self._split, similarity=similarity, batch_size=batch_size)
+        return adapter.items(split or self._split, similarity=similarity, batch_size=batch_size)
 
-    def embeddings(self, provider: Provider, split: Split | None = None) -> Embeddings:
+    def embeddings(self, adapter: ModelAdapter, split: Split | None = None) -> Embeddings:
         """Returns `source` of a model that has embeddings.
 
         Raises:
           UserError: it has scores or ranked lists.
         """
-        found = self.source(provider, split)
+        found = self.source(adapter, split)
         if not isinstance(found, Embeddings):
             raise UserError(f"{found.place} has no embeddings, which this evaluator needs.")
         return found
 
-    def run(self, provider: Provider) -> Sequence[Result]:
+    def run(self, adapter: ModelAdapter) -> Sequence[Result]:
         """Returns all results of a model.
 
         Raises:
           UserError: the model does not allow a single number, or a value is not finite.
         """
-        return [self._numbers(self._compute(self.embeddings(provider)))]
+        return [self._numbers(self._compute(self.embeddings(adapter)))]
 
     def _numbers(
         self,

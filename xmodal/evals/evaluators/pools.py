@@ -20,7 +20,7 @@ from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.ranks import rank_queries
 from xmodal.evals.scores.rerank import RerankedScores, make_reranker
 from xmodal.evals.scores.score_rows import memory_budget
-from xmodal.evals.scores.sources import Embeddings, Provider
+from xmodal.evals.scores.sources import Embeddings, ModelAdapter
 from xmodal.evals.scores.vector_scores import open_scores
 
 _DEPTHS = (1, 5, 10)
@@ -156,9 +156,9 @@ class PoolsEvaluator(Evaluator):
             f"{side}/{metric}": x for side in self.options.directions for metric, x in found.items()
         }
 
-    def run(self, provider: Provider) -> list[Numbers]:
+    def run(self, adapter: ModelAdapter) -> list[Numbers]:
         """See `Evaluator`."""
-        source = order_embeddings(self.embeddings(provider), self._split)
+        source = order_embeddings(self.embeddings(adapter), self._split)
         found = [
             self._judge_pool(source, *pool, asking)
             for pool, asking in zip(self._pools, self._asking, strict=True)

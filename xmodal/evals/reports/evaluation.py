@@ -19,7 +19,7 @@ from xmodal.evals.reports.results import BoardResult, Numbers, Result, evaluator
 from xmodal.evals.reports.store import RANKS, StoredResults, find_ranks, pack_ranks
 from xmodal.evals.reports.summary import compute_chance_values, count_queries, summarize
 from xmodal.evals.scores.embed import Items
-from xmodal.evals.scores.sources import Candidates, Embeddings, Provider, RankedLists, ScoreMatrix
+from xmodal.evals.scores.sources import Candidates, Embeddings, ModelAdapter, RankedLists, ScoreMatrix
 
 _DIGITS = 16  # Digits of a hash in the report; boards.json has all of them.
 # Files in the folder of an evaluation.
@@ -199,7 +199,7 @@ class Evaluation:
 
 def evaluate_source(
     evaluator: Evaluator,
-    provider: Provider,
+    adapter: ModelAdapter,
     *,
     name: str,
     evaluator_name: str = "",
@@ -213,7 +213,7 @@ def evaluate_source(
 
     Args:
       evaluator: the evaluator.
-      provider: the model, or a file of it.
+      adapter: the model, or a file of it.
       name: name of the model.
       evaluator_name: its name in `config.evals`.
       notes: notes on the model; they follow those on the labels.
@@ -226,12 +226,12 @@ def evaluate_source(
       UserError: the model does not allow a single number, or a value is not finite; or a page is
         requested of a file that does not score all pairs.
     """
-    if examples and isinstance(provider, Candidates | RankedLists):
+    if examples and isinstance(adapter, Candidates | RankedLists):
         raise UserError(
             f"examples={examples} shows queries with the scores of all items, and "
-            f"{provider.place} has only some; set it to 0."
+            f"{adapter.place} has only some; set it to 0."
         )
-    results, source = evaluator.run(provider), evaluator.source(provider)
+    results, source = evaluator.run(adapter), evaluator.source(adapter)
     similarity = "rankings" if isinstance(source, RankedLists) else "scores"
     if isinstance(source, Embeddings):
         # A model without embeddings has a similarity in name only.
@@ -252,7 +252,7 @@ def evaluate_source(
                 evaluator, rankings, boards, split, examples, name=name, other=other
             )
     provenance, options = evaluator.provenance, evaluator.options
-    notes = [*provenance.notes, *notes, *provider.notes]
+    notes = [*provenance.notes, *notes, *adapter.notes]
     warnings = [*provenance.warnings, *evaluator.warnings()]
     return Evaluation(
         name=name, results=results, similarity=similarity,

@@ -15,7 +15,7 @@ from xmodal.evals.scores.arrays import SENTENCE_EMBEDDINGS, SENTENCES
 from xmodal.evals.scores.sources import (
     Candidates,
     Embeddings,
-    Provider,
+    ModelAdapter,
     RankedLists,
     Source,
     refuse_field,
@@ -29,7 +29,7 @@ _ROUNDED_HALF, _ROUNDED = 0.03, 3e-5
 
 
 @dataclasses.dataclass(frozen=True)
-class Sentences(Provider):
+class Sentences(ModelAdapter):
     """Embeddings of sentences, which has the captions of any split that are among them.
 
     Attributes:
@@ -49,7 +49,7 @@ class Sentences(Provider):
     def items(
         self, split: Any, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
     ) -> Embeddings:
-        """See `Provider`; captions are found by their texts."""
+        """See `ModelAdapter`; captions are found by their texts."""
         del batch_size
         refuse_field(self.place, similarity)
         rows = [self.rows.get(text.strip(), -1) for text in split.caption_texts]

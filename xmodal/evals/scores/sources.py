@@ -119,7 +119,7 @@ def _logits(probabilities: jax.typing.ArrayLike) -> np.ndarray:
     return np.log(clipped / (1 - clipped)).astype(np.float32)
 
 
-class Provider:
+class ModelAdapter:
     """A model as evaluators see it; by itself, a file, which has only its items.
 
     Attributes:
@@ -197,8 +197,8 @@ class FileOrigin:
             )
 
 
-class _Given(Provider):
-    """A provider that is itself the answer for every split.
+class _Given(ModelAdapter):
+    """A adapter that is itself the answer for every split.
 
     Attributes:
       origin: its model and records, if they are known.
@@ -208,13 +208,13 @@ class _Given(Provider):
 
     @property
     def notes(self) -> Sequence[str]:
-        """See `Provider`."""
+        """See `ModelAdapter`."""
         return [] if self.origin is None else [f"Saved by {self.origin.model}."]
 
     def items(
         self, split: Any, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
     ) -> "Source":
-        """See `Provider`."""
+        """See `ModelAdapter`."""
         del batch_size
         refuse_field(self.place, similarity)
         if self.origin is not None and split is not None:

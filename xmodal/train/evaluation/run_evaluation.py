@@ -15,7 +15,7 @@ from xmodal import data
 from xmodal.core.config import lookup
 from xmodal.core.folders import hash_files
 from xmodal.evals import Embedder
-from xmodal.evals.provider import ModelProvider
+from xmodal.evals.model_adapter import EncoderAdapter
 from xmodal.evals.reports.results import evaluator_tag
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.scores.embed import Items, Predictor
@@ -94,13 +94,13 @@ class RunEvaluation:
         """
         found: dict[str, float] = {}
         due = self._due(step)
-        provider = self.provider(state.all_params(), state.model_state)
+        adapter = self.adapter(state.all_params(), state.model_state)
         for name in due:
             split = self.suite.options[name].split
             evaluator, items = self.suite.evaluator(name, split), self.suite.items(name, split)
-            results = evaluator.run(provider)
+            results = evaluator.run(adapter)
             if view is not None:
-                view(name, evaluator, evaluator.embeddings(provider), results, items)
+                view(name, evaluator, evaluator.embeddings(adapter), results, items)
             metrics = summarize(results, intervals=False)
             found |= {evaluator_tag(name, tag): value for tag, value in metrics.items()}
         if self._watch is not None:
@@ -111,7 +111,7 @@ class RunEvaluation:
         total, options = self.parts.settings.total_steps, self.suite.options
         return [name for name, each in options.items() if is_due(step, each.every, total)]
 
-    def provider(self, params: Tree, model_state: Tree) -> ModelProvider:
+    def adapter(self, params: Tree, model_state: Tree) -> EncoderAdapter:
         """Returns the model with these weights; each set of items is embedded on first use."""
         parts, settings, weights = self.parts, self.parts.settings, (params, model_state)
 
@@ -132,7 +132,7 @@ class RunEvaluation:
                 return split
             return frozen_features.with_features(parts, *weights, split, compute=self._stores)
 
-        return ModelProvider(
+        return EncoderAdapter(
             settings.name,
             self._embedder,
             weights,

@@ -16,7 +16,7 @@ from xmodal.core.result_files import FINAL
 from xmodal.data.text.text_counts import count_texts
 from xmodal.evals import Evaluation
 from xmodal.evals.evaluators import Split
-from xmodal.evals.provider import Ensemble, ModelProvider
+from xmodal.evals.model_adapter import Ensemble, EncoderAdapter
 from xmodal.evals.scores.embed import Items
 from xmodal.train.evaluation.model_identity import ModelIdentity
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
@@ -69,7 +69,7 @@ def open_run(
                 logging.warning("Checkpoint %d was replaced while it was being read.", step)
                 continue
             name = f"{settings.name} step {step}"
-            yield Subject(name, evaluation.provider(*weights), describe, records, step)
+            yield Subject(name, evaluation.adapter(*weights), describe, records, step)
 
     # The stored config, with the learned words; the config in use may not name them yet.
     identity = ModelIdentity.of_config(run_folder.load_run(run_dir), records)
@@ -149,9 +149,9 @@ def open_ensemble(members: Mapping[str, Opened], split: str | None) -> Opened:
         models = [model for each in members.values() for model in each.subjects]
         labels = [model.name for model in models]
         note = f"Scores are means of those of {' and '.join(labels)}."
-        providers = [cast(ModelProvider, model.provider) for model in models]
-        provider = Ensemble([*zip(providers, own, strict=True)])
-        yield Subject(" + ".join(labels), provider, lambda items: [note])
+        adapters = [cast(EncoderAdapter, model.adapter) for model in models]
+        adapter = Ensemble([*zip(adapters, own, strict=True)])
+        yield Subject(" + ".join(labels), adapter, lambda items: [note])
 
     identity = ModelIdentity.of_several([each.identity for each in members.values()])
     return Opened(first.suite, subjects(), identity, first.tensorboard)

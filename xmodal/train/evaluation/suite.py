@@ -21,7 +21,7 @@ from xmodal.evals.reports.results import evaluator_tag
 from xmodal.evals.reports.store import SINGLE, StoredResults, find_evaluations, load_ranks
 from xmodal.evals.scores import saving
 from xmodal.evals.scores.embed import Items
-from xmodal.evals.scores.sources import Embeddings, FileOrigin, Provider
+from xmodal.evals.scores.sources import Embeddings, FileOrigin, ModelAdapter
 from xmodal.train.tensorboard.example_views import View
 
 
@@ -54,14 +54,14 @@ class Subject(NamedTuple):
 
     Attributes:
       name: name of its row in tables.
-      provider: the model.
+      adapter: the model.
       notes: items -> notes on the model, for the report.
       trained_on: hash of the records of the training data, by name.
       step: step of a run's checkpoint.
     """
 
     name: str
-    provider: Provider
+    adapter: ModelAdapter
     notes: Callable[[Items], Sequence[str]] = lambda items: ()
     trained_on: Mapping[str, str] | None = None
     step: int | None = None
@@ -194,14 +194,14 @@ class EvalSuite:
           UserError: the split is unknown; the model cannot embed what an evaluator asks for; or
             there is not one set of embeddings or of scores to save.
         """
-        provider = subject.provider
+        adapter = subject.adapter
         used = {
             name: (self.evaluator(name, split), self.items(name, split))
             for name in self.options
             for split in [self.split_of(name, request.split)]
         }
         for name, (evaluator, _) in used.items():
-            evaluator.check_provider(f"config.evals.{name}", provider)
+            evaluator.check_adapter(f"config.evals.{name}", adapter)
         # Files are checked before any work, and in all processes, which would wait for one that
         # failed.
         for path in filter(None, (request.save_embeddings, request.save_scores)):
@@ -213,7 +213,7 @@ class EvalSuite:
         for name, (evaluator, items) in used.items():
             evaluation = evaluate_source(
                 evaluator,
-                provider,
+                adapter,
                 name=subject.name,
                 evaluator_name=name,
                 notes=subject.notes(items),
@@ -223,11 +223,11 @@ class EvalSuite:
                 other=(others or {}).get(name),
             )
             evaluations.append(evaluation)
-            if view is not None and isinstance(source := evaluator.source(provider), Embeddings):
+            if view is not None and isinstance(source := evaluator.source(adapter), Embeddings):
                 view(name, evaluator, source, evaluation.results, items)
         if request.save_scores is not None:
             evaluator, items = used[reranker]
-            scores = cast(BoardsEvaluator, evaluator).scores(provider)  # In all processes.
+            scores = cast(BoardsEvaluator, evaluator).scores(adapter)  # In all processes.
             if jax.process_index() == 0:
                 origin = FileOrigin(subject.name, items.hashes)
                 saving.save_scores(request.save_scores, dataclasses.replace(scores, origin=origin))
@@ -261,7 +261,7 @@ class EvalSuite:
                 "one: use --evaluators to name evaluators that share a split and a similarity."
             )
         (evaluator, items), *_ = used
-        found = evaluator.embeddings(subject.provider)
+        found = evaluator.embeddings(subject.adapter)
         if jax.process_index() == 0:
             origin = FileOrigin(subject.name, items.hashes)
             saving.save_embeddings(path, dataclasses.replace(found, origin=origin))

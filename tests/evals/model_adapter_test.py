@@ -9,7 +9,7 @@ from tests.evals.tiny_split import TinySplit, look_up
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
 from xmodal.evals import Embedder
-from xmodal.evals.provider import Ensemble, ModelProvider
+from xmodal.evals.model_adapter import Ensemble, EncoderAdapter
 from xmodal.similarity import make_similarity
 
 
@@ -37,23 +37,23 @@ def test_a_model_embeds_any_texts_on_any_number_of_devices():
     for devices in (1, 8):
         mesh = mesh_lib.make_mesh(jax.devices()[:devices])
         embedder = Embedder(look_up, SIDES, similarity=dot, mesh=mesh)
-        provider = ModelProvider(
+        adapter = EncoderAdapter(
             "m", embedder, (params, {}), field="vector", given={"text": GivenTexts}
         )
-        found.append(provider.embed("text", ["7", "3", "3", "0", "5"]))
+        found.append(adapter.embed("text", ["7", "3", "3", "0", "5"]))
         split = TinySplit()
-        assert provider.items(split) is provider.items(split)  # Embedded once.
-        assert provider.items(TinySplit()) is not provider.items(split)
+        assert adapter.items(split) is adapter.items(split)  # Embedded once.
+        assert adapter.items(TinySplit()) is not adapter.items(split)
         with pytest.raises(UserError, match="m has no image side to embed"):
-            provider.embed("image", [b"picture"])
+            adapter.embed("image", [b"picture"])
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_allclose(found[0], table[[7, 3, 3, 0, 5]], rtol=1e-2)
     # Two copies of a model are the model, also for other texts.
-    both = Ensemble([(provider, lambda items: items)] * 2)
+    both = Ensemble([(adapter, lambda items: items)] * 2)
     assert both.embeds == {"text"}
     texts = both.embed("text", ["7", "3"])
     np.testing.assert_allclose(texts @ texts.T, found[0][:2] @ found[0][:2].T, rtol=1e-5)
-    one, two = provider.items(split), both.items(split)
+    one, two = adapter.items(split), both.items(split)
     np.testing.assert_allclose(
         two.images @ two.captions.T, one.images @ one.captions.T, rtol=1e-5, atol=1e-6
     )

@@ -9,13 +9,13 @@ from jax.sharding import Mesh
 from xmodal.core.errors import UserError
 from xmodal.evals.scores.embed import Embedder, Items
 from xmodal.evals.scores.ensemble import average, average_scores
-from xmodal.evals.scores.sources import Embeddings, Provider, Source, with_similarity
+from xmodal.evals.scores.sources import Embeddings, ModelAdapter, Source, with_similarity
 from xmodal.similarity import make_similarity
 
 _AT_A_TIME = 256  # Texts or images that are not items of a split, per call.
 
 
-class ModelProvider(Provider):
+class EncoderAdapter(ModelAdapter):
     """A model with one set of weights; the items of a split are embedded once for all evaluators.
 
     Attributes:
@@ -38,7 +38,7 @@ class ModelProvider(Provider):
           name: names it in messages.
           embedder: embeds with it.
           weights: its `(params, model_state)`.
-          field: see `ModelProvider`.
+          field: see `EncoderAdapter`.
           given: side, of "image" and "text" -> function that makes `GivenItems` of any such inputs.
           read: split -> its items as the model reads them, such as stored features.
         """
@@ -57,7 +57,7 @@ class ModelProvider(Provider):
     def items(
         self, split: Items, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
     ) -> Embeddings:
-        """See `Provider`."""
+        """See `ModelAdapter`."""
         field = self.field_of(similarity)
         if (id(split), field) not in self._found:
             found = self._embedder(*self._weights, self._read(split), batch_size, field=field)
@@ -67,7 +67,7 @@ class ModelProvider(Provider):
     def embed(
         self, side: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
     ) -> np.ndarray:
-        """See `Provider`."""
+        """See `ModelAdapter`."""
         return self.embed_given(side, given, similarity).vectors(side)
 
     def embed_given(
@@ -76,7 +76,7 @@ class ModelProvider(Provider):
         """Returns what `embed` does with its similarity; the ids are positions.
 
         Raises:
-          UserError: see `Provider.embed`.
+          UserError: see `ModelAdapter.embed`.
         """
         if side not in self._given:
             raise UserError(f"{self.place} has no {side} side to embed {given[0]!r:.80} with.")
@@ -89,10 +89,10 @@ class ModelProvider(Provider):
         return self.field if similarity is None else make_similarity(similarity).config.field
 
 
-class Ensemble(Provider):
+class Ensemble(ModelAdapter):
     """The mean of the scores of several models, see `average` and `average_scores`."""
 
-    def __init__(self, members: Sequence[tuple[ModelProvider, Callable[[Items], Items]]]) -> None:
+    def __init__(self, members: Sequence[tuple[EncoderAdapter, Callable[[Items], Items]]]) -> None:
         """Takes models, each with the function from a split to its own reading of these items."""
         self.place, self._members = members[0][0].place, members
         self.embeds = frozenset.intersection(*(member.embeds for member, _ in members))
@@ -100,7 +100,7 @@ class Ensemble(Provider):
     def items(
         self, split: Items, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
     ) -> Source:
-        """See `Provider`."""
+        """See `ModelAdapter`."""
         found = [
             member.items(own(split), similarity=similarity, batch_size=batch_size)
             for member, own in self._members
@@ -112,6 +112,6 @@ class Ensemble(Provider):
     def embed(
         self, side: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
     ) -> np.ndarray:
-        """See `Provider`."""
+        """See `ModelAdapter`."""
         found = [member.embed_given(side, given, similarity) for member, _ in self._members]
         return average(found).vectors(side)
