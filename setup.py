@@ -27,7 +27,7 @@ setuptools.setup(
         "xmodal.data": ["__init__.pyi"],
         "xmodal.evals": ["__init__.pyi"],
         "xmodal.core": ["page.html"],
-        "xmodal.apps.explore": ["board.html", "board.css", "board.js"],
+        "xmodal.apps.explore": ["leaderboard.html", "leaderboard.css", "leaderboard.js"],
         "xmodal.apps.annotate": ["*.sql", "*.toml", "templates/*.html", "static/*"],
     },
     install_requires=[

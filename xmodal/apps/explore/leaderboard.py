@@ -1,8 +1,8 @@
 r"""The results of any number of models as a page and as tables for papers.
 
-    python -m xmodal board runs/a other=results/b --published=paper.json --output=board
+    python -m xmodal leaderboard runs/a other=results/b --published=paper.json --output=leaderboard
 
-writes board.html, board.md, board.tex and board.csv into the folder. The page sorts and filters
+writes leaderboard.html, leaderboard.md, leaderboard.tex and leaderboard.csv into the folder. The page sorts and filters
 models and metrics; it needs no server. --published is `{"model": {"tag": number}}` in JSON, or a
 CSV file with the columns model, metric and value; its rows are gray and have no rank.
 `xmodal evaluate --compare --examples` shows the queries on which two models differ.
@@ -58,7 +58,7 @@ class Cell(NamedTuple):
         return " to ".join(map(str, dict.fromkeys(self.ranks)))
 
 
-class ResultBoard:
+class Leaderboard:
     """Models x metrics.
 
     Attributes:
@@ -114,15 +114,15 @@ class ResultBoard:
     def page(self) -> Page:
         """Returns the page with a table to sort and filter."""
         template = jinja2.Template(
-            _read("board.html"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+            _read("leaderboard.html"), autoescape=True, trim_blocks=True, lstrip_blocks=True
         )
         lower = {tag: lower_is_better(tag) for tag in self.tags}
         return Page(
             f"Board of {len(self.rows)} models",
             notes=[_HOW_TO_READ],
             body=template.render(rows=self.rows, lower=lower, published=self.published),
-            style=_read("board.css"),
-            script=_read("board.js"),
+            style=_read("leaderboard.css"),
+            script=_read("leaderboard.js"),
         )
 
 
@@ -170,15 +170,15 @@ def main() -> None:
     check_writable(args.output)
     comparison = open_results(read_names(args.models))
     published = load_published(args.published) if args.published else {}
-    board = ResultBoard(comparison, published, args.metrics)
+    board = Leaderboard(comparison, published, args.metrics)
     files = {
-        "board.html": board.page().to_html(),
-        "board.md": board.document("markdown"),
-        "board.tex": board.document("latex"),
-        "board.csv": board.to_csv(),
+        "leaderboard.html": board.page().to_html(),
+        "leaderboard.md": board.document("markdown"),
+        "leaderboard.tex": board.document("latex"),
+        "leaderboard.csv": board.to_csv(),
     }
     write_files(args.output, files)
-    print(f"{args.output}: {len(board.rows)} models x {len(board.tags)} metrics; board.html")
+    print(f"{args.output}: {len(board.rows)} models x {len(board.tags)} metrics; leaderboard.html")
     given = {**comparison.metrics, **published}
     if absent := [name for name in given if name not in board.rows]:
         print(f"Models without any of these metrics, see --metrics: {', '.join(absent)}")

@@ -11,7 +11,7 @@ import pytest
 from tests.apps.explore.compare_test import save
 from tests.browser import check_accessibility, check_layout, open_page
 from xmodal.apps.explore import board as board_lib
-from xmodal.apps.explore.board import ResultBoard
+from xmodal.apps.explore.leaderboard import Leaderboard
 from xmodal.apps.explore.compare import open_results
 
 TAG = "shapes_own/i2t/recall@1"
@@ -58,24 +58,24 @@ def test_the_command_writes_tables_and_a_page(stored, tmp_path, monkeypatch, cap
     printed = capsys.readouterr().out
     assert "4 models x 3 metrics" in printed
     assert "Models without any of these metrics, see --metrics: Other" in printed
-    rows = list(csv.DictReader(io.StringIO((tmp_path / "out/board.csv").read_text())))
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "out/leaderboard.csv").read_text())))
     numbers = json.loads(pathlib.Path(stored["second"], "metrics.json").read_text())
     (row,) = [row for row in rows if (row["model"], row["metric"]) == ("second", TAG)]
     assert float(row["value"]) == numbers[TAG]
     assert float(row["low"]) == numbers[f"{TAG}_low"]
     (quoted,) = [row for row in rows if row["published"] == "1"]
     assert (quoted["value"], quoted["low"], quoted["best_rank"]) == ("61.5", "", "")
-    text = (tmp_path / "out/board.md").read_text()
+    text = (tmp_path / "out/leaderboard.md").read_text()
     assert "| Paper & Co (published) " in text
     assert f"{numbers[TAG]:.2f} [{numbers[f'{TAG}_low']:.2f}, " in text
-    assert r"Paper \& Co (published)" in (tmp_path / "out/board.tex").read_text()
-    assert "Paper &amp; Co (published)" in (tmp_path / "out/board.html").read_text()
+    assert r"Paper \& Co (published)" in (tmp_path / "out/leaderboard.tex").read_text()
+    assert "Paper &amp; Co (published)" in (tmp_path / "out/leaderboard.html").read_text()
 
 
 @pytest.mark.slow
 def test_the_page_sorts_and_filters(chromium, stored, tmp_path):
-    board = ResultBoard(open_results(stored), {"paper": {TAG: 61.5}}, ["*/recall@*"])
-    path = tmp_path / "board.html"
+    board = Leaderboard(open_results(stored), {"paper": {TAG: 61.5}}, ["*/recall@*"])
+    path = tmp_path / "leaderboard.html"
     path.write_text(board.page().to_html())
     with open_page(chromium, path, size="phone") as page:
         check_layout(page)
