@@ -74,9 +74,9 @@ def adamw(rate: float, decay: float, warmup: int | str = 0, **options: Any) -> d
     return adam(rate, schedule, **options) | {"name": "adamw", "weight_decay": {"rate": decay}}
 
 
-def boards(every: int | str = 1000, **options: Any) -> dict:
+def benchmarks(every: int | str = 1000, **options: Any) -> dict:
     """An evaluator of retrieval and rated pairs on the run's own dataset."""
-    return {"type": "boards", "every": every, "batch_size": 512} | options
+    return {"type": "benchmarks", "every": every, "batch_size": 512} | options
 
 
 def task(
@@ -116,7 +116,7 @@ def on_built_in_dataset(config: ConfigDict, steps: int = 60) -> ConfigDict:
     if config.data.image is not None:
         config.data.image.size = 64
     config.optimizer.learning_rate = 1e-3
-    config.evals = {"shapes": boards(steps // 2, bootstrap_samples=100)}
+    config.evals = {"shapes": benchmarks(steps // 2, bootstrap_samples=100)}
     config.best_checkpoint = {"metric": "shapes/mean_recall@10", "mode": "max"}
     config.checkpoint.every = steps // 2
     return config

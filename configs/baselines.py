@@ -51,7 +51,7 @@ def get_config(argument: str = "") -> ConfigDict:
         raise ValueError(f"Unknown baseline {argument!r} of baselines.py; known: {NAMES}.")
     config = base.base(argument)
     config.data = cxc.coco()
-    config.evals = {"coco": base.boards(batch_size=128)}
+    config.evals = {"coco": base.benchmarks(batch_size=128)}
     if argument in IMAGE:
         encoder, size, recipe = IMAGE[argument]
         config.model.image = base.tower(encoder)

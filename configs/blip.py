@@ -69,7 +69,7 @@ def experiment() -> ConfigDict:
     config.optimizer = base.adamw(1e-5, decay=0.05)
     config.optimizer.schedule.every = "1 epochs"
     reranker = {"name": "cross_encoder", "top": 256, "first_stage_weight": 1.0}
-    config.evals = {"coco": base.boards("1 epochs", reranker=reranker)}
+    config.evals = {"coco": base.benchmarks("1 epochs", reranker=reranker)}
     config.best_checkpoint.metric = "coco/coco5k/rsum"
     config.checkpoint.every = "1 epochs"
     return config
@@ -133,7 +133,7 @@ def flickr8k(_: ConfigDict) -> ConfigDict:
     config.tasks = _tasks(1024, rate=0.99)
     config.optimizer = base.adamw(1.5e-3, decay=0.05, warmup=40, clip_norm=1.0)
     # No checkpoint is selected by it.
-    towers = base.boards(every=0, split="validation[:5%]", batch_size=32)
+    towers = base.benchmarks(every=0, split="validation[:5%]", batch_size=32)
     config.evals = {"flickr8k": towers}
     for name, top in (("top10", 10), ("top50", 50), ("all", None)):
         for suffix, weight in (("", 1 / TEMPERATURE), ("_blip", 1.0)):

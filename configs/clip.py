@@ -77,7 +77,7 @@ def get_config(argument: str = "") -> ConfigDict:
     config = base.base("clip")
     config.data = base.dataset("coco_captions")
     config.data.image.size = 0  # The folder's.
-    config.evals = {"boards": base.boards(batch_size=128)}
+    config.evals = {"benchmarks": base.benchmarks(batch_size=128)}
     config = base.variant(config, argument, **sizes)
     config.name = f"clip_{argument}" if argument else "clip"
     return config
@@ -139,7 +139,7 @@ def _pretrain(image: dict, text: dict, pixels: int, config: ConfigDict) -> Confi
     config.data.image = base.pixels(pixels, crops(), recipe="clip")
     tokenizer = {"tokenizer": "bpe", "vocabulary": "pip:open-clip-torch", "max_length": 77}
     config.data.text.update(tokenizer)
-    config.evals.boards.final_split = "validation"
+    config.evals.benchmarks.final_split = "validation"
     moments: dict[str, Any] = {"b2": 0.98, "eps": 1e-6}
     if image["encoder"]["name"] == "modified_resnet":
         moments = {"b1": 0.9, "b2": 0.999, "eps": 1e-8}

@@ -57,7 +57,7 @@ def experiment() -> ConfigDict:
     image = {"pattern": "image/", "rate": 0.1, "layer_decay": 0.7, "frozen_until": "1 epochs"}
     text = {"pattern": "text/", "layer_decay": 0.7}
     config.optimizer.groups = {"image": image, "text": text}
-    config.evals = {"boards": base.boards(every="1 epochs", batch_size=128)}
+    config.evals = {"benchmarks": base.benchmarks(every="1 epochs", batch_size=128)}
     config.checkpoint.every = "1 epochs"
     return config
 

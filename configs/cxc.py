@@ -23,7 +23,7 @@ def experiment(name: str) -> ConfigDict:
     config.l2 = {"pattern": "image/.*(kernel|depthwise)$", "scale": 5e-6}
     config.optimizer = skipping_adam(5e-6)
     config.data = coco()
-    config.evals = {"coco": base.boards()}
+    config.evals = {"coco": base.benchmarks()}
     config.best_checkpoint.metric = "coco/coco5k/mean_recall@10"
     return config
 

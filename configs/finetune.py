@@ -32,6 +32,6 @@ def get_config() -> ConfigDict:
     config.init_from.published = ("image/encoder/", "text/encoder/")
     config.optimizer = base.adamw(1e-3, decay=0.01, warmup="up to 0.5 epochs", clip_norm=1.0)
     config.optimizer.groups.towers = {"pattern": "(image|text)/encoder/", "rate": 0.1}
-    config.evals = {"captions": base.boards(every="1 epochs")}
+    config.evals = {"captions": base.benchmarks(every="1 epochs")}
     config.checkpoint.every = "1 epochs"
     return config

@@ -82,7 +82,7 @@ def share(name: str, config: ConfigDict) -> ConfigDict:
     schedule = {"name": "cosine", "warmup_steps": "up to 20"}
     config.optimizer = base.adam(3e-3, schedule, clip_norm=config.optimizer.clip_norm)
     # No checkpoint is selected: the last one is used.
-    config.evals = {"flickr8k": base.boards(every=0)}
+    config.evals = {"flickr8k": base.benchmarks(every=0)}
     config.best_checkpoint.update({"metric": "flickr8k/mean_recall@10", "mode": "last"})
     config.checkpoint.every = 0
     return config

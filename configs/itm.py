@@ -30,7 +30,7 @@ def experiment(name: str) -> ConfigDict:
     config.data.text = base.words("nltk", min_count=4, max_length=64, special_tokens="sentence")
     # Holds 91 % of batches of 128 captions of COCO, and 82 % of batches of 256.
     config.data.text_lengths = (32,)
-    config.evals = {"coco": base.boards(every="1 epochs")}
+    config.evals = {"coco": base.benchmarks(every="1 epochs")}
     config.checkpoint.every = "1 epochs"
     return config
 
@@ -98,7 +98,7 @@ def clipped_adam(learning_rate: float, decay_after: str) -> dict:
 def on_shapes(config: ConfigDict) -> ConfigDict:
     """An experiment on the built-in dataset, with the frozen CNN of `configs/quickstart.py`.
 
-    It is large enough to learn something. The board `shapes_matches` has all captions that are true
+    It is large enough to learn something. The benchmark `shapes_matches` has all captions that are true
     of an image.
     """
     config = quick(config)
@@ -113,7 +113,7 @@ def on_shapes(config: ConfigDict) -> ConfigDict:
     shrink(config, words=64, width=64, head=128)
     config.optimizer.schedule = {"name": "cosine", "warmup_steps": "up to 50"}
     config.optimizer.plateau = None
-    config.evals.shapes.boards = ("shapes_own", "shapes_matches")
+    config.evals.shapes.benchmarks = ("shapes_own", "shapes_matches")
     # Only at the last step.
     config.evals.shapes.every, config.checkpoint.every = 0, 250
     config.best_checkpoint.metric = "shapes/shapes_own/mean_recall@10"
@@ -122,7 +122,7 @@ def on_shapes(config: ConfigDict) -> ConfigDict:
 
 def ambiguity() -> dict:
     """An evaluator of predicted uncertainty on the built-in dataset."""
-    return {"type": "ambiguity", "board": "shapes_matches", "batch_size": 512}
+    return {"type": "ambiguity", "benchmark": "shapes_matches", "batch_size": 512}
 
 
 def quick(config: ConfigDict) -> ConfigDict:

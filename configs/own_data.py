@@ -61,7 +61,7 @@ def trained() -> ConfigDict:
         config.model[side] = base.tower({"name": ""}, None, width=DIMENSION)
         config.optimizer.groups[f"{side}_tower"] = {"pattern": f"{side}/encoder/"}
     # The maps of 512 pictures would fill the memory of a laptop.
-    config.evals = {"own": base.boards("auto", batch_size=64)}
+    config.evals = {"own": base.benchmarks("auto", batch_size=64)}
     return config
 
 

@@ -31,10 +31,10 @@ lists differences that all of these papers share.
 
 README of naver-ai/pcme, COCO test, 1K:
     R@1 I->T 68.8   T->I 54.6      PMRP I->T 45.0   T->I 46.0
-Its PMRP on 1K is the board `pmrp_pcme_1k`, on 5K `pmrp_pcme`: both only if named, and from released
+Its PMRP on 1K is the benchmark `pmrp_pcme_1k`, on 5K `pmrp_pcme`: both only if named, and from released
 labels. `python -m xmodal.eval_main --run=RUN2 --step=latest --evaluators=coco
 --save_embeddings=FILE` writes the file that `--embeddings=FILE --annotations=LABELS
---boards=coco1k,coco5k,pmrp_pcme_1k` evaluates.
+--benchmarks=coco1k,coco5k,pmrp_pcme_1k` evaluates.
 """
 
 from typing import Any
@@ -94,7 +94,7 @@ def clipped(config: ConfigDict) -> ConfigDict:
 
 
 def shapes(config: ConfigDict) -> ConfigDict:
-    """Small heads on the built-in dataset, whose board `shapes_matches` has many positives.
+    """Small heads on the built-in dataset, whose benchmark `shapes_matches` has many positives.
 
     After 500 steps at the paper's learning rate, the spreads still hide the means: recalls are near
     chance.

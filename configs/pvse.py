@@ -94,7 +94,7 @@ def mine(mining: str, config: ConfigDict) -> ConfigDict:
 
 
 def shapes(config: ConfigDict) -> ConfigDict:
-    """Small heads on the built-in dataset, whose board `shapes_matches` has many positives.
+    """Small heads on the built-in dataset, whose benchmark `shapes_matches` has many positives.
 
     The first 100 steps use all negatives: with the hardest from the first step on, all items
     collapse to one point, where the loss is twice the margin.

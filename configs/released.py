@@ -38,7 +38,7 @@ def get_config(argument: str = "") -> ConfigDict:
     config.data.image.size = 0  # The model's.
     # Longer than any COCO caption.
     config.data.text = base.words("nltk", min_count=1, max_length=64)
-    config.evals = {"coco": base.boards(batch_size=128)}
+    config.evals = {"coco": base.benchmarks(batch_size=128)}
     return base.variant(config, argument, **variants)
 
 

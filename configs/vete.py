@@ -75,7 +75,7 @@ def get_config(argument: str = "") -> ConfigDict:
     # A decay rate of 1 has no effect; the search draws other values.
     config.optimizer = base.adam(1e-3, {"name": "staircase", "rate": 1.0, "every": "1 epochs"})
     config.evals = {
-        "coco": base.boards(every="1 epochs"),
+        "coco": base.benchmarks(every="1 epochs"),
         "coco_test": sentence_pairs("coco_captions", "im2txt_test_pairs"),
         "sts": sentence_pairs("semeval_sts", "pairs", data_dir="", manual_dir=""),
     }

@@ -55,7 +55,7 @@ def experiment() -> ConfigDict:
     config.optimizer = base.adamw(1e-4, decay=0.01, b2=0.98, eps_before_correction=True)
     config.optimizer.schedule = {"name": "linear", "warmup_steps": "1 epochs"}
     config.optimizer.weight_decay.pattern = _DECAYED
-    config.evals = {"coco": base.boards("1 epochs", reranker={"name": "cross_encoder"})}
+    config.evals = {"coco": base.benchmarks("1 epochs", reranker={"name": "cross_encoder"})}
     config.checkpoint.every = "1 epochs"
     return config
 

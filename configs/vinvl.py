@@ -65,7 +65,7 @@ def experiment() -> ConfigDict:
     config.optimizer = base.adamw(2e-5, decay=0.05, clip_norm=1.0, **rule)
     config.optimizer.schedule = {"name": "linear", "warmup_steps": 0}
     config.optimizer.weight_decay.pattern = _DECAYED
-    config.evals = {"coco": base.boards("1 epochs", reranker={"name": "cross_encoder"})}
+    config.evals = {"coco": base.benchmarks("1 epochs", reranker={"name": "cross_encoder"})}
     config.checkpoint.every = "1 epochs"
     return config
 

@@ -72,7 +72,7 @@ def test_one_command_from_weights_to_tables(command, arguments, tower, tmp_path)
     code, said = command(*arguments)
     assert not code
     names = [
-        "boards.json",
+        "benchmarks.json",
         "metrics.csv",
         "metrics.json",
         "ranks.npz",
@@ -103,7 +103,7 @@ def test_one_command_from_weights_to_tables(command, arguments, tower, tmp_path)
     # Even random word vectors distinguish shapes and colors; chance is 10 of 124.
     assert metrics["coco/shapes/t2t/recall@10"] > 20
     assert "coco/shapes/sts/spearman" in metrics
-    assert json.loads((own / "boards.json").read_text())["shapes"]["similarity"] == "cosine"
+    assert json.loads((own / "benchmarks.json").read_text())["shapes"]["similarity"] == "cosine"
     # The same again, compared with the stored results.
     again = [f"--output={tmp_path / 'again'}", f"--compare={own / 'ranks.npz'}"]
     code, said = command(*arguments, *again)

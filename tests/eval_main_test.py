@@ -37,7 +37,7 @@ def test_one_checkpoint_agrees_with_training(saved_run_dir, tmp_path, capsys):
     assert {tag.split("/")[-2 if "t2t" in tag else 1] for tag in found} <= tasks | {"shapes_own"}
     own = read(tmp_path / "shapes/metrics.json")
     assert own["shapes_own/t2t/recall@1"] == found["shapes/shapes_own/t2t/recall@1"]
-    assert read(tmp_path / "words/boards.json")["shapes_own"]["similarity"] == "cosine"
+    assert read(tmp_path / "words/benchmarks.json")["shapes_own"]["similarity"] == "cosine"
     assert store.load_ranks(tmp_path / "shapes").results[0].name == "shapes_own"
     report = (tmp_path / "shapes/report.md").read_text()
     assert "| tiny_quick step 2 |" in report
@@ -88,7 +88,7 @@ def test_saved_embeddings_are_those_that_files_hold(saved_run_dir, tmp_path):
     np.testing.assert_array_equal(saved.caption_ids, split.caption_ids)
     assert saved.origin.model.endswith(" step 2")
     assert saved.origin.records == split.hashes
-    (options,) = read_options({"shapes": {"type": "boards", "bootstrap_samples": 100}}).values()
+    (options,) = read_options({"shapes": {"type": "benchmarks", "bootstrap_samples": 100}}).values()
     evaluator = make_evaluator("shapes", options, split, ["text"])
     metrics = evaluate_source(evaluator, saved, name="file").metrics
     assert metrics == read(tmp_path / "out/shapes/metrics.json")
@@ -114,7 +114,7 @@ def test_results_of_another_run_are_kept_unless_told_otherwise(saved_run_dir, tm
 
 @pytest.mark.slow
 def test_the_mean_of_the_scores_of_two_runs(saved_run_dir, tmp_path, capsys):
-    """Against the mean of two score matrices on the same boards."""
+    """Against the mean of two score matrices on the same benchmarks."""
     other = tmp_path / "other"
     shutil.copytree(saved_run_dir, other)
     shutil.copytree(saved_run_dir, tmp_path / "lr=0.1,bs=32")

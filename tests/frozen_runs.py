@@ -15,7 +15,7 @@ def on_tiny(config, data_dir, folder):
     config.total_steps, config.batch_size, config.log_every = TOTAL_STEPS, 16, 4
     config.data.dataset, config.data.data_dir = TINY, data_dir
     config.data.text.vocabulary_size, config.data.text.max_length = 200, 12
-    config.evals = {TINY: base.boards(every=0) | {"batch_size": 24, "bootstrap_samples": 10}}
+    config.evals = {TINY: base.benchmarks(every=0) | {"batch_size": 24, "bootstrap_samples": 10}}
     config.checkpoint.every, config.best_checkpoint.metric = 0, f"{TINY}/mean_recall@10"
     config.frozen_features.folder = str(folder)
     config.optimizer.learning_rate = 0.05

@@ -30,7 +30,7 @@ OVERRIDES = {
     "data.text.vocabulary=nowhere.txt": "nowhere.txt",
     "data.image.augment.area=[0.9, 0.5]": "image.augment.area is (0.9, 0.5); the lower end",
     "evals.shapes=3": "config.evals.shapes is 3; it must be a section with a type",
-    "evals.shapes.boards=['shapez']": "Unknown name 'shapez' in config.evals.shapes.boards",
+    "evals.shapes.benchmarks=['shapez']": "Unknown name 'shapez' in config.evals.shapes.benchmarks",
     "evals={}": "config.best_checkpoint.metric",
 }
 

@@ -34,8 +34,8 @@ def make_config(data_dir):
     config.data.captions_per_image = 2
     config.data.text = {"vocabulary_size": 300, "max_length": 16}
     config.evals.shapes.every = 2
-    config.evals.words = {"type": "boards", "every": 4, "similarity": {"name": "cosine"}}
-    config.evals.words.boards = ["shapes_own"]
+    config.evals.words = {"type": "benchmarks", "every": 4, "similarity": {"name": "cosine"}}
+    config.evals.words.benchmarks = ["shapes_own"]
     return config
 
 

@@ -43,7 +43,7 @@ def make_config(**changes):
     config.tasks = {"i2t": cxc.image_text(0.7), "t2t": cxc.text_text(0.4)}
     config.optimizer = base.adam(1.0)
     config.optimizer.update({"name": "sgd"})
-    config.evals = {"shapes": base.boards(every=5)}
+    config.evals = {"shapes": base.benchmarks(every=5)}
     config.best_checkpoint.metric = "shapes/mean_recall@10"
     for key, value in changes.items():
         config[key] = value

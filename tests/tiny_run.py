@@ -8,7 +8,7 @@ from xmodal.train import loop, reporting, start
 from xmodal.train.resolve import resolve
 
 TINY = "tiny_captions"
-# The board bears the evaluator's name.
+# The benchmark bears the evaluator's name.
 BEST = f"{TINY}/mean_recall@10"
 TOTAL_STEPS = 30
 
@@ -30,7 +30,7 @@ def make_config(data_dir):
     config.data.dataset, config.data.data_dir = TINY, data_dir
     config.data.captions_per_image = 1
     config.data.text.vocabulary_size, config.data.text.max_length = 200, 12
-    config.evals = {TINY: base.boards(every=20) | {"batch_size": 32, "bootstrap_samples": 20}}
+    config.evals = {TINY: base.benchmarks(every=20) | {"batch_size": 32, "bootstrap_samples": 20}}
     config.best_checkpoint.metric, config.checkpoint.every = BEST, 20
     return config
 

@@ -5,7 +5,7 @@ r"""Evaluates the checkpoints of a run, published towers, or the files of any ot
     xmodal evaluate towers --config=configs/baselines.py:bow --config.init_from.towers.text=DIR \
         --config.data.manual_dir=DIR --config.data.ratings_dir=DIR --output=OUT
     xmodal evaluate files --embeddings=FILE.npz --annotations=DIR --similarity=cosine \
-        --boards=coco5k,coco1k,cxc,eccv,pmrp --output=OUT
+        --benchmarks=coco5k,coco1k,cxc,eccv,pmrp --output=OUT
     xmodal evaluate files --embeddings=FILE.npz --config=configs/sts.py --similarity=cosine \
         --config.data.manual_dir=DIR --output=OUT
 
@@ -13,13 +13,13 @@ r"""Evaluates the checkpoints of a run, published towers, or the files of any ot
 without the name of the command.
 
 Prints the tables and writes to --output: `metrics.json`, `report.md`, the same report as a web page
-in `report.html`, `boards.json`, `ranks.npz` and TensorBoard scalars. `--compare=OUT1` adds
+in `report.html`, `benchmarks.json`, `ranks.npz` and TensorBoard scalars. `--compare=OUT1` adds
 `comparison.md` and `comparison.json`; with a config or a run, `--examples=N` adds `examples.html`,
 a page of example queries.
 
 A run, published towers, and a file with a config are evaluated by every evaluator of
 `config.evals`. Each has its own folder in --output; `metrics.json` has the numbers of all,
-EVALUATOR/BOARD/DIRECTION/METRIC, for a run those of the last evaluated checkpoint, and
+EVALUATOR/BENCHMARK/DIRECTION/METRIC, for a run those of the last evaluated checkpoint, and
 `steps/STEP.json` those of each checkpoint. --output defaults to RUN/SPLIT for the best checkpoint,
 whose results in RUN/test are those that training wrote, and to RUN/step_STEP/SPLIT for another
 --step. `--interpolate=0,0.5,1` evaluates averages of the checkpoint and the weights that its run
@@ -222,7 +222,7 @@ def _evaluate_on_annotations(args: argparse.Namespace) -> None:
     if args.compare:
         found = list(find_evaluations(args.compare).values())
         other = load_ranks(found[0] if len(found) == 1 else args.compare)
-    names = ("ids", "annotations", "boards", "similarity", "partial", "name")
+    names = ("ids", "annotations", "benchmarks", "similarity", "partial", "name")
     evaluation = evaluating.evaluate(
         **{name: getattr(args, name) for name in (kind, *names)},
         split=args.split or "test",
@@ -275,16 +275,16 @@ def _add_arguments(args: argparse.Namespace, config: ConfigDict) -> None:
 
 
 def add_annotations(config: ConfigDict, folder: str) -> None:
-    """Sets the folder of labels of all evaluators of boards of MS-COCO."""
+    """Sets the folder of labels of all evaluators of benchmarks of MS-COCO."""
     found = False
     for section in config.evals.values():
         dataset = (section.get("data") or {}).get("dataset", config.data.dataset)
-        if section.type == "boards" and dataset == "coco_captions":
+        if section.type == "benchmarks" and dataset == "coco_captions":
             section.annotations, found = folder, True
     if not found:
         raise UserError(
             f"--annotations={folder} has labels of MS-COCO, but no evaluator of config.evals uses "
-            "boards of coco_captions."
+            "benchmarks of coco_captions."
         )
 
 

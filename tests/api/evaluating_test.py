@@ -57,7 +57,7 @@ def test_two_functions_are_evaluated_as_their_embeddings(few_shapes):
         np.float32(embed_texts(split.caption_texts)),
         similarity="cosine",
     )
-    options = read_options({SHAPES: {"type": "boards"}})[SHAPES]
+    options = read_options({SHAPES: {"type": "benchmarks"}})[SHAPES]
     evaluator = make_evaluator(SHAPES, options, split, ["image", "text"])
     assert found.metrics == evaluate_source(evaluator, source, name="colors").metrics
     assert "| colors " in found.report()

@@ -152,7 +152,7 @@ def test_three_ways_to_evaluate_give_the_same_numbers(clip, few_shapes, tmp_path
         embeddings=str(tmp_path / "x.npz"), dataset="crisscrossed_shapes", data_dir=few_shapes
     )
     numbers = json.loads((tmp_path / "a" / "metrics.json").read_text())
-    found = {tag.removeprefix("boards/"): value for tag, value in numbers.items()}
+    found = {tag.removeprefix("benchmarks/"): value for tag, value in numbers.items()}
     assert 0 < found["shapes/t2i/recall@10"] < 100
     assert jax.tree.map(float, dict(stored.metrics)) == pytest.approx(found, nan_ok=True)
     assert evaluation.metrics == pytest.approx(found, nan_ok=True, abs=0.2)

@@ -56,7 +56,7 @@ def value_at(config, path):
         # A key for which the file uses the default.
         ("data.image.max_regions=36", "data.image.max_regions", 36),
         ("evals.coco.annotations=DIR", "evals.coco.annotations", "DIR"),
-        ("evals.coco.boards=['coco5k']", "evals.coco.boards", ("coco5k",)),
+        ("evals.coco.benchmarks=['coco5k']", "evals.coco.benchmarks", ("coco5k",)),
         (
             "tasks.i2t.weight={'schedule': 'linear', 'from': 0.0, 'to': 1.0, 'end': 9}",
             "tasks.i2t.weight",

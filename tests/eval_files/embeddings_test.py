@@ -12,17 +12,17 @@ from tiny_model import OWN_IMAGE, embeddings, in_order, metrics_of
 from tests.evals.tiny_split import TinySplit
 from xmodal.core.errors import UserError
 from xmodal.evals import evaluate_source, load_embeddings, make_evaluator, read_options
-from xmodal.evals.evaluators import boards
+from xmodal.evals.evaluators import benchmarks
 from xmodal.evals.reports import store
 
-BOARDS = ["coco5k", "coco1k", "cxc", "cxc_sits_only", "eccv", "pmrp"]
+BENCHMARKS = ["coco5k", "coco1k", "cxc", "cxc_sits_only", "eccv", "pmrp"]
 
 
 def test_embeddings_end_to_end(evaluate, model, capsys):
     out = evaluate(embeddings=str(model / "tiny.npz"), similarity="cosine")
     files = sorted(p.name for p in out.iterdir() if not p.name.startswith("events"))
     assert files == [
-        "boards.json",
+        "benchmarks.json",
         "metrics.csv",
         "metrics.json",
         "model.json",
@@ -40,7 +40,7 @@ def test_embeddings_end_to_end(evaluate, model, capsys):
     assert metrics["coco5k/t2i/recall@1"] == pytest.approx(
         100 * np.mean(scores.argmax(axis=0) == OWN_IMAGE)
     )
-    assert {tag.partition("/")[0] for tag in metrics} == set(BOARDS)
+    assert {tag.partition("/")[0] for tag in metrics} == set(BENCHMARKS)
     for tag in ("cxc/t2t/recall@1", "cxc/i2i/median_rank", "cxc/sts/spearman", "eccv/i2t/map@r"):
         assert metrics[f"{tag}_low"] <= metrics[tag] <= metrics[f"{tag}_high"]
     for tag in ("cxc/sis/spearman_std", "coco1k/t2i/recall@5", "eccv/t2i/r_precision", "pmrp/i2t"):
@@ -53,22 +53,22 @@ def test_embeddings_end_to_end(evaluate, model, capsys):
     assert "\n\nA correlation and its ± are mean and deviation of the protocol" in report
     assert "| tiny " in report
     assert "CLIP" not in report
-    boards = json.loads((out / "boards.json").read_text())
-    assert list(boards) == BOARDS
-    assert boards["cxc"]["galleries"]["t2t"] == {
+    benchmarks = json.loads((out / "benchmarks.json").read_text())
+    assert list(benchmarks) == BENCHMARKS
+    assert benchmarks["cxc"]["galleries"]["t2t"] == {
         "queries": 60,
         "gallery": 59,
         "skipped_queries": 0,
         "tied_queries": 0,
     }
-    assert boards["eccv"]["galleries"]["i2t"]["skipped_queries"] == 10  # two of 12 have positives
-    assert boards["cxc"]["similarity"] == "cosine"
-    assert boards["cxc"]["bootstrap"] == {"samples": 50, "seed": 0}
-    assert store.load_ranks(out / "ranks.npz").results[2].label_hash == boards["cxc"]["label_hash"]
+    assert benchmarks["eccv"]["galleries"]["i2t"]["skipped_queries"] == 10  # two of 12 have positives
+    assert benchmarks["cxc"]["similarity"] == "cosine"
+    assert benchmarks["cxc"]["bootstrap"] == {"samples": 50, "seed": 0}
+    assert store.load_ranks(out / "ranks.npz").results[2].label_hash == benchmarks["cxc"]["label_hash"]
 
 
 def test_tensorboard_shows_the_same_numbers(evaluate, model):
-    out = evaluate(embeddings=str(model / "tiny.npz"), similarity="dot", boards=["coco5k", "cxc"])
+    out = evaluate(embeddings=str(model / "tiny.npz"), similarity="dot", benchmarks=["coco5k", "cxc"])
     events = EventAccumulator(str(out), size_guidance={"tensors": 0}).Reload()
     found = {
         tag: float(np.frombuffer(event.tensor_proto.tensor_content, np.float32)[0])
@@ -103,7 +103,7 @@ def test_a_part_of_the_split_is_named_as_such(evaluate, model):
 
 def test_a_model_compared_with_itself_does_not_differ(evaluate, model):
     given = {"embeddings": str(model / "tiny.npz"), "similarity": "cosine"}
-    other = evaluate("other", boards=["cxc", "eccv"], **given) / "ranks.npz"
+    other = evaluate("other", benchmarks=["cxc", "eccv"], **given) / "ranks.npz"
     out = evaluate(compare=str(other), **given)
     found = json.loads((out / "comparison.json").read_text())
     assert found["cxc/t2t/recall@1_difference"] == 0
@@ -127,7 +127,7 @@ def test_a_model_compared_with_itself_does_not_differ(evaluate, model):
     [
         ({"similarity": None}, "Name the similarity .* one of .*cosine"),
         ({"similarity": "match_probability"}, "needs .*match_scale"),
-        ({"boards": ["coco5k", "shapes"]}, r"Unknown board\(s\) \['shapes'\]"),
+        ({"benchmarks": ["coco5k", "shapes"]}, r"Unknown benchmark\(s\) \['shapes'\]"),
         ({"split": "train"}, "'train'"),
         ({"compare": "none/ranks.npz"}, "no file none/ranks.npz"),
     ],
@@ -140,12 +140,12 @@ def test_mistakes_leave_nothing_behind(evaluate, model, tmp_path, values, messag
 
 
 def test_models_on_other_labels_are_not_compared(evaluate, model, tmp_path, monkeypatch):
-    given = {"similarity": "dot", "boards": ["cxc"]}
+    given = {"similarity": "dot", "benchmarks": ["cxc"]}
     other = evaluate("other", embeddings=str(model / "part.npz"), partial=True, **given)
     monkeypatch.setattr(
-        boards, "compute_boards", lambda *_, **__: pytest.fail("evaluated for nothing")
+        benchmarks, "compute_benchmarks", lambda *_, **__: pytest.fail("evaluated for nothing")
     )
-    with pytest.raises(UserError, match="labels of board cxc differ"):
+    with pytest.raises(UserError, match="labels of benchmark cxc differ"):
         evaluate(embeddings=str(model / "tiny.npz"), compare=str(other / "ranks.npz"), **given)
     assert not (tmp_path / "out").exists()
 
@@ -161,7 +161,7 @@ def test_a_prepared_split_is_evaluated_on_released_labels_like_a_file(annotation
         caption_image_ids=arrays["caption_ids"] // 10,
         ratings={},
     )
-    section = {"type": "boards", "annotations": str(annotations), "bootstrap_samples": 50}
+    section = {"type": "benchmarks", "annotations": str(annotations), "bootstrap_samples": 50}
     (options,) = read_options({"coco": section}).values()
     evaluator = make_evaluator("coco", options, split, ("image", "text"))
     source = load_embeddings(model / "tiny.npz")
@@ -175,7 +175,7 @@ def test_a_prepared_split_is_evaluated_on_released_labels_like_a_file(annotation
     assert evaluation.metrics == pytest.approx(metrics_of(out), abs=0)
     assert list(evaluation.metrics) == list(metrics_of(out))
     assert "coco/eccv/i2t/map@r" in evaluation.tagged
-    assert [board.name for board in evaluation.boards] == BOARDS
+    assert [benchmark.name for benchmark in evaluation.benchmarks] == BENCHMARKS
     # An incomplete split is reported as such.
     part = dataclasses.replace(split, image_ids=split.image_ids[:9])
     evaluator = make_evaluator("coco", options, part, ("image", "text"))

@@ -22,8 +22,8 @@ def test_scores_and_rankings_agree_with_the_embeddings(evaluate, model, tmp_path
     assert set(lists) == set(scores) - correlated - tied
     assert not any(scores[tag] for tag in tied)
     assert lists == pytest.approx({tag: expected[tag] for tag in lists})
-    boards = json.loads((tmp_path / "lists/boards.json").read_text())
-    assert boards["cxc"]["galleries"]["i2t"]["tied_queries"] is None
+    benchmarks = json.loads((tmp_path / "lists/benchmarks.json").read_text())
+    assert benchmarks["cxc"]["galleries"]["i2t"]["tied_queries"] is None
 
 
 def test_candidates_of_a_reranker(evaluate, model):
@@ -49,13 +49,13 @@ def test_candidates_of_a_reranker(evaluate, model):
 
 def test_truncated_rankings_say_what_they_cannot_give(evaluate, model):
     out = evaluate(rankings=str(model / "ranked3.json"))
-    metrics, boards = metrics_of(out), json.loads((out / "boards.json").read_text())
+    metrics, benchmarks = metrics_of(out), json.loads((out / "benchmarks.json").read_text())
     assert "coco5k/i2t/recall@1" in metrics
     assert "coco5k/t2i/recall@10" not in metrics
     assert "pmrp/i2t" not in metrics
-    assert "lists of" in boards["coco5k"]["missing"]["t2i/recall@10"]
-    assert "lists of" in boards["eccv"]["missing"]["i2t/map@r"]
+    assert "lists of" in benchmarks["coco5k"]["missing"]["t2i/recall@10"]
+    assert "lists of" in benchmarks["eccv"]["missing"]["i2t/map@r"]
     report = (out / "report.md").read_text()
-    assert f"t2i recall@10: {boards['coco5k']['missing']['t2i/recall@10']}." in report
+    assert f"t2i recall@10: {benchmarks['coco5k']['missing']['t2i/recall@10']}." in report
     assert "- Without i2i, sis, sits, sts, t2t: " in report
     assert "Intervals of correlations" not in report

@@ -1,4 +1,4 @@
-"""All boards on released labels against a slow reference and the package eccv_caption."""
+"""All benchmarks on released labels against a slow reference and the package eccv_caption."""
 
 import dataclasses
 
@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests.evals import reference
-from xmodal.evals.evaluators.runner import compute_boards
+from xmodal.evals.evaluators.runner import compute_benchmarks
 from xmodal.evals.labels.annotations import read_annotations, restrict
 from xmodal.evals.labels.definitions import definitions_of
-from xmodal.evals.labels.make import make_boards
+from xmodal.evals.labels.make import make_benchmarks
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.scores.sources import Embeddings, ScoreMatrix
 from xmodal.similarity import make_similarity
@@ -43,9 +43,9 @@ def labels(real_data):
 
 
 @pytest.fixture(scope="module")
-def boards(labels):
+def benchmarks(labels):
     # The list of VinVL is not among the files.
-    made = make_boards(labels, [name for name in definitions_of(labels.name) if name != "vinvl_1k"])
+    made = make_benchmarks(labels, [name for name in definitions_of(labels.name) if name != "vinvl_1k"])
     assert len(made) == 9
     return made
 
@@ -121,12 +121,12 @@ KINDS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_number_of_every_board(kind, labels, boards, split):
+def test_every_number_of_every_benchmark(kind, labels, benchmarks, split):
     image, text = make_embeddings(kind, labels)
-    results = compute_boards(
+    results = compute_benchmarks(
         source_of(labels, image, text, KINDS[kind]),
         labels,
-        boards,
+        benchmarks,
         bootstrap_samples=SAMPLES,
         seed=3,
         budget=256,
@@ -141,14 +141,14 @@ def test_every_number_of_every_board(kind, labels, boards, split):
 
 
 @pytest.mark.slow
-def test_a_score_matrix(labels, boards, split):
+def test_a_score_matrix(labels, benchmarks, split):
     """Half precision, rounded so that equal scores are common."""
     image, text = make_embeddings("structured", labels)
     matrix = np.round(image @ text.T, 1).astype(np.float16)
-    results = compute_boards(
+    results = compute_benchmarks(
         ScoreMatrix("here", labels.image_ids, labels.caption_ids, matrix),
         labels,
-        boards,
+        benchmarks,
         bootstrap_samples=SAMPLES,
     )
     expected = reference.Reference(
@@ -161,8 +161,8 @@ def test_a_score_matrix(labels, boards, split):
 # Our names -> the package's.
 ECCV_CAPTION = {
     **{
-        f"{board}/{{task}}/recall@{k}": f"{name}_r{k}"
-        for board, name in (
+        f"{benchmark}/{{task}}/recall@{k}": f"{name}_r{k}"
+        for benchmark, name in (
             ("coco5k", "coco_5k"),
             ("coco1k", "coco_1k"),
             ("cxc_sits_only", "cxc"),
@@ -178,7 +178,7 @@ ECCV_CAPTION = {
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:failed to import `ujson`")
 @pytest.mark.parametrize("kind", ["structured", "duplicated", "constant"])
-def test_eccv_caption(kind, labels, boards, split):
+def test_eccv_caption(kind, labels, benchmarks, split):
     package = pytest.importorskip("eccv_caption").Metrics()
     package.coco_gts = {
         "i2t": {image: list(own) for image, own in reference.own_positives(split, "i2t").items()},
@@ -201,8 +201,8 @@ def test_eccv_caption(kind, labels, boards, split):
         ),
     )
     ours = summarize(
-        compute_boards(
-            source_of(labels, image, text, KINDS[kind]), labels, boards, bootstrap_samples=2
+        compute_benchmarks(
+            source_of(labels, image, text, KINDS[kind]), labels, benchmarks, bootstrap_samples=2
         ),
         intervals=False,
     )

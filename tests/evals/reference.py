@@ -1,4 +1,4 @@
-"""All numbers of the COCO boards, computed slowly from the released files and the papers' texts.
+"""All numbers of the COCO benchmarks, computed slowly from the released files and the papers' texts.
 
 One query at a time in plain Python, and without the package, except for the random draws of pairs,
 which have to be the same. The results have the names used in `xmodal.evals.reports.summary`.
@@ -203,7 +203,7 @@ def r_precision(ranking, positives, cap=None):
 
 
 class Reference:
-    """Results on all boards for the scores of one model."""
+    """Results on all benchmarks for the scores of one model."""
 
     def __init__(self, split, scores, *, samples, seed):
         """Ranks everything once.
@@ -229,14 +229,14 @@ class Reference:
         self.scores = scores
         self.numbers = {}
         self.correlations = {}
-        for board, positives in {
+        for benchmark, positives in {
             "coco5k": own_positives,
             "cxc": cxc_positives,
             "cxc_sits_only": lambda split, direction: listed_positives(split, direction, "cxc"),
         }.items():
-            directions = ("i2t", "t2i") if board == "cxc_sits_only" else tuple(self.matrices)
+            directions = ("i2t", "t2i") if benchmark == "cxc_sits_only" else tuple(self.matrices)
             for direction in directions:
-                self._recalls(board, direction, positives(split, direction))
+                self._recalls(benchmark, direction, positives(split, direction))
         for direction in ("i2t", "t2i"):
             self._recalls("coco1k", direction, own_positives(split, direction), split.fold_of)
             self._eccv(direction)
@@ -250,7 +250,7 @@ class Reference:
         for rating in RATED_SIDES:
             self._correlation(rating)
 
-    def _recalls(self, board, direction, positives, fold_of=None, at=RECALL_AT):
+    def _recalls(self, benchmark, direction, positives, fold_of=None, at=RECALL_AT):
         if not positives:
             return
         query_kind, item_kind = SIDES[direction]
@@ -266,14 +266,14 @@ class Reference:
             ranks.append(first_hit(ranking, positives[query]))
             tied += self._is_tied(direction, query, ranking, positives[query])
         for k in at:
-            self.numbers[f"{board}/{direction}/recall@{k}"] = 100.0 * np.mean(
+            self.numbers[f"{benchmark}/{direction}/recall@{k}"] = 100.0 * np.mean(
                 [r < k for r in ranks]
             )
-        if board not in ("coco1k", "eccv"):
+        if benchmark not in ("coco1k", "eccv"):
             middle = sorted(ranks)
             middle = (middle[(len(ranks) - 1) // 2] + middle[len(ranks) // 2]) / 2
-            self.numbers[f"{board}/{direction}/median_rank"] = int(middle) + 1
-        self._counts(board, direction, len(ranks), tied, max(sizes))
+            self.numbers[f"{benchmark}/{direction}/median_rank"] = int(middle) + 1
+        self._counts(benchmark, direction, len(ranks), tied, max(sizes))
 
     def _is_tied(self, direction, query, gallery, positives):
         """Whether another item of the gallery ties with the best positive."""
@@ -303,7 +303,7 @@ class Reference:
             ]
             self.numbers[f"eccv/{direction}/{metric}"] = np.mean(values)
 
-    def _pmrp(self, board, direction, zetas, cap=None, only_labeled=False, fold_of=None):
+    def _pmrp(self, benchmark, direction, zetas, cap=None, only_labeled=False, fold_of=None):
         query_kind, item_kind = SIDES[direction]
         gallery = set(self.split.ids[item_kind])
         if only_labeled:
@@ -322,38 +322,38 @@ class Reference:
                 values.append(r_precision(ranking, own, cap))
                 if self._cuts_a_tie(direction, query, ranking, min(len(own), cap or len(own))):
                     tied.add(query)
-        self.numbers[f"{board}/{direction}"] = np.mean(values)
-        self._counts(board, direction, len(values) // len(zetas), len(tied), max(sizes))
+        self.numbers[f"{benchmark}/{direction}"] = np.mean(values)
+        self._counts(benchmark, direction, len(values) // len(zetas), len(tied), max(sizes))
 
-    def _counts(self, board, direction, queries, tied, gallery):
+    def _counts(self, benchmark, direction, queries, tied, gallery):
         skipped = len(self.split.ids[SIDES[direction][0]]) - queries
         self.numbers |= {
-            f"{board}/{direction}/queries": queries,
-            f"{board}/{direction}/skipped_queries": skipped,
-            f"{board}/{direction}/tied_queries": tied,
-            f"{board}/{direction}/gallery": gallery,
+            f"{benchmark}/{direction}/queries": queries,
+            f"{benchmark}/{direction}/skipped_queries": skipped,
+            f"{benchmark}/{direction}/tied_queries": tied,
+            f"{benchmark}/{direction}/gallery": gallery,
         }
 
     def _means(self):
         recalls = [f"recall@{k}" for k in RECALL_AT]
-        boards = dict.fromkeys(("coco5k", "coco1k", "cxc", "cxc_sits_only"), recalls)
-        boards["eccv"] = ["map@r", "r_precision", "recall@1"]
+        benchmarks = dict.fromkeys(("coco5k", "coco1k", "cxc", "cxc_sits_only"), recalls)
+        benchmarks["eccv"] = ["map@r", "r_precision", "recall@1"]
         found = self.numbers
-        for board, metrics in boards.items():
+        for benchmark, metrics in benchmarks.items():
             for metric in metrics:
-                pair = found[f"{board}/i2t/{metric}"], found[f"{board}/t2i/{metric}"]
-                found[f"{board}/mean/{metric}"] = sum(pair) / 2
+                pair = found[f"{benchmark}/i2t/{metric}"], found[f"{benchmark}/t2i/{metric}"]
+                found[f"{benchmark}/mean/{metric}"] = sum(pair) / 2
             if "recall@10" in metrics:
-                found[f"{board}/mean_recall@10"] = found[f"{board}/mean/recall@10"]
+                found[f"{benchmark}/mean_recall@10"] = found[f"{benchmark}/mean/recall@10"]
                 keys = [
-                    f"{board}/{direction}/recall@{k}"
+                    f"{benchmark}/{direction}/recall@{k}"
                     for direction in ("i2t", "t2i")
                     for k in (1, 5, 10)
                 ]
                 if set(keys) <= set(found):
-                    found[f"{board}/rsum"] = sum(found[key] for key in keys)
-        for board in ("pmrp", "pmrp_zeta0", "pmrp_pcme", "pmrp_pcme_1k"):
-            found[f"{board}/mean"] = (found[f"{board}/i2t"] + found[f"{board}/t2i"]) / 2
+                    found[f"{benchmark}/rsum"] = sum(found[key] for key in keys)
+        for benchmark in ("pmrp", "pmrp_zeta0", "pmrp_pcme", "pmrp_pcme_1k"):
+            found[f"{benchmark}/mean"] = (found[f"{benchmark}/i2t"] + found[f"{benchmark}/t2i"]) / 2
 
     def _correlation(self, rating):
         """Half of the queries, one rated pair each; for SITS, queries are images."""

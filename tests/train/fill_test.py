@@ -70,13 +70,13 @@ def test_a_softmax_over_words_counts_no_other_rows():
     assert rows_of(vete.get_config("pin_model,quick"), 535)[0] == 535
 
 
-def test_boards_come_before_accuracies(tmp_path):
+def test_benchmarks_come_before_accuracies(tmp_path):
     def selected(evals):
         config = make_config(str(tmp_path))
         config.best_checkpoint.metric, config.evals = "", evals
         settings = read_settings(config)
         return fill_metrics(settings, read_options(settings.evals)).best_checkpoint.metric
 
-    accuracies, boards = {"type": "knn", "every": 2}, {"type": "boards", "every": 2}
-    assert selected({"animals": accuracies, "shapes": boards}).startswith("shapes/")
+    accuracies, benchmarks = {"type": "knn", "every": 2}, {"type": "benchmarks", "every": 2}
+    assert selected({"animals": accuracies, "shapes": benchmarks}).startswith("shapes/")
     assert selected({"animals": accuracies}) == "animals/accuracy@1"

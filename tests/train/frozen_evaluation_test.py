@@ -48,9 +48,9 @@ def evaluate_validation(config, **options):
 
 
 def assert_equal(found, expected):
-    for board, other in zip(found[0], expected[0], strict=True):
-        assert board.directions.keys() == other.directions.keys() != set()
-        for name, direction in board.directions.items():
+    for benchmark, other in zip(found[0], expected[0], strict=True):
+        assert benchmark.directions.keys() == other.directions.keys() != set()
+        for name, direction in benchmark.directions.items():
             np.testing.assert_array_equal(direction.rank, other.directions[name].rank)
     assert found[1].sides == expected[1].sides
     for side in expected[1].sides:

@@ -31,7 +31,7 @@ def config(tiny_data_dir):
     config.data.dataset, config.data.data_dir = TINY, tiny_data_dir
     config.data.captions_per_image = 1
     config.data.text.vocabulary_size, config.data.text.max_length = 200, 12
-    config.evals = {TINY: base.boards(every=20) | {"batch_size": 30, "bootstrap_samples": 10}}
+    config.evals = {TINY: base.benchmarks(every=20) | {"batch_size": 30, "bootstrap_samples": 10}}
     config.best_checkpoint.metric, config.checkpoint.every = f"{TINY}/mean_recall@10", 3
     return config
 

@@ -101,7 +101,7 @@ def test_what_changes_the_learning_is_refused_by_value(run_dir, values, line):
 def test_what_leaves_the_learning_alone_may_differ(run_dir):
     values = {
         "name": "other", "checkpoint.keep_last": 9, "best_checkpoint.metric": "shapes/t2t/recall@1",
-        "evals.more": {"type": "boards", "every": 3}, "data.data_dir": "a", "total_steps": 99,
+        "evals.more": {"type": "benchmarks", "every": 3}, "data.data_dir": "a", "total_steps": 99,
         "frozen_features.folder": "elsewhere", "sharding": ((".*", "fsdp"),),
         "tasks.i2t.loss.options.engine": "ring",
     }  # fmt: skip

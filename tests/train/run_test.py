@@ -116,9 +116,9 @@ def test_missing_keys_are_named(config):
 @pytest.mark.parametrize(
     ("evals", "metric"),
     [
-        ({"own": {"type": "boards"}}, "own/shapes_own/mean_recall@10"),
+        ({"own": {"type": "benchmarks"}}, "own/shapes_own/mean_recall@10"),
         (
-            {"c": {"type": "boards", "data": {"dataset": "coco_captions"}}},
+            {"c": {"type": "benchmarks", "data": {"dataset": "coco_captions"}}},
             "c/coco5k/mean_recall@10",
         ),
         ({"b": {"type": "pools", "directions": ("i2t",)}}, "b/i2t/recall@10"),

@@ -13,7 +13,7 @@ from xmodal.core.config import Bounds, check_options, lookup, read
 from xmodal.core.errors import UserError
 from xmodal.evals import Evaluation, evaluate_source
 from xmodal.evals.evaluators import EVALUATORS, Evaluator, read_entry
-from xmodal.evals.evaluators.boards import BoardsEvaluator, BoardsOptions, boards_of_annotations
+from xmodal.evals.evaluators.benchmarks import BenchmarksEvaluator, BenchmarksOptions, benchmarks_of_annotations
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.files import name_of, open_items, open_source, sides_of
@@ -44,7 +44,7 @@ def evaluate(
     ratings_dir: str | os.PathLike = "",
     annotations: str | os.PathLike = "",
     evaluator: Mapping[str, Any] | None = None,
-    boards: Sequence[str] | None = None,
+    benchmarks: Sequence[str] | None = None,
     similarity: str | None = None,
     partial: bool = False,
     batch_size: Annotated[int, Bounds(at_least=1)] = 64,
@@ -74,7 +74,7 @@ def evaluate(
     Without a dataset, these files are evaluated on the labels released for MS-COCO, in the folder
     `annotations`.
 
-    A dataset of captions and images is evaluated by its retrieval boards and ratings, a dataset of
+    A dataset of captions and images is evaluated by its retrieval benchmarks and ratings, a dataset of
     sentence pairs (`dataset="semeval_sts", config="pairs"`) by STS correlations, and any dataset
     by an `evaluator` such as `{"type": "zero_shot", "templates": ["a photo of a {}."]}`.
 
@@ -96,8 +96,8 @@ def evaluate(
       ratings_dir: folder of the released CSV files of Crisscrossed Captions.
       annotations: folder of the labels released for MS-COCO, see `annotations.read_annotations`.
       evaluator: an entry of `config.evals`, of which the splits and `every` are not read; None for
-        boards or pairs, as the dataset has it.
-      boards: names of boards; None for all that the annotations allow.
+        benchmarks or pairs, as the dataset has it.
+      benchmarks: names of benchmarks; None for all that the annotations allow.
       similarity: a name in `xmodal.similarity.SIMILARITIES`, such as "cosine" or "dot"; None for
         that of a file. There is no other default, since they rank differently.
       partial: whether files may lack items of the annotations.
@@ -109,7 +109,7 @@ def evaluate(
       mesh: devices over which galleries are sharded, with one axis, "data"; None for one.
       other: another model to compare with on annotations.
       examples: queries of every rule on `page`, which shows their pictures if there are any; 0 for
-        no page, None for 3 on boards of a dataset, unless a file scores only some pairs.
+        no page, None for 3 on benchmarks of a dataset, unless a file scores only some pairs.
 
     Raises:
       UserError: an argument, a file or the result of a function cannot be used. If models cannot
@@ -152,7 +152,7 @@ _FILES = ("embeddings", "scores", "rankings")
 _BOOTSTRAP = ("bootstrap_samples", "seed", "precision")
 _FOLDERS = ("data_dir", "manual_dir", "ratings_dir")
 _FOR_DATASETS = ("config", *_FOLDERS, "evaluator", "examples")
-_FOR_LABELS = ("boards", "partial", "other")
+_FOR_LABELS = ("benchmarks", "partial", "other")
 _CHECKED = (
     *("dataset", "split", "annotations", "partial", "name", "batch_size", "config", "examples"),
     *_FOLDERS,
@@ -169,15 +169,15 @@ def _refuse(given: Mapping[str, Any], names: Iterable[str], place: str) -> None:
 
 def _evaluate_labels(given: Mapping[str, Any], kind: str, file: File) -> Evaluation:
     """Evaluates a file on the labels released for MS-COCO."""
-    labels, boards = os.fspath(given["annotations"]), given["boards"]
+    labels, benchmarks = os.fspath(given["annotations"]), given["benchmarks"]
     if labels == "":
         raise UserError(
             "annotations is empty: pass the folder of the labels released for MS-COCO, or "
             "dataset=NAME to evaluate the file on a prepared dataset."
         )
-    entry = {key: given[key] for key in _BOOTSTRAP} | {"type": "boards", "annotations": labels}
-    entry["boards"] = (boards,) if isinstance(boards, str) else boards
-    options = read(BoardsOptions, "evaluate", entry)
+    entry = {key: given[key] for key in _BOOTSTRAP} | {"type": "benchmarks", "annotations": labels}
+    entry["benchmarks"] = (benchmarks,) if isinstance(benchmarks, str) else benchmarks
+    options = read(BenchmarksOptions, "evaluate", entry)
     source = open_source(kind, file, given["ids"], given["similarity"])
     ids = None if isinstance(source, RankedLists) else ids_of(source)
     if given["partial"] and ids is None:
@@ -185,7 +185,7 @@ def _evaluate_labels(given: Mapping[str, Any], kind: str, file: File) -> Evaluat
             "`partial` is for embeddings and scores: ranked lists do not tell which items exist."
         )
     how = {"partial": given["partial"], "mesh": given["mesh"]}
-    evaluator = boards_of_annotations(options, given["split"], source.place, ids, **how)
+    evaluator = benchmarks_of_annotations(options, given["split"], source.place, ids, **how)
     if given["other"] is not None:
         evaluator.check_comparable(given["other"])
     return evaluate_source(evaluator, source, name=given["name"] or name_of(file))
@@ -209,13 +209,13 @@ def _check_functions(functions: Mapping[str, Any], dataset: str, similarity: str
 def _evaluate_dataset(
     given: Mapping[str, Any], adapter: ModelAdapter, sides: Sequence[str], name: str
 ) -> Evaluation:
-    """Evaluates a model on the items of a dataset, with a page of examples if there are boards."""
+    """Evaluates a model on the items of a dataset, with a page of examples if there are benchmarks."""
     evaluator, items = _open_dataset(given, sides)
     evaluator.check_adapter("evaluator", adapter)
     examples = given["examples"]
-    if examples and not isinstance(evaluator, BoardsEvaluator):
+    if examples and not isinstance(evaluator, BenchmarksEvaluator):
         raise UserError(
-            f"examples={examples} shows queries of boards, but the evaluator is of type "
+            f"examples={examples} shows queries of benchmarks, but the evaluator is of type "
             f"{evaluator.options.type}; remove it."
         )
     if examples is None:
@@ -250,7 +250,7 @@ def _open_dataset(given: Mapping[str, Any], sides: Sequence[str]) -> tuple[Evalu
     if options is None:
         where, labels = "evaluate", os.fspath(given["annotations"])
         # With scores of pairs, the metric is the correlation, as in STS.
-        entry = {"type": "pairs" if items.has_pairs else "boards"}
+        entry = {"type": "pairs" if items.has_pairs else "benchmarks"}
         options = read_entry(where, bootstrap | entry | ({"annotations": labels} if labels else {}))
     shown = cast(Items, items)
     return EVALUATORS[options.type][1](where, options, shown, sides, given["mesh"]), shown

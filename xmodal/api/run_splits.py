@@ -19,7 +19,7 @@ from xmodal.train.resolve import build_run
 
 
 class EvaluatedSplit(NamedTuple):
-    """A split as an evaluator of boards uses it.
+    """A split as an evaluator of benchmarks uses it.
 
     Attributes:
       model_name: name of the model.
@@ -86,10 +86,10 @@ def _open(
 
 
 def _choose(config: ml_collections.ConfigDict, name: str) -> str:
-    """The evaluator of boards of this name, or the first one."""
-    boards = [each for each, section in config.evals.items() if section.type == "boards"]
-    if not boards:
-        raise UserError("config.evals has no evaluator of type boards to inspect.")
+    """The evaluator of benchmarks of this name, or the first one."""
+    benchmarks = [each for each, section in config.evals.items() if section.type == "benchmarks"]
+    if not benchmarks:
+        raise UserError("config.evals has no evaluator of type benchmarks to inspect.")
     if name:
-        lookup("evaluator", name, dict.fromkeys(boards))
-    return name or boards[0]
+        lookup("evaluator", name, dict.fromkeys(benchmarks))
+    return name or benchmarks[0]

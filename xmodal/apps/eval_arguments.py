@@ -8,7 +8,7 @@ from xmodal.core.errors import UserError
 
 _FILES = ("embeddings", "scores", "rankings")
 # Arguments of `files` that need labels in --annotations, or the dataset of a --config.
-_OF_LABELS = ("boards", "bootstrap_samples", "partial", "precision", "seed")
+_OF_LABELS = ("benchmarks", "bootstrap_samples", "partial", "precision", "seed")
 _OF_CONFIG = ("evaluators", "examples")
 
 
@@ -107,7 +107,7 @@ def _add_evaluators(parser: argparse.ArgumentParser) -> None:
         "--examples",
         type=natural_int,
         default=0,
-        help="queries per rule (worst rank, changed against --compare, right by one board and "
+        help="queries per rule (worst rank, changed against --compare, right by one benchmark and "
         "wrong by another, tied) on the page examples.html",
     )
 
@@ -127,7 +127,7 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
         name="name of the model's row; default: the file's",
         annotations="folder of the released label files of MS-COCO; or use --config",
     )
-    parser.add_argument("--boards", type=name_list, help="boards to compute; default: all")
+    parser.add_argument("--benchmarks", type=name_list, help="benchmarks to compute; default: all")
     parser.add_argument(
         "--partial", action="store_true", help="evaluate on the items of the split that exist"
     )

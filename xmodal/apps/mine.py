@@ -39,7 +39,7 @@ def _parse() -> argparse.Namespace:
         "--exclude",
         type=name_list,
         default=[],
-        help="boards, such as coco_cxc, whose positives are never negatives",
+        help="benchmarks, such as coco_cxc, whose positives are never negatives",
     )
     parser.add_argument(
         "--block_size", type=positive_int, default=1024, help="queries of a file of blocks"

@@ -18,7 +18,7 @@ from xmodal.core.mesh import make_mesh
 from xmodal.core.progress import progress
 from xmodal.core.untrusted.saved_arrays import load_arrays
 from xmodal.data.mined_negatives import CARD
-from xmodal.evals.labels.make import make_boards
+from xmodal.evals.labels.make import make_benchmarks
 from xmodal.evals.labels.positives import Ragged, Relation, own_pairs
 from xmodal.evals.scores.nearest import find_negatives
 from xmodal.evals.scores.score_rows import Scores
@@ -76,9 +76,9 @@ def write_negatives(args: argparse.Namespace) -> None:
         processes.first_does("write the tables", write)
 
 
-def find_positives(split: "EvalSplit", boards: Sequence[str]) -> Positives:
-    """Returns the excluded items of each direction: own captions, and positives of boards."""
-    from xmodal.evals.evaluators.boards import labels_of_split
+def find_positives(split: "EvalSplit", benchmarks: Sequence[str]) -> Positives:
+    """Returns the excluded items of each direction: own captions, and positives of benchmarks."""
+    from xmodal.evals.evaluators.benchmarks import labels_of_split
 
     own = own_pairs(split.caption_rows, split.caption_rows)
     sizes = {"i2t": len(split.image_ids), "t2i": len(split.caption_ids)}
@@ -86,12 +86,12 @@ def find_positives(split: "EvalSplit", boards: Sequence[str]) -> Positives:
         name: [Ragged.from_pairs(own[name][0], own[name][1], count)]
         for name, count in sizes.items()
     }
-    if boards:
+    if benchmarks:
         items: Any = split
-        for board in make_boards(labels_of_split(items, boards), boards):
+        for benchmark in make_benchmarks(labels_of_split(items, benchmarks), benchmarks):
             for name, relations in found.items():
-                if name in board.directions:
-                    relations += board.directions[name].relations
+                if name in benchmark.directions:
+                    relations += benchmark.directions[name].relations
     return found
 
 

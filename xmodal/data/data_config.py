@@ -164,6 +164,6 @@ def with_changes(section: Mapping[str, Any], changes: Mapping[str, Any]) -> dict
     for part in ("image", "text"):
         if section.get(part) and changes.get(part):
             changed[part] = {**section[part], **changes[part]}
-    # Image-only boards also use the captions' ids.
+    # Image-only benchmarks also use the captions' ids.
     changed["text"] = changed.get("text") or section.get("text") or {}
     return changed

@@ -1,4 +1,4 @@
-"""Exact evaluation of models: retrieval and rating boards, sentence pairs, pools, relations."""
+"""Exact evaluation of models: retrieval and rating benchmarks, sentence pairs, pools, relations."""
 
 import lazy_loader
 

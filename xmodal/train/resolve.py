@@ -23,7 +23,7 @@ from xmodal.core.errors import UserError
 from xmodal.data.text.text_config import ID_FIELDS
 from xmodal.evals import read_options
 from xmodal.evals.evaluators import Options
-from xmodal.evals.evaluators.boards import BoardsOptions
+from xmodal.evals.evaluators.benchmarks import BenchmarksOptions
 from xmodal.evals.evaluators.classification import ClassificationOptions
 from xmodal.evals.reports.results import evaluator_tag
 from xmodal.models import Devices, make_dual_encoder
@@ -163,7 +163,7 @@ def build_run(
 def fill_metrics(settings: RunConfig, evals: Mapping[str, Options]) -> RunConfig:
     """Returns settings with the metrics of `best_checkpoint` and of the plateau, if they are "".
 
-    Retrieval and rating boards come before other evaluators, accuracies last.
+    Retrieval and rating benchmarks come before other evaluators, accuracies last.
 
     Raises:
       UserError: no evaluator has a metric to select by, one cannot use its dataset, or a plateau
@@ -196,7 +196,7 @@ def fill_metrics(settings: RunConfig, evals: Mapping[str, Options]) -> RunConfig
 
 
 def _preference(options: Options) -> int:
-    if isinstance(options, BoardsOptions):
+    if isinstance(options, BenchmarksOptions):
         return 0
     return 2 if isinstance(options, ClassificationOptions) else 1
 

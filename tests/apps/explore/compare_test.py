@@ -15,7 +15,7 @@ from xmodal.evals import evaluate_source, make_evaluator
 
 def save(folder, seed, split=None):
     split = split or make_split(20, captions=2)
-    evaluator = make_evaluator("x", options_of(type="boards", bootstrap_samples=50), split, SIDES)
+    evaluator = make_evaluator("x", options_of(type="benchmarks", bootstrap_samples=50), split, SIDES)
     evaluation = evaluate_source(evaluator, make_source(split, seed), name=f"model {seed}")
     evaluation.save(folder)
     return evaluation
@@ -50,7 +50,7 @@ def test_results_that_cannot_be_compared(saved, tmp_path):
     with pytest.raises(xmodal.UserError, match="neither a finished run nor the results"):
         xmodal.compare({"one": folders["first"], "two": tmp_path})
     save(tmp_path / "other", 0, make_split(20, captions=2, seed=7))
-    with pytest.raises(xmodal.UserError, match="labels of board shapes_own differ"):
+    with pytest.raises(xmodal.UserError, match="labels of benchmark shapes_own differ"):
         xmodal.compare({"one": folders["first"], "two": tmp_path / "other"})
 
 

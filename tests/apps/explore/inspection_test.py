@@ -60,7 +60,7 @@ def test_numbers_are_those_of_the_command(inspection, path, config):
 def test_neighbors_are_those_of_a_sort(direction, inspection, split, vectors):
     sides = {"i": (split.image_ids, vectors[0]), "t": (split.caption_ids, vectors[1])}
     (ids, queries), (_, items) = sides[direction[0]], sides[direction[2]]
-    result = inspection.evaluation.boards[-1].directions[direction]
+    result = inspection.evaluation.benchmarks[-1].directions[direction]
     chosen = [int(each) for each in result.query_ids[[3, 1]]]
     page = inspection.neighbors(direction, chosen)
     (group,) = page.groups

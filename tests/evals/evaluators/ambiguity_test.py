@@ -45,7 +45,7 @@ def test_ambiguity_is_the_rank_correlation_with_the_number_of_positives(probabil
         drawn = generator.normal(size=(90, 6))
         sigma = {"image": drawn[:30], "text": drawn[30:] + spreads["captions"][:, None]}
         source = dataclasses.replace(source, log_sigma=sigma)
-    section = {"type": "ambiguity", "board": "shapes_matches", "bootstrap_samples": 4000}
+    section = {"type": "ambiguity", "benchmark": "shapes_matches", "bootstrap_samples": 4000}
     evaluator = make_evaluator("x", options_of(**section), split, SIDES)
     evaluation = evaluate_source(evaluator, source, name="ours")
     counts = [of_image[i] for i in source.image_ids], [of_caption[c] for c in source.caption_ids]
@@ -70,7 +70,7 @@ def test_ambiguity_is_the_rank_correlation_with_the_number_of_positives(probabil
 def test_a_model_of_one_embedding_predicts_no_uncertainty():
     split = make_split(records=30, captions=2)
     split = dataclasses.replace(split, lists=make_matches(split))
-    section = {"type": "ambiguity", "board": "shapes_matches"}
+    section = {"type": "ambiguity", "benchmark": "shapes_matches"}
     evaluator = make_evaluator("x", options_of(**section), split, SIDES)
     with pytest.raises(UserError, match="here has one embedding per item and no log sigma"):
         evaluator.run(make_source(split))

@@ -55,8 +55,8 @@ def test_tags_begin_with_the_evaluator_once():
     [
         ({"type": "pairs"}, SIDES, "the label column 'score', which .* lacks; known: .'relations'"),
         ({"type": "relations"}, SIDES, r"config.evals.x.task is empty"),
-        ({"type": "boards", "boards": ["coco5k"]}, SIDES, r"Unknown board\(s\) \['coco5k'\]"),
-        ({"type": "boards"}, ["image"], "a tower only for image, which no board"),
+        ({"type": "benchmarks", "benchmarks": ["coco5k"]}, SIDES, r"Unknown benchmark\(s\) \['coco5k'\]"),
+        ({"type": "benchmarks"}, ["image"], "a tower only for image, which no benchmark"),
     ],
 )
 def test_a_split_or_model_that_lacks_something(section, sides, message):
@@ -68,8 +68,8 @@ def test_a_split_or_model_that_lacks_something(section, sides, message):
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ({"type": "board"}, r"'board' in config.evals.x.type; known: .*Did you mean 'boards'"),
-        ({}, "config.evals.x is {}; it must be a section with a type of .*'boards'"),
+        ({"type": "benchmark"}, r"'benchmark' in config.evals.x.type; known: .*Did you mean 'benchmarks'"),
+        ({}, "config.evals.x is {}; it must be a section with a type of .*'benchmarks'"),
         ({"type": "pools", "sise": 5}, r"\['sise'\] in config.evals.x; .*Did you mean 'size'"),
     ],
 )
@@ -80,4 +80,4 @@ def test_options_that_are_wrong(section, message):
 
 def test_a_name_with_a_slash():
     with pytest.raises(UserError, match="config.evals.a/b has a slash"):
-        read_options({"a/b": {"type": "boards"}})
+        read_options({"a/b": {"type": "benchmarks"}})

@@ -99,7 +99,7 @@ def test_pools_of_two_models_are_compared_pool_by_pool(tmp_path):
     assert "Pools share pairs" in text
     # Different pools, or a file without individual pools, are rejected before any work.
     other = make_evaluator("x", options_of(**section, seed=3), split, SIDES)
-    with pytest.raises(UserError, match="The labels of board pools differ"):
+    with pytest.raises(UserError, match="The labels of benchmark pools differ"):
         other.check_comparable(stored)
 
 

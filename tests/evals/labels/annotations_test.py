@@ -7,7 +7,7 @@ import pytest
 
 from xmodal.core.errors import UserError
 from xmodal.evals.labels import annotations
-from xmodal.evals.labels import make as boards
+from xmodal.evals.labels import make as benchmarks
 
 # Files of a tiny split: images 30, 10 and 20, two captions each.
 CAPTIONS = {"8": [30], "5": [10], "7": [20], "6": [10], "3": [30], "4": [20]}
@@ -74,11 +74,11 @@ def test_restricting_drops_missing_items(tmp_path):
     # Caption 99 was never in the split, so it still counts; image 30 is only missing here.
     assert [ids.tolist() for ids in part.lists["eccv"]["i2t"]] == [[10, 10, 20], [5, 8, 99]]
     assert [ids.tolist() for ids in part.lists["eccv"]["t2i"]] == [[7], [20]]
-    made = {board.name: board for board in boards.make_boards(part)}
+    made = {benchmark.name: benchmark for benchmark in benchmarks.make_benchmarks(part)}
     # Nothing is left of cxc_sits_only: the only remaining rated pair is below 3.
     assert list(made) == ["coco5k", "eccv", "pmrp"]
-    with pytest.raises(ValueError, match="Board cxc_sits_only .* neither positives nor"):
-        boards.make_boards(part, ["cxc_sits_only"])
+    with pytest.raises(ValueError, match="Benchmark cxc_sits_only .* neither positives nor"):
+        benchmarks.make_benchmarks(part, ["cxc_sits_only"])
     assert made["coco5k"].directions["t2i"].positives.lengths.tolist() == [1, 0, 1]
     assert set(made["coco5k"].directions) == {
         "i2t",

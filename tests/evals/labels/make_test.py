@@ -1,4 +1,4 @@
-"""Boards of a split small enough to write down every positive."""
+"""Benchmarks of a split small enough to write down every positive."""
 
 import dataclasses
 
@@ -52,7 +52,7 @@ def small_labels(**changes):
 
 
 def by_name(labels, names=None):
-    return {board.name: board for board in make.make_boards(labels, names)}
+    return {benchmark.name: benchmark for benchmark in make.make_benchmarks(labels, names)}
 
 
 def id_pairs(labels, direction, positives):
@@ -90,24 +90,24 @@ EXPECTED = {
 @pytest.mark.parametrize("name", EXPECTED)
 def test_positives(name):
     labels = small_labels()
-    board = by_name(labels, [name])[name]
+    benchmark = by_name(labels, [name])[name]
     found = {
         direction: id_pairs(labels, direction, each.positives)
-        for direction, each in board.directions.items()
+        for direction, each in benchmark.directions.items()
     }
     assert found == EXPECTED[name]
 
 
-def test_why_boards_were_left_out():
+def test_why_benchmarks_were_left_out():
     labels = small_labels()
-    assert make.explain_left_out(labels, make.make_boards(labels)) == {}  # variants are not
+    assert make.explain_left_out(labels, make.make_benchmarks(labels)) == {}  # variants are not
     bare = small_labels(ratings={}, lists={}, categories=None, caption_categories=None, folds=None)
     rated_by = "'sts' (sts_val.csv or sts_test.csv)"
-    found = make.explain_left_out(bare, make.make_boards(bare))
+    found = make.explain_left_out(bare, make.make_benchmarks(bare))
     assert list(found.values()) == [[name] for name in list(EXPECTED)[1:-1]]
     assert f"coco_captions lacks the labels {rated_by} and 'sits' (" in list(found)[1]
     low = small_labels(ratings={"sits": rated((5, 10, 2.9))}, lists={}, partial="3 of 9 images")
-    found = make.explain_left_out(low, make.make_boards(low))
+    found = make.explain_left_out(low, make.make_benchmarks(low))
     assert found["its folds need the whole split, and this is 3 of 9 images"] == ["coco1k"]
     assert found["neither positives nor ratings are left"] == ["cxc_sits_only"]
 
@@ -124,7 +124,7 @@ def test_why_boards_were_left_out():
 )
 def test_labels_of_another_split(changes, message):
     with pytest.raises(ValueError, match=message):
-        make.make_boards(small_labels(**changes))
+        make.make_benchmarks(small_labels(**changes))
 
 
 def reordered(labels):
@@ -150,7 +150,7 @@ def reordered(labels):
 
 
 def hashes(labels):
-    return {name: board.label_hash for name, board in by_name(labels).items()}
+    return {name: benchmark.label_hash for name, benchmark in by_name(labels).items()}
 
 
 def test_hashes_do_not_depend_on_any_order():

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from xmodal.evals.labels import annotations
-from xmodal.evals.labels import make as boards
+from xmodal.evals.labels import make as benchmarks
 from xmodal.evals.labels.definitions import definitions_of
 from xmodal.evals.reports.metrics import compute_spearman, draw_pairs
 from xmodal.evals.reports.published import PUBLISHED_LABELS
@@ -22,7 +22,7 @@ def coco_test(real_data):
 def real(coco_test):
     # The list of VinVL is not among the files.
     names = [name for name in definitions_of(coco_test.name) if name != "vinvl_1k"]
-    return {board.name: board for board in boards.make_boards(coco_test, names)}
+    return {benchmark.name: benchmark for benchmark in benchmarks.make_benchmarks(coco_test, names)}
 
 
 def totals(direction):
@@ -31,7 +31,7 @@ def totals(direction):
 
 
 @pytest.mark.parametrize(
-    ("board", "direction", "queries", "positives"),
+    ("benchmark", "direction", "queries", "positives"),
     [
         ("coco5k", "i2t", 5_000, 25_000),
         ("coco5k", "t2i", 25_000, 25_000),
@@ -50,8 +50,8 @@ def totals(direction):
         ("pmrp_zeta0", "i2t", 4_952, 5 * 93_030),
     ],
 )
-def test_published_counts(real, board, direction, queries, positives):
-    assert totals(real[board].directions[direction]) == (queries, positives)
+def test_published_counts(real, benchmark, direction, queries, positives):
+    assert totals(real[benchmark].directions[direction]) == (queries, positives)
 
 
 def renumbered(labels):
@@ -81,7 +81,7 @@ def without_an_image(labels):
 
 
 @pytest.mark.parametrize(
-    ("change", "boards_left"),
+    ("change", "benchmarks_left"),
     [
         (lambda labels: labels, {"coco5k", "coco1k", "cxc", "cxc_sits_only", "eccv", "pmrp"}),
         (without_an_image, set()),
@@ -90,10 +90,10 @@ def without_an_image(labels):
         (with_another_rating, {"coco5k", "coco1k", "cxc_sits_only", "eccv", "pmrp"}),
     ],
 )
-def test_published_labels_are_those_of_the_whole_test_split(coco_test, change, boards_left):
-    made = boards.make_boards(change(coco_test))
+def test_published_labels_are_those_of_the_whole_test_split(coco_test, change, benchmarks_left):
+    made = benchmarks.make_benchmarks(change(coco_test))
     published = {each.name for each in made if each.label_hash == PUBLISHED_LABELS[each.name]}
-    assert published == boards_left
+    assert published == benchmarks_left
 
 
 def test_bootstrap_deviation_is_the_published_one(real):
@@ -112,9 +112,9 @@ def test_bootstrap_deviation_is_the_published_one(real):
 def test_validation_takes_its_galleries_from_the_ratings(coco_test, real_data):
     labels = annotations.read_annotations(real_data, "val")
     assert labels.split == "validation"
-    made = {board.name: board for board in boards.make_boards(labels)}
+    made = {benchmark.name: benchmark for benchmark in benchmarks.make_benchmarks(labels)}
     assert list(made) == ["coco5k", "cxc", "cxc_sits_only", "pmrp"]
-    assert not any(board.label_hash == PUBLISHED_LABELS[name] for name, board in made.items())
+    assert not any(benchmark.label_hash == PUBLISHED_LABELS[name] for name, benchmark in made.items())
     assert totals(made["coco5k"].directions["i2t"]) == (5_000, 25_000)
     assert totals(made["pmrp"].directions["i2t"])[0] == 4_948
     assert not set(labels.caption_ids) & set(coco_test.caption_ids)

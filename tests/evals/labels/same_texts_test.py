@@ -51,7 +51,7 @@ SMILES = ("so 😀", "so 😢", "किताब", "कताब", "...", "!!!",
     ],
 )
 def test_a_perfect_model_finds_every_own_text(texts, captions, shared):
-    found = evaluate_perfect("captioned_images", texts, captions, type="boards")
+    found = evaluate_perfect("captioned_images", texts, captions, type="benchmarks")
     for direction in ("i2t", "t2i"):
         assert found.metrics[f"captioned_images/{direction}/recall@1"] == 100
     assert ("captioned_images/t2t/recall@1" in found.metrics) == (captions > 1)
@@ -60,7 +60,7 @@ def test_a_perfect_model_finds_every_own_text(texts, captions, shared):
 
 
 def test_published_protocols_count_the_shared_texts_and_keep_their_positives():
-    found = evaluate_perfect("flickr30k", SPELLINGS, type="boards")
+    found = evaluate_perfect("flickr30k", SPELLINGS, type="benchmarks")
     assert found.metrics["flickr30k/t2i/recall@1"] == pytest.approx(100 / 6)
     assert "12 of 12 captions have the text of another image's caption" in found.report()
     assert "the published protocol counts its own positives alone" in found.report()

@@ -4,7 +4,7 @@ import math
 
 from xmodal.evals.reports import evaluation_report
 from xmodal.evals.reports.published import PUBLISHED_LABELS
-from xmodal.evals.reports.results import BoardResult, Numbers
+from xmodal.evals.reports.results import BenchmarkResult, Numbers
 
 METRICS = {
     "cxc/i2t/recall@1": 55.94,
@@ -49,8 +49,8 @@ def rows_of(text):
 
 
 def published(*names):
-    """Boards of the published labels."""
-    return [BoardResult(name, "any", PUBLISHED_LABELS[name], {}, {}) for name in names]
+    """Benchmarks of the published labels."""
+    return [BenchmarkResult(name, "any", PUBLISHED_LABELS[name], {}, {}) for name in names]
 
 
 def test_tables_are_aligned_and_hold_the_numbers():
@@ -83,7 +83,7 @@ def test_tables_are_aligned_and_hold_the_numbers():
 
 
 def test_published_rows_stand_beside_ours():
-    text = evaluation_report.format_report("ours", METRICS, title="t", boards=published("cxc"))
+    text = evaluation_report.format_report("ours", METRICS, title="t", benchmarks=published("cxc"))
     rows = [row[0] for row in rows_of(text)]
     assert rows.index("ours") < rows.index("DE_T2T+I2T")
     assert ["DE_T2T+I2T", "55.9", "84.2", "91.8", "1"] in rows_of(text)
@@ -93,8 +93,8 @@ def test_published_rows_stand_beside_ours():
 
 
 def test_the_table_of_the_eccv_caption_paper():
-    boards = published("eccv", "coco1k", "pmrp")
-    rows = rows_of(evaluation_report.format_report("ours", ECCV, title="t", boards=boards))
+    benchmarks = published("eccv", "coco1k", "pmrp")
+    rows = rows_of(evaluation_report.format_report("ours", ECCV, title="t", benchmarks=benchmarks))
     assert rows[0] == ["ours", "I→T R@1", "mAP@R", "PMRP"]
     assert rows[3] == ["Mean of I→T, T→I", "ECCV mAP@R", "R-P", "R@1", "1K R@1", "PMRP"]
     # The paper's own column of 1K is faulty: only means known from elsewhere stand in it.
@@ -108,12 +108,12 @@ def test_the_table_of_the_eccv_caption_paper():
     assert [rows[1][0], rows[2]] == ["eccv", ["pmrp", "-", "-", "55.3"]]  # nothing of coco1k
     # Columns of other labels stay empty.
     rows = rows_of(
-        evaluation_report.format_report("ours", ECCV, title="t", boards=published("eccv"))
+        evaluation_report.format_report("ours", ECCV, title="t", benchmarks=published("eccv"))
     )
     assert ["CLIP ViT-L/14", "27.98", "37.80", "72.17", "-", "-"] in rows
 
 
-def test_numbers_without_boards_name_the_model():
+def test_numbers_without_benchmarks_name_the_model():
     metrics = {
         "t2i/recall@1": 20.0,
         "t2i/recall@1_std": 1.5,
@@ -164,7 +164,7 @@ def test_chance_is_a_row_and_what_is_not_above_it_a_warning():
 
 def test_latex_sets_the_best_and_the_inseparable_in_bold():
     text = evaluation_report.format_report(
-        "ours", METRICS, title="t", boards=published("cxc"), format="latex"
+        "ours", METRICS, title="t", benchmarks=published("cxc"), format="latex"
     )
     # Ours is below the best row, which its interval excludes.
     assert r"VSE-inf WSL grid & \textbf{67.9} &" in text

@@ -65,7 +65,7 @@ def make_case(**fields):
 
 
 def evaluate(split, source, count=0, other=None):
-    (options,) = read_options({"shapes": {"type": "boards", "bootstrap_samples": 20}}).values()
+    (options,) = read_options({"shapes": {"type": "benchmarks", "bootstrap_samples": 20}}).values()
     evaluator = make_evaluator("shapes", options, split, SIDES)
     found = evaluate_source(evaluator, source, name="m", split=split, examples=count, other=other)
     return found, evaluator
@@ -91,7 +91,7 @@ def slow_lists(split, source):
     }
 
 
-def slow_positives(split, board):
+def slow_positives(split, benchmark):
     """(direction, query id) -> ids."""
     found = {}
 
@@ -106,7 +106,7 @@ def slow_positives(split, board):
             if a != b and image == other:
                 add("t2t", a, b)
     thresholds = {"sts": ("t2t", 3), "sis": ("i2i", 2.5), "sits": ("t2i", 3)}
-    for name, (direction, least) in thresholds.items() if board == "shapes" else ():
+    for name, (direction, least) in thresholds.items() if benchmark == "shapes" else ():
         rows = split.ratings[name]
         columns = (rows[key].tolist() for key in ("left_ids", "right_ids", "scores"))
         for a, b, score in zip(*columns, strict=True):
@@ -185,11 +185,11 @@ def test_items_of_a_section():
                 ratings.setdefault((*pair, name), []).append(score)
     rated_items, twice = 0, False
     for group in page.groups:
-        arrow, _, board = group.title.split(": ")[1].partition(", ")
-        direction, board = directions[arrow], board or "shapes_own"
+        arrow, _, benchmark = group.title.split(": ")[1].partition(", ")
+        direction, benchmark = directions[arrow], benchmark or "shapes_own"
         for section in group.sections:
             query = int(section.title.split()[1].rstrip(":"))
-            positives = slow_positives(split, board)[direction, query]
+            positives = slow_positives(split, benchmark)[direction, query]
             ranked = lists[direction, query]
             _, *farther = section.rows
             expected = [(n, *ranked[n - 1]) for n in range(1, 6)]
@@ -202,7 +202,7 @@ def test_items_of_a_section():
             items = [item for row in section.rows for item in row.items]
             for item, (rank, found, score) in zip(items, expected, strict=True):
                 assert item.notes[:2] == [f"rank {rank}", f"{score:.4f}"]
-                assert (board in item.mark.removeprefix("positive of ").split(", ")) == (
+                assert (benchmark in item.mark.removeprefix("positive of ").split(", ")) == (
                     found in positives
                 )
                 is_text = DIRECTIONS[direction][1] == "text"

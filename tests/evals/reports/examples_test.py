@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.evals.tiny_split import TinySplit
-from xmodal.evals.evaluators.boards import labels_of_split
+from xmodal.evals.evaluators.benchmarks import labels_of_split
 from xmodal.evals.reports.example_page import find_examples
 from xmodal.evals.scores.score_rows import MatrixScores
 

@@ -16,7 +16,7 @@ from xmodal.evals.reports.metrics import (
     compute_spearman,
     draw_pairs,
 )
-from xmodal.evals.reports.results import BoardResult, CorrelationResult, DirectionResult
+from xmodal.evals.reports.results import BenchmarkResult, CorrelationResult, DirectionResult
 from xmodal.evals.reports.store import StoredResults
 
 METRICS = ("recall@1", "recall@10", "median_rank")
@@ -51,8 +51,8 @@ def make_model(seed, *, shift=0.0, **changes):
     rated = common.normal(0, 1, 180)
     scores = rated + common.normal(0, 0.5, 180) + own.normal(0, 0.5 + shift, 180)
     correlations = {"sts": correlate(rated, scores, images)}
-    board = BoardResult("b", "any", "00ff", directions, correlations)
-    return StoredResults([dataclasses.replace(board, **changes)], f"model {seed}")
+    benchmark = BenchmarkResult("b", "any", "00ff", directions, correlations)
+    return StoredResults([dataclasses.replace(benchmark, **changes)], f"model {seed}")
 
 
 def correlate(rated, scores, images, *, samples=400, seed=0):
@@ -124,12 +124,12 @@ def test_queries_are_matched_by_id():
     generator = np.random.default_rng(0)
 
     def shuffle(model):
-        (board,) = model.results
+        (benchmark,) = model.results
         directions = {
             name: reorder(direction, generator.permutation(len(direction.rank)))
-            for name, direction in board.directions.items()
+            for name, direction in benchmark.directions.items()
         }
-        return StoredResults([dataclasses.replace(board, directions=directions)], model.name)
+        return StoredResults([dataclasses.replace(benchmark, directions=directions)], model.name)
 
     assert paired_differences.compare(shuffle(ours), shuffle(theirs)) == paired_differences.compare(
         ours, theirs
@@ -148,7 +148,7 @@ def other_labels(model):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (other_labels, "labels of board b differ: 00ff against beef"),
+        (other_labels, "labels of benchmark b differ: 00ff against beef"),
         (lambda _: make_model(2, name="c"), r"there are \['b'\] against \['c'\]"),
         (other_direction, "no metric in common on b"),
     ],

@@ -5,7 +5,7 @@ import pytest
 from xmodal.evals.reports import published
 
 
-def test_rows_by_board():
+def test_rows_by_benchmark():
     rows = published.published_numbers()
     assert list(rows) == list(published.PUBLISHED_LABELS)
     assert rows["cxc"]["BoW GloVe"] == {

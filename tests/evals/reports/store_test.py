@@ -10,7 +10,7 @@ import pytest
 from xmodal.core.errors import UserError
 from xmodal.core.result_files import write_files
 from xmodal.evals.reports import store
-from xmodal.evals.reports.results import BoardResult, CorrelationResult, DirectionResult
+from xmodal.evals.reports.results import BenchmarkResult, CorrelationResult, DirectionResult
 
 
 def make_results():
@@ -36,7 +36,7 @@ def make_results():
     samples = generator.random(17)
     samples[3] = np.nan
     return [
-        BoardResult(
+        BenchmarkResult(
             "cxc",
             "Own pairs — and rated ones.",
             "0123456789abcdef",
@@ -44,7 +44,7 @@ def make_results():
             {"sts": CorrelationResult(samples, 13, np.arange(80).reshape(2, 40), samples[:16])},
             {"i2i": "no images"},
         ),
-        BoardResult("pmrp", "Plausible.", "ff", {}, {}),
+        BenchmarkResult("pmrp", "Plausible.", "ff", {}, {}),
     ]
 
 
@@ -77,7 +77,7 @@ def test_ranks_are_readable_without_xmodal(saved):
             file["cxc/i2t/rank"], make_results()[0].directions["i2t"].rank
         )
         assert not {"cxc/t2t/rank", "cxc/t2t/tied"} & set(file)
-        assert json.loads(str(file["header"]))["boards"][0]["label_hash"] == "0123456789abcdef"
+        assert json.loads(str(file["header"]))["benchmarks"][0]["label_hash"] == "0123456789abcdef"
 
 
 def with_header(saved, **changes):
@@ -98,7 +98,7 @@ def npz(**arrays):
     [
         (lambda saved: b'{"cxc/i2t/recall@1": 50.0}', "or it is damaged"),
         (lambda saved: with_header(saved, version=1), "version 1 of xmodal ranks"),
-        (lambda saved: with_header(saved, boards=[{"name": "x"}]), "or it is damaged"),
+        (lambda saved: with_header(saved, benchmarks=[{"name": "x"}]), "or it is damaged"),
     ],
 )
 def test_other_files_are_refused(saved, change, message):

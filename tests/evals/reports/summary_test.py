@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from xmodal.evals.reports import summary
-from xmodal.evals.reports.results import BoardResult, CorrelationResult, DirectionResult
+from xmodal.evals.reports.results import BenchmarkResult, CorrelationResult, DirectionResult
 
 
 def direction(rank, clusters, *, metrics=("recall@1", "recall@10"), values=None, skipped=0):
@@ -26,8 +26,8 @@ def direction(rank, clusters, *, metrics=("recall@1", "recall@10"), values=None,
     )
 
 
-def board(name="b", correlations=None, **directions):
-    return BoardResult(name, "any", "0", directions, correlations or {})
+def benchmark(name="b", correlations=None, **directions):
+    return BenchmarkResult(name, "any", "0", directions, correlations or {})
 
 
 BOTH = {
@@ -37,7 +37,7 @@ BOTH = {
 
 
 def test_numbers_by_hand():
-    found = summary.summarize([board(**BOTH)], intervals=False)
+    found = summary.summarize([benchmark(**BOTH)], intervals=False)
     assert found == {
         "b/i2t/recall@1": pytest.approx(100 / 3),
         "b/i2t/recall@10": pytest.approx(200 / 3),
@@ -69,7 +69,7 @@ def test_correlations_over_their_defined_samples():
     # Without any influence only the noise of the draws is left.
     half = stats.t.ppf(0.975, 17) * np.std([50, 54, 52]) / np.sqrt(3)
     width = half / 100 / (1 - 0.52**2)
-    found = summary.summarize([board(correlations=correlations)], intervals=True)
+    found = summary.summarize([benchmark(correlations=correlations)], intervals=True)
     assert found == pytest.approx(
         {
             "b/sts/spearman": 52.0,
@@ -104,5 +104,5 @@ def test_the_metric_that_selects_checkpoints(directions, expected):
         "t2t": direction([0, 10, 9], [0, 1, 2]),
         "i2i": direction([5, 5, 5], [0, 1, 2]),
     }
-    found = summary.summarize([board(**{name: made[name] for name in directions})], intervals=False)
+    found = summary.summarize([benchmark(**{name: made[name] for name in directions})], intervals=False)
     assert found.get("b/mean_recall@10") == (expected and pytest.approx(expected))

@@ -5,7 +5,7 @@ import pytest
 
 from xmodal.evals.reports import uncertainty
 from xmodal.evals.reports.metrics import compute_median_rank, compute_recall_values
-from xmodal.evals.reports.results import BoardResult, DirectionResult
+from xmodal.evals.reports.results import BenchmarkResult, DirectionResult
 
 
 def make_direction(generator, num_images, *, most=7, spread=200, metrics=("recall@1", "recall@5")):
@@ -28,8 +28,8 @@ def make_direction(generator, num_images, *, most=7, spread=200, metrics=("recal
     )
 
 
-def make_board(**directions):
-    return BoardResult("b", "any", "0", directions, {})
+def make_benchmark(**directions):
+    return BenchmarkResult("b", "any", "0", directions, {})
 
 
 def slow_resamples(direction, images, resamples):
@@ -54,7 +54,7 @@ def test_equals_listing_the_queries(num_images, spread):
     direction = make_direction(generator, num_images, spread=spread)
     other = make_direction(generator, num_images, most=1, spread=spread)
     found = uncertainty.Bootstrap(samples=101, seed=5).resample(
-        make_board(i2t=direction, t2i=other)
+        make_benchmark(i2t=direction, t2i=other)
     )
     images = np.unique(np.concatenate([direction.clusters, other.clusters]))
     resamples = uncertainty.Resamples(len(images), samples=101, seed=5)

@@ -61,7 +61,7 @@ def test_a_run_is_evaluated_with_completed_concepts(few_shapes, tmp_path):
     config.frozen_features.sides = ()
     config.data.text.max_length = 8  # One length to compile.
     shrink(config)
-    shapes = {**config.evals.shapes.to_dict(), "boards": ("shapes_own",)}
+    shapes = {**config.evals.shapes.to_dict(), "benchmarks": ("shapes_own",)}
     config.evals = {"own": shapes, "completed": shapes | {"concepts": "completed"}}
     config.best_checkpoint.metric = "own/shapes_own/mean_recall@10"
     parts = resolve(config, mesh=mesh_lib.make_mesh(jax.devices()[:1]))

@@ -1,4 +1,4 @@
-"""Embedding the items of a split, and boards small enough to compute by hand."""
+"""Embedding the items of a split, and benchmarks small enough to compute by hand."""
 
 import types
 
@@ -23,15 +23,15 @@ def embed(split=None, sides=("image", "text"), batch_size=3, **options):
 
 def run(split=None, sides=("image", "text"), mesh=None):
     split = split or TinySplit()
-    (options,) = read_options({"shapes": {"type": "boards"}}).values()
+    (options,) = read_options({"shapes": {"type": "benchmarks"}}).values()
     evaluator = make_evaluator("shapes", options, split, sides, mesh)
     return summarize(evaluator.run(embed(split, sides, mesh=mesh)), intervals=False)
 
 
-def test_boards_by_hand():
+def test_benchmarks_by_hand():
     metrics = run()
     # The stray caption ranks image 30 first; its own image 20 is one of three with score zero, the
-    # last of them by index. With its rating of 3.5, image 30 is a positive on the merged board.
+    # last of them by index. With its rating of 3.5, image 30 is a positive on the merged benchmark.
     assert metrics["shapes_own/t2i/recall@1"] == pytest.approx(100 * 7 / 8)
     assert metrics["shapes_own/t2i/recall@5"] == 100
     assert metrics["shapes_own/t2i/tied_queries"] == 1
@@ -41,7 +41,7 @@ def test_boards_by_hand():
     assert metrics["shapes_own/i2t/recall@1"] == pytest.approx(100 * 3 / 4)
     assert metrics["shapes_own/i2t/recall@5"] == pytest.approx(100 * 3 / 4)
     assert metrics["shapes_own/i2t/median_rank"] == 1
-    # The only caption of image 20 has no co-caption; on the merged board, its positive is caption
+    # The only caption of image 20 has no co-caption; on the merged benchmark, its positive is caption
     # 3.
     assert metrics["shapes_own/t2t/queries"] == 7
     assert metrics["shapes_own/t2t/skipped_queries"] == 1
@@ -111,7 +111,7 @@ def test_learned_parameters_and_several_vectors_travel_with_the_file(tmp_path):
     np.testing.assert_array_equal(found.log_sigma["text"], -CAPTIONS)
     for side, log_sigma in found.log_sigma.items():
         np.testing.assert_array_equal(loaded.log_sigma[side], log_sigma)
-    (options,) = read_options({"shapes": {"type": "boards", "bootstrap_samples": 5}}).values()
+    (options,) = read_options({"shapes": {"type": "benchmarks", "bootstrap_samples": 5}}).values()
     evaluator = make_evaluator("shapes", options, TinySplit(), ("image", "text"))
     first, second = (evaluate_source(evaluator, each, name="x") for each in (found, loaded))
     assert first.metrics == pytest.approx(second.metrics, nan_ok=True, abs=0)

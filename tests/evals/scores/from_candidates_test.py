@@ -8,9 +8,9 @@ import pytest
 from tests.evals.scores.second_stage_test import open_case, slow_order
 from tests.evals.tiny_split import TinySplit
 from xmodal.evals import make_evaluator, read_options
-from xmodal.evals.evaluators.boards import labels_of_split
-from xmodal.evals.evaluators.runner import compute_boards
-from xmodal.evals.labels.make import make_boards
+from xmodal.evals.evaluators.benchmarks import labels_of_split
+from xmodal.evals.evaluators.runner import compute_benchmarks
+from xmodal.evals.labels.make import make_benchmarks
 from xmodal.evals.scores.arrays import load_scores
 from xmodal.evals.scores.from_candidates import ScoredCandidates
 from xmodal.evals.scores.saving import save_scores
@@ -50,12 +50,12 @@ def embed(images, captions):
 
 def evaluate(source):
     labels = labels_of_split(SPLIT, ())
-    results = compute_boards(source, labels, make_boards(labels, None), bootstrap_samples=10)
-    return {board.name: board for board in results}
+    results = compute_benchmarks(source, labels, make_benchmarks(labels, None), bootstrap_samples=10)
+    return {benchmark.name: benchmark for benchmark in results}
 
 
 def without_reranker():
-    (options,) = read_options({"shapes": {"type": "boards"}}).values()
+    (options,) = read_options({"shapes": {"type": "benchmarks"}}).values()
     return make_evaluator("shapes", options, SPLIT, ("image", "text"))
 
 
@@ -66,9 +66,9 @@ def test_all_items_as_candidates_are_the_matrix():
     for first in (None, embed(np.ones((4, 2), np.float32), np.ones((8, 2), np.float32))):
         found = evaluate(make_source(table, 8, first))
         assert list(found) == list(whole)
-        for name, board in whole.items():
-            assert set(board.directions) == set(found[name].directions)
-            for direction, expected in board.directions.items():
+        for name, benchmark in whole.items():
+            assert set(benchmark.directions) == set(found[name].directions)
+            for direction, expected in benchmark.directions.items():
                 own = found[name].directions[direction]
                 np.testing.assert_array_equal(own.rank, expected.rank)
                 np.testing.assert_array_equal(own.tied, expected.tied)
@@ -99,7 +99,7 @@ def test_two_keys_rank_a_few_candidates(transposed):
 def test_without_a_first_stage_only_determined_metrics_exist():
     table = np.random.default_rng(5).normal(size=(4, 8)).astype(np.float32)
     source = make_source(table, 2)
-    board = evaluate(source)["shapes_own"]
+    benchmark = evaluate(source)["shapes_own"]
     scored = dict(
         zip(source.caption_ids.tolist(), zip(*source.directions["t2i"], strict=True), strict=True)
     )
@@ -109,7 +109,7 @@ def test_without_a_first_stage_only_determined_metrics_exist():
         best = ids[np.argmax(scores)]
         hits.append(100.0 * (best == SPLIT.image_ids[own]))
         missed += SPLIT.image_ids[own] not in ids
-    direction = board.directions["t2i"]
+    direction = benchmark.directions["t2i"]
     assert direction.values["recall@1"].tolist() == hits
     assert 0 < missed < 8
     assert set(direction.missing) >= {"recall@5", "median_rank"}
@@ -119,7 +119,7 @@ def test_without_a_first_stage_only_determined_metrics_exist():
         f"ranked by logit among 2 given candidates (sha256 {facts.given}), which lack {missed} of "
         f"8 positives, and all positives of {missed} of 8 queries; other items are not ranked"
     )
-    assert board.directions["i2t"].rescored.given != facts.given
+    assert benchmark.directions["i2t"].rescored.given != facts.given
     assert "sits" not in evaluate(source)["shapes"].correlations
 
 
@@ -135,11 +135,11 @@ def test_saved_scores_of_a_reranker_give_its_results(top, tmp_path):
     else:
         assert found.definition == "logit of a table + 0.5 dot"
         assert [len(ids[0]) for ids, _ in found.directions.values()] == [top, min(top, 4)]
-    boards = {board.name: board for board in without_reranker().run(found)}
+    benchmarks = {benchmark.name: benchmark for benchmark in without_reranker().run(found)}
     for expected in evaluator.run(source):
         for name in ("i2t", "t2i"):
             if name in expected.directions:
-                one, other = (each.directions[name] for each in (boards[expected.name], expected))
+                one, other = (each.directions[name] for each in (benchmarks[expected.name], expected))
                 np.testing.assert_array_equal(one.rank, other.rank)
                 np.testing.assert_array_equal(one.tied, other.tied)
                 np.testing.assert_equal(one.values, other.values)

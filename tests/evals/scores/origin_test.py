@@ -39,7 +39,7 @@ def load(request, tmp_path):
 
 
 def run(source, hashes):
-    section = {"type": "boards", "boards": ["shapes_own"], "bootstrap_samples": 2}
+    section = {"type": "benchmarks", "benchmarks": ["shapes_own"], "bootstrap_samples": 2}
     (options,) = read_options({"shapes": section}).values()
     evaluator = make_evaluator("shapes", options, TinySplit(hashes=hashes), ["image", "text"])
     return evaluator.run(source)

@@ -109,7 +109,7 @@ def test_scores_that_are_not_finite_are_refused():
 
 def open_case(pairs, **reranker):
     """An evaluator, and a source of its items."""
-    options = {"type": "boards", "reranker": {"name": "cross_encoder", **reranker}}
+    options = {"type": "benchmarks", "reranker": {"name": "cross_encoder", **reranker}}
     (options,) = read_options({"shapes": options}).values()
     assert options.scores_pairs
     split = TinySplit()
@@ -126,10 +126,10 @@ def open_case(pairs, **reranker):
 
 def evaluate(pairs, **reranker):
     evaluator, source = open_case(pairs, **reranker)
-    return {board.name: board for board in evaluator.run(source)}
+    return {benchmark.name: benchmark for benchmark in evaluator.run(source)}
 
 
-def test_boards_rank_by_the_cross_encoder():
+def test_benchmarks_rank_by_the_cross_encoder():
     """The towers put the last caption at image 2, not at its own; the scorer corrects them."""
     table = np.zeros((4, 8), np.float32)
     owner = np.array([0, 0, 0, 1, 1, 2, 2, 3])

@@ -56,7 +56,7 @@ def save_first(path, seed=5, **changes):
 
 
 def make_case(source, **reranker):
-    options = {"type": "boards"} | ({"reranker": reranker} if reranker else {})
+    options = {"type": "benchmarks"} | ({"reranker": reranker} if reranker else {})
     (options,) = read_options({"shapes": options}).values()
     return make_evaluator("shapes", options, SPLIT, ("image", "text")), source
 
@@ -82,13 +82,13 @@ def test_chosen_pairs_have_the_scores_of_all():
         np.testing.assert_array_equal(found, every[some])
 
 
-def test_boards_rank_the_best_of_another_model(tmp_path):
+def test_benchmarks_rank_the_best_of_another_model(tmp_path):
     path, first = save_first(tmp_path / "dual.npz")
     first, own = (in_order(x) for x in (first, score_pairs(params(), *map(real_items, VIEWS))))
     evaluation = evaluate_source(
         *make_case(make_source(), name="similarity", top=2, first_stage=path), name="m"
     )
-    direction = {b.name: b for b in evaluation.boards}["shapes_own"].directions["t2i"]
+    direction = {b.name: b for b in evaluation.benchmarks}["shapes_own"].directions["t2i"]
     for caption, rank in zip(range(8), direction.rank, strict=True):
         best = np.argsort(-first[:, caption])[:2]
         keys = [(i in best, own[i, caption] if i in best else first[i, caption]) for i in range(4)]

@@ -9,7 +9,7 @@ RUN = {"data": {"dataset": "crisscrossed_shapes", "image": IMAGE, "text": TEXT}}
 
 
 def open_source(**changes):
-    options = read_options({"x": {"type": "boards", "data": changes}})
+    options = read_options({"x": {"type": "benchmarks", "data": changes}})
     return read_datasets(RUN["data"], options)["x"]
 
 
@@ -30,7 +30,7 @@ def test_what_an_evaluator_leaves_out_is_that_of_the_run():
 
 def test_evaluators_of_one_dataset_share_their_labels():
     shape, color = ({"type": "knn", "labels": name, "data": {"image": None}} for name in "ab")
-    options = read_options({"x": shape, "y": color, "z": {"type": "boards"}})
+    options = read_options({"x": shape, "y": color, "z": {"type": "benchmarks"}})
     found = read_datasets(RUN["data"], options)
     assert found["x"] == found["y"] != found["z"]
     assert found["x"].labels == ("a", "b")

@@ -39,8 +39,8 @@ def test_folders_without_checkpoints(tmp_path):
 def test_data_are_found_from_any_folder(tmp_path, monkeypatch):
     config = tiny.make_config()
     config.data.update({"manual_dir": "../pets", "data_dir": "gs://bucket/data"})
-    evaluator = {"type": "boards", "data": {"dataset": "flickr8k", "manual_dir": "flickr"}}
-    config.evals = {"other": evaluator, "same": {"type": "boards", "data": None}}
+    evaluator = {"type": "benchmarks", "data": {"dataset": "flickr8k", "manual_dir": "flickr"}}
+    config.evals = {"other": evaluator, "same": {"type": "benchmarks", "data": None}}
     given = config.to_json()
     monkeypatch.chdir(tmp_path)
     run_folder.save_config("run", config)

@@ -16,10 +16,10 @@ from xmodal.evals.reports.published import eccv_table_5
 # Model -> metric tag -> number. A model without a tag, or with NaN, lacks the metric.
 Models = Mapping[str, Mapping[str, float]]
 
-_FACTS = "boards.json"  # The facts of all boards, in the folder of an evaluation.
+_FACTS = "benchmarks.json"  # The facts of all benchmarks, in the folder of an evaluation.
 _REMEDY = "use a JSON table of models, or `--output` folders of evaluations."
 _MOST_METRICS = 12  # More columns than this are hard to read.
-# Metrics that are compared of many, for boards that table 5 of the ECCV Caption paper lacks.
+# Metrics that are compared of many, for benchmarks that table 5 of the ECCV Caption paper lacks.
 _HEADLINES = ("*/mean/recall@1", "*/t2t/recall@1", "*/i2i/recall@1", "*/spearman")
 # Ends of tags that accompany a metric, and names of those that do not rank models.
 _SUFFIXES = ("_low", "_high", "_std")
@@ -59,15 +59,15 @@ def load_models(paths: Sequence[str]) -> dict[str, dict[str, float]]:
 
 
 def check_labels(paths: Sequence[str]) -> None:
-    """Raises an error if a board has different labels in two folders of evaluations."""
+    """Raises an error if a benchmark has different labels in two folders of evaluations."""
     seen: dict[str, tuple[str, str]] = {}
     for path in paths:
         facts_of = epath.Path(path) / _FACTS
-        for board, facts in read_json(facts_of, _REMEDY).items() if facts_of.exists() else ():
-            first, where = seen.setdefault(board, (facts["label_hash"], path))
+        for benchmark, facts in read_json(facts_of, _REMEDY).items() if facts_of.exists() else ():
+            first, where = seen.setdefault(benchmark, (facts["label_hash"], path))
             if facts["label_hash"] != first:
                 raise UserError(
-                    f"The labels of board {board} differ: {first} in {where} against "
+                    f"The labels of benchmark {benchmark} differ: {first} in {where} against "
                     f"{facts['label_hash']} in {path}; evaluate both models with the same "
                     "annotations and split, and on the same items."
                 )
@@ -84,8 +84,8 @@ def find_same(folder: epath.Path, others: Mapping[str, epath.Path]) -> list[str]
 
 
 def _are_same(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
-    """Whether two evaluations have a board in common, and no difference in one."""
-    shared = [(ours[board], theirs[board]) for board in ours if board in theirs]
+    """Whether two evaluations have a benchmark in common, and no difference in one."""
+    shared = [(ours[benchmark], theirs[benchmark]) for benchmark in ours if benchmark in theirs]
     return bool(shared) and all(
         one.get("label_hash") == other.get("label_hash")
         and all(other.get("records", {}).get(k, v) == v for k, v in one.get("records", {}).items())
@@ -103,7 +103,7 @@ def choose_metrics(
       metrics: requested tags; `*` in one stands for any characters, except in counts, ends of
         intervals and numbers about training. None takes all other tags that two or more models
         have; of more than twelve those in table 5 of the ECCV Caption paper, and R@1 and
-        correlations of other boards, if there are any.
+        correlations of other benchmarks, if there are any.
       at_least: smallest number of tags.
     """
     counts = _count_models(models)
@@ -141,6 +141,6 @@ def _count_models(models: Models) -> dict[str, int]:
 
 def _shorten(tags: Sequence[str]) -> list[str]:
     paper = [tag for tag in dict.fromkeys(tag for tag, _ in eccv_table_5()) if tag in tags]
-    boards = {tag.split("/")[0] for tag in paper}
-    others = [tag for tag in tags if tag.split("/")[0] not in boards]
+    benchmarks = {tag.split("/")[0] for tag in paper}
+    others = [tag for tag in tags if tag.split("/")[0] not in benchmarks]
     return paper + [tag for tag in others if any(fnmatch.fnmatch(tag, x) for x in _HEADLINES)]

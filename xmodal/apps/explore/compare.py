@@ -211,7 +211,7 @@ class Comparison:
         if not found:
             raise UserError(
                 f"{ours} and {theirs} have no evaluation in common that can be compared: evaluate "
-                "both on boards or in pools, with equal `top` and `first_stage` of a reranker."
+                "both on benchmarks or in pools, with equal `top` and `first_stage` of a reranker."
             )
         return found.table(format, None if tags is None else self._choose(tags))
 

@@ -19,7 +19,7 @@ from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.page import Page
 from xmodal.evals import Evaluation, evaluate_source
-from xmodal.evals.evaluators.boards import BoardsEvaluator
+from xmodal.evals.evaluators.benchmarks import BenchmarksEvaluator
 from xmodal.evals.labels.definitions import DIRECTIONS
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged
@@ -55,7 +55,7 @@ def inspect(
     Args:
       source: folder of a run, or an npz file that `eval_main --save_embeddings` wrote.
       config: config with the dataset of a file, such as a run's config; a run has its own.
-      evaluator: name in `config.evals`, of type `boards`; "" for the first one.
+      evaluator: name in `config.evals`, of type `benchmarks`; "" for the first one.
       split: split of the dataset; None for the evaluator's final split.
       step: checkpoint of a run: a number, `best` or `latest`.
       similarity: similarity for a file that does not name one.
@@ -88,7 +88,7 @@ class Inspection:
 
     def __init__(self, found: EvaluatedSplit, model: "Model | None" = None) -> None:
         """Inspects a split and, if a model is given, embeds queries with it."""
-        assert isinstance(found.evaluator, BoardsEvaluator)
+        assert isinstance(found.evaluator, BenchmarksEvaluator)
         self.name, self.model = found.model_name, model
         self.embeddings = order_embeddings(found.embeddings, found.evaluator.labels)
         self._evaluator_name = found.evaluator_name
@@ -110,7 +110,7 @@ class Inspection:
     @property
     def directions(self) -> list[str]:
         """The available directions, of i2t, t2i, t2t and i2i."""
-        return list(self._boards)
+        return list(self._benchmarks)
 
     @property
     def image_ids(self) -> np.ndarray:
@@ -133,8 +133,8 @@ class Inspection:
           direction: "i2t", "t2i", "t2t" or "i2i".
           queries: ids of images or captions, or the number of evenly spaced queries.
         """
-        board = lookup("direction", direction, self._boards)
-        (result,) = (b.directions[direction] for b in self.evaluation.boards if b.name == board)
+        benchmark = lookup("direction", direction, self._benchmarks)
+        (result,) = (b.directions[direction] for b in self.evaluation.benchmarks if b.name == benchmark)
         ids = result.query_ids
         if isinstance(queries, int | np.integer):
             count = max(1, min(int(queries), len(ids)))
@@ -142,7 +142,7 @@ class Inspection:
         else:
             rows = Positions("query", ids)(np.asarray(queries))
         assert result.rank is not None
-        pick = Pick("neighbors", _NOTE, direction, board, ids[rows], result.rank[rows])
+        pick = Pick("neighbors", _NOTE, direction, benchmark, ids[rows], result.rank[rows])
         groups = make_groups(self._evaluator, self._rankings, [pick], self._items)
         return Page(f"{self.name}: {pick.title}", groups)
 
@@ -189,9 +189,9 @@ class Inspection:
     def draw_scores(self) -> bytes:
         """Returns a PNG of the similarities of positive and other pairs, by direction."""
         found = {}
-        for direction, name in self._boards.items():
-            (board,) = (each for each in self._evaluator.boards if each.name == name)
-            positives = board.directions[direction].positives
+        for direction, name in self._benchmarks.items():
+            (benchmark,) = (each for each in self._evaluator.benchmarks if each.name == name)
+            positives = benchmark.directions[direction].positives
             assert isinstance(positives, Ragged)
             same = len(set(DIRECTIONS[direction])) == 1
             scores = self._rankings(direction)
@@ -203,9 +203,9 @@ class Inspection:
         """Name of ratings -> direction and pairs."""
         directions = {DIRECTIONS[each]: each for each in self.directions}
         return {
-            f"{board.name}/{name}": (directions[pairs.modalities], pairs)
-            for board in self._evaluator.boards
-            for name, pairs in board.graded.items()
+            f"{benchmark.name}/{name}": (directions[pairs.modalities], pairs)
+            for benchmark in self._evaluator.benchmarks
+            for name, pairs in benchmark.graded.items()
             if pairs.modalities in directions
         }
 
@@ -233,7 +233,7 @@ class Inspection:
         return Index(self.model, galleries)
 
     @functools.cached_property
-    def _boards(self) -> dict[str, str]:
-        """Direction -> the board with the widest labels."""
-        picks = pick_fixed(self._evaluator.boards, self.evaluation.boards, 1)
-        return {pick.direction: pick.board for pick in picks}
+    def _benchmarks(self) -> dict[str, str]:
+        """Direction -> the benchmark with the widest labels."""
+        picks = pick_fixed(self._evaluator.benchmarks, self.evaluation.benchmarks, 1)
+        return {pick.direction: pick.benchmark for pick in picks}

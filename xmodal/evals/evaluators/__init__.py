@@ -8,7 +8,7 @@ from jax.sharding import Mesh
 from xmodal.core.config import lookup, read, set_whole
 from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.ambiguity import AmbiguityEvaluator, AmbiguityOptions
-from xmodal.evals.evaluators.boards import BoardsOptions, boards_of_split
+from xmodal.evals.evaluators.benchmarks import BenchmarksOptions, benchmarks_of_split
 from xmodal.evals.evaluators.classification import ClassificationEvaluator
 from xmodal.evals.evaluators.classifiers import KnnOptions, LinearProbeOptions, ZeroShotOptions
 from xmodal.evals.evaluators.evaluator import Evaluator, Options, Provenance, Split
@@ -31,7 +31,7 @@ __all__ = [
 # Type -> the class of its options, and (where, options, split, sides, mesh) -> evaluator.
 EVALUATORS: dict[str, tuple[type[Options], Callable[..., Evaluator]]] = {
     "ambiguity": (AmbiguityOptions, AmbiguityEvaluator),
-    "boards": (BoardsOptions, boards_of_split),
+    "benchmarks": (BenchmarksOptions, benchmarks_of_split),
     "knn": (KnnOptions, ClassificationEvaluator),
     "linear_probe": (LinearProbeOptions, ClassificationEvaluator),
     "pairs": (PairsOptions, PairsEvaluator),

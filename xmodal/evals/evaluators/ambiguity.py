@@ -7,14 +7,14 @@ import numpy as np
 
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
-from xmodal.evals.evaluators.boards import labels_of_split
+from xmodal.evals.evaluators.benchmarks import labels_of_split
 from xmodal.evals.evaluators.evaluator import Evaluator, Options
 from xmodal.evals.evaluators.runner import correlate, images_of
 from xmodal.evals.labels.definitions import DIRECTIONS, definitions_of
-from xmodal.evals.labels.make import make_boards
+from xmodal.evals.labels.make import make_benchmarks
 from xmodal.evals.labels.positives import Ragged
-from xmodal.evals.labels.types import Board, DirectionLabels, GradedPairs
-from xmodal.evals.reports.results import BoardResult
+from xmodal.evals.labels.types import Benchmark, DirectionLabels, GradedPairs
+from xmodal.evals.reports.results import BenchmarkResult
 from xmodal.evals.reports.summary import list_tags
 from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.sources import ModelAdapter
@@ -27,20 +27,20 @@ class AmbiguityOptions(Options):
     """Options of predicted uncertainty.
 
     Attributes:
-      board: board whose positives are counted.
+      benchmark: benchmark whose positives are counted.
     """
 
-    board: str = ""
+    benchmark: str = ""
 
     def check_dataset(self, where: str, dataset: str) -> None:
         """See `Options`."""
-        lookup(f"{where}.board", self.board, definitions_of(dataset))
+        lookup(f"{where}.benchmark", self.benchmark, definitions_of(dataset))
 
 
 class AmbiguityEvaluator(Evaluator):
     """Spearman correlation of queries' uncertainty and number of positives, see `Evaluator`.
 
-    Each direction of a board, such as `i2t`, has its own correlation over the queries with a
+    Each direction of a benchmark, such as `i2t`, has its own correlation over the queries with a
     positive. It is computed as for ratings: every query is paired with itself and "rated" by its
     count.
     """
@@ -49,37 +49,37 @@ class AmbiguityEvaluator(Evaluator):
 
     def _read(self, sides: Collection[str]) -> None:
         options, split = self.options, self._split
-        self._labels = labels_of_split(split, (options.board,))
-        (board,) = make_boards(self._labels, (options.board,))
+        self._labels = labels_of_split(split, (options.benchmark,))
+        (benchmark,) = make_benchmarks(self._labels, (options.benchmark,))
         graded = {
             name: _grade(DIRECTIONS[name][0], direction)
-            for name, direction in board.directions.items()
+            for name, direction in benchmark.directions.items()
             if DIRECTIONS[name][0] in sides
         }
-        self._board = Board(
+        self._benchmark = Benchmark(
             _NAME,
             "Predicted uncertainty of a query (its mean log sigma, else the spread of its K "
-            f"embeddings) and the number of its positives. {board.definition}",
+            f"embeddings) and the number of its positives. {benchmark.definition}",
             {},
             graded,
-            board.label_hash,
+            benchmark.label_hash,
         )
 
     @property
     def hashes(self) -> dict[str, str]:
         """See `Evaluator`."""
-        return {self._board.name: self._board.label_hash}
+        return {self._benchmark.name: self._benchmark.label_hash}
 
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
-        return list_tags(self._board, sides)
+        return list_tags(self._benchmark, sides)
 
-    def run(self, adapter: ModelAdapter) -> list[BoardResult]:
+    def run(self, adapter: ModelAdapter) -> list[BenchmarkResult]:
         """See `Evaluator`."""
         source = order_embeddings(self.embeddings(adapter), self._split)
-        options, board, images = self.options, self._board, images_of(self._labels)
+        options, benchmark, images = self.options, self._benchmark, images_of(self._labels)
         found = {}
-        for name, pairs in board.graded.items():
+        for name, pairs in benchmark.graded.items():
             side = pairs.modalities[0]
             if (own := source.images if side == "image" else source.captions) is not None:
                 values = compute_uncertainty(source.place, own, source.log_sigma.get(side))
@@ -87,7 +87,7 @@ class AmbiguityEvaluator(Evaluator):
                 found[name] = correlate(
                     values[pairs.left], pairs, shown, options.bootstrap_samples, options.seed
                 )
-        return [BoardResult(board.name, board.definition, board.label_hash, {}, found)]
+        return [BenchmarkResult(benchmark.name, benchmark.definition, benchmark.label_hash, {}, found)]
 
 
 def compute_uncertainty(

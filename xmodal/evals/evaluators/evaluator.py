@@ -137,7 +137,7 @@ class Evaluator:
     provenance: Provenance
     samples: Literal["", "pools", "images"] = ""
     _definition: str
-    _split: Any  # A `Split`, or None for boards without a prepared dataset.
+    _split: Any  # A `Split`, or None for benchmarks without a prepared dataset.
 
     def __init__(
         self,

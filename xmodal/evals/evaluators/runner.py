@@ -1,4 +1,4 @@
-"""Computes boards: the scores of every two galleries once, for all boards together."""
+"""Computes benchmarks: the scores of every two galleries once, for all benchmarks together."""
 
 import functools
 import hashlib
@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from xmodal.core.errors import UserError
 from xmodal.evals.labels.definitions import DIRECTIONS, KINDS
 from xmodal.evals.labels.ids import Positions
-from xmodal.evals.labels.types import Board, DirectionLabels, GradedPairs, Labels
+from xmodal.evals.labels.types import Benchmark, DirectionLabels, GradedPairs, Labels
 from xmodal.evals.reports.chance import compute_chance
 from xmodal.evals.reports.metrics import (
     compute_influence,
@@ -20,7 +20,7 @@ from xmodal.evals.reports.metrics import (
     compute_spearman,
     draw_pairs,
 )
-from xmodal.evals.reports.results import BoardResult, CorrelationResult, DirectionResult
+from xmodal.evals.reports.results import BenchmarkResult, CorrelationResult, DirectionResult
 from xmodal.evals.scores import galleries
 from xmodal.evals.scores.files import name_of, open_source
 from xmodal.evals.scores.from_candidates import ScoredCandidates
@@ -60,7 +60,7 @@ class OpenScores:
         task: str = "",
         precision: str = "float32",
     ) -> None:
-        """Opens the scores of a source in the order of the labels, see `compute_boards`."""
+        """Opens the scores of a source in the order of the labels, see `compute_benchmarks`."""
         self._reranker, self._task, self._mesh = reranker, task, mesh
         self._source, self._first = source, ""
         self.between: dict[Modalities, Scores] = {}
@@ -118,9 +118,9 @@ class OpenScores:
         return RerankedScores(between, predictions, self._reranker, transposed=transposed)
 
     def answer(
-        self, boards: Sequence[Board], budget: int | None
+        self, benchmarks: Sequence[Benchmark], budget: int | None
     ) -> tuple[dict[tuple[str, str], RankedQueries], dict[Modalities, ScoresOfPairs]]:
-        """Ranks all directions of boards, and returns scores of single pairs that were graded.
+        """Ranks all directions of benchmarks, and returns scores of single pairs that were graded.
 
         The scores of every two galleries are computed once, if they fit the budget, and are
         released before those of the next.
@@ -130,9 +130,9 @@ class OpenScores:
             within = modalities[0] == modalities[1]
             both = [
                 {
-                    (board.name, name): direction
-                    for board in boards
-                    for name, direction in board.directions.items()
+                    (benchmark.name, name): direction
+                    for benchmark in benchmarks
+                    for name, direction in benchmark.directions.items()
                     if DIRECTIONS[name] == asked
                 }
                 for asked in dict.fromkeys((modalities, modalities[::-1]))
@@ -174,10 +174,10 @@ def predictions_of(source: Source, task: str) -> Predictions:
     return known[task]
 
 
-def compute_boards(
+def compute_benchmarks(
     source: Source,
     labels: Labels,
-    boards: Sequence[Board],
+    benchmarks: Sequence[Benchmark],
     *,
     bootstrap_samples: int = 1000,
     seed: int = 0,
@@ -185,13 +185,13 @@ def compute_boards(
     mesh: Mesh | None = None,
     precision: str = "float32",
     **reranking: Any,
-) -> list[BoardResult]:
-    """Computes everything on the boards that the source allows, and names the rest.
+) -> list[BenchmarkResult]:
+    """Computes everything on the benchmarks that the source allows, and names the rest.
 
     Args:
       source: embeddings, scores, candidates or ranked lists that have all items of the labels.
       labels: labels of the split; they name the queries and group the captions of one image.
-      boards: boards to compute.
+      benchmarks: benchmarks to compute.
       bootstrap_samples: samples of every correlation.
       seed: seed of their draws.
       budget: bytes that a matrix of scores may take, see `rank_directions`.
@@ -208,12 +208,12 @@ def compute_boards(
     stage: SecondStage | ScoredCandidates | None = None
     rating: dict[Modalities, ScoresOfPairs] = {}
     if isinstance(source, RankedLists):
-        ranked = order_rankings(source, labels, boards)
+        ranked = order_rankings(source, labels, benchmarks)
         sizes = {"image": len(labels.image_ids), "text": len(labels.caption_ids)}
         answers = {
-            (board.name, name): answer_lists(ranked[name], direction, sizes[DIRECTIONS[name][1]])
-            for board in boards
-            for name, direction in board.directions.items()
+            (benchmark.name, name): answer_lists(ranked[name], direction, sizes[DIRECTIONS[name][1]])
+            for benchmark in benchmarks
+            for name, direction in benchmark.directions.items()
             if name in ranked
         }
     elif isinstance(source, Candidates):
@@ -222,30 +222,30 @@ def compute_boards(
                 f"{source.place} has candidates, which are ranked; remove the reranker."
             )
         stage = ScoredCandidates(source, labels, mesh=mesh, precision=precision)
-        answers = stage.answer(boards)
+        answers = stage.answer(benchmarks)
         if (whole := stage.whole()) is not None:
             rating["image", "text"] = whole
     else:
         scores = OpenScores(source, labels, mesh=mesh, precision=precision, **reranking)
-        answers, rating = scores.answer(boards, budget)
+        answers, rating = scores.answer(benchmarks, budget)
         stage = scores.stage
-    correlations = _correlate_boards(rating, labels, boards, bootstrap_samples, seed)
+    correlations = _correlate_benchmarks(rating, labels, benchmarks, bootstrap_samples, seed)
     make_result = _results_of(labels, stage)
     results = []
-    for board in boards:
+    for benchmark in benchmarks:
         directions = {
-            name: make_result(each, answers[board.name, name], name)
-            for name, each in board.directions.items()
-            if (board.name, name) in answers
+            name: make_result(each, answers[benchmark.name, name], name)
+            for name, each in benchmark.directions.items()
+            if (benchmark.name, name) in answers
         }
-        correlated = {name: correlations[name] for name in board.graded if name in correlations}
+        correlated = {name: correlations[name] for name in benchmark.graded if name in correlations}
         skipped = {
             name: _why_skipped(source, needed, name)
-            for name, needed in sorted(board.compared.items())
+            for name, needed in sorted(benchmark.compared.items())
             if name not in directions | correlated
         }
-        facts = (board.name, board.definition, board.label_hash)
-        results.append(BoardResult(*facts, directions, correlated, skipped))
+        facts = (benchmark.name, benchmark.definition, benchmark.label_hash)
+        results.append(BenchmarkResult(*facts, directions, correlated, skipped))
     return results
 
 
@@ -295,16 +295,16 @@ def images_of(labels: Labels) -> dict[str, np.ndarray]:
     return {side: np.asarray(each, np.int64) for side, each in ids.items()}
 
 
-def _correlate_boards(
+def _correlate_benchmarks(
     scores: Mapping[Modalities, ScoresOfPairs],
     labels: Labels,
-    boards: Sequence[Board],
+    benchmarks: Sequence[Benchmark],
     samples: int,
     seed: int,
 ) -> dict[str, CorrelationResult]:
     """The correlations of all ratings of pairs that have scores, by rating."""
     images, results = images_of(labels), dict[str, CorrelationResult]()
-    for rating, pairs in {name: x for each in boards for name, x in each.graded.items()}.items():
+    for rating, pairs in {name: x for each in benchmarks for name, x in each.graded.items()}.items():
         between, ends = pairs.modalities, (pairs.left, pairs.right)
         if between == ("text", "image"):
             between, ends = between[::-1], ends[::-1]

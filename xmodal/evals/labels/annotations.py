@@ -1,4 +1,4 @@
-"""Labels of the COCO boards, from the files released by their authors."""
+"""Labels of the COCO benchmarks, from the files released by their authors."""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,4 @@
-"""Boards of every dataset, as data: their positives and their metrics."""
+"""Benchmarks of every dataset, as data: their positives and their metrics."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ _RECALLS = ("recall@1", "recall@5", "recall@10")
 
 @dataclasses.dataclass(frozen=True)
 class Definition:
-    """The rule that makes a board of the labels of a dataset.
+    """The rule that makes a benchmark of the labels of a dataset.
 
     Positives come from one of three sources: a released list, plausible matches (`zetas`), or the
     dataset's own pairs together with well rated ones.
@@ -67,7 +67,7 @@ class Definition:
       folded: whether a query is compared only with the items of its fold of 1,000 images.
       shortlisted: whether there are only the images on VinVL's list, and their captions.
       cap: largest R of a query.
-      variant: whether the board is computed only if it is named.
+      variant: whether the benchmark is computed only if it is named.
     """
 
     name: str
@@ -222,6 +222,6 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
 
 
 def definitions_of(dataset: str) -> dict[str, Definition]:
-    """Board name -> definition; a dataset without an entry has one board of its own pairs."""
+    """Benchmark name -> definition; a dataset without an entry has one benchmark of its own pairs."""
     own = Definition(dataset, "A caption and its own image, and captions of one image.")
     return {each.name: each for each in DEFINITIONS.get(dataset, (own,))}

@@ -1,4 +1,4 @@
-"""Makes boards from labels."""
+"""Makes benchmarks from labels."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,40 +16,40 @@ from xmodal.evals.labels.definitions import (
 )
 from xmodal.evals.labels.ids import LabelHash, Positions
 from xmodal.evals.labels.positives import Ragged, own_pairs, plausible_matches, rated_pairs
-from xmodal.evals.labels.types import Board, DirectionLabels, GradedPairs, Labels
+from xmodal.evals.labels.types import Benchmark, DirectionLabels, GradedPairs, Labels
 
 _NOTHING_LEFT = "neither positives nor ratings are left"
 
 
-def make_boards(labels: Labels, names: Sequence[str] | None = None) -> list[Board]:
-    """Returns boards of a dataset.
+def make_benchmarks(labels: Labels, names: Sequence[str] | None = None) -> list[Benchmark]:
+    """Returns benchmarks of a dataset.
 
     Args:
       labels: labels of the split.
-      names: names of the boards; None for every board that has its labels, except variants.
+      names: names of the benchmarks; None for every benchmark that has its labels, except variants.
 
     Raises:
-      UserError: a label names an item that is not in the galleries, a board is unknown, or a
-        board requested by name lacks its labels.
+      UserError: a label names an item that is not in the galleries, a benchmark is unknown, or a
+        benchmark requested by name lacks its labels.
     """
     known, maker = definitions_of(labels.name), _Maker(labels)
     if unknown := [name for name in names or () if name not in known]:
-        raise UserError(f"Unknown board(s) {unknown} of {labels.name}; known: {', '.join(known)}.")
+        raise UserError(f"Unknown benchmark(s) {unknown} of {labels.name}; known: {', '.join(known)}.")
     if names is None:
         main = [each for each in known.values() if not each.variant and not _lacking(labels, each)]
-        return [board for each in main if (board := maker.make(each)).is_made]
-    boards = []
+        return [benchmark for each in main if (benchmark := maker.make(each)).is_made]
+    benchmarks = []
     for definition in (known[name] for name in dict.fromkeys(names)):
         why = _lacking(labels, definition) or _NOTHING_LEFT
-        if _lacking(labels, definition) or not (board := maker.make(definition)).is_made:
-            raise UserError(f"Board {definition.name} cannot be computed: {why}.")
-        boards.append(board)
-    return boards
+        if _lacking(labels, definition) or not (benchmark := maker.make(definition)).is_made:
+            raise UserError(f"Benchmark {definition.name} cannot be computed: {why}.")
+        benchmarks.append(benchmark)
+    return benchmarks
 
 
-def explain_left_out(labels: Labels, boards: Sequence[Board]) -> dict[str, list[str]]:
-    """Returns the boards that `make_boards` left out by default, by reason; no variants."""
-    made = {board.name for board in boards}
+def explain_left_out(labels: Labels, benchmarks: Sequence[Benchmark]) -> dict[str, list[str]]:
+    """Returns the benchmarks that `make_benchmarks` left out by default, by reason; no variants."""
+    made = {benchmark.name for benchmark in benchmarks}
     reasons: dict[str, list[str]] = {}
     for name, definition in definitions_of(labels.name).items():
         if name not in made and not definition.variant:
@@ -59,7 +59,7 @@ def explain_left_out(labels: Labels, boards: Sequence[Board]) -> dict[str, list[
 
 
 class _Maker:
-    """Makes the boards of one split, sharing their common parts."""
+    """Makes the benchmarks of one split, sharing their common parts."""
 
     def __init__(self, labels: Labels) -> None:
         self._labels = labels
@@ -73,7 +73,7 @@ class _Maker:
         group = np.unique(labels.caption_image_ids, return_inverse=True)[1]
         one_text = None if labels.name in PUBLIC else labels.texts
         self._own = own_pairs(self._own_image, group, one_text)
-        # A dataset may have ratings that none of its boards uses.
+        # A dataset may have ratings that none of its benchmarks uses.
         used = definitions_of(labels.name).values()
         names = {rating for each in used for rating in (*each.thresholds, *each.correlations)}
         self._graded = {
@@ -82,8 +82,8 @@ class _Maker:
             if rating in names
         }
 
-    def make(self, definition: Definition) -> Board:
-        """Makes one board."""
+    def make(self, definition: Definition) -> Benchmark:
+        """Makes one benchmark."""
         label_hash = LabelHash()
         for kind, gallery in self._galleries.items():
             label_hash.add(kind, gallery.ids)
@@ -99,7 +99,7 @@ class _Maker:
                 label_hash.add(rating, *map(np.asarray, ids), pairs.scores)
         partial = self._labels.partial
         sentence = definition.sentence + (f" Only {partial}." if partial else "")
-        return Board(definition.name, sentence, directions, graded, label_hash.digits())
+        return Benchmark(definition.name, sentence, directions, graded, label_hash.digits())
 
     def _grade(self, rating: str, pairs: Mapping[str, np.ndarray]) -> GradedPairs:
         left_kind, right_kind, query_sides = RATING_SIDES[rating]
@@ -199,7 +199,7 @@ class _Maker:
 
 
 def _lacking(labels: Labels, definition: Definition) -> str:
-    """Which labels are missing for a board; "" if none are."""
+    """Which labels are missing for a benchmark; "" if none are."""
     if (definition.shortlisted or definition.folded) and labels.partial:
         what = "list needs" if definition.shortlisted else "folds need"
         return f"its {what} the whole split, and this is {labels.partial}"

@@ -1,4 +1,4 @@
-"""Types of boards and their labels."""
+"""Types of benchmarks and their labels."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -95,7 +95,7 @@ class DirectionLabels:
 
 
 @dataclasses.dataclass(frozen=True)
-class Board:
+class Benchmark:
     """A named set of directions and correlations over the galleries of one split.
 
     Attributes:

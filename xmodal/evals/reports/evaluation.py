@@ -10,18 +10,18 @@ from etils import epath
 from xmodal.core.errors import UserError
 from xmodal.core.page import Page, from_markdown
 from xmodal.core.result_files import format_csv, format_json, write_files
-from xmodal.evals.evaluators.boards import BoardsEvaluator
+from xmodal.evals.evaluators.benchmarks import BenchmarksEvaluator
 from xmodal.evals.evaluators.evaluator import Evaluator, Provenance
 from xmodal.evals.reports.evaluation_report import format_report
 from xmodal.evals.reports.example_page import find_examples, make_example_page
 from xmodal.evals.reports.paired_differences import Differences, compare
-from xmodal.evals.reports.results import BoardResult, Numbers, Result, evaluator_tag
+from xmodal.evals.reports.results import BenchmarkResult, Numbers, Result, evaluator_tag
 from xmodal.evals.reports.store import RANKS, StoredResults, find_ranks, pack_ranks
 from xmodal.evals.reports.summary import compute_chance_values, count_queries, summarize
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.sources import Candidates, Embeddings, ModelAdapter, RankedLists, ScoreMatrix
 
-_DIGITS = 16  # Digits of a hash in the report; boards.json has all of them.
+_DIGITS = 16  # Digits of a hash in the report; benchmarks.json has all of them.
 # Files in the folder of an evaluation.
 EXAMPLES = "examples.html"
 REPORT = "report.html"
@@ -40,7 +40,7 @@ class Evaluation:
 
     Attributes:
       name: name of the model's row in the tables.
-      results: one per board, or the numbers of an evaluator without boards.
+      results: one per benchmark, or the numbers of an evaluator without benchmarks.
       similarity: similarity that ranked the items; "none" without embeddings, or "scores" or
         "rankings" if those were given.
       provenance: provenance of the labels.
@@ -64,13 +64,13 @@ class Evaluation:
     page: Page | None = None
 
     @property
-    def boards(self) -> list[BoardResult]:
-        """The results that are boards."""
-        return [each for each in self.results if isinstance(each, BoardResult)]
+    def benchmarks(self) -> list[BenchmarkResult]:
+        """The results that are benchmarks."""
+        return [each for each in self.results if isinstance(each, BenchmarkResult)]
 
     @functools.cached_property
     def metrics(self) -> dict[str, float]:
-        """Board/direction/metric -> number, with 95 % intervals; see `summary.summarize`."""
+        """Benchmark/direction/metric -> number, with 95 % intervals; see `summary.summarize`."""
         return summarize(self.results, intervals=True, samples=self.samples, seed=self.seed)
 
     @property
@@ -83,18 +83,18 @@ class Evaluation:
     def report(self, format: str = "markdown") -> str:
         """Returns the tables in "markdown" or "latex", see `evaluation_report.format_report`."""
         notes = [f"Similarity: {self.similarity}."]
-        if self.boards:
+        if self.benchmarks:
             notes[0] += (
                 f" Intervals: 95 %, from {self.samples:,} bootstrap samples of the images; seed "
                 f"{self.seed}."
             )
         notes += [
-            f"{board.name}/{direction}: {each.rescored.describe()}."
-            for board in self.boards
-            for direction, each in board.directions.items()
+            f"{benchmark.name}/{direction}: {each.rescored.describe()}."
+            for benchmark in self.benchmarks
+            for direction, each in benchmark.directions.items()
             if each.rescored is not None
         ]
-        notes += [_NOTE_ON_CORRELATIONS] * any(board.correlations for board in self.boards)
+        notes += [_NOTE_ON_CORRELATIONS] * any(benchmark.correlations for benchmark in self.benchmarks)
         notes += self.provenance.notes
         records = {"Evaluated": self.provenance.records, "Trained on": self.trained_on}
         for verb, hashes in records.items():
@@ -104,7 +104,7 @@ class Evaluation:
             self.name,
             self.metrics,
             title=": ".join(filter(None, (self.provenance.title, self.evaluator))),
-            boards=self.boards,
+            benchmarks=self.benchmarks,
             numbers=[each for each in self.results if isinstance(each, Numbers)],
             warnings=self.provenance.warnings,
             notes=notes,
@@ -124,7 +124,7 @@ class Evaluation:
         """The results that can be compared with those of another model."""
         numbers = [each for each in self.results if isinstance(each, Numbers) and each.repeats]
         return StoredResults(
-            self.boards, self.name, numbers=numbers, records=self.provenance.records
+            self.benchmarks, self.name, numbers=numbers, records=self.provenance.records
         )
 
     def compare(self, other: "Evaluation | epath.PathLike | StoredResults") -> Differences:
@@ -144,7 +144,7 @@ class Evaluation:
         return compare(ours, theirs, samples=self.samples, seed=self.seed)
 
     def save(self, folder: epath.PathLike, *, comparison: Differences | None = None) -> None:
-        """Writes `ranks.npz`, `boards.json`, `report.md`, `metrics.csv` and `metrics.json`, last.
+        """Writes `ranks.npz`, `benchmarks.json`, `report.md`, `metrics.csv` and `metrics.json`, last.
 
         A page of examples is written to `examples.html`, what `compare` returned to
         `comparison.json` and `comparison.md`; otherwise, those of an earlier evaluation are
@@ -158,7 +158,7 @@ class Evaluation:
         page, tables = self.report(), self.report("latex")
         contents: dict[str, str | bytes] = {
             RANKS: pack_ranks(self.stored),
-            "boards.json": format_json({each.name: self._describe(each) for each in self.results}),
+            "benchmarks.json": format_json({each.name: self._describe(each) for each in self.results}),
             "report.md": page,
         }
         if self.page is not None:
@@ -175,13 +175,13 @@ class Evaluation:
         write_files(folder, contents, stale={*_COMPARISON, EXAMPLES} - set(contents))
 
     def _describe(self, result: Result) -> dict[str, Any]:
-        """A board for `boards.json`."""
+        """A benchmark for `benchmarks.json`."""
         facts: dict[str, Any] = {
             "definition": result.definition,
             "label_hash": result.label_hash,
             "similarity": self.similarity,
         }
-        if isinstance(result, BoardResult):
+        if isinstance(result, BenchmarkResult):
             directions = result.directions
             facts["bootstrap"] = {"samples": self.samples, "seed": self.seed}
             facts["galleries"] = {name: count_queries(each) for name, each in directions.items()}
@@ -218,7 +218,7 @@ def evaluate_source(
       evaluator_name: its name in `config.evals`.
       notes: notes on the model; they follow those on the labels.
       trained_on: see `Evaluation`.
-      split: split of the labels, for examples of boards; None for no examples.
+      split: split of the labels, for examples of benchmarks; None for no examples.
       examples: number of queries per rule on the page of examples; 0 for no page.
       other: results to compare with, for the page.
 
@@ -240,16 +240,16 @@ def evaluate_source(
     page = None
     if (
         split is not None
-        and isinstance(evaluator, BoardsEvaluator)
+        and isinstance(evaluator, BenchmarksEvaluator)
         and isinstance(source, Embeddings | ScoreMatrix)
     ):
         rankings = evaluator.open_rankings(source)
-        boards = [each for each in results if isinstance(each, BoardResult)]
-        if any("t2i" in board.directions for board in boards):
+        benchmarks = [each for each in results if isinstance(each, BenchmarkResult)]
+        if any("t2i" in benchmark.directions for benchmark in benchmarks):
             lines = find_examples(rankings("t2i"), evaluator.labels, split)
         if examples:
             page = make_example_page(
-                evaluator, rankings, boards, split, examples, name=name, other=other
+                evaluator, rankings, benchmarks, split, examples, name=name, other=other
             )
     provenance, options = evaluator.provenance, evaluator.options
     notes = [*provenance.notes, *notes, *adapter.notes]

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from xmodal.core.text_table import Rows, format_document
-from xmodal.evals.reports.board_tables import METRIC_NAMES, BoardTables
-from xmodal.evals.reports.results import BoardResult, Numbers
+from xmodal.evals.reports.benchmark_tables import METRIC_NAMES, BenchmarkTables
+from xmodal.evals.reports.results import BenchmarkResult, Numbers
 from xmodal.evals.reports.summary import find_chance_results
 
 
@@ -14,7 +14,7 @@ def format_report(
     metrics: Mapping[str, float],
     *,
     title: str,
-    boards: Sequence[BoardResult] = (),
+    benchmarks: Sequence[BenchmarkResult] = (),
     numbers: Sequence[Numbers] = (),
     warnings: Sequence[str] = (),
     notes: Sequence[str] = (),
@@ -22,7 +22,7 @@ def format_report(
     chance: Mapping[str, float] | None = None,
     format: str = "markdown",
 ) -> str:
-    """Returns a summary, the tables of every board, and the facts behind their numbers.
+    """Returns a summary, the tables of every benchmark, and the facts behind their numbers.
 
     Markdown is aligned to be readable in a terminal too. In LaTeX, a number is bold if it is the
     best of its column or the interval of the model does not separate both.
@@ -31,9 +31,9 @@ def format_report(
       model: name of our row.
       metrics: metrics by tag; `_low` and `_high` of a tag are its 95 % interval.
       title: heading, naming dataset and split.
-      boards: their definitions, labels and missing parts. The papers' rows are shown for boards
+      benchmarks: their definitions, labels and missing parts. The papers' rows are shown for benchmarks
         with the published labels.
-      numbers: results without boards; each has its own table.
+      numbers: results without benchmarks; each has its own table.
       warnings: shown in bold at the top.
       notes: other facts, below the warnings.
       examples: lines of the last section.
@@ -43,13 +43,13 @@ def format_report(
     Raises:
       UserError: the format is unknown.
     """
-    tables = BoardTables(model, metrics, chance or {}, boards, numbers)
-    warnings = [*warnings, *_find_warnings(metrics, boards, chance or {})]
+    tables = BenchmarkTables(model, metrics, chance or {}, benchmarks, numbers)
+    warnings = [*warnings, *_find_warnings(metrics, benchmarks, chance or {})]
     sections: list[str | Rows] = [f"# {title}", *(f"**{warning}**" for warning in warnings)]
     sections += tables.make_summary()
     sections += notes
     for name in tables.names:
-        sections += tables.make_board(name)
+        sections += tables.make_benchmark(name)
     for each in numbers:
         sections += [f"## {each.name}", each.definition, _make_numbers(model, each)]
     if facts := tables.make_facts():
@@ -60,7 +60,7 @@ def format_report(
 
 
 def _find_warnings(
-    metrics: Mapping[str, float], boards: Sequence[BoardResult], chance: Mapping[str, float]
+    metrics: Mapping[str, float], benchmarks: Sequence[BenchmarkResult], chance: Mapping[str, float]
 ) -> list[str]:
     """Warnings of ties, of rounding that decides ranks, and of metrics that chance reaches."""
     tied = [
@@ -70,9 +70,9 @@ def _find_warnings(
         and number > (queries := metrics[tag.replace("tied_queries", "queries")]) / 2
     ]
     rounded = [
-        f"{board.name}/{name} {each.rounded:.0%}"
-        for board in boards
-        for name, each in board.directions.items()
+        f"{benchmark.name}/{name} {each.rounded:.0%}"
+        for benchmark in benchmarks
+        for name, each in benchmark.directions.items()
         if each.rounded > 0.01
     ]
     guessed: dict[str, list[str]] = {}

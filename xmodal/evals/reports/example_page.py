@@ -8,15 +8,15 @@ import numpy as np
 
 from xmodal.core.errors import UserError
 from xmodal.core.page import Group, Page, PageItem, PageRow, Section
-from xmodal.evals.evaluators.boards import BoardsEvaluator, BoardsOptions
+from xmodal.evals.evaluators.benchmarks import BenchmarksEvaluator, BenchmarksOptions
 from xmodal.evals.evaluators.evaluator import Options
 from xmodal.evals.labels.definitions import DIRECTIONS
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.split import Split, name_image
-from xmodal.evals.labels.types import Board, Labels
+from xmodal.evals.labels.types import Benchmark, Labels
 from xmodal.evals.reports.example_rules import Pick, pick_examples
-from xmodal.evals.reports.results import BoardResult
+from xmodal.evals.reports.results import BenchmarkResult
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.score_rows import Scores
@@ -30,15 +30,15 @@ def check_examples(count: int, options: Mapping[str, Options]) -> None:
     Raises:
       UserError: lists the evaluators.
     """
-    if count and not any(isinstance(each, BoardsOptions) for each in options.values()):
+    if count and not any(isinstance(each, BenchmarksOptions) for each in options.values()):
         kinds = ", ".join(f"{name} ({each.type})" for name, each in options.items())
-        raise UserError(f"Examples are queries of an evaluator of type boards; there is {kinds}.")
+        raise UserError(f"Examples are queries of an evaluator of type benchmarks; there is {kinds}.")
 
 
 def make_example_page(
-    evaluator: BoardsEvaluator,
+    evaluator: BenchmarksEvaluator,
     rankings: Callable[[str], Scores],
-    results: Sequence[BoardResult],
+    results: Sequence[BenchmarkResult],
     split: Items,
     count: int,
     *,
@@ -48,15 +48,15 @@ def make_example_page(
     """Returns the page.
 
     Args:
-      evaluator: evaluator whose boards were evaluated.
-      rankings: direction -> scores, see `BoardsEvaluator.open_rankings`.
-      results: results of the evaluator on these boards.
+      evaluator: evaluator whose benchmarks were evaluated.
+      rankings: direction -> scores, see `BenchmarksEvaluator.open_rankings`.
+      results: results of the evaluator on these benchmarks.
       split: has the captions, and pictures if there are any.
-      count: largest number of queries per rule, direction and board.
+      count: largest number of queries per rule, direction and benchmark.
       name: name of the model.
-      other: results of another model on the same boards.
+      other: results of another model on the same benchmarks.
     """
-    picks = pick_examples(evaluator.boards, results, count, other)
+    picks = pick_examples(evaluator.benchmarks, results, count, other)
     groups = make_groups(evaluator, functools.cache(rankings), picks, split)
     notes = [*evaluator.provenance.warnings, _HOW_TO_READ]
     if not split.has_pictures:
@@ -68,13 +68,13 @@ def make_example_page(
 
 _HOW_TO_READ = (
     f"Every query with the first {_SHOWN} items that it finds, and the first {_SHOWN} of its other "
-    "positives. Positives are framed; below every item are its rank, its score, the boards where "
+    "positives. Positives are framed; below every item are its rank, its score, the benchmarks where "
     "it is a positive, and human ratings of the pair."
 )
 
 
 def make_groups(
-    evaluator: BoardsEvaluator,
+    evaluator: BenchmarksEvaluator,
     rankings: Callable[[str], Scores],
     picks: Sequence[Pick],
     split: Items,
@@ -93,7 +93,7 @@ def make_groups(
         scores = np.array(ranking.rows(rows)) if len(rows) else np.empty((0, len(gallery)))
         if side == other_side:
             scores[np.arange(len(rows)), rows] = -np.inf
-        boards = [board for board in evaluator.boards if pick.direction in board.directions]
+        benchmarks = [benchmark for benchmark in evaluator.benchmarks if pick.direction in benchmark.directions]
         sections = []
         for number, (row, of_row) in enumerate(zip(rows, scores, strict=True)):
             scored = ranking.find_scored(np.full(len(gallery), row), np.arange(len(gallery)))
@@ -103,7 +103,7 @@ def make_groups(
             query = shown(side, pick.queries[number])
             if pick.direction == "t2i":  # The image of the query is an answer.
                 query = dataclasses.replace(query, picture=None)
-            found = _show_items(pick, boards, int(row), of_row, scored, gallery, shown)
+            found = _show_items(pick, benchmarks, int(row), of_row, scored, gallery, shown)
             name = shown.name(side, pick.queries[number])
             sections.append(Section(f"{name}: {rank}", found, query))
         groups.append(Group(pick.title, sections, pick.note))
@@ -112,7 +112,7 @@ def make_groups(
 
 def _show_items(
     pick: Pick,
-    boards: Sequence[Board],
+    benchmarks: Sequence[Benchmark],
     row: int,
     scores: np.ndarray,
     scored: np.ndarray,
@@ -122,8 +122,8 @@ def _show_items(
     """The first items of a query, and its positives farther down.
 
     Args:
-      pick: names the direction, and the board of the positives.
-      boards: boards with this direction.
+      pick: names the direction, and the benchmark of the positives.
+      benchmarks: benchmarks with this direction.
       row: position of the query.
       scores: scores of all items, float32 [N].
       scored: whether these are more than ranks, bool [N], see `Scores.find_scored`.
@@ -132,24 +132,24 @@ def _show_items(
     """
     order = np.argsort(-scores, kind="stable")
     rank_of = np.argsort(order) + 1
-    labels = {board.name: board.directions[pick.direction].positives for board in boards}
+    labels = {benchmark.name: benchmark.directions[pick.direction].positives for benchmark in benchmarks}
     positives = {
         name: each.expand(np.array([row]))[1]
         for name, each in labels.items()
         if isinstance(each, Ragged)
     }
-    own = positives[pick.board]
+    own = positives[pick.benchmark]
     first = order[: min(_SHOWN, len(order) - np.isneginf(scores).sum())]
     missed = np.setdiff1d(own, first)
     missed = missed[np.argsort(rank_of[missed])]
-    ratings = _find_ratings(boards, DIRECTIONS[pick.direction], row)
+    ratings = _find_ratings(benchmarks, DIRECTIONS[pick.direction], row)
 
     def show(item: int) -> PageItem:
         of_item = [name for name, each in positives.items() if item in each]
         score = f"{scores[item]:.4f}" if scored[item] else "not scored"
         notes = [f"rank {rank_of[item]:,}", score, *ratings.get(int(item), ())]
         mark = f"positive of {', '.join(of_item)}" if of_item else ""
-        if pick.board not in of_item:
+        if pick.benchmark not in of_item:
             notes, mark = [*notes, *filter(None, [mark])], ""
         return shown(DIRECTIONS[pick.direction][1], gallery[item], notes, mark)
 
@@ -161,14 +161,14 @@ def _show_items(
 
 
 def _find_ratings(
-    boards: Sequence[Board], asked: tuple[str, str], row: int
+    benchmarks: Sequence[Benchmark], asked: tuple[str, str], row: int
 ) -> dict[int, list[str]]:
     """Human ratings of a query with items, by position of the item.
 
     SIS rates thousands of pairs in both orders; either score may make a pair a positive.
     """
     found: dict[int, list[str]] = {}
-    for name, pairs in {name: x for each in boards for name, x in each.graded.items()}.items():
+    for name, pairs in {name: x for each in benchmarks for name, x in each.graded.items()}.items():
         ends = pairs.left, pairs.right
         for sides, own, item in ((pairs.modalities, *ends), (pairs.modalities[::-1], *ends[::-1])):
             for at in np.flatnonzero(own == row) if sides == asked else ():

@@ -1,7 +1,7 @@
 """Rules that select example queries of an evaluation.
 
 Each rule is a condition on the ranks of one direction. "Rank" is that of the best positive,
-starting at 1; a query is right by a board if its rank is 1.
+starting at 1; a query is right by a benchmark if its rank is 1.
 """
 
 import dataclasses
@@ -13,8 +13,8 @@ import numpy as np
 
 from xmodal.evals.labels.definitions import DIRECTIONS
 from xmodal.evals.labels.positives import Ragged
-from xmodal.evals.labels.types import Board
-from xmodal.evals.reports.results import BoardResult, DirectionResult
+from xmodal.evals.labels.types import Benchmark
+from xmodal.evals.reports.results import BenchmarkResult, DirectionResult
 from xmodal.evals.reports.store import StoredResults
 
 _ARROWS = {"i2t": "image to text", "t2i": "text to image"}
@@ -29,7 +29,7 @@ class Pick:
       rule: "worst rank", "changed", "right by A, wrong by B" or "tied".
       note: a sentence about the rule.
       direction: a name in `DIRECTIONS`.
-      board: board with the positives.
+      benchmark: benchmark with the positives.
       queries: int64 [P], ids.
       ranks: int32 [P], items ahead of the best positive.
       others: int32 [P], for "changed" the ranks of the other model.
@@ -38,51 +38,51 @@ class Pick:
     rule: str
     note: str
     direction: str
-    board: str
+    benchmark: str
     queries: np.ndarray
     ranks: np.ndarray
     others: np.ndarray | None = None
 
     @property
     def title(self) -> str:
-        """The rule with its direction, and its board if the rule does not name it."""
-        board = "" if self.board in self.rule else f", {self.board}"
-        return f"{self.rule[0].upper()}{self.rule[1:]}: {_ARROWS[self.direction]}{board}"
+        """The rule with its direction, and its benchmark if the rule does not name it."""
+        benchmark = "" if self.benchmark in self.rule else f", {self.benchmark}"
+        return f"{self.rule[0].upper()}{self.rule[1:]}: {_ARROWS[self.direction]}{benchmark}"
 
 
 def pick_examples(
-    boards: Sequence[Board],
-    results: Sequence[BoardResult],
+    benchmarks: Sequence[Benchmark],
+    results: Sequence[BenchmarkResult],
     count: int,
     other: StoredResults | None = None,
 ) -> list[Pick]:
     """Returns the queries of every rule that selects any.
 
-    Boards whose queries are compared only with a fold of the gallery are ignored.
+    Benchmarks whose queries are compared only with a fold of the gallery are ignored.
 
     Args:
-      boards: the evaluated boards.
+      benchmarks: the evaluated benchmarks.
       results: their results.
       count: largest number of queries per rule and direction.
-      other: results of another model on the same boards.
+      other: results of another model on the same benchmarks.
     """
-    theirs = {board.name: board.directions for board in other.results} if other else {}
+    theirs = {benchmark.name: benchmark.directions for benchmark in other.results} if other else {}
     picks = []
 
     def pick(
-        rule: str, note: str, board: str, columns: Sequence[Any], chosen: Any, key: Any
+        rule: str, note: str, benchmark: str, columns: Sequence[Any], chosen: Any, key: Any
     ) -> None:
         """Takes the chosen queries with the smallest keys; columns are ids, ranks and others."""
         at = np.flatnonzero(chosen)
         at = at[np.lexsort((columns[0][at], key[at]))][:count]
         if len(at):
-            picks.append(Pick(rule, note, direction, board, *(each[at] for each in columns)))
+            picks.append(Pick(rule, note, direction, benchmark, *(each[at] for each in columns)))
 
     for direction in DIRECTIONS:
-        ranked = _ranked_boards(boards, results, direction)
+        ranked = _ranked_benchmarks(benchmarks, results, direction)
         if not ranked:
             continue
-        main, own = _widest(boards, ranked, direction), next(iter(ranked))
+        main, own = _widest(benchmarks, ranked, direction), next(iter(ranked))
         ids, rank, tied = ranked[main].query_ids, np.asarray(ranked[main].rank), ranked[main].tied
         note = "Queries whose best positive is ranked lowest."
         pick("worst rank", note, main, (ids, rank), rank > 0, -rank)
@@ -117,19 +117,19 @@ def pick_examples(
     return picks
 
 
-def pick_fixed(boards: Sequence[Board], results: Sequence[BoardResult], count: int) -> list[Pick]:
+def pick_fixed(benchmarks: Sequence[Benchmark], results: Sequence[BenchmarkResult], count: int) -> list[Pick]:
     """Returns evenly spaced queries for every direction, the same for all models on these labels.
 
     Args:
-      boards: the evaluated boards; those whose queries are compared only with a fold of the gallery
+      benchmarks: the evaluated benchmarks; those whose queries are compared only with a fold of the gallery
         are ignored.
       results: their results.
       count: largest number of queries per direction.
     """
     picks = []
     for direction in DIRECTIONS:
-        if ranked := _ranked_boards(boards, results, direction):
-            main = _widest(boards, ranked, direction)
+        if ranked := _ranked_benchmarks(benchmarks, results, direction):
+            main = _widest(benchmarks, ranked, direction)
             ids, total = ranked[main].query_ids, len(ranked[main].query_ids)
             at = (2 * np.arange(min(count, total)) + 1) * total // (2 * max(min(count, total), 1))
             at = np.argsort(ids)[at]
@@ -139,26 +139,26 @@ def pick_fixed(boards: Sequence[Board], results: Sequence[BoardResult], count: i
     return picks
 
 
-def _ranked_boards(
-    boards: Sequence[Board], results: Sequence[BoardResult], direction: str
+def _ranked_benchmarks(
+    benchmarks: Sequence[Benchmark], results: Sequence[BenchmarkResult], direction: str
 ) -> dict[str, DirectionResult]:
-    """The results of a direction by board, for boards whose positives and ranks are known."""
-    found = {board.name: board.directions.get(direction) for board in results}
+    """The results of a direction by benchmark, for benchmarks whose positives and ranks are known."""
+    found = {benchmark.name: benchmark.directions.get(direction) for benchmark in results}
     return {
-        board.name: result
-        for board in boards
-        if (result := found[board.name]) is not None
+        benchmark.name: result
+        for benchmark in benchmarks
+        if (result := found[benchmark.name]) is not None
         and result.rank is not None
-        and board.directions[direction].folds is None
-        and isinstance(board.directions[direction].positives, Ragged)
+        and benchmark.directions[direction].folds is None
+        and isinstance(benchmark.directions[direction].positives, Ragged)
     }
 
 
-def _widest(boards: Sequence[Board], ranked: Mapping[str, DirectionResult], direction: str) -> str:
-    """The board with the most labels, which calls the fewest right answers wrong."""
+def _widest(benchmarks: Sequence[Benchmark], ranked: Mapping[str, DirectionResult], direction: str) -> str:
+    """The benchmark with the most labels, which calls the fewest right answers wrong."""
 
-    def width(board: Board) -> tuple[int, int]:
-        positives = cast(Ragged, board.directions[direction].positives)
-        return len(ranked[board.name].query_ids), len(positives.values)
+    def width(benchmark: Benchmark) -> tuple[int, int]:
+        positives = cast(Ragged, benchmark.directions[direction].positives)
+        return len(ranked[benchmark.name].query_ids), len(positives.values)
 
-    return max((board for board in boards if board.name in ranked), key=width).name
+    return max((benchmark for benchmark in benchmarks if benchmark.name in ranked), key=width).name

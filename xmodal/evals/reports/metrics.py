@@ -10,7 +10,7 @@ MEDIAN_RANK = "median_rank"
 LOWER_IS_BETTER = (MEDIAN_RANK,)
 """Ends of the tags of metrics that are better if lower, also of added evaluators."""
 RECIPROCAL_RANK = "mrr"
-# The metrics that select checkpoints where none is named: the first that a board has. The ends of
+# The metrics that select checkpoints where none is named: the first that a benchmark has. The ends of
 # their tags: the mean over i2t and t2i, or t2t.
 SELECTED = (RECIPROCAL_RANK, "recall@10")
 MEAN_SELECTED = tuple(f"mean_{metric}" for metric in SELECTED)
@@ -36,11 +36,11 @@ def tie_breakers(tag: str) -> list[str]:
     They have other metrics of the same table, or of the tables behind a mean over directions. An
     evaluation may lack some of them.
     """
-    board, _, metric = tag.rpartition("/")
-    tables = [board]
-    if metric in (*MEAN_SELECTED, "rsum") or board.endswith("/mean"):
-        board = board.removesuffix("/mean")
-        tables = [f"{board}/{table}" for table in _TABLES]
+    benchmark, _, metric = tag.rpartition("/")
+    tables = [benchmark]
+    if metric in (*MEAN_SELECTED, "rsum") or benchmark.endswith("/mean"):
+        benchmark = benchmark.removesuffix("/mean")
+        tables = [f"{benchmark}/{table}" for table in _TABLES]
     metric = "recall@10" if metric == "rsum" else metric.removeprefix("mean_")
     family = next((each for each in _FAMILIES if metric in each), (metric,))
     at = family.index(metric)

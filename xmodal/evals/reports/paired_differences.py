@@ -14,7 +14,7 @@ from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.split import different_records
 from xmodal.evals.reports.correlation_intervals import compute_difference_interval
 from xmodal.evals.reports.metrics import MEDIAN_RANK, lower_is_better
-from xmodal.evals.reports.results import BoardResult, DirectionResult
+from xmodal.evals.reports.results import BenchmarkResult, DirectionResult
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import compute_samples, compute_values
 from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
@@ -78,7 +78,7 @@ class Differences(dict[str, Difference]):
           found: differences by tag.
           name: the first model.
           other: the other model.
-          drawn: what intervals of boards are from.
+          drawn: what intervals of benchmarks are from.
           shared: a sentence on what the models have in common.
         """
         super().__init__(found)
@@ -173,11 +173,11 @@ def compare(
         if numbers.name in others:
             found |= compare_means(numbers.repeats, others[numbers.name].repeats, numbers.samples)
     is_drawn = False
-    for board in ours.results:
-        if board.name in others:
-            pair = _pair_boards(board, others[board.name])
+    for benchmark in ours.results:
+        if benchmark.name in others:
+            pair = _pair_benchmarks(benchmark, others[benchmark.name])
             is_drawn |= bool(pair[0].directions)
-            found |= _compare_boards(*pair, bootstrap)
+            found |= _compare_benchmarks(*pair, bootstrap)
     if not found:
         raise UserError(
             f"{ours.name} and {other_name} have no metric in common on {', '.join(ours.labels)}; "
@@ -191,23 +191,23 @@ def check_comparable(ours: Mapping[str, str], theirs: StoredResults) -> None:
     """Raises an error if an evaluation cannot be compared with another model's.
 
     Args:
-      ours: the hash of its labels by the name of the board, or of other numbers.
+      ours: the hash of its labels by the name of the benchmark, or of other numbers.
       theirs: the other evaluation.
 
     Raises:
-      UserError: labels differ, or there are no common boards.
+      UserError: labels differ, or there are no common benchmarks.
     """
     others = theirs.labels
     if not ours.keys() & others.keys():
         raise UserError(
-            "Paired differences need values of single queries, images or pools of the same boards, "
+            "Paired differences need values of single queries, images or pools of the same benchmarks, "
             f"and there are {list(ours)} against {list(others)} of {theirs.name}; evaluate both "
-            "models on the same boards, or print both models' numbers with `xmodal compare`."
+            "models on the same benchmarks, or print both models' numbers with `xmodal compare`."
         )
     for name, digits in ours.items():
         if others.get(name, digits) != digits:
             raise UserError(
-                f"The labels of board {name} differ: {digits} against {others[name]}; evaluate "
+                f"The labels of benchmark {name} differ: {digits} against {others[name]}; evaluate "
                 "both models with the same annotations and split."
             )
 
@@ -256,10 +256,10 @@ def compute_t_interval(values: np.ndarray) -> tuple[float, float]:
     return float(mean - width), float(mean + width)
 
 
-def _compare_boards(
-    ours: BoardResult, theirs: BoardResult, bootstrap: Bootstrap
+def _compare_benchmarks(
+    ours: BenchmarkResult, theirs: BenchmarkResult, bootstrap: Bootstrap
 ) -> dict[str, Difference]:
-    """Differences of two boards with the same directions, by tag."""
+    """Differences of two benchmarks with the same directions, by tag."""
     drawn, others = (compute_samples(each, bootstrap) for each in (ours, theirs))
     both = drawn.keys() & others.keys()
     limits = {tag: compute_interval(drawn[tag] - others[tag]) for tag in both}
@@ -278,8 +278,8 @@ def _compare_boards(
     return found
 
 
-def _pair_boards(ours: BoardResult, theirs: BoardResult) -> tuple[BoardResult, BoardResult]:
-    """Both boards, with their common directions and with queries in the order of ours.
+def _pair_benchmarks(ours: BenchmarkResult, theirs: BenchmarkResult) -> tuple[BenchmarkResult, BenchmarkResult]:
+    """Both benchmarks, with their common directions and with queries in the order of ours.
 
     Resamples depend on the images in the directions, so those that only one model has must not
     count.

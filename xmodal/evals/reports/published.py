@@ -11,7 +11,7 @@ from typing import Any
 
 from xmodal.evals.reports.results import RSUM
 
-# Board -> `Board.label_hash` of the released labels of the MS-COCO 5K test split. The hash covers
+# Benchmark -> `Benchmark.label_hash` of the released labels of the MS-COCO 5K test split. The hash covers
 # the ids of all items, the positives and the ratings, so no other split, subset or numbering has
 # it: published numbers can be compared only on these labels.
 PUBLISHED_LABELS: Mapping[str, str] = {
@@ -71,18 +71,18 @@ def _label(system: str) -> str:
 
 @functools.cache
 def published_numbers() -> dict[str, Rows]:
-    """Returns board -> model -> tag -> number: retrieval by direction and correlations."""
-    found: dict[str, Rows] = {board: {} for board in PUBLISHED_LABELS}
+    """Returns benchmark -> model -> tag -> number: retrieval by direction and correlations."""
+    found: dict[str, Rows] = {benchmark: {} for benchmark in PUBLISHED_LABELS}
     for group, names in _PRINTED.items():
         for system, row in itertools.chain(*(_read(group, name) for name in names)):
             label = f"{_label(system)} (open_clip)" if group == "clip" else _label(system)
             for tag, number in row.items():
                 found[tag.partition("/")[0]].setdefault(label, {})[tag] = number
-    for board, rows in found.items():
-        recalls = [f"{board}/{side}/recall@{k}" for side in ("i2t", "t2i") for k in (1, 5, 10)]
+    for benchmark, rows in found.items():
+        recalls = [f"{benchmark}/{side}/recall@{k}" for side in ("i2t", "t2i") for k in (1, 5, 10)]
         for row in rows.values():
             if set(recalls) <= set(row):
-                row[f"{board}/{RSUM}"] = sum(row[tag] for tag in recalls)
+                row[f"{benchmark}/{RSUM}"] = sum(row[tag] for tag in recalls)
     return found
 
 

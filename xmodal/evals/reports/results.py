@@ -73,7 +73,7 @@ class Rescored:
 
 @dataclasses.dataclass(frozen=True)
 class DirectionResult:
-    """One direction of one board; rows are its queries.
+    """One direction of one benchmark; rows are its queries.
 
     Attributes:
       query_ids: int64 [Q].
@@ -86,7 +86,7 @@ class DirectionResult:
       rounded: share of the ranks that float32's rounding decides, see `RankedQueries`.
       gallery: items a query is ranked among, itself excluded.
       skipped: queries without a positive.
-      has_median: whether the median of `rank` is a metric of the board.
+      has_median: whether the median of `rank` is a metric of the benchmark.
       missing: metric -> why it could not be computed.
       rescored: facts of the second stage, if one ranked the items.
       chance: metric -> its value for a random order of the items, see `chance.compute_chance`.
@@ -125,8 +125,8 @@ class CorrelationResult:
 
 
 @dataclasses.dataclass(frozen=True)
-class BoardResult:
-    """Results of one board by direction or rating, see `labels.types.Board`.
+class BenchmarkResult:
+    """Results of one benchmark by direction or rating, see `labels.types.Benchmark`.
 
     `skipped` gives the reasons for those that are left out.
     """
@@ -158,9 +158,9 @@ class Numbers:
     samples: Literal["pools", "images"] = "pools"
 
 
-Result = BoardResult | Numbers
+Result = BenchmarkResult | Numbers
 
-RSUM = "rsum"  # Follows the board in tags: the sum of the recalls of both directions.
+RSUM = "rsum"  # Follows the benchmark in tags: the sum of the recalls of both directions.
 
 
 def evaluator_tag(evaluator: str, tag: str) -> str:
@@ -168,6 +168,6 @@ def evaluator_tag(evaluator: str, tag: str) -> str:
     return tag if tag.partition("/")[0] == evaluator else f"{evaluator}/{tag}"
 
 
-def metric_tag(board: str, direction: str, metric: str) -> str:
-    """`cxc/i2t/recall@1`; PMRP is the only metric of its boards, so `pmrp/i2t` is enough."""
-    return f"{board}/{direction}" if metric == "pmrp" else f"{board}/{direction}/{metric}"
+def metric_tag(benchmark: str, direction: str, metric: str) -> str:
+    """`cxc/i2t/recall@1`; PMRP is the only metric of its benchmarks, so `pmrp/i2t` is enough."""
+    return f"{benchmark}/{direction}" if metric == "pmrp" else f"{benchmark}/{direction}/{metric}"

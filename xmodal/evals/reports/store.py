@@ -1,9 +1,9 @@
 """`ranks.npz`: results by query, stored for later statistics and comparisons.
 
 The file has one array per key, readable with `numpy.load` alone. Directions have
-`<board>/<direction>/query_ids`, `/clusters`, `/values/<metric>` and, if known, `/rank` and `/tied`;
-correlations have `<board>/<rating>/samples`, `/images` and `/influence`; `header` is a JSON string
-with everything that is not an array. Numbers without boards have `<name>/repeats/<tag>`.
+`<benchmark>/<direction>/query_ids`, `/clusters`, `/values/<metric>` and, if known, `/rank` and `/tied`;
+correlations have `<benchmark>/<rating>/samples`, `/images` and `/influence`; `header` is a JSON string
+with everything that is not an array. Numbers without benchmarks have `<name>/repeats/<tag>`.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from xmodal.core.untrusted.json_text import parse_json_text
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.evals.labels.split import different_records
 from xmodal.evals.reports.results import (
-    BoardResult,
+    BenchmarkResult,
     CorrelationResult,
     DirectionResult,
     Numbers,
@@ -31,7 +31,7 @@ from xmodal.evals.reports.results import (
 _FORMAT = "xmodal ranks"
 _VERSION = 2
 _HEADER = "header"
-# Field of a board -> the kind of its results.
+# Field of a benchmark -> the kind of its results.
 _KINDS = {"directions": DirectionResult, "correlations": CorrelationResult}
 # Field of several arrays -> the list of their names in the header.
 _NESTED = {"values": "metrics", "repeats": "repeats"}
@@ -45,14 +45,14 @@ class StoredResults:
     """A stored evaluation.
 
     Attributes:
-      results: results of the boards.
-      numbers: numbers of evaluators without boards that have values in shared samples.
+      results: results of the benchmarks.
+      numbers: numbers of evaluators without benchmarks that have values in shared samples.
       name: name of the model.
       place: the file's folder; "" for results that are not in a file.
       records: hash of the records of every evaluated dataset, by name; empty if unknown.
     """
 
-    results: Sequence[BoardResult]
+    results: Sequence[BenchmarkResult]
     name: str
     place: str = ""
     numbers: Sequence[Numbers] = ()
@@ -60,8 +60,8 @@ class StoredResults:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The hash of the labels of every board, and of other numbers, by name."""
-        found = {board.name: board.label_hash for board in self.results}
+        """The hash of the labels of every benchmark, and of other numbers, by name."""
+        found = {benchmark.name: benchmark.label_hash for benchmark in self.results}
         return found | {each.name: each.label_hash for each in self.numbers}
 
 
@@ -73,7 +73,7 @@ def pack_ranks(stored: StoredResults) -> bytes:
         "version": _VERSION,
         "model": stored.name,
         "records": dict(stored.records),
-        "boards": [_pack(board, board.name, arrays) for board in stored.results],
+        "benchmarks": [_pack(benchmark, benchmark.name, arrays) for benchmark in stored.results],
         "numbers": [
             _pack(dataclasses.replace(each, metrics={}, chance={}), each.name, arrays)
             for each in stored.numbers
@@ -151,7 +151,7 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
         header = parse_json_text(str(arrays[_HEADER]))
         if (header["format"], header["version"]) != (_FORMAT, _VERSION):
             raise ValueError(f"version {header['version']} of {header['format']}")
-        boards = [_unpack(BoardResult, x, x["name"], arrays) for x in header["boards"]]
+        benchmarks = [_unpack(BenchmarkResult, x, x["name"], arrays) for x in header["benchmarks"]]
         numbers = [_unpack(Numbers, x, x["name"], arrays) for x in header.get("numbers", ())]
         records = dict(header.get("records", {}))
     except (AttributeError, *DAMAGE) as error:
@@ -160,7 +160,7 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
             f"({error}): evaluate that model again."
         ) from error
     folder = str(path.parent) if path.parent.name else path.name
-    return StoredResults(boards, header["model"], folder, numbers, records)
+    return StoredResults(benchmarks, header["model"], folder, numbers, records)
 
 
 def _pack(record: Any, prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from xmodal.evals.labels.types import Board
+from xmodal.evals.labels.types import Benchmark
 from xmodal.evals.reports.correlation_intervals import compute_correlation_interval
 from xmodal.evals.reports.metrics import (
     MEAN_SELECTED,
@@ -16,7 +16,7 @@ from xmodal.evals.reports.metrics import (
 )
 from xmodal.evals.reports.results import (
     RSUM,
-    BoardResult,
+    BenchmarkResult,
     DirectionResult,
     Numbers,
     Result,
@@ -44,57 +44,57 @@ def summarize(
     """Returns all numbers of an evaluation, with 95 % `intervals` on request.
 
     Tag -> value, in percent except for median ranks and counts, NaN for undefined values:
-    `<board>/<direction>/<metric>`, with intervals also `<tag>_low` and `<tag>_high`;
-    `<board>/mean/<metric>` over i2t and t2i, and `<board>/rsum`, the sum of their recalls at 1, 5
+    `<benchmark>/<direction>/<metric>`, with intervals also `<tag>_low` and `<tag>_high`;
+    `<benchmark>/mean/<metric>` over i2t and t2i, and `<benchmark>/rsum`, the sum of their recalls at 1, 5
     and 10; the counts `queries`, `skipped_queries`, `tied_queries` (if ties are known), `gallery`
     and `pairs`, `pairs_per_sample`; `spearman` and `spearman_std` over the samples that are
-    defined; and `<board>/mean_recall@10` and `<board>/mean_mrr`, by which training selects
-    checkpoints: the mean over i2t and t2i, or t2t on a board without images.
+    defined; and `<benchmark>/mean_recall@10` and `<benchmark>/mean_mrr`, by which training selects
+    checkpoints: the mean over i2t and t2i, or t2t on a benchmark without images.
     """
     bootstrap = Bootstrap(samples=samples, seed=seed)
     found: dict[str, float] = {}
-    for board in results:
-        if isinstance(board, Numbers):
-            metrics = board.metrics.items()
+    for benchmark in results:
+        if isinstance(benchmark, Numbers):
+            metrics = benchmark.metrics.items()
             found |= {tag: x for tag, x in metrics if intervals or not tag.endswith(_LIMITS)}
             continue
         limits: dict[str, tuple[float, float]] = {}
         if intervals:
-            drawn = compute_samples(board, bootstrap)
+            drawn = compute_samples(benchmark, bootstrap)
             limits = {tag: compute_interval(each) for tag, each in drawn.items()}
-            for name, correlation in board.correlations.items():
-                limits[f"{board.name}/{name}/spearman"] = compute_correlation_interval(correlation)
-        for tag, value in compute_values(board).items():
+            for name, correlation in benchmark.correlations.items():
+                limits[f"{benchmark.name}/{name}/spearman"] = compute_correlation_interval(correlation)
+        for tag, value in compute_values(benchmark).items():
             found[tag] = value
             if tag in limits:
                 found[f"{tag}_low"], found[f"{tag}_high"] = limits[tag]
-        for name, direction in board.directions.items():
+        for name, direction in benchmark.directions.items():
             counts = count_queries(direction).items()
-            found |= {f"{board.name}/{name}/{k}": float(n) for k, n in counts if n is not None}
-        for name, correlation in board.correlations.items():
-            defined, prefix = _defined(correlation.samples), f"{board.name}/{name}"
+            found |= {f"{benchmark.name}/{name}/{k}": float(n) for k, n in counts if n is not None}
+        for name, correlation in benchmark.correlations.items():
+            defined, prefix = _defined(correlation.samples), f"{benchmark.name}/{name}"
             found[f"{prefix}/spearman_std"] = float(defined.std()) if len(defined) else np.nan
             found[f"{prefix}/pairs"] = float(len(correlation.influence))
             found[f"{prefix}/pairs_per_sample"] = float(correlation.pairs_per_sample)
-        for tag, metric in _selection_tags(board.name, board.directions).items():
+        for tag, metric in _selection_tags(benchmark.name, benchmark.directions).items():
             if metric in found:
                 found[tag] = found[metric]
     return found
 
 
-def list_tags(board: Board, sides: Collection[str]) -> list[str]:
-    """Returns the tags of `summarize` for a board and a model with these sides, no intervals."""
-    shown = [name for name, needed in board.compared.items() if {*needed} <= {*sides}]
-    directions = [name for name in shown if name in board.directions]
-    tags = [metric_tag(board.name, x, m) for x in directions for m in board.directions[x].metrics]
+def list_tags(benchmark: Benchmark, sides: Collection[str]) -> list[str]:
+    """Returns the tags of `summarize` for a benchmark and a model with these sides, no intervals."""
+    shown = [name for name, needed in benchmark.compared.items() if {*needed} <= {*sides}]
+    directions = [name for name in shown if name in benchmark.directions]
+    tags = [metric_tag(benchmark.name, x, m) for x in directions for m in benchmark.directions[x].metrics]
     values = dict.fromkeys(tags, 0.0)
-    values |= _compute_means(board.name, values)
-    selecting = _selection_tags(board.name, directions)
+    values |= _compute_means(benchmark.name, values)
+    selecting = _selection_tags(benchmark.name, directions)
     values |= {tag: 0.0 for tag, metric in selecting.items() if metric in values}
     found = [*values]
     for name in shown:
         counts = _OF_QUERIES if name in directions else _OF_PAIRS
-        found += [f"{board.name}/{name}/{count}" for count in counts]
+        found += [f"{benchmark.name}/{name}/{count}" for count in counts]
     return found
 
 
@@ -108,19 +108,19 @@ def select_curves(metrics: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def compute_values(board: BoardResult) -> dict[str, float]:
-    """Every metric of a board, means and sum over i2t and t2i included: tag -> value."""
+def compute_values(benchmark: BenchmarkResult) -> dict[str, float]:
+    """Every metric of a benchmark, means and sum over i2t and t2i included: tag -> value."""
     found = {}
-    for name, direction in board.directions.items():
+    for name, direction in benchmark.directions.items():
         for metric, values in direction.values.items():
-            found[metric_tag(board.name, name, metric)] = _mean(values)
+            found[metric_tag(benchmark.name, name, metric)] = _mean(values)
         if direction.has_median:
             asked = len(direction.rank) > 0
             median = compute_median_rank(direction.rank) if asked else np.nan
-            found[metric_tag(board.name, name, MEDIAN_RANK)] = median
-    found |= _compute_means(board.name, found)
-    for name, correlation in board.correlations.items():
-        found[f"{board.name}/{name}/spearman"] = _mean(_defined(correlation.samples))
+            found[metric_tag(benchmark.name, name, MEDIAN_RANK)] = median
+    found |= _compute_means(benchmark.name, found)
+    for name, correlation in benchmark.correlations.items():
+        found[f"{benchmark.name}/{name}/spearman"] = _mean(_defined(correlation.samples))
     return found
 
 
@@ -131,12 +131,12 @@ def compute_chance_values(results: Sequence[Result]) -> dict[str, float]:
         if isinstance(each, Numbers):
             found |= each.chance
             continue
-        of_board = {
+        of_benchmark = {
             metric_tag(each.name, name, metric): value
             for name, direction in each.directions.items()
             for metric, value in direction.chance.items()
         }
-        found |= of_board | _compute_means(each.name, of_board)
+        found |= of_benchmark | _compute_means(each.name, of_benchmark)
         found |= {f"{each.name}/{name}/spearman": 0.0 for name in each.correlations}
     return found
 
@@ -158,22 +158,22 @@ def find_chance_results(metrics: Mapping[str, float], chance: Mapping[str, float
     return found
 
 
-def compute_samples(board: BoardResult, bootstrap: Bootstrap) -> dict[str, np.ndarray]:
+def compute_samples(benchmark: BenchmarkResult, bootstrap: Bootstrap) -> dict[str, np.ndarray]:
     """The retrieval tags of `compute_values`, each with its float64 [S] bootstrap samples."""
-    found = bootstrap.resample(board)
-    return found | _compute_means(board.name, found)
+    found = bootstrap.resample(benchmark)
+    return found | _compute_means(benchmark.name, found)
 
 
-def _compute_means(board: str, found: Mapping[str, Value]) -> dict[str, Value]:
+def _compute_means(benchmark: str, found: Mapping[str, Value]) -> dict[str, Value]:
     means: dict[str, Value] = {}
     for metric in _MEAN_METRICS:
-        tags = [metric_tag(board, direction, metric) for direction in _MEAN_OF]
+        tags = [metric_tag(benchmark, direction, metric) for direction in _MEAN_OF]
         if all(tag in found for tag in tags):
-            means[metric_tag(board, MEAN, metric)] = (found[tags[0]] + found[tags[1]]) / 2
-    recalls = [metric_tag(board, direction, each) for direction in _MEAN_OF for each in _SUMMED]
+            means[metric_tag(benchmark, MEAN, metric)] = (found[tags[0]] + found[tags[1]]) / 2
+    recalls = [metric_tag(benchmark, direction, each) for direction in _MEAN_OF for each in _SUMMED]
     if all(tag in found for tag in recalls):
         total: Any = sum(found[tag] for tag in recalls)
-        means[f"{board}/{RSUM}"] = total
+        means[f"{benchmark}/{RSUM}"] = total
     return means
 
 
@@ -187,10 +187,10 @@ def count_queries(direction: DirectionResult) -> dict[str, int | None]:
     }
 
 
-def _selection_tags(board: str, directions: Collection[str]) -> dict[str, str]:
+def _selection_tags(benchmark: str, directions: Collection[str]) -> dict[str, str]:
     """Tags of `MEAN_SELECTED` -> those of the metrics that they repeat."""
     table = MEAN if {*_MEAN_OF, "i2i"} & set(directions) else "t2t"
-    return {f"{board}/mean_{metric}": metric_tag(board, table, metric) for metric in SELECTED}
+    return {f"{benchmark}/mean_{metric}": metric_tag(benchmark, table, metric) for metric in SELECTED}
 
 
 def _defined(samples: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """95 % confidence intervals: a bootstrap over images.
 
 Queries that show or describe one image, such as its five captions, succeed and fail together, so
-images are resampled, with replacement. All metrics of a board, and two models on one board, use the
+images are resampled, with replacement. All metrics of a benchmark, and two models on one benchmark, use the
 same resamples: means over directions and differences between models keep the variation that their
 parts share.
 """
@@ -11,7 +11,7 @@ import functools
 import numpy as np
 
 from xmodal.evals.reports.metrics import MEDIAN_RANK
-from xmodal.evals.reports.results import BoardResult, metric_tag
+from xmodal.evals.reports.results import BenchmarkResult, metric_tag
 
 _PERCENTILES = (2.5, 97.5)
 _BLOCKS = 16
@@ -61,18 +61,18 @@ class Resamples:
 
 
 class Bootstrap:
-    """Resamples boards; boards with the same number of images share their resamples."""
+    """Resamples benchmarks; benchmarks with the same number of images share their resamples."""
 
     def __init__(self, *, samples: int = 1000, seed: int = 0) -> None:
         self._draw = functools.cache(functools.partial(Resamples, samples=samples, seed=seed))
 
-    def resample(self, board: BoardResult) -> dict[str, np.ndarray]:
+    def resample(self, benchmark: BenchmarkResult) -> dict[str, np.ndarray]:
         """Returns every metric of every direction, recomputed on each resample.
 
-        The images of a board are those in any of its directions. Tags map to float64 [S], with NaN
+        The images of a benchmark are those in any of its directions. Tags map to float64 [S], with NaN
         if a resample has no query of the direction.
         """
-        directions = board.directions
+        directions = benchmark.directions
         if not directions:
             return {}
         images = np.unique(np.concatenate([each.clusters for each in directions.values()]))
@@ -83,17 +83,17 @@ class Bootstrap:
             for name, each in directions.items()
             for values in (None, *each.values.values())
         ]
-        # One product for the whole board, since every product reads the large matrix.
+        # One product for the whole benchmark, since every product reads the large matrix.
         sums = iter(drawn.compute_sums(np.stack(columns, axis=1).astype(np.float64)).T)
         found = {}
         for name, each in directions.items():
             queries = next(sums)
             for metric in each.values:
                 with np.errstate(invalid="ignore"):  # 0 / 0 for a resample without queries.
-                    found[metric_tag(board.name, name, metric)] = next(sums) / queries
+                    found[metric_tag(benchmark.name, name, metric)] = next(sums) / queries
             if each.has_median:
                 medians = drawn.compute_medians(each.rank, at[name])
-                found[metric_tag(board.name, name, MEDIAN_RANK)] = medians
+                found[metric_tag(benchmark.name, name, MEDIAN_RANK)] = medians
         return found
 
 

@@ -15,7 +15,7 @@ from xmodal.core.errors import UserError
 from xmodal.evals.labels.definitions import DIRECTIONS
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged
-from xmodal.evals.labels.types import Board, DirectionLabels
+from xmodal.evals.labels.types import Benchmark, DirectionLabels
 from xmodal.evals.scores.files import open_source
 from xmodal.evals.scores.galleries import Ids, find_items, order_embeddings
 from xmodal.evals.scores.lists import answer_lists
@@ -90,14 +90,14 @@ class ScoredCandidates(Stage):
                 return MatrixScores(matrix.T if transposed else matrix)
         return None
 
-    def answer(self, boards: Sequence[Board]) -> dict[tuple[str, str], RankedQueries]:
-        """Answers the directions of boards that have candidates, by (board, direction)."""
+    def answer(self, benchmarks: Sequence[Benchmark]) -> dict[tuple[str, str], RankedQueries]:
+        """Answers the directions of benchmarks that have candidates, by (benchmark, direction)."""
         found: dict[tuple[str, str], RankedQueries] = {}
         for transposed in self._given:
             asked = {
-                (board.name, name): direction
-                for board in boards
-                for name, direction in board.directions.items()
+                (benchmark.name, name): direction
+                for benchmark in benchmarks
+                for name, direction in benchmark.directions.items()
                 if DIRECTIONS[name] == (("text", "image") if transposed else ("image", "text"))
             }
             found |= zip(asked, self._rank(list(asked.values()), transposed), strict=True)

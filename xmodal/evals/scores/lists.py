@@ -8,7 +8,7 @@ from xmodal.core.errors import UserError
 from xmodal.evals.labels.definitions import DIRECTIONS, KINDS
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged
-from xmodal.evals.labels.types import Board, DirectionLabels, Labels
+from xmodal.evals.labels.types import Benchmark, DirectionLabels, Labels
 from xmodal.evals.reports.metrics import RECALL, compute_recall_values
 from xmodal.evals.scores.ranks import (
     LIST_METRICS,
@@ -22,12 +22,12 @@ from xmodal.evals.scores.sources import RankedLists
 
 
 def order_rankings(
-    saved: RankedLists, labels: Labels, boards: Sequence[Board]
+    saved: RankedLists, labels: Labels, benchmarks: Sequence[Benchmark]
 ) -> dict[str, Ragged]:
     """Returns ranked lists by position in the galleries of a split, by direction.
 
     Lists have one row per query of the split, best item first; a list may be empty only if its
-    query is not used by any of the boards to be computed.
+    query is not used by any of the benchmarks to be computed.
     """
     ids = {"image": labels.image_ids, "text": labels.caption_ids}
     ordered = {}
@@ -40,16 +40,16 @@ def order_rankings(
             queries, np.fromiter(lists, np.int64, len(lists)), f"the queries under {place}"
         )
         asked = np.zeros(len(queries.ids), bool)
-        for board in boards:
-            if direction in board.directions:
-                for relation in board.directions[direction].relations:
+        for benchmark in benchmarks:
+            if direction in benchmark.directions:
+                for relation in benchmark.directions[direction].relations:
                     asked |= relation.lengths > 0
         asked[rows] = False
         if asked.any():
             raise UserError(
                 f"There is no list under {place} for {asked.sum()} of the {queries.kind}s that are "
-                f"queries of the boards, the first is {queries.ids[asked.argmax()]}; add them, or "
-                "name in `boards` only boards that do not use them."
+                f"queries of the benchmarks, the first is {queries.ids[asked.argmax()]}; add them, or "
+                "name in `benchmarks` only benchmarks that do not use them."
             )
         by_row = dict(zip(rows, lists.values(), strict=True))
         ranked = [by_row.get(row, np.zeros(0, np.int64)) for row in range(len(queries.ids))]

@@ -2,7 +2,7 @@
 
 `RERANKERS` maps names to functions of (scores [B, N], probabilities [B, N, C], **options) that
 return [B, N]; `config.evals.NAME.reranker = {"name": ..., **options}` picks one. An evaluator of
-boards also knows "cross_encoder" and "similarity", see `second_stage`.
+benchmarks also knows "cross_encoder" and "similarity", see `second_stage`.
 """
 
 import functools
@@ -121,7 +121,7 @@ def make_reranker(where: str, options: Mapping[str, Any] | None) -> RowReranker 
     return functools.partial(function, **given)
 
 
-def make_board_reranker(
+def make_benchmark_reranker(
     where: str, options: Mapping[str, Any] | None
 ) -> RowReranker | PairReranker | None:
     """Returns what `make_reranker` does, or a `PairReranker` for a second stage.

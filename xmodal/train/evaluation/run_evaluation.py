@@ -58,7 +58,7 @@ class RunEvaluation:
           watch: called by `run_state` with the step and its metrics.
 
         Raises:
-          UserError: an unknown type, option, board or name; a dataset or model without the
+          UserError: an unknown type, option, benchmark or name; a dataset or model without the
             labels or sides of an evaluator; a run that waits for a metric that nothing reports.
           data.DatasetMissingError: a dataset is missing; says how to get it.
         """
@@ -85,7 +85,7 @@ class RunEvaluation:
         return bool(self._due(step))
 
     def run_state(self, step: int, state: TrainState, view: View | None = None) -> dict[str, float]:
-        """Returns the metrics of the evaluators that are due, evaluator/board/direction/metric.
+        """Returns the metrics of the evaluators that are due, evaluator/benchmark/direction/metric.
 
         Args:
           step: step of the state.

@@ -16,7 +16,7 @@ from xmodal.core.errors import UserError
 from xmodal.core.event_writer import EventWriter
 from xmodal.evals import Evaluation, read_options
 from xmodal.evals.evaluators import Options
-from xmodal.evals.evaluators.boards import BoardsOptions
+from xmodal.evals.evaluators.benchmarks import BenchmarksOptions
 from xmodal.evals.scores.files import name_of, open_items, sides_of
 from xmodal.train.evaluation.evaluation_files import event_writer, read_others, write_all
 from xmodal.train.evaluation.model_identity import ModelIdentity
@@ -137,6 +137,6 @@ def _lacks(kind: str, options: Options) -> str:
         return "a cross-encoder"
     if options.field not in (None, "vector"):
         return f"the array {options.field!r}"
-    if kind != "embeddings" and (not isinstance(options, BoardsOptions) or options.reranker):
+    if kind != "embeddings" and (not isinstance(options, BenchmarksOptions) or options.reranker):
         return "embeddings"
     return ""

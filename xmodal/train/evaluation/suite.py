@@ -15,7 +15,7 @@ from xmodal.core import processes
 from xmodal.core.errors import UserError
 from xmodal.evals import Evaluation, evaluate_source, make_evaluator
 from xmodal.evals.evaluators import Evaluator, Options
-from xmodal.evals.evaluators.boards import BoardsEvaluator
+from xmodal.evals.evaluators.benchmarks import BenchmarksEvaluator
 from xmodal.evals.reports.example_page import check_examples
 from xmodal.evals.reports.results import evaluator_tag
 from xmodal.evals.reports.store import SINGLE, StoredResults, find_evaluations, load_ranks
@@ -227,7 +227,7 @@ class EvalSuite:
                 view(name, evaluator, source, evaluation.results, items)
         if request.save_scores is not None:
             evaluator, items = used[reranker]
-            scores = cast(BoardsEvaluator, evaluator).scores(adapter)  # In all processes.
+            scores = cast(BenchmarksEvaluator, evaluator).scores(adapter)  # In all processes.
             if jax.process_index() == 0:
                 origin = FileOrigin(subject.name, items.hashes)
                 saving.save_scores(request.save_scores, dataclasses.replace(scores, origin=origin))

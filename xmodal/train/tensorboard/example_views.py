@@ -11,12 +11,12 @@ import numpy as np
 from xmodal.core.config import read, setting
 from xmodal.core.event_writer import EventWriter
 from xmodal.evals.evaluators import Evaluator
-from xmodal.evals.evaluators.boards import BoardsEvaluator
+from xmodal.evals.evaluators.benchmarks import BenchmarksEvaluator
 from xmodal.evals.labels.definitions import DIRECTIONS
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.reports.example_page import make_groups
 from xmodal.evals.reports.example_rules import pick_fixed
-from xmodal.evals.reports.results import BoardResult, Result
+from xmodal.evals.reports.results import BenchmarkResult, Result
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.similarities import draw_similarities
 from xmodal.evals.scores.sources import Embeddings
@@ -29,7 +29,7 @@ class TensorBoardConfig:
     """`config.tensorboard`: pictures and histograms of evaluations, for TensorBoard.
 
     Attributes:
-      queries: number of queries per direction of every board, drawn with the items they find.
+      queries: number of queries per direction of every benchmark, drawn with the items they find.
       pairs: number of positive and of other pairs whose similarities are shown in histograms.
       projector: number of images in the projector, with a caption each, after the last evaluation.
     """
@@ -68,17 +68,17 @@ class Views:
         results: Sequence[Result],
         items: Items,
     ) -> None:
-        """Writes `NAME/DIRECTION/queries/...` and `.../similarity/...` of a board's evaluator."""
-        if not isinstance(evaluator, BoardsEvaluator):
+        """Writes `NAME/DIRECTION/queries/...` and `.../similarity/...` of a benchmark's evaluator."""
+        if not isinstance(evaluator, BenchmarksEvaluator):
             return
         self._shown[name] = source, items
-        of_boards = [each for each in results if isinstance(each, BoardResult)]
+        of_benchmarks = [each for each in results if isinstance(each, BenchmarkResult)]
         rankings = functools.cache(evaluator.open_rankings(source))
-        picks = pick_fixed(evaluator.boards, of_boards, self._config.queries)
-        boards = {board.name: board for board in evaluator.boards}
+        picks = pick_fixed(evaluator.benchmarks, of_benchmarks, self._config.queries)
+        benchmarks = {benchmark.name: benchmark for benchmark in evaluator.benchmarks}
         histograms: dict[str, np.ndarray] = {}
         for pick in picks if self._config.pairs else ():
-            positives = cast(Ragged, boards[pick.board].directions[pick.direction].positives)
+            positives = cast(Ragged, benchmarks[pick.benchmark].directions[pick.direction].positives)
             query, gallery = DIRECTIONS[pick.direction]
             scores, count, is_same = rankings(pick.direction), self._config.pairs, query == gallery
             drawn = draw_similarities(scores, positives, count, exclude_self=is_same)

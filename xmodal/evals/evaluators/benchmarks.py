@@ -1,4 +1,4 @@
-"""Retrieval and rating boards of a captioned dataset."""
+"""Retrieval and rating benchmarks of a captioned dataset."""
 
 import dataclasses
 import functools
@@ -18,23 +18,23 @@ from xmodal.evals.evaluators.evaluator import (
     describe_split,
     warn_of_part,
 )
-from xmodal.evals.evaluators.runner import OpenScores, compute_boards
+from xmodal.evals.evaluators.runner import OpenScores, compute_benchmarks
 from xmodal.evals.labels.annotations import read_annotations, restrict
 from xmodal.evals.labels.definitions import definitions_of
 from xmodal.evals.labels.ids import Positions
-from xmodal.evals.labels.make import explain_left_out, make_boards
+from xmodal.evals.labels.make import explain_left_out, make_benchmarks
 from xmodal.evals.labels.same_texts import describe_texts, number_texts
 from xmodal.evals.labels.types import Labels
 from xmodal.evals.model_adapter import EncoderAdapter
 from xmodal.evals.reports.metrics import SELECTED
-from xmodal.evals.reports.results import BoardResult
+from xmodal.evals.reports.results import BenchmarkResult
 from xmodal.evals.reports.summary import list_tags
 from xmodal.evals.scores import completed_concepts
 from xmodal.evals.scores.arrays import check_origin
 from xmodal.evals.scores.completed_concepts import RULES
 from xmodal.evals.scores.from_candidates import collect_scores
 from xmodal.evals.scores.galleries import check_coverage
-from xmodal.evals.scores.rerank import make_board_reranker
+from xmodal.evals.scores.rerank import make_benchmark_reranker
 from xmodal.evals.scores.score_rows import Scores
 from xmodal.evals.scores.second_stage import PairReranker
 from xmodal.evals.scores.sources import (
@@ -48,13 +48,13 @@ from xmodal.evals.scores.sources import (
 
 
 @dataclasses.dataclass(frozen=True)
-class BoardsOptions(Options):
-    """Options of boards.
+class BenchmarksOptions(Options):
+    """Options of benchmarks.
 
     Attributes:
       annotations: folder of released label files, see `labels.annotations.read_annotations`; ""
         for the dataset's own labels.
-      boards: names of boards; None for every board that the labels allow.
+      benchmarks: names of benchmarks; None for every benchmark that the labels allow.
       reranker: `{"name": ..., **options}`, see `ranking.rerank`; `{"name": "cross_encoder", "top":
         K}` ranks the best K items of the towers by the model's cross-encoder, `{"name":
         "similarity", "top": K, "first_stage": FILE}` those of another model by this one's
@@ -66,7 +66,7 @@ class BoardsOptions(Options):
     """
 
     annotations: str = ""
-    boards: tuple[str, ...] | None = None
+    benchmarks: tuple[str, ...] | None = None
     reranker: Mapping[str, Any] | None = None
     task: str = ""
     concepts: str = setting(completed_concepts.OWN, one_of=(completed_concepts.OWN, *RULES))
@@ -86,7 +86,7 @@ class BoardsOptions(Options):
     def check(self, where: str) -> None:
         """See `Options`."""
         super().check(where)
-        reranker = make_board_reranker(f"{where}.reranker", self.reranker)
+        reranker = make_benchmark_reranker(f"{where}.reranker", self.reranker)
         if self.task and isinstance(reranker, PairReranker):
             raise UserError(
                 f"{where}.task={self.task!r} names predictions, which the reranker "
@@ -98,13 +98,13 @@ class BoardsOptions(Options):
         """See `Options`."""
         if self.annotations:  # They belong to another dataset.
             return
-        for name in self.boards or ():
-            lookup(f"{where}.boards", name, definitions_of(dataset))
+        for name in self.benchmarks or ():
+            lookup(f"{where}.benchmarks", name, definitions_of(dataset))
 
     def default_metric(self, dataset: str) -> str:
         """See `Options`."""
         known = definitions_of("coco_captions" if self.annotations else dataset)
-        names = [name for name in self.boards or known if name in known]
+        names = [name for name in self.benchmarks or known if name in known]
         found = (
             f"{name}/mean_{metric}"
             for name in names
@@ -114,43 +114,43 @@ class BoardsOptions(Options):
         return next(found, "")
 
 
-class BoardsEvaluator(Evaluator):
-    """Computes `boards` from `labels`, see `Evaluator`."""
+class BenchmarksEvaluator(Evaluator):
+    """Computes `benchmarks` from `labels`, see `Evaluator`."""
 
-    options: BoardsOptions
+    options: BenchmarksOptions
 
     def __init__(
         self,
         where: str,
-        options: BoardsOptions,
+        options: BenchmarksOptions,
         labels: Labels,
         provenance: Provenance,
         mesh: Mesh | None,
         split: Split | None = None,
     ) -> None:
-        """Makes the boards; `split` has their items, None for labels without a dataset.
+        """Makes the benchmarks; `split` has their items, None for labels without a dataset.
 
         Raises:
-          UserError: a board is unknown, or the labels allow no board.
+          UserError: a benchmark is unknown, or the labels allow no benchmark.
         """
         self.options, self.labels, self._split = options, labels, split
-        self.reranker = make_board_reranker(f"{where}.reranker", options.reranker)
+        self.reranker = make_benchmark_reranker(f"{where}.reranker", options.reranker)
         self._ranking: dict[str, Any] = {
             "mesh": mesh, "reranker": self.reranker, "task": options.task,
             "precision": options.precision,
         }  # fmt: skip
-        self.boards = make_boards(labels, options.boards)
-        if not self.boards:
+        self.benchmarks = make_benchmarks(labels, options.benchmarks)
+        if not self.benchmarks:
             raise UserError(
-                f"No board is named, or the labels of {options.annotations or labels.name} allow "
+                f"No benchmark is named, or the labels of {options.annotations or labels.name} allow "
                 "none."
             )
         notes = [
             *provenance.notes,
             *describe_texts(labels.name, labels.texts, labels.caption_image_ids),
         ]
-        if options.boards is None:
-            for why, names in explain_left_out(labels, self.boards).items():
+        if options.benchmarks is None:
+            for why, names in explain_left_out(labels, self.benchmarks).items():
                 notes.append(f"Left out {' and '.join(names)}: {why}.")
         warnings = [*provenance.warnings]
         if options.concepts != completed_concepts.OWN:
@@ -166,11 +166,11 @@ class BoardsEvaluator(Evaluator):
     @property
     def hashes(self) -> dict[str, str]:
         """See `Evaluator`."""
-        return {board.name: board.label_hash for board in self.boards}
+        return {benchmark.name: benchmark.label_hash for benchmark in self.benchmarks}
 
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
-        return [tag for board in self.boards for tag in list_tags(board, sides)]
+        return [tag for benchmark in self.benchmarks for tag in list_tags(benchmark, sides)]
 
     def source(self, adapter: ModelAdapter, split: Split | None = None) -> Source:
         """See `Evaluator`.
@@ -219,18 +219,18 @@ class BoardsEvaluator(Evaluator):
         assert stage is not None
         return collect_scores(stage, source, self.labels, self.reranker.first_stage)
 
-    def run(self, adapter: ModelAdapter) -> list[BoardResult]:
+    def run(self, adapter: ModelAdapter) -> list[BenchmarkResult]:
         """See `Evaluator`."""
         source, options = self.source(adapter), self.options
-        results = compute_boards(
-            source, self.labels, self.boards,
+        results = compute_benchmarks(
+            source, self.labels, self.benchmarks,
             bootstrap_samples=options.bootstrap_samples, seed=options.seed, **self._ranking,
         )  # fmt: skip
-        directions = [each for board in results for each in board.directions.values()]
-        found: list[Any] = [board.correlations for board in results]
+        directions = [each for benchmark in results for each in benchmark.directions.values()]
+        found: list[Any] = [benchmark.correlations for benchmark in results]
         found += [each.values or each.has_median for each in directions]
         if not any(found):
-            reasons = {why for board in results for why in board.skipped.values()}
+            reasons = {why for benchmark in results for why in benchmark.skipped.values()}
             reasons |= {why for each in directions for why in each.missing.values()}
             raise UserError(
                 f"{source.place} does not allow any of {', '.join(self.hashes)}: "
@@ -239,27 +239,27 @@ class BoardsEvaluator(Evaluator):
         return results
 
 
-def boards_of_split(
-    where: str, options: BoardsOptions, split: Split, sides: Collection[str], mesh: Mesh | None
-) -> BoardsEvaluator:
-    """Makes the boards of a prepared dataset's split, see `make_evaluator`.
+def benchmarks_of_split(
+    where: str, options: BenchmarksOptions, split: Split, sides: Collection[str], mesh: Mesh | None
+) -> BenchmarksEvaluator:
+    """Makes the benchmarks of a prepared dataset's split, see `make_evaluator`.
 
     Raises:
-      UserError: see `BoardsEvaluator`; or no board compares the sides, or the released labels
+      UserError: see `BenchmarksEvaluator`; or no benchmark compares the sides, or the released labels
         belong to other items.
     """
     if options.annotations:
         ids = {"image": split.image_ids, "caption": split.caption_ids}
-        evaluator = boards_of_annotations(
+        evaluator = benchmarks_of_annotations(
             options, split.split, split.name, ids, partial=True, where=where, mesh=mesh, items=split
         )
     else:
-        labels = labels_of_split(split, options.boards or ())
-        evaluator = BoardsEvaluator(where, options, labels, describe_split(split), mesh, split)
-    compared = [pair for board in evaluator.boards for pair in board.compared.values()]
+        labels = labels_of_split(split, options.benchmarks or ())
+        evaluator = BenchmarksEvaluator(where, options, labels, describe_split(split), mesh, split)
+    compared = [pair for benchmark in evaluator.benchmarks for pair in benchmark.compared.values()]
     if not any(set(pair) <= set(sides) for pair in compared):
         raise UserError(
-            f"There is a tower only for {' and '.join(sides)}, which no board of {split.name} "
+            f"There is a tower only for {' and '.join(sides)}, which no benchmark of {split.name} "
             f"compares: {', '.join(evaluator.hashes)}."
         )
     reranker = evaluator.reranker
@@ -269,10 +269,10 @@ def boards_of_split(
     return evaluator
 
 
-def labels_of_split(split: Split, boards: Collection[str]) -> Labels:
-    """Returns the labels of a prepared dataset's split, with lists if a board needs one."""
+def labels_of_split(split: Split, benchmarks: Collection[str]) -> Labels:
+    """Returns the labels of a prepared dataset's split, with lists if a benchmark needs one."""
     known = definitions_of(split.name)
-    needs_lists = any(known[name].released for name in boards if name in known)
+    needs_lists = any(known[name].released for name in benchmarks if name in known)
     names = ("image_ids", "caption_ids", "caption_image_ids", "categories", "caption_categories")
     return Labels(
         name=split.name, split=split.split, ratings=split.ratings, partial=split.partial,
@@ -281,8 +281,8 @@ def labels_of_split(split: Split, boards: Collection[str]) -> Labels:
     )  # fmt: skip
 
 
-def boards_of_annotations(
-    options: BoardsOptions,
+def benchmarks_of_annotations(
+    options: BenchmarksOptions,
     split: str,
     place: str,
     ids: Mapping[str, np.ndarray] | None,
@@ -291,8 +291,8 @@ def boards_of_annotations(
     where: str = "config.evals",
     mesh: Mesh | None = None,
     items: Split | None = None,
-) -> BoardsEvaluator:
-    """Makes the boards of released labels for the items of a source.
+) -> BenchmarksEvaluator:
+    """Makes the benchmarks of released labels for the items of a source.
 
     Args:
       options: options with the folder of the labels.
@@ -306,7 +306,7 @@ def boards_of_annotations(
 
     Raises:
       UserError: the labels cannot be read, or the items are not those of the split; see also
-        `BoardsEvaluator`.
+        `BenchmarksEvaluator`.
     """
     labels = read_annotations(options.annotations, split)
     extra: dict[str, int] = {}
@@ -328,4 +328,4 @@ def boards_of_annotations(
         notes=notes,
         records={} if items is None else items.hashes,
     )
-    return BoardsEvaluator(where, options, labels, provenance, mesh, items)
+    return BenchmarksEvaluator(where, options, labels, provenance, mesh, items)

@@ -1,4 +1,4 @@
-"""The tables of boards in a report: our rows beside the papers', and the counts behind them."""
+"""The tables of benchmarks in a report: our rows beside the papers', and the counts behind them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from xmodal.core.text_table import Bold, Rows
 from xmodal.evals.labels.definitions import DIRECTIONS, RATING_SIDES
 from xmodal.evals.reports.best_values import find_best
 from xmodal.evals.reports.published import PUBLISHED_LABELS, eccv_table_4, published_numbers
-from xmodal.evals.reports.results import RSUM, BoardResult, Numbers, metric_tag
+from xmodal.evals.reports.results import RSUM, BenchmarkResult, Numbers, metric_tag
 
 _ARROWS = {"i2t": "I→T", "t2i": "T→I", "t2t": "T→T", "i2i": "I→I"}
 _TITLES = {
@@ -37,7 +37,7 @@ _NOT_PUBLISHED = (
     "The items or labels are not those of the published test split, so no published rows are shown."
 )
 _TABLES = ("i2t", "t2i"), ("t2t", "i2i")
-# Columns of the summary, and their tags within a board.
+# Columns of the summary, and their tags within a benchmark.
 _SUMMARY = {
     **{f"{arrow} R@1": f"{direction}/recall@1" for direction, arrow in _ARROWS.items()},
     RSUM: RSUM,
@@ -64,44 +64,44 @@ _ECCV_CAPTION_TABLE = {
 }
 
 
-class BoardTables:
-    """The tables of a model's boards; `names` are those of the boards."""
+class BenchmarkTables:
+    """The tables of a model's benchmarks; `names` are those of the benchmarks."""
 
     def __init__(
         self,
         model: str,
         metrics: Mapping[str, float],
         chance: Mapping[str, float],
-        boards: Sequence[BoardResult],
+        benchmarks: Sequence[BenchmarkResult],
         numbers: Sequence[Numbers],
     ) -> None:
         self._model, self._chance = model, chance
         plain = {tag for each in numbers for tag in each.metrics}
         self._metrics = {tag: x for tag, x in metrics.items() if tag not in plain}
         self.names = list(dict.fromkeys(t.partition("/")[0] for t in self._metrics if "/" in t))
-        self._boards = {board.name: board for board in boards}
+        self._benchmarks = {benchmark.name: benchmark for benchmark in benchmarks}
         self._comparable = {
             name
-            for name, board in self._boards.items()
-            if board.label_hash == PUBLISHED_LABELS.get(name)
+            for name, benchmark in self._benchmarks.items()
+            if benchmark.label_hash == PUBLISHED_LABELS.get(name)
         }
 
     def make_summary(self) -> list[str | Rows]:
-        """One table of the model's main numbers, a row per board."""
+        """One table of the model's main numbers, a row per benchmark."""
         columns = {
             header: tag
             for header, tag in _SUMMARY.items()
-            if any(f"{board}/{tag}" in self._metrics for board in self.names)
+            if any(f"{benchmark}/{tag}" in self._metrics for benchmark in self.names)
         }
         rows = [
-            [board, *(_cell(self._metrics, f"{board}/{tag}") for tag in columns.values())]
-            for board in self.names
+            [benchmark, *(_cell(self._metrics, f"{benchmark}/{tag}") for tag in columns.values())]
+            for benchmark in self.names
         ]
         shown = [row for row in rows if set(row[1:]) - {"-"}]
         return [[[self._model, *columns], *shown]] if rows else []
 
-    def make_board(self, name: str) -> list[str | Rows]:
-        """The heading and the tables of a board, with published rows if its labels are those."""
+    def make_benchmark(self, name: str) -> list[str | Rows]:
+        """The heading and the tables of a benchmark, with published rows if its labels are those."""
         rated = [t for t in self._metrics if t.startswith(f"{name}/") and t.endswith("/spearman")]
         layouts = [("Retrieval", self._retrieval_columns(name, each)) for each in _TABLES]
         layouts.append(("Spearman x100", {tag: tag.split("/")[1].upper() for tag in rated}))
@@ -126,26 +126,26 @@ class BoardTables:
         return [*sections, *tables] if tables else []
 
     def make_facts(self) -> list[str | Rows]:
-        """The definition, labels, counts and missing parts of every board."""
+        """The definition, labels, counts and missing parts of every benchmark."""
         facts: list[str | Rows] = []
-        for name in dict.fromkeys([*self._boards, *self.names]):
+        for name in dict.fromkeys([*self._benchmarks, *self.names]):
             lines: list[str | Rows] = [*self._make_counts(name)]
-            if board := self._boards.get(name):
-                lines.insert(0, f"{board.definition} Labels `{board.label_hash}`.".strip())
-                lines.append(_reasons(board))
+            if benchmark := self._benchmarks.get(name):
+                lines.insert(0, f"{benchmark.definition} Labels `{benchmark.label_hash}`.".strip())
+                lines.append(_reasons(benchmark))
             if any(lines):
                 facts += [f"### {name}", *filter(None, lines)]
         return facts
 
-    def _retrieval_columns(self, board: str, directions: Sequence[str]) -> Columns:
+    def _retrieval_columns(self, benchmark: str, directions: Sequence[str]) -> Columns:
         columns = {}
         for direction in directions:
             arrow = f"{_ARROWS[direction]} "
             for metric, name in METRIC_NAMES.items():
-                if (tag := metric_tag(board, direction, metric)) in self._metrics:
+                if (tag := metric_tag(benchmark, direction, metric)) in self._metrics:
                     columns[tag], arrow = arrow + name, ""
-        if directions == _TABLES[0] and f"{board}/{RSUM}" in self._metrics:
-            columns[f"{board}/{RSUM}"] = RSUM
+        if directions == _TABLES[0] and f"{benchmark}/{RSUM}" in self._metrics:
+            columns[f"{benchmark}/{RSUM}"] = RSUM
         return columns
 
     def _make_table(self, head: str, columns: Columns, published: Table, decimals: int) -> Rows:
@@ -175,16 +175,16 @@ class BoardTables:
         digits = 1 - math.floor(math.log10(value)) if 0 < value < 1 else 0
         return _format(value, max(_decimals(tag, decimals), digits))
 
-    def _make_counts(self, board: str) -> list[Rows]:
-        """The counts behind the numbers of a board: queries, galleries, ties, pairs."""
+    def _make_counts(self, benchmark: str) -> list[Rows]:
+        """The counts behind the numbers of a benchmark: queries, galleries, ties, pairs."""
         retrieval = [["Behind the ranks", "queries", "gallery", "skipped", "tied"]]
         rated = [["Behind the correlations", "pairs", "pairs per sample"]]
         for direction in DIRECTIONS:
-            tags = [f"{board}/{direction}/{count}" for count in _COUNTS]
+            tags = [f"{benchmark}/{direction}/{count}" for count in _COUNTS]
             if tags[0] in self._metrics:
                 retrieval.append([_ARROWS[direction], *map(self._count, tags)])
         for tag in self._metrics:
-            if tag.startswith(f"{board}/") and tag.endswith("/pairs"):
+            if tag.startswith(f"{benchmark}/") and tag.endswith("/pairs"):
                 counts = map(self._count, (tag, f"{tag}_per_sample"))
                 rated.append([tag.split("/")[1].upper(), *counts])
         return [rows for rows in (retrieval, rated) if len(rows) > 1]
@@ -193,12 +193,12 @@ class BoardTables:
         return f"{self._metrics[tag]:,.0f}" if tag in self._metrics else "-"
 
 
-def _reasons(board: BoardResult) -> str:
+def _reasons(benchmark: BenchmarkResult) -> str:
     """The parts that could not be computed, as a list by reason."""
     lacking: dict[str, list[str]] = {}
-    for direction, reason in board.skipped.items():
+    for direction, reason in benchmark.skipped.items():
         lacking.setdefault(reason, []).append(direction)
-    for direction, result in board.directions.items():
+    for direction, result in benchmark.directions.items():
         for metric, reason in result.missing.items():
             lacking.setdefault(reason, []).append(f"{direction} {metric}")
     return "\n".join(

@@ -1,4 +1,4 @@
-"""The evaluator of boards."""
+"""The evaluator of benchmarks."""
 
 import dataclasses
 
@@ -12,19 +12,19 @@ from xmodal.evals.reports.summary import summarize
 
 def test_own_pictures_in_the_layout_of_coco_are_not_ms_coco():
     split = make_split(records=20, captions=5, name="coco_captions", title="coco_captions")
-    evaluator = make_evaluator("coco", options_of(type="boards"), split, SIDES)
+    evaluator = make_evaluator("coco", options_of(type="benchmarks"), split, SIDES)
     report = evaluate_source(evaluator, make_source(split), name="ours").report()
     assert "## coco5k\n\nThe items or labels are not those of the published test split" in report
     assert not {"MS-COCO 5K", "CLIP", "VSE++"} & {*report.split("|"), *report.split()}
     assert "| ours " in report
-    # Boards without labels are reported, as for files.
+    # Benchmarks without labels are reported, as for files.
     assert "Left out coco1k: coco_captions lacks the labels 'folds' (coco_test_ids.npy)." in report
     assert "Left out eccv: coco_captions lacks the labels 'eccv' (eccv_image_to_caption" in report
 
 
 @pytest.mark.parametrize("sides", [SIDES, ("text",)])
 @pytest.mark.parametrize("name", ["crisscrossed_shapes", "coco_captions"])
-def test_the_tags_of_boards_are_those_of_their_results(name, sides):
+def test_the_tags_of_benchmarks_are_those_of_their_results(name, sides):
     generator = np.random.default_rng(0)
     split = make_split(captions=3, name=name)
     ids = {"text": split.caption_ids, "image": split.image_ids}
@@ -40,7 +40,7 @@ def test_the_tags_of_boards_are_those_of_their_results(name, sides):
     source = make_source(split)
     if "image" not in sides:
         source = dataclasses.replace(source, image_ids=None, images=None)
-    evaluator = make_evaluator("x", options_of(type="boards"), split, sides)
+    evaluator = make_evaluator("x", options_of(type="benchmarks"), split, sides)
     found = summarize(evaluator.run(source), intervals=False)
     assert len(found) > 8
     assert sorted(evaluator.tags(sides)) == sorted(found)
