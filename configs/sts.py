@@ -30,7 +30,7 @@ def get_config(argument: str = "") -> ConfigDict:
     config.data = base.dataset("semeval_sts", "pairs")
     config.data.image = None
     # Within a run, it names its dataset in `data`.
-    config.evals = {"sts": {"type": "pairs", "split": "test"}}
+    config.evals = {"sts": {"type": "embedding_similarity", "split": "test"}}
     config.best_checkpoint.metric = "sts/avg2016/pearson"
     if argument:
         baselines.use_text_tower(config, argument)

@@ -127,7 +127,7 @@ def test_missing_keys_are_named(config):
 def test_the_metric_of_the_best_checkpoint_follows_the_dataset(text_config, evals, metric):
     text_config.evals, text_config.best_checkpoint = evals, {}
     assert fill_all(text_config).best_checkpoint.metric == metric
-    text_config.evals = {"a": {"type": "pairs"}}
+    text_config.evals = {"a": {"type": "embedding_similarity"}}
     with pytest.raises(UserError, match="config.best_checkpoint.metric is empty, and no evaluator"):
         fill_all(text_config)
 

@@ -250,7 +250,7 @@ def _open_dataset(given: Mapping[str, Any], sides: Sequence[str]) -> tuple[Evalu
     if options is None:
         where, labels = "evaluate", os.fspath(given["annotations"])
         # With scores of pairs, the metric is the correlation, as in STS.
-        entry = {"type": "pairs" if items.has_pairs else "benchmarks"}
+        entry = {"type": "embedding_similarity" if items.has_pairs else "benchmarks"}
         options = read_entry(where, bootstrap | entry | ({"annotations": labels} if labels else {}))
     shown = cast(Items, items)
     return EVALUATORS[options.type][1](where, options, shown, sides, given["mesh"]), shown

@@ -213,7 +213,7 @@ def check_columns(config: DataConfig, columns: Mapping[str, Any], needs: Collect
         "image": "set config.data.image and config.model.image to None, or config.data.config to "
         "a config with images",
         "tags": "set config.data.image.tags to False, or config.data.config to a config with tags",
-        "captions": "sentence pairs are read by evaluators of type 'pairs'"
+        "captions": "sentence pairs are read by evaluators of type 'embedding_similarity'"
         if "sentence1" in columns
         else "set config.data.text and config.model.text to None",
     }

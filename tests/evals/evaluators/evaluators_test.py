@@ -25,7 +25,7 @@ def labels_of(records):
 @pytest.mark.parametrize(
     ("captions", "section"),
     [
-        (2, {"type": "pairs"}),
+        (2, {"type": "embedding_similarity"}),
         (1, {"type": "pools", "size": 9, "repeats": 2, "directions": ("i2t", "t2i")}),
         (1, {"type": "pools", "size": 20, "repeats": 2, "without": ("a", "c")}),
         (1, {"type": "relations", "task": "task", "select": (0, 2)}),
@@ -53,7 +53,7 @@ def test_tags_begin_with_the_evaluator_once():
 @pytest.mark.parametrize(
     ("section", "sides", "message"),
     [
-        ({"type": "pairs"}, SIDES, "the label column 'score', which .* lacks; known: .'relations'"),
+        ({"type": "embedding_similarity"}, SIDES, "the label column 'score', which .* lacks; known: .'relations'"),
         ({"type": "relations"}, SIDES, r"config.evals.x.task is empty"),
         ({"type": "benchmarks", "benchmarks": ["coco5k"]}, SIDES, r"Unknown benchmark\(s\) \['coco5k'\]"),
         ({"type": "benchmarks"}, ["image"], "a tower only for image, which no benchmark"),

@@ -19,7 +19,7 @@ _CORRELATIONS = ("pearson", "spearman")
 
 
 @dataclasses.dataclass(frozen=True)
-class PairsOptions(Options):
+class EmbeddingSimilarityOptions(Options):
     """Options of correlations over sentence pairs: only the common ones."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"text"})
@@ -29,7 +29,7 @@ class PairsOptions(Options):
 _Correlation = tuple[float, np.ndarray, np.ndarray]
 
 
-class PairsEvaluator(Evaluator):
+class EmbeddingSimilarityEvaluator(Evaluator):
     """Pearson and Spearman correlations per set with their intervals, see `Evaluator`.
 
     The two captions of a record are its pair. Label columns: `score`, the gold score; `set`, the
@@ -39,7 +39,7 @@ class PairsEvaluator(Evaluator):
     Correlations are in -1..1, as in SemEval.
     """
 
-    options: PairsOptions
+    options: EmbeddingSimilarityOptions
 
     def _read(self, sides: Collection[str]) -> None:
         self._gold = self._column("score").astype(np.float64)

@@ -48,7 +48,7 @@ def test_sentence_pairs_set_by_set():
     }
     split = make_split(captions=2, labels=labels)
     source = make_source(split)
-    evaluator = make_evaluator("sts", options_of(type="pairs"), split, ["text"])
+    evaluator = make_evaluator("sts", options_of(type="embedding_similarity"), split, ["text"])
     (found,) = evaluator.run(source)
     assert found.chance == dict.fromkeys(found.chance, 0.0)
     assert {tag for tag in found.metrics if tag.endswith("spearman")} <= set(found.chance)
@@ -86,7 +86,7 @@ def test_sentence_pairs_set_by_set():
 @pytest.mark.parametrize("metric", ["pearson", "spearman"])
 def test_intervals_of_pairs_are_those_of_a_bootstrap(metric):
     split, source = correlated_pairs(300)
-    evaluator = make_evaluator("sts", options_of(type="pairs"), split, ["text"])
+    evaluator = make_evaluator("sts", options_of(type="embedding_similarity"), split, ["text"])
     found = evaluator.run(source)[0].metrics
     scores = (source.captions[::2] * source.captions[1::2]).sum(1)
     gold, sets = split.labels["score"], split.labels["set"]
@@ -108,6 +108,6 @@ def test_intervals_of_pairs_are_those_of_a_bootstrap(metric):
 def test_a_constant_set_has_no_correlation():
     labels = {"score": np.ones(3), "set": np.array(["a"] * 3), "average": np.full(3, 2014)}
     split = make_split(records=3, captions=2, labels=labels)
-    evaluator = make_evaluator("sts", options_of(type="pairs"), split, ["text"])
+    evaluator = make_evaluator("sts", options_of(type="embedding_similarity"), split, ["text"])
     (found,) = evaluator.run(make_source(split))
     assert np.isnan(found.metrics["avg2014/pearson"])
