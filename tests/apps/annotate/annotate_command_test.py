@@ -10,7 +10,7 @@ import pytest
 
 from tests.apps.annotate.small_studies import make_study, sts_units
 from xmodal.apps.annotate import __main__ as command
-from xmodal.apps.annotate.hand_out import HandOut, Place
+from xmodal.apps.annotate.assignment_queue import AssignmentQueue, Place
 from xmodal.apps.annotate.raters import find_rater
 from xmodal.apps.annotate.study_file import StudyFile
 
@@ -54,9 +54,9 @@ def test_from_models_to_labels(run, few_shapes, tmp_path):
     assert StudyFile(study).settings.closed
     assert "open again" in run("close", f"--study={study}", "--reopen")[1]
     first = find_rater(opened, tokens[0])
-    hand_out = HandOut(opened)
-    while isinstance(place := hand_out.next(first), Place):
-        hand_out.save(first, place, "yes")  # the negative golden pairs, too
+    queue = AssignmentQueue(opened)
+    while isinstance(place := queue.next(first), Place):
+        queue.save(first, place, "yes")  # the negative golden pairs, too
     review = ["review", f"--study={study}"]
     doubt = r"unit 2 of rater1: caption \d+, image \d+: yes instead of no"
     assert re.fullmatch(doubt, run(*review)[1].splitlines()[1])

@@ -6,7 +6,7 @@ import pytest
 
 from tests.apps.annotate.small_studies import make_study, raters
 from xmodal.apps.annotate.golden import decide
-from xmodal.apps.annotate.hand_out import HandOut, Place
+from xmodal.apps.annotate.assignment_queue import AssignmentQueue, Place
 from xmodal.apps.annotate.labels import aggregate, positives_of_queries, read_added
 from xmodal.apps.annotate.study_file import (
     StudyQuestion,
@@ -19,11 +19,11 @@ def match(caption, image, golden=None):
     return StudyQuestion("match", caption, image, golden=golden)
 
 
-def answer(hand_out, rater, answers):
+def answer(queue, rater, answers):
     """Answers the next question, by pair."""
-    while isinstance(place := hand_out.next(rater), Place):
-        question = hand_out.page(rater, place).question
-        hand_out.save(rater, place, answers[question.left, question.right])
+    while isinstance(place := queue.next(rater), Place):
+        question = queue.page(rater, place).question
+        queue.save(rater, place, answers[question.left, question.right])
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def read(folder):
 def test_positives_are_yes_and_weak_yes_and_unseen_originals(study, tmp_path):
     answers = {(10, 1): "weak_no", (10, 2): "weak_yes", (20, 2): "yes", (30, 1): "yes"}
     (rater,) = raters(study, 1)
-    answer(HandOut(study), rater, answers | GOOD)
+    answer(AssignmentQueue(study), rater, answers | GOOD)
     report = aggregate(study, tmp_path / "labels")
     # The rater saw and rejected the original pair (10, 1); nobody saw (11, 1).
     assert read(tmp_path / "labels") == [
@@ -72,9 +72,9 @@ def test_positives_are_yes_and_weak_yes_and_unseen_originals(study, tmp_path):
 def test_a_rejected_unit_is_asked_again(study, tmp_path):
     answers = {(10, 1): "yes", (10, 2): "yes", (20, 2): "no", (30, 1): "yes", (60, 1): "yes"}
     first, second = raters(study, 2)
-    answer(HandOut(study), first, GOOD | answers)
+    answer(AssignmentQueue(study), first, GOOD | answers)
     decide(study, 1, "rater1", accept=False)
-    answer(HandOut(study), second, GOOD | {(10, 1): "no", (10, 2): "weak_yes"})
+    answer(AssignmentQueue(study), second, GOOD | {(10, 1): "no", (10, 2): "weak_yes"})
     aggregate(study, tmp_path / "labels", human_only=True)
     assert read(tmp_path / "labels") == [{"1": [30], "2": [10]}, {"10": [2]}]
     rows = (tmp_path / "labels" / "raters.csv").read_text().splitlines()

@@ -4,7 +4,7 @@ import json
 
 from tests.apps.annotate.small_studies import make_study, raters
 from xmodal.apps.analysis.votes import count_votes
-from xmodal.apps.annotate.hand_out import HandOut, Place
+from xmodal.apps.annotate.assignment_queue import AssignmentQueue, Place
 from xmodal.apps.annotate.labels import aggregate
 from xmodal.apps.annotate.study_file import StudyQuestion, StudyUnit
 
@@ -15,11 +15,11 @@ def preference(left, right, about, *groups):
 
 
 def vote(study, choose):
-    hand_out = HandOut(study)
+    queue = AssignmentQueue(study)
     for rater in raters(study, 3):
-        while isinstance(place := hand_out.next(rater), Place):
-            question = hand_out.page(rater, place).question
-            hand_out.save(rater, place, choose(rater, question))
+        while isinstance(place := queue.next(rater), Place):
+            question = queue.page(rater, place).question
+            queue.save(rater, place, choose(rater, question))
 
 
 def left_or_right(question, picture):

@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from xmodal.apps.annotate.hand_out import HandOut, NotAssignedError, Place, Rest
+from xmodal.apps.annotate.assignment_queue import AssignmentQueue, NotAssignedError, Place, Rest
 from xmodal.apps.annotate.questions import KINDS, BadAnswer
 from xmodal.apps.annotate.raters import Rater, find_rater
 from xmodal.apps.annotate.study_file import StudyFile
@@ -100,7 +100,7 @@ class _Pages:
     """Answers to requests."""
 
     def __init__(self, study: StudyFile, secure: bool) -> None:
-        self._study, self._hand_out, self._secure = study, HandOut(study), secure
+        self._study, self._queue, self._secure = study, AssignmentQueue(study), secure
         self._cookie = f"xmodal_{study.settings.id}"
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_HERE / "templates"),
@@ -136,13 +136,13 @@ class _Pages:
 
     def rate(self, request: Request) -> Response:
         """Redirects to the next question, or to the end."""
-        found = self._hand_out.next(self._rater(request))
+        found = self._queue.next(self._rater(request))
         place = f"/item/{found.unit}/{found.number}" if isinstance(found, Place) else "/end"
         return RedirectResponse(place, 303)
 
     def item(self, request: Request) -> Response:
         """Shows a question."""
-        page = self._hand_out.page(self._rater(request), Place(**request.path_params))
+        page = self._queue.page(self._rater(request), Place(**request.path_params))
         question, kind = page.question, KINDS[page.question.kind]
         ends = (question.left, question.right)
         sql = "SELECT id, text FROM captions WHERE id IN (?, ?, ?)"
@@ -177,14 +177,14 @@ class _Pages:
         answer = answers[0] if len(answers) == 1 else ""  # Of two, neither is the answer.
 
         def save() -> None:
-            self._hand_out.save(self._rater(request), Place(**request.path_params), answer)
+            self._queue.save(self._rater(request), Place(**request.path_params), answer)
 
         await run_in_threadpool(save)
         return RedirectResponse("/rate", 303)
 
     def end(self, request: Request) -> Response:
         """Explains why there is nothing to do; redirects back if there is."""
-        found = self._hand_out.next(self._rater(request))
+        found = self._queue.next(self._rater(request))
         if isinstance(found, Place):
             return RedirectResponse("/rate", 303)
         title, text = _ENDS[found]

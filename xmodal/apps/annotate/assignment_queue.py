@@ -114,7 +114,7 @@ class HandedPage:
     previous: Place | None
 
 
-class HandOut:
+class AssignmentQueue:
     """Gives raters their next questions and stores their answers."""
 
     def __init__(self, study: StudyFile, clock: Callable[[], float] = time.time) -> None:

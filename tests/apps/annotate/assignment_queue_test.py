@@ -6,7 +6,7 @@ import random
 import pytest
 
 from tests.apps.annotate.small_studies import Clock, make_study, raters, sts_units
-from xmodal.apps.annotate.hand_out import HandOut, NotAssignedError, Place, Rest
+from xmodal.apps.annotate.assignment_queue import AssignmentQueue, NotAssignedError, Place, Rest
 from xmodal.apps.annotate.study_file import StudyFile, StudyQuestion, StudyUnit, set_closed
 
 
@@ -21,59 +21,59 @@ def stored(study):
 def test_two_raters_at_once_do_not_get_the_last_place(tmp_path):
     study = make_study(tmp_path / "study", sts_units(1), raters_per_item=1, lease_minutes=10)
     clock = Clock()
-    hand_out = HandOut(study, clock)
+    queue = AssignmentQueue(study, clock)
     first, second = raters(study, 2)
-    place = hand_out.next(first)
-    assert hand_out.next(second) is Rest.WAITING
+    place = queue.next(first)
+    assert queue.next(second) is Rest.WAITING
     clock.now += 9 * 60
-    hand_out.page(first, place)  # renews the lease
+    queue.page(first, place)  # renews the lease
     clock.now += 9 * 60
-    assert hand_out.next(second) is Rest.WAITING
+    assert queue.next(second) is Rest.WAITING
     clock.now += 2 * 60
-    assert hand_out.next(second) == place
+    assert queue.next(second) == place
     with pytest.raises(NotAssignedError, match="went to somebody else"):
-        hand_out.save(first, place, "1")
-    hand_out.save(second, place, "4")
-    assert hand_out.next(first) is Rest.FINISHED
+        queue.save(first, place, "1")
+    queue.save(second, place, "4")
+    assert queue.next(first) is Rest.FINISHED
     assert stored(study) == {(1, 0, second.id): "4.0"}
 
 
 def test_the_same_answer_again_changes_nothing_and_the_last_one_can_be_corrected(tmp_path):
     study = make_study(tmp_path / "study", sts_units(3), raters_per_item=2)
-    hand_out = HandOut(study)
+    queue = AssignmentQueue(study)
     rater, other = raters(study, 2)
-    first = hand_out.next(rater)
+    first = queue.next(rater)
     for _ in range(3):
-        hand_out.save(rater, first, "3")
+        queue.save(rater, first, "3")
     with study.reading() as connection:
         assert connection.execute("SELECT done FROM units WHERE id = 1").fetchone()["done"] == 1
-    second = hand_out.next(rater)
-    assert hand_out.page(rater, second).previous == first
-    assert hand_out.page(rater, first).answer == "3.0"
-    hand_out.save(rater, first, "4")
-    hand_out.save(rater, second, "1")
-    hand_out.save(rater, first, "4")  # a late double click
+    second = queue.next(rater)
+    assert queue.page(rater, second).previous == first
+    assert queue.page(rater, first).answer == "3.0"
+    queue.save(rater, first, "4")
+    queue.save(rater, second, "1")
+    queue.save(rater, first, "4")  # a late double click
     with pytest.raises(NotAssignedError, match="Only your last"):
-        hand_out.save(rater, first, "5")
+        queue.save(rater, first, "5")
     with pytest.raises(NotAssignedError, match="not given to you"):
-        hand_out.save(other, second, "1")
+        queue.save(other, second, "1")
     assert stored(study) == {(1, 0, rater.id): "4.0", (2, 0, rater.id): "1.0"}
 
 
 def test_a_closed_study_takes_no_answers_until_it_is_open_again(tmp_path):
     study = make_study(tmp_path / "study", sts_units(2), raters_per_item=1)
-    (rater,), hand_out = raters(study, 1), HandOut(study)
-    place = hand_out.next(rater)
+    (rater,), queue = raters(study, 1), AssignmentQueue(study)
+    place = queue.next(rater)
     set_closed(StudyFile(study.path), True)  # as another process does
-    assert hand_out.next(rater) is Rest.CLOSED
-    for use in (hand_out.page, lambda *given: hand_out.save(*given, "3")):
+    assert queue.next(rater) is Rest.CLOSED
+    for use in (queue.page, lambda *given: queue.save(*given, "3")):
         with pytest.raises(NotAssignedError, match="closed and takes no more answers"):
             use(rater, place)
     assert stored(study) == {}
     assert StudyFile(study.path).settings.closed
     set_closed(study, False)
-    assert hand_out.next(rater) == place
-    hand_out.save(rater, place, "3")
+    assert queue.next(rater) == place
+    queue.save(rater, place, "3")
 
 
 def matches(*golden, test=False, image=4):
@@ -97,7 +97,7 @@ def test_no_rater_sees_a_pair_twice_golden_or_not(tmp_path):
     some = [draw.sample(known[:5], draw.randint(1, 2)) for _ in range(14)]
     units += [make(pairs, "yes", "no", None, None) for pairs in some]
     study = make_study(tmp_path / "study", units, kind="eccv", raters_per_item=2, pass_share=0)
-    hand_out, people = HandOut(study), raters(study, 5)
+    queue, people = AssignmentQueue(study), raters(study, 5)
     shown = [{(q.left, q.right) for q in unit.questions} for unit in units]
     seen, done = {rater.id: set() for rater in people}, collections.Counter()
     turns = [rater for rater in people for _ in range(20)]
@@ -108,27 +108,27 @@ def test_no_rater_sees_a_pair_twice_golden_or_not(tmp_path):
         return [at for at in undone if not shown[at] & seen[rater.id]]
 
     for rater in turns:
-        place = hand_out.next(rater)
+        place = queue.next(rater)
         if not isinstance(place, Place):
             assert place is Rest.FINISHED
             assert not possible(rater)
             continue
         at = place.unit - 1
         assert at == 0 or at in possible(rater)
-        page = hand_out.page(rater, place)
+        page = queue.page(rater, place)
         rest = [other for other in possible(rater) if other != at and not shown[other] & shown[at]]
         assert page.remaining == 1 + len(rest)
         for _ in units[at].questions:  # the whole set in one turn
-            hand_out.save(rater, hand_out.next(rater), "yes")
+            queue.save(rater, queue.next(rater), "yes")
         assert not shown[at] & seen[rater.id]
         seen[rater.id] |= shown[at]
         done[at] += at > 0
-    assert all(hand_out.next(rater) is Rest.FINISHED for rater in people)
+    assert all(queue.next(rater) is Rest.FINISHED for rater in people)
 
 
-def answer_all(hand_out, rater, answers):
+def answer_all(queue, rater, answers):
     for answer in answers:
-        hand_out.save(rater, hand_out.next(rater), answer)
+        queue.save(rater, queue.next(rater), answer)
 
 
 def test_those_who_fail_the_qualification_get_nothing_else(tmp_path):
@@ -139,15 +139,15 @@ def test_those_who_fail_the_qualification_get_nothing_else(tmp_path):
         pass_share=1.0,
         raters_per_item=1,
     )
-    hand_out = HandOut(study)
+    queue = AssignmentQueue(study)
     bad, good = raters(study, 2)
-    answer_all(hand_out, bad, ["yes", "yes"])
+    answer_all(queue, bad, ["yes", "yes"])
     with study.reading() as connection:
         states = connection.execute("SELECT state FROM raters ORDER BY id").fetchall()
     assert [row["state"] for row in states] == ["unqualified", "active"]
-    page = hand_out.page(good, hand_out.next(good))
+    page = queue.page(good, queue.next(good))
     assert (page.finished, page.remaining) == (0, 2)
-    answer_all(hand_out, good, ["weak_yes", "no"])
-    assert hand_out.next(good) == Place(2, 0)
-    page = hand_out.page(good, Place(2, 0))
+    answer_all(queue, good, ["weak_yes", "no"])
+    assert queue.next(good) == Place(2, 0)
+    page = queue.page(good, Place(2, 0))
     assert (page.finished, page.remaining) == (1, 1)
