@@ -42,7 +42,7 @@ from etils import epath
 from ml_collections import ConfigDict
 
 from xmodal.apps import config_flag, eval_arguments
-from xmodal.core.buckets import split_folders
+from xmodal.core.object_store import split_folders
 from xmodal.core.errors import UserError
 from xmodal.core.progress import stoppable
 

@@ -12,7 +12,7 @@ from typing import Any
 from etils import epath
 
 from xmodal.core.atomic import replacing
-from xmodal.core.buckets import is_on_bucket
+from xmodal.core.object_store import is_in_object_store
 from xmodal.core.errors import UserError
 
 # Folder of the final evaluation in the folder of a run.
@@ -63,7 +63,7 @@ def check_writable(folder: epath.PathLike) -> None:
     """
     with _explained(folder):
         place = epath.Path(folder)
-        while not (is_on_bucket(place) or place.exists()):
+        while not (is_in_object_store(place) or place.exists()):
             place = place.parent
         probe = place / f".probe-{secrets.token_hex(4)}"
         probe.write_bytes(b"")

@@ -20,7 +20,7 @@ from absl import logging
 from etils import epath
 
 from xmodal.core.atomic import new_folder
-from xmodal.core.buckets import is_on_bucket
+from xmodal.core.object_store import is_in_object_store
 from xmodal.core.cache_folder import cache_folder
 from xmodal.core.errors import UserError
 from xmodal.core.untrusted.json_text import parse_json_text
@@ -182,7 +182,7 @@ def check_weights(folder: str | os.PathLike) -> None:
       UserError: their file is damaged or truncated.
     """
     path = epath.Path(folder) / _WEIGHTS
-    if not is_on_bucket(path):
+    if not is_in_object_store(path):
         with _damage(path), safetensors.safe_open(os.fspath(path), "numpy"):
             pass
 

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 from etils import epath
 
-from xmodal.core.buckets import is_on_bucket
+from xmodal.core.object_store import is_in_object_store
 from xmodal.core.errors import UserError
 from xmodal.core.untrusted import pickles
 
@@ -44,7 +44,7 @@ def read_objects(path: epath.Path) -> Any:
 def _load(path: epath.Path) -> Any:
     import torch
 
-    source: Any = io.BytesIO(path.read_bytes()) if is_on_bucket(path) else os.fspath(path)
+    source: Any = io.BytesIO(path.read_bytes()) if is_in_object_store(path) else os.fspath(path)
     is_zip = zipfile.is_zipfile(source)
     if is_zip:
         with zipfile.ZipFile(source) as archive:

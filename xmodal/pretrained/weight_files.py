@@ -14,7 +14,7 @@ import numpy as np
 import safetensors.numpy
 from etils import epath
 
-from xmodal.core.buckets import is_on_bucket
+from xmodal.core.object_store import is_in_object_store
 from xmodal.core.errors import UserError
 from xmodal.core.untrusted.json_text import parse_json_text
 from xmodal.pretrained import tensorflow_files, torch_files
@@ -171,14 +171,14 @@ def _read(file: epath.Path) -> dict[str, np.ndarray]:
 
 def read_safetensors(file: epath.Path) -> dict[str, np.ndarray]:
     """Returns all tensors of a .safetensors file, local or on a bucket."""
-    if is_on_bucket(file):
+    if is_in_object_store(file):
         return safetensors.numpy.load(file.read_bytes())
     return safetensors.numpy.load_file(os.fspath(file))
 
 
 def write_safetensors(file: epath.Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Writes a .safetensors file, a local one without a copy of the arrays in memory."""
-    if is_on_bucket(file):
+    if is_in_object_store(file):
         file.write_bytes(safetensors.numpy.save(dict(arrays)))
     else:
         safetensors.numpy.save_file(dict(arrays), os.fspath(file))

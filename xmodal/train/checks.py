@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from xmodal.core import mesh as mesh_lib
-from xmodal.core.buckets import is_on_bucket
+from xmodal.core.object_store import is_in_object_store
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.train.step.step import check_sides, select_l2
@@ -59,7 +59,7 @@ def check_start(run: "Run") -> None:
 
 def check_folder(folder: str) -> None:
     """Raises an error if features cannot be written to a folder."""
-    if is_on_bucket(folder):
+    if is_in_object_store(folder):
         raise UserError(
             f"config.frozen_features.folder={folder!r} is not on a file system; give a folder "
             "that every process sees."

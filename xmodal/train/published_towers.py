@@ -8,7 +8,7 @@ import ml_collections
 from etils import epath
 
 from xmodal.core import mesh as mesh_lib
-from xmodal.core.buckets import split_folders
+from xmodal.core.object_store import split_folders
 from xmodal.core.config import read
 from xmodal.core.errors import UserError
 from xmodal.evals.scores.embed import Items

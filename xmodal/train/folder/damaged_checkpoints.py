@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from absl import logging
 from etils import epath
 
-from xmodal.core import buckets, processes
+from xmodal.core import object_store, processes
 from xmodal.core.atomic import write_atomically
 from xmodal.core.checksums import check_files, sha256_of
 from xmodal.core.errors import UserError
@@ -95,6 +95,6 @@ def _find(run_dir: str, sets_aside: bool) -> int | None:
     for step, error in damaged.items():
         logging.warning("%s The run resumes from step %d without it.", error, newest)
         if sets_aside:
-            aside = buckets.absolute(run_dir) / "damaged" / str(step)
-            buckets.move_folder(run_folder.step_folder(run_dir, step), aside)
+            aside = object_store.absolute(run_dir) / "damaged" / str(step)
+            object_store.move_folder(run_folder.step_folder(run_dir, step), aside)
     return newest

@@ -15,7 +15,7 @@ import filelock
 from etils import epath
 
 from xmodal.core import processes
-from xmodal.core.buckets import is_on_bucket
+from xmodal.core.object_store import is_in_object_store
 from xmodal.core.errors import FolderInUseError, UserError
 
 LOCK, GUARD = "writer.txt", ".writer.lock"
@@ -32,7 +32,7 @@ def hold(folder: epath.PathLike) -> Iterator[None]:
       FolderInUseError: another process is writing it (gives its process ID, host and start).
       UserError: the folder cannot be written.
     """
-    is_holder = processes.index() == 0 and not is_on_bucket(folder)
+    is_holder = processes.index() == 0 and not is_in_object_store(folder)
     with _hold(pathlib.Path(folder)) if is_holder else contextlib.nullcontext():
         processes.gather(f"take the folder {folder}", "")
         yield

@@ -11,7 +11,7 @@ import ml_collections
 import orbax.checkpoint as ocp
 from etils import epath
 
-from xmodal.core import buckets
+from xmodal.core import object_store
 from xmodal.core.atomic import write_atomically
 from xmodal.core.config import read
 from xmodal.core.errors import UserError
@@ -31,7 +31,7 @@ Records = dict[str, Any]
 
 def check_path(run_dir: str) -> None:
     """Raises an error if Orbax, which reads paths as patterns, could not save checkpoints."""
-    path = os.fspath(buckets.absolute(run_dir))
+    path = os.fspath(object_store.absolute(run_dir))
     if found := sorted(set(path) & set("*?[]\\")):
         raise UserError(
             f"{path} has {' and '.join(found)} in its path, which the folder of a run cannot have; "
@@ -61,7 +61,7 @@ def save_config(
         section = each.get("data") or {}
         for key in _FOLDERS:
             if section.get(key):
-                section[key] = os.fspath(buckets.absolute(section[key]))
+                section[key] = os.fspath(object_store.absolute(section[key]))
     if vocabulary is not None:
         file = vocabulary_file(vocabulary)
         config.data.text.vocabulary = file.name
@@ -193,7 +193,7 @@ def resolve_step(run_dir: str, step: int | str) -> int:
 
 def frozen_folder(run_dir: str) -> epath.Path:
     """Returns the folder of parameters that never change."""
-    return buckets.absolute(run_dir) / "frozen"
+    return object_store.absolute(run_dir) / "frozen"
 
 
 def step_folder(run_dir: str, step: int) -> epath.Path:
@@ -203,4 +203,4 @@ def step_folder(run_dir: str, step: int) -> epath.Path:
 
 def checkpoints_folder(run_dir: str) -> epath.Path:
     """Returns the folder of all checkpoints."""
-    return buckets.absolute(run_dir) / "checkpoints"
+    return object_store.absolute(run_dir) / "checkpoints"

@@ -5,7 +5,7 @@ import os
 from etils import epath
 
 
-def is_on_bucket(path: epath.PathLike) -> bool:
+def is_in_object_store(path: epath.PathLike) -> bool:
     """Returns whether a path is on an object store."""
     return "://" in os.fspath(path)
 
@@ -16,7 +16,7 @@ def absolute(path: epath.PathLike) -> epath.Path:
     `epath.Path.absolute` mistakes gs://BUCKET for a relative path.
     """
     path = epath.Path(path)
-    return path if is_on_bucket(path) else path.absolute()
+    return path if is_in_object_store(path) else path.absolute()
 
 
 def split_folders(text: str) -> list[str]:
@@ -39,7 +39,7 @@ def move_folder(source: epath.Path, target: epath.Path) -> None:
     if target.exists():
         target.rmtree()
     target.parent.mkdir(exist_ok=True)
-    if not is_on_bucket(source):
+    if not is_in_object_store(source):
         source.rename(target)
         return
     _copy_files(source, target)
