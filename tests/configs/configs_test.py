@@ -52,7 +52,7 @@ COUNTS = {
     "aoq": (116_491_852, 0, 16_384),
 }
 # Shared settings, and configs that train nothing.
-OTHERS = {"base", "cmcm", "cxc", "itm", "baselines", "finetune", "own_data", "released", "sts"}
+OTHERS = {"base", "cmcm", "cxc", "itm", "baselines", "finetune", "custom_data", "released", "sts"}
 NAMES = sorted({path.stem for path in FOLDER.glob("*.py")} - OTHERS)
 ARGUMENTS = {
     "blip": ["", "large", "flickr8k", "quick"],
@@ -198,7 +198,7 @@ def test_unknown_argument_lists_the_known():
     [
         *(("baselines", name) for name in baselines.NAMES),
         *(("released", name) for name in ("", "clue", "cite", "regions", "blip", "vilt", "vinvl")),
-        *(("own_data", name) for name in ("", "small", "frozen")),
+        *(("custom_data", name) for name in ("", "small", "frozen")),
         *(("finetune", ""), ("sts", "")),
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from configs import own_data, vete, vsrn
+from configs import custom_data, vete, vsrn
 from tests.saved_run import make_config
 from xmodal.evals import read_options
 from xmodal.train.optimization.run_lengths import resolve_sizes
@@ -42,7 +42,7 @@ def rows_of(config, entries, **text):
 
 
 def own_config():
-    return own_data.complete(own_data.get_config(), "small")
+    return custom_data.complete(custom_data.get_config(), "small")
 
 
 @pytest.mark.parametrize(("entries", "rows"), [(1, 512), (512, 512), (535, 1024)])

@@ -1,26 +1,26 @@
 """Your own pictures and captions, from a folder in any of the layouts of `captioned_images`.
 
-    python -m xmodal.main --config=configs/own_data.py --config.data.manual_dir=FOLDER
+    python -m xmodal.main --config=configs/custom_data.py --config.data.manual_dir=FOLDER
 
 data_prep/captioned_images/README.md describes the folder. After `pip install "xmodal[pretrained]"`
 the run starts from EfficientNet-Lite2 (ImageNet) and all-MiniLM-L6-v2, keeps both frozen, computes
-their outputs once and trains only projections. Otherwise, and with `own_data.py:small`, it trains
+their outputs once and trains only projections. Otherwise, and with `custom_data.py:small`, it trains
 small towers from scratch. Both take minutes on a laptop CPU.
 
 Other published towers, on one side or both, are fine-tuned:
 
     python -m xmodal convert --tower=bert --source=FOLDER --output=weights/bert
-    python -m xmodal.main --config=configs/own_data.py --config.data.manual_dir=FOLDER \\
+    python -m xmodal.main --config=configs/custom_data.py --config.data.manual_dir=FOLDER \\
         --config.init_from.towers.text=weights/bert
 
-`own_data.py:frozen` trains only projections of any two published towers. Stop there with a few
+`custom_data.py:frozen` trains only projections of any two published towers. Stop there with a few
 hundred pictures: on 600, training the text tower afterwards was no clear gain, nor was the last
 stage of the image tower (configs/results.md has the commands and numbers).
 
 After pictures were added to the folder, this continues from the weights of an earlier run, in
 another workdir; without `:frozen` if it was `small`:
 
-    python -m xmodal.main --config=configs/own_data.py:frozen --config.data.manual_dir=FOLDER \\
+    python -m xmodal.main --config=configs/custom_data.py:frozen --config.data.manual_dir=FOLDER \\
         --config.init_from.run=RUN --config.init_from.optimizer=False --workdir=ANOTHER
 
 The batch size, the length of the run and the steps between evaluations depend on the number of
@@ -48,7 +48,7 @@ def get_config(argument: str = "") -> ConfigDict:
 
 def trained() -> ConfigDict:
     """Leaves settings that depend on the towers unset, see `complete`."""
-    config = base.base("own_data")
+    config = base.base("custom_data")
     config.total_steps = config.batch_size = config.checkpoint.every = "auto"
     config.log_every = 10
     config.data = base.dataset("captioned_images")
@@ -106,7 +106,7 @@ def start_from_packages(config: ConfigDict) -> None:
     """Changes the values that differ between `trained` and `frozen`, unless they were set."""
     names = {side: f"pip:{name}" for side, name in PACKAGED.items()}
     logging.info(
-        "Installed pretrained towers, frozen: %s. own_data.py:small trains small towers instead.",
+        "Installed pretrained towers, frozen: %s. custom_data.py:small trains small towers instead.",
         " and ".join(names.values()),
     )
     config.init_from.towers.update(names)

@@ -6,7 +6,7 @@ import sys
 import pytest
 from absl import flags, logging
 
-from configs import own_data
+from configs import custom_data
 from tests.data_prep.captioned_images import own_folders
 from xmodal.apps import config_flag
 from xmodal.core.errors import UserError
@@ -15,11 +15,11 @@ from xmodal.train import loop, preflight
 from xmodal.train.folder import run_folder
 from xmodal.train.inherit import inherit
 
-FILE = own_data.__file__
+FILE = custom_data.__file__
 
 
 def make_config(folder):
-    config = own_data.complete(own_data.get_config(), "small")
+    config = custom_data.complete(custom_data.get_config(), "small")
     config.data.manual_dir, config.data.data_dir = str(folder), f"{folder}_tfds"
     config.evals.own.bootstrap_samples = 10
     return config
@@ -67,10 +67,10 @@ def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
     )
     assert list(run_dir.glob("**/events*"))
     # Another run starts only from its text side, with a different, random image encoder.
-    other = own_data.get_config()
+    other = custom_data.get_config()
     other.init_from.run, other.init_from.include = str(run_dir), ["text/"]
     other.init_from.optimizer = False
-    other = own_data.complete(other, "small")
+    other = custom_data.complete(other, "small")
     other.data, other.evals = make_config(folder).data, make_config(folder).evals
     for key in ("tokenizer", "lower_case", "unknown", "special_tokens", "max_length"):
         del other.data.text[key]
@@ -102,7 +102,7 @@ def test_installed_towers_are_used_frozen_unless_something_is_named(config_of_fl
         "image": "pip:efficientnet_lite2", "text": "pip:minilm"
     }  # fmt: skip
     assert said[-1].startswith("Installed pretrained towers, frozen: pip:efficientnet_lite2 and")
-    expected = own_data.get_config("frozen")
+    expected = custom_data.get_config("frozen")
     expected.init_from.towers, expected.optimizer.learning_rate = config.init_from.towers, 5e-4
     assert config.to_dict() == expected.to_dict()
     named = config_of_flags("--config.init_from.towers.text=weights/minilm")
