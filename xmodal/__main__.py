@@ -15,7 +15,7 @@ COMMANDS = {
     "convert": ("xmodal.apps.convert", "convert a published checkpoint"),
     "export": ("xmodal.apps.export", "export a model for use without flax"),
     "search": ("xmodal.apps.search", "build an index and find images and texts in it"),
-    "reproduce": ("xmodal.apps.ledger.reproduce", "check published and measured numbers"),
+    "reproduce": ("xmodal.apps.reproduction.reproduce", "check published and measured numbers"),
     "mine": ("xmodal.apps.mine", "mine hard negatives with a trained model, for AOQ"),
     "sweep": ("xmodal.apps.sweep", "search for hyperparameters"),
     "show": ("xmodal.apps.explore.show", "make a page of the images that models retrieve"),

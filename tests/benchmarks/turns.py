@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from xmodal.apps.ledger.reproduced import describe_processor
+from xmodal.apps.reproduction.reproduced import describe_processor
 
 
 def compare(

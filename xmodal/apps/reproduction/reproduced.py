@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xmodal.apps.ledger.ledger_entries import LedgerRow, System
+from xmodal.apps.reproduction.entries import LedgerRow, System
 from xmodal.core.result_files import format_json
 from xmodal.core.text_table import Rows
 from xmodal.core.version import __version__

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from xmodal.apps.ledger.ledger_entries import LedgerRow, LedgerTable, System, Value
-from xmodal.apps.ledger.reproduced import (
+from xmodal.apps.reproduction.entries import LedgerRow, LedgerTable, System, Value
+from xmodal.apps.reproduction.reproduced import (
     compare_rows,
     describe_verdict,
     is_reproduced,

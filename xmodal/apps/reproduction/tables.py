@@ -1,6 +1,6 @@
 """The tables of Markdown files that are made from the ledger.
 
-A table stands between `<!--ledger:NAME-->` and `<!--end-->`; everything else is written by hand.
+A table stands between `<!--reproduction:NAME-->` and `<!--end-->`; everything else is written by hand.
 """
 
 import collections
@@ -8,11 +8,11 @@ import pathlib
 import re
 from collections.abc import Sequence
 
-from xmodal.apps.ledger.ledger_entries import Ledger, LedgerRow, tags_of
+from xmodal.apps.reproduction.entries import Ledger, LedgerRow, tags_of
 from xmodal.core.errors import UserError
 
 COUNTS = "counts"
-_PLACE = re.compile(r"(<!--ledger:(?P<name>[^>]*)-->\n).*?(<!--end-->)", re.DOTALL)
+_PLACE = re.compile(r"(<!--reproduction:(?P<name>[^>]*)-->\n).*?(<!--end-->)", re.DOTALL)
 
 
 def fill_page(text: str, ledger: Ledger) -> str:

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from xmodal.apps.ledger import reproduce
-from xmodal.apps.ledger.ledger_entries import Value, read_ledger
-from xmodal.apps.ledger.reproduce import Reproduction
+from xmodal.apps.reproduction import reproduce
+from xmodal.apps.reproduction.entries import Value, read_ledger
+from xmodal.apps.reproduction.reproduce import Reproduction
 
 
 @pytest.fixture(scope="module")

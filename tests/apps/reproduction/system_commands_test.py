@@ -8,8 +8,8 @@ import pytest
 
 from xmodal.__main__ import COMMANDS
 from xmodal.apps.config_flag import find_config_file
-from xmodal.apps.ledger.ledger_entries import read_ledger
-from xmodal.apps.ledger.reproduce import Reproduction
+from xmodal.apps.reproduction.entries import read_ledger
+from xmodal.apps.reproduction.reproduce import Reproduction
 
 WORK = pathlib.Path("work")
 

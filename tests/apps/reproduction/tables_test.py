@@ -2,8 +2,8 @@
 
 import pathlib
 
-from xmodal.apps.ledger.ledger_entries import read_ledger
-from xmodal.apps.ledger.ledger_tables import fill_page, pages_of
+from xmodal.apps.reproduction.entries import read_ledger
+from xmodal.apps.reproduction.tables import fill_page, pages_of
 
 ROOT = pathlib.Path(__file__).parents[3]
 
@@ -18,4 +18,4 @@ def test_pages_are_those_of_the_ledger():
         assert fill_page(text, ledger) == text, f"{page}: xmodal reproduce --write_tables"
         shown += text
     tables = {row.table.name for row in ledger.rows if row.table.page}
-    assert all(f"<!--ledger:{name}-->" in shown for name in (*tables, "counts"))
+    assert all(f"<!--reproduction:{name}-->" in shown for name in (*tables, "counts"))

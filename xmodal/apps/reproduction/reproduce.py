@@ -37,9 +37,9 @@ from collections.abc import Sequence
 from etils import epath
 
 from xmodal.apps.arguments import make_parser, positive_int
-from xmodal.apps.ledger.ledger_entries import Folders, Ledger, System, fill, read_ledger
-from xmodal.apps.ledger.ledger_tables import count_rows, rewrite_pages
-from xmodal.apps.ledger.reproduced import (
+from xmodal.apps.reproduction.entries import Folders, Ledger, System, fill, read_ledger
+from xmodal.apps.reproduction.tables import count_rows, rewrite_pages
+from xmodal.apps.reproduction.reproduced import (
     Numbers,
     compare_rows,
     describe_verdict,

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from xmodal.apps.ledger.ledger_entries import STATUSES, Files, Ledger, System, read_ledger
+from xmodal.apps.reproduction.entries import STATUSES, Files, Ledger, System, read_ledger
 from xmodal.evals.reports import published
 from xmodal.pretrained.packaged_towers import PACKAGED
 
