@@ -25,7 +25,7 @@ def get_config(argument: str = "") -> ConfigDict:
     config = cxc.experiment("cc_pretrain")
     config.total_steps = 30_000
     config.data.dataset = "conceptual_captions"
-    config.data.short_texts = None  # The share of its captions that are short is not known.
+    config.data.length_bucketing = None  # The share of its captions that are short is not known.
     config.evals = {"cc3m": base.benchmarks(final_split="validation")}
     config.optimizer = cxc.skipping_adam(1e-4)
     config.best_checkpoint.metric = "cc3m/conceptual_captions/mean_recall@10"

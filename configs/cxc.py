@@ -63,7 +63,7 @@ def coco() -> dict:
         # The learned vocabulary may exceed its size by a few percent; the model has 30,522 rows.
         "text": base.wordpiece(vocabulary_size=29_000, max_length=48),
         # 90 % of captions have at most 16 tokens, and thus three quarters on nearly every device.
-        "short_texts": {"length": 16, "share": 0.75},
+        "length_bucketing": {"length": 16, "share": 0.75},
         "prefetch": 4,
     }
 
@@ -87,7 +87,7 @@ def quick(config: ConfigDict) -> ConfigDict:
     """The `:quick` variant of an experiment: the same parts, small, on the built-in dataset."""
     config = base.on_built_in_dataset(config)
     config.data.text.update({"vocabulary_size": 1000, "max_length": 32})
-    config.data.text_lengths, config.data.short_texts = (), None
+    config.data.text_lengths, config.data.length_bucketing = (), None
     if config.model.image is not None:
         statistics = config.model.image.encoder.statistics
         config.model.image.encoder = base.small_convnet(statistics=statistics)

@@ -28,7 +28,7 @@ from xmodal.train.resolve import build_run
 def make_ours(pixels: np.ndarray) -> tuple[Callable[[], None], int]:
     """Returns a function that makes the next step, and the number of parameters."""
     config = cxc_multitask.get_config()
-    config.model.text = config.data.text = config.data.short_texts = None
+    config.model.text = config.data.text = config.data.length_bucketing = None
     config.model.image.encoder.dtype = "float32"
     config.data.image.size, config.batch_size = pixels.shape[1], len(pixels)
     config.tasks = {"i2i": base.task("image", "image", "softmax")}

@@ -118,7 +118,7 @@ def test_texts_are_ranked_by_length_if_every_device_has_enough_short_ones(tiny_c
     config["text"] = {"tokenizer": "nltk", "max_length": 12, "augment": {"delete": 0.45}}
     options = {"batch_size": 12, "total_steps": 30}
     whole = _batches(config, **options)
-    config |= {"text_lengths": (5,), "short_texts": {"length": 4, "share": 0.6}}
+    config |= {"text_lengths": (5,), "length_bucketing": {"length": 4, "share": 0.6}}
     options |= {"devices": 2, "parts": 2}
     processes = [_batches(config, process_index=k, process_count=2, **options) for k in (0, 1)]
     found = collections.Counter()
@@ -150,7 +150,7 @@ def test_texts_are_ranked_by_length_if_every_device_has_enough_short_ones(tiny_c
 )
 def test_the_last_layout_of_texts_is_for_any_batch(tiny_config, lengths, short, layouts):
     config = tiny_config | {"text_lengths": lengths}
-    config["short_texts"] = short and {"length": short, "share": 0.5}
+    config["length_bucketing"] = short and {"length": short, "share": 0.5}
     assert data.parse(config).text_layouts == tuple(layouts)
     assert data.parse(config | {"text": None, "captions_per_image": 1}).text_layouts == ()
 

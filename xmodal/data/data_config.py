@@ -9,7 +9,7 @@ import numpy as np
 from xmodal.core.config import read, setting
 from xmodal.core.errors import UserError
 from xmodal.data.pixels.images import ImageConfig
-from xmodal.data.text.short_texts import ShortTexts
+from xmodal.data.text.length_bucketing import LengthBucketing
 from xmodal.data.text.text_config import TextConfig
 
 
@@ -31,7 +31,7 @@ class DataConfig:
       text_lengths: numbers of ids, ascending, to which a training batch is padded if all of its
         texts are that short; others are padded to `text.max_length`. The training step is compiled
         for every length. Not used with `text.attend_to_padding`.
-      short_texts: texts of a training batch that are padded even less, see `ShortTexts`; None for
+      length_bucketing: texts of a training batch that are padded even less, see `LengthBucketing`; None for
         none. The step is compiled once more. Not used with `text.attend_to_padding`.
       label_captions: number of captions of an image, the first ones, whose words together label
         each of its training texts with concepts (CVSE); 0 for the text's own words.
@@ -51,7 +51,7 @@ class DataConfig:
     image: ImageConfig | None = None
     text: TextConfig | None = dataclasses.field(default_factory=TextConfig)
     text_lengths: tuple[int, ...] = ()
-    short_texts: ShortTexts | None = None
+    length_bucketing: LengthBucketing | None = None
     label_captions: int = setting(0, at_least=0)
     mined_negatives: str = ""
     labels: tuple[str, ...] = ()
@@ -99,13 +99,13 @@ class DataConfig:
 
     @property
     def text_layouts(self) -> tuple[tuple[int, bool], ...]:
-        """Lengths T to which training batches are padded, and whether they have `short_texts`.
+        """Lengths T to which training batches are padded, and whether they have `length_bucketing`.
 
         They ascend; the last one is for any batch. There are none without texts.
         """
         if self.text is None:
             return ()
-        most, short = self.text.max_length, self.short_texts
+        most, short = self.text.max_length, self.length_bucketing
         if self.text.attend_to_padding:
             return ((most, False),)
         lengths = [*(length for length in self.text_lengths if length < most), most]
@@ -118,16 +118,16 @@ class DataConfig:
         """Returns the length T to which a batch is padded, and ranks if its short texts are apart.
 
         Args:
-          lengths: see `ShortTexts.rank`, which gives the ranks.
-          devices: see `ShortTexts.rank`.
-          parts: see `ShortTexts.rank`.
+          lengths: see `LengthBucketing.rank`, which gives the ranks.
+          devices: see `LengthBucketing.rank`.
+          parts: see `LengthBucketing.rank`.
         """
         *others, last = self.text_layouts
         longest = lengths.max()
         length, has_short = next((each for each in others if each[0] >= longest), last)
-        if self.short_texts is None or not has_short:
+        if self.length_bucketing is None or not has_short:
             return length, None
-        ranks = self.short_texts.rank(lengths, devices, parts)
+        ranks = self.length_bucketing.rank(lengths, devices, parts)
         return last[0] if ranks is None else length, ranks
 
     def require_text(self) -> TextConfig:

@@ -48,8 +48,8 @@ def train_batches(
       total_steps: step after the last batch.
       process_index: which block of rows this process gets.
       process_count: number of processes.
-      devices: see `ShortTexts.rank`.
-      parts: see `ShortTexts.rank`.
+      devices: see `LengthBucketing.rank`.
+      parts: see `LengthBucketing.rank`.
       features: frozen features of the split, read instead of raw columns.
 
     Returns:

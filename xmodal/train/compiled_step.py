@@ -15,7 +15,7 @@ from xmodal.train.costs import cost, memory
 from xmodal.train.optimization.schedules import Lengths, read_lengths
 from xmodal.train.run import Run
 from xmodal.train.step.step import Batch, Scalars, jit_step, make_step
-from xmodal.train.step.two_lengths import RANK
+from xmodal.train.step.length_bucketing import RANK
 from xmodal.train.tree import TrainState
 
 Layout = tuple[int, bool]
@@ -77,7 +77,7 @@ def lower_step(
         l2=settings.l2,
         accumulation_steps=settings.accumulation_steps,
         skip_non_finite=settings.non_finite == "skip",
-        short_texts=settings.data.short_texts,
+        length_bucketing=settings.data.length_bucketing,
     )
     jitted = jit_step(step, state, run.mesh)
     everywhere = mesh_lib.replicated(run.mesh)

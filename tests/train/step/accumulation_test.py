@@ -198,7 +198,7 @@ def assert_same_training(one, other):
 
 
 def embed_one_by_one(
-    model, tasks, params, states, batch, *, steps, mesh, frozen, key, short_texts=None
+    model, tasks, params, states, batch, *, steps, mesh, frozen, key, length_bucketing=None
 ):
     """See `accumulation.embed_in_parts`."""
     found = []

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xmodal.core import mesh as mesh_lib
-from xmodal.data.text.short_texts import ShortTexts
+from xmodal.data.text.length_bucketing import LengthBucketing
 from xmodal.models import DualEncoder, Embedding
 from xmodal.train.step.tasks import Task
 from xmodal.train.step.views import COLUMNS, MINED_COLUMNS, embed_views
@@ -36,7 +36,7 @@ def embed_in_parts(
     mesh: Mesh,
     frozen: Mapping[str, Collection[str]],
     key: jax.Array,
-    short_texts: ShortTexts | None = None,
+    length_bucketing: LengthBucketing | None = None,
 ) -> tuple[dict[str, Embedding], Tree]:
     """Returns the views and states of `embed_views` in training, with one part in memory at a time.
 
@@ -56,7 +56,7 @@ def embed_in_parts(
         number, columns = part
         views, states = embed_views(
             model, tasks, params, states, columns, train=True, frozen=frozen,
-            key=jax.random.fold_in(key, number), short_texts=short_texts, mesh=mesh,
+            key=jax.random.fold_in(key, number), length_bucketing=length_bucketing, mesh=mesh,
         )  # fmt: skip
         return jax.lax.stop_gradient(states), views
 

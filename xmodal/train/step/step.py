@@ -13,7 +13,7 @@ from xmodal.core import mesh as mesh_lib
 from xmodal.core.config import setting
 from xmodal.core.errors import UserError
 from xmodal.core.tree_paths import unflatten
-from xmodal.data.text.short_texts import ShortTexts
+from xmodal.data.text.length_bucketing import LengthBucketing
 from xmodal.models import DualEncoder, Embedding, Mode
 from xmodal.train import rngs
 from xmodal.train.optimization.optimizer import learning_rate, pass_time, skipped_updates
@@ -89,7 +89,7 @@ def make_step(
     l2: L2Config | None = None,
     accumulation_steps: int = 1,
     skip_non_finite: bool = False,
-    short_texts: ShortTexts | None = None,
+    length_bucketing: LengthBucketing | None = None,
 ) -> Step:
     """Returns the pure function that makes one update.
 
@@ -104,7 +104,7 @@ def make_step(
         `accumulation`.
       skip_non_finite: whether a batch whose loss or gradient is not finite counts as a step that
         changes only the step counts, and momentum copies of the towers.
-      short_texts: see `embed_views`.
+      length_bucketing: see `embed_views`.
 
     Returns:
       (state, batch, step, lengths, key_data) -> (state, scalars). `batch` holds global arrays as
@@ -118,7 +118,7 @@ def make_step(
     embed = functools.partial(embed_views, train=True)
     if accumulation_steps > 1:
         embed = functools.partial(accumulation.embed_in_parts, steps=accumulation_steps)
-    embed = functools.partial(embed, short_texts=short_texts, mesh=mesh)
+    embed = functools.partial(embed, length_bucketing=length_bucketing, mesh=mesh)
     rate = momentum_rate(tasks)
 
     def compute_loss(

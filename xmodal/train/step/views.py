@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xmodal.data.text.short_texts import ShortTexts
+from xmodal.data.text.length_bucketing import LengthBucketing
 from xmodal.models import DualEncoder, Embedding
 from xmodal.models.dual_encoder import SIDES
 from xmodal.train.step.tasks import MINED_VIEWS, Task, caption_indices, reads_mined, sides
-from xmodal.train.step.two_lengths import RANK, embed_two_lengths
+from xmodal.train.step.length_bucketing import RANK, embed_by_length
 from xmodal.train.tree import Tree
 
 # Batch columns that a tower reads. Frozen features replace the raw columns.
@@ -54,7 +54,7 @@ def embed_views(
     train: bool = False,
     frozen: Mapping[str, Collection[str]] | None = None,
     key: jax.Array | None = None,
-    short_texts: ShortTexts | None = None,
+    length_bucketing: LengthBucketing | None = None,
     mesh: Mesh | None = None,
 ) -> tuple[dict[str, Embedding], Tree]:
     """Returns the embedding of every view that the tasks compare, and the towers' new state.
@@ -70,8 +70,8 @@ def embed_views(
       train: see `Tower.apply`.
       frozen: side -> frozen parts, see `Tower.apply`.
       key: see `Tower.apply`; each tower gets its own.
-      short_texts: texts that are embedded apart if the batch has ranks, see `embed_two_lengths`.
-      mesh: devices that the batch is split over, for `short_texts`.
+      length_bucketing: texts that are embedded apart if the batch has ranks, see `embed_by_length`.
+      mesh: devices that the batch is split over, for `length_bucketing`.
     """
     views: dict[str, Embedding] = {}
     states: Tree = dict(model_state)
@@ -91,9 +91,9 @@ def embed_views(
             model.embed, side, params, model_state,
             train=train, frozen=(frozen or {}).get(side, ()),
         )  # fmt: skip
-        if RANK in inputs and short_texts is not None and mesh is not None:
+        if RANK in inputs and length_bucketing is not None and mesh is not None:
             embed = functools.partial(
-                embed_two_lengths, embed, captions=count, short=short_texts, mesh=mesh
+                embed_by_length, embed, captions=count, short=length_bucketing, mesh=mesh
             )
         embedding, states[side] = embed(
             inputs, key=None if key is None else jax.random.fold_in(key, SIDES.index(side))

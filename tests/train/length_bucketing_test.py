@@ -8,7 +8,7 @@ import pytest
 
 from tests import tiny_run
 from xmodal.train.folder import checkpoints
-from xmodal.train.step.two_lengths import RANK
+from xmodal.train.step.length_bucketing import RANK
 
 HALF, STEPS = 5, 10
 
@@ -18,7 +18,7 @@ def config(tiny_data_dir):
     config = tiny_run.make_config(tiny_data_dir)
     config.model.text.projection.batch_norm = False  # It would need all texts at once.
     config.model.text.encoder.dropout = 0.5
-    config.data.short_texts = {"length": 8, "share": 0.5}
+    config.data.length_bucketing = {"length": 8, "share": 0.5}
     config.data.text.augment = {"delete": 0.2}
     config.total_steps, config.checkpoint.every = STEPS, HALF
     config.optimizer.schedule.warmup_steps = 0

@@ -8,8 +8,8 @@ from xmodal.core.config import setting
 
 
 @dataclasses.dataclass(frozen=True)
-class ShortTexts:
-    """`config.data.short_texts`: a second length within a batch.
+class LengthBucketing:
+    """`config.data.length_bucketing`: a second length within a batch.
 
     The shortest texts of every device, and of every part of an accumulated batch, are padded to a
     length of their own, and their side of the model embeds them apart from the others. A batch with

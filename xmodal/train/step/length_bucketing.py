@@ -10,23 +10,23 @@ from jax.sharding import Mesh, PartitionSpec
 
 from xmodal.core.errors import UserError
 from xmodal.core.mesh import BATCH_AXIS
-from xmodal.data.text.short_texts import ShortTexts
+from xmodal.data.text.length_bucketing import LengthBucketing
 from xmodal.models import Embedding
 from xmodal.train.tree import Tree
 
 RANK = "text_rank"
-"""The column of `ShortTexts.rank`, in batches with texts of two lengths."""
+"""The column of `LengthBucketing.rank`, in batches with texts of two lengths."""
 _BY_TOKEN = ("text_ids", "text_mask", "text_features")
 
 Inputs = Mapping[str, jax.Array]
 
 
-def embed_two_lengths(
+def embed_by_length(
     embed: Callable[..., tuple[Embedding, Tree]],
     inputs: Inputs,
     *,
     captions: int,
-    short: ShortTexts,
+    short: LengthBucketing,
     mesh: Mesh,
     key: jax.Array | None,
 ) -> tuple[Embedding, Tree]:
@@ -70,7 +70,7 @@ def embed_two_lengths(
     # A frozen side returns its running statistics as they were.
     if not all(jax.tree.leaves(jax.tree.map(operator.is_, *statistics))):
         raise UserError(
-            "config.data.short_texts embeds short texts apart, but the text side normalizes all "
+            "config.data.length_bucketing embeds short texts apart, but the text side normalizes all "
             "texts of a batch together (batch normalization); set it to None."
         )
     return devices(join)(first, others, inputs[RANK]), state

@@ -7,14 +7,14 @@ import pytest
 
 from tests import tiny_encoder as tiny
 from xmodal.core import mesh as mesh_lib
-from xmodal.data.text.short_texts import ShortTexts
+from xmodal.data.text.length_bucketing import LengthBucketing
 from xmodal.models import make_dual_encoder
 from xmodal.train.compiled_step import CompiledStep, lower_step
 from xmodal.train.step import tasks
-from xmodal.train.step.two_lengths import RANK
+from xmodal.train.step.length_bucketing import RANK
 from xmodal.train.step.views import embed_views
 
-SHORT = ShortTexts(3, 0.6)
+SHORT = LengthBucketing(3, 0.6)
 BERT = tiny.make_config().model.text.encoder.to_dict()
 RNN = {"name": "rnn", "vocab_size": tiny.WORDS, "embedding_width": 4, "width": 6}
 TOWERS = {
@@ -40,7 +40,7 @@ def make_batch(size, devices, parts):
 @pytest.mark.slow
 def test_a_step_in_parts_is_that_of_one_length():
     config = tiny.make_config(batch_size=32, accumulation_steps=2)
-    config.data.short_texts = {"length": SHORT.length, "share": SHORT.share}
+    config.data.length_bucketing = {"length": SHORT.length, "share": SHORT.share}
     parts = tiny.make_parts(config, devices=4)
     lowered = lower_step(parts, tiny.start(parts))
     compiled = CompiledStep({layout: each.compile() for layout, each in lowered.items()}, parts)
@@ -88,7 +88,7 @@ def test_embeddings_and_gradients_are_those_of_one_length(tower, rows):
     def embed(params, batch):
         def total(params):
             views, _ = embed_views(
-                model, compared, params, state, batch, short_texts=SHORT, mesh=mesh
+                model, compared, params, state, batch, length_bucketing=SHORT, mesh=mesh
             )
             # Every number counts with another weight.
             leaves = [leaf for leaf in jax.tree.leaves(views) if leaf.dtype == jnp.float32]
