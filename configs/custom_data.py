@@ -4,8 +4,8 @@
 
 data_prep/captioned_images/README.md describes the folder. After `pip install "xmodal[pretrained]"`
 the run starts from EfficientNet-Lite2 (ImageNet) and all-MiniLM-L6-v2, keeps both frozen, computes
-their outputs once and trains only projections. Otherwise, and with `custom_data.py:small`, it trains
-small towers from scratch. Both take minutes on a laptop CPU.
+their outputs once and trains only projections. Otherwise, and with `custom_data.py:small`, it
+trains small towers from scratch. Both take minutes on a laptop CPU.
 
 Other published towers, on one side or both, are fine-tuned:
 
@@ -106,7 +106,7 @@ def start_from_packages(config: ConfigDict) -> None:
     """Changes the values that differ between `trained` and `frozen`, unless they were set."""
     names = {side: f"pip:{name}" for side, name in PACKAGED.items()}
     logging.info(
-        "Installed pretrained towers, frozen: %s. custom_data.py:small trains small towers instead.",
+        "Installed pretrained towers, frozen: %s. custom_data.py:small trains small ones instead.",
         " and ".join(names.values()),
     )
     config.init_from.towers.update(names)

@@ -98,8 +98,8 @@ def clipped_adam(learning_rate: float, decay_after: str) -> dict:
 def on_shapes(config: ConfigDict) -> ConfigDict:
     """An experiment on the built-in dataset, with the frozen CNN of `configs/quickstart.py`.
 
-    It is large enough to learn something. The benchmark `shapes_matches` has all captions that are true
-    of an image.
+    It is large enough to learn something. The benchmark `shapes_matches` has all captions that are
+    true of an image.
     """
     config = quick(config)
     config.name = config.name.replace("_quick", "_shapes")

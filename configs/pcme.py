@@ -31,8 +31,8 @@ lists differences that all of these papers share.
 
 README of naver-ai/pcme, COCO test, 1K:
     R@1 I->T 68.8   T->I 54.6      PMRP I->T 45.0   T->I 46.0
-Its PMRP on 1K is the benchmark `pmrp_pcme_1k`, on 5K `pmrp_pcme`: both only if named, and from released
-labels. `python -m xmodal.eval_main --run=RUN2 --step=latest --evaluators=coco
+Its PMRP on 1K is the benchmark `pmrp_pcme_1k`, on 5K `pmrp_pcme`: both only if named, and from
+released labels. `python -m xmodal.eval_main --run=RUN2 --step=latest --evaluators=coco
 --save_embeddings=FILE` writes the file that `--embeddings=FILE --annotations=LABELS
 --benchmarks=coco1k,coco5k,pmrp_pcme_1k` evaluates.
 """

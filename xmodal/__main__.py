@@ -21,7 +21,10 @@ COMMANDS = {
     "show": ("xmodal.apps.explore.show", "make a page of the images that models retrieve"),
     "annotate": ("xmodal.apps.annotate", "collect labels of image-text pairs from people"),
     "compare": ("xmodal.apps.explore.compare", "compare the results of models, in pairs"),
-    "leaderboard": ("xmodal.apps.explore.leaderboard", "make a page and tables of the results of models"),
+    "leaderboard": (
+        "xmodal.apps.explore.leaderboard",
+        "make a page and tables of the results of models",
+    ),
     "agree": ("xmodal.apps.analysis.agree", "compare metrics by how they order models"),
     "bradley_terry": ("xmodal.apps.analysis.bradley_terry", "rank models by pairwise choices"),
     "caption_relations": (

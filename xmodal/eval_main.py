@@ -42,8 +42,8 @@ from etils import epath
 from ml_collections import ConfigDict
 
 from xmodal.apps import config_flag, eval_arguments
-from xmodal.core.object_store import split_folders
 from xmodal.core.errors import UserError
+from xmodal.core.object_store import split_folders
 from xmodal.core.progress import stoppable
 
 if TYPE_CHECKING:

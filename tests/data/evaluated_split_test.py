@@ -117,7 +117,9 @@ def test_sentence_pairs_are_records_of_two_captions(tiny_config):
         pairs.images(4)
     data.prepare(config, splits=["test"])
     for read in (data.num_train_examples, lambda config, split: data.batch_spec(config, 2)):
-        with pytest.raises(ValueError, match="has no image_id.*evaluators of type 'embedding_similarity'"):
+        with pytest.raises(
+            ValueError, match="has no image_id.*evaluators of type 'embedding_similarity'"
+        ):
             read(config | {"image": None}, "test")
 
 

@@ -61,14 +61,20 @@ def test_embeddings_end_to_end(evaluate, model, capsys):
         "skipped_queries": 0,
         "tied_queries": 0,
     }
-    assert benchmarks["eccv"]["galleries"]["i2t"]["skipped_queries"] == 10  # two of 12 have positives
+    assert (
+        benchmarks["eccv"]["galleries"]["i2t"]["skipped_queries"] == 10
+    )  # two of 12 have positives
     assert benchmarks["cxc"]["similarity"] == "cosine"
     assert benchmarks["cxc"]["bootstrap"] == {"samples": 50, "seed": 0}
-    assert store.load_ranks(out / "ranks.npz").results[2].label_hash == benchmarks["cxc"]["label_hash"]
+    assert (
+        store.load_ranks(out / "ranks.npz").results[2].label_hash == benchmarks["cxc"]["label_hash"]
+    )
 
 
 def test_tensorboard_shows_the_same_numbers(evaluate, model):
-    out = evaluate(embeddings=str(model / "tiny.npz"), similarity="dot", benchmarks=["coco5k", "cxc"])
+    out = evaluate(
+        embeddings=str(model / "tiny.npz"), similarity="dot", benchmarks=["coco5k", "cxc"]
+    )
     events = EventAccumulator(str(out), size_guidance={"tensors": 0}).Reload()
     found = {
         tag: float(np.frombuffer(event.tensor_proto.tensor_content, np.float32)[0])

@@ -9,7 +9,7 @@ from tests.evals.tiny_split import TinySplit, look_up
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
 from xmodal.evals import Embedder
-from xmodal.evals.model_adapter import Ensemble, EncoderAdapter
+from xmodal.evals.model_adapter import EncoderAdapter, Ensemble
 from xmodal.similarity import make_similarity
 
 

@@ -45,7 +45,9 @@ def labels(real_data):
 @pytest.fixture(scope="module")
 def benchmarks(labels):
     # The list of VinVL is not among the files.
-    made = make_benchmarks(labels, [name for name in definitions_of(labels.name) if name != "vinvl_1k"])
+    made = make_benchmarks(
+        labels, [name for name in definitions_of(labels.name) if name != "vinvl_1k"]
+    )
     assert len(made) == 9
     return made
 

@@ -1,4 +1,5 @@
-"""All numbers of the COCO benchmarks, computed slowly from the released files and the papers' texts.
+"""All numbers of the COCO benchmarks, computed slowly from the released files and the papers'
+texts.
 
 One query at a time in plain Python, and without the package, except for the random draws of pairs,
 which have to be the same. The results have the names used in `xmodal.evals.reports.summary`.

@@ -13,7 +13,11 @@ from xmodal.core.config import Bounds, check_options, lookup, read
 from xmodal.core.errors import UserError
 from xmodal.evals import Evaluation, evaluate_source
 from xmodal.evals.evaluators import EVALUATORS, Evaluator, read_entry
-from xmodal.evals.evaluators.benchmarks import BenchmarksEvaluator, BenchmarksOptions, benchmarks_of_annotations
+from xmodal.evals.evaluators.benchmarks import (
+    BenchmarksEvaluator,
+    BenchmarksOptions,
+    benchmarks_of_annotations,
+)
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.files import name_of, open_items, open_source, sides_of
@@ -74,8 +78,8 @@ def evaluate(
     Without a dataset, these files are evaluated on the labels released for MS-COCO, in the folder
     `annotations`.
 
-    A dataset of captions and images is evaluated by its retrieval benchmarks and ratings, a dataset of
-    sentence pairs (`dataset="semeval_sts", config="pairs"`) by STS correlations, and any dataset
+    A dataset of captions and images is evaluated by its retrieval benchmarks and ratings, a dataset
+    of sentence pairs (`dataset="semeval_sts", config="pairs"`) by STS correlations, and any dataset
     by an `evaluator` such as `{"type": "zero_shot", "templates": ["a photo of a {}."]}`.
 
     Args:
@@ -209,7 +213,7 @@ def _check_functions(functions: Mapping[str, Any], dataset: str, similarity: str
 def _evaluate_dataset(
     given: Mapping[str, Any], adapter: ModelAdapter, sides: Sequence[str], name: str
 ) -> Evaluation:
-    """Evaluates a model on the items of a dataset, with a page of examples if there are benchmarks."""
+    """Evaluates a model on a dataset, with a page of examples if there are benchmarks."""
     evaluator, items = _open_dataset(given, sides)
     evaluator.check_adapter("evaluator", adapter)
     examples = given["examples"]

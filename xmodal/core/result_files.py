@@ -12,8 +12,8 @@ from typing import Any
 from etils import epath
 
 from xmodal.core.atomic import replacing
-from xmodal.core.object_store import is_in_object_store
 from xmodal.core.errors import UserError
+from xmodal.core.object_store import is_in_object_store
 
 # Folder of the final evaluation in the folder of a run.
 FINAL = "test"

@@ -31,8 +31,8 @@ class DataConfig:
       text_lengths: numbers of ids, ascending, to which a training batch is padded if all of its
         texts are that short; others are padded to `text.max_length`. The training step is compiled
         for every length. Not used with `text.attend_to_padding`.
-      length_bucketing: texts of a training batch that are padded even less, see `LengthBucketing`; None for
-        none. The step is compiled once more. Not used with `text.attend_to_padding`.
+      length_bucketing: texts of a training batch that are padded even less, see `LengthBucketing`;
+        None for none. The step is compiled once more. Not used with `text.attend_to_padding`.
       label_captions: number of captions of an image, the first ones, whose words together label
         each of its training texts with concepts (CVSE); 0 for the text's own words.
       mined_negatives: folder of `xmodal mine`, from which every pair draws two more images and

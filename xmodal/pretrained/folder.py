@@ -20,9 +20,9 @@ from absl import logging
 from etils import epath
 
 from xmodal.core.atomic import new_folder
-from xmodal.core.object_store import is_in_object_store
 from xmodal.core.cache_folder import cache_folder
 from xmodal.core.errors import UserError
+from xmodal.core.object_store import is_in_object_store
 from xmodal.core.untrusted.json_text import parse_json_text
 from xmodal.data.text.tokenizer_files import FILES
 from xmodal.pretrained.conversion_report import Report

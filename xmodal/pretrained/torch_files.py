@@ -11,8 +11,8 @@ import ml_dtypes
 import numpy as np
 from etils import epath
 
-from xmodal.core.object_store import is_in_object_store
 from xmodal.core.errors import UserError
+from xmodal.core.object_store import is_in_object_store
 from xmodal.core.untrusted import pickles
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import numpy as np
 import safetensors.numpy
 from etils import epath
 
-from xmodal.core.object_store import is_in_object_store
 from xmodal.core.errors import UserError
+from xmodal.core.object_store import is_in_object_store
 from xmodal.core.untrusted.json_text import parse_json_text
 from xmodal.pretrained import tensorflow_files, torch_files
 

@@ -5,7 +5,7 @@ A similarity prepares the embeddings of each side once and compares blocks of pr
 
 from xmodal.similarity.embedding import Embedding
 from xmodal.similarity.from_config import make_similarity
-from xmodal.similarity.late_interaction import Observer, PairCost, LateInteraction
+from xmodal.similarity.late_interaction import LateInteraction, Observer, PairCost
 from xmodal.similarity.similarity import Similarity, SimilarityConfig, select_field
 from xmodal.similarity.table import PAIR_MODULES, SIMILARITIES, Kind
 from xmodal.similarity.vectors import Prepared
@@ -15,9 +15,9 @@ __all__ = [
     "SIMILARITIES",
     "Embedding",
     "Kind",
+    "LateInteraction",
     "Observer",
     "PairCost",
-    "LateInteraction",
     "Prepared",
     "Similarity",
     "SimilarityConfig",

@@ -12,7 +12,7 @@ import numpy as np
 
 from xmodal.core.config import check_keys, lookup, setting
 from xmodal.core.errors import UserError
-from xmodal.similarity.late_interaction import PairCost, LateInteraction
+from xmodal.similarity.late_interaction import LateInteraction, PairCost
 from xmodal.similarity.scores import TILE
 from xmodal.similarity.table import SIMILARITIES, Kind
 from xmodal.similarity.tiles import join, split

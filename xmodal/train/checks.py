@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from xmodal.core import mesh as mesh_lib
-from xmodal.core.object_store import is_in_object_store
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
+from xmodal.core.object_store import is_in_object_store
 from xmodal.train.step.step import check_sides, select_l2
 from xmodal.train.step.tasks import caption_indices, columns, reads_mined
 from xmodal.train.step.views import tower_inputs

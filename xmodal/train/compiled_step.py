@@ -14,8 +14,8 @@ from xmodal.core.progress import progress
 from xmodal.train.costs import cost, memory
 from xmodal.train.optimization.schedules import Lengths, read_lengths
 from xmodal.train.run import Run
-from xmodal.train.step.step import Batch, Scalars, jit_step, make_step
 from xmodal.train.step.length_bucketing import RANK
+from xmodal.train.step.step import Batch, Scalars, jit_step, make_step
 from xmodal.train.tree import TrainState
 
 Layout = tuple[int, bool]

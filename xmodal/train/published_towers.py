@@ -8,9 +8,9 @@ import ml_collections
 from etils import epath
 
 from xmodal.core import mesh as mesh_lib
-from xmodal.core.object_store import split_folders
 from xmodal.core.config import read
 from xmodal.core.errors import UserError
+from xmodal.core.object_store import split_folders
 from xmodal.evals.scores.embed import Items
 from xmodal.pretrained.model_folder import SIDES, read_model
 from xmodal.train.evaluation.model_identity import ModelIdentity

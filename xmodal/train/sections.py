@@ -123,7 +123,8 @@ class BestCheckpointConfig:
 
     Attributes:
       metric: tag of an evaluator's metric; "" is the default metric of the first evaluator that has
-        one for its dataset: the mean reciprocal rank of own data, the mean R@10 of other benchmarks.
+        one for its dataset: the mean reciprocal rank of own data, the mean R@10 of other
+          benchmarks.
       mode: whether the highest ("max") or the lowest ("min") value is best; "last" selects the
         last checkpoint that has the metric.
     """

@@ -15,7 +15,9 @@ from xmodal.evals import evaluate_source, make_evaluator
 
 def save(folder, seed, split=None):
     split = split or make_split(20, captions=2)
-    evaluator = make_evaluator("x", options_of(type="benchmarks", bootstrap_samples=50), split, SIDES)
+    evaluator = make_evaluator(
+        "x", options_of(type="benchmarks", bootstrap_samples=50), split, SIDES
+    )
     evaluation = evaluate_source(evaluator, make_source(split, seed), name=f"model {seed}")
     evaluation.save(folder)
     return evaluation

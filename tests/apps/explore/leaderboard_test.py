@@ -11,8 +11,8 @@ import pytest
 from tests.apps.explore.compare_test import save
 from tests.browser import check_accessibility, check_layout, open_page
 from xmodal.apps.explore import board as board_lib
-from xmodal.apps.explore.leaderboard import Leaderboard
 from xmodal.apps.explore.compare import open_results
+from xmodal.apps.explore.leaderboard import Leaderboard
 
 TAG = "shapes_own/i2t/recall@1"
 

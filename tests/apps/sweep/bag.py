@@ -25,7 +25,9 @@ def make_config(data_dir):
     config.data.data_dir, config.data.image, config.data.captions_per_image = data_dir, None, 2
     config.data.text = base.words("ptb", min_count=1, max_length=16)
     config.optimizer = base.adam(1e-2)
-    config.evals = {"shapes": base.benchmarks(every=2) | {"batch_size": 64, "bootstrap_samples": 10}}
+    config.evals = {
+        "shapes": base.benchmarks(every=2) | {"batch_size": 64, "bootstrap_samples": 10}
+    }
     config.best_checkpoint.metric = SELECT
     config.checkpoint.every = 2
     return config

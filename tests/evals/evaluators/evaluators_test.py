@@ -53,9 +53,17 @@ def test_tags_begin_with_the_evaluator_once():
 @pytest.mark.parametrize(
     ("section", "sides", "message"),
     [
-        ({"type": "embedding_similarity"}, SIDES, "the label column 'score', which .* lacks; known: .'relations'"),
+        (
+            {"type": "embedding_similarity"},
+            SIDES,
+            "the label column 'score', which .* lacks; known: .'relations'",
+        ),
         ({"type": "relations"}, SIDES, r"config.evals.x.task is empty"),
-        ({"type": "benchmarks", "benchmarks": ["coco5k"]}, SIDES, r"Unknown benchmark\(s\) \['coco5k'\]"),
+        (
+            {"type": "benchmarks", "benchmarks": ["coco5k"]},
+            SIDES,
+            r"Unknown benchmark\(s\) \['coco5k'\]",
+        ),
         ({"type": "benchmarks"}, ["image"], "a tower only for image, which no benchmark"),
     ],
 )
@@ -68,7 +76,10 @@ def test_a_split_or_model_that_lacks_something(section, sides, message):
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ({"type": "benchmark"}, r"'benchmark' in config.evals.x.type; known: .*Did you mean 'benchmarks'"),
+        (
+            {"type": "benchmark"},
+            r"'benchmark' in config.evals.x.type; known: .*Did you mean 'benchmarks'",
+        ),
         ({}, "config.evals.x is {}; it must be a section with a type of .*'benchmarks'"),
         ({"type": "pools", "sise": 5}, r"\['sise'\] in config.evals.x; .*Did you mean 'size'"),
     ],

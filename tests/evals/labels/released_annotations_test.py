@@ -114,7 +114,9 @@ def test_validation_takes_its_galleries_from_the_ratings(coco_test, real_data):
     assert labels.split == "validation"
     made = {benchmark.name: benchmark for benchmark in benchmarks.make_benchmarks(labels)}
     assert list(made) == ["coco5k", "cxc", "cxc_sits_only", "pmrp"]
-    assert not any(benchmark.label_hash == PUBLISHED_LABELS[name] for name, benchmark in made.items())
+    assert not any(
+        benchmark.label_hash == PUBLISHED_LABELS[name] for name, benchmark in made.items()
+    )
     assert totals(made["coco5k"].directions["i2t"]) == (5_000, 25_000)
     assert totals(made["pmrp"].directions["i2t"])[0] == 4_948
     assert not set(labels.caption_ids) & set(coco_test.caption_ids)

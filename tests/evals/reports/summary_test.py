@@ -104,5 +104,7 @@ def test_the_metric_that_selects_checkpoints(directions, expected):
         "t2t": direction([0, 10, 9], [0, 1, 2]),
         "i2i": direction([5, 5, 5], [0, 1, 2]),
     }
-    found = summary.summarize([benchmark(**{name: made[name] for name in directions})], intervals=False)
+    found = summary.summarize(
+        [benchmark(**{name: made[name] for name in directions})], intervals=False
+    )
     assert found.get("b/mean_recall@10") == (expected and pytest.approx(expected))

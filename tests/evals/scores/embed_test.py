@@ -41,8 +41,8 @@ def test_benchmarks_by_hand():
     assert metrics["shapes_own/i2t/recall@1"] == pytest.approx(100 * 3 / 4)
     assert metrics["shapes_own/i2t/recall@5"] == pytest.approx(100 * 3 / 4)
     assert metrics["shapes_own/i2t/median_rank"] == 1
-    # The only caption of image 20 has no co-caption; on the merged benchmark, its positive is caption
-    # 3.
+    # The only caption of image 20 has no co-caption; on the merged benchmark, its positive is
+    # caption 3.
     assert metrics["shapes_own/t2t/queries"] == 7
     assert metrics["shapes_own/t2t/skipped_queries"] == 1
     assert metrics["shapes/t2t/queries"] == 8

@@ -50,7 +50,9 @@ def embed(images, captions):
 
 def evaluate(source):
     labels = labels_of_split(SPLIT, ())
-    results = compute_benchmarks(source, labels, make_benchmarks(labels, None), bootstrap_samples=10)
+    results = compute_benchmarks(
+        source, labels, make_benchmarks(labels, None), bootstrap_samples=10
+    )
     return {benchmark.name: benchmark for benchmark in results}
 
 
@@ -139,7 +141,9 @@ def test_saved_scores_of_a_reranker_give_its_results(top, tmp_path):
     for expected in evaluator.run(source):
         for name in ("i2t", "t2i"):
             if name in expected.directions:
-                one, other = (each.directions[name] for each in (benchmarks[expected.name], expected))
+                one, other = (
+                    each.directions[name] for each in (benchmarks[expected.name], expected)
+                )
                 np.testing.assert_array_equal(one.rank, other.rank)
                 np.testing.assert_array_equal(one.tied, other.tied)
                 np.testing.assert_equal(one.values, other.values)

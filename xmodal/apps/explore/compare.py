@@ -202,8 +202,9 @@ class Comparison:
     ) -> str:
         """Returns a table of the paired differences of two models, with intervals.
 
-        Evaluations without values for single items or samples, such as those of type `embedding_similarity`, are
-        left out. Tags are those of `metrics.json`; `tags` chooses some, as in `table`.
+        Evaluations without values for single items or samples, such as those of type
+        `embedding_similarity`, are left out. Tags are those of `metrics.json`; `tags` chooses some,
+        as in `table`.
         """
         for name in (ours, theirs):
             lookup("model", name, self.metrics)

@@ -134,7 +134,9 @@ class Inspection:
           queries: ids of images or captions, or the number of evenly spaced queries.
         """
         benchmark = lookup("direction", direction, self._benchmarks)
-        (result,) = (b.directions[direction] for b in self.evaluation.benchmarks if b.name == benchmark)
+        (result,) = (
+            b.directions[direction] for b in self.evaluation.benchmarks if b.name == benchmark
+        )
         ids = result.query_ids
         if isinstance(queries, int | np.integer):
             count = max(1, min(int(queries), len(ids)))

@@ -2,10 +2,10 @@ r"""The results of any number of models as a page and as tables for papers.
 
     python -m xmodal leaderboard runs/a other=results/b --published=paper.json --output=leaderboard
 
-writes leaderboard.html, leaderboard.md, leaderboard.tex and leaderboard.csv into the folder. The page sorts and filters
-models and metrics; it needs no server. --published is `{"model": {"tag": number}}` in JSON, or a
-CSV file with the columns model, metric and value; its rows are gray and have no rank.
-`xmodal evaluate --compare --examples` shows the queries on which two models differ.
+writes leaderboard.html, leaderboard.md, leaderboard.tex and leaderboard.csv into the folder. The
+page sorts and filters models and metrics; it needs no server. --published is `{"model": {"tag":
+number}}` in JSON, or a CSV file with the columns model, metric and value; its rows are gray and
+have no rank. `xmodal evaluate --compare --examples` shows the queries on which two models differ.
 """
 
 import math

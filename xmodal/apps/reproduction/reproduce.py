@@ -38,7 +38,6 @@ from etils import epath
 
 from xmodal.apps.arguments import make_parser, positive_int
 from xmodal.apps.reproduction.entries import Folders, Ledger, System, fill, read_ledger
-from xmodal.apps.reproduction.tables import count_rows, rewrite_pages
 from xmodal.apps.reproduction.reproduced import (
     Numbers,
     compare_rows,
@@ -47,6 +46,7 @@ from xmodal.apps.reproduction.reproduced import (
     is_reproduced,
     tabulate_checks,
 )
+from xmodal.apps.reproduction.tables import count_rows, rewrite_pages
 from xmodal.core import console
 from xmodal.core.config import suggest
 from xmodal.core.errors import UserError

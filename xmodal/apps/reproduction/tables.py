@@ -1,6 +1,7 @@
 """The tables of Markdown files that are made from the ledger.
 
-A table stands between `<!--reproduction:NAME-->` and `<!--end-->`; everything else is written by hand.
+A table stands between `<!--reproduction:NAME-->` and `<!--end-->`; everything else is written by
+hand.
 """
 
 import collections

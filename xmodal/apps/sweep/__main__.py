@@ -31,8 +31,8 @@ from absl import flags
 from xmodal.apps import config_flag, training_flags
 from xmodal.apps.arguments import require_extra
 from xmodal.apps.training_flags import DRY_RUN, WORKDIR
-from xmodal.core.object_store import is_in_object_store
 from xmodal.core.errors import UserError
+from xmodal.core.object_store import is_in_object_store
 from xmodal.core.progress import STOPPED
 from xmodal.core.text_table import format_table
 

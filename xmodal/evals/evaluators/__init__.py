@@ -11,8 +11,11 @@ from xmodal.evals.evaluators.ambiguity import AmbiguityEvaluator, AmbiguityOptio
 from xmodal.evals.evaluators.benchmarks import BenchmarksOptions, benchmarks_of_split
 from xmodal.evals.evaluators.classification import ClassificationEvaluator
 from xmodal.evals.evaluators.classifiers import KnnOptions, LinearProbeOptions, ZeroShotOptions
+from xmodal.evals.evaluators.embedding_similarity import (
+    EmbeddingSimilarityEvaluator,
+    EmbeddingSimilarityOptions,
+)
 from xmodal.evals.evaluators.evaluator import Evaluator, Options, Provenance, Split
-from xmodal.evals.evaluators.embedding_similarity import EmbeddingSimilarityEvaluator, EmbeddingSimilarityOptions
 from xmodal.evals.evaluators.pools import PoolsEvaluator, PoolsOptions
 from xmodal.evals.evaluators.relations import RelationsEvaluator, RelationsOptions
 
@@ -34,7 +37,7 @@ EVALUATORS: dict[str, tuple[type[Options], Callable[..., Evaluator]]] = {
     "benchmarks": (BenchmarksOptions, benchmarks_of_split),
     "knn": (KnnOptions, ClassificationEvaluator),
     "linear_probe": (LinearProbeOptions, ClassificationEvaluator),
-    \"embedding_similarity\": (EmbeddingSimilarityOptions, EmbeddingSimilarityEvaluator),
+    "embedding_similarity": (EmbeddingSimilarityOptions, EmbeddingSimilarityEvaluator),
     "pools": (PoolsOptions, PoolsEvaluator),
     "relations": (RelationsOptions, RelationsEvaluator),
     "zero_shot": (ZeroShotOptions, ClassificationEvaluator),

@@ -87,7 +87,9 @@ class AmbiguityEvaluator(Evaluator):
                 found[name] = correlate(
                     values[pairs.left], pairs, shown, options.bootstrap_samples, options.seed
                 )
-        return [BenchmarkResult(benchmark.name, benchmark.definition, benchmark.label_hash, {}, found)]
+        return [
+            BenchmarkResult(benchmark.name, benchmark.definition, benchmark.label_hash, {}, found)
+        ]
 
 
 def compute_uncertainty(

@@ -142,8 +142,8 @@ class BenchmarksEvaluator(Evaluator):
         self.benchmarks = make_benchmarks(labels, options.benchmarks)
         if not self.benchmarks:
             raise UserError(
-                f"No benchmark is named, or the labels of {options.annotations or labels.name} allow "
-                "none."
+                "No benchmark is named, or the labels of "
+                f"{options.annotations or labels.name} allow none."
             )
         notes = [
             *provenance.notes,
@@ -245,8 +245,8 @@ def benchmarks_of_split(
     """Makes the benchmarks of a prepared dataset's split, see `make_evaluator`.
 
     Raises:
-      UserError: see `BenchmarksEvaluator`; or no benchmark compares the sides, or the released labels
-        belong to other items.
+      UserError: see `BenchmarksEvaluator`; or no benchmark compares the sides, or the released
+        labels belong to other items.
     """
     if options.annotations:
         ids = {"image": split.image_ids, "caption": split.caption_ids}

@@ -211,7 +211,9 @@ def compute_benchmarks(
         ranked = order_rankings(source, labels, benchmarks)
         sizes = {"image": len(labels.image_ids), "text": len(labels.caption_ids)}
         answers = {
-            (benchmark.name, name): answer_lists(ranked[name], direction, sizes[DIRECTIONS[name][1]])
+            (benchmark.name, name): answer_lists(
+                ranked[name], direction, sizes[DIRECTIONS[name][1]]
+            )
             for benchmark in benchmarks
             for name, direction in benchmark.directions.items()
             if name in ranked
@@ -304,7 +306,9 @@ def _correlate_benchmarks(
 ) -> dict[str, CorrelationResult]:
     """The correlations of all ratings of pairs that have scores, by rating."""
     images, results = images_of(labels), dict[str, CorrelationResult]()
-    for rating, pairs in {name: x for each in benchmarks for name, x in each.graded.items()}.items():
+    for rating, pairs in {
+        name: x for each in benchmarks for name, x in each.graded.items()
+    }.items():
         between, ends = pairs.modalities, (pairs.left, pairs.right)
         if between == ("text", "image"):
             between, ends = between[::-1], ends[::-1]

@@ -222,6 +222,6 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
 
 
 def definitions_of(dataset: str) -> dict[str, Definition]:
-    """Benchmark name -> definition; a dataset without an entry has one benchmark of its own pairs."""
+    """Benchmark name -> definition; a dataset without an entry has one of its own pairs."""
     own = Definition(dataset, "A caption and its own image, and captions of one image.")
     return {each.name: each for each in DEFINITIONS.get(dataset, (own,))}

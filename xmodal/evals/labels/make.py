@@ -34,7 +34,9 @@ def make_benchmarks(labels: Labels, names: Sequence[str] | None = None) -> list[
     """
     known, maker = definitions_of(labels.name), _Maker(labels)
     if unknown := [name for name in names or () if name not in known]:
-        raise UserError(f"Unknown benchmark(s) {unknown} of {labels.name}; known: {', '.join(known)}.")
+        raise UserError(
+            f"Unknown benchmark(s) {unknown} of {labels.name}; known: {', '.join(known)}."
+        )
     if names is None:
         main = [each for each in known.values() if not each.variant and not _lacking(labels, each)]
         return [benchmark for each in main if (benchmark := maker.make(each)).is_made]

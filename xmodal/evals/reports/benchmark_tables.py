@@ -101,7 +101,7 @@ class BenchmarkTables:
         return [[[self._model, *columns], *shown]] if rows else []
 
     def make_benchmark(self, name: str) -> list[str | Rows]:
-        """The heading and the tables of a benchmark, with published rows if its labels are those."""
+        """The heading and tables of a benchmark, with published rows if its labels are those."""
         rated = [t for t in self._metrics if t.startswith(f"{name}/") and t.endswith("/spearman")]
         layouts = [("Retrieval", self._retrieval_columns(name, each)) for each in _TABLES]
         layouts.append(("Spearman x100", {tag: tag.split("/")[1].upper() for tag in rated}))

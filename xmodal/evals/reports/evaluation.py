@@ -19,7 +19,13 @@ from xmodal.evals.reports.results import BenchmarkResult, Numbers, Result, evalu
 from xmodal.evals.reports.store import RANKS, StoredResults, find_ranks, pack_ranks
 from xmodal.evals.reports.summary import compute_chance_values, count_queries, summarize
 from xmodal.evals.scores.embed import Items
-from xmodal.evals.scores.sources import Candidates, Embeddings, ModelAdapter, RankedLists, ScoreMatrix
+from xmodal.evals.scores.sources import (
+    Candidates,
+    Embeddings,
+    ModelAdapter,
+    RankedLists,
+    ScoreMatrix,
+)
 
 _DIGITS = 16  # Digits of a hash in the report; benchmarks.json has all of them.
 # Files in the folder of an evaluation.
@@ -94,7 +100,9 @@ class Evaluation:
             for direction, each in benchmark.directions.items()
             if each.rescored is not None
         ]
-        notes += [_NOTE_ON_CORRELATIONS] * any(benchmark.correlations for benchmark in self.benchmarks)
+        notes += [_NOTE_ON_CORRELATIONS] * any(
+            benchmark.correlations for benchmark in self.benchmarks
+        )
         notes += self.provenance.notes
         records = {"Evaluated": self.provenance.records, "Trained on": self.trained_on}
         for verb, hashes in records.items():
@@ -144,7 +152,8 @@ class Evaluation:
         return compare(ours, theirs, samples=self.samples, seed=self.seed)
 
     def save(self, folder: epath.PathLike, *, comparison: Differences | None = None) -> None:
-        """Writes `ranks.npz`, `benchmarks.json`, `report.md`, `metrics.csv` and `metrics.json`, last.
+        """Writes `ranks.npz`, `benchmarks.json`, `report.md`, `metrics.csv` and `metrics.json`,
+        last.
 
         A page of examples is written to `examples.html`, what `compare` returned to
         `comparison.json` and `comparison.md`; otherwise, those of an earlier evaluation are
@@ -158,7 +167,9 @@ class Evaluation:
         page, tables = self.report(), self.report("latex")
         contents: dict[str, str | bytes] = {
             RANKS: pack_ranks(self.stored),
-            "benchmarks.json": format_json({each.name: self._describe(each) for each in self.results}),
+            "benchmarks.json": format_json(
+                {each.name: self._describe(each) for each in self.results}
+            ),
             "report.md": page,
         }
         if self.page is not None:

@@ -31,8 +31,8 @@ def format_report(
       model: name of our row.
       metrics: metrics by tag; `_low` and `_high` of a tag are its 95 % interval.
       title: heading, naming dataset and split.
-      benchmarks: their definitions, labels and missing parts. The papers' rows are shown for benchmarks
-        with the published labels.
+      benchmarks: their definitions, labels and missing parts. The papers' rows are shown for
+        benchmarks with the published labels.
       numbers: results without benchmarks; each has its own table.
       warnings: shown in bold at the top.
       notes: other facts, below the warnings.

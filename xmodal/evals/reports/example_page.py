@@ -32,7 +32,9 @@ def check_examples(count: int, options: Mapping[str, Options]) -> None:
     """
     if count and not any(isinstance(each, BenchmarksOptions) for each in options.values()):
         kinds = ", ".join(f"{name} ({each.type})" for name, each in options.items())
-        raise UserError(f"Examples are queries of an evaluator of type benchmarks; there is {kinds}.")
+        raise UserError(
+            f"Examples are queries of an evaluator of type benchmarks; there is {kinds}."
+        )
 
 
 def make_example_page(
@@ -68,8 +70,8 @@ def make_example_page(
 
 _HOW_TO_READ = (
     f"Every query with the first {_SHOWN} items that it finds, and the first {_SHOWN} of its other "
-    "positives. Positives are framed; below every item are its rank, its score, the benchmarks where "
-    "it is a positive, and human ratings of the pair."
+    "positives. Positives are framed; below every item are its rank, its score, the benchmarks "
+    "where it is a positive, and human ratings of the pair."
 )
 
 
@@ -93,7 +95,11 @@ def make_groups(
         scores = np.array(ranking.rows(rows)) if len(rows) else np.empty((0, len(gallery)))
         if side == other_side:
             scores[np.arange(len(rows)), rows] = -np.inf
-        benchmarks = [benchmark for benchmark in evaluator.benchmarks if pick.direction in benchmark.directions]
+        benchmarks = [
+            benchmark
+            for benchmark in evaluator.benchmarks
+            if pick.direction in benchmark.directions
+        ]
         sections = []
         for number, (row, of_row) in enumerate(zip(rows, scores, strict=True)):
             scored = ranking.find_scored(np.full(len(gallery), row), np.arange(len(gallery)))
@@ -132,7 +138,9 @@ def _show_items(
     """
     order = np.argsort(-scores, kind="stable")
     rank_of = np.argsort(order) + 1
-    labels = {benchmark.name: benchmark.directions[pick.direction].positives for benchmark in benchmarks}
+    labels = {
+        benchmark.name: benchmark.directions[pick.direction].positives for benchmark in benchmarks
+    }
     positives = {
         name: each.expand(np.array([row]))[1]
         for name, each in labels.items()

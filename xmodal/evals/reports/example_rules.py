@@ -117,12 +117,14 @@ def pick_examples(
     return picks
 
 
-def pick_fixed(benchmarks: Sequence[Benchmark], results: Sequence[BenchmarkResult], count: int) -> list[Pick]:
+def pick_fixed(
+    benchmarks: Sequence[Benchmark], results: Sequence[BenchmarkResult], count: int
+) -> list[Pick]:
     """Returns evenly spaced queries for every direction, the same for all models on these labels.
 
     Args:
-      benchmarks: the evaluated benchmarks; those whose queries are compared only with a fold of the gallery
-        are ignored.
+      benchmarks: the evaluated benchmarks; those whose queries are compared only with a fold of the
+        gallery are ignored.
       results: their results.
       count: largest number of queries per direction.
     """
@@ -142,7 +144,7 @@ def pick_fixed(benchmarks: Sequence[Benchmark], results: Sequence[BenchmarkResul
 def _ranked_benchmarks(
     benchmarks: Sequence[Benchmark], results: Sequence[BenchmarkResult], direction: str
 ) -> dict[str, DirectionResult]:
-    """The results of a direction by benchmark, for benchmarks whose positives and ranks are known."""
+    """The results of a direction by benchmark, where positives and ranks are known."""
     found = {benchmark.name: benchmark.directions.get(direction) for benchmark in results}
     return {
         benchmark.name: result
@@ -154,7 +156,9 @@ def _ranked_benchmarks(
     }
 
 
-def _widest(benchmarks: Sequence[Benchmark], ranked: Mapping[str, DirectionResult], direction: str) -> str:
+def _widest(
+    benchmarks: Sequence[Benchmark], ranked: Mapping[str, DirectionResult], direction: str
+) -> str:
     """The benchmark with the most labels, which calls the fewest right answers wrong."""
 
     def width(benchmark: Benchmark) -> tuple[int, int]:

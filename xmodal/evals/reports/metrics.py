@@ -10,8 +10,8 @@ MEDIAN_RANK = "median_rank"
 LOWER_IS_BETTER = (MEDIAN_RANK,)
 """Ends of the tags of metrics that are better if lower, also of added evaluators."""
 RECIPROCAL_RANK = "mrr"
-# The metrics that select checkpoints where none is named: the first that a benchmark has. The ends of
-# their tags: the mean over i2t and t2i, or t2t.
+# The metrics that select checkpoints where none is named: the first that a benchmark has. The ends
+# of their tags: the mean over i2t and t2i, or t2t.
 SELECTED = (RECIPROCAL_RANK, "recall@10")
 MEAN_SELECTED = tuple(f"mean_{metric}" for metric in SELECTED)
 RECALL = "recall@"  # Begins the name of a recall; the number of items that it reads follows.

@@ -200,9 +200,9 @@ def check_comparable(ours: Mapping[str, str], theirs: StoredResults) -> None:
     others = theirs.labels
     if not ours.keys() & others.keys():
         raise UserError(
-            "Paired differences need values of single queries, images or pools of the same benchmarks, "
-            f"and there are {list(ours)} against {list(others)} of {theirs.name}; evaluate both "
-            "models on the same benchmarks, or print both models' numbers with `xmodal compare`."
+            "Paired differences need values of single queries, images or pools of the same "
+            f"benchmarks, and there are {list(ours)} against {list(others)} of {theirs.name}; "
+            "evaluate both models on the same ones, or print both tables with `xmodal compare`."
         )
     for name, digits in ours.items():
         if others.get(name, digits) != digits:
@@ -278,7 +278,9 @@ def _compare_benchmarks(
     return found
 
 
-def _pair_benchmarks(ours: BenchmarkResult, theirs: BenchmarkResult) -> tuple[BenchmarkResult, BenchmarkResult]:
+def _pair_benchmarks(
+    ours: BenchmarkResult, theirs: BenchmarkResult
+) -> tuple[BenchmarkResult, BenchmarkResult]:
     """Both benchmarks, with their common directions and with queries in the order of ours.
 
     Resamples depend on the images in the directions, so those that only one model has must not

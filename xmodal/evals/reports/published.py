@@ -11,9 +11,9 @@ from typing import Any
 
 from xmodal.evals.reports.results import RSUM
 
-# Benchmark -> `Benchmark.label_hash` of the released labels of the MS-COCO 5K test split. The hash covers
-# the ids of all items, the positives and the ratings, so no other split, subset or numbering has
-# it: published numbers can be compared only on these labels.
+# Benchmark -> `Benchmark.label_hash` of the released labels of the MS-COCO 5K test split. The hash
+# covers the ids of all items, the positives and the ratings, so no other split, subset or numbering
+# has it: published numbers can be compared only on these labels.
 PUBLISHED_LABELS: Mapping[str, str] = {
     "coco5k": "0dc52fa5a267b33f",
     "coco1k": "b9c6643427c4ee1a",

@@ -1,9 +1,10 @@
 """`ranks.npz`: results by query, stored for later statistics and comparisons.
 
 The file has one array per key, readable with `numpy.load` alone. Directions have
-`<benchmark>/<direction>/query_ids`, `/clusters`, `/values/<metric>` and, if known, `/rank` and `/tied`;
-correlations have `<benchmark>/<rating>/samples`, `/images` and `/influence`; `header` is a JSON string
-with everything that is not an array. Numbers without benchmarks have `<name>/repeats/<tag>`.
+`<benchmark>/<direction>/query_ids`, `/clusters`, `/values/<metric>` and, if known, `/rank` and
+`/tied`; correlations have `<benchmark>/<rating>/samples`, `/images` and `/influence`; `header` is a
+JSON string with everything that is not an array. Numbers without benchmarks have
+`<name>/repeats/<tag>`.
 """
 
 import dataclasses

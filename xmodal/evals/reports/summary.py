@@ -45,10 +45,11 @@ def summarize(
 
     Tag -> value, in percent except for median ranks and counts, NaN for undefined values:
     `<benchmark>/<direction>/<metric>`, with intervals also `<tag>_low` and `<tag>_high`;
-    `<benchmark>/mean/<metric>` over i2t and t2i, and `<benchmark>/rsum`, the sum of their recalls at 1, 5
-    and 10; the counts `queries`, `skipped_queries`, `tied_queries` (if ties are known), `gallery`
-    and `pairs`, `pairs_per_sample`; `spearman` and `spearman_std` over the samples that are
-    defined; and `<benchmark>/mean_recall@10` and `<benchmark>/mean_mrr`, by which training selects
+    `<benchmark>/mean/<metric>` over i2t and t2i, and `<benchmark>/rsum`, the sum of their recalls
+    at 1, 5 and 10; the counts `queries`, `skipped_queries`, `tied_queries` (if ties are known),
+    `gallery` and `pairs`, `pairs_per_sample`; `spearman` and `spearman_std` over the samples that
+    are defined; and `<benchmark>/mean_recall@10` and `<benchmark>/mean_mrr`, by which training
+    selects
     checkpoints: the mean over i2t and t2i, or t2t on a benchmark without images.
     """
     bootstrap = Bootstrap(samples=samples, seed=seed)
@@ -63,7 +64,9 @@ def summarize(
             drawn = compute_samples(benchmark, bootstrap)
             limits = {tag: compute_interval(each) for tag, each in drawn.items()}
             for name, correlation in benchmark.correlations.items():
-                limits[f"{benchmark.name}/{name}/spearman"] = compute_correlation_interval(correlation)
+                limits[f"{benchmark.name}/{name}/spearman"] = compute_correlation_interval(
+                    correlation
+                )
         for tag, value in compute_values(benchmark).items():
             found[tag] = value
             if tag in limits:
@@ -83,10 +86,14 @@ def summarize(
 
 
 def list_tags(benchmark: Benchmark, sides: Collection[str]) -> list[str]:
-    """Returns the tags of `summarize` for a benchmark and a model with these sides, no intervals."""
+    """Returns the tags of `summarize` without intervals, for a model with these sides."""
     shown = [name for name, needed in benchmark.compared.items() if {*needed} <= {*sides}]
     directions = [name for name in shown if name in benchmark.directions]
-    tags = [metric_tag(benchmark.name, x, m) for x in directions for m in benchmark.directions[x].metrics]
+    tags = [
+        metric_tag(benchmark.name, x, m)
+        for x in directions
+        for m in benchmark.directions[x].metrics
+    ]
     values = dict.fromkeys(tags, 0.0)
     values |= _compute_means(benchmark.name, values)
     selecting = _selection_tags(benchmark.name, directions)
@@ -190,7 +197,9 @@ def count_queries(direction: DirectionResult) -> dict[str, int | None]:
 def _selection_tags(benchmark: str, directions: Collection[str]) -> dict[str, str]:
     """Tags of `MEAN_SELECTED` -> those of the metrics that they repeat."""
     table = MEAN if {*_MEAN_OF, "i2i"} & set(directions) else "t2t"
-    return {f"{benchmark}/mean_{metric}": metric_tag(benchmark, table, metric) for metric in SELECTED}
+    return {
+        f"{benchmark}/mean_{metric}": metric_tag(benchmark, table, metric) for metric in SELECTED
+    }
 
 
 def _defined(samples: np.ndarray) -> np.ndarray:

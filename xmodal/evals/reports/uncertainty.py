@@ -1,7 +1,8 @@
 """95 % confidence intervals: a bootstrap over images.
 
 Queries that show or describe one image, such as its five captions, succeed and fail together, so
-images are resampled, with replacement. All metrics of a benchmark, and two models on one benchmark, use the
+images are resampled, with replacement. All metrics of a benchmark, and two models on one benchmark,
+use the
 same resamples: means over directions and differences between models keep the variation that their
 parts share.
 """
@@ -69,8 +70,8 @@ class Bootstrap:
     def resample(self, benchmark: BenchmarkResult) -> dict[str, np.ndarray]:
         """Returns every metric of every direction, recomputed on each resample.
 
-        The images of a benchmark are those in any of its directions. Tags map to float64 [S], with NaN
-        if a resample has no query of the direction.
+        The images of a benchmark are those in any of its directions. Tags map to float64 [S], with
+        NaN if a resample has no query of the direction.
         """
         directions = benchmark.directions
         if not directions:

@@ -48,8 +48,8 @@ def order_rankings(
         if asked.any():
             raise UserError(
                 f"There is no list under {place} for {asked.sum()} of the {queries.kind}s that are "
-                f"queries of the benchmarks, the first is {queries.ids[asked.argmax()]}; add them, or "
-                "name in `benchmarks` only benchmarks that do not use them."
+                f"queries of the benchmarks, the first is {queries.ids[asked.argmax()]}; add them, "
+                "or name in `benchmarks` only benchmarks that do not use them."
             )
         by_row = dict(zip(rows, lists.values(), strict=True))
         ranked = [by_row.get(row, np.zeros(0, np.int64)) for row in range(len(queries.ids))]

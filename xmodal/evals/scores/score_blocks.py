@@ -2,8 +2,8 @@
 
 Images and captions are cut into blocks whose size follows the cost of a pair. Every device scores
 one block at a time; its shape does not depend on the number of devices, nor do its scores. The
-matrix is a `ScoreFile`: every benchmark and direction of a process reads it, and an evaluation that was
-killed resumes at the first unfinished block.
+matrix is a `ScoreFile`: every benchmark and direction of a process reads it, and an evaluation that
+was killed resumes at the first unfinished block.
 """
 
 import dataclasses

@@ -16,7 +16,7 @@ from xmodal.core.result_files import FINAL
 from xmodal.data.text.text_counts import count_texts
 from xmodal.evals import Evaluation
 from xmodal.evals.evaluators import Split
-from xmodal.evals.model_adapter import Ensemble, EncoderAdapter
+from xmodal.evals.model_adapter import EncoderAdapter, Ensemble
 from xmodal.evals.scores.embed import Items
 from xmodal.train.evaluation.model_identity import ModelIdentity
 from xmodal.train.evaluation.run_evaluation import RunEvaluation

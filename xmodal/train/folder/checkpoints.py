@@ -16,8 +16,8 @@ from etils import epath
 from jax.sharding import Mesh
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from xmodal.core import object_store
 from xmodal.core import mesh as mesh_lib
+from xmodal.core import object_store
 from xmodal.core.errors import UserError
 from xmodal.core.tree_paths import leaves_by_path
 from xmodal.train.folder import run_folder
@@ -179,7 +179,9 @@ def read_tree(run_dir: str, step: int | None, item: str) -> Tree:
       step: a saved step; None for items that all steps share, such as `frozen`.
       item: its name.
     """
-    parent = object_store.absolute(run_dir) if step is None else run_folder.step_folder(run_dir, step)
+    parent = (
+        object_store.absolute(run_dir) if step is None else run_folder.step_folder(run_dir, step)
+    )
     shapes = read_shapes(parent / item)
     return _read(parent / item, _on_host(shapes)) if shapes else {}
 

@@ -15,8 +15,8 @@ import filelock
 from etils import epath
 
 from xmodal.core import processes
-from xmodal.core.object_store import is_in_object_store
 from xmodal.core.errors import FolderInUseError, UserError
+from xmodal.core.object_store import is_in_object_store
 
 LOCK, GUARD = "writer.txt", ".writer.lock"
 

@@ -70,7 +70,7 @@ def embed_by_length(
     # A frozen side returns its running statistics as they were.
     if not all(jax.tree.leaves(jax.tree.map(operator.is_, *statistics))):
         raise UserError(
-            "config.data.length_bucketing embeds short texts apart, but the text side normalizes all "
-            "texts of a batch together (batch normalization); set it to None."
+            "config.data.length_bucketing embeds short texts separately, but the text tower "
+            "normalizes all texts of a batch together (batch normalization); set it to None."
         )
     return devices(join)(first, others, inputs[RANK]), state

@@ -10,8 +10,8 @@ from jax.sharding import Mesh
 from xmodal.data.text.length_bucketing import LengthBucketing
 from xmodal.models import DualEncoder, Embedding
 from xmodal.models.dual_encoder import SIDES
-from xmodal.train.step.tasks import MINED_VIEWS, Task, caption_indices, reads_mined, sides
 from xmodal.train.step.length_bucketing import RANK, embed_by_length
+from xmodal.train.step.tasks import MINED_VIEWS, Task, caption_indices, reads_mined, sides
 from xmodal.train.tree import Tree
 
 # Batch columns that a tower reads. Frozen features replace the raw columns.

@@ -68,7 +68,7 @@ class Views:
         results: Sequence[Result],
         items: Items,
     ) -> None:
-        """Writes `NAME/DIRECTION/queries/...` and `.../similarity/...` of a benchmark's evaluator."""
+        """Writes `NAME/DIRECTION/queries/...` and `.../similarity/...` of benchmarks."""
         if not isinstance(evaluator, BenchmarksEvaluator):
             return
         self._shown[name] = source, items
@@ -78,7 +78,9 @@ class Views:
         benchmarks = {benchmark.name: benchmark for benchmark in evaluator.benchmarks}
         histograms: dict[str, np.ndarray] = {}
         for pick in picks if self._config.pairs else ():
-            positives = cast(Ragged, benchmarks[pick.benchmark].directions[pick.direction].positives)
+            positives = cast(
+                Ragged, benchmarks[pick.benchmark].directions[pick.direction].positives
+            )
             query, gallery = DIRECTIONS[pick.direction]
             scores, count, is_same = rankings(pick.direction), self._config.pairs, query == gallery
             drawn = draw_similarities(scores, positives, count, exclude_self=is_same)
