@@ -55,7 +55,7 @@ def words(tokenizer: str, min_count: int, max_length: int, **options: Any) -> di
 
 
 def tower(encoder: dict, head: str | dict | None = "mean", **projection: Any) -> dict:
-    """One side of `config.model`; keywords are those of its projection, none for no projection."""
+    """One tower of `config.model`; keywords are those of its projection, none for no projection."""
     head = {"name": head} if isinstance(head, str) else head
     return {"encoder": encoder, "head": head, "projection": projection or None}
 

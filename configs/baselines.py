@@ -18,10 +18,11 @@ resnet152          TF-Hub imagenet/resnet_v1_152/feature_vector/4: TF-slim's v1,
 simclr             SimCLRv2 r50_1x_sk0, fine-tuned on all labels of ImageNet: 224 pixels in [0, 1]
 
 Images of the first two use the central 0.875 of each side, resized to a square by bilinear
-interpolation. The paper says 87.5 % of the area (0.9354 of a side: --config.data.image.eval_crop);
-the operation that its authors use elsewhere takes this fraction of each side. SimCLR uses a square
-of 0.875 of the shorter side, bicubic, as in its own evaluation. The encoder normalizes pixels. The
-paper does not say how items are ranked; cosine is used here, as in its figures.
+interpolation. The paper says 87.5 % of the area (0.9354 of a side:
+--config.data.image.eval_crop); the operation that its authors use elsewhere takes this fraction of
+each side. SimCLR uses a square of 0.875 of the shorter side, bicubic, as in its own evaluation. The
+encoder normalizes pixels. The paper does not say how items are ranked; cosine is used here, as in
+its figures.
 
 The paper on CxC, COCO 5k test: R@1/5/10, median rank; Spearman:
   bow           T->T 21.2 38.2 47.4, 13   STS 55.1 +-0.6

@@ -206,7 +206,7 @@ def _small(config: ConfigDict) -> ConfigDict:
     size = config.data.image.size
     config = base.on_built_in_dataset(config, steps=50)
     config.log_every, config.optimizer.schedule.warmup_steps = 10, "up to 10"
-    for side in ("image", "text"):
-        config.model[side].encoder.dtype = "float32"
+    for modality in ("image", "text"):
+        config.model[modality].encoder.dtype = "float32"
     config.data.image.size, config.data.text = size, base.wordpiece()
     return config

@@ -10,14 +10,14 @@
 The last command trains on your own pictures, which may be fewer than a batch of COCO, 256. The
 folder of the weights brings the model, its tokenizer and its crop. `i2t`, the default, trains on
 images and captions, `t2t` on pairs of captions of one image, `multitask` on both, like Crisscrossed
-Captions; `locked` keeps the image side as it is (LiT), and so does `t2t`; `sigmoid` has SigLIP's
-loss, for a CLIP with a learned bias that starts at 0. `,quick` after a variant trains small random
-towers on the built-in dataset.
+Captions; `locked` keeps the image tower as it is (LiT), and so does `t2t`; `sigmoid` has
+SigLIP's loss, for a CLIP with a learned bias that starts at 0. `,quick` after a variant trains
+small random towers on the built-in dataset.
 
-Rates fall by 0.7 from layer to layer, the image side has a tenth of the text side's rate and starts
-after the first epoch, as in the configs of PCME++ (naver-ai/pcmepp, which has 0.01, 0.1 and new
-heads); AdamW's 1e-5 is the upper end of what keeps open_clip's ViT-B/32 from forgetting, and decays
-neither norms, biases nor the scale. A ResNet has no stacked layers:
+Rates fall by 0.7 from layer to layer, the image tower has a tenth of the text tower's rate
+and starts after the first epoch, as in the configs of PCME++ (naver-ai/pcmepp, which has 0.01, 0.1
+and new heads); AdamW's 1e-5 is the upper end of what keeps open_clip's ViT-B/32 from forgetting,
+and decays neither norms, biases nor the scale. A ResNet has no stacked layers:
 `--config.optimizer.groups.image.layer_decay=1`. The scale of a SigLIP may exceed 100, which all but
 `sigmoid` forbid: `--config.model.similarity.max_logit_scale=None
 --config.model.similarity.clamp=False`. No results have been measured with these settings. WiSE-FT

@@ -184,7 +184,7 @@ def by_cosine(config: ConfigDict) -> ConfigDict:
 
 
 def captions_alone(config: ConfigDict) -> ConfigDict:
-    """The text side and the classifier, which reads only the caption."""
+    """The text tower and the classifier, which reads only the caption."""
     config.name += "_captions"
     config.model.image = config.data.image = None
     if config.data.config.endswith("images"):

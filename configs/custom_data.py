@@ -7,7 +7,7 @@ the run starts from EfficientNet-Lite2 (ImageNet) and all-MiniLM-L6-v2, keeps bo
 their outputs once and trains only projections. Otherwise, and with `custom_data.py:small`, it
 trains small towers from scratch. Both take minutes on a laptop CPU.
 
-Other published towers, on one side or both, are fine-tuned:
+Other published towers, on one modality or both, are fine-tuned:
 
     python -m xmodal convert --tower=bert --source=FOLDER --output=weights/bert
     python -m xmodal.main --config=configs/custom_data.py --config.data.manual_dir=FOLDER \\
@@ -57,9 +57,9 @@ def trained() -> ConfigDict:
     config.model.similarity.temperature = 0.07
     config.tasks = {"i2t": cxc.image_text()}
     config.optimizer = base.adamw(3e-3, decay=0.05, warmup="up to 3 epochs", clip_norm=1.0)
-    for side in PACKAGED:
-        config.model[side] = base.tower({"name": ""}, None, width=DIMENSION)
-        config.optimizer.groups[f"{side}_tower"] = {"pattern": f"{side}/encoder/"}
+    for modality in PACKAGED:
+        config.model[modality] = base.tower({"name": ""}, None, width=DIMENSION)
+        config.optimizer.groups[f"{modality}_tower"] = {"pattern": f"{modality}/encoder/"}
     # The maps of 512 pictures would fill the memory of a laptop.
     config.evals = {"own": base.benchmarks("auto", batch_size=64)}
     return config
@@ -68,7 +68,7 @@ def trained() -> ConfigDict:
 def complete(config: ConfigDict, argument: str = "") -> ConfigDict:
     """Fills in what depends on `init_from`, wherever the command line has left it unset.
 
-    If nothing is named, towers of installed packages are used, frozen. Otherwise, a side that
+    If nothing is named, towers of installed packages are used, frozen. Otherwise, a modality that
     starts from weights is trained gently, and any other gets a small tower.
     """
     if argument == "" and names_nothing(config):
@@ -80,31 +80,31 @@ def complete(config: ConfigDict, argument: str = "") -> ConfigDict:
             start_from_packages(config)
             argument = "frozen"
     if argument != "frozen":
-        for side, tower in (("image", small_image_tower()), ("text", small_text_tower())):
-            if config.model[side] is not None and config.data[side] is not None:
-                has_weights = starts_from_weights(config.init_from, side)
-                _fill(config, published_tower(side) if has_weights else tower)
+        for modality, tower in (("image", small_image_tower()), ("text", small_text_tower())):
+            if config.model[modality] is not None and config.data[modality] is not None:
+                has_weights = starts_from_weights(config.init_from, modality)
+                _fill(config, published_tower(modality) if has_weights else tower)
             # A group that matches nothing that is trained is an error.
-            groups, name = config.optimizer.groups, f"{side}_tower"
-            if name in groups and matches(config.freeze, f"{side}/encoder/"):
+            groups, name = config.optimizer.groups, f"{modality}_tower"
+            if name in groups and matches(config.freeze, f"{modality}/encoder/"):
                 del groups[name]
     return config
 
 
 def names_nothing(config: ConfigDict) -> bool:
-    """Whether a config has both sides and names neither an encoder nor weights."""
+    """Whether a config has both modalities and names neither an encoder nor weights."""
     source = config.init_from
     weights = (source.run, source.model, *source.towers.values())
-    sides = [(config.model[side], config.data[side]) for side in PACKAGED]
+    modalities = [(config.model[modality], config.data[modality]) for modality in PACKAGED]
     return not any(weights) and all(
         model is not None and inputs is not None and not model.encoder.name
-        for model, inputs in sides
+        for model, inputs in modalities
     )
 
 
 def start_from_packages(config: ConfigDict) -> None:
     """Changes the values that differ between `trained` and `frozen`, unless they were set."""
-    names = {side: f"pip:{name}" for side, name in PACKAGED.items()}
+    names = {modality: f"pip:{name}" for modality, name in PACKAGED.items()}
     logging.info(
         "Installed pretrained towers, frozen: %s. custom_data.py:small trains small ones instead.",
         " and ".join(names.values()),
@@ -123,11 +123,11 @@ def _change(section: ConfigDict, before: ConfigDict, after: ConfigDict) -> None:
                 section[key] = value
 
 
-def starts_from_weights(init_from: ConfigDict, side: str) -> bool:
-    """Whether the encoder of a side comes from a tower, a model or another run."""
-    if init_from.towers[side] or init_from.model:
+def starts_from_weights(init_from: ConfigDict, modality: str) -> bool:
+    """Whether the encoder of a modality comes from a tower, a model or another run."""
+    if init_from.towers[modality] or init_from.model:
         return True
-    return bool(init_from.run) and matches(init_from.include, f"{side}/encoder/")
+    return bool(init_from.run) and matches(init_from.include, f"{modality}/encoder/")
 
 
 def _fill(section: ConfigDict, defaults: dict[str, Any]) -> None:
@@ -145,7 +145,7 @@ def frozen(config: ConfigDict) -> ConfigDict:
     """Keeps the published towers frozen; their outputs are computed once and stored."""
     config.name += "_frozen"
     config.freeze = ("image/encoder/", "text/encoder/")
-    config.frozen_features.sides = ("image", "text")
+    config.frozen_features.modalities = ("image", "text")
     config.data.image.augment, config.data.text.min_count = None, 1
     config.optimizer.learning_rate, config.optimizer.groups = 1e-3, {}
     # Projections are soon trained, and fit the training captions from then on.
@@ -154,15 +154,18 @@ def frozen(config: ConfigDict) -> ConfigDict:
     return config
 
 
-def published_tower(side: str) -> dict[str, Any]:
-    """Settings that do not come with the weights of a side."""
+def published_tower(modality: str) -> dict[str, Any]:
+    """Settings that do not come with the weights of a modality."""
     inputs = {"image": {"augment": cxc.crops(area=(0.5, 1.0))}, "text": {"min_count": 1}}
-    return {"data": {side: inputs[side]}, "optimizer": {"groups": tower_rate(side, 0.1)}}
+    return {
+        "data": {modality: inputs[modality]},
+        "optimizer": {"groups": tower_rate(modality, 0.1)},
+    }
 
 
-def tower_rate(side: str, rate: float) -> dict[str, Any]:
+def tower_rate(modality: str, rate: float) -> dict[str, Any]:
     """The parameter group of the encoder of a side, at a fraction of the learning rate."""
-    return {f"{side}_tower": {"rate": rate}}
+    return {f"{modality}_tower": {"rate": rate}}
 
 
 def small_image_tower() -> dict[str, Any]:

@@ -58,8 +58,8 @@ def flickr30k(config: ConfigDict) -> ConfigDict:
     config.data.label_captions = 5
     config.total_steps, config.optimizer.schedule.every = "50 epochs", "25 epochs"
     config.model.text.head.label_share = 0.35
-    for side in ("image", "text"):
-        config.model[side].head.eval_fusion = 0.85
+    for modality in ("image", "text"):
+        config.model[modality].head.eval_fusion = 0.85
     return config
 
 
@@ -70,7 +70,7 @@ def quick(config: ConfigDict) -> ConfigDict:
     """
     config = itm.quick(config)
     itm.shrink(config, words=32, width=32, head=32)
-    for side in ("image", "text"):
-        config.model[side].head.update({"concepts": 32, "concept_width": 16, "graph_width": 16})
+    for modality in ("image", "text"):
+        config.model[modality].head.update({"concepts": 32, "concept_width": 16, "graph_width": 16})
     config.data.label_captions = 5
     return config

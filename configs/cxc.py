@@ -29,7 +29,7 @@ def experiment(name: str) -> ConfigDict:
 
 
 def frozen_bert(**projection: Any) -> dict:
-    """The text side: BERT-Base, three new layers, a linear projection."""
+    """The text tower: BERT-Base, three new layers, a linear projection."""
     encoder = base.bert(lower_depth=0, dtype="bfloat16")
     return base.tower(encoder, {"name": "transformer", "dtype": "bfloat16"}, **projection)
 

@@ -50,7 +50,7 @@ def minilm(config: ConfigDict) -> ConfigDict:
     # 2.4 % of the captions are longer and are truncated.
     config.data.text.max_length = 20
     config.freeze = ("text/encoder/(?!layers/)",)
-    config.frozen_features.sides = ("text",)
+    config.frozen_features.modalities = ("text",)
     config.optimizer = base.adamw(2e-4, decay=0.01, warmup="up to 20", clip_norm=1.0)
     config.evals.coco.every, config.checkpoint.every = 100, 50
     config.best_checkpoint.metric = "coco/coco5k/t2t/recall@1"

@@ -21,8 +21,8 @@ def get_config() -> ConfigDict:
     """Leaves everything that depends on the towers unset."""
     config = base.base("finetune")
     config.total_steps, config.batch_size = "10 epochs", 64
-    for side in ("image", "text"):
-        config.model[side] = base.tower({"name": ""}, None, width=512)
+    for modality in ("image", "text"):
+        config.model[modality] = base.tower({"name": ""}, None, width=512)
     config.model.similarity.update({"temperature": 0.07, "learned_temperature": True})
     config.data = base.dataset("flickr8k")
     config.data.captions_per_image = 2

@@ -70,7 +70,7 @@ def pretrained(config: ConfigDict) -> ConfigDict:
     config.model.text = cxc.minilm(lower_depth=5, width=DIMENSION)
     config.init_from.towers.text = "weights/minilm"
     config.freeze = ("text/encoder/(?!layers/)",)
-    config.frozen_features.sides = ("text",)
+    config.frozen_features.modalities = ("text",)
     config.optimizer.learning_rate = 7e-4
     config.optimizer.schedule.warmup_steps = "up to 20"
     config.evals.flickr8k.every = config.checkpoint.every = 100

@@ -94,7 +94,7 @@ def use_cells(config: ConfigDict) -> ConfigDict:
     config.model.image.encoder = {"name": ""}
     config.data.config, config.data.image = "images", base.pixels(0)
     config.init_from.towers.image = "weights/mobilenet_v2"
-    config.freeze, config.frozen_features.sides = ("image/encoder/",), ("image",)
+    config.freeze, config.frozen_features.modalities = ("image/encoder/",), ("image",)
     return config
 
 
@@ -113,8 +113,8 @@ def reduce_pairs(config: ConfigDict) -> ConfigDict:
 
 def narrow(model: ConfigDict) -> None:
     """`DIMENSION` in place of every paper's 1024, and half of it in place of 256."""
-    for side in (model.image, model.text):
-        for section in filter(None, (side.head, side.projection)):
+    for modality in (model.image, model.text):
+        for section in filter(None, (modality.head, modality.projection)):
             if section.get("width"):
                 section.width = DIMENSION
     text = model.text.encoder
@@ -136,8 +136,8 @@ def softmax() -> ConfigDict:
 def concepts() -> ConfigDict:
     """CVSE, whose concepts start from the vectors of their words."""
     config = cvse.get_config()
-    for side in ("image", "text"):
-        config.model[side].head.concept_width = WORDS
+    for modality in ("image", "text"):
+        config.model[modality].head.concept_width = WORDS
     return config
 
 

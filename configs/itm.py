@@ -129,7 +129,7 @@ def quick(config: ConfigDict) -> ConfigDict:
     """The built-in dataset without pixel augmentation, and the stored map of a small random CNN."""
     config = base.on_built_in_dataset(config, steps=50)
     config.model.image.encoder = base.small_convnet()
-    config.freeze, config.frozen_features.sides = ("image/encoder/",), ("image",)
+    config.freeze, config.frozen_features.modalities = ("image/encoder/",), ("image",)
     config.data.image.size, config.data.image.augment = 64, None
     config.data.text.max_length, config.data.text_lengths = 32, ()
     if config.data.text.tokenizer != "wordpiece":
@@ -140,6 +140,6 @@ def quick(config: ConfigDict) -> ConfigDict:
 def shrink(config: ConfigDict, words: int, width: int, head: int | None = None) -> None:
     """Sets the widths of words, of the recurrent layers, and of heads that have one."""
     config.model.text.encoder.update({"embedding_width": words, "width": width})
-    for side in ("image", "text"):
-        if head and config.model[side].head.get("width"):
-            config.model[side].head.width = head
+    for modality in ("image", "text"):
+        if head and config.model[modality].head.get("width"):
+            config.model[modality].head.width = head

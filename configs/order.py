@@ -28,8 +28,8 @@ def get_config(argument: str = "") -> ConfigDict:
 def order0(config: ConfigDict) -> ConfigDict:
     """All negatives, and vectors without negative values."""
     config.name = "order0"
-    for side in ("image", "text"):
-        config.model[side].projection.absolute = True
+    for modality in ("image", "text"):
+        config.model[modality].projection.absolute = True
     config.tasks = {"i2t": itm.hinge("all", margin=0.05)}
     config.optimizer.learning_rate = 1e-3
     return config

@@ -112,8 +112,8 @@ def quick(config: ConfigDict) -> ConfigDict:
     config = base.on_built_in_dataset(config, steps=50)
     config.model.image.encoder = base.small_convnet(batch_norm="batch_frozen")
     itm.shrink(config, words=32, width=16, head=32)
-    for side in ("image", "text"):
-        config.model[side].head.samples = 3
+    for modality in ("image", "text"):
+        config.model[modality].head.samples = 3
     config.freeze = ("image/encoder/",)
     config.evals.mean = config.evals.shapes.to_dict() | {"similarity": MEANS}
     config.evals.ambiguity = itm.ambiguity()

@@ -48,8 +48,8 @@ def get_config(argument: str = "") -> ConfigDict:
     image, words = itm.resnet(batch_norm="batch_frozen"), itm.frozen_words(itm.DIMENSION // 2)
     config.model.image = base.tower(image, {"name": "pie", "source": "mean"})
     config.model.text = base.tower(words, {"name": "pie", "source": "last", "linear": False})
-    for side in ("image", "text"):
-        config.model[side].head.update({"width": itm.DIMENSION, "embeddings": 2})
+    for modality in ("image", "text"):
+        config.model[modality].head.update({"width": itm.DIMENSION, "embeddings": 2})
     config.model.similarity = {"name": "max_cosine"}
     config.freeze = config.init_from.published = ("image/encoder/", "text/encoder/table")
     views = ("image", "caption_0")
@@ -79,8 +79,8 @@ def get_config(argument: str = "") -> ConfigDict:
 def one_embedding(config: ConfigDict) -> ConfigDict:
     """K = 1, compared by cosine; as in the original code, without either regularizer."""
     config.name += "_k1"
-    for side in ("image", "text"):
-        config.model[side].head.embeddings = 1
+    for modality in ("image", "text"):
+        config.model[modality].head.embeddings = 1
     config.model.similarity = {"name": "cosine"}
     config.tasks = {"i2t": config.tasks.i2t.to_dict()}
     return config

@@ -65,7 +65,7 @@ def get_config(argument: str = "") -> ConfigDict:
     config.model.image = base.tower({"name": "inception_v3"}, width=DIMENSION, bias=False)
     config.model.text = base.tower(words)
     config.freeze = config.init_from.published = ("image/encoder/",)
-    config.frozen_features.sides = ("image",)
+    config.frozen_features.modalities = ("image",)
     config.tasks = {"i2t": shuffled("pearson")}
     config.data = base.dataset("coco_captions", "im2txt_one_caption")
     # The shorter side becomes 300 pixels, of which the central square is used.
@@ -160,7 +160,7 @@ def pure_text_rnn(config: ConfigDict) -> ConfigDict:
     """A language model of captions, whose embedding is the mean of its word vectors."""
     config.name += "_pure_text_rnn"
     config.model.image = config.data.image = None
-    config.freeze = config.init_from.published = config.frozen_features.sides = ()
+    config.freeze = config.init_from.published = config.frozen_features.modalities = ()
     return predict_words(config, "caption_0")
 
 
@@ -198,7 +198,7 @@ def flickr8k(config: ConfigDict) -> ConfigDict:
     if config.model.image is not None:
         config.model.image.encoder = {"name": "precomputed", "features": 1280}
         config.data.image.size = 0
-    config.freeze = config.init_from.published = config.frozen_features.sides = ()
+    config.freeze = config.init_from.published = config.frozen_features.modalities = ()
     config.data.text.min_count = 1
     config.optimizer.learning_rate = 3e-3
     test = sentence_pairs("flickr8k", "test_pairs")

@@ -46,7 +46,7 @@ def finetuned(config: ConfigDict) -> ConfigDict:
     """The second stage: trains the CNN, too, with a new optimizer."""
     config.name += "_finetuned"
     config.total_steps = "15 epochs"
-    config.freeze, config.frozen_features.sides = (), ()
+    config.freeze, config.frozen_features.modalities = (), ()
     config.optimizer.learning_rate = 2e-5
     config.init_from.optimizer = False
     return config

@@ -83,7 +83,7 @@ def test_saved_embeddings_are_those_that_files_hold(saved_run_dir, tmp_path):
     assert sorted(each.name for each in (tmp_path / "out").glob("*/")) == ["shapes", "steps"]
     saved = arrays.load_embeddings(path)
     assert saved.similarity == "dot"
-    assert saved.sides == {"text"}
+    assert saved.modalities == {"text"}
     split = data.eval_split(run_folder.load_run(saved_run_dir).data.to_dict(), split="validation")
     np.testing.assert_array_equal(saved.caption_ids, split.caption_ids)
     assert saved.origin.model.endswith(" step 2")

@@ -32,7 +32,7 @@ def make_text_config(data_dir, folder):
     # Fresh layers hardly mix tokens: [CLS] would be the same for every caption.
     text.head = {"name": "mean"}
     config.model.similarity = {"name": "cosine", "temperature": 0.05}
-    config.freeze, config.frozen_features.sides = [LOWER], ["text"]
+    config.freeze, config.frozen_features.modalities = [LOWER], ["text"]
     return on_tiny(config, data_dir, folder)
 
 
@@ -49,11 +49,11 @@ def make_image_config(kind, data_dir, folder):
         encoder = {"name": "precomputed", "features": shape, "hidden": (8,), "dtype": "bfloat16"}
     config = tiny.make_config(tasks={"i2t": cxc.image_text()})
     config.model.image.encoder = encoder
-    # The text side only needs to be there; this one compiles fastest.
+    # The text tower only needs to be there; this one compiles fastest.
     config.model.text.encoder = {"name": "words", "vocab_size": 0, "width": 8}
     config.model.text.head = {"name": "mean"}
     config.model.similarity = {"name": "cosine", "temperature": 0.05}
-    config.freeze, config.frozen_features.sides = ["image/encoder/"], ["image"]
+    config.freeze, config.frozen_features.modalities = ["image/encoder/"], ["image"]
     size, regions = 24 if kind == "pictures" else 0, 5 if kind == "regions" else 0
     config.data.config = "images" if kind == "pictures" else kind
     config.data.image.size, config.data.image.max_regions = size, regions

@@ -60,10 +60,10 @@ def make_image_config(**changes):
 def batch_spec(config):
     """The columns of `make_batch` that the model of a config reads."""
     batch = make_batch(size=config.batch_size)
-    sides = {"image": ("image",), "text": ("text_ids", "text_mask", "caption_id")}
+    modalities = {"image": ("image",), "text": ("text_ids", "text_mask", "caption_id")}
     read = ["image_id"]
-    for side, columns in sides.items():
-        read += columns if config.model[side] is not None else ()
+    for modality, columns in modalities.items():
+        read += columns if config.model[modality] is not None else ()
     return {name: jax.ShapeDtypeStruct(batch[name].shape, batch[name].dtype) for name in read}
 
 

@@ -59,24 +59,24 @@ def save_converted(folder, section, most=0.5):
         lambda leaf: np.asarray(rng.uniform(most / 5, most, leaf.shape), np.float32), shapes
     )
     arrays = {
-        f"{side}/{name}": array
-        for side in ("image", "text")
-        for name, array in flatten({"params": params[side], **state[side]}).items()
+        f"{modality}/{name}": array
+        for modality in ("image", "text")
+        for name, array in flatten({"params": params[modality], **state[modality]}).items()
     }
     text = {"tokenizer": "wordpiece", "max_length": 20} if pixels else TEXT
     vocabulary = "".join(f"{token}\n" for token in (PIECES if pixels else WORDS)).encode()
     preprocessing = {"image": {"size": 32} if pixels else {"size": 0}, "text": text}
-    sides = {
-        side: Description(
-            section[side]["encoder"],
-            section[side]["head"],
-            preprocessing[side],
-            {"vocab.txt": vocabulary} if side == "text" else {},
-            section[side].get("projection"),
+    modalities = {
+        modality: Description(
+            section[modality]["encoder"],
+            section[modality]["head"],
+            preprocessing[modality],
+            {"vocab.txt": vocabulary} if modality == "text" else {},
+            section[modality].get("projection"),
         )
-        for side in ("image", "text")
+        for modality in ("image", "text")
     }
     numbers = {name: float(value) for name, value in params.get("similarity", {}).items()}
-    description = ModelDescription(sides, section["similarity"], numbers)
+    description = ModelDescription(modalities, section["similarity"], numbers)
     save_model(folder, arrays, description, Report({}, {}, [], {}))
     return folder

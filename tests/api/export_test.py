@@ -63,7 +63,7 @@ def bundle(tmp_path_factory):
 def test_a_run_and_its_bundle_agree(bundle):
     folder, run = bundle
     model, alone = xmodal.load(run), xmodal.load(folder)
-    assert (alone.sides, alone.similarity_name) == (model.sides, model.similarity_name)
+    assert (alone.modalities, alone.similarity_name) == (model.modalities, model.similarity_name)
     texts, features = make_texts(40), np.random.default_rng(1).normal(size=(9, 5))
     for size in (1, 16):
         np.testing.assert_allclose(

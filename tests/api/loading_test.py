@@ -43,8 +43,8 @@ def test_a_run_at_its_best_step_or_another(run_dir):
         xmodal.load(run_dir, step=4)
 
 
-def arrays_of(params, side):
-    return {f"params/{path}": array for path, array in flatten(params[side]).items()}
+def arrays_of(params, modality):
+    return {f"params/{path}": array for path, array in flatten(params[modality]).items()}
 
 
 def test_a_converted_tower(tmp_path):
@@ -52,9 +52,9 @@ def test_a_converted_tower(tmp_path):
     text = Description(SECTION["text"]["encoder"], {"name": "mean"}, TEXT, FILES)
     save_tower(tmp_path / "tower", arrays_of(params, "text"), text, NO_REPORT)
     model = xmodal.load(tmp_path / "tower")
-    assert model.sides == ("text",)
+    assert model.modalities == ("text",)
     np.testing.assert_allclose(model.embed_texts(TEXTS), reference(params), rtol=1e-5)
-    with pytest.raises(xmodal.UserError, match="has no image side, only text"):
+    with pytest.raises(xmodal.UserError, match="has no image tower, only text"):
         model.embed_images(np.ones((1, 5), np.float32))
 
 

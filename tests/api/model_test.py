@@ -74,7 +74,7 @@ def test_order_compares_images_with_texts_whichever_comes_first():
     excess = np.maximum(np.asarray(texts) - np.asarray(texts)[:, None], 0)
     found = model.similarity(texts, texts)
     np.testing.assert_allclose(found, -np.linalg.norm(excess, axis=2), atol=1e-5)
-    own = ItemEmbeddings(np.asarray(images), side="image")
+    own = ItemEmbeddings(np.asarray(images), modality="image")
     np.testing.assert_array_equal(model.similarity(texts, own), model.similarity(texts, images))
     with pytest.raises(UserError, match=r"'order' depends .* are \['text', ''\]: pass what"):
         model.similarity(texts, np.asarray(images))

@@ -18,10 +18,10 @@ def slow_scores(params, images, texts, model):
     @jax.jit
     def score(inputs):
         prepared = {}
-        for side, columns in inputs.items():
-            embedding, _ = encoders.embed(side, params, {"image": {}, "text": {}}, columns)
+        for modality, columns in inputs.items():
+            embedding, _ = encoders.embed(modality, params, {"image": {}, "text": {}}, columns)
             features = embedding.extras["features"]
-            prepared[side] = scorer.prepare(side, params, features)
+            prepared[modality] = scorer.prepare(modality, params, features)
         one = jax.tree.map(lambda x: x[:, None], prepared["text"])
         return scorer.scores(params, prepared["image"], one)[0, 0]
 

@@ -45,7 +45,7 @@ def items_of(embedding):
 def test_scores_are_those_of_the_slow_loop(run):
     model, params = xmodal.load(run[0]), run[1]
     images, texts = model.embed_images(make_images(5)), model.embed_texts(make_texts(9))
-    assert (images.side, texts.side, images[1:3].tokens.lengths.tolist()) == (
+    assert (images.modality, texts.modality, images[1:3].tokens.lengths.tolist()) == (
         "image",
         "text",
         [3, 3],
@@ -55,7 +55,7 @@ def test_scores_are_those_of_the_slow_loop(run):
     np.testing.assert_allclose(
         model.similarity(texts[::-1], images), expected.T[::-1], rtol=1e-3, atol=1e-4
     )
-    with pytest.raises(xmodal.UserError, match="compares an image with a text, not the sides"):
+    with pytest.raises(xmodal.UserError, match="compares an image with a text, not the modalities"):
         model.similarity(texts, texts)
 
 

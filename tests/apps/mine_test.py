@@ -37,12 +37,12 @@ class Linear:
     towers = ("image", "text")
     similarity = make_similarity({"name": "cosine"})
 
-    def embed(self, side, params, state, inputs):
-        if side == "image":
+    def embed(self, modality, params, state, inputs):
+        if modality == "image":
             x = inputs["image"].reshape(len(inputs["image"]), -1) / 255.0
         else:
             x = jnp.sum(jax.nn.one_hot(inputs["text_ids"], 400) * inputs["text_mask"][..., None], 1)
-        return Vectors(x @ params[side]["kernel"]), state
+        return Vectors(x @ params[modality]["kernel"]), state
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +52,8 @@ def model(few_shapes):
     rng = np.random.default_rng(0)
     sizes = {"image": 8 * 8 * 3, "text": 400}
     params = {
-        side: {"kernel": jnp.asarray(rng.normal(size=(size, 12)), jnp.float32)}
-        for side, size in sizes.items()
+        modality: {"kernel": jnp.asarray(rng.normal(size=(size, 12)), jnp.float32)}
+        for modality, size in sizes.items()
     }
     return Model(
         "linear", Linear(), params, {}, mesh=mesh_lib.make_mesh(jax.devices()[:1]),

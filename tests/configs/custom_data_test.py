@@ -66,7 +66,7 @@ def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
         in (run_dir / "model_card.md").read_text()
     )
     assert list(run_dir.glob("**/events*"))
-    # Another run starts only from its text side, with a different, random image encoder.
+    # Another run starts only from its text tower, with a different, random image encoder.
     other = custom_data.get_config()
     other.init_from.run, other.init_from.include = str(run_dir), ["text/"]
     other.init_from.optimizer = False

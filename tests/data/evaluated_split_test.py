@@ -100,7 +100,7 @@ def test_sentence_pairs_are_records_of_two_captions(tiny_config):
     config = tiny_config | {"config": "pairs", "text": {"tokenizer": "words", "vocabulary": "-"}}
     tokenizer = make_tokenizer(TextConfig(tokenizer="words", max_length=5), ["red", "table"])
     pairs = data.eval_split(config, split="test", tokenizer=tokenizer)
-    assert pairs.sides == ("text",)
+    assert pairs.modalities == ("text",)
     order = np.argsort(pairs.image_ids)
     assert pairs.image_ids[order].tolist() == [50, 51, 52, 53]
     assert pairs.labels["score"][order].tolist() == [0, 1.5, 3, 4.5]
@@ -109,7 +109,7 @@ def test_sentence_pairs_are_records_of_two_captions(tiny_config):
     for row, text in zip(pairs.caption_rows, pairs.caption_texts, strict=True):
         assert text in (f"a red ball {pairs.image_ids[row] - 50}", "the table")
     assert pairs.caption_ids.tolist() == [
-        2 * i + side for i in pairs.image_ids.tolist() for side in (0, 1)
+        2 * i + modality for i in pairs.image_ids.tolist() for modality in (0, 1)
     ]
     ids = _concatenate(pairs.captions(3))["text_ids"][:, 0]
     assert ids.tolist() == [0, 1] * 4

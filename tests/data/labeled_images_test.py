@@ -76,7 +76,7 @@ def test_a_prepared_dataset_of_tfds_is_read_without_its_code(prepared):
     items = data.eval_split(section(prepared), split="train")
     assert len(items.image_ids) == COUNTS["train"]
     assert list(items.label_names["label"]) == list(NAMES)
-    assert items.sides == ("image",)
+    assert items.modalities == ("image",)
     rows = np.array([7, 0, 22])
     for encoded, row in zip(items.pictures(rows), rows, strict=True):
         pixels = np.asarray(PIL.Image.open(io.BytesIO(encoded)))

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.evals.evaluators.random_vectors import SIDES
+from tests.evals.evaluators.random_vectors import MODALITIES
 from tests.evals.tiny_split import TinySplit, look_up
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
@@ -17,7 +17,7 @@ class GivenTexts:
     """Texts "0", "1", ... as items; token 0 is their number, see `look_up`."""
 
     name = title = "given"
-    split, sides = "items", ("text",)
+    split, modalities = "items", ("text",)
 
     def __init__(self, texts):
         self.caption_ids = np.arange(len(texts))
@@ -36,7 +36,7 @@ def test_a_model_embeds_any_texts_on_any_number_of_devices():
     dot, found = make_similarity({"name": "dot"}), []
     for devices in (1, 8):
         mesh = mesh_lib.make_mesh(jax.devices()[:devices])
-        embedder = Embedder(look_up, SIDES, similarity=dot, mesh=mesh)
+        embedder = Embedder(look_up, MODALITIES, similarity=dot, mesh=mesh)
         adapter = EncoderAdapter(
             "m", embedder, (params, {}), field="vector", given={"text": GivenTexts}
         )
@@ -44,7 +44,7 @@ def test_a_model_embeds_any_texts_on_any_number_of_devices():
         split = TinySplit()
         assert adapter.items(split) is adapter.items(split)  # Embedded once.
         assert adapter.items(TinySplit()) is not adapter.items(split)
-        with pytest.raises(UserError, match="m has no image side to embed"):
+        with pytest.raises(UserError, match="m has no image tower to embed"):
             adapter.embed("image", [b"picture"])
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_allclose(found[0], table[[7, 3, 3, 0, 5]], rtol=1e-2)

@@ -19,7 +19,7 @@ from xmodal.evals.reports.metrics import draw_pairs
 
 RECALL_AT = (1, 5, 10)
 DIRECTIONS = {"i2t": "image_to_caption", "t2i": "caption_to_image"}
-SIDES = {"i2t": "IT", "t2i": "TI", "t2t": "TT", "i2i": "II"}  # query and gallery, I or T
+MODALITIES = {"i2t": "IT", "t2i": "TI", "t2t": "TT", "i2i": "II"}  # query and gallery, I or T
 THRESHOLDS = {"sts": 3.0, "sits": 3.0, "sis": 2.5}
 RATED_SIDES = {"sts": "TT", "sis": "II", "sits": "TI"}
 
@@ -67,10 +67,10 @@ def read_split(folder, images, fold_captions):
     gone = {kind: wholes[kind] - set(ids[kind]) for kind in "IT"}
     lists = {}
     for name in ("eccv", "cxc"):
-        for direction, side in DIRECTIONS.items():
-            query_kind, item_kind = SIDES[direction]
+        for direction, modality in DIRECTIONS.items():
+            query_kind, item_kind = MODALITIES[direction]
             kept = {}
-            for query, items in read_json(released / f"{name}_{side}.json").items():
+            for query, items in read_json(released / f"{name}_{modality}.json").items():
                 items = [item for item in items if item not in gone[item_kind]]
                 if int(query) not in gone[query_kind] and items:
                     kept[int(query)] = items
@@ -174,7 +174,7 @@ def plausible_positives(split, direction, zeta):
 
 def rank_all(split, direction, matrix):
     """Query -> gallery by decreasing score, ties in order of position; without the query itself."""
-    query_kind, item_kind = SIDES[direction]
+    query_kind, item_kind = MODALITIES[direction]
     rankings = {}
     for query, row in zip(split.ids[query_kind], matrix, strict=True):
         order = np.argsort(-row, kind="stable")
@@ -218,9 +218,9 @@ class Reference:
         self.split, self.samples, self.seed = split, samples, seed
         self.position = {kind: {item: i for i, item in enumerate(split.ids[kind])} for kind in "IT"}
         self.matrices = {
-            direction: scores[SIDES[direction]]
+            direction: scores[MODALITIES[direction]]
             for direction in ("i2t", "t2t", "i2i")
-            if SIDES[direction] in scores
+            if MODALITIES[direction] in scores
         }
         self.matrices["t2i"] = self.matrices["i2t"].T
         self.rankings = {
@@ -254,7 +254,7 @@ class Reference:
     def _recalls(self, benchmark, direction, positives, fold_of=None, at=RECALL_AT):
         if not positives:
             return
-        query_kind, item_kind = SIDES[direction]
+        query_kind, item_kind = MODALITIES[direction]
         ranks, tied, sizes = [], 0, set()
         for query in self.split.ids[query_kind]:
             if query not in positives:
@@ -278,7 +278,7 @@ class Reference:
 
     def _is_tied(self, direction, query, gallery, positives):
         """Whether another item of the gallery ties with the best positive."""
-        query_kind, item_kind = SIDES[direction]
+        query_kind, item_kind = MODALITIES[direction]
         row = self.matrices[direction][self.position[query_kind][query]]
         at = self.position[item_kind]
         score = {item: row[at[item]] for item in gallery}
@@ -288,7 +288,7 @@ class Reference:
 
     def _cuts_a_tie(self, direction, query, ranking, r):
         """Whether the item after the first R ties with the last of them."""
-        query_kind, item_kind = SIDES[direction]
+        query_kind, item_kind = MODALITIES[direction]
         row, at = (
             self.matrices[direction][self.position[query_kind][query]],
             self.position[item_kind],
@@ -305,7 +305,7 @@ class Reference:
             self.numbers[f"eccv/{direction}/{metric}"] = np.mean(values)
 
     def _pmrp(self, benchmark, direction, zetas, cap=None, only_labeled=False, fold_of=None):
-        query_kind, item_kind = SIDES[direction]
+        query_kind, item_kind = MODALITIES[direction]
         gallery = set(self.split.ids[item_kind])
         if only_labeled:
             image_of = self.split.image_of if item_kind == "T" else {i: i for i in gallery}
@@ -327,7 +327,7 @@ class Reference:
         self._counts(benchmark, direction, len(values) // len(zetas), len(tied), max(sizes))
 
     def _counts(self, benchmark, direction, queries, tied, gallery):
-        skipped = len(self.split.ids[SIDES[direction][0]]) - queries
+        skipped = len(self.split.ids[MODALITIES[direction][0]]) - queries
         self.numbers |= {
             f"{benchmark}/{direction}/queries": queries,
             f"{benchmark}/{direction}/skipped_queries": skipped,

@@ -58,7 +58,7 @@ class TinySplit:
     hashes: dict = dataclasses.field(default_factory=dict)
     labels: dict = dataclasses.field(default_factory=dict)
     label_names: dict = dataclasses.field(default_factory=dict)
-    sides: tuple = ("image", "text")
+    modalities: tuple = ("image", "text")
 
     @property
     def caption_texts(self):
@@ -88,7 +88,7 @@ class TinySplit:
             }
 
 
-def look_up(side, params, model_state, columns):
+def look_up(modality, params, model_state, columns):
     """Looks up vectors in a table of parameters by the content of an item."""
-    at = columns["text_ids"][:, 0] if side == "text" else columns["image"][:, 0, 0, 0]
-    return SimpleNamespace(vector=params[side][at].astype(jnp.bfloat16), log_sigma=None)
+    at = columns["text_ids"][:, 0] if modality == "text" else columns["image"][:, 0, 0, 0]
+    return SimpleNamespace(vector=params[modality][at].astype(jnp.bfloat16), log_sigma=None)

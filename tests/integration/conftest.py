@@ -55,9 +55,9 @@ def clip_config(few_shapes, tmp_path):
     """Path of a config file for a small SigLIP; its text projection has running statistics, too."""
     settings = (
         "config.data.image.size = 24",
-        "for side in ('image', 'text'):",
+        "for modality in ('image', 'text'):",
         "    sizes = {'width': 16, 'depth': 1, 'heads': 2, 'mlp_dim': 24}",
-        "    config.model[side].encoder.update(sizes)",
+        "    config.model[modality].encoder.update(sizes)",
         "config.data.text.max_length = config.model.text.encoder.max_positions = 16",
         "config.model.text.projection.update({'width': 16, 'batch_norm': True})",
         "return config",

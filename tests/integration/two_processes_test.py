@@ -73,7 +73,7 @@ def use_devices(patch, number):
 STORED = """
     config.model.text.encoder.depth, config.model.text.encoder.lower_depth = 2, 1
     config.freeze = ["text/encoder/(?!layers/)"]
-    config.frozen_features = {{"sides": ["text"], "folder": {folder!r}}}
+    config.frozen_features = {{"modalities": ["text"], "folder": {folder!r}}}
     config.accumulation_steps = 2
     config.data.text_lengths = [10, 14]
     # Gradients of what batch normalization removes are only rounding, which Adam would enlarge.

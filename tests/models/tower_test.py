@@ -60,11 +60,11 @@ def test_every_head_follows_every_encoder(encoder, few_stages):
             continue  # They have other widths; see their tests.
         if head == "attention_pool" and inputs is not PIXELS:
             continue  # It pools the cells of images.
-        side = {
+        modality = {
             "encoder": {"name": encoder, **options},
             "head": {"name": head, **HEAD_OPTIONS.get(head, {})},
         }
-        tower = make_tower("side", side)
+        tower = make_tower("modality", modality)
         params, state = jax.eval_shape(tower.init, jax.random.key(0), inputs)
 
         def train(params, state, key, tower=tower):

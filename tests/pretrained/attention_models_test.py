@@ -62,9 +62,9 @@ def read(folder):
     """The model of a folder without dropout, its parameters, and its state."""
     description = read_model(folder).model()
     description["text"]["encoder"]["dropout"] = 0.0
-    for side in ("image", "text"):
-        if description[side]["head"]["name"] == "global_attention":
-            description[side]["head"]["dropout"] = 0.0
+    for modality in ("image", "text"):
+        if description[modality]["head"]["name"] == "global_attention":
+            description[modality]["head"]["dropout"] = 0.0
     return parity.load(folder, description)
 
 
@@ -83,8 +83,13 @@ def make_loss(model, state, *, train, size=SIZE, **options):
 
     def compute(params):
         key = jax.random.key(0)
-        sides = [model.embed(s, params, state, inputs[s], train=train, key=key)[0] for s in inputs]
-        own, views = params.get("similarity", {}), dict(zip(tasks[0].views, sides, strict=True))
+        modalities = [
+            model.embed(s, params, state, inputs[s], train=train, key=key)[0] for s in inputs
+        ]
+        own, views = (
+            params.get("similarity", {}),
+            dict(zip(tasks[0].views, modalities, strict=True)),
+        )
         observed = {}
         if train:
             views, observed = observe_batch(tasks, views, params, similarity)
@@ -96,7 +101,7 @@ def make_loss(model, state, *, train, size=SIZE, **options):
     return jax.jit(jax.value_and_grad(compute, has_aux=True))
 
 
-def torch_sides(torch, functions, size=SIZE):
+def torch_modalities(torch, functions, size=SIZE):
     return (
         functions.images(torch.tensor(REGIONS[:size])),
         functions.texts(torch.tensor(IDS[:size]), LENGTHS[:size]),
@@ -132,20 +137,20 @@ def compare(torch, kind, modules, functions, folder, options, *, train):
     (loss, (scores, observed)), gradients = differentiate(params)
     for module in modules:
         module.train(train)
-    sides = torch_sides(torch, functions)
+    modalities = torch_modalities(torch, functions)
     running = [m for module in modules for m in module.modules() if hasattr(m, "running_mean")]
     before = [{name: x.clone() for name, x in norm.named_buffers()} for norm in running]
-    wanted = functions.score(*sides)
+    wanted = functions.score(*modalities)
     assert parity.relative(scores, wanted.detach()) < 1e-4
     if kind == "saf" and train:
         bn = modules[2].SAF_module.bn
         # The authors' batches are sorted, the longest first.
         replay = torch.nn.BatchNorm1d(1)
         replay.load_state_dict({**bn.state_dict(), **before[running.index(bn)]})
-        check_running(torch, functions, modules, sides, replay, observed["similarity"])
+        check_running(torch, functions, modules, modalities, replay, observed["similarity"])
     for norm, buffers in zip(running, before, strict=True):
         norm.load_state_dict({**norm.state_dict(), **buffers})
-    expected = SIZE * torch_hinges(torch, functions.loss_score(*sides), 0.2)
+    expected = SIZE * torch_hinges(torch, functions.loss_score(*modalities), 0.2)
     assert loss == pytest.approx(expected.item(), rel=1e-4)
     expected.backward()
     parameters = [p for module in modules for p in module.parameters()]
@@ -188,9 +193,9 @@ UNTRAINED = (
 )
 
 
-def check_running(torch, functions, modules, sides, replay, observed):
+def check_running(torch, functions, modules, modalities, replay, observed):
     """The running statistics are those after one update for each caption, the longest first."""
-    images, tokens = sides
+    images, tokens = modalities
     seen = []
     hook = modules[2].SAF_module.bn.register_forward_pre_hook(lambda _, x: seen.append(x[0]))
     functions.score(images, sorted(tokens, key=len, reverse=True))
@@ -218,8 +223,8 @@ def test_sgraf_equals_torch_in_training(torch, tmp_path, kind):
     trained, norms = clipped_adam.train(params, gradients)
 
     def compute_loss():
-        sides = torch_sides(torch, functions)
-        return SIZE * torch_hinges(torch, functions.loss_score(*sides), 0.2)
+        modalities = torch_modalities(torch, functions)
+        return SIZE * torch_hinges(torch, functions.loss_score(*modalities), 0.2)
 
     expected = clipped_adam.train_torch(torch, parameters, compute_loss)
     theirs = flatten(read(convert(torch, kind, modules, tmp_path, {}))[1])

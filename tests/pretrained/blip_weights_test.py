@@ -21,7 +21,7 @@ IMAGES = parity.images(2, 24)
 RATE, TEMPERATURE = 1e-3, 0.04
 # In exact arithmetic, keys' biases have no gradient.
 CONSTANT = {
-    *(f"{side}/encoder/layers/key/bias" for side in ("image", "text")),
+    *(f"{modality}/encoder/layers/key/bias" for modality in ("image", "text")),
     *(f"cross_encoder/layers_{number}/cross_attention/key/bias" for number in range(2)),
 }
 

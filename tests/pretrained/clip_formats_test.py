@@ -48,8 +48,8 @@ def test_clip_of_openai_and_open_clip(torch, clip, tmp_path):
     published.script(torch, arrays, tmp_path / "ViT-B-32.pt", **sizes)
     found, openai = published.convert("clip", tmp_path / "ViT-B-32.pt", **merges)
     assert_equal(found, wanted, atol=1e-3)  # Matrices are float16 there.
-    assert openai.sides["image"].encoder["activation"] == "quick_gelu"
-    assert openai.sides["image"].preprocessing == description.sides["image"].preprocessing
+    assert openai.modalities["image"].encoder["activation"] == "quick_gelu"
+    assert openai.modalities["image"].preprocessing == description.modalities["image"].preprocessing
 
     config = {"model_cfg": QUICK, "preprocess_cfg": PIXELS}
     saved = published.write(tmp_path / "open", arrays, "open_clip_model.safetensors",
@@ -74,9 +74,9 @@ def test_clip_of_openai_and_open_clip(torch, clip, tmp_path):
         published.convert("clip", tmp_path / "epoch_3.pt", **merges)
     found, exact = published.convert("clip", tmp_path / "epoch_3.pt", variant="gelu", **merges)
     assert_equal(found, wanted)
-    assert exact.sides["text"].encoder["activation"] == "gelu"
+    assert exact.modalities["text"].encoder["activation"] == "gelu"
     # The widths decide without a config.
-    assert exact.sides["image"].encoder["heads"] == 1
+    assert exact.modalities["image"].encoder["heads"] == 1
 
 
 @pytest.mark.parametrize("kind", ["stacked", "unstacked", "timm"])
@@ -99,27 +99,29 @@ def test_siglip_of_big_vision_and_open_clip(siglip, tmp_path, kind):
         found, made = published.convert("siglip", source, variant="gelu_tanh", **pieces)
         check_without_a_projection(source, published.timm_arrays(own), config, found, pieces)
         # SigLIP 2 in open_clip.
-        made_2 = published.convert("siglip", source, variant="gelu_text_tanh", **pieces)[1].sides
-        found_2 = [made_2[side].encoder["activation"] for side in ("image", "text")]
+        made_2 = published.convert("siglip", source, variant="gelu_text_tanh", **pieces)[
+            1
+        ].modalities
+        found_2 = [made_2[modality].encoder["activation"] for modality in ("image", "text")]
         assert [*found_2, made_2["image"].head["activation"]] == ["gelu", "gelu_tanh", "gelu"]
     else:
         heads = {"image": 2, "text": 4}
         arrays = published.big_vision_arrays(own, heads, stacked=kind == "stacked")
         np.savez(tmp_path / "siglip.npz", **arrays)
         found, made = published.convert("siglip", tmp_path / "siglip.npz", **pieces)
-        assert made.sides["image"].encoder["heads"] == 2
-        assert made.sides["image"].preprocessing["eval_transform"] == "big_vision"
+        assert made.modalities["image"].encoder["heads"] == 2
+        assert made.modalities["image"].preprocessing["eval_transform"] == "big_vision"
     assert_equal(found, wanted)
-    assert made.sides["text"].encoder == description.sides["text"].encoder
+    assert made.modalities["text"].encoder == description.modalities["text"].encoder
 
 
 def check_without_a_projection(source, arrays, config, whole, pieces):
-    """The text side of So400m/16-i18n ends with its norm."""
+    """The text tower of So400m/16-i18n ends with its norm."""
     bare = {name: array for name, array in arrays.items() if "text_projection" not in name}
     config["model_cfg"]["text_cfg"] |= {"proj_type": "none"}
     published.write(source, bare, open_clip_config=config)
     found, made = published.convert("siglip", source, variant="gelu_tanh", **pieces)
-    assert made.sides["text"].projection is None
+    assert made.modalities["text"].projection is None
     assert_equal(found, {name: whole[name] for name in whole if "/projection/" not in name})
     assert len(whole) - len(found) == 2
 
@@ -133,7 +135,7 @@ def test_patches_that_leave_out_pixels(torch, tmp_path):
     save_model(tmp_path / "ours", *convert("siglip", tmp_path / "theirs"))
     images, ids = parity.images(2, 29), np.ones((2, published.TEXT), np.int32)
     _, description, found = parity.embed_converted(tmp_path / "ours", images, ids, ids)
-    assert description.sides["image"].preprocessing["size"] == 29
+    assert description.modalities["image"].preprocessing["size"] == 29
     with torch.no_grad():
         pixels = (torch.tensor(images) / 127.5 - 1).permute(0, 3, 1, 2)
         expected = model.vision_model(pixel_values=pixels).pooler_output
@@ -149,8 +151,8 @@ def test_patches_that_leave_out_pixels(torch, tmp_path):
     made = published.convert(
         "siglip", tmp_path / "so400m.npz", vocabulary=str(tmp_path / "theirs/spiece.model")
     )[1]
-    assert made.sides["image"].preprocessing["size"] == 384
-    assert made.sides["image"].encoder["drops_rest"]
+    assert made.modalities["image"].preprocessing["size"] == 384
+    assert made.modalities["image"].encoder["drops_rest"]
 
 
 def test_files_of_transformers_say_how_images_are_read(clip, tmp_path):
@@ -167,13 +169,16 @@ def test_files_of_transformers_say_how_images_are_read(clip, tmp_path):
     # Old files have a second section, which counts.
     config["vision_config_dict"] = {"hidden_act": "gelu"}
     published.write(folder, arrays, config=config, processor_config={"image_processor": squash})
-    sides = published.convert("clip", folder, vocabulary=merges)[1].sides
-    assert sides["image"].preprocessing == {
+    modalities = published.convert("clip", folder, vocabulary=merges)[1].modalities
+    assert modalities["image"].preprocessing == {
         "size": 24,
         "eval_transform": "squash_bilinear",
         "eval_crop": 1.0,
     }
-    assert [sides[side].encoder["activation"] for side in sides] == ["gelu", "quick_gelu"]
+    assert [modalities[modality].encoder["activation"] for modality in modalities] == [
+        "gelu",
+        "quick_gelu",
+    ]
     with pytest.raises(
         UserError, match="trained with gelu and quick_gelu, not with --variant=gelu"
     ):

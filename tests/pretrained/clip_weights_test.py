@@ -52,21 +52,24 @@ def inputs_of(ids, mask):
 def make_loss(description, loss, inputs, dtype="float32"):
     """The model, and a function from parameters to the loss, unit vectors and logits."""
     section = description.model()
-    for side in ("image", "text"):
-        section[side]["encoder"]["dtype"] = dtype
+    for modality in ("image", "text"):
+        section[modality]["encoder"]["dtype"] = dtype
     model = make_dual_encoder(section)
     tasks = make_tasks({
         "i2t": {"views": ("image", "caption_0"), "loss": {"name": loss}, "negatives": "pair"}
     })  # fmt: skip
 
     def compute(params):
-        views = {side: model.embed(side, params, {side: {}}, inputs[side])[0] for side in inputs}
+        views = {
+            modality: model.embed(modality, params, {modality: {}}, inputs[modality])[0]
+            for modality in inputs
+        }
         batch = {"image_id": np.arange(len(IMAGES), dtype=np.int32)}
         total, _, _ = compute_losses(
             tasks, {"image": views["image"], "caption_0": views["text"]}, batch, params, {},
             similarity=model.similarity, seed=0, step=np.int32(0),
         )  # fmt: skip
-        unit = {side: model.similarity.prepare(view) for side, view in views.items()}
+        unit = {modality: model.similarity.prepare(view) for modality, view in views.items()}
         logits = model.similarity.logits(unit["image"], unit["text"], params["similarity"])
         return total, (unit, logits)
 
@@ -173,7 +176,7 @@ def test_clip_equals_torch(torch, clip, tmp_path):
 
 def _with(description, **options):
     similarity = {**description.similarity, **options}
-    return type(description)(description.sides, similarity, description.parameters)
+    return type(description)(description.modalities, similarity, description.parameters)
 
 
 def _check_movement(start, ours, theirs):
@@ -204,19 +207,19 @@ def test_siglip_equals_torch(torch, siglip, tmp_path):
     model.zero_grad()
     half = make_loss(description, "sigmoid", inputs, "bfloat16")[-1]
     check_values(jax.jit(half)(params), expected, 2e-2)
-    text = description.sides["text"]
+    text = description.modalities["text"]
     assert text.preprocessing == {
         "lower_case": True, "max_length": published.TEXT, "attend_to_padding": True,
         "tokenizer": "sentencepiece", "end": "</s>", "pad": "</s>",
     }  # fmt: skip
-    assert description.sides["image"].preprocessing == {
+    assert description.modalities["image"].preprocessing == {
         "size": 24, "eval_transform": "squash", "eval_crop": 1.0
     }  # fmt: skip
 
 
 @pytest.mark.slow
 def test_the_resnet_equals_torch(torch, clip, tmp_path):
-    """open_clip's own ModifiedResNet, and the text side of the other test."""
+    """open_clip's own ModifiedResNet, and the text tower of the other test."""
     model, folder = clip
     resnet = published.make_resnet(torch, width=8, units=(1, 2, 1, 1), pixels=64, output=24)
     names = published.openai_arrays(published.arrays_of(model))
@@ -230,8 +233,8 @@ def test_the_resnet_equals_torch(torch, clip, tmp_path):
     save_model(tmp_path / "made", *made)
     images = parity.images(3, 64)
     _, description, found = parity.embed_converted(tmp_path / "made", images, IDS[:3], MASK[:3])
-    assert description.sides["image"].encoder["units"] == [1, 2, 1, 1]
-    assert description.sides["image"].preprocessing["size"] == 64
+    assert description.modalities["image"].encoder["units"] == [1, 2, 1, 1]
+    assert description.modalities["image"].preprocessing["size"] == 64
     with torch.no_grad():
         pixels = (torch.tensor(images) / 255 - torch.tensor(MEAN)) / torch.tensor(STD)
         expected = resnet(pixels.permute(0, 3, 1, 2))

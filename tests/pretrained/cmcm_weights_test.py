@@ -154,14 +154,14 @@ def test_cmcm_equals_torch(torch, tmp_path, vocabulary, attention, prefix, class
     (task,) = description.tasks.values()
     module = make_task_module("m", "relation_classifier", task["loss"]["module"])
     params = unflatten(read_part(folder, "tasks"))["relations"]["module"]
-    sides = [found[view] for view in ("image", "text")]
-    predicted = module.predict(params, *(side.vector for side in sides))
+    modalities = [found[view] for view in ("image", "text")]
+    predicted = module.predict(params, *(modality.vector for modality in modalities))
     np.testing.assert_allclose(predicted, torch.sigmoid(logits), rtol=1e-4, atol=1e-6)
 
     # The training losses, and the similarity used for ranking in the paper's tables.
     items = jnp.arange(len(LENGTHS))
     context = Context(items, items, make_similarity({"name": "euclidean"}))
-    value, _ = LOSSES["distance_triplet"].function(*sides, context, margin=0.3)
+    value, _ = LOSSES["distance_triplet"].function(*modalities, context, margin=0.3)
     assert value == pytest.approx(published.triplet_loss(torch, images, texts).item(), rel=1e-4)
     labels = RNG.integers(0, 2, (len(LENGTHS), 6))
     pos_weight = (0.485, 14.117, 5.379, 3.122, 1.558, 10.518)
@@ -169,15 +169,17 @@ def test_cmcm_equals_torch(torch, tmp_path, vocabulary, attention, prefix, class
         functions.classify(texts, images), torch.tensor(labels).float(),
         pos_weight=torch.tensor(pos_weight),
     )  # fmt: skip
-    outputs, _ = module.apply(params, {}, *sides, {}, {})
+    outputs, _ = module.apply(params, {}, *modalities, {}, {})
     context = Context(
         items, items, context.similarity, outputs=outputs, columns={"relations": labels}
     )
-    value, _ = LOSSES["relation_bce"].function(*sides, context, pos_weight=pos_weight)
+    value, _ = LOSSES["relation_bce"].function(*modalities, context, pos_weight=pos_weight)
     assert value == pytest.approx(wanted.item(), rel=1e-4)
     check_gradients(torch, tmp_path, modules, functions, images, labels, (attention, vocabulary))
 
-    scores = model.similarity.score(*(model.similarity.prepare(side) for side in sides)).T
+    scores = model.similarity.score(
+        *(model.similarity.prepare(modality) for modality in modalities)
+    ).T
     for gap in (0.05, 0.5):
         refined = refine_selectively(scores, jnp.swapaxes(predicted, 0, 1), strength=0.12, gap=gap)
         with torch.no_grad():

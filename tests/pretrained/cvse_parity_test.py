@@ -149,8 +149,8 @@ def test_three_steps_equal_torch(torch, folder, released):
         module.train()
     made = convert(torch, folder, modules, "start")
     section = read_model(made).model()
-    for side in ("image", "text"):
-        section[side]["head"]["dropout"] = 0.0
+    for modality in ("image", "text"):
+        section[modality]["head"]["dropout"] = 0.0
     model = make_dual_encoder(section | {"shared": ("head/graph",)})
     tasks, ids = make_tasks(cvse.get_config().tasks.to_dict()), jnp.arange(len(IDS))
     inputs = {
@@ -160,9 +160,9 @@ def test_three_steps_equal_torch(torch, folder, released):
 
     def compute(params, state):
         views, new = {}, {}
-        for side, view in (("image", "image"), ("text", "caption_0")):
-            views[view], new[side] = model.embed(
-                side, params, state, inputs[side], train=True, key=jax.random.key(0)
+        for modality, view in (("image", "image"), ("text", "caption_0")):
+            views[view], new[modality] = model.embed(
+                modality, params, state, inputs[modality], train=True, key=jax.random.key(0)
             )
         loss, _, scalars = compute_losses(
             tasks, views, {"image_id": ids}, params, {},
@@ -201,7 +201,7 @@ def test_three_steps_equal_torch(torch, folder, released):
 
 
 def check_gradients(torch, folder, modules, found, norm):
-    """All gradients equal torch's, which are clipped; the graph's are those of both sides."""
+    """All gradients equal torch's, which are clipped; the graph's are those of both modalities."""
     found = jax.tree.map(lambda leaf: leaf * min(1.0, clipped_adam.CLIP / norm), found)
     kept = [each.detach().clone() for module in modules for each in module.parameters()]
     parameters = [each for module in modules for each in module.parameters()]
@@ -218,7 +218,7 @@ def check_gradients(torch, folder, modules, found, norm):
     found["text"]["encoder"]["table"] = table.at[len(WORDS) :].set(
         params["text"]["encoder"]["table"][len(WORDS) :]
     )
-    idle = [f"{side}/{path}" for side in params for path in IDLE]
+    idle = [f"{modality}/{path}" for modality in params for path in IDLE]
     parity.check_gradients(found, params, idle)
 
 

@@ -29,7 +29,7 @@ REGIONS = RNG.normal(size=(len(LENGTHS), 36, 5)).astype(np.float32)
 
 
 def save(torch, modules, path, prefix="", **others):
-    """Saves the list of both sides, among other entries, as in all these projects."""
+    """Saves the list of both modalities, among other entries, as in all these projects."""
     weights = [
         {prefix + name: tensor for name, tensor in module.state_dict().items()}
         for module in modules
@@ -57,7 +57,7 @@ def differentiate(model, state, images):
     }
 
     def compute(params):
-        views = [model.embed(side, params, state, inputs[side])[0] for side in inputs]
+        views = [model.embed(modality, params, state, inputs[modality])[0] for modality in inputs]
         loss, _ = LOSSES["triplet"].function(*views, Context(items, items, similarity))
         return loss, (views, similarity.score(*map(similarity.prepare, views)))
 
@@ -121,7 +121,7 @@ def test_vsepp_equals_torch(torch, tmp_path, variant, is_stored):
         return convert("vsepp", source, variant)
 
     assert_parity(torch, modules, functions, images, make_folder)
-    encoder = read_model(tmp_path / "made").sides["image"].encoder
+    encoder = read_model(tmp_path / "made").modalities["image"].encoder
     assert (encoder["name"] == "precomputed") == is_stored
 
 
@@ -142,7 +142,10 @@ def test_a_checkpoint_s_own_options_name_its_variant(torch, tmp_path):
         save(torch, modules, source, opt=argparse.Namespace(**options))
         _, description, _ = converters.convert("vsepp", source, vocabulary=words)
         assert description == converters.convert("vsepp", source, variant, words)[1]
-        found[variant] = (description.similarity["name"], description.sides["image"].projection)
+        found[variant] = (
+            description.similarity["name"],
+            description.modalities["image"].projection,
+        )
     assert found.pop("order_absolute") == found["order0"]
     assert len(set(map(str, found.values()))) == len(found)
     with pytest.raises(UserError, match="the variant 'order_absolute', not 'vsepp'"):
@@ -175,7 +178,7 @@ def test_vse_infinity_equals_torch(torch, tmp_path, images, text):
         made = published.make_bert(torch, pytest.importorskip("transformers"), ROWS)
     else:
         made = published.make_bigru(torch, ROWS)
-    # Master wraps both sides in DataParallel, the branch with the BiGRU does not.
+    # Master wraps both modalities in DataParallel, the branch with the BiGRU does not.
     prefix = "module." if text == "bert" else ""
     options = {"channels": 5}
     if images != "regions":

@@ -52,8 +52,8 @@ def nest(flat):
 def load(folder, section=None):
     """The model in a folder, perhaps with another section of a config; parameters and state."""
     description = read_model(folder)
-    trees = {side: nest(read_weights(folder / side)) for side in description.sides}
-    params, state = ({side: tree[part] for side, tree in trees.items()} for part in (0, 1))
+    trees = {modality: nest(read_weights(folder / modality)) for modality in description.modalities}
+    params, state = ({modality: tree[part] for modality, tree in trees.items()} for part in (0, 1))
     for part in ("similarity", "cross_encoder"):
         if arrays := read_part(folder, part):
             params[part] = unflatten(arrays)
@@ -81,7 +81,7 @@ def embed(tower, flat, pixels, jit=True):
 
 
 def embed_converted(folder, images, ids, mask):
-    """The model of a converted folder, its description, and the embeddings of both sides."""
+    """The model of a converted folder, its description, and the embeddings of both modalities."""
     description = read_model(folder)
     model = make_dual_encoder(description.model())
     inputs = {
@@ -89,9 +89,9 @@ def embed_converted(folder, images, ids, mask):
         "text": {"text_ids": ids.astype(np.int32), "text_mask": mask.astype(np.int32)},
     }
     found = {}
-    for side, columns in inputs.items():
-        params, state = nest(read_weights(folder / side))
-        found[side], _ = jax.jit(model.towers[side].apply)(params, state, columns)
+    for modality, columns in inputs.items():
+        params, state = nest(read_weights(folder / modality))
+        found[modality], _ = jax.jit(model.towers[modality].apply)(params, state, columns)
     return model, description, found
 
 

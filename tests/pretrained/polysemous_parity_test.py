@@ -57,7 +57,7 @@ def convert(torch, tmp_path):
 
 
 def embed(model, params, state):
-    return [model.embed(side, params, state, INPUTS[side])[0] for side in INPUTS]
+    return [model.embed(modality, params, state, INPUTS[modality])[0] for modality in INPUTS]
 
 
 def compute(tasks, views, similarity, similarity_params):
@@ -71,7 +71,7 @@ def compute(tasks, views, similarity, similarity_params):
 
 
 def check_gradients(found, weights, convert, name, variant=""):
-    """Compares the gradients of a side's parameters with those in torch.
+    """Compares the gradients of a modality's parameters with those in torch.
 
     The gradients of a state dict are converted like weights.
     """
@@ -148,12 +148,12 @@ def test_pcme_equals_torch(torch, convert):
     run = jax.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))
     (value, views), (gradients, of_numbers) = run(params, numbers)
     pixels = torch_pixels(torch, INPUTS["image"]["image"])
-    sides = [
+    modalities = [
         functions.images(pixels),
         functions.texts(torch.tensor(IDS), torch.tensor(LENGTHS)),
     ]
     samples, spreads = [], []
-    for view, (mean, spread) in zip(views, sides, strict=True):
+    for view, (mean, spread) in zip(views, modalities, strict=True):
         assert parity.relative(view.extras["mean"], mean.detach()) < 1e-4
         assert parity.relative(view.log_sigma, spread.detach()) < 1e-4
         # Use our noise, so that the samples are the same.

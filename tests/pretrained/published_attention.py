@@ -71,13 +71,13 @@ def make_sgraf(torch, kind, *, channels, rows, words=6, width=8, size=5, regions
     image, text = nn.Module(), make_words(torch, "cap_rnn", rows, words, width)
     image.fc = nn.Linear(channels, width)
     pairs = nn.Module()
-    for side, norms in (("v", [regions, width]), ("t", [])):
+    for modality, norms in (("v", [regions, width]), ("t", [])):
         module = nn.Module()
         for number, part in enumerate(("local", "global")):
             norm = [nn.BatchNorm1d(norms[number])] if norms else []
             module.add_module(f"embedding_{part}", nn.Sequential(nn.Linear(width, width), *norm))
         module.embedding_common = nn.Sequential(nn.Linear(width, 1))
-        pairs.add_module(f"{side}_global_w", module)
+        pairs.add_module(f"{modality}_global_w", module)
     pairs.sim_tranloc_w, pairs.sim_tranglo_w = nn.Linear(width, size), nn.Linear(width, size)
     pairs.sim_eval_w = nn.Linear(size, 1)
     if kind == "saf":

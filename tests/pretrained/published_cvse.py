@@ -10,7 +10,7 @@ def unit(x):
 
 
 def make_cvse(torch, *, channels, rows, vectors, weights, words=6, width=8):
-    """Returns eight modules, and the function of a batch to the vectors of both sides.
+    """Returns eight modules, and the function of a batch to the vectors of both modalities.
 
     Args:
       torch: the library.

@@ -9,8 +9,8 @@ def make_pcme(torch, cnn, forward, *, channels, rows, words=6, width=8):
     """PCME without its sampling; `forward` maps pixels to the cells of `cnn`.
 
     Returns:
-      The module, the function (pixels, ids, lengths) -> mean and log sigma of both sides, and the
-      criterion with the scale and the shift.
+      The module, the function (pixels, ids, lengths) -> mean and log sigma of both modalities, and
+      the criterion with the scale and the shift.
     """
     nn = torch.nn
     model = nn.Module()
@@ -52,8 +52,8 @@ def make_pvse(torch, cnn, forward, *, channels, rows, embeddings, legacy=True, w
     """PVSE; `forward` maps pixels to the cells of `cnn`.
 
     Returns:
-      The module, and the functions of both sides to embeddings [N, K, D], residuals [N, K, D] and
-      attention [N, T, K].
+      The module, and the functions of both modalities to embeddings [N, K, D], residuals [N, K, D]
+      and attention [N, T, K].
     """
     nn = torch.nn
     model = nn.Module()

@@ -26,8 +26,8 @@ def without_data(monkeypatch):
         ({"model.text.encoder.dropout": 0.1}, "config.model.text.encoder.dropout=0.1; change"),
         ({"data.text.augment": {"delete": 0.1}}, "config.data.text.augment is set"),
         (
-            {"frozen_features.sides": ["image"]},
-            "'image' in config.frozen_features.sides",
+            {"frozen_features.modalities": ["image"]},
+            "'image' in config.frozen_features.modalities",
         ),
         ({"frozen_features.folder": "gs://bucket/x"}, "'gs://bucket/x' is not on a file system"),
     ],

@@ -13,9 +13,9 @@ from xmodal.train.evaluation.run_evaluation import RunEvaluation
 pytestmark = pytest.mark.usefixtures("quick_draws")
 
 
-def make_config(side, data_dir, folder):
+def make_config(modality, data_dir, folder):
     """All captions of any length, or images of one to five regions, and heads that pool them."""
-    if side == "image":
+    if modality == "image":
         return make_image_config("regions", data_dir, folder)
     config = make_text_config(data_dir, folder)
     config.model.text.encoder.lower_depth, config.freeze = 0, ["text/encoder/"]
@@ -52,10 +52,10 @@ def assert_equal(found, expected):
         assert benchmark.directions.keys() == other.directions.keys() != set()
         for name, direction in benchmark.directions.items():
             np.testing.assert_array_equal(direction.rank, other.directions[name].rank)
-    assert found[1].sides == expected[1].sides
-    for side in expected[1].sides:
-        vectors = expected[1].vectors(side)
-        np.testing.assert_allclose(found[1].vectors(side), vectors, rtol=1e-5, atol=1e-6)
+    assert found[1].modalities == expected[1].modalities
+    for modality in expected[1].modalities:
+        vectors = expected[1].vectors(modality)
+        np.testing.assert_allclose(found[1].vectors(modality), vectors, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -66,8 +66,8 @@ def test_ranks_are_those_of_the_whole_towers(config, monkeypatch):
     assert splits(config) == ["validation"]
     # Other commands read them, and not the inputs of the encoder.
     monkeypatch.setattr(data, "write_features", lambda *args: pytest.fail("computed twice"))
-    (side,) = config.frozen_features.sides
-    reader = {"image": "image_columns", "text": "text_batches"}[side]
+    (modality,) = config.frozen_features.modalities
+    reader = {"image": "image_columns", "text": "text_batches"}[modality]
     module = sys.modules["xmodal.data.evaluated_split"]  # The package has a function of this name.
     monkeypatch.setattr(module, reader, lambda *args, **kwargs: pytest.fail("inputs read"))
     assert_equal(evaluate_validation(config), expected)

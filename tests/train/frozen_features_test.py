@@ -43,7 +43,7 @@ def test_the_losses_are_those_without_stored_features(config, tmp_path):
     config.model.similarity.temperature = 0.05
     config.freeze = ["text/encoder/"]
     found = train(config, tmp_path / "stored")
-    expected = train(changed(config, {"frozen_features.sides": []}), tmp_path / "plain")
+    expected = train(changed(config, {"frozen_features.modalities": []}), tmp_path / "plain")
     assert list(found) == list(expected) == list(range(TOTAL_STEPS))
     np.testing.assert_allclose(list(found.values()), list(expected.values()), rtol=2e-4)
     # Evaluation reads them, too.

@@ -30,13 +30,13 @@ def write_vocabulary(path, tokens):
     return str(path)
 
 
-def save(folder, side, encoder, head, preprocessing, files):
+def save(folder, modality, encoder, head, preprocessing, files):
     """Saves a converted tower with random weights."""
     description = Description(encoder, head, preprocessing, files)
     ids = np.ones((1, 4), np.int32)
     pixels = {"image": np.zeros((1, 32, 32, 3), np.uint8)}
-    inputs = {"text_ids": ids, "text_mask": ids} if side == "text" else pixels
-    tower = make_tower(f"config.model.{side}", description.side())
+    inputs = {"text_ids": ids, "text_mask": ids} if modality == "text" else pixels
+    tower = make_tower(f"config.model.{modality}", description.modality())
     params, state = jax.eval_shape(lambda: tower.init(jax.random.key(0), inputs))
     rng = np.random.default_rng(0)
     arrays = {
@@ -130,8 +130,8 @@ def test_another_tower_than_the_configs(bert, towers, text, message):
     config.data.text.vocabulary = f"{bert}/vocab.txt"
     if text is None:
         config.model.text = None
-    for side, folder in towers.items():
-        config.init_from.towers[side] = folder.replace("BERT", bert)
+    for modality, folder in towers.items():
+        config.init_from.towers[modality] = folder.replace("BERT", bert)
     with pytest.raises(UserError, match=message):
         inherit(config)
 

@@ -117,13 +117,13 @@ def test_a_signal_during_the_last_write_waits_for_it(config, tmp_path, monkeypat
 def test_a_signal_during_an_evaluation_is_answered_at_the_next_block(config, tmp_path, monkeypatch):
     embed_group, embedded = embed.Embedder._embed_group, []
 
-    def embed_late(self, compute, side, split, group, advance):
+    def embed_late(self, compute, modality, split, group, advance):
         def report(count):
             embedded.append(count)
             os.kill(os.getpid(), signal.SIGTERM)
             advance(count)
 
-        return embed_group(self, compute, side, split, group, report)
+        return embed_group(self, compute, modality, split, group, report)
 
     monkeypatch.setattr(embed.Embedder, "_embed_group", embed_late)
     assert not loop.train(config, str(tmp_path))

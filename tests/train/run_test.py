@@ -96,12 +96,14 @@ def test_a_plateau_needs_evaluations_before_the_last_step(text_config):
 
 
 @pytest.mark.usefixtures("without_data")
-def test_sides_of_model_data_and_tasks_go_together(config):
+def test_modalities_of_model_data_and_tasks_go_together(config):
     change(config, "data.image", None)
     with pytest.raises(UserError, match="One of config.model.image and config.data.image is None"):
         resolve(config)
     change(config, "model.image", None)
-    message = r"tasks compare views of the sides \['image', 'text'\], config.model has \['text'\]"
+    message = (
+        r"tasks compare views of the modalities \['image', 'text'\], config.model has \['text'\]"
+    )
     with pytest.raises(UserError, match=message):
         resolve(config)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class FunctionAdapter(ModelAdapter):
-    """A model of embedding functions by side."""
+    """A model of embedding functions by modality."""
 
     def __init__(
         self,
@@ -45,11 +45,11 @@ class FunctionAdapter(ModelAdapter):
         return with_similarity(self._found[id(split)][1], similarity)
 
     def embed(
-        self, side: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
+        self, modality: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
     ) -> np.ndarray:
         """See `ModelAdapter`."""
         refuse_field(self.place, similarity)
-        return self._embed(side, len(given), lambda rows: [given[row] for row in rows])
+        return self._embed(modality, len(given), lambda rows: [given[row] for row in rows])
 
     def _embed_split(self, split: "EvalSplit") -> Embeddings:
         images = captions = None
@@ -72,15 +72,15 @@ class FunctionAdapter(ModelAdapter):
             similarity=self._similarity,
         )
 
-    def _embed(self, side: str, count: int, read: Callable[[np.ndarray], Any]) -> np.ndarray:
-        """All vectors of one side, [N, ...]."""
-        name, parts = f"embed_{side}s", list[np.ndarray]()
+    def _embed(self, modality: str, count: int, read: Callable[[np.ndarray], Any]) -> np.ndarray:
+        """All vectors of one modality, [N, ...]."""
+        name, parts = f"embed_{modality}s", list[np.ndarray]()
         with progress(f"Calling {name} for {count:,} items", count) as advance:
             for start in range(0, count, self._batch_size):
                 found = read(np.arange(start, min(start + self._batch_size, count)))
-                given = [_open(each) for each in found] if side == "image" else list(found)
+                given = [_open(each) for each in found] if modality == "image" else list(found)
                 item = list(parts[0].shape[1:]) if parts else ["D"]
-                parts.append(_read(name, self._functions[side](given), len(given), item))
+                parts.append(_read(name, self._functions[modality](given), len(given), item))
                 advance(len(given))
         return np.concatenate(parts)
 

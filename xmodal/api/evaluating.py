@@ -20,7 +20,7 @@ from xmodal.evals.evaluators.benchmarks import (
 )
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.scores.embed import Items
-from xmodal.evals.scores.files import name_of, open_items, open_source, sides_of
+from xmodal.evals.scores.files import modalities_of, name_of, open_items, open_source
 from xmodal.evals.scores.galleries import ids_of
 from xmodal.evals.scores.sources import Candidates, ModelAdapter, RankedLists
 from xmodal.similarity import SIMILARITIES
@@ -129,13 +129,15 @@ def evaluate(
         )
     check_options("evaluate", evaluate, {key: given[key] for key in _CHECKED})
     functions = {"image": embed_images, "text": embed_texts}
-    functions = {side: function for side, function in functions.items() if function is not None}
+    functions = {
+        modality: function for modality, function in functions.items() if function is not None
+    }
     adapter: Any
     if functions:
         _refuse(given, (*_FILES, "ids", *_FOR_LABELS), "embedding functions")
         similarity = _check_functions(functions, dataset, similarity)
-        adapter, sides = FunctionAdapter(functions, batch_size, similarity), sorted(functions)
-        return _evaluate_dataset(given, adapter, sides, name or "model")
+        adapter, modalities = FunctionAdapter(functions, batch_size, similarity), sorted(functions)
+        return _evaluate_dataset(given, adapter, modalities, name or "model")
     _refuse(given, ("batch_size",), "files")
     files = {kind: given[kind] for kind in _FILES if given[kind] is not None}
     if len(files) != 1:
@@ -147,7 +149,7 @@ def evaluate(
         _refuse(given, _FOR_LABELS, "a dataset, but with the argument annotations instead of it")
         adapter = open_items(kind, file, ids, similarity)
         name = name or name_of(file)
-        return _evaluate_dataset(given, adapter, sorted(sides_of(adapter)), name)
+        return _evaluate_dataset(given, adapter, sorted(modalities_of(adapter)), name)
     _refuse(given, _FOR_DATASETS, "annotations, but with a dataset=NAME")
     return _evaluate_labels(given, kind, file)
 
@@ -204,17 +206,17 @@ def _check_functions(functions: Mapping[str, Any], dataset: str, similarity: str
             f"similarity {similarity!r} needs {list(learned)}, which a model learns: pass a file "
             "of embeddings that has them."
         )
-    for side, function in functions.items():
+    for modality, function in functions.items():
         if not callable(function):
-            raise UserError(f"embed_{side}s is {function!r}; it must be a function.")
+            raise UserError(f"embed_{modality}s is {function!r}; it must be a function.")
     return str(similarity)
 
 
 def _evaluate_dataset(
-    given: Mapping[str, Any], adapter: ModelAdapter, sides: Sequence[str], name: str
+    given: Mapping[str, Any], adapter: ModelAdapter, modalities: Sequence[str], name: str
 ) -> Evaluation:
     """Evaluates a model on a dataset, with a page of examples if there are benchmarks."""
-    evaluator, items = _open_dataset(given, sides)
+    evaluator, items = _open_dataset(given, modalities)
     evaluator.check_adapter("evaluator", adapter)
     examples = given["examples"]
     if examples and not isinstance(evaluator, BenchmarksEvaluator):
@@ -227,7 +229,7 @@ def _evaluate_dataset(
     return evaluate_source(evaluator, adapter, name=name, split=items, examples=examples)
 
 
-def _open_dataset(given: Mapping[str, Any], sides: Sequence[str]) -> tuple[Evaluator, Items]:
+def _open_dataset(given: Mapping[str, Any], modalities: Sequence[str]) -> tuple[Evaluator, Items]:
     """Returns the evaluator and the items of a split, which is built if possible."""
     from xmodal import data  # Slow to import.
 
@@ -244,7 +246,7 @@ def _open_dataset(given: Mapping[str, Any], sides: Sequence[str]) -> tuple[Evalu
         **{key: os.fspath(given[key]) for key in ("dataset", *_FOLDERS)},
         "config": given["config"] or "images",
         # Pictures are read whole; it only matters whether there are any.
-        "image": {"size": 1} if "image" in sides else None,
+        "image": {"size": 1} if "image" in modalities else None,
         "text": {},
         "labels": () if options is None else options.labels_read,
     }
@@ -257,4 +259,4 @@ def _open_dataset(given: Mapping[str, Any], sides: Sequence[str]) -> tuple[Evalu
         entry = {"type": "embedding_similarity" if items.has_pairs else "benchmarks"}
         options = read_entry(where, bootstrap | entry | ({"annotations": labels} if labels else {}))
     shown = cast(Items, items)
-    return EVALUATORS[options.type][1](where, options, shown, sides, given["mesh"]), shown
+    return EVALUATORS[options.type][1](where, options, shown, modalities, given["mesh"]), shown

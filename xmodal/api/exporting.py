@@ -77,7 +77,7 @@ def export_model(
                 "load the model itself with xmodal.load."
             )
         stored = dataclasses.replace(stored, section={**stored.section, "cross_encoder": None})
-    card, contents = _lower_sides(stored, platforms)
+    card, contents = _lower_modalities(stored, platforms)
     with new_folder(output) as temporary:
         bundle.write_card(temporary, card, contents)
         if bundle.runs_here(platforms):
@@ -85,7 +85,7 @@ def export_model(
     return card
 
 
-def _lower_sides(stored: Stored, platforms: Sequence[str]) -> tuple[Card, dict[str, bytes]]:
+def _lower_modalities(stored: Stored, platforms: Sequence[str]) -> tuple[Card, dict[str, bytes]]:
     """Returns the card and the files of a bundle."""
     # Some layers are faster on a CPU in a special form; every form runs everywhere.
     platform = "cpu" if "cpu" in platforms else platforms[0]
@@ -95,8 +95,8 @@ def _lower_sides(stored: Stored, platforms: Sequence[str]) -> tuple[Card, dict[s
     if similarity.module is not None:
         arrays = similarity.select_parameters(learned)
     weights = {
-        side: flatten({"params": stored.params[side], **stored.model_state[side]})
-        for side in encoders.towers
+        modality: flatten({"params": stored.params[modality], **stored.model_state[modality]})
+        for modality in encoders.towers
     }
     named = {
         f"{part}/{path}": np.ascontiguousarray(array)
@@ -161,23 +161,23 @@ def _lower(
     columns: Mapping[str, tuple[tuple[int, ...], str]],
     platforms: Sequence[str],
 ) -> tuple[bytes, tuple[int, int]]:
-    """Returns the function of one side for any number of items; D, and K or 0 for [N, D]."""
-    side = "image" if "image" in columns else "text"
+    """Returns the function of one modality for any number of items; D, and K or 0 for [N, D]."""
+    modality = "image" if "image" in columns else "text"
     (items,) = export.symbolic_shape("items")
     inputs = {
         name: jax.ShapeDtypeStruct((items, *shape), dtype)
         for name, (shape, dtype) in columns.items()
     }
-    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), dict(weights[side]))
-    function = jax.jit(lambda arrays, columns: _embed(encoders, side, arrays, columns))
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), dict(weights[modality]))
+    function = jax.jit(lambda arrays, columns: _embed(encoders, modality, arrays, columns))
     try:
         with _without_paths():
             lowered = export.export(function, platforms=platforms)(shapes, inputs)
     except (NotImplementedError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(
-            f"The {side} side cannot be lowered for {', '.join(platforms)} ({reason}); give other "
-            "--platforms."
+            f"The {modality} tower cannot be lowered for {', '.join(platforms)} ({reason}); "
+            "give other --platforms."
         ) from error
     found = jax.tree.unflatten(lowered.out_tree, lowered.out_avals)
     _, *several, width = found["vectors"].shape
@@ -185,12 +185,12 @@ def _lower(
 
 
 def _embed(
-    encoders: DualEncoder, side: str, arrays: Any, columns: Mapping[str, jax.Array]
+    encoders: DualEncoder, modality: str, arrays: Any, columns: Mapping[str, jax.Array]
 ) -> dict[str, jax.Array]:
     """Returns `vectors`, `log_sigma` of a probabilistic model, `tokens` if they are compared."""
     state, similarity = unflatten(arrays), encoders.similarity
     params = state.pop("params", {})
-    embedding, _ = encoders.embed(side, {side: params}, {side: state}, columns)
+    embedding, _ = encoders.embed(modality, {modality: params}, {modality: state}, columns)
     found = {"vectors": select_field(embedding, similarity.config.field)}
     if embedding.log_sigma is not None:
         found["log_sigma"] = embedding.log_sigma
@@ -226,12 +226,12 @@ def _compare(stored: Stored, folder: epath.Path, card: Card) -> None:
         noise = rng.uniform(0, 256 if card.image.dtype == "uint8" else 1, (2, *card.image.shape))
         images = noise.astype(card.image.dtype)
         pairs["image"] = [np.asarray(each.embed_images(images)) for each in models]
-    for side, (expected, found) in pairs.items():
+    for modality, (expected, found) in pairs.items():
         largest = max(float(np.abs(expected).max()), 1.0)
         difference = float(np.abs(found - expected).max()) / largest
         if not difference <= _TOLERANCE:
             raise UserError(
-                f"The {side} embeddings of the bundle differ by {difference:.1e} from those of "
+                f"The {modality} embeddings of the bundle differ by {difference:.1e} from those of "
                 f"{stored.source['name']}: please report this with the config of the model."
             )
-        print(f"{side}: differs from the model by at most {difference:.1e}")
+        print(f"{modality}: differs from the model by at most {difference:.1e}")

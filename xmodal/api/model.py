@@ -41,7 +41,7 @@ class Model:
 
     Attributes:
       name: name of the run or folder it was loaded from.
-      sides: "image", "text" or both.
+      modalities: "image", "text" or both.
       similarity_name: name of the similarity that compares embeddings, such as `cosine`.
       measure: the similarity and its learned numbers.
       source: the folder it was loaded from.
@@ -71,11 +71,11 @@ class Model:
         Args:
           name: name in messages.
           model: the model that embeds.
-          params: parameters by side, and those of `similarity` and `cross_encoder`, if any.
-          model_state: running statistics by side.
+          params: parameters by modality, and those of `similarity` and `cross_encoder`, if any.
+          model_state: running statistics by modality.
           mesh: devices that items are sharded over.
-          images: preprocessing of an image side.
-          tokenizer: tokenizer of a text side.
+          images: preprocessing of an image tower.
+          tokenizer: tokenizer of a text tower.
           lengths: the only padded lengths of texts, see `TextLengths`.
           source: the folder it was loaded from.
           step: step of a run.
@@ -83,13 +83,15 @@ class Model:
           first_stage_weight: that of its run's reranker.
         """
         self.source, self.step, self._mesh = source, step, mesh
-        self.name, self.sides, similarity = name, tuple(model.towers), model.similarity
+        self.name, self.modalities, similarity = name, tuple(model.towers), model.similarity
         self.similarity_name, self.first_stage_weight = similarity.name, first_stage_weight
         self._params, self._model_state, self.pairs = params, model_state, pairs
         self._image_config, self._tokenizer = images, tokenizer
         self._warns = True  # Only once: a caller may embed a dataset batch by batch.
         self._lengths = TextLengths(lengths, mesh.devices.flat[0].platform)
-        make = functools.partial(Embedder, sides=model.towers, similarity=similarity, mesh=mesh)
+        make = functools.partial(
+            Embedder, modalities=model.towers, similarity=similarity, mesh=mesh
+        )
         longest = 0 if tokenizer is None else tokenizer.max_length
         embed = make(lambda *inputs: model.embed(*inputs)[0])
         self._embed = functools.partial(embed, field=similarity.config.field)
@@ -104,11 +106,13 @@ class Model:
         self._score = jax.jit(lambda left, right: score(prepare(left), prepare(right)))
 
     def __repr__(self) -> str:
-        return f"<xmodal.Model {self.name}: {' and '.join(self.sides)}, {self.similarity_name}>"
+        return (
+            f"<xmodal.Model {self.name}: {' and '.join(self.modalities)}, {self.similarity_name}>"
+        )
 
     @property
     def takes_features(self) -> bool:
-        """Whether the image side takes stored features instead of pictures."""
+        """Whether the image tower takes stored features instead of pictures."""
         return self._image_config is not None and self._image_config.size == 0
 
     @property
@@ -130,7 +134,7 @@ class Model:
           per item, an uncertainty, or a similarity that is not symmetric (`order`).
 
         Raises:
-          UserError: the model has no text side, or an item is not a string.
+          UserError: the model has no text tower, or an item is not a string.
         """
         return self._embed_texts(self._embed, texts, batch_size)
 
@@ -161,7 +165,7 @@ class Model:
           per item, an uncertainty, or a similarity that is not symmetric (`order`).
 
         Raises:
-          UserError: the model has no image side, or an image cannot be read.
+          UserError: the model has no image tower, or an image cannot be read.
         """
         given = {"upright": upright, "unreadable": unreadable}
         return self._embed_images(self._embed, images, batch_size, **given)
@@ -170,39 +174,40 @@ class Model:
         """Compares embeddings by the model's own similarity; larger is more similar.
 
         For PCME, it is the log-odds of a match. `order` compares an image with a text, whichever
-        comes first; of two items of one side, the left one counts as the image, as the query does
-        in search.
+        comes first; of two items of one modality, the left one counts as the image, as the query
+        does in search.
 
         Args:
           left: N items from `embed_texts` or `embed_images`, or vectors [N, D] or [N, K, D]; for
-            `order`, vectors need their side: `ItemEmbeddings(vectors, side="image")`.
+            `order`, vectors need their modality: `ItemEmbeddings(vectors, modality="image")`.
           right: M such items.
 
         Returns:
           float32 [N, M].
 
         Raises:
-          UserError: they cannot be compared, or lack the side or the tokens that this needs.
+          UserError: they cannot be compared, or lack the modality or the tokens that this needs.
         """
         similarity = self.measure[0]
         if similarity.module is not None:
             return compare_tokens(*self.measure, left, right, self._mesh)
-        first, second = (np.asarray(side, np.float32) for side in (left, right))
+        first, second = (np.asarray(modality, np.float32) for modality in (left, right))
         if first.ndim < 2 or first.shape[1:] != second.shape[1:]:
             raise UserError(
                 f"Embeddings of the shapes {list(first.shape)} and {list(second.shape)} cannot be "
                 "compared: pass [N, D] and [M, D] of one model."
             )
-        sides = tuple(getattr(each, "side", "") for each in (left, right))
-        if not similarity.symmetric and not set(sides) <= {"image", "text"}:
+        modalities = tuple(getattr(each, "modality", "") for each in (left, right))
+        if not similarity.symmetric and not set(modalities) <= {"image", "text"}:
             raise UserError(
-                f"Similarity {self.similarity_name!r} depends on which side is the image, but the "
-                f"sides of the embeddings are {list(sides)}: pass what embed_images and "
-                "embed_texts return, or xmodal.ItemEmbeddings(vectors, side='image') or 'text'."
+                f"Similarity {self.similarity_name!r} depends on which modality is the image, but "
+                f"the modalities of the embeddings are {list(modalities)}: pass what embed_images "
+                "and embed_texts return, or xmodal.ItemEmbeddings(vectors, modality='image') or "
+                "'text'."
             )
         first, second = similarity.place(first, second)
         with in_precision(first.dtype):
-            if not similarity.symmetric and sides == ("text", "image"):
+            if not similarity.symmetric and modalities == ("text", "image"):
                 return np.asarray(self._score(second, first), np.float32).T
             return np.asarray(self._score(first, second), np.float32)
 
@@ -304,7 +309,7 @@ class Model:
         numbers = learned if similarity.module is None else similarity.options
         with_arrays = () if similarity.module is None else ("similarity",)
         digest = hashlib.sha256(repr((images, words, numbers)).encode())
-        for part in sorted((*self.sides, *with_arrays)):
+        for part in sorted((*self.modalities, *with_arrays)):
             trees = self._params.get(part, {}), self._model_state.get(part, {})
             # Names in a bundle begin with `params/`.
             leaves = {
@@ -344,35 +349,35 @@ class Model:
         return self._embed_all(embed, "image", images, items, batch_size)
 
     def _embed_all(
-        self, embed: Embed, side: str, given: Iterable[Any], items: Any, batch_size: int
+        self, embed: Embed, modality: str, given: Iterable[Any], items: Any, batch_size: int
     ) -> Vectors:
         if not isinstance(batch_size, int | np.integer) or batch_size < 1:
             raise UserError(f"batch_size={batch_size!r}; it must be an integer of at least 1.")
         # The letters of a string would be items, and so would the rows of a picture.
         one = isinstance(given, np.ndarray) and given.dtype == np.uint8 and given.ndim < 4
         if one or isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
-            raise UserError(f"{given!r:.80} is not several {side}s: put one in a list.")
+            raise UserError(f"{given!r:.80} is not several {modality}s: put one in a list.")
         found, first, iterator = list[Embeddings](), 0, iter(given)
         while part := list(itertools.islice(iterator, _AT_A_TIME)):
             found.append(embed(self._params, self._model_state, items(part, first), batch_size))
             first += len(part)
         if not found:
-            raise UserError(f"There is nothing to embed: no {side} was given.")
-        if not found[0].vectors(side).shape[-1]:
+            raise UserError(f"There is nothing to embed: no {modality} was given.")
+        if not found[0].vectors(modality).shape[-1]:
             raise UserError(
                 f"{self.name} has no embeddings, only a cross-encoder; compare images and texts by "
                 "`score_pairs`."
             )
-        return join(found, side, keep_side=not self.measure[0].symmetric)
+        return join(found, modality, keep_modality=not self.measure[0].symmetric)
 
     def _require_tokenizer(self) -> Tokenizer:
         if self._tokenizer is None:
-            raise UserError(f"{self.name} has no text side, only {self.sides[0]}.")
+            raise UserError(f"{self.name} has no text tower, only {self.modalities[0]}.")
         return self._tokenizer
 
     def _require_images(self) -> ImageConfig:
         if self._image_config is None:
-            raise UserError(f"{self.name} has no image side, only {self.sides[0]}.")
+            raise UserError(f"{self.name} has no image tower, only {self.modalities[0]}.")
         return self._image_config
 
 

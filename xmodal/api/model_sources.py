@@ -24,7 +24,7 @@ from xmodal.data.text.tokenizers import file_name, make_tokenizer
 from xmodal.evals.scores.second_stage import PairReranker
 from xmodal.models import Devices, make_dual_encoder
 from xmodal.pretrained.folder import read_description, read_weights
-from xmodal.pretrained.model_folder import SIDES, read_model, read_part
+from xmodal.pretrained.model_folder import MODALITIES, read_model, read_part
 from xmodal.pretrained.packaged_towers import locate_tower
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.pair_functions import make_pair_functions
@@ -40,8 +40,8 @@ class Stored:
     Attributes:
       source: `kind` ("run", "model" or "tower") and `name`; for a run also `step` and `metrics`.
       section: the section `config.model`.
-      images: preprocessing of the images; None without an image side.
-      texts: preprocessing of the texts and the vocabulary; None without a text side.
+      images: preprocessing of the images; None without an image tower.
+      texts: preprocessing of the texts and the vocabulary; None without a text tower.
       params: parameters of the towers, and `similarity` and `cross_encoder`, if they have any.
       model_state: running statistics of the towers.
       first_stage_weight: that of a run's rerankers of its own towers; None if it is not one value.
@@ -127,15 +127,17 @@ def _read_run(run: str, step: int | str) -> Stored:
         for at, item in ((number, "params"), (None, "frozen"), (number, "model_state"))
     )
     params, section = merge(trained, frozen), config.model.to_dict()
-    sides = [side for side in SIDES if section.get(side) is not None]
-    text = read(TextConfig, "config.data.text", config.data.text) if "text" in sides else None
+    modalities = [modality for modality in MODALITIES if section.get(modality) is not None]
+    text = read(TextConfig, "config.data.text", config.data.text) if "text" in modalities else None
     return Stored(
         {"name": run, "kind": "run", "step": number, "metrics": metrics},
         section,
-        read(ImageConfig, "config.data.image", config.data.image) if "image" in sides else None,
+        read(ImageConfig, "config.data.image", config.data.image)
+        if "image" in modalities
+        else None,
         text and (text, read_vocabulary(text.vocabulary)),
-        {key: params[key] for key in (*sides, "similarity", "cross_encoder") if key in params},
-        {side: model_state.get(side, {}) for side in sides},
+        {key: params[key] for key in (*modalities, "similarity", "cross_encoder") if key in params},
+        {modality: model_state.get(modality, {}) for modality in modalities},
         weight,
     )
 
@@ -156,21 +158,21 @@ def _read_converted(folder: epath.Path, name: str) -> Stored:
     section: dict[str, Any]
     if (folder / "model.json").exists():
         kind, model = "model", read_model(folder)
-        towers, section = dict(model.sides), model.model()
-        places = {side: folder / side for side in SIDES}
+        towers, section = dict(model.modalities), model.model()
+        places = {modality: folder / modality for modality in MODALITIES}
         numbers = {key: np.float32(x) for key, x in model.parameters.items()}
         parts["similarity"] = read_part(folder, "similarity") | numbers
         parts["cross_encoder"] = read_part(folder, "cross_encoder")
     else:
         kind, tower = "tower", read_description(folder)
-        side = "text" if "vocab_size" in tower.encoder else "image"
-        towers, places = {side: tower}, {side: folder}
-        layers = {"encoder": dict(tower.encoder), "head": tower.side()["head"]}
-        section = {**dict.fromkeys(SIDES), side: layers, "similarity": {"name": "cosine"}}
-    inputs = {side: dict(tower.preprocessing) for side, tower in towers.items()}
-    for side, given in inputs.items():
+        modality = "text" if "vocab_size" in tower.encoder else "image"
+        towers, places = {modality: tower}, {modality: folder}
+        layers = {"encoder": dict(tower.encoder), "head": tower.modality()["head"]}
+        section = {**dict.fromkeys(MODALITIES), modality: layers, "similarity": {"name": "cosine"}}
+    inputs = {modality: dict(tower.preprocessing) for modality, tower in towers.items()}
+    for modality, given in inputs.items():
         if normalization := given.pop("normalization", None):
-            section[side]["encoder"].setdefault("normalization", normalization)
+            section[modality]["encoder"].setdefault("normalization", normalization)
     images, texts = inputs.get("image"), None
     if "text" in towers:
         config = read(TextConfig, f"{places['text']}/tower.json", inputs["text"])
@@ -178,8 +180,8 @@ def _read_converted(folder: epath.Path, name: str) -> Stored:
         if file not in files:
             raise UserError(f"{places['text']} has no {file}: convert the weights again.")
         texts = config, parse_file(file, files[file], f"{file} of {places['text']}")
-    trees = {side: unflatten(read_weights(place)) for side, place in places.items()}
-    params = {side: tree.pop("params", {}) for side, tree in trees.items()}
+    trees = {modality: unflatten(read_weights(place)) for modality, place in places.items()}
+    params = {modality: tree.pop("params", {}) for modality, tree in trees.items()}
     return Stored(
         {"name": name, "kind": kind},
         section,

@@ -68,20 +68,20 @@ def compare_tokens(
     Args:
       similarity: a similarity with a module.
       parameters: its parameters.
-      left: N items, `ItemEmbeddings` with tokens and a side.
-      right: M items of the other side.
+      left: N items, `ItemEmbeddings` with tokens and a modality.
+      right: M items of the other modality.
       mesh: devices that share the work.
 
     Raises:
-      UserError: the items have no tokens, or are of one side.
+      UserError: the items have no tokens, or are of one modality.
     """
     items = [HostItems(np.asarray(each), tokens_of(each)) for each in (left, right)]
-    if {left.side, right.side} != {"image", "text"}:
+    if {left.modality, right.modality} != {"image", "text"}:
         raise UserError(
-            f"Similarity {similarity.name!r} compares an image with a text, not the sides "
-            f"{[left.side, right.side]}: pass what embed_images and embed_texts return."
+            f"Similarity {similarity.name!r} compares an image with a text, not the modalities "
+            f"{[left.modality, right.modality]}: pass what embed_images and embed_texts return."
         )
-    flips = left.side == "text"
+    flips = left.modality == "text"
     with tempfile.TemporaryDirectory() as folder:
         scores = compute_score_matrix(
             similarity, parameters, *(items[::-1] if flips else items), mesh=mesh, folder=folder
@@ -93,7 +93,7 @@ def compute_weights(
     model: Any,
     name: str,
     longest: int,
-    side: str,
+    modality: str,
     params: Any,
     model_state: Any,
     columns: Mapping[str, jax.Array],
@@ -101,10 +101,10 @@ def compute_weights(
     """Returns the weights of the items of a batch in the model's attention as their vectors.
 
     Args:
-      model: a `models.DualEncoder` or a bundle; the image side of a bundle has no weights.
+      model: a `models.DualEncoder` or a bundle; the image tower of a bundle has no weights.
       name: name of the model in messages.
       longest: `max_length` of its texts.
-      side: "image" or "text".
+      modality: "image" or "text".
       params: see `models.DualEncoder.embed`.
       model_state: see `models.DualEncoder.embed`.
       columns: columns of the batch.
@@ -115,18 +115,19 @@ def compute_weights(
     Raises:
       UserError: there are no such weights.
     """
-    given, weights = (side, params, model_state, columns), None
-    if side == "text":
+    given, weights = (modality, params, model_state, columns), None
+    if modality == "text":
         weights = model.embed(*given)[0].extras.get("attention")
     elif hasattr(model, "attend") and columns["image"].dtype == jnp.uint8:
         weights = model.attend(*given)
     if weights is None or weights.ndim != 2:
         raise UserError(
-            f"The {side} side of {name} has no weights for words or patches. Words have them with "
-            "the head 'attention'; patches of a picture, outside a bundle, in a ViT with the head "
-            "'cls', or with 'multihead_attention_pool', 'attention_pool' or 'attention'."
+            f"The {modality} tower of {name} has no weights for words or patches. Words have "
+            "them with the head 'attention'; patches of a picture, outside a bundle, in a ViT "
+            "with the head 'cls', or with 'multihead_attention_pool', 'attention_pool' or "
+            "'attention'."
         )
-    if side == "text":  # Batches of short texts are shorter.
+    if modality == "text":  # Batches of short texts are shorter.
         return Embedding(jnp.pad(weights, ((0, 0), (0, longest - weights.shape[1]))))
     # A class token, or the mean of all cells, may come first.
     cells = weights[:, weights.shape[1] - math.isqrt(weights.shape[1]) ** 2 :]

@@ -8,7 +8,7 @@ a Hugging Face folder, or a .safetensors, .h5, .keras, .npz or torch file. ResNe
 need a --variant. A config then sets `init_from.towers.text = DIR` and has the encoder of
 DIR/tower.json, and its head if it has one, in `model.text`.
 
---model converts both sides of a released image-text model at once. A config then sets
+--model converts both modalities of a released image-text model at once. A config then sets
 `init_from.model = DIR`; `configs/released.py` evaluates any such folder.
 """
 
@@ -37,7 +37,7 @@ def main() -> None:
     try:
         made = convert(*source, concepts=args.concepts, **allowed, show=reports.append)
         (save_model if args.model else save_tower)(args.output, *made)
-        section = made[1].model() if args.model else made[1].side()
+        section = made[1].model() if args.model else made[1].modality()
     except UserError:
         print(*reports, sep="\n", end="")  # There is no folder that keeps them.
         raise

@@ -46,7 +46,7 @@ def write_negatives(args: argparse.Namespace) -> None:
     section = dataset_section(args) | {"ratings_dir": args.ratings_dir}
     features, max_regions = model.takes_features, model.max_regions
     items = items_lib.from_dataset(section, features=features, max_regions=max_regions)
-    if len(items) < 2 or len(model.sides) < 2:
+    if len(items) < 2 or len(model.modalities) < 2:
         raise UserError("Mining compares images with captions; the model or the split lacks one.")
     split = items_lib.open_split(section, features=features, max_regions=max_regions)
     positives = find_positives(split, args.exclude)
@@ -107,7 +107,7 @@ def open_model_scores(model: "Model", galleries: Mapping[str, "IndexGallery"]) -
         model.name, np.arange(len(image.vectors)), image.vectors,
         np.arange(len(caption.vectors)), caption.vectors,
         similarity=similarity.name, parameters=parameters, options=similarity.options,
-        tokens={side: each for side, each in tokens.items() if each is not None},
+        tokens={modality: each for modality, each in tokens.items() if each is not None},
     )  # fmt: skip
     mesh = make_mesh(jax.local_devices())
     return open_scores(embeddings, mesh=mesh)["image", "text"]

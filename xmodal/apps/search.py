@@ -16,7 +16,7 @@ import os
 import pathlib
 from typing import TYPE_CHECKING, Any
 
-from xmodal.api.search import KINDS, METHODS, SIDES
+from xmodal.api.search import KINDS, METHODS, MODALITIES
 from xmodal.apps.arguments import add_dataset, dataset_section, make_parser, require_extra
 from xmodal.core import console
 from xmodal.core.errors import UserError
@@ -68,12 +68,12 @@ def _build_together(args: argparse.Namespace) -> None:
     if args.dataset:
         how: Any = {"features": model.takes_features, "max_regions": model.max_regions}
         found = items_lib.from_dataset(dataset_section(args), **how)
-        items = {kind: each for kind, each in found.items() if SIDES[kind] in model.sides}
+        items = {kind: each for kind, each in found.items() if MODALITIES[kind] in model.modalities}
     for kind in items:
-        if SIDES[kind] not in model.sides:
+        if MODALITIES[kind] not in model.modalities:
             raise UserError(
-                f"{model.name} has no {SIDES[kind]} side, only {model.sides[0]}: omit --{kind}s, "
-                "or use a model with both sides."
+                f"{model.name} has no {MODALITIES[kind]} tower, only {model.modalities[0]}: "
+                f"omit --{kind}s, or use a model with both modalities."
             )
     named: Any = {f"{kind}s": each for kind, each in items.items()}
     index = Index.build(model, **named, method=args.method, recall=args.recall)

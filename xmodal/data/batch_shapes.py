@@ -111,7 +111,7 @@ def _image_spec(
         raise UserError(
             f"config.data.image.size={image.size}, but the images of this dataset are "
             + (
-                "pictures: set the side of the model's input"
+                "pictures: set the modality of the model's input"
                 if column.is_picture
                 else "features: set 0"
             )

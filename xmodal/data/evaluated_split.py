@@ -128,8 +128,8 @@ class EvalSplit:
         return self._source.folder
 
     @property
-    def sides(self) -> tuple[str, ...]:
-        """The sides with items to embed, of "image" and "text"."""
+    def modalities(self) -> tuple[str, ...]:
+        """The modalities with items to embed, of "image" and "text"."""
         has_images = self.config.image is not None and not self.has_pairs
         has_captions = self.has_pairs or "captions" in self._source.columns
         has_captions = has_captions and self.config.text is not None
@@ -341,7 +341,7 @@ def _label_columns(
 def _keep_known(
     ratings: Mapping[str, Mapping[str, np.ndarray]], image_ids: np.ndarray, caption_ids: np.ndarray
 ) -> tuple[dict[str, dict[str, np.ndarray]], int]:
-    """Returns the rated pairs with both sides present, and the number of other pairs."""
+    """Returns the rated pairs with both modalities present, and the number of other pairs."""
     kept, dropped = {}, 0
     for rating, pairs in ratings.items():
         left = image_ids if rating == "sis" else caption_ids

@@ -39,7 +39,8 @@ class EncoderAdapter(ModelAdapter):
           embedder: embeds with it.
           weights: its `(params, model_state)`.
           field: see `EncoderAdapter`.
-          given: side, of "image" and "text" -> function that makes `GivenItems` of any such inputs.
+          given: modality, of "image" and "text" -> function that makes `GivenItems` of any such
+            inputs.
           read: split -> its items as the model reads them, such as stored features.
         """
         self.place, self.field = name, field
@@ -65,22 +66,22 @@ class EncoderAdapter(ModelAdapter):
         return with_similarity(self._found[id(split), field][1], similarity)
 
     def embed(
-        self, side: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
+        self, modality: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
     ) -> np.ndarray:
         """See `ModelAdapter`."""
-        return self.embed_given(side, given, similarity).vectors(side)
+        return self.embed_given(modality, given, similarity).vectors(modality)
 
     def embed_given(
-        self, side: str, given: Sequence[Any], similarity: Mapping[str, Any] | None
+        self, modality: str, given: Sequence[Any], similarity: Mapping[str, Any] | None
     ) -> Embeddings:
         """Returns what `embed` does with its similarity; the ids are positions.
 
         Raises:
           UserError: see `ModelAdapter.embed`.
         """
-        if side not in self._given:
-            raise UserError(f"{self.place} has no {side} side to embed {given[0]!r:.80} with.")
-        field, items = self.field_of(similarity), self._given[side](given)
+        if modality not in self._given:
+            raise UserError(f"{self.place} has no {modality} tower to embed {given[0]!r:.80} with.")
+        field, items = self.field_of(similarity), self._given[modality](given)
         found = self._embedder(*self._weights, items, _AT_A_TIME, field=field)
         return with_similarity(found, similarity)
 
@@ -110,8 +111,8 @@ class Ensemble(ModelAdapter):
         return with_similarity(average(found), similarity)
 
     def embed(
-        self, side: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
+        self, modality: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
     ) -> np.ndarray:
         """See `ModelAdapter`."""
-        found = [member.embed_given(side, given, similarity) for member, _ in self._members]
-        return average(found).vectors(side)
+        found = [member.embed_given(modality, given, similarity) for member, _ in self._members]
+        return average(found).vectors(modality)

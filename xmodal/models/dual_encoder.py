@@ -17,8 +17,8 @@ from xmodal.models.tower import Tower, Tree, make_tower
 from xmodal.similarity import Similarity, make_similarity
 from xmodal.similarity.embedding import Embedding
 
-SIDES = ("image", "text")
-_SCORER = 16  # Follows the positions of the sides and leaves room.
+MODALITIES = ("image", "text")
+_SCORER = 16  # Follows the positions of the modalities and leaves room.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,26 +56,28 @@ class DualEncoder:
         """
         params, model_state = {}, {}
         for name, tower in self.towers.items():
-            tower_key = jax.random.fold_in(key, SIDES.index(name))
+            tower_key = jax.random.fold_in(key, MODALITIES.index(name))
             params[name], model_state[name] = tower.init(tower_key, example_inputs[name])
-        for path, side in itertools.product(self.shared, SIDES):
-            if not _find(params[side], path):
+        for path, modality in itertools.product(self.shared, MODALITIES):
+            if not _find(params[modality], path):
                 raise UserError(
-                    f"config.model.shared names {path!r}, but {side} has no such parameters."
+                    f"config.model.shared names {path!r}, but {modality} has no such parameters."
                 )
         params = self.share(params)
 
-        def embed(side: str, inputs: Mapping[str, Any]) -> Embedding:
-            return self.embed(side, params, model_state, inputs)[0]
+        def embed(modality: str, inputs: Mapping[str, Any]) -> Embedding:
+            return self.embed(modality, params, model_state, inputs)[0]
 
         items = []
         if self.similarity.module is not None:
-            items = [jax.eval_shape(partial(embed, name), example_inputs[name]) for name in SIDES]
-        if similarity := self.similarity.init(jax.random.fold_in(key, len(SIDES)), *items):
+            items = [
+                jax.eval_shape(partial(embed, name), example_inputs[name]) for name in MODALITIES
+            ]
+        if similarity := self.similarity.init(jax.random.fold_in(key, len(MODALITIES)), *items):
             params["similarity"] = similarity
         if self.cross_encoder is not None:
             features = {}
-            for name in SIDES:
+            for name in MODALITIES:
                 one = {column: x[:1] for column, x in example_inputs[name].items()}
                 shapes = jax.eval_shape(partial(embed, name), one).extras["features"]
                 features[name] = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
@@ -85,7 +87,7 @@ class DualEncoder:
 
     def embed(
         self,
-        side: str,
+        modality: str,
         params: Tree,
         model_state: Tree,
         inputs: Mapping[str, Any],
@@ -97,7 +99,7 @@ class DualEncoder:
         """Embeds `inputs` with one tower.
 
         Args:
-          side: "image" or "text".
+          modality: "image" or "text".
           params: parameters of all towers.
           model_state: state of all towers.
           inputs: columns of a batch: `image`, uint8 [B, H, W, 3] or features [B, F] or [B, R, F],
@@ -110,20 +112,25 @@ class DualEncoder:
         Returns:
           The embedding, and the new state of only this tower.
         """
-        tower = lookup("the towers of this model", side, self.towers)
-        # The image side's parameters get the gradients of both.
+        tower = lookup("the towers of this model", modality, self.towers)
+        # The image tower's parameters get the gradients of both.
         params = self.share(params)
-        with jax.named_scope(side):
+        with jax.named_scope(modality):
             return tower.apply(
-                params.get(side, {}), model_state[side], inputs, train=train, frozen=frozen, key=key
+                params.get(modality, {}),
+                model_state[modality],
+                inputs,
+                train=train,
+                frozen=frozen,
+                key=key,
             )
 
     def attend(
-        self, side: str, params: Tree, model_state: Tree, inputs: Mapping[str, Any]
+        self, modality: str, params: Tree, model_state: Tree, inputs: Mapping[str, Any]
     ) -> jax.Array | None:
-        """Returns the weights of the tokens of one side, see `Tower.attend`."""
-        own = self.share(params).get(side, {})
-        return self.towers[side].attend(own, model_state[side], inputs)
+        """Returns the weights of the tokens of one modality, see `Tower.attend`."""
+        own = self.share(params).get(modality, {})
+        return self.towers[modality].attend(own, model_state[modality], inputs)
 
     def share(self, params: Tree) -> Tree:
         """Returns parameters in which the text tower's `shared` ones equal the image tower's.
@@ -133,7 +140,7 @@ class DualEncoder:
         """
         shared = dict(params)
         for path in self.shared:
-            found, replaced = (_find(shared.get(side, {}), path) for side in SIDES)
+            found, replaced = (_find(shared.get(modality, {}), path) for modality in MODALITIES)
             if found and replaced:
                 shared["text"] = _replace(shared["text"], path.split("/"), found)
         return shared
@@ -156,8 +163,8 @@ class ModelConfig:
     """Settings of a dual encoder.
 
     Attributes:
-      image: see `tower.SideConfig`, or None.
-      text: see `tower.SideConfig`, or None.
+      image: see `tower.TowerConfig`, or None.
+      text: see `tower.TowerConfig`, or None.
       similarity: `name` and keywords, see `xmodal.similarity.make_similarity`.
       cross_encoder: `name`, a key of `CROSS_ENCODERS`, and its keywords; None for none.
       shared: paths of parts of a tower, such as `head/graph`, whose parameters both towers have in
@@ -179,10 +186,10 @@ def make_dual_encoder(config: Mapping[str, Any], devices: Devices = ONE_CPU) -> 
       devices: devices that the batch is split over; by default one CPU.
     """
     model = read(ModelConfig, "config.model", config)
-    sides = {"image": model.image, "text": model.text}
+    modalities = {"image": model.image, "text": model.text}
     towers = {
-        side: make_tower(f"config.model.{side}", section, devices)
-        for side, section in sides.items()
+        modality: make_tower(f"config.model.{modality}", section, devices)
+        for modality, section in modalities.items()
         if section is not None
     }
     similarity = make_similarity(model.similarity)
@@ -194,17 +201,18 @@ def make_dual_encoder(config: Mapping[str, Any], devices: Devices = ONE_CPU) -> 
     of_both = (model.cross_encoder, similarity.module, model.shared)
     names = ("cross_encoder", "similarity", "shared")
     needing = [name for name, value in zip(names, of_both, strict=True) if value]
-    if needing and len(towers) < len(SIDES):
+    if needing and len(towers) < len(MODALITIES):
         raise UserError(
             f"config.model.{needing[0]} needs an image and a text tower, but config.model has only "
-            f"the side {next(iter(towers))!r}; add the other side, or leave out {needing[0]}."
+            f"the modality {next(iter(towers))!r}; add the other modality, or leave out "
+            f"{needing[0]}."
         )
     scorer = None
     if model.cross_encoder is not None:
         encoder = towers["text"].module.encoder
         scorer = make_cross_encoder("config.model.cross_encoder", model.cross_encoder, encoder)
         kept = {"image": "tokens", "text": "ids" if scorer.reads_ids else "tokens"}
-        towers = {side: tower.keeping(kept[side]) for side, tower in towers.items()}
+        towers = {modality: tower.keeping(kept[modality]) for modality, tower in towers.items()}
     embedding = [tower.embeds for tower in towers.values()]
     is_plain = similarity.name == "dot" and not similarity.parameters
     if not (all(embedding) or (scorer is not None and not any(embedding) and is_plain)):

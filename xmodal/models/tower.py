@@ -1,4 +1,4 @@
-"""One side of a dual encoder: encoder, head and projection, wrapped in plain functions."""
+"""One modality of a dual encoder: encoder, head and projection, wrapped in plain functions."""
 
 import dataclasses
 from collections.abc import Collection, Mapping
@@ -23,7 +23,7 @@ from xmodal.similarity.embedding import Embedding
 
 
 class Modes(NamedTuple):
-    """The mode of each part of a side."""
+    """The mode of each part of a modality."""
 
     encoder: Mode = Mode.EVALUATE
     head: Mode = Mode.EVALUATE
@@ -34,7 +34,7 @@ PARTS = Modes._fields
 _STREAMS = ("dropout", "sample")
 
 
-class Side(nn.Module):
+class TowerModule(nn.Module):
     """Parameters: `encoder`, `head` and `projection`, if these have any.
 
     Attributes:
@@ -69,7 +69,7 @@ class Side(nn.Module):
                 if "text_ids" not in inputs:
                     raise UserError(
                         "config.model.cross_encoder reads the ids of texts, which stored features "
-                        "replace; remove 'text' from config.frozen_features.sides."
+                        "replace; remove 'text' from config.frozen_features.modalities."
                     )
                 ids, mask = read_ids(inputs)
                 kept = Features(ids[..., None], mask)
@@ -112,7 +112,7 @@ def join_summands(summands: jax.Array) -> jax.Array:
 
 @dataclasses.dataclass(frozen=True)
 class Tower:
-    """A side with its `init` and `apply`.
+    """A modality with its `init` and `apply`.
 
     Parameters and state are nested plain dicts of arrays, float32 but for tables of numbers. The
     state holds the running statistics (`batch_stats`), which a training step changes without a
@@ -120,7 +120,7 @@ class Tower:
     Inputs are dicts of batch columns, as the encoder documents them.
     """
 
-    module: Side
+    module: TowerModule
 
     def init(self, key: jax.Array, inputs: Mapping[str, Any]) -> tuple[Tree, Tree]:
         """Returns fresh `(params, model_state)`; only shapes and dtypes of the inputs matter."""
@@ -185,7 +185,7 @@ class Tower:
         return found
 
     def keeping(self, features: str) -> "Tower":
-        """Returns this tower with `features` in its embeddings, see `Side.keeps`."""
+        """Returns this tower with `features` in its embeddings, see `TowerModule.keeps`."""
         return Tower(self.module.clone(keeps=features))
 
     @property
@@ -242,8 +242,8 @@ class Tower:
 
 
 @dataclasses.dataclass(frozen=True)
-class SideConfig:
-    """Settings of one side.
+class TowerConfig:
+    """Settings of one modality.
 
     Attributes:
       encoder: `name`, a key of `ENCODERS`, and its keywords.
@@ -261,17 +261,17 @@ def make_tower(where: str, config: Mapping[str, Any], devices: Devices = ONE_CPU
 
     Args:
       where: the section as a user writes it: `config.model.image`.
-      config: see `SideConfig`.
+      config: see `TowerConfig`.
       devices: devices that the batch is split over.
 
     Raises:
       UserError: a name or keyword is missing or unknown, or a value is out of range.
     """
-    side = read(SideConfig, where, config)
+    modality = read(TowerConfig, where, config)
     return Tower(
-        Side(
-            make_encoder(f"{where}.encoder", side.encoder, devices),
-            make_head(f"{where}.head", side.head),
-            make_projection(f"{where}.projection", side.projection),
+        TowerModule(
+            make_encoder(f"{where}.encoder", modality.encoder, devices),
+            make_head(f"{where}.head", modality.head),
+            make_projection(f"{where}.projection", modality.projection),
         )
     )

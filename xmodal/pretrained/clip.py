@@ -11,7 +11,7 @@ from typing import Any
 
 from xmodal.core.errors import UserError
 from xmodal.pretrained.clip_layouts import ClipLayout, find_layout
-from xmodal.pretrained.clip_settings import SIDES, ClipSettings, read_settings
+from xmodal.pretrained.clip_settings import MODALITIES, ClipSettings, read_settings
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.layer_rules import grid_side
 from xmodal.pretrained.published_weights import Published
@@ -28,16 +28,18 @@ _UNUSED = (
     r"(optimizer|scaler|opt)[./]",
 )
 _CLIP = ClipSettings(
-    dict.fromkeys(SIDES, "quick_gelu"), {"image": 12, "text": 8}, dict.fromkeys(SIDES, 1e-5),
+    dict.fromkeys(MODALITIES, "quick_gelu"), {"image": 12, "text": 8},
+    dict.fromkeys(MODALITIES, 1e-5),
     "clip", "clip",
 )  # fmt: skip
 _SIGLIP = ClipSettings(
-    dict.fromkeys(SIDES, "gelu_tanh"), dict.fromkeys(SIDES, 12), dict.fromkeys(SIDES, 1e-6),
+    dict.fromkeys(MODALITIES, "gelu_tanh"), dict.fromkeys(MODALITIES, 12),
+    dict.fromkeys(MODALITIES, 1e-6),
     "squash", "inception",
 )  # fmt: skip
 # Widths whose heads are not 64 wide: ViT-H, g and bigG; So400m and g-opt of SigLIP.
 _HEADS = {"image": {1280: 16, 1408: 16, 1664: 16}, "text": {}}
-_SIGLIP_HEADS = {side: {1152: 16, 1536: 16} for side in SIDES}
+_SIGLIP_HEADS = {modality: {1152: 16, 1536: 16} for modality in MODALITIES}
 # (patch, patches of a side) -> pixels of a side, where the patches leave some out: So400m/14.
 _SIZES = {(14, 27): 384}
 _BY_SIDE = {"gelu_text_tanh": {"image": "gelu", "text": "gelu_tanh"}}  # Variant -> activations.
@@ -98,12 +100,12 @@ def _describe(source: WeightSource, *, is_clip: bool) -> Published:
     parameters = {name: key for name, key in layout.parameters.items() if key in arrays}
     similarity = {"name": "cosine", "learned_temperature": True}
     return Published(
-        sides={
+        modalities={
             "image": _describe_vit(clip) if is_vit else _describe_resnet(clip),
             "text": _describe_text(clip, source),
         },
         similarity=similarity | ({"learned_bias": True} if "bias" in parameters else {}),
-        layers=layout.sides,
+        layers=layout.modalities,
         parameters=parameters,
         unused=_UNUSED,
     )
@@ -112,8 +114,8 @@ def _describe(source: WeightSource, *, is_clip: bool) -> Published:
 def _decide(
     known: Mapping[str, str], variant: str, where: str, variants: tuple[str, ...]
 ) -> dict[str, str]:
-    """Returns the activation of both sides, from the source or as asked for."""
-    chosen = _BY_SIDE.get(variant, dict.fromkeys(SIDES, variant))
+    """Returns the activation of both modalities, from the source or as asked for."""
+    chosen = _BY_SIDE.get(variant, dict.fromkeys(MODALITIES, variant))
     if not known and not variant:
         raise UserError(
             "nothing in it names the activation that it was trained with, and a wrong one costs "
@@ -211,24 +213,24 @@ def _describe_text(clip: _Clip, source: WeightSource) -> Description:
     return Description(encoder, {"name": "lasttoken"}, inputs, files, _projection(clip, "text"))
 
 
-def _heads(clip: _Clip, side: str, width: int) -> int:
+def _heads(clip: _Clip, modality: str, width: int) -> int:
     """Returns the number of heads: by the arrays of flax, the config file, or the width."""
     if clip.layout.kind == "big_vision":
-        bias = clip.layout.sides[side]["encoder/layers"]("query/bias").names()[0]
+        bias = clip.layout.modalities[modality]["encoder/layers"]("query/bias").names()[0]
         return clip.layout.arrays[bias].shape[-2]
-    usual = (_HEADS if clip.is_clip else _SIGLIP_HEADS)[side].get(width, width / 64)
-    heads = clip.settings.heads.get(side, usual)
+    usual = (_HEADS if clip.is_clip else _SIGLIP_HEADS)[modality].get(width, width / 64)
+    heads = clip.settings.heads.get(modality, usual)
     if not heads or width % heads:
         raise UserError(
-            f"its {side} layers are {width} wide, for which no number of heads is known; put its "
-            "config file beside it (open_clip_config.json or config.json)."
+            f"its {modality} layers are {width} wide, for which no number of heads is known; put "
+            "its config file beside it (open_clip_config.json or config.json)."
         )
     return int(heads)
 
 
-def _projection(clip: _Clip, side: str) -> dict[str, Any] | None:
-    """Returns the section of the last linear layer of a side, None if it has none."""
-    if not clip.layout.has(f"{side}/projection/kernel"):
+def _projection(clip: _Clip, modality: str) -> dict[str, Any] | None:
+    """Returns the section of the last linear layer of a modality, None if it has none."""
+    if not clip.layout.has(f"{modality}/projection/kernel"):
         return None
-    *_, width = clip.layout.shape(f"{side}/projection/kernel")
-    return {"width": width, "bias": clip.layout.has(f"{side}/projection/bias")}
+    *_, width = clip.layout.shape(f"{modality}/projection/kernel")
+    return {"width": width, "bias": clip.layout.has(f"{modality}/projection/bias")}

@@ -23,13 +23,14 @@ class ClipLayout(NamedTuple):
     Attributes:
       kind: "openai", "timm", "transformers" or "big_vision".
       arrays: arrays of the source.
-      sides: "image" and "text" -> path of one of our layers -> its rule, see `Published.layers`.
+      modalities: "image" and "text" -> path of one of our layers -> its rule, see
+        `Published.layers`.
       parameters: names of the scale and the bias of the similarity.
     """
 
     kind: str
     arrays: Arrays
-    sides: dict[str, dict[str, LayerRule]]
+    modalities: dict[str, dict[str, LayerRule]]
     parameters: dict[str, str]
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -38,8 +39,8 @@ class ClipLayout(NamedTuple):
         Raises:
           UserError: the source has no such array.
         """
-        side, _, path = name.partition("/")
-        taken = find(self.sides[side], path)
+        modality, _, path = name.partition("/")
+        taken = find(self.modalities[modality], path)
         first = (*taken.names(), f"the layers of {name}")[0]
         layer_rules.array_shape(self.arrays, first)
         stacked = () if isinstance(taken.name, str) else (len(taken.name),)
@@ -92,7 +93,7 @@ def _openai_layers(arrays: Arrays, start: str) -> LayerRule:
 
 
 def _openai_text(arrays: Arrays, start: str) -> dict[str, LayerRule]:
-    """The text side, whose names begin with `text.` in some models of open_clip."""
+    """The text tower, whose names begin with `text.` in some models of open_clip."""
     text = f"{start}text." if f"{start}text.token_embedding.weight" in arrays else start
     rules = layer_rules.below(text, _OPENAI_TEXT)
     # A matrix of inputs x outputs, but in SigLIP a linear layer.
@@ -113,37 +114,39 @@ def _timm(arrays: Arrays, start: str) -> ClipLayout:
 
 
 def _transformers(arrays: Arrays, start: str) -> ClipLayout:
-    sides = {}
-    for side, prefix, table in (
+    modalities = {}
+    for modality, prefix, table in (
         ("image", f"{start}vision_model.", _TRANSFORMERS_IMAGE),
         ("text", f"{start}text_model.", _TRANSFORMERS_TEXT),
     ):
-        sides[side] = layer_rules.below(prefix, table)
-        sides[side]["encoder/layers"] = layer_rules.stack(
+        modalities[modality] = layer_rules.below(prefix, table)
+        modalities[modality]["encoder/layers"] = layer_rules.stack(
             arrays, f"{prefix}encoder.layers.{{}}.", _TRANSFORMERS_LAYER, "layer_norm1.weight"
         )
     if f"{start}visual_projection.weight" in arrays:
-        sides["image"]["projection"] = linear(f"{start}visual_projection")
-        sides["text"]["projection"] = linear(f"{start}text_projection")
-    return ClipLayout("transformers", arrays, sides, _scale(start))
+        modalities["image"]["projection"] = linear(f"{start}visual_projection")
+        modalities["text"]["projection"] = linear(f"{start}text_projection")
+    return ClipLayout("transformers", arrays, modalities, _scale(start))
 
 
 def _big_vision(arrays: Arrays, start: str) -> ClipLayout:
     if len(arrays[f"{start}img/pos_embedding"]) > 1:
         raise UserError("it is a NaFlex model, which is not supported: take one of a fixed size.")
-    sides = {
+    modalities = {
         "image": layer_rules.below(f"{start}img/", _FLAX_IMAGE),
         "text": layer_rules.below(f"{start}txt/", _FLAX_TEXT),
     }
-    for side, stack in (("image", "img/Transformer"), ("text", "txt/Encoder_0")):
+    for modality, stack in (("image", "img/Transformer"), ("text", "txt/Encoder_0")):
         block, anchor = f"{start}{stack}/encoderblock", "LayerNorm_0/scale"
         if f"{block}/{anchor}" in arrays:
             rule = layer_rules.flax_layer(f"{block}/", _FLAX_LAYER, lead=1)
         else:
             layer = layer_rules.flax_layer("", _FLAX_LAYER)
             rule = layer_rules.stack(arrays, f"{block}_{{}}/", layer, anchor)
-        sides[side]["encoder/layers"] = rule
-    return ClipLayout("big_vision", arrays, sides, {"log_scale": f"{start}t", "bias": f"{start}b"})
+        modalities[modality]["encoder/layers"] = rule
+    return ClipLayout(
+        "big_vision", arrays, modalities, {"log_scale": f"{start}t", "bias": f"{start}b"}
+    )
 
 
 def _scale(start: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from xmodal.core.errors import UserError
 from xmodal.models.encoders import pixels
 from xmodal.pretrained.weight_files import WeightSource
 
-SIDES = ("image", "text")
+MODALITIES = ("image", "text")
 _RECIPES = {
     ("shortest", "bicubic"): "clip",
     ("squash", "bicubic"): "squash",
@@ -42,12 +42,13 @@ _SUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
 
 
 class ClipSettings(NamedTuple):
-    """Settings of both sides; at first, those that the files of a publisher may leave out.
+    """Settings of both modalities; at first, those that the files of a publisher may leave out.
 
     Attributes:
-      activations: side -> key of `transformer_layers.ACTIVATIONS`; no side if it is not known.
-      heads: side -> attention heads; no side if the width decides.
-      epsilon: side -> epsilon of the layer norms.
+      activations: modality -> key of `transformer_layers.ACTIVATIONS`; no modality if it is not
+        known.
+      heads: modality -> attention heads; no modality if the width decides.
+      epsilon: modality -> epsilon of the layer norms.
       recipe: `config.data.image.eval_transform`.
       normalization: normalization of the pixels.
       size: side of the images; None if only the arrays say so.
@@ -90,11 +91,14 @@ def _transformers(files: Mapping[str, Any], usual: ClipSettings) -> ClipSettings
         )
     # In old files, a second section overrides the first.
     parts = {
-        side: {**config.get(name, {}), **(config.get(f"{name}_dict") or {})}
-        for side, name in (("image", "vision_config"), ("text", "text_config"))
+        modality: {**config.get(name, {}), **(config.get(f"{name}_dict") or {})}
+        for modality, name in (("image", "vision_config"), ("text", "text_config"))
     }
-    own = {side: part["hidden_act"] for side, part in parts.items() if "hidden_act" in part}
-    known = {side: _known("config.json", "hidden_act", own[side], _ACTIVATIONS) for side in own}
+    own = {modality: part["hidden_act"] for modality, part in parts.items() if "hidden_act" in part}
+    known = {
+        modality: _known("config.json", "hidden_act", own[modality], _ACTIVATIONS)
+        for modality in own
+    }
     settings = usual._replace(
         file="config.json",
         activations={**usual.activations, **known},
@@ -153,8 +157,8 @@ def _open_clip(config: Mapping[str, Any], usual: ClipSettings) -> ClipSettings:
         activations={"image": activation, "text": "gelu_tanh" if is_tanh else activation},
         heads=heads,
         epsilon={
-            side: (part.get("norm_kwargs") or {}).get("eps", usual.epsilon[side])
-            for side, part in (("image", image), ("text", text))
+            modality: (part.get("norm_kwargs") or {}).get("eps", usual.epsilon[modality])
+            for modality, part in (("image", image), ("text", text))
         },
         size=size[0] if isinstance(size, list) else size,
     )

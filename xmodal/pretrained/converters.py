@@ -1,4 +1,4 @@
-"""Converters for published weights: towers, and models of both sides."""
+"""Converters for published weights: towers, and models of both modalities."""
 
 import dataclasses
 import os
@@ -87,8 +87,12 @@ def _describe(
 ) -> Description | ModelDescription:
     """Returns the description, with the learned numbers that are removed from the arrays."""
     if published.similarity is None:
-        return next(iter(published.sides.values()))
+        return next(iter(published.modalities.values()))
     parameters = {name: float(arrays.pop(f"similarity/{name}")) for name in published.parameters}
     return ModelDescription(
-        published.sides, published.similarity, parameters, published.tasks, published.cross_encoder
+        published.modalities,
+        published.similarity,
+        parameters,
+        published.tasks,
+        published.cross_encoder,
     )

@@ -82,10 +82,10 @@ def grid_side(tokens: int) -> int:
     Raises:
       UserError: the tokens are not a square.
     """
-    side = math.isqrt(max(tokens, 0))
-    if not tokens or side**2 != tokens:
+    modality = math.isqrt(max(tokens, 0))
+    if not tokens or modality**2 != tokens:
         raise UserError(f"it has {tokens} positions of patches, which are not a square.")
-    return side
+    return modality
 
 
 def below(start: str, rules: Mapping[str, LayerRule]) -> dict[str, LayerRule]:

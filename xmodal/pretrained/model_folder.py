@@ -32,7 +32,7 @@ from xmodal.pretrained.folder import (
 )
 from xmodal.pretrained.weight_files import write_safetensors
 
-SIDES = ("image", "text")
+MODALITIES = ("image", "text")
 _PARTS = ("similarity", "cross_encoder", "tasks")
 
 
@@ -41,14 +41,14 @@ class ModelDescription:
     """A model, apart from the weights of its towers.
 
     Attributes:
-      sides: "image" and "text" -> the tower.
+      modalities: "image" and "text" -> the tower.
       similarity: the similarity, as in `config.model.similarity`.
       parameters: learned numbers of the similarity, such as `match_scale`.
       tasks: name -> section of `config.tasks`, for the tasks with parameters.
       cross_encoder: the cross-encoder, as in `config.model.cross_encoder`.
     """
 
-    sides: Mapping[str, Description]
+    modalities: Mapping[str, Description]
     similarity: Mapping[str, Any]
     parameters: Mapping[str, float]
     tasks: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
@@ -56,7 +56,7 @@ class ModelDescription:
 
     def model(self) -> dict[str, Any]:
         """Returns the section `config.model`."""
-        return model_section(self.sides, self.similarity, self.cross_encoder)
+        return model_section(self.modalities, self.similarity, self.cross_encoder)
 
 
 def save_model(
@@ -69,7 +69,7 @@ def save_model(
 
     Args:
       folder: the folder to create.
-      arrays: arrays by name: `SIDE/params/...`, `SIDE/batch_stats/...`, `similarity/...`,
+      arrays: arrays by name: `MODALITY/params/...`, `MODALITY/batch_stats/...`, `similarity/...`,
         `cross_encoder/...`, `tasks/NAME/module/...`.
       description: description of the model.
       report: report on the source.
@@ -81,9 +81,9 @@ def save_model(
     check_new(target)
     with new_folder(target) as temporary:
         (temporary / "report.txt").write_text(report.text())
-        for side, tower in description.sides.items():
-            (temporary / side).mkdir()
-            write_tower(temporary / side, _below(f"{side}/", arrays), tower)
+        for modality, tower in description.modalities.items():
+            (temporary / modality).mkdir()
+            write_tower(temporary / modality, _below(f"{modality}/", arrays), tower)
         content = {part: dict(getattr(description, part) or {}) for part in (*_PARTS, "parameters")}
         for part in _PARTS:
             if own := _below(f"{part}/", arrays):
@@ -106,10 +106,12 @@ def read_model(folder: str | os.PathLike) -> ModelDescription:
             "config.init_from.towers."
         )
     content = read_card(path, "similarity", "parameters")
-    sides = {side: read_description(epath.Path(folder) / side) for side in SIDES}
+    modalities = {
+        modality: read_description(epath.Path(folder) / modality) for modality in MODALITIES
+    }
     similarity, numbers = content["similarity"], content["parameters"]
     scorer = content.get("cross_encoder") or None
-    return ModelDescription(sides, similarity, numbers, content.get("tasks", {}), scorer)
+    return ModelDescription(modalities, similarity, numbers, content.get("tasks", {}), scorer)
 
 
 def read_part(folder: str | os.PathLike, part: str) -> dict[str, np.ndarray]:

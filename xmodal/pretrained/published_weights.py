@@ -21,9 +21,9 @@ class Published:
     """What a source holds.
 
     Attributes:
-      sides: "image" and "text", or one of them -> the tower, including the weights of projection
-        and head.
-      layers: side -> path of one of our layers or modules (`head/summary`) -> its rule; also of
+      modalities: "image" and "text", or one of them -> the tower, including the weights of
+        projection and head.
+      layers: modality -> path of one of our layers or modules (`head/summary`) -> its rule; also of
         `similarity`, `cross_encoder` and `tasks` (`NAME/module`), if they have arrays. The longest
         path that matches an array is used.
       similarity: the similarity, as in `config.model.similarity`; None for a single tower.
@@ -35,7 +35,7 @@ class Published:
       arrays: arrays in place of the source's; None for the source's.
     """
 
-    sides: Mapping[str, Description]
+    modalities: Mapping[str, Description]
     layers: Mapping[str, Mapping[str, LayerRule]]
     similarity: Mapping[str, Any] | None = None
     parameters: Mapping[str, str | Taken] = dataclasses.field(default_factory=dict)
@@ -48,25 +48,34 @@ class Published:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Returns shapes by name.
 
-        Names are `SIDE/params/...`, `similarity/...` and `tasks/NAME/module/...`; `params/...` and
-        `batch_stats/...` for a single tower.
+        Names are `MODALITY/params/...`, `similarity/...` and `tasks/NAME/module/...`; `params/...`
+        and `batch_stats/...` for a single tower.
         """
-        inputs = {side: _example(description) for side, description in self.sides.items()}
+        inputs = {
+            modality: _example(description) for modality, description in self.modalities.items()
+        }
         key = jax.random.key(0)
         if self.similarity is None:
-            ((side, description),) = self.sides.items()
-            tower = make_tower("the tower", description.side())
-            params, state = jax.eval_shape(tower.init, key, inputs[side])
+            ((modality, description),) = self.modalities.items()
+            tower = make_tower("the tower", description.modality())
+            params, state = jax.eval_shape(tower.init, key, inputs[modality])
             return _flat_shapes({"params": params, **state})
-        model = make_dual_encoder(model_section(self.sides, self.similarity, self.cross_encoder))
+        model = make_dual_encoder(
+            model_section(self.modalities, self.similarity, self.cross_encoder)
+        )
         params, state = jax.eval_shape(model.init, key, inputs)
-        trees = {side: {"params": params[side], **state[side]} for side in self.sides}
+        trees = {
+            modality: {"params": params[modality], **state[modality]}
+            for modality in self.modalities
+        }
         scorers = ("similarity", "cross_encoder")
         trees |= {part: params[part] for part in scorers if part in self.layers}
         if self.tasks:
             vectors = {
-                side: jax.eval_shape(tower.apply, params[side], state[side], inputs[side])[0]
-                for side, tower in model.towers.items()
+                modality: jax.eval_shape(
+                    tower.apply, params[modality], state[modality], inputs[modality]
+                )[0]
+                for modality, tower in model.towers.items()
             }
             trees["tasks"] = {
                 name: {"module": _task_shapes(section, vectors)}
@@ -77,9 +86,9 @@ class Published:
     def find(self, name: str) -> Taken:
         """Returns the array of the source for one of ours; see `shapes`."""
         if self.similarity is None:
-            name = f"{next(iter(self.sides))}/{name}"
+            name = f"{next(iter(self.modalities))}/{name}"
         part, path = name.split("/", 1)
-        if part in self.sides:
+        if part in self.modalities:
             path = path.split("/", 1)[1]
         return find(self.layers[part], path)
 

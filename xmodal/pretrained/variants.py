@@ -63,7 +63,7 @@ MODELS: Mapping[str, Converter] = {
     "scan": Converter("scan_weights.describe_scan"),
     "sgraf": Converter("sgraf_weights.describe_sgraf"),
     # `gelu_tanh` is that of every published SigLIP; open_clip computes `gelu`, and in SigLIP 2
-    # `gelu_tanh` for the text side alone.
+    # `gelu_tanh` for the text tower alone.
     "siglip": Converter("clip.describe_siglip", ("gelu_tanh", "gelu", "gelu_text_tanh")),
     "vilt": Converter("vilt.describe_vilt"),
     "vinvl": Converter("vinvl.describe_vinvl"),

@@ -41,7 +41,7 @@ class LateInteraction(Protocol):
         """Returns fresh parameters; of the items, only shapes matter."""
 
     def prepare(self, params: Params, embedding: Embedding) -> Prepared:
-        """Returns a tree of float32 arrays with items first; all that depends on one side only.
+        """Returns a tree of float32 arrays with items first; all that depends on one modality only.
 
         Masks are numbers, 0 or 1.
         """

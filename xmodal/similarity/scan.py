@@ -60,7 +60,7 @@ class Scan:
     higher.
 
     Attributes:
-      queries: side whose tokens attend to those of the other: "text" is the paper's text-image
+      queries: modality whose tokens attend to those of the other: "text" is the paper's text-image
         formulation, "image" its image-text one.
       pool: a key of `POOLS`: the paper's LSE and AVG (`mean`), and the code's Max and Sum.
       pool_scale: lambda of LSE.

@@ -30,7 +30,7 @@ def read_tokens(name: str, embedding: Embedding) -> TokenItems:
     if "tokens" not in extras or "mask" not in extras:
         raise UserError(
             f"Similarity {name!r} compares the tokens of images and texts, but these embeddings "
-            "are only vectors; use a head that keeps tokens on both sides: 'unit_tokens' or "
+            "are only vectors; use a head that keeps tokens on both modalities: 'unit_tokens' or "
             "'global_attention'."
         )
     mask = jnp.asarray(extras["mask"])

@@ -9,7 +9,7 @@ from xmodal.core import mesh as mesh_lib
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.object_store import is_in_object_store
-from xmodal.train.step.step import check_sides, select_l2
+from xmodal.train.step.step import check_modalities, select_l2
 from xmodal.train.step.tasks import caption_indices, columns, reads_mined
 from xmodal.train.step.views import tower_inputs
 from xmodal.train.tree import Tree, check_patterns, flatten
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 def check_parts(run: "Run", *, trains: bool = True) -> None:
     """Raises an error if the parts of a run do not fit, on whatever devices it was trained."""
-    for side, section in (("image", run.settings.data.image), ("text", run.settings.data.text)):
-        if (side in run.model.towers) != (section is not None):
+    for modality, section in (("image", run.settings.data.image), ("text", run.settings.data.text)):
+        if (modality in run.model.towers) != (section is not None):
             raise UserError(
-                f"One of config.model.{side} and config.data.{side} is None; set both or neither."
+                f"One of config.model.{modality} and config.data.{modality} is None; set both or "
+                "neither."
             )
     if not trains:
         return
@@ -81,7 +82,7 @@ def _check_tasks(run: "Run") -> None:
             f"{'have' if reads_mined(tasks) else 'lack'} the loss 'quintuplet', which compares "
             "mined negatives: set both or neither. `xmodal mine` writes them."
         )
-    check_sides(run.model, tasks, run.settings.freeze)
+    check_modalities(run.model, tasks, run.settings.freeze)
     if unknown := sorted(columns(tasks) - set(run.batch)):
         raise UserError(
             f"config.tasks read the columns {unknown}, and a batch has {sorted(run.batch)}; name "
@@ -97,14 +98,16 @@ def _check_widths(run: "Run") -> None:
         for task in run.tasks
         if len({view == "image" for view in task.views}) > 1 and task.module is None
     ]
-    comparing += [f"config.evals.{name}" for name, each in run.evals.items() if each.compares_sides]
+    comparing += [
+        f"config.evals.{name}" for name, each in run.evals.items() if each.compares_modalities
+    ]
     if len(run.model.towers) < 2 or not comparing:
         return
 
-    def width(side: str) -> int:
+    def width(modality: str) -> int:
         def embed(params: Tree, model_state: Tree, batch: Any) -> jax.Array:
-            inputs = tower_inputs(batch, side)
-            return run.model.embed(side, params, model_state, inputs)[0].vector
+            inputs = tower_inputs(batch, modality)
+            return run.model.embed(modality, params, model_state, inputs)[0].vector
 
         return jax.eval_shape(embed, *run.shapes, dict(run.batch)).shape[-1]
 
@@ -121,29 +124,30 @@ def _check_frozen(run: "Run", trained: Collection[str], frozen: Collection[str])
     settings = run.settings
     shared = tuple(f"{part}/" for part in run.model.shared)
     for path in frozen:
-        side, _, rest = path.partition("/")
-        other = f"{'text' if side == 'image' else 'image'}/{rest}"
+        modality, _, rest = path.partition("/")
+        other = f"{'text' if modality == 'image' else 'image'}/{rest}"
         if rest.startswith(shared) and other in trained:
             raise UserError(
                 f"{path} is frozen by config.freeze, but {other} is not, and config.model.shared "
                 "makes them equal; freeze both or neither."
             )
-    if settings.frozen_features.sides:
+    if settings.frozen_features.modalities:
         check_folder(settings.frozen_features.folder)
-    for side in settings.frozen_features.sides:
-        tower = lookup("config.frozen_features.sides", side, run.model.towers)
-        section = settings.data.image if side == "image" else settings.data.text
-        encoder, place = settings.model[side]["encoder"], f"config.model.{side}.encoder"
-        paths = [f"{side}/{path}" for path in tower.frozen_paths(run.shapes[0][side])]
+    for modality in settings.frozen_features.modalities:
+        tower = lookup("config.frozen_features.modalities", modality, run.model.towers)
+        section = settings.data.image if modality == "image" else settings.data.text
+        encoder, place = settings.model[modality]["encoder"], f"config.model.{modality}.encoder"
+        paths = [f"{modality}/{path}" for path in tower.frozen_paths(run.shapes[0][modality])]
         changing = [f"{path} is trained" for path in paths if path in trained]
-        if encoder.get("dropout") and any(p.startswith(f"{side}/encoder/") for p in trained):
+        if encoder.get("dropout") and any(p.startswith(f"{modality}/encoder/") for p in trained):
             changing.append(f"{place}.dropout={encoder['dropout']}")
         if encoder.get("batch_norm") == "batch_frozen":
             changing.append(f"{place}.batch_norm='batch_frozen'")
         if section is not None and section.augment is not None:
-            changing.append(f"config.data.{side}.augment is set")
+            changing.append(f"config.data.{modality}.augment is set")
         if changing:
             raise UserError(
-                f"config.frozen_features.sides names {side!r}, whose features would change while "
-                f"the run trains: {changing[0]}; change that, or leave {side!r} out."
+                f"config.frozen_features.modalities names {modality!r}, whose features would "
+                f"change while the run trains: {changing[0]}; change that, or leave {modality!r} "
+                "out."
             )

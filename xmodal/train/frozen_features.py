@@ -41,7 +41,7 @@ _Arrays = Mapping[str, np.ndarray]
 def open_or_compute(
     parts: Run, state: TrainState, *, compute: bool = True
 ) -> tuple[data.FeatureReader, ...]:
-    """Returns the training split's features of the sides that `config.frozen_features` names.
+    """Returns the training split's features of the modalities that `config.frozen_features` names.
 
     The first process computes and writes missing features; the others wait for them.
 
@@ -57,11 +57,11 @@ def open_or_compute(
     config, split, found = settings.data, settings.train_split, []
     if config.text is not None:  # Only evaluators read captions in a prompt.
         config = dataclasses.replace(config, text=dataclasses.replace(config.text, prompt=""))
-    for side in settings.frozen_features.sides:
+    for modality in settings.frozen_features.modalities:
         items = data.eval_split(config, split=split, train_split=split)
-        found.append(_open_side(parts, *weights, items, side, compute=compute))
+        found.append(_open_modality(parts, *weights, items, modality, compute=compute))
         place = found[-1].folder if found[-1] else "would be computed first"
-        logging.info("Features of the %s side: %s.", side, place)
+        logging.info("Features of the %s modality: %s.", modality, place)
     return tuple(filter(None, found))
 
 
@@ -83,45 +83,53 @@ def with_features(
       UserError: the features cannot be written, or the stored ones are damaged.
     """
     found = [
-        _open_side(parts, params, model_state, items, side, compute=compute)
-        for side in parts.settings.frozen_features.sides
-        if side in items.sides and parts.model.towers[side].feature_pooling
+        _open_modality(parts, params, model_state, items, modality, compute=compute)
+        for modality in parts.settings.frozen_features.modalities
+        if modality in items.modalities and parts.model.towers[modality].feature_pooling
     ]
     return items.with_features(filter(None, found))
 
 
-def _open_side(
-    parts: Run, params: Tree, model_state: Tree, items: data.EvalSplit, side: str, *, compute: bool
+def _open_modality(
+    parts: Run,
+    params: Tree,
+    model_state: Tree,
+    items: data.EvalSplit,
+    modality: str,
+    *,
+    compute: bool,
 ) -> data.FeatureReader | None:
-    """Returns the features of one side; None if they are missing and not to be computed."""
-    paths = parts.model.towers[side].frozen_paths(params[side])
-    flat, statistics = flatten(params[side]), flatten(model_state[side])
+    """Returns the features of one modality; None if they are missing and not to be computed."""
+    paths = parts.model.towers[modality].frozen_paths(params[modality])
+    flat, statistics = flatten(params[modality]), flatten(model_state[modality])
     weights = {
         "params": {path: flat[path] for path in paths},
         "state": {path: leaf for path, leaf in statistics.items() if "/encoder/" in path},
     }
     weights = mesh_lib.to_host(weights, parts.mesh)
     root = parts.settings.frozen_features.folder or os.fspath(items.folder)
-    digits = _hash(parts, items, side, weights)
-    folder = os.path.join(root, f"{side}_features-{items.split}-{digits[:16]}")
+    digits = _hash(parts, items, modality, weights)
+    folder = os.path.join(root, f"{modality}_features-{items.split}-{digits[:16]}")
     # All processes decide alike, though some may not see the folder, or call it otherwise.
-    stored = processes.gather(f"look for features of the {side} side", str(os.path.isdir(folder)))
+    stored = processes.gather(
+        f"look for features of the {modality} tower", str(os.path.isdir(folder))
+    )
     if stored[0] == "False":
         if not compute:
             return None
         check_folder(root)
-        tower = parts.model.towers[side]
-        compute_them = functools.partial(_compute, folder, digits, tower, items, side, weights)
-        processes.first_does(f"write the features of the {side} side", compute_them)
+        tower = parts.model.towers[modality]
+        compute_them = functools.partial(_compute, folder, digits, tower, items, modality, weights)
+        processes.first_does(f"write the features of the {modality} tower", compute_them)
     return data.open_features(folder)
 
 
-def _hash(parts: Run, items: data.EvalSplit, side: str, weights: Mapping[str, _Arrays]) -> str:
+def _hash(parts: Run, items: data.EvalSplit, modality: str, weights: Mapping[str, _Arrays]) -> str:
     """Returns a hash of the weights, the encoder's settings, the inputs and the pooling."""
-    settings, tower = parts.settings, parts.model.towers[side]
-    described = [tower.feature_pooling, settings.model[side]["encoder"], items.split]
+    settings, tower = parts.settings, parts.model.towers[modality]
+    described = [tower.feature_pooling, settings.model[modality]["encoder"], items.split]
     described += [sorted(items.hashes.items())]
-    if side == "image":
+    if modality == "image":
         described += [repr(items.config.image), items.image_ids.tolist()]
     else:
         # Texts have the run's tokenizer, whichever dataset they are from. The contents of the
@@ -143,14 +151,14 @@ def _compute(
     digits: str,
     tower: Tower,
     items: data.EvalSplit,
-    side: str,
+    modality: str,
     weights: Mapping[str, _Arrays],
 ) -> None:
     mesh = mesh_lib.make_mesh(jax.local_devices())
     placed = (unflatten(weights["params"]), unflatten(weights["state"]))
     placed = jax.device_put(placed, mesh_lib.replicated(mesh))
     on_cpu = mesh.devices.flat[0].platform == "cpu"
-    batch_size = _CPU_IMAGES if side == "image" and on_cpu else _BATCH_SIZE
+    batch_size = _CPU_IMAGES if modality == "image" and on_cpu else _BATCH_SIZE
     size = -(-batch_size // mesh.size) * mesh.size
 
     def run(columns: _Arrays) -> np.ndarray:
@@ -159,11 +167,11 @@ def _compute(
         batch = jax.device_put(padded, mesh_lib.batch_sharded(mesh))
         return np.asarray(_features(tower, *placed, batch))[:rows]
 
-    if side == "image":
+    if modality == "image":
         found, count = _image_features(items, run, batch_size), len(items.image_ids)
     else:
         found, count = _text_features(items, run), len(items.caption_ids)
-    what = f"Computing features of {count:,} items of the {side} side"
+    what = f"Computing features of {count:,} items of the {modality} tower"
     logging.info("%s into %s.", what, folder)
     with progress(what, count) as advance:
 

@@ -24,7 +24,7 @@ from xmodal.data.text.text_config import ID_FIELDS, SUBWORDS, WORD_SETTINGS, Tex
 from xmodal.data.text.tokenizer_files import FILES, is_packaged, read_vocabulary
 from xmodal.models import ENCODERS
 from xmodal.pretrained.folder import check_weights, read_description
-from xmodal.pretrained.model_folder import SIDES, read_model
+from xmodal.pretrained.model_folder import MODALITIES, read_model
 from xmodal.train.folder import run_folder
 from xmodal.train.initialization import from_run, from_towers
 from xmodal.train.sections import InitConfig
@@ -62,7 +62,7 @@ def inherit(config: ConfigDict, run_dir: str | None = None) -> ConfigDict:
     for path in ("model", "data"):
         if find_section(settings, path) is None:
             raise UserError(f"config.{path} is missing; it must be a section.")
-    settings["model"] = dict.fromkeys(SIDES) | settings["model"]
+    settings["model"] = dict.fromkeys(MODALITIES) | settings["model"]
     if run_dir and run_folder.steps(run_dir):
         _resume(settings, run_dir)
     else:
@@ -75,9 +75,9 @@ def _resume(config: dict[str, Any], run_dir: str) -> None:
     own = run_folder.load_run(run_dir).to_dict()
     image, text = own["data"]["image"] or {}, own["data"]["text"] or {}
     sections = {
-        f"model.{side}.{part}": keywords
-        for side in SIDES
-        for part, keywords in (own["model"].get(side) or {}).items()
+        f"model.{modality}.{part}": keywords
+        for modality in MODALITIES
+        for part, keywords in (own["model"].get(modality) or {}).items()
     }
     sections["data.image"] = {"size": image.get("size")}
     sections["data.text"] = {key: text.get(key) for key in (*ID_FIELDS, "max_length")}
@@ -98,7 +98,7 @@ def _start(config: dict[str, Any]) -> None:
     if source.model:
         source = dataclasses.replace(source, model=_convert_published(source.model))
         config["init_from"]["model"] = source.model
-    if source.model and not any(config["model"][side] for side in SIDES):
+    if source.model and not any(config["model"][modality] for modality in MODALITIES):
         _take_model(config, source.model)
     for weights in _named_weights(config, source):
         if wrong := _fill(config, weights.fixed, weights.name):
@@ -111,11 +111,11 @@ def _start(config: dict[str, Any]) -> None:
         other = _fill(config, weights.proposed, weights.name)
         if other := [line for line in other if line.startswith("config.model.")]:
             logging.info("Unlike %s: %s.", weights.name, "; ".join(other))
-    for side in SIDES:
-        if (find_section(config, f"model.{side}.encoder") or {}).get("name") == "":
+    for modality in MODALITIES:
+        if (find_section(config, f"model.{modality}.encoder") or {}).get("name") == "":
             raise UserError(
-                f"config.model.{side}.encoder has no name: name the folder of a tower in "
-                f"config.init_from.towers.{side}, or an encoder."
+                f"config.model.{modality}.encoder has no name: name the folder of a tower in "
+                f"config.init_from.towers.{modality}, or an encoder."
             )
 
 
@@ -153,8 +153,8 @@ def _take_model(config: dict[str, Any], folder: str) -> None:
     if not config.get("tasks"):
         config["tasks"] = {name: dict(task) for name, task in description.tasks.items()}
     replaced = []
-    for side, tower in description.sides.items():
-        section = find_section(config, f"data.{side}")
+    for modality, tower in description.modalities.items():
+        section = find_section(config, f"data.{modality}")
         if section is None:
             continue
         inputs = tower.preprocessing
@@ -163,7 +163,7 @@ def _take_model(config: dict[str, Any], folder: str) -> None:
             inputs = {**unset, **inputs}
         if section.get("size"):
             inputs = {**inputs, "size": section["size"]}
-        replaced += _fill(config, {f"data.{side}": inputs})
+        replaced += _fill(config, {f"data.{modality}": inputs})
         section |= inputs
     if replaced:
         logging.info("The model %s is taken whole: %s.", folder, "; ".join(replaced))
@@ -176,11 +176,13 @@ def _named_weights(config: Mapping[str, Any], source: InitConfig) -> list[_Weigh
         model = read_model(source.model)
         fixed = {"model.similarity": model.similarity, "model.cross_encoder": model.cross_encoder}
         found.append(_Weights(f"the model {source.model}", fixed, {}))
-    for side, folder in from_towers.named_folders(source).items():
-        if not config["model"][side]:
-            what = "model" if source.model else f"towers.{side}"
-            raise UserError(f"config.init_from.{what}={folder!r}, but config.model.{side} is None.")
-        found.append(_of_tower(side, folder, of_model=bool(source.model)))
+    for modality, folder in from_towers.named_folders(source).items():
+        if not config["model"][modality]:
+            what = "model" if source.model else f"towers.{modality}"
+            raise UserError(
+                f"config.init_from.{what}={folder!r}, but config.model.{modality} is None."
+            )
+        found.append(_of_tower(modality, folder, of_model=bool(source.model)))
     if source.run:
         found.append(_of_run(source))
     if source.interpolate.run:
@@ -188,9 +190,9 @@ def _named_weights(config: Mapping[str, Any], source: InitConfig) -> list[_Weigh
     return found
 
 
-def _of_tower(side: str, folder: str, *, of_model: bool) -> _Weights:
+def _of_tower(modality: str, folder: str, *, of_model: bool) -> _Weights:
     """A folder of `xmodal convert`, alone or, with its head and projection, in a model."""
-    tower, where = read_description(folder), f"model.{side}"
+    tower, where = read_description(folder), f"model.{modality}"
     check_weights(folder)
     inputs, encoder = tower.preprocessing, dict(tower.encoder)
     if inputs.get("normalization"):
@@ -200,10 +202,10 @@ def _of_tower(side: str, folder: str, *, of_model: bool) -> _Weights:
     row = lookup(f"{folder}/tower.json", encoder["name"], ENCODERS)
     if hasattr(row.config, "position_resize"):
         proposed[f"{where}.encoder"] = {"max_positions": encoder.pop("max_positions", None)}
-    (fixed if of_model else proposed)[f"{where}.head"] = tower.side()["head"]
+    (fixed if of_model else proposed)[f"{where}.head"] = tower.modality()["head"]
     if of_model:
         fixed[f"{where}.projection"] = tower.projection
-    if side == "image":
+    if modality == "image":
         proposed["data.image"] = {key: inputs[key] for key in _PIXELS if key in inputs}
         return _Weights(f"the tower {folder}", fixed, proposed)
     fixed["data.text"] = {key: inputs[key] for key in ID_FIELDS if key in inputs}
@@ -226,11 +228,11 @@ def _of_run(source: InitConfig) -> _Weights:
         return any(path.startswith(f"{part}/") for path in taken)
 
     proposed: dict[str, Any] = {}
-    for side in SIDES:
+    for modality in MODALITIES:
         for part in ("encoder", "head", "projection"):
             # A head may have no parameters; it goes with its encoder.
-            if takes(f"{side}/{part}") or (part == "head" and takes(f"{side}/encoder")):
-                proposed[f"model.{side}.{part}"] = config["model"][side].get(part)
+            if takes(f"{modality}/{part}") or (part == "head" and takes(f"{modality}/encoder")):
+                proposed[f"model.{modality}.{part}"] = config["model"][modality].get(part)
     for part in ("similarity", "cross_encoder"):
         if takes(part):
             proposed[f"model.{part}"] = config["model"][part]

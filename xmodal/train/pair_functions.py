@@ -23,8 +23,8 @@ def make_pair_functions(model: DualEncoder) -> PairFunctions | None:
     def bind(params: Any) -> Any:
         return {"cross_encoder": complete(params)}
 
-    def prepare(side: str, params: Any, items: Tokens) -> Any:
-        return bound.prepare(side, params, Features(items.tokens, items.mask, items.extras))
+    def prepare(modality: str, params: Any, items: Tokens) -> Any:
+        return bound.prepare(modality, params, Features(items.tokens, items.mask, items.extras))
 
     def score(params: Any, images: Any, texts: Any) -> jax.Array:
         return bound.scores(params, images, texts)

@@ -2,8 +2,8 @@
 
 `--dry_run` does everything that a start does, but leaves nothing in the run's folder: it checks the
 config, the data, and the weights or checkpoint, compiles the training step and the function that
-embeds each side, and runs two steps and one evaluation. A table shows, per device and call, memory
-and capacity, FLOPs, bytes moved from and to memory, and the compiler's estimate of the time.
+embeds each modality, and runs two steps and one evaluation. A table shows, per device and call,
+memory and capacity, FLOPs, bytes moved from and to memory, and the compiler's estimate of the time.
 
 `--topology=v3:4x4` compiles with libtpu for a TPU slice that this machine does not have: generation
 and chips along each axis (`v4:2x4x4`, `v5e:4x8`, `v5p:2x4x4`, `v6e:4x8`). Only the config is
@@ -101,7 +101,7 @@ def check(
 
 
 def compile_all(run: Run) -> tuple[CompiledStep, dict[str, cost.Cost]]:
-    """Compiles the training step and the function that embeds a batch, for every side.
+    """Compiles the training step and the function that embeds a batch, for every modality.
 
     Returns:
       The step, and the costs of all programs by name.
@@ -109,7 +109,9 @@ def compile_all(run: Run) -> tuple[CompiledStep, dict[str, cost.Cost]]:
     Raises:
       UserError: the compiler finds that a program does not fit.
     """
-    features = [feature_shapes(run, side) for side in run.settings.frozen_features.sides]
+    features = [
+        feature_shapes(run, modality) for modality in run.settings.frozen_features.modalities
+    ]
     state = run.state_shapes
     step = compile_step(run, state, features)
     *others, (_, longest) = step.programs.items()
@@ -125,24 +127,24 @@ def compile_all(run: Run) -> tuple[CompiledStep, dict[str, cost.Cost]]:
     embedder, sharding = make_embedder(run), mesh_lib.batch_sharded(run.mesh)
     rows = max(options.batch_size for options in run.evals.values())
     rows += -rows % run.mesh.size
-    for side in run.model.towers:
-        inputs = jax.eval_shape(lambda batch, s=side: tower_inputs(batch, s), dict(run.batch))
+    for modality in run.model.towers:
+        inputs = jax.eval_shape(lambda batch, s=modality: tower_inputs(batch, s), dict(run.batch))
         columns = {
             name: column.update(shape=(rows, *column.shape[1:]), sharding=sharding)
             for name, column in inputs.items()
         }
-        name = f"embedding of {rows} {'images' if side == 'image' else 'captions'}"
-        lowered = embedder.lower(side, state.all_params(), state.model_state, columns)
+        name = f"embedding of {rows} {'images' if modality == 'image' else 'captions'}"
+        lowered = embedder.lower(modality, state.all_params(), state.model_state, columns)
         costs[name] = cost.measure(memory.compile_program(lowered, name, run), kept)
     return step, costs
 
 
-def feature_shapes(run: Run, side: str) -> data.FeatureReader:
+def feature_shapes(run: Run, modality: str) -> data.FeatureReader:
     """Returns a reader of features that may not be stored yet; only their shapes are known."""
     params, model_state = run.shapes
-    tower = run.model.towers[side]
-    inputs = jax.eval_shape(lambda batch: tower_inputs(batch, side), dict(run.batch))
-    shapes = jax.eval_shape(tower.frozen_features, params[side], model_state[side], inputs)
+    tower = run.model.towers[modality]
+    inputs = jax.eval_shape(lambda batch: tower_inputs(batch, modality), dict(run.batch))
+    shapes = jax.eval_shape(tower.frozen_features, params[modality], model_state[modality], inputs)
     ((name, features),) = shapes.items()
     rows, width = features.shape[1:]
     return data.FeatureReader("", name, {}, 0, rows, width)
@@ -154,7 +156,7 @@ def _try_out(
     """Runs two steps and one evaluation, as the run would."""
     state = start.starting_state(run, run_dir)
     features = frozen_features.open_or_compute(run, state, compute=False)
-    if len(features) < len(run.settings.frozen_features.sides):
+    if len(features) < len(run.settings.frozen_features.modalities):
         logging.info("No step was tried: its frozen features are computed at the first start.")
         return {}
     first, losses, seconds = int(state.step), [], []

@@ -12,7 +12,7 @@ from xmodal.core.config import read
 from xmodal.core.errors import UserError
 from xmodal.core.object_store import split_folders
 from xmodal.evals.scores.embed import Items
-from xmodal.pretrained.model_folder import SIDES, read_model
+from xmodal.pretrained.model_folder import MODALITIES, read_model
 from xmodal.train.evaluation.model_identity import ModelIdentity
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.run_subjects import describe_captions, open_ensemble
@@ -32,7 +32,7 @@ def build_untrained(config: ml_collections.ConfigDict) -> Run:
 
     Args:
       config: config with the sections of a run; what follows from the towers may be left unset,
-        see `inherit`, and if `init_from.model` names a model, both sides may be None.
+        see `inherit`, and if `init_from.model` names a model, both modalities may be None.
 
     Raises:
       UserError: an unknown key or name, no folder for a tower, or weights of another tower or
@@ -41,7 +41,9 @@ def build_untrained(config: ml_collections.ConfigDict) -> Run:
     config = fill(inherit(config), examples=1)
     source = read(InitConfig, "config.init_from", config.init_from)
     folders = from_towers.named_folders(source)
-    if missing := [side for side in SIDES if config.model[side] and side not in folders]:
+    if missing := [
+        modality for modality in MODALITIES if config.model[modality] and modality not in folders
+    ]:
         raise UserError(
             f"config.init_from.towers.{missing[0]} is empty: name the folder that `xmodal convert` "
             "made of the published weights."
@@ -110,5 +112,8 @@ def describe(parts: Run, split: Items) -> list[str]:
     """Returns notes on the towers, and on what their tokenizer loses of the captions."""
     settings = parts.settings
     folders = from_towers.named_folders(settings.init_from)
-    notes = [f"{side.capitalize()} tower: {folder}, as it is." for side, folder in folders.items()]
+    notes = [
+        f"{modality.capitalize()} tower: {folder}, as it is."
+        for modality, folder in folders.items()
+    ]
     return notes + describe_captions(settings.data, settings.train_split, split)

@@ -305,7 +305,11 @@ def check_changes(
 
 def _normalizes_per_device(settings: RunConfig) -> bool:
     """Returns whether training batches are normalized by the statistics of each device."""
-    encoders = [side["encoder"] for side in settings.model.values() if side and "encoder" in side]
+    encoders = [
+        modality["encoder"]
+        for modality in settings.model.values()
+        if modality and "encoder" in modality
+    ]
     return any(
         each.get("statistics") == "per_device" and each.get("batch_norm") != "running"
         for each in encoders

@@ -114,10 +114,10 @@ def _init_params(
       batch: raw columns of a training batch of any size; only shapes and dtypes matter.
       seed: seed of the parameters, see `rngs.stream_key`.
     """
-    inputs = {side: tower_inputs(batch, side) for side in model.towers}
+    inputs = {modality: tower_inputs(batch, modality) for modality in model.towers}
     params, model_state = model.init(rngs.stream_key(seed, "params"), inputs)
     if momentum_rate(tasks) is not None:
-        model_state[MOMENTUM] = {side: params[side] for side in model.towers}
+        model_state[MOMENTUM] = {modality: params[modality] for modality in model.towers}
     if not any(task.module or task.similarity for task in tasks):
         return params, model_state
     views, _ = embed_views(model, tasks, params, model_state, batch)

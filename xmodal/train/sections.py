@@ -101,16 +101,16 @@ class InitConfig:
 
 @dataclasses.dataclass(frozen=True)
 class FrozenFeaturesConfig:
-    """`config.frozen_features`: sides whose frozen part is computed once for all records.
+    """`config.frozen_features`: modalities whose frozen part is computed once for all records.
 
     Evaluation reads it, too, where a head without parameters pools the encoder's whole output.
 
     Attributes:
-      sides: any of "image" and "text".
+      modalities: any of "image" and "text".
       folder: folder for the features; "" for that of the dataset.
     """
 
-    sides: tuple[str, ...] = setting((), one_of=("image", "text"))
+    modalities: tuple[str, ...] = setting((), one_of=("image", "text"))
     folder: str = ""
 
 

@@ -30,7 +30,7 @@ def matches(patterns: Iterable[str], path: str) -> bool:
     """Returns whether one of the regular expressions matches a path from its start.
 
     All patterns that a config has for parameters are matched this way: `freeze`, `l2`, those of
-    `init_from` and of `optimizer`. "text/" is the text side alone, ".*kernel" all kernels. Only
+    `init_from` and of `optimizer`. "text/" is the text tower alone, ".*kernel" all kernels. Only
     `sharding` is searched: paths of a state begin with `params/` or with a part of the optimizer.
     """
     return any(re.match(pattern, path) for pattern in patterns)
@@ -121,7 +121,9 @@ def merge(trained: Tree, frozen: Tree) -> Tree:
     return both
 
 
-def frozen_parts(trained: Collection[str], frozen: Collection[str], side: str) -> frozenset[str]:
+def frozen_parts(
+    trained: Collection[str], frozen: Collection[str], modality: str
+) -> frozenset[str]:
     """Returns the parts of a tower that run as in evaluation while the rest trains.
 
     A part without parameters is frozen with its whole tower.
@@ -129,19 +131,19 @@ def frozen_parts(trained: Collection[str], frozen: Collection[str], side: str) -
     Args:
       trained: paths of the trained parameters.
       frozen: paths of the frozen parameters.
-      side: "image" or "text".
+      modality: "image" or "text".
     """
     parts = ("encoder", "head", "projection")
 
     def under(paths: Collection[str], prefix: str) -> bool:
         return any(path.startswith(prefix) for path in paths)
 
-    if not under(trained, f"{side}/"):
-        return frozenset(parts) if under(frozen, f"{side}/") else frozenset()
+    if not under(trained, f"{modality}/"):
+        return frozenset(parts) if under(frozen, f"{modality}/") else frozenset()
     return frozenset(
         part
         for part in parts
-        if under(frozen, f"{side}/{part}/") and not under(trained, f"{side}/{part}/")
+        if under(frozen, f"{modality}/{part}/") and not under(trained, f"{modality}/{part}/")
     )
 
 

@@ -22,7 +22,7 @@ from xmodal.evals.scores.given_items import GivenItems
 from xmodal.evals.scores.second_stage import PairReranker, SecondStage
 from xmodal.evals.scores.vector_scores import open_scores
 
-SIDE, COUNT, TOP = 8, 14, 7
+MODALITY, COUNT, TOP = 8, 14, 7
 VIT = {"name": "vit", "patch": 4, "width": WIDTH, "depth": 1, "heads": 1, "mlp_dim": 4}
 PIXELS = SECTION | {
     "image": {"encoder": VIT, "head": {"name": "cls"}, "projection": {"width": WIDTH}},
@@ -45,10 +45,10 @@ def run(tmp_path_factory):
     paths = [str(folder / f"{number}.png") for number in range(COUNT)]
     colors = np.random.default_rng(0).integers(0, 256, (COUNT, 3))
     for path, color in zip(paths, colors.tolist(), strict=True):
-        PIL.Image.new("RGB", (SIDE, SIDE), tuple(color)).save(path)
+        PIL.Image.new("RGB", (MODALITY, MODALITY), tuple(color)).save(path)
     place = save_run(
-        str(folder / "run"), {"size": SIDE}, (3,), PIXELS,
-        features=(SIDE, SIDE, 3), evals=evals_of(2.5, 2.5),
+        str(folder / "run"), {"size": MODALITY}, (3,), PIXELS,
+        features=(MODALITY, MODALITY, 3), evals=evals_of(2.5, 2.5),
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jax, "local_devices", lambda: jax.devices()[:1])

@@ -93,7 +93,7 @@ def test_another_model_and_damage_are_refused(run, model, tmp_path):
     card = tmp_path / "index" / "index.json"
     content = json.loads(card.read_text())
     assert (content["model"], content["step"]) == (run, 3)
-    # Its text side is the same.
+    # Its text tower is the same.
     with pytest.raises(xmodal.UserError, match="not embedded by .* step 5"):
         xmodal.Index.open(tmp_path / "index", model=xmodal.load(run, step=5))
     vectors = tmp_path / "index" / "caption.npy"

@@ -69,10 +69,12 @@ def test_a_page_shows_no_picture_from_outside_the_indexed_folder(of_pixels, sear
         search("query", f"--index={place}", "a", "--format=html", page)
 
 
-def test_a_model_without_a_side_is_refused_before_anything_is_written(of_pixels, search, tmp_path):
+def test_a_model_without_a_modality_is_refused_before_anything_is_written(
+    of_pixels, search, tmp_path
+):
     save_pictures(tmp_path / "photos")
     given = (f"--images={tmp_path / 'photos'}", f"--output={tmp_path / 'index'}")
-    with pytest.raises(SystemExit, match="has no image side, only text: omit --"):
+    with pytest.raises(SystemExit, match="has no image tower, only text: omit --"):
         search("build", f"--model={of_pixels}/text", *given)
     assert [path.name for path in tmp_path.iterdir()] == ["photos"]
 

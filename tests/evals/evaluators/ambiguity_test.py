@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
+from tests.evals.evaluators.random_vectors import MODALITIES, make_source, make_split, options_of
 from xmodal.core.errors import UserError
 from xmodal.evals import evaluate_source, make_evaluator
 from xmodal.evals.reports.summary import summarize
@@ -46,12 +46,12 @@ def test_ambiguity_is_the_rank_correlation_with_the_number_of_positives(probabil
         sigma = {"image": drawn[:30], "text": drawn[30:] + spreads["captions"][:, None]}
         source = dataclasses.replace(source, log_sigma=sigma)
     section = {"type": "ambiguity", "benchmark": "shapes_matches", "bootstrap_samples": 4000}
-    evaluator = make_evaluator("x", options_of(**section), split, SIDES)
+    evaluator = make_evaluator("x", options_of(**section), split, MODALITIES)
     evaluation = evaluate_source(evaluator, source, name="ours")
     counts = [of_image[i] for i in source.image_ids], [of_caption[c] for c in source.caption_ids]
-    for tag, side, name, known in zip(("i2t", "t2i"), SIDES, both, counts, strict=True):
+    for tag, modality, name, known in zip(("i2t", "t2i"), MODALITIES, both, counts, strict=True):
         if probabilistic:
-            uncertainty = [np.mean(row) for row in source.log_sigma[side]]
+            uncertainty = [np.mean(row) for row in source.log_sigma[modality]]
         else:
             uncertainty = [np.linalg.norm(a - b) for a, b in both[name]]
         expected = 100 * scipy.stats.spearmanr(uncertainty, known).statistic
@@ -64,13 +64,13 @@ def test_ambiguity_is_the_rank_correlation_with_the_number_of_positives(probabil
         assert low < found < high
         assert evaluation.metrics[f"ambiguity/{tag}/pairs"] == len(known)
     found = summarize(evaluator.run(source), intervals=False)
-    assert sorted(evaluator.tags(SIDES)) == sorted(found)
+    assert sorted(evaluator.tags(MODALITIES)) == sorted(found)
 
 
 def test_a_model_of_one_embedding_predicts_no_uncertainty():
     split = make_split(records=30, captions=2)
     split = dataclasses.replace(split, lists=make_matches(split))
     section = {"type": "ambiguity", "benchmark": "shapes_matches"}
-    evaluator = make_evaluator("x", options_of(**section), split, SIDES)
+    evaluator = make_evaluator("x", options_of(**section), split, MODALITIES)
     with pytest.raises(UserError, match="here has one embedding per item and no log sigma"):
         evaluator.run(make_source(split))

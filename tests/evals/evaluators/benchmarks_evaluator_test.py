@@ -5,14 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
+from tests.evals.evaluators.random_vectors import MODALITIES, make_source, make_split, options_of
 from xmodal.evals import evaluate_source, make_evaluator
 from xmodal.evals.reports.summary import summarize
 
 
 def test_own_pictures_in_the_layout_of_coco_are_not_ms_coco():
     split = make_split(records=20, captions=5, name="coco_captions", title="coco_captions")
-    evaluator = make_evaluator("coco", options_of(type="benchmarks"), split, SIDES)
+    evaluator = make_evaluator("coco", options_of(type="benchmarks"), split, MODALITIES)
     report = evaluate_source(evaluator, make_source(split), name="ours").report()
     assert "## coco5k\n\nThe items or labels are not those of the published test split" in report
     assert not {"MS-COCO 5K", "CLIP", "VSE++"} & {*report.split("|"), *report.split()}
@@ -22,9 +22,9 @@ def test_own_pictures_in_the_layout_of_coco_are_not_ms_coco():
     assert "Left out eccv: coco_captions lacks the labels 'eccv' (eccv_image_to_caption" in report
 
 
-@pytest.mark.parametrize("sides", [SIDES, ("text",)])
+@pytest.mark.parametrize("modalities", [MODALITIES, ("text",)])
 @pytest.mark.parametrize("name", ["crisscrossed_shapes", "coco_captions"])
-def test_the_tags_of_benchmarks_are_those_of_their_results(name, sides):
+def test_the_tags_of_benchmarks_are_those_of_their_results(name, modalities):
     generator = np.random.default_rng(0)
     split = make_split(captions=3, name=name)
     ids = {"text": split.caption_ids, "image": split.image_ids}
@@ -38,9 +38,9 @@ def test_the_tags_of_benchmarks_are_those_of_their_results(name, sides):
     }
     split = dataclasses.replace(split, ratings=ratings)
     source = make_source(split)
-    if "image" not in sides:
+    if "image" not in modalities:
         source = dataclasses.replace(source, image_ids=None, images=None)
-    evaluator = make_evaluator("x", options_of(type="benchmarks"), split, sides)
+    evaluator = make_evaluator("x", options_of(type="benchmarks"), split, modalities)
     found = summarize(evaluator.run(source), intervals=False)
     assert len(found) > 8
-    assert sorted(evaluator.tags(sides)) == sorted(found)
+    assert sorted(evaluator.tags(modalities)) == sorted(found)

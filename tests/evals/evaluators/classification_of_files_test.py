@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.evals.evaluators.labeled_split import Clusters, evaluate, make_split
-from tests.evals.evaluators.random_vectors import SIDES, options_of
+from tests.evals.evaluators.random_vectors import MODALITIES, options_of
 from xmodal.core.errors import UserError
 from xmodal.evals import Embeddings, make_evaluator
 
@@ -43,7 +43,7 @@ def test_probes_work_on_a_file_with_both_splits(split, kind):
 
 
 def test_a_file_has_no_prompts(split):
-    evaluator = make_evaluator("x", options_of(type="zero_shot"), split, SIDES)
+    evaluator = make_evaluator("x", options_of(type="zero_shot"), split, MODALITIES)
     file = of_file(split)
     message = r"config.evals.x \(zero_shot\) embeds texts .* model.npz cannot do: .*--run=RUN"
     with pytest.raises(UserError, match=message):

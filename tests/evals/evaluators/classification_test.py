@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.evals.evaluators.labeled_split import NAMES, Clusters, evaluate, make_split
-from tests.evals.evaluators.random_vectors import SIDES, options_of
+from tests.evals.evaluators.random_vectors import MODALITIES, options_of
 from xmodal.core.errors import UserError
 from xmodal.evals import evaluate_source, make_evaluator
 from xmodal.evals.evaluators.classification import compute_accuracies
@@ -71,14 +71,14 @@ class Constant(Clusters):
         found = super().items(split, **options)
         return dataclasses.replace(found, images=np.full_like(found.images, 0.3))
 
-    def embed(self, side, given, **options):
-        return np.full_like(super().embed(side, given, **options), 0.3)
+    def embed(self, modality, given, **options):
+        return np.full_like(super().embed(modality, given, **options), 0.3)
 
 
 @pytest.mark.parametrize("kind", ["zero_shot", "knn", "linear_probe"])
 def test_a_constant_model_is_at_chance(split, kind):
     split.train.labels = {"label": np.arange(41) % 3}
-    evaluator = make_evaluator("x", options_of(type=kind), split, SIDES)
+    evaluator = make_evaluator("x", options_of(type=kind), split, MODALITIES)
     found = evaluate_source(evaluator, Constant(), name="constant")
     assert found.metrics["mean_class_accuracy"] == pytest.approx(100 / 3)
     if kind == "zero_shot":
@@ -109,7 +109,7 @@ def test_classes_without_training_images_and_copies_are_named(split):
     # No class 1, so two of seven copies are of another class.
     split.train.labels = {"label": np.arange(30, 71) % 3 // 2 * 2}
     for kind in ("knn", "linear_probe"):
-        evaluator = make_evaluator("x", options_of(type=kind), split, SIDES)
+        evaluator = make_evaluator("x", options_of(type=kind), split, MODALITIES)
         report = evaluate_source(evaluator, Clusters(), name="m").report()
         assert "CLASSES WITHOUT TRAINING IMAGES: animals train has none of 'cat'." in report
         assert "COPIES: 7 of 37 evaluated images are also in animals train; 2 images" in report
@@ -168,9 +168,11 @@ def test_intervals_are_those_of_a_plain_bootstrap():
 
 @pytest.mark.parametrize("kind", ["zero_shot", "knn", "linear_probe"])
 def test_tags_and_report(split, kind):
-    evaluator = make_evaluator("x", options_of(type=kind), split, SIDES)
+    evaluator = make_evaluator("x", options_of(type=kind), split, MODALITIES)
     evaluation = evaluate_source(evaluator, Clusters(), name="clusters", evaluator_name="animals")
-    assert sorted(evaluator.tags(SIDES)) == sorted(summarize(evaluation.results, intervals=False))
+    assert sorted(evaluator.tags(MODALITIES)) == sorted(
+        summarize(evaluation.results, intervals=False)
+    )
     assert "animals/accuracy@1_low" in evaluation.tagged
     ranked_by = "logits" if kind == "linear_probe" else "cosine"
     assert f"Similarity: {ranked_by}." in evaluation.report()
@@ -191,22 +193,30 @@ def test_evaluated_images_are_not_learned_from(
     monkeypatch.setattr(split, "beside", lambda name: split.train)
     if overlaps:
         with pytest.raises(UserError, match="which share images; name another"):
-            make_evaluator("x", options, split, SIDES)
+            make_evaluator("x", options, split, MODALITIES)
     else:
-        make_evaluator("x", options, split, SIDES)
+        make_evaluator("x", options, split, MODALITIES)
 
 
 @pytest.mark.parametrize(
-    ("section", "sides", "message"),
+    ("section", "modalities", "message"),
     [
         ({"type": "zero_shot"}, ["image"], "with text embeddings; this one has only image"),
-        ({"type": "zero_shot", "names": ("dog",)}, SIDES, "names for 1 classes, .* of class 2"),
-        ({"type": "zero_shot", "templates": ("foto",)}, SIDES, "Unknown name 'foto'.*contains {}"),
+        (
+            {"type": "zero_shot", "names": ("dog",)},
+            MODALITIES,
+            "names for 1 classes, .* of class 2",
+        ),
+        (
+            {"type": "zero_shot", "templates": ("foto",)},
+            MODALITIES,
+            "Unknown name 'foto'.*contains {}",
+        ),
     ],
 )
-def test_mistakes_are_named(split, section, sides, message):
+def test_mistakes_are_named(split, section, modalities, message):
     with pytest.raises(UserError, match=message):
-        make_evaluator("x", options_of(**section), split, sides)
+        make_evaluator("x", options_of(**section), split, modalities)
 
 
 def test_unpublished_labels_are_refused(split):

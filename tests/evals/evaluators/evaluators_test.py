@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
+from tests.evals.evaluators.random_vectors import MODALITIES, make_source, make_split, options_of
 from xmodal.core.errors import UserError
 from xmodal.evals import make_evaluator, read_options
 from xmodal.evals.reports.results import evaluator_tag
@@ -38,11 +38,11 @@ def test_the_tags_of_numbers_are_those_of_their_results(captions, section):
     predictions = Predictions(
         np.zeros((len(split.image_ids), width)), np.zeros((len(split.caption_ids), width))
     )
-    evaluator = make_evaluator("x", options_of(**section), split, SIDES)
+    evaluator = make_evaluator("x", options_of(**section), split, MODALITIES)
     found = summarize(
         evaluator.run(make_source(split, predictions={"task": predictions})), intervals=False
     )
-    assert sorted(evaluator.tags(SIDES)) == sorted(found)
+    assert sorted(evaluator.tags(MODALITIES)) == sorted(found)
 
 
 def test_tags_begin_with_the_evaluator_once():
@@ -51,26 +51,26 @@ def test_tags_begin_with_the_evaluator_once():
 
 
 @pytest.mark.parametrize(
-    ("section", "sides", "message"),
+    ("section", "modalities", "message"),
     [
         (
             {"type": "embedding_similarity"},
-            SIDES,
+            MODALITIES,
             "the label column 'score', which .* lacks; known: .'relations'",
         ),
-        ({"type": "relations"}, SIDES, r"config.evals.x.task is empty"),
+        ({"type": "relations"}, MODALITIES, r"config.evals.x.task is empty"),
         (
             {"type": "benchmarks", "benchmarks": ["coco5k"]},
-            SIDES,
+            MODALITIES,
             r"Unknown benchmark\(s\) \['coco5k'\]",
         ),
         ({"type": "benchmarks"}, ["image"], "a tower only for image, which no benchmark"),
     ],
 )
-def test_a_split_or_model_that_lacks_something(section, sides, message):
+def test_a_split_or_model_that_lacks_something(section, modalities, message):
     split = make_split(labels={"relations": np.zeros((40, 2), int)})
     with pytest.raises(UserError, match=message):
-        make_evaluator("x", options_of(**section), split, sides)
+        make_evaluator("x", options_of(**section), split, modalities)
 
 
 @pytest.mark.parametrize(

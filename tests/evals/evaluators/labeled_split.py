@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from tests.evals.evaluators.random_vectors import SIDES, options_of
+from tests.evals.evaluators.random_vectors import MODALITIES, options_of
 from tests.evals.tiny_split import TinySplit
 from xmodal.evals import Embeddings, make_evaluator
 from xmodal.evals.scores.sources import ModelAdapter, with_similarity
@@ -45,7 +45,7 @@ def make_split(count, seed, **fields):
 class Clusters(ModelAdapter):
     """Images near the center of their class, in another order, and texts that name a class."""
 
-    place, embeds = "clusters", frozenset(SIDES)
+    place, embeds = "clusters", frozenset(MODALITIES)
 
     def __init__(self, noise=0.8, classes=3):
         self._centers = np.random.default_rng(5).normal(size=(classes, WIDTH))
@@ -61,7 +61,7 @@ class Clusters(ModelAdapter):
         )
         return with_similarity(found, similarity)
 
-    def embed(self, side, given, *, similarity=None):
+    def embed(self, modality, given, *, similarity=None):
         self.asked += given
         rows = []
         for text in given:
@@ -73,5 +73,5 @@ class Clusters(ModelAdapter):
 
 
 def evaluate(split, adapter, **section):
-    (found,) = make_evaluator("x", options_of(**section), split, SIDES).run(adapter)
+    (found,) = make_evaluator("x", options_of(**section), split, MODALITIES).run(adapter)
     return found

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from tests.evals.evaluators.random_vectors import (
-    SIDES,
+    MODALITIES,
     cosine,
     make_source,
     make_split,
@@ -40,7 +40,7 @@ def test_pools(captions):
     split = make_split(records=41, captions=captions)
     source = make_source(split)
     section = {"type": "pools", "size": 16, "repeats": 4, "seed": 7}
-    evaluator = make_evaluator("cite", options_of(**section), split, SIDES)
+    evaluator = make_evaluator("cite", options_of(**section), split, MODALITIES)
     (found,) = evaluator.run(source)
     medians, recalls = [], []
     for images, texts in evaluator._pools:
@@ -62,14 +62,14 @@ def test_pools(captions):
         caption_ids=split.caption_ids[order],
         caption_image_ids=split.caption_image_ids[order],
     )
-    (again,) = make_evaluator("cite", options_of(**section), turned, SIDES).run(source)
+    (again,) = make_evaluator("cite", options_of(**section), turned, MODALITIES).run(source)
     assert again.metrics == pytest.approx(found.metrics)
 
 
 def test_pools_of_two_models_are_compared_pool_by_pool(tmp_path):
     split = make_split(records=41)
     section = {"type": "pools", "size": 16, "repeats": 6}
-    evaluator = make_evaluator("x", options_of(**section), split, SIDES)
+    evaluator = make_evaluator("x", options_of(**section), split, MODALITIES)
     sources = [make_source(split, seed) for seed in (1, 2)]
     ours, theirs = (
         evaluate_source(evaluator, source, name=name, evaluator_name="x")
@@ -98,7 +98,7 @@ def test_pools_of_two_models_are_compared_pool_by_pool(tmp_path):
     assert f"| {each.value:.2f} | {each.other:.2f} | {each.difference:+.2f} |" in squeeze(text)
     assert "Pools share pairs" in text
     # Different pools, or a file without individual pools, are rejected before any work.
-    other = make_evaluator("x", options_of(**section, seed=3), split, SIDES)
+    other = make_evaluator("x", options_of(**section, seed=3), split, MODALITIES)
     with pytest.raises(UserError, match="The labels of benchmark pools differ"):
         other.check_comparable(stored)
 
@@ -109,8 +109,8 @@ def test_captions_with_a_relation_ask_nothing():
     split = make_split(records=41, labels={"relations": relations}, label_names=names)
     source = make_source(split)
     section = {"type": "pools", "size": 30, "repeats": 3}
-    everyone = make_evaluator("x", options_of(**section), split, SIDES)
-    some = make_evaluator("x", options_of(**section, without=["a", "c"]), split, SIDES)
+    everyone = make_evaluator("x", options_of(**section), split, MODALITIES)
+    some = make_evaluator("x", options_of(**section, without=["a", "c"]), split, MODALITIES)
     (found,) = some.run(source)
     medians = []
     for images, texts in everyone._pools:
@@ -124,7 +124,7 @@ def test_captions_with_a_relation_ask_nothing():
     (of_all,) = everyone.run(source)
     assert of_all.label_hash != found.label_hash
     with pytest.raises(UserError, match=r"'d' in config.evals.x.without; known: \['a', 'b', 'c'\]"):
-        make_evaluator("x", options_of(**section, without=["d"]), split, SIDES)
+        make_evaluator("x", options_of(**section, without=["d"]), split, MODALITIES)
 
 
 def test_pools_are_reranked_by_whole_rows():
@@ -134,7 +134,7 @@ def test_pools_are_reranked_by_whole_rows():
     parts = [generator.normal(size=(30, 2)).astype(np.float32) for _ in range(2)]
     reranker = {"name": "selective_refinement", "strength": 5.0, "gap": 2.0}
     section = {"type": "pools", "size": 12, "repeats": 3, "reranker": reranker, "task": "topics"}
-    evaluator = make_evaluator("x", options_of(**section), split, SIDES)
+    evaluator = make_evaluator("x", options_of(**section), split, MODALITIES)
     with pytest.raises(UserError, match="no predictions of task 'topics'"):
         evaluator.run(source)
     source = dataclasses.replace(source, predictions={"topics": Predictions(*parts)})

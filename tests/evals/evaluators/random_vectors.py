@@ -6,7 +6,7 @@ from tests.evals.tiny_split import TinySplit
 from xmodal.evals import read_options
 from xmodal.evals.scores.sources import Embeddings
 
-SIDES = ("image", "text")
+MODALITIES = ("image", "text")
 
 
 def options_of(**section):

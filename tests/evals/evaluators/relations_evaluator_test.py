@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
+from tests.evals.evaluators.random_vectors import MODALITIES, make_source, make_split, options_of
 from xmodal.evals import evaluate_source, make_evaluator
 from xmodal.evals.reports.metrics import compute_average_precision
 from xmodal.evals.reports.store import load_ranks
@@ -35,7 +35,7 @@ def test_relations_of_true_pairs(tmp_path, caplog):
     parts = [generator.normal(size=(40, 3)).astype(np.float32) for _ in range(2)]
     source = make_source(split, predictions={"topics": Predictions(*parts)})
     section = {"type": "relations", "task": "topics"}
-    (found,) = make_evaluator("x", options_of(**section), split, SIDES).run(source)
+    (found,) = make_evaluator("x", options_of(**section), split, MODALITIES).run(source)
     images = [list(source.image_ids).index(i) for i in split.image_ids]
     captions = [list(source.caption_ids).index(i) for i in split.caption_ids]
     logits = parts[0][images] + parts[1][captions]
@@ -47,7 +47,7 @@ def test_relations_of_true_pairs(tmp_path, caplog):
     expected["mean/base_rate"] = np.mean(rates)
     assert found.metrics == pytest.approx(expected)
     # There is nothing to compare, which is reported.
-    evaluator = make_evaluator("x", options_of(**section), split, SIDES)
+    evaluator = make_evaluator("x", options_of(**section), split, MODALITIES)
     judged = evaluate_source(evaluator, source, name="A", evaluator_name="x")
     judged.save(tmp_path)
     with caplog.at_level("WARNING"):
@@ -55,10 +55,10 @@ def test_relations_of_true_pairs(tmp_path, caplog):
     assert "it is not compared with A" in caplog.text
     # A relation that no pair has.
     relations[:, 1] = 0
-    (found,) = make_evaluator("x", options_of(**section), split, SIDES).run(source)
+    (found,) = make_evaluator("x", options_of(**section), split, MODALITIES).run(source)
     assert np.isnan(found.metrics["b/average_precision"])
     assert found.metrics["mean/average_precision"] == pytest.approx(50 * (each[0] + each[2]))
     assert "No pair has b, which the mean leaves out." in found.definition
     named = options_of(**section, names=["x", "y", "z"])
-    (found,) = make_evaluator("x", named, split, SIDES).run(source)
+    (found,) = make_evaluator("x", named, split, MODALITIES).run(source)
     assert "z/average_precision" in found.metrics

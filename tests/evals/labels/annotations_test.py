@@ -23,8 +23,8 @@ def write_files(folder):
     (folder / "original_caption_to_image.json").write_text(json.dumps(CAPTIONS))
     np.save(folder / "coco_test_ids.npy", np.array(ORDER))
     lists = {"image_to_caption": {"10": [5, 8], "20": [99]}, "caption_to_image": {"7": [30, 20]}}
-    for side, content in lists.items():
-        (folder / f"eccv_{side}.json").write_text(json.dumps(content))
+    for modality, content in lists.items():
+        (folder / f"eccv_{modality}.json").write_text(json.dumps(content))
     rows = [
         f"COCO_val2014:sentid:{c},{image(i)},{s},c2i_intrasim\n"
         for c, i, s in ((5, 30, 4), (8, 10, 1))

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.evals.evaluators.random_vectors import SIDES, make_split, options_of
+from tests.evals.evaluators.random_vectors import MODALITIES, make_split, options_of
 from tests.evals.tiny_split import TinySplit
 from xmodal.evals import evaluate_source, make_evaluator
 from xmodal.evals.labels.same_texts import number_texts
@@ -28,7 +28,7 @@ def evaluate_perfect(name, texts, captions=1, **section):
     plain = make_split(12, captions=captions, name=name)
     fields = {each.name: getattr(plain, each.name) for each in dataclasses.fields(plain)}
     split = WithTexts(**fields, texts=texts)
-    evaluator = make_evaluator("x", options_of(bootstrap_samples=20, **section), split, SIDES)
+    evaluator = make_evaluator("x", options_of(bootstrap_samples=20, **section), split, MODALITIES)
     words = np.eye(12 * captions)[number_texts(split.caption_texts)]
     images = words.reshape(12, captions, -1).mean(axis=1)
     source = Embeddings("here", split.image_ids, images, split.caption_ids, words, "cosine")

@@ -6,7 +6,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from tests.evals.evaluators.random_vectors import SIDES, make_split
+from tests.evals.evaluators.random_vectors import MODALITIES, make_split
 from tests.evals.tiny_split import TinySplit, rated
 from xmodal.evals import Embeddings, evaluate_source, make_evaluator, read_options
 
@@ -66,7 +66,7 @@ def make_case(**fields):
 
 def evaluate(split, source, count=0, other=None):
     (options,) = read_options({"shapes": {"type": "benchmarks", "bootstrap_samples": 20}}).values()
-    evaluator = make_evaluator("shapes", options, split, SIDES)
+    evaluator = make_evaluator("shapes", options, split, MODALITIES)
     found = evaluate_source(evaluator, source, name="m", split=split, examples=count, other=other)
     return found, evaluator
 
@@ -82,12 +82,12 @@ def slow_lists(split, source):
             (
                 (i, float(vector @ x))
                 for i, x in vectors[item].items()
-                if (side, query) != (item, i)
+                if (modality, query) != (item, i)
             ),
             key=lambda pair: -pair[1],
         )
-        for direction, (side, item) in DIRECTIONS.items()
-        for query, vector in vectors[side].items()
+        for direction, (modality, item) in DIRECTIONS.items()
+        for query, vector in vectors[modality].items()
     }
 
 

@@ -58,7 +58,7 @@ def test_neighbors_equal_a_slow_loop(monkeypatch, rule, fallback):
 def test_a_run_is_evaluated_with_completed_concepts(few_shapes, tmp_path):
     config = cvse.get_config("quick")
     config.data.data_dir, config.batch_size, config.freeze = few_shapes, 16, ()
-    config.frozen_features.sides = ()
+    config.frozen_features.modalities = ()
     config.data.text.max_length = 8  # One length to compile.
     shrink(config)
     shapes = {**config.evals.shapes.to_dict(), "benchmarks": ("shapes_own",)}

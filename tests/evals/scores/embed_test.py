@@ -16,16 +16,16 @@ from xmodal.similarity import make_similarity
 DOT = make_similarity({"name": "dot"})
 
 
-def embed(split=None, sides=("image", "text"), batch_size=3, **options):
-    embedder = Embedder(look_up, sides, similarity=DOT, **options)
+def embed(split=None, modalities=("image", "text"), batch_size=3, **options):
+    embedder = Embedder(look_up, modalities, similarity=DOT, **options)
     return embedder(PARAMS, {}, split or TinySplit(), batch_size)
 
 
-def run(split=None, sides=("image", "text"), mesh=None):
+def run(split=None, modalities=("image", "text"), mesh=None):
     split = split or TinySplit()
     (options,) = read_options({"shapes": {"type": "benchmarks"}}).values()
-    evaluator = make_evaluator("shapes", options, split, sides, mesh)
-    return summarize(evaluator.run(embed(split, sides, mesh=mesh)), intervals=False)
+    evaluator = make_evaluator("shapes", options, split, modalities, mesh)
+    return summarize(evaluator.run(embed(split, modalities, mesh=mesh)), intervals=False)
 
 
 def test_benchmarks_by_hand():
@@ -91,8 +91,8 @@ def test_learned_parameters_and_several_vectors_travel_with_the_file(tmp_path):
     params["similarity"]["log_scale"] = np.float32(3.0)
     params = jax.tree.map(jax.numpy.asarray, params)
 
-    def embed_with_sigma(side, params, *inputs):
-        found = look_up(side, params, *inputs)
+    def embed_with_sigma(modality, params, *inputs):
+        found = look_up(modality, params, *inputs)
         found.log_sigma = -found.vector[:, 0]
         return found
 
@@ -109,8 +109,8 @@ def test_learned_parameters_and_several_vectors_travel_with_the_file(tmp_path):
         np.testing.assert_array_equal(getattr(loaded, name), getattr(found, name))
     np.testing.assert_array_equal(found.log_sigma["image"], -IMAGES)
     np.testing.assert_array_equal(found.log_sigma["text"], -CAPTIONS)
-    for side, log_sigma in found.log_sigma.items():
-        np.testing.assert_array_equal(loaded.log_sigma[side], log_sigma)
+    for modality, log_sigma in found.log_sigma.items():
+        np.testing.assert_array_equal(loaded.log_sigma[modality], log_sigma)
     (options,) = read_options({"shapes": {"type": "benchmarks", "bootstrap_samples": 5}}).values()
     evaluator = make_evaluator("shapes", options, TinySplit(), ("image", "text"))
     first, second = (evaluate_source(evaluator, each, name="x") for each in (found, loaded))

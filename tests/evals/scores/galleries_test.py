@@ -48,7 +48,7 @@ def test_embeddings_in_order_are_not_copied_and_a_modality_may_be_missing():
     ordered = galleries.order_embeddings(saved, LABELS)
     assert ordered.images is None
     assert ordered.captions is saved.captions
-    assert ordered.sides == {"text"}
+    assert ordered.modalities == {"text"}
     assert coverage(saved) == {"caption": 0}
 
 

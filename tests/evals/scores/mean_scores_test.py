@@ -20,8 +20,8 @@ def test_models_are_averaged_on_their_own_scale(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     views = [make_view(5, 4, ragged=False), make_view(6, 7, seed=1)]
     tokens = {
-        side: RaggedTokens.from_padded(view.extras["tokens"], view.extras["mask"])
-        for side, view in zip(("image", "text"), views, strict=True)
+        modality: RaggedTokens.from_padded(view.extras["tokens"], view.extras["mask"])
+        for modality, view in zip(("image", "text"), views, strict=True)
     }
     params = [make_params(SAF, views, seed) for seed in (0, 1)]
     ids = np.arange(5), views[0].vector, np.arange(6), views[1].vector
@@ -42,5 +42,5 @@ def test_models_are_averaged_on_their_own_scale(tmp_path, monkeypatch):
     large = SAF.rescale(np.float32([[20, 21, -800]]))
     assert 1 > large[0, 1] > large[0, 0] > large[0, 2] == 0
     alone = dataclasses.replace(members[0], captions=None, caption_ids=None)
-    with pytest.raises(UserError, match="only one side"):
+    with pytest.raises(UserError, match="only one modality"):
         average_scores([alone, alone])

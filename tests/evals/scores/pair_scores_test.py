@@ -20,10 +20,10 @@ from xmodal.evals.scores.score_files import ScoreFile
 IMAGES, CAPTIONS, WIDTH = 21, 45, 3
 
 
-def prepare(side, params, items):
+def prepare(modality, params, items):
     """The weighted sum of the real tokens, and their number."""
     tokens, mask = items.tokens, items.mask
-    tokens = jnp.where(mask[..., None], tokens, 0) * params[side]
+    tokens = jnp.where(mask[..., None], tokens, 0) * params[modality]
     return {"sum": tokens.sum(axis=1), "count": mask.sum(axis=1)}
 
 
@@ -38,7 +38,7 @@ def slow_score(params, image, text):
 
 
 class Items:
-    """Items of both sides, and calls of the functions."""
+    """Items of both modalities, and calls of the functions."""
 
     def __init__(self, seed=0):
         rng = np.random.default_rng(seed)
@@ -53,9 +53,9 @@ class Items:
         return Tokens(np.where(mask[..., None], tokens, np.nan), mask)
 
     def open(self, devices=1):
-        def watched(side, params, items):
-            jax.debug.callback(lambda x: self.calls.append((side, len(x))), items.mask)
-            return prepare(side, params, items)
+        def watched(modality, params, items):
+            jax.debug.callback(lambda x: self.calls.append((modality, len(x))), items.mask)
+            return prepare(modality, params, items)
 
         functions = PairFunctions("sum", watched, score, lambda i, t: 4 * i * t, "a sum")
         mesh = mesh_lib.make_mesh(jax.devices()[:devices])

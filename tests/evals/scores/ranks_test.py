@@ -127,7 +127,7 @@ def test_within_one_gallery(devices, budget, monkeypatch):
     assert_equals_slow(found, items @ items.T, direction, exclude_self=True)
 
 
-def test_half_of_the_products_serve_both_sides(monkeypatch):
+def test_half_of_the_products_serve_both_modalities(monkeypatch):
     monkeypatch.setattr(score_rows, "BLOCK", 64)
     items = np.random.default_rng(0).normal(size=(300, 33)).astype(np.float32)
     scores, asked = open_vectors(items[:9], items)["text", "text"].hold(1 << 30), []

@@ -101,7 +101,8 @@ def real(features, i):
 def test_logits_are_those_of_each_pair_alone(items, params):
     scorer = make_scorer()
     images, texts = (
-        scorer.prepare(side, params, x) for side, x in zip(("image", "text"), items, strict=True)
+        scorer.prepare(modality, params, x)
+        for modality, x in zip(("image", "text"), items, strict=True)
     )
     everything = jax.tree.map(lambda x: jnp.broadcast_to(x, (5, *x.shape)), texts)
     found = jax.jit(scorer.logits)(params, images, everything)

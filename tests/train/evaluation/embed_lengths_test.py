@@ -13,7 +13,7 @@ class Captions:
     """Captions of 1 to 24 tokens; the lengths of batches are recorded."""
 
     name = title = "random"
-    split, sides, image_ids = "test", ("text",), np.zeros(0, np.int32)
+    split, modalities, image_ids = "test", ("text",), np.zeros(0, np.int32)
 
     def __init__(self, steps):
         rng = np.random.default_rng(0)
@@ -57,9 +57,9 @@ def test_padding_changes_nothing(name, devices):
     state = tiny.start(parts)
     traced = []
 
-    def embed(side, params, model_state, columns):
+    def embed(modality, params, model_state, columns):
         traced.append(columns["text_ids"].shape)
-        return parts.model.embed(side, params, model_state, columns)[0]
+        return parts.model.embed(modality, params, model_state, columns)[0]
 
     embedder = Embedder(embed, ("text",), similarity=parts.model.similarity, mesh=parts.mesh)
     by_length, padded = Captions([8, 16, 24]), Captions([24])

@@ -15,9 +15,9 @@ def test_lost_captions_are_in_the_report(monkeypatch):
     monkeypatch.setattr(data, "load_tokenizer", lambda *_: make_tokenizer(text, WORDS))
     settings = types.SimpleNamespace(text=text)
     captions = ["a dog that runs a dog", "dog of a", "狗"]
-    split = types.SimpleNamespace(sides=("text",), caption_texts=captions)
+    split = types.SimpleNamespace(modalities=("text",), caption_texts=captions)
     found = describe_captions(settings, "train", split)
     assert found[0] == "Captions are read as 'a photo of {}'."
     assert found[1].startswith("2 of 3 captions are longer")
-    split.sides = ("image",)
+    split.modalities = ("image",)
     assert describe_captions(settings, "train", split) == []

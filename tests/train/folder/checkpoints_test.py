@@ -131,7 +131,7 @@ def test_another_model_names_the_arrays_that_differ(tmp_path):
 
 def test_the_model_is_read_with_its_frozen_parameters(tmp_path, caplog):
     config = tiny.make_config(freeze=["text/encoder/"])
-    # An image side without parameters; running statistics and parameters of a task.
+    # An image tower without parameters; running statistics and parameters of a task.
     config.model.image.projection = None
     config.model.text.projection = {"width": tiny.FEATURES, "batch_norm": True}
     config.tasks.i2t.similarity = {"name": "cosine", "learned_temperature": True}

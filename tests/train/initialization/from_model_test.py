@@ -1,4 +1,4 @@
-"""Starting a run from a converted model of both sides, and evaluating one without training."""
+"""Starting a run from a converted model of both modalities, and evaluating one without training."""
 
 import jax
 import numpy as np
@@ -50,11 +50,11 @@ def folder(tmp_path_factory, _small_cnn):
         "unknown": "token",
     }
     files = {"vocab.txt": "".join(f"{word}\n" for word in WORDS).encode()}
-    sides = {
+    modalities = {
         "image": Description(sections["image"]["encoder"], sections["image"]["head"], image),
         "text": Description(sections["text"]["encoder"], sections["text"]["head"], text, files),
     }
-    description = ModelDescription(sides, {"name": "match_probability"}, PARAMETERS)
+    description = ModelDescription(modalities, {"name": "match_probability"}, PARAMETERS)
     model = make_dual_encoder(description.model())
     ids = np.zeros((1, 4), np.int32)
     inputs = {"image": {"image": np.zeros((1, 64, 64, 3), np.uint8)}}
@@ -62,9 +62,9 @@ def folder(tmp_path_factory, _small_cnn):
     params, state = jax.eval_shape(model.init, jax.random.key(0), inputs)
     rng = np.random.default_rng(0)
     arrays = {
-        f"{side}/{path}": rng.uniform(0.01, 0.1, leaf.shape).astype(np.float32)
-        for side in sides
-        for path, leaf in flatten({"params": params[side], **state[side]}).items()
+        f"{modality}/{path}": rng.uniform(0.01, 0.1, leaf.shape).astype(np.float32)
+        for modality in modalities
+        for path, leaf in flatten({"params": params[modality], **state[modality]}).items()
     }
     path = tmp_path_factory.mktemp("models") / "made"
     save_model(path, arrays, description, Report({}, {}, [], {}))

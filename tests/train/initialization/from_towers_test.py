@@ -138,13 +138,13 @@ def pixels(height, width):
 
 def test_positions_are_resampled_to_another_size_of_images_and_texts(tmp_path):
     rng, folders, given = np.random.default_rng(0), {}, {}
-    for side, encoder, inputs in (("image", VIT, pixels(12, 12)), ("text", WORDS, TEXTS)):
-        given[side] = {
+    for modality, encoder, inputs in (("image", VIT, pixels(12, 12)), ("text", WORDS, TEXTS)):
+        given[modality] = {
             f"params/{path}": rng.normal(size=leaf.shape).astype(np.float32)
             for path, leaf in flatten(shapes_of(encoder, inputs)).items()
         }
         description = Description(encoder, None, {"max_length": 12})
-        folders[side] = save(tmp_path / side, given[side], description)
+        folders[modality] = save(tmp_path / modality, given[modality], description)
     source = read(InitConfig, "config.init_from", {"towers": folders})
 
     def load_sizes(height, width, longest):
@@ -155,7 +155,7 @@ def test_positions_are_resampled_to_another_size_of_images_and_texts(tmp_path):
 
     weights = load_sizes(20, 20, 30)
     name = "encoder/position_embeddings"
-    found = {side: weights[f"{side}/{name}"] for side in folders}
+    found = {modality: weights[f"{modality}/{name}"] for modality in folders}
     expected = resize_grid_positions(given["image"][f"params/{name}"], 26, "bicubic", 1)
     np.testing.assert_array_equal(found["image"], expected)
     expected = resize_text_positions(given["text"][f"params/{name}"], 30, "linear")

@@ -63,9 +63,9 @@ def gaussian():
     }
     config = make_config(tasks, {"name": "match_probability"})
     config.model.image.encoder.features = (REGIONS, tiny.FEATURES)
-    for side in ("image", "text"):
-        config.model[side].head = {"name": "gaussian", "width": 8, "samples": 2}
-        config.model[side].projection = None
+    for modality in ("image", "text"):
+        config.model[modality].head = {"name": "gaussian", "width": 8, "samples": 2}
+        config.model[modality].projection = None
     config.model.text.encoder = {"name": "words", "vocab_size": tiny.WORDS, "width": 8}
     return config
 
@@ -89,8 +89,8 @@ def matching(dropout=0.0):
 def dropping_pairs():
     """Values dropped in the cross-encoder; `matching` has larger heads of the towers."""
     config = matching(0.2)
-    for side in (config.model.image, config.model.text):
-        side.head, side.projection = {"name": "mean"}, {"width": 8}
+    for modality in (config.model.image, config.model.text):
+        modality.head, modality.projection = {"name": "mean"}, {"width": 8}
     return config
 
 

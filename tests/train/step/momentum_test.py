@@ -31,7 +31,7 @@ def test_copies_start_as_the_towers_although_the_first_batch_is_skipped():
     compiled = tiny.compile_step(parts, state, skip_non_finite=True)
     state, scalars = tiny.run_step(parts, compiled, state, batch, 0)
     assert not np.isfinite(scalars["train/loss"])
-    for side in ("image", "text"):
-        tiny.assert_identical(state.params[side], towers[side])
-        tiny.assert_identical(state.model_state["momentum"][side], towers[side])
+    for modality in ("image", "text"):
+        tiny.assert_identical(state.params[modality], towers[modality])
+        tiny.assert_identical(state.model_state["momentum"][modality], towers[modality])
     assert np.all(tiny.copy(state.model_state["tasks"]["i2t"]["module"]["queue"]["left"]) == 0)

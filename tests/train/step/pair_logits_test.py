@@ -41,8 +41,8 @@ def test_the_loss_reaches_the_encoders():
     del config.tasks.i2t
     config.model.image.encoder.hidden = (7,)
     before, after, _ = run(config, 1)
-    for side in ("image", "text"):
-        one, other = before[side], after[side]
+    for modality in ("image", "text"):
+        one, other = before[modality], after[modality]
         changes = jax.tree.map(lambda x, y: np.abs(x - y).max(), one, other)
         assert max(jax.tree.leaves(changes["encoder"])) > 1e-4
         assert max(jax.tree.leaves(changes["projection"])) == 0

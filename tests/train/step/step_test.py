@@ -45,11 +45,11 @@ def test_loss_is_the_weighted_sum_of_the_tasks(multitask):
     state, batch = tiny.start(parts), tiny.make_batch()
 
     @functools.partial(jax.jit, static_argnums=0)
-    def run_tower(side, inputs):
-        return parts.model.embed(side, state.params, state.model_state, inputs)[0].vector
+    def run_tower(modality, inputs):
+        return parts.model.embed(modality, state.params, state.model_state, inputs)[0].vector
 
-    def embed(side, inputs):
-        return np.asarray(run_tower(side, inputs), np.float64)
+    def embed(modality, inputs):
+        return np.asarray(run_tower(modality, inputs), np.float64)
 
     image = embed("image", {"image": batch["image"]})
     first, second = (

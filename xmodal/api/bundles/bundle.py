@@ -35,7 +35,7 @@ _LOWERED = {"gpu": ("cuda", "rocm")}
 
 @dataclasses.dataclass(frozen=True)
 class ImageCard:
-    """The image side.
+    """The image tower.
 
     Attributes:
       width: D of its embeddings.
@@ -59,7 +59,7 @@ class ImageCard:
 
 @dataclasses.dataclass(frozen=True)
 class TextCard:
-    """The text side.
+    """The text tower.
 
     Attributes:
       width: D of its embeddings.
@@ -89,7 +89,7 @@ class Card:
       requires: names of the libraries that embedding takes.
       similarity: as `config.model.similarity`, of the arrays that the functions return.
       parameters: learned numbers of the similarity; arrays of its module are among the weights.
-      image: None where there is no such side.
+      image: None where there is no such modality.
       text: the same.
     """
 
@@ -129,11 +129,13 @@ class BundledEncoders:
 
     @property
     def towers(self) -> tuple[str, ...]:
-        """The available sides, of "image" and "text"."""
-        return tuple(side for side in ("image", "text") if getattr(self.card, side) is not None)
+        """The available modalities, of "image" and "text"."""
+        return tuple(
+            modality for modality in ("image", "text") if getattr(self.card, modality) is not None
+        )
 
     def embed(
-        self, side: str, params: Any, model_state: Any, inputs: Mapping[str, jax.Array]
+        self, modality: str, params: Any, model_state: Any, inputs: Mapping[str, jax.Array]
     ) -> tuple[Embedding, Any]:
         """Embeds items; see `models.DualEncoder.embed`.
 
@@ -141,7 +143,7 @@ class BundledEncoders:
           UserError: images of another shape than the function takes.
         """
         image, text = self.card.image, self.card.text
-        if side == "image":
+        if modality == "image":
             assert image is not None
             if inputs["image"].shape[1:] != image.shape:
                 raise UserError(
@@ -152,7 +154,7 @@ class BundledEncoders:
         else:
             assert text is not None
             name = text.function(inputs["text_ids"].shape[1])
-        found = self.functions[name].call(params[side], dict(inputs))
+        found = self.functions[name].call(params[modality], dict(inputs))
         extras = {name: found[name] for name in ("tokens", "mask") if name in found}
         return Embedding(found["vectors"], found.get("log_sigma"), extras), model_state
 
@@ -226,10 +228,10 @@ def open_bundle(folder: str | os.PathLike, mesh: Mesh) -> Model:
     }
     similarity = make_similarity(card.similarity, "similarity of the bundle")
     encoders = BundledEncoders(card, functions, similarity)
-    params: dict[str, Any] = {side: {} for side in (*encoders.towers, "similarity")}
+    params: dict[str, Any] = {modality: {} for modality in (*encoders.towers, "similarity")}
     for path, array in safetensors.numpy.load(contents[WEIGHTS]).items():
-        side, _, rest = path.partition("/")
-        params[side][rest] = array
+        modality, _, rest = path.partition("/")
+        params[modality][rest] = array
     params["similarity"] = unflatten(params["similarity"]) | dict(card.parameters)
     tokenizer = None
     if card.text is not None:

@@ -105,7 +105,7 @@ def from_dataset(
     """
     split = open_split(section, features=features, max_regions=max_regions)
     found = {}
-    if len(split.image_ids) and "image" in split.sides:
+    if len(split.image_ids) and "image" in split.modalities:
         # Features have no picture to show.
         shown = None if features else dict(section)
         images = from_split(split, features=features)

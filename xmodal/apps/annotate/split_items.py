@@ -26,7 +26,7 @@ def open_items(options: Mapping[str, Any]) -> "EvalSplit":
     section = {name: options[name] for name in _PLACE} | {"image": {"size": 1}, "text": {}}
     data.prepare(section, splits=[options["split"]])
     split = data.eval_split(section, split=options["split"])
-    if set(split.sides) != {"image", "text"} or not len(split.caption_ids):
+    if set(split.modalities) != {"image", "text"} or not len(split.caption_ids):
         raise UserError(
             f"{split.name}/{options['config']} has no captioned pictures to show: name another "
             "--config."

@@ -226,12 +226,12 @@ class Inspection:
             "image": [name_image(self._items, each) for each in self._evaluator.labels.image_ids],
             "caption": [self._items.caption_texts[row] for row in self._rows("caption")],
         }
-        for kind, side, vectors in (
+        for kind, modality, vectors in (
             ("image", "image", self.embeddings.images),
             ("caption", "text", self.embeddings.captions),
         ):
             if vectors is not None:
-                galleries[kind] = IndexGallery(names[kind], vectors, tokens=tokens.get(side))
+                galleries[kind] = IndexGallery(names[kind], vectors, tokens=tokens.get(modality))
         return Index(self.model, galleries)
 
     @functools.cached_property

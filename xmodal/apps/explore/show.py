@@ -47,7 +47,7 @@ def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: i
     """Returns the page.
 
     Args:
-      models: models with a text side; those without an image side show no pictures.
+      models: models with a text tower; those without an image tower show no pictures.
       split: split whose captions and images are shown.
       count: number of captions to draw.
       seed: seed of the draw.
@@ -94,7 +94,7 @@ def _attended_pictures(
     model: "Model", split: "EvalSplit", places: np.ndarray
 ) -> list[PIL.Image.Image] | None:
     """The pictures at `places` as the model sees them, dark where it attends little."""
-    if "image" not in model.sides or not split.has_pictures:
+    if "image" not in model.modalities or not split.has_pictures:
         return None
     pictures = list(split.pictures(places))
     try:
@@ -126,7 +126,7 @@ def _find_best(model: "Model", texts: Sequence[str], split: "EvalSplit") -> list
     from xmodal.api.search.index import Index
     from xmodal.api.search.items import from_split
 
-    if "image" not in model.sides or "image" not in split.sides:
+    if "image" not in model.modalities or "image" not in split.modalities:
         return None
     images = from_split(split, features=model.takes_features)
     index = Index.build(model, images=images, method="exact")

@@ -12,9 +12,9 @@ class LengthBucketing:
     """`config.data.length_bucketing`: a second length within a batch.
 
     The shortest texts of every device, and of every part of an accumulated batch, are padded to a
-    length of their own, and their side of the model embeds them apart from the others. A batch with
-    fewer texts of at most that length is padded to `text.max_length` as a whole. Losses do not
-    change; random numbers of the text side, such as dropout's, depend on the number of devices.
+    length of their own, and their modality of the model embeds them apart from the others. A batch
+    with fewer texts of at most that length is padded to `text.max_length` as a whole. Losses do not
+    change; random numbers of the text tower, such as dropout's, depend on the number of devices.
 
     Attributes:
       length: number of ids of the short texts.

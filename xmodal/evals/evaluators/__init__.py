@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-# Type -> the class of its options, and (where, options, split, sides, mesh) -> evaluator.
+# Type -> the class of its options, and (where, options, split, modalities, mesh) -> evaluator.
 EVALUATORS: dict[str, tuple[type[Options], Callable[..., Evaluator]]] = {
     "ambiguity": (AmbiguityOptions, AmbiguityEvaluator),
     "benchmarks": (BenchmarksOptions, benchmarks_of_split),
@@ -80,13 +80,14 @@ def make_evaluator(
     name: str,
     options: Options,
     split: Split,
-    sides: Collection[str],
+    modalities: Collection[str],
     mesh: Mesh | None = None,
 ) -> Evaluator:
-    """Returns the evaluator of `config.evals.NAME` for a split and the sides that a model embeds.
+    """Returns the evaluator of `config.evals.NAME` for a split and the modalities that a model
+    embeds.
 
     Raises:
-      UserError: the split lacks labels, or the model lacks a side, that the evaluator needs.
+      UserError: the split lacks labels, or the model lacks a modality, that the evaluator needs.
     """
     _, make = EVALUATORS[options.type]
-    return make(f"config.evals.{name}", options, split, sides, mesh)
+    return make(f"config.evals.{name}", options, split, modalities, mesh)

@@ -1,4 +1,4 @@
-"""Tests whether a model is less certain about items with more matches on the other side."""
+"""Tests whether a model is less certain about items with more matches on the other modality."""
 
 import dataclasses
 from collections.abc import Collection
@@ -47,14 +47,14 @@ class AmbiguityEvaluator(Evaluator):
 
     options: AmbiguityOptions
 
-    def _read(self, sides: Collection[str]) -> None:
+    def _read(self, modalities: Collection[str]) -> None:
         options, split = self.options, self._split
         self._labels = labels_of_split(split, (options.benchmark,))
         (benchmark,) = make_benchmarks(self._labels, (options.benchmark,))
         graded = {
             name: _grade(DIRECTIONS[name][0], direction)
             for name, direction in benchmark.directions.items()
-            if DIRECTIONS[name][0] in sides
+            if DIRECTIONS[name][0] in modalities
         }
         self._benchmark = Benchmark(
             _NAME,
@@ -70,9 +70,9 @@ class AmbiguityEvaluator(Evaluator):
         """See `Evaluator`."""
         return {self._benchmark.name: self._benchmark.label_hash}
 
-    def tags(self, sides: Collection[str]) -> list[str]:
+    def tags(self, modalities: Collection[str]) -> list[str]:
         """See `Evaluator`."""
-        return list_tags(self._benchmark, sides)
+        return list_tags(self._benchmark, modalities)
 
     def run(self, adapter: ModelAdapter) -> list[BenchmarkResult]:
         """See `Evaluator`."""
@@ -80,10 +80,10 @@ class AmbiguityEvaluator(Evaluator):
         options, benchmark, images = self.options, self._benchmark, images_of(self._labels)
         found = {}
         for name, pairs in benchmark.graded.items():
-            side = pairs.modalities[0]
-            if (own := source.images if side == "image" else source.captions) is not None:
-                values = compute_uncertainty(source.place, own, source.log_sigma.get(side))
-                shown = np.stack([images[side][pairs.left]] * 2)
+            modality = pairs.modalities[0]
+            if (own := source.images if modality == "image" else source.captions) is not None:
+                values = compute_uncertainty(source.place, own, source.log_sigma.get(modality))
+                shown = np.stack([images[modality][pairs.left]] * 2)
                 found[name] = correlate(
                     values[pairs.left], pairs, shown, options.bootstrap_samples, options.seed
                 )
@@ -117,7 +117,7 @@ def compute_uncertainty(
     return np.sqrt(np.square(vectors - vectors.mean(axis=1, keepdims=True)).sum(2).mean(1))
 
 
-def _grade(side: str, direction: DirectionLabels) -> GradedPairs:
+def _grade(modality: str, direction: DirectionLabels) -> GradedPairs:
     """Every query paired with itself, rated by the number of its positives."""
     counts = np.mean([relation.lengths for relation in direction.relations], axis=0)
     if direction.unreachable is not None:
@@ -125,4 +125,6 @@ def _grade(side: str, direction: DirectionLabels) -> GradedPairs:
     queries = np.flatnonzero(counts)
     rows = np.arange(len(queries), dtype=np.int32)
     own = Ragged(np.arange(len(queries) + 1), rows)
-    return GradedPairs((side, side), queries, queries, counts[queries].astype(np.float32), own)
+    return GradedPairs(
+        (modality, modality), queries, queries, counts[queries].astype(np.float32), own
+    )

@@ -71,7 +71,7 @@ class BenchmarksOptions(Options):
     task: str = ""
     concepts: str = setting(completed_concepts.OWN, one_of=(completed_concepts.OWN, *RULES))
 
-    compares_sides: ClassVar[bool] = True
+    compares_modalities: ClassVar[bool] = True
 
     @property
     def scores_pairs(self) -> bool:
@@ -168,9 +168,9 @@ class BenchmarksEvaluator(Evaluator):
         """See `Evaluator`."""
         return {benchmark.name: benchmark.label_hash for benchmark in self.benchmarks}
 
-    def tags(self, sides: Collection[str]) -> list[str]:
+    def tags(self, modalities: Collection[str]) -> list[str]:
         """See `Evaluator`."""
-        return [tag for benchmark in self.benchmarks for tag in list_tags(benchmark, sides)]
+        return [tag for benchmark in self.benchmarks for tag in list_tags(benchmark, modalities)]
 
     def source(self, adapter: ModelAdapter, split: Split | None = None) -> Source:
         """See `Evaluator`.
@@ -240,12 +240,16 @@ class BenchmarksEvaluator(Evaluator):
 
 
 def benchmarks_of_split(
-    where: str, options: BenchmarksOptions, split: Split, sides: Collection[str], mesh: Mesh | None
+    where: str,
+    options: BenchmarksOptions,
+    split: Split,
+    modalities: Collection[str],
+    mesh: Mesh | None,
 ) -> BenchmarksEvaluator:
     """Makes the benchmarks of a prepared dataset's split, see `make_evaluator`.
 
     Raises:
-      UserError: see `BenchmarksEvaluator`; or no benchmark compares the sides, or the released
+      UserError: see `BenchmarksEvaluator`; or no benchmark compares the modalities, or the released
         labels belong to other items.
     """
     if options.annotations:
@@ -257,10 +261,10 @@ def benchmarks_of_split(
         labels = labels_of_split(split, options.benchmarks or ())
         evaluator = BenchmarksEvaluator(where, options, labels, describe_split(split), mesh, split)
     compared = [pair for benchmark in evaluator.benchmarks for pair in benchmark.compared.values()]
-    if not any(set(pair) <= set(sides) for pair in compared):
+    if not any(set(pair) <= set(modalities) for pair in compared):
         raise UserError(
-            f"There is a tower only for {' and '.join(sides)}, which no benchmark of {split.name} "
-            f"compares: {', '.join(evaluator.hashes)}."
+            f"There is a tower only for {' and '.join(modalities)}, which no benchmark of "
+            f"{split.name} compares: {', '.join(evaluator.hashes)}."
         )
     reranker = evaluator.reranker
     if isinstance(reranker, PairReranker) and reranker.first_stage:

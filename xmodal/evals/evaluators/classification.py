@@ -83,7 +83,7 @@ class ClassificationEvaluator(Evaluator):
     options: ClassificationOptions
     samples = "images"
 
-    def _read(self, sides: Collection[str]) -> None:
+    def _read(self, modalities: Collection[str]) -> None:
         options, split = self.options, self._split
         self._train: Split | None = None
         self._trained = np.zeros(0, np.int64)  # The classes of training images.
@@ -120,9 +120,9 @@ class ClassificationEvaluator(Evaluator):
             f"{options.bootstrap_samples:,} bootstrap samples of the images; seed {options.seed}."
         )
 
-    def tags(self, sides: Collection[str]) -> list[str]:
+    def tags(self, modalities: Collection[str]) -> list[str]:
         """See `Evaluator`."""
-        del sides
+        del modalities
         return [*self._chance(), "queries", "gallery", "tied_queries", *self.options.figures]
 
     def run(self, adapter: ModelAdapter) -> list[Numbers]:

@@ -43,7 +43,7 @@ class ZeroShotOptions(ClassificationOptions):
     """Zero-shot classification (Radford et al. 2021, 3.1): images against prompts of the classes.
 
     The vector of a class is the normalized mean of the normalized embeddings of its prompts. It
-    needs a model with a text side: a file has no embeddings of prompts.
+    needs a model with a text tower: a file has no embeddings of prompts.
 
     Attributes:
       templates: prompts, in which `{}` stands for the name of a class, with spaces for its
@@ -55,7 +55,7 @@ class ZeroShotOptions(ClassificationOptions):
 
     needs: ClassVar[frozenset[str]] = frozenset({"image", "text"})
     asks: ClassVar[frozenset[str]] = frozenset({"text"})
-    compares_sides: ClassVar[bool] = True
+    compares_modalities: ClassVar[bool] = True
 
     def check(self, where: str) -> None:
         """See `Options`."""

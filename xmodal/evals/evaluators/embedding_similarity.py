@@ -41,7 +41,7 @@ class EmbeddingSimilarityEvaluator(Evaluator):
 
     options: EmbeddingSimilarityOptions
 
-    def _read(self, sides: Collection[str]) -> None:
+    def _read(self, modalities: Collection[str]) -> None:
         self._gold = self._column("score").astype(np.float64)
         sets, years = self._column("set"), self._column("average")
         self._sets = {name: np.flatnonzero(sets == name) for name in dict.fromkeys(sets)}
@@ -59,9 +59,9 @@ class EmbeddingSimilarityEvaluator(Evaluator):
             "Intervals: 95 %, treating the sentences as a random sample."
         )
 
-    def tags(self, sides: Collection[str]) -> list[str]:
+    def tags(self, modalities: Collection[str]) -> list[str]:
         """See `Evaluator`."""
-        del sides
+        del modalities
         years = [f"{kind}{year}" for year in self._years for kind in ("avg", "all")]
         names = [f"{name}/{metric}" for name in (*self._sets, *years) for metric in _CORRELATIONS]
         return names + [f"{name}/pairs" for name in self._sets]

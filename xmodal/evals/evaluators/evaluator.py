@@ -48,10 +48,10 @@ class Options:
     seed: int = setting(0, at_least=0)
     precision: str = setting("float32", one_of=("float32", "float64"))
 
-    compares_sides: ClassVar[bool] = False  # Whether images are compared with captions.
-    # Sides, "image" and "text", that a model must have; none if any side will do.
+    compares_modalities: ClassVar[bool] = False  # Whether images are compared with captions.
+    # Modalities, "image" and "text", that a model must have; none if any modality will do.
     needs: ClassVar[frozenset[str]] = frozenset()
-    # Sides of which a model is asked for more than the split's items.
+    # Modalities of which a model is asked for more than the split's items.
     asks: ClassVar[frozenset[str]] = frozenset()
     ranks_by: ClassVar[str] = ""  # The similarity, if it is not that of the model.
 
@@ -144,27 +144,27 @@ class Evaluator:
         where: str,
         options: Options,
         split: Split,
-        sides: Collection[str],
+        modalities: Collection[str],
         mesh: Mesh | None,
     ) -> None:
         """Reads the labels, see `make_evaluator`."""
         self.options, self.provenance = options, describe_split(split)
         self._where, self._split, self._mesh = where, split, mesh
         self._label_hash = LabelHash()
-        if missing := sorted(options.needs - set(sides)):
+        if missing := sorted(options.needs - set(modalities)):
             raise UserError(
                 f"{where} ({options.type}) needs a model with {' and '.join(missing)} embeddings; "
-                f"this one has only {' and '.join(sides)}."
+                f"this one has only {' and '.join(modalities)}."
             )
-        self._read(sides)
+        self._read(modalities)
 
     @property
     def hashes(self) -> dict[str, str]:
         """The hash of the labels of every result that can be compared, by name."""
         return {self.options.type: self._label_hash.digits()} if self.samples else {}
 
-    def tags(self, sides: Collection[str]) -> list[str]:
-        """Returns the tags of all metrics of a model with these sides, without intervals."""
+    def tags(self, modalities: Collection[str]) -> list[str]:
+        """Returns the tags of all metrics of a model with these modalities, without intervals."""
         raise NotImplementedError
 
     def warnings(self) -> list[str]:
@@ -232,8 +232,8 @@ class Evaluator:
         """Metrics of a model that guesses, by tag; empty if they are not known."""
         return {}
 
-    def _read(self, sides: Collection[str]) -> None:
-        """Reads the labels; raises an error if they or the sides do not fit."""
+    def _read(self, modalities: Collection[str]) -> None:
+        """Reads the labels; raises an error if they or the modalities do not fit."""
         raise NotImplementedError
 
     def _compute(self, source: Embeddings) -> dict[str, float]:

@@ -48,7 +48,7 @@ class PoolsOptions(Options):
     labels: str = "relations"
     without: tuple[str, ...] = ()
 
-    compares_sides: ClassVar[bool] = True
+    compares_modalities: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({"image", "text"})
 
     @property
@@ -82,7 +82,7 @@ class PoolsEvaluator(Evaluator):
     options: PoolsOptions
     samples = "pools"
 
-    def _read(self, sides: Collection[str]) -> None:
+    def _read(self, modalities: Collection[str]) -> None:
         options, split = self.options, self._split
         self._reranker = make_reranker(f"{self._where}.reranker", options.reranker)
         self._pools = [_draw_pool(split, options, repeat) for repeat in range(options.repeats)]
@@ -140,9 +140,9 @@ class PoolsEvaluator(Evaluator):
         chosen = [lookup(where, name, known) for name in options.without]
         return np.all(labels.reshape(len(labels), -1)[:, chosen] <= 0, axis=1)
 
-    def tags(self, sides: Collection[str]) -> list[str]:
+    def tags(self, modalities: Collection[str]) -> list[str]:
         """See `Evaluator`."""
-        del sides
+        del modalities
         return [f"{tag}{end}" for tag in self._guess() for end in ("", "_std")]
 
     def _chance(self) -> dict[str, float]:
@@ -153,7 +153,9 @@ class PoolsEvaluator(Evaluator):
         found = {"median_rank": (self._size + 1) / 2}
         found |= {f"recall@{depth}": 100.0 * min(depth / self._size, 1) for depth in _DEPTHS}
         return {
-            f"{side}/{metric}": x for side in self.options.directions for metric, x in found.items()
+            f"{modality}/{metric}": x
+            for modality in self.options.directions
+            for metric, x in found.items()
         }
 
     def run(self, adapter: ModelAdapter) -> list[Numbers]:

@@ -53,7 +53,7 @@ class RelationsEvaluator(Evaluator):
 
     options: RelationsOptions
 
-    def _read(self, sides: Collection[str]) -> None:
+    def _read(self, modalities: Collection[str]) -> None:
         where, split, options = self._where, self._split, self.options
         if not options.task:
             raise UserError(f"{where}.task is empty: name the task whose predictions to evaluate.")
@@ -80,9 +80,9 @@ class RelationsEvaluator(Evaluator):
         if absent:
             self._definition += f" No pair has {', '.join(absent)}, which the mean leaves out."
 
-    def tags(self, sides: Collection[str]) -> list[str]:
+    def tags(self, modalities: Collection[str]) -> list[str]:
         """See `Evaluator`."""
-        del sides
+        del modalities
         return [f"{name}/{metric}" for name in (*self._names, "mean") for metric in _METRICS]
 
     def _compute(self, source: Embeddings) -> dict[str, float]:

@@ -70,7 +70,7 @@ class OpenScores:
             self._source = ordered = galleries.order_embeddings(source, labels)
             self._first = ordered.similarity
             # Opening a similarity of token sets scores all pairs.
-            if ordered.sides and not isinstance(reranker, SimilarityReranker):
+            if ordered.modalities and not isinstance(reranker, SimilarityReranker):
                 self.between |= open_scores(ordered, mesh=mesh, precision=precision)
             elif not isinstance(reranker, PairReranker):
                 raise UserError(
@@ -259,8 +259,8 @@ def _open_first_stage(path: str, items: galleries.Ids, mesh: Mesh | None) -> tup
     """
     found = open_source("embeddings", path)
     assert isinstance(found, Embeddings)
-    if len(found.sides) < 2:
-        raise UserError(f"The first stage {path} has embeddings of one side only; save both.")
+    if len(found.modalities) < 2:
+        raise UserError(f"The first stage {path} has embeddings of one modality only; save both.")
     ordered = galleries.order_embeddings(found, items)
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()[:_DIGITS]
@@ -292,9 +292,9 @@ def correlate(
 
 
 def images_of(labels: Labels) -> dict[str, np.ndarray]:
-    """Returns the id of the image that every item shows or describes, int64, by side."""
+    """Returns the id of the image that every item shows or describes, int64, by modality."""
     ids = {"image": labels.image_ids, "text": labels.caption_image_ids}
-    return {side: np.asarray(each, np.int64) for side, each in ids.items()}
+    return {modality: np.asarray(each, np.int64) for modality, each in ids.items()}
 
 
 def _correlate_benchmarks(
@@ -313,7 +313,9 @@ def _correlate_benchmarks(
         if between == ("text", "image"):
             between, ends = between[::-1], ends[::-1]
         if between in scores:
-            shown = np.stack([images[side][at] for side, at in zip(between, ends, strict=True)])
+            shown = np.stack(
+                [images[modality][at] for modality, at in zip(between, ends, strict=True)]
+            )
             values = scores[between].pairs(*ends)
             results[rating] = correlate(values, pairs, shown, samples, seed)
     return results
@@ -363,7 +365,9 @@ def _why_skipped(source: Source, needed: Modalities, name: str) -> str:
         kind = {RankedLists: "lists", Candidates: "candidates", ScoreMatrix: "scores"}[type(source)]
         is_listed = name in ("i2t", "t2i")
         return f"there are no {name} {kind}" if is_listed else f"the {kind} lack them"
-    missing = [KINDS[side] for side in dict.fromkeys(needed) if side not in source.sides]
+    missing = [
+        KINDS[modality] for modality in dict.fromkeys(needed) if modality not in source.modalities
+    ]
     if not missing:
         return f"the similarity {source.similarity!r} compares images with captions only"
     return f"there are no {' and no '.join(missing)} embeddings"

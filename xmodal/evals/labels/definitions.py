@@ -12,9 +12,9 @@ DIRECTIONS = {
     "t2t": ("text", "text"),
     "i2i": ("image", "image"),
 }
-# Side -> the kind of its items, as in names of columns and in messages.
+# TowerModule -> the kind of its items, as in names of columns and in messages.
 KINDS = {"image": "image", "text": "caption"}
-# Rating -> its two sides and the sides that are queries of the bootstrap. Queries of
+# Rating -> its two modalities and the modalities that are queries of the bootstrap. Queries of
 # caption-image ratings are the images, which reproduces the published deviations.
 RATING_SIDES = {
     "sts": ("text", "text", ("left", "right")),

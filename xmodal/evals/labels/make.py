@@ -104,11 +104,13 @@ class _Maker:
         return Benchmark(definition.name, sentence, directions, graded, label_hash.digits())
 
     def _grade(self, rating: str, pairs: Mapping[str, np.ndarray]) -> GradedPairs:
-        left_kind, right_kind, query_sides = RATING_SIDES[rating]
+        left_kind, right_kind, query_modalities = RATING_SIDES[rating]
         left = self._galleries[left_kind](pairs["left_ids"])
         right = self._galleries[right_kind](pairs["right_ids"])
-        queries = np.concatenate([{"left": left, "right": right}[side] for side in query_sides])
-        pair = np.tile(np.arange(len(left)), len(query_sides))
+        queries = np.concatenate(
+            [{"left": left, "right": right}[modality] for modality in query_modalities]
+        )
+        pair = np.tile(np.arange(len(left)), len(query_modalities))
         _, rows = np.unique(queries, return_inverse=True)  # Only rated items are queries.
         of_query = Ragged.from_pairs(rows, pair, int(rows.max(initial=-1)) + 1)
         scores = np.asarray(pairs["scores"], np.float32)

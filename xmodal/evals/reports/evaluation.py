@@ -246,7 +246,9 @@ def evaluate_source(
     similarity = "rankings" if isinstance(source, RankedLists) else "scores"
     if isinstance(source, Embeddings):
         # A model without embeddings has a similarity in name only.
-        similarity = evaluator.options.ranks_by or (source.similarity if source.sides else "none")
+        similarity = evaluator.options.ranks_by or (
+            source.similarity if source.modalities else "none"
+        )
     lines: list[str] = []
     page = None
     if (

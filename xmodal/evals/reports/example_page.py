@@ -89,11 +89,14 @@ def make_groups(
     galleries = {"image": evaluator.labels.image_ids, "text": evaluator.labels.caption_ids}
     groups = []
     for pick in picks:
-        side, other_side = DIRECTIONS[pick.direction]
-        gallery = galleries[other_side]
-        rows, ranking = Positions("query", galleries[side])(pick.queries), rankings(pick.direction)
+        modality, other_modality = DIRECTIONS[pick.direction]
+        gallery = galleries[other_modality]
+        rows, ranking = (
+            Positions("query", galleries[modality])(pick.queries),
+            rankings(pick.direction),
+        )
         scores = np.array(ranking.rows(rows)) if len(rows) else np.empty((0, len(gallery)))
-        if side == other_side:
+        if modality == other_modality:
             scores[np.arange(len(rows)), rows] = -np.inf
         benchmarks = [
             benchmark
@@ -106,11 +109,11 @@ def make_groups(
             rank = f"rank {pick.ranks[number] + 1:,} of {np.sum(~np.isneginf(of_row)):,}"
             if pick.others is not None:
                 rank += f", of the other model {pick.others[number] + 1:,}"
-            query = shown(side, pick.queries[number])
+            query = shown(modality, pick.queries[number])
             if pick.direction == "t2i":  # The image of the query is an answer.
                 query = dataclasses.replace(query, picture=None)
             found = _show_items(pick, benchmarks, int(row), of_row, scored, gallery, shown)
-            name = shown.name(side, pick.queries[number])
+            name = shown.name(modality, pick.queries[number])
             sections.append(Section(f"{name}: {rank}", found, query))
         groups.append(Group(pick.title, sections, pick.note))
     return groups
@@ -134,7 +137,7 @@ def _show_items(
       scores: scores of all items, float32 [N].
       scored: whether these are more than ranks, bool [N], see `Scores.find_scored`.
       gallery: ids of the items.
-      shown: items by side and id.
+      shown: items by modality and id.
     """
     order = np.argsort(-scores, kind="stable")
     rank_of = np.argsort(order) + 1
@@ -178,8 +181,11 @@ def _find_ratings(
     found: dict[int, list[str]] = {}
     for name, pairs in {name: x for each in benchmarks for name, x in each.graded.items()}.items():
         ends = pairs.left, pairs.right
-        for sides, own, item in ((pairs.modalities, *ends), (pairs.modalities[::-1], *ends[::-1])):
-            for at in np.flatnonzero(own == row) if sides == asked else ():
+        for modalities, own, item in (
+            (pairs.modalities, *ends),
+            (pairs.modalities[::-1], *ends[::-1]),
+        ):
+            for at in np.flatnonzero(own == row) if modalities == asked else ():
                 rating = f"rated {pairs.scores[at]:.2f} ({name})"
                 found.setdefault(int(item[at]), []).append(rating)
     return found
@@ -198,25 +204,25 @@ class _ShownItems:
         self._picture = functools.cache(self._read_picture)
 
     def __call__(
-        self, side: str, item_id: int, notes: Sequence[str] = (), mark: str = ""
+        self, modality: str, item_id: int, notes: Sequence[str] = (), mark: str = ""
     ) -> PageItem:
-        """Returns the item of a side, "image" or "text", that has an id."""
+        """Returns the item of a modality, "image" or "text", that has an id."""
         image, text = int(item_id), ""
-        if side == "text":
+        if modality == "text":
             (at,) = self._captions(np.array([item_id]))
             text, image = self._split.caption_texts[at], int(self._split.caption_image_ids[at])
         picture, caption = self._picture(image), self._first.get(image, "")
         alt = name_image(self._split, image)
-        if side == "image":
+        if modality == "image":
             text = alt + (f', "{caption}"' if caption else "") if picture is None else ""
             alt += f": {caption}" if caption else ""
         return PageItem(text, picture, alt, notes=notes, mark=mark)
 
-    def name(self, side: str, item_id: int) -> str:
+    def name(self, modality: str, item_id: int) -> str:
         """The name of an item in a title; a caption of a known file is named by it."""
         if "picture" not in self._split.labels:
-            return f"{'Image' if side == 'image' else 'Caption'} {item_id}"
-        if side == "image":
+            return f"{'Image' if modality == 'image' else 'Caption'} {item_id}"
+        if modality == "image":
             return name_image(self._split, item_id)
         (at,) = self._captions(np.array([item_id]))
         return f"Caption of {name_image(self._split, self._split.caption_image_ids[at])}"

@@ -79,7 +79,9 @@ def published_numbers() -> dict[str, Rows]:
             for tag, number in row.items():
                 found[tag.partition("/")[0]].setdefault(label, {})[tag] = number
     for benchmark, rows in found.items():
-        recalls = [f"{benchmark}/{side}/recall@{k}" for side in ("i2t", "t2i") for k in (1, 5, 10)]
+        recalls = [
+            f"{benchmark}/{modality}/recall@{k}" for modality in ("i2t", "t2i") for k in (1, 5, 10)
+        ]
         for row in rows.values():
             if set(recalls) <= set(row):
                 row[f"{benchmark}/{RSUM}"] = sum(row[tag] for tag in recalls)
@@ -94,13 +96,13 @@ def eccv_table_4() -> Rows:
     within 1K, where they are published.
     """
     rows = {_label(system): row for system, row in _read("eccv_caption", "table 4")}
-    sides = "coco1k/i2t/recall@1", "coco1k/t2i/recall@1"
+    modalities = "coco1k/i2t/recall@1", "coco1k/t2i/recall@1"
     within = [*_read("vse_infinity", "1K")]
     for name in _PRINTED["eccv_caption"]:
         within += _read("eccv_caption", name)
     for system, row in within:
-        if _label(system) in rows and set(sides) <= set(row):
-            mean = sum(row[side] for side in sides) / 2
+        if _label(system) in rows and set(modalities) <= set(row):
+            mean = sum(row[modality] for modality in modalities) / 2
             rows[_label(system)]["coco1k/mean/recall@1"] = round(mean, 2)
     return rows
 

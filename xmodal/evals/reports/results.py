@@ -111,7 +111,7 @@ class CorrelationResult:
     """One bootstrapped correlation over P rated pairs.
 
     Attributes:
-      samples: float64 [S], Spearman x100 of every sample; NaN if a side was constant.
+      samples: float64 [S], Spearman x100 of every sample; NaN if a modality was constant.
       pairs_per_sample: number of pairs in each sample.
       images: int64 [2, P], ids of the images that both items of every pair show or describe.
       influence: float32 [P], x100, influence of every pair on the correlation, see

@@ -85,9 +85,9 @@ def summarize(
     return found
 
 
-def list_tags(benchmark: Benchmark, sides: Collection[str]) -> list[str]:
-    """Returns the tags of `summarize` without intervals, for a model with these sides."""
-    shown = [name for name, needed in benchmark.compared.items() if {*needed} <= {*sides}]
+def list_tags(benchmark: Benchmark, modalities: Collection[str]) -> list[str]:
+    """Returns the tags of `summarize` without intervals, for a model with these modalities."""
+    shown = [name for name, needed in benchmark.compared.items() if {*needed} <= {*modalities}]
     directions = [name for name in shown if name in benchmark.directions]
     tags = [
         metric_tag(benchmark.name, x, m)
@@ -149,7 +149,8 @@ def compute_chance_values(results: Sequence[Result]) -> dict[str, float]:
 
 
 def find_chance_results(metrics: Mapping[str, float], chance: Mapping[str, float]) -> list[str]:
-    """Returns the tags of metrics whose 95 % interval includes chance or lies on its worse side.
+    """Returns the tags of metrics whose 95 % interval includes chance or lies on its worse
+    modality.
 
     Where chance is perfect, as R@10 among ten items, no model can be better, so nothing is said.
     """

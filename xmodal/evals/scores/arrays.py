@@ -136,17 +136,17 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Emb
 def read_embeddings(place: str, arrays: Arrays) -> Embeddings:
     """Returns the embeddings in arrays of a place, see `load_embeddings`."""
     ids, vectors, log_sigma, tokens = {}, {}, {}, {}
-    for side, kind in KINDS.items():
+    for modality, kind in KINDS.items():
         names = f"{kind}_ids", f"{kind}_embeddings"
         if arrays.keys().isdisjoint(names):
             continue
-        ids[side] = _read_ids(arrays, names[0], place)
-        count = len(ids[side])
-        vectors[side] = read_vectors(arrays, names[1], place, count)
+        ids[modality] = _read_ids(arrays, names[0], place)
+        count = len(ids[modality])
+        vectors[modality] = read_vectors(arrays, names[1], place, count)
         if (spread := f"{kind}_log_sigma") in arrays:
-            log_sigma[side] = read_vectors(arrays, spread, place, count, most=2)
+            log_sigma[modality] = read_vectors(arrays, spread, place, count, most=2)
         if f"{kind}_tokens" in arrays:
-            tokens[side] = _read_tokens(arrays, kind, place)
+            tokens[modality] = _read_tokens(arrays, kind, place)
     if not ids:
         raise UserError(
             f"{place} holds {sorted(arrays)}, none of which is known; embeddings are expected "
@@ -168,7 +168,7 @@ def read_embeddings(place: str, arrays: Arrays) -> Embeddings:
     return Embeddings(
         place, ids.get("image"), vectors.get("image"), ids.get("text"), vectors.get("text"),
         read_text(arrays, SIMILARITY, place), parameters,
-        _read_predictions(arrays, place, {side: len(each) for side, each in ids.items()}),
+        _read_predictions(arrays, place, {modality: len(each) for modality, each in ids.items()}),
         log_sigma, tokens, options, origin=_read_origin(arrays, place),
     )  # fmt: skip
 
@@ -197,12 +197,12 @@ def load_scores(
     if ids is not None:
         matrix = read_file(place, lambda path: np.lib.format.open_memmap(path, mode="r"))
     ids_place, arrays = open_arrays(source if ids is None else ids, "scores")
-    sides = [_read_ids(arrays, name, ids_place) for name in ("image_ids", "caption_ids")]
+    modalities = [_read_ids(arrays, name, ids_place) for name in ("image_ids", "caption_ids")]
     origin = _read_origin(arrays, place)
     if matrix is None and has_candidates(arrays):
-        return _read_candidates(arrays, place, sides, origin)
+        return _read_candidates(arrays, place, modalities, origin)
     matrix = _require(arrays, "scores", place) if matrix is None else matrix
-    wanted = len(sides[0]), len(sides[1])
+    wanted = len(modalities[0]), len(modalities[1])
     if matrix.dtype.kind != "f" or matrix.dtype.itemsize > 8 or matrix.shape != wanted:
         raise UserError(
             f"The scores in {place} are {matrix.dtype} {list(matrix.shape)} for {wanted[0]} "
@@ -214,7 +214,7 @@ def load_scores(
         raise UserError(
             f"The scores of {bad} images in {place} are not finite; save finite scores."
         )
-    return ScoreMatrix(place, sides[0], sides[1], matrix, origin)
+    return ScoreMatrix(place, modalities[0], modalities[1], matrix, origin)
 
 
 def has_candidates(names: Collection[str]) -> bool:
@@ -223,11 +223,11 @@ def has_candidates(names: Collection[str]) -> bool:
 
 
 def _read_candidates(
-    arrays: Arrays, place: str, sides: list[np.ndarray], origin: FileOrigin | None
+    arrays: Arrays, place: str, modalities: list[np.ndarray], origin: FileOrigin | None
 ) -> Candidates:
     """Candidates, with the embeddings of their first stage if there are any."""
     directions = {}
-    for direction, queries in zip(("i2t", "t2i"), sides, strict=True):
+    for direction, queries in zip(("i2t", "t2i"), modalities, strict=True):
         if (name := f"{direction}_candidates") not in arrays:
             continue
         items, scores = arrays[name], _require(arrays, f"{direction}_scores", place)
@@ -247,7 +247,7 @@ def _read_candidates(
     has_first = any(f"{kind}_embeddings" in arrays for kind in KINDS.values())
     first = read_embeddings(place, arrays) if has_first else None
     definition = read_text(arrays, DEFINITION, place) or "the scores of a file"
-    return Candidates(place, sides[0], sides[1], directions, definition, first, origin)
+    return Candidates(place, modalities[0], modalities[1], directions, definition, first, origin)
 
 
 def _require(arrays: Arrays, name: str, place: str) -> np.ndarray:
@@ -317,17 +317,17 @@ def _read_predictions(
     arrays: Arrays, place: str, counts: Mapping[str, int]
 ) -> dict[str, Predictions]:
     """Predictions by task."""
-    sides = {"images": "image", "captions": "text"}
+    modalities = {"images": "image", "captions": "text"}
     found: dict[str, dict[str, np.ndarray]] = {}
     for key in (key for key in arrays if key.startswith(PREDICTIONS)):
         task, _, kind = key.removeprefix(PREDICTIONS).rpartition("/")
-        part, count = arrays[key], counts.get(sides.get(kind, ""), -1)
+        part, count = arrays[key], counts.get(modalities.get(kind, ""), -1)
         parts = found.setdefault(task, {})
         if part.shape[:1] != (count,) or any(x.shape[1:] != part.shape[1:] for x in parts.values()):
             raise UserError(
                 f"{key} in {place} is {list(part.shape)}; save {PREDICTIONS}{task}/images [N, C] "
                 f"and {PREDICTIONS}{task}/captions [M, C] of the items, with one C, or one of them "
-                "if the task reads one side."
+                "if the task reads one modality."
             )
         parts[kind] = read_vectors(arrays, key, place, count, most=2).astype(np.float32)
     return {t: Predictions(x.get("images"), x.get("captions")) for t, x in found.items()}

@@ -20,24 +20,24 @@ from xmodal.evals.scores.sources import Embeddings, Predictions
 from xmodal.similarity import Similarity, select_field
 
 Batch = Mapping[str, np.ndarray]
-# (side, params, model_state, columns of a batch) -> an object whose `.vector` is [B, D] or
+# (modality, params, model_state, columns of a batch) -> an object whose `.vector` is [B, D] or
 # [B, K, D] and whose `.log_sigma` is [B, D] or None.
 Embed = Callable[[str, Any, Any, Mapping[str, jax.Array]], Any]
 
-# Side -> the column with the ids of its items.
-_ID_COLUMNS = {side: f"{kind}_id" for side, kind in KINDS.items()}
+# TowerModule -> the column with the ids of its items.
+_ID_COLUMNS = {modality: f"{kind}_id" for modality, kind in KINDS.items()}
 
 
 class Predictor(NamedTuple):
     """A task that makes predictions about pairs.
 
     Attributes:
-      sides: the sides that it reads, of "image" and "text".
+      modalities: the modalities that it reads, of "image" and "text".
       predict: (parameters, images [L, D] or None, captions [R, D] or None) -> probabilities
-        [L, R, C]; L or R is 1 for a side that is not read.
+        [L, R, C]; L or R is 1 for a modality that is not read.
     """
 
-    sides: frozenset[str]
+    modalities: frozenset[str]
     predict: Callable[[Any, jax.Array | None, jax.Array | None], jax.Array]
 
 
@@ -59,7 +59,7 @@ class _Embedded(NamedTuple):
     features: Any = None
 
 
-# Columns of a batch of one side -> kept arrays.
+# Columns of a batch of one modality -> kept arrays.
 _EmbedBatch = Callable[[Mapping[str, jax.Array]], _Embedded]
 # Positions [R] of items in the split, and their kept arrays.
 _Part = tuple[np.ndarray, _Embedded]
@@ -69,12 +69,12 @@ class Items(Split, Protocol):
     """A split whose items can be read (`xmodal.data.EvalSplit` is one).
 
     Attributes:
-      sides: sides with items to embed, of "image" and "text".
+      modalities: modalities with items to embed, of "image" and "text".
       caption_texts: M strings.
       caption_lengths: int [M], padded length T of each caption; few distinct values.
     """
 
-    sides: Collection[str]
+    modalities: Collection[str]
     caption_texts: Sequence[str]
     caption_lengths: np.ndarray
 
@@ -93,9 +93,10 @@ class Items(Split, Protocol):
 
 
 class Embedder:
-    """Embeds splits with one model; a side is compiled once per batch size and text length.
+    """Embeds splits with one model; a modality is compiled once per batch size and text length.
 
-    A batch has at most twice the items of the side, so that a single query is not one of hundreds.
+    A batch has at most twice the items of the modality, so that a single query is not one of
+    hundreds.
 
     Captions of similar length share batches. Padding is masked: it changes an embedding by at most
     float32 rounding.
@@ -107,24 +108,24 @@ class Embedder:
     def __init__(
         self,
         embed: Embed,
-        sides: Collection[str],
+        modalities: Collection[str],
         *,
         similarity: Similarity,
         mesh: Mesh | None = None,
         predict: Mapping[str, Predictor] | None = None,
         pairs: PairFunctions | None = None,
     ) -> None:
-        """Prepares the sides.
+        """Prepares the modalities.
 
         Args:
           embed: the model's pure embedding function.
-          sides: sides that the model has, of "image" and "text".
+          modalities: modalities that the model has, of "image" and "text".
           similarity: the model's similarity, with parameters `params["similarity"]`.
           mesh: items are sharded over its `data` axis.
           predict: predictors by task.
           pairs: a cross-encoder, which reads the `features` of embeddings; None for none.
         """
-        self._sides, self._similarity = tuple(sides), similarity
+        self._modalities, self._similarity = tuple(modalities), similarity
         self.mesh, self._predict = mesh, dict(predict or {})
         self._pairs = None if pairs is None else PairProgram(pairs, mesh)
         # Rows stay where they are computed: several batches are in progress, and collectives could
@@ -132,9 +133,9 @@ class Embedder:
         by_row = mesh_lib.batch_sharded(mesh) if mesh is not None else None
 
         def embed_batch(
-            side: str, field: str, params: Any, model_state: Any, columns: Any
+            modality: str, field: str, params: Any, model_state: Any, columns: Any
         ) -> _Embedded:
-            embedding = embed(side, params, model_state, columns)
+            embedding = embed(modality, params, model_state, columns)
             extras, tokens, kept = getattr(embedding, "extras", {}), None, None
             if similarity.module is not None and "tokens" in extras:
                 tokens = extras["tokens"], extras["mask"]
@@ -158,7 +159,7 @@ class Embedder:
         *,
         field: str = "vector",
     ) -> Embeddings:
-        """Returns the embeddings of all items of a split, for the sides that it has.
+        """Returns the embeddings of all items of a split, for the modalities that it has.
 
         Every process reads and embeds its share and receives all embeddings. `batch_size` counts
         items per call over all devices, rounded up to a multiple of their number; fewer items are
@@ -171,19 +172,21 @@ class Embedder:
         kept: dict[str, dict[str, np.ndarray]] = {name: {} for name in _Embedded._fields[:3]}
         tokens: dict[str, RaggedTokens] = {}
         features: dict[str, Tokens] = {}
-        for side in (each for each in self._sides if each in split.sides):
-            embed = functools.partial(self._embed, side, field, params, model_state)
-            parts = self._embed_side(embed, side, split, batch_size)
+        for modality in (each for each in self._modalities if each in split.modalities):
+            embed = functools.partial(self._embed, modality, field, params, model_state)
+            parts = self._embed_modality(embed, modality, split, batch_size)
             found = [part for _, part in parts]
             order = np.argsort(np.concatenate([rows for rows, _ in parts]))
             for name, arrays in kept.items():
                 if getattr(found[0], name) is not None:
-                    arrays[side] = np.concatenate([getattr(each, name) for each in found])[order]
+                    arrays[modality] = np.concatenate([getattr(each, name) for each in found])[
+                        order
+                    ]
             if found[0].tokens is not None:
                 ragged = [RaggedTokens.from_padded(*part.tokens) for part in found]
-                tokens[side] = RaggedTokens.join(ragged).take(order)
+                tokens[modality] = RaggedTokens.join(ragged).take(order)
             if found[0].features is not None:
-                features[side] = Tokens.join([(rows, part.features) for rows, part in parts])
+                features[modality] = Tokens.join([(rows, part.features) for rows, part in parts])
         vectors = kept["vectors"]
         return Embeddings(
             place=f"{split.name} {split.split}",
@@ -212,42 +215,46 @@ class Embedder:
         return mesh_lib.to_host(learned, self.mesh) if self.mesh else jax.device_get(learned)
 
     def lower(
-        self, side: str, params: Any, model_state: Any, columns: Mapping[str, jax.ShapeDtypeStruct]
+        self,
+        modality: str,
+        params: Any,
+        model_state: Any,
+        columns: Mapping[str, jax.ShapeDtypeStruct],
     ) -> jax.stages.Lowered:
-        """Returns the function, not yet compiled, that embeds a batch of one side.
+        """Returns the function, not yet compiled, that embeds a batch of one modality.
 
         Args:
-          side: "image" or "text".
+          modality: "image" or "text".
           params: arrays or shapes.
           model_state: arrays or shapes.
           columns: shapes and sharding of a batch.
         """
         field = self._similarity.config.field
-        return self._embed.lower(side, field, params, model_state, columns)
+        return self._embed.lower(modality, field, params, model_state, columns)
 
     def _make_predictions(
         self, params: Any, vectors: Mapping[str, np.ndarray]
     ) -> dict[str, Predictions]:
         return {
             task: Predictions(
-                vectors["image"] if "image" in each.sides else None,
-                vectors["text"] if "text" in each.sides else None,
+                vectors["image"] if "image" in each.modalities else None,
+                vectors["text"] if "text" in each.modalities else None,
                 functools.partial(each.predict, params),
             )
             for task, each in self._predict.items()
-            if each.sides <= set(vectors)
+            if each.modalities <= set(vectors)
         }
 
-    def _group(self, side: str, split: Items, batch_size: int) -> list["_Group"]:
+    def _group(self, modality: str, split: Items, batch_size: int) -> list["_Group"]:
         """All items of a split; captions by the length to which their batch is padded."""
         devices = self.mesh.shape["data"] if self.mesh is not None else 1
         processes = mesh_lib.process_count(self.mesh) if self.mesh is not None else 1
-        count = len(split.image_ids if side == "image" else split.caption_lengths)
+        count = len(split.image_ids if modality == "image" else split.caption_lengths)
         # Few sizes, because each is compiled.
         batch_size = min(batch_size, 1 << max(count - 1, 0).bit_length())
         batch_size = -(-batch_size // devices) * devices
         size = batch_size // processes
-        if side == "image":
+        if modality == "image":
             rows = np.arange(count)
             return [_Group(rows, None, size, processes)] if count else []
         lengths = np.asarray(split.caption_lengths)
@@ -259,38 +266,38 @@ class Embedder:
             for length in np.unique(of_batch)
         ]
 
-    def _embed_side(
-        self, embed: _EmbedBatch, side: str, split: Items, batch_size: int
+    def _embed_modality(
+        self, embed: _EmbedBatch, modality: str, split: Items, batch_size: int
     ) -> list[_Part]:
-        """Embeds all items of a side, group by group."""
-        groups = self._group(side, split, batch_size)
+        """Embeds all items of a modality, group by group."""
+        groups = self._group(modality, split, batch_size)
         count = sum(len(group.rows) for group in groups)
-        what = f"Embedding {count:,} {KINDS[side]}s of {split.title} {split.split}"
+        what = f"Embedding {count:,} {KINDS[modality]}s of {split.title} {split.split}"
         with progress(what, count, jointly=True) as advance:
             return [
-                (group.rows, self._embed_group(embed, side, split, group, advance))
+                (group.rows, self._embed_group(embed, modality, split, group, advance))
                 for group in groups
             ]
 
     def _embed_group(
         self,
         embed: _EmbedBatch,
-        side: str,
+        modality: str,
         split: Items,
         group: "_Group",
         advance: Callable[[int], None],
     ) -> _Embedded:
         """Embeds the items of a group, in its order."""
         own, size = group.own_rows(jax.process_index() if group.processes > 1 else 0), group.size
-        if side == "image":
+        if modality == "image":
             read = split.images(size, own)
         else:
             assert group.length is not None
             read = split.captions(size, own, group.length)
         ids, batches, unread = [], [], None
         for batch in read:
-            advance(group.processes * len(batch[_ID_COLUMNS[side]]))
-            ids.append(np.asarray(batch[_ID_COLUMNS[side]]))
+            advance(group.processes * len(batch[_ID_COLUMNS[modality]]))
+            ids.append(np.asarray(batch[_ID_COLUMNS[modality]]))
             columns = {
                 name: self._place(values, size)
                 for name, values in batch.items()
@@ -302,10 +309,10 @@ class Embedder:
                 batches.append(jax.tree.map(mesh_lib.local_rows, unread))
             unread = embedded
         batches.append(jax.tree.map(mesh_lib.local_rows, unread))
-        wanted = np.asarray(split.image_ids if side == "image" else split.caption_ids)[own]
+        wanted = np.asarray(split.image_ids if modality == "image" else split.caption_ids)[own]
         if not np.array_equal(np.concatenate(ids), wanted):
             raise ValueError(
-                f"The {side} items of {split.name} came in a different order or number than "
+                f"The {modality} items of {split.name} came in a different order or number than "
                 "requested."
             )
         found = jax.tree.map(lambda *arrays: np.concatenate(arrays), *batches)

@@ -23,7 +23,10 @@ def average(members: Sequence[Embeddings]) -> Embeddings:
       UserError: the items differ, or the score of a member is not an inner product.
     """
     check_same_items(members)
-    first, joined = members[0], {side: _join(members, side) for side in members[0].by_side}
+    first, joined = (
+        members[0],
+        {modality: _join(members, modality) for modality in members[0].by_modality},
+    )
     return Embeddings(
         first.place, first.image_ids, joined.get("image"), first.caption_ids, joined.get("text"),
         "dot",
@@ -40,14 +43,14 @@ def average_scores(members: Sequence[Embeddings], mesh: Mesh | None = None) -> S
       mesh: devices that compute the scores.
 
     Raises:
-      UserError: the items differ, or a member has one side only.
+      UserError: the items differ, or a member has one modality only.
     """
     check_same_items(members)
     first = members[0]
     if first.image_ids is None or first.caption_ids is None:
         raise UserError(
             f"The scores of {first.place} are those of images with captions, but it has only one "
-            "side; evaluate it on a split with both."
+            "modality; evaluate it on a split with both."
         )
     total = np.zeros((len(first.image_ids), len(first.caption_ids)), np.float64)
     for member in members:
@@ -74,7 +77,7 @@ def check_same_items(members: Sequence[Embeddings]) -> None:
                 )
 
 
-def _join(members: Sequence[Embeddings], side: str) -> np.ndarray:
+def _join(members: Sequence[Embeddings], modality: str) -> np.ndarray:
     prepared = []
     for member in members:
         similarity = member.make_similarity()
@@ -84,5 +87,5 @@ def _join(members: Sequence[Embeddings], side: str) -> np.ndarray:
                 "one of its models is not one; give the evaluator the similarity 'cosine', or "
                 "evaluate the models one by one."
             )
-        prepared.append(np.asarray(similarity.prepare(member.vectors(side))))
+        prepared.append(np.asarray(similarity.prepare(member.vectors(modality))))
     return np.concatenate(prepared, axis=1) / np.float32(len(members) ** 0.5)

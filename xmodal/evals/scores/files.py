@@ -111,11 +111,11 @@ def open_items(
     return choose_similarity(arrays.read_embeddings(place, found), similarity)
 
 
-def sides_of(source: Source | Sentences) -> frozenset[str]:
-    """Returns the sides whose items a file has, of "image" and "text"."""
+def modalities_of(source: Source | Sentences) -> frozenset[str]:
+    """Returns the modalities whose items a file has, of "image" and "text"."""
     if isinstance(source, Sentences):
         return frozenset({"text"})
-    return source.sides if isinstance(source, Embeddings) else frozenset({"image", "text"})
+    return source.modalities if isinstance(source, Embeddings) else frozenset({"image", "text"})
 
 
 def choose_similarity(embeddings: Vectors, similarity: str | None) -> Vectors:

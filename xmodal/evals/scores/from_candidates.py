@@ -60,7 +60,7 @@ class ScoredCandidates(Stage):
         else:
             first = order_embeddings(source.first, labels)
             self.first_name, parameters = first.similarity, first.parameters
-            ranked = list(first.by_side.values())
+            ranked = list(first.by_modality.values())
             self.first = open_scores(first, mesh=mesh, precision=precision)["image", "text"]
         self._hashes = {
             transposed: hash_arrays(self.first_name, [np.sort(items), *ranked], parameters)
@@ -118,11 +118,13 @@ def _order_candidates(
     source: Candidates, direction: str, labels: Ids
 ) -> tuple[np.ndarray, np.ndarray]:
     """Positions [Q, K] of the candidates of a direction in the split, and their scores."""
-    sides = [
+    modalities = [
         ("image", source.image_ids, labels.image_ids),
         ("caption", source.caption_ids, labels.caption_ids),
     ]
-    (query, given, queries), (item, _, items) = sides if direction == "i2t" else sides[::-1]
+    (query, given, queries), (item, _, items) = (
+        modalities if direction == "i2t" else modalities[::-1]
+    )
     rows = find_items(source.place, query, given, queries)
     ids, scores = (array[rows] for array in source.directions[direction])
     positions = Positions(item, items).find(ids)

@@ -119,8 +119,12 @@ def order_embeddings(source: Embeddings, labels: Ids) -> Embeddings:
             task: predictions.take(at.get("image"), at.get("caption"))
             for task, predictions in source.predictions.items()
         },
-        log_sigma={side: rows[at[KINDS[side]]] for side, rows in source.log_sigma.items()},
-        tokens=source.take_tokens({side: at[kind] for side, kind in KINDS.items() if kind in at}),
+        log_sigma={
+            modality: rows[at[KINDS[modality]]] for modality, rows in source.log_sigma.items()
+        },
+        tokens=source.take_tokens(
+            {modality: at[kind] for modality, kind in KINDS.items() if kind in at}
+        ),
     )
 
 

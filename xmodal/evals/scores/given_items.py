@@ -30,7 +30,7 @@ _WORKERS = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1, "images to
 
 
 class GivenItems:
-    """Items of one side in the given order, see `scores.embed.Items`; ids are positions."""
+    """Items of one modality in the given order, see `scores.embed.Items`; ids are positions."""
 
     name = title = "given"
     split, partial = "items", ""
@@ -66,7 +66,7 @@ class GivenItems:
         """
         self._images, self._config, self._upright = images, config, upright
         self._first, self._unreadable = first, unreadable
-        self.sides = ("text",) * bool(texts) + ("image",) * bool(images)
+        self.modalities = ("text",) * bool(texts) + ("image",) * bool(images)
         self.image_ids = np.arange(len(images))
         self.caption_texts, self.caption_ids = texts, np.arange(len(texts))
         self.caption_image_ids = self.caption_ids

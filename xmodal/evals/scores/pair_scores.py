@@ -1,7 +1,7 @@
 """Scores of pairs of a split's items by a cross-encoder, each computed once, on all devices.
 
-Both sides are encoded once, by the towers. What depends on one item alone is computed once, too:
-for texts, before anything is scored; for images, in blocks, whose pairs are scored while their
+Both modalities are encoded once, by the towers. What depends on one item alone is computed once,
+too: for texts, before anything is scored; for images, in blocks, whose pairs are scored while their
 arrays, such as keys and values of every layer, are on the device.
 
 Scores of large galleries are in a file of the user's cache folder with a list of finished pairs,
@@ -44,7 +44,7 @@ Slots = tuple[np.ndarray, np.ndarray]  # Rows and columns [P] of places in a blo
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Tokens:
-    """The tokens of a side's items, on the host or, as arguments of functions, on devices.
+    """The tokens of a modality's items, on the host or, as arguments of functions, on devices.
 
     Attributes:
       tokens: [N, T, W].
@@ -58,7 +58,7 @@ class Tokens:
 
     @classmethod
     def join(cls, parts: Sequence[tuple[np.ndarray, "Tokens"]]) -> "Tokens":
-        """Returns the tokens of parts (rows [R], tokens of R items) of a side."""
+        """Returns the tokens of parts (rows [R], tokens of R items) of a modality."""
         count = sum(len(rows) for rows, _ in parts)
         longest = max(part.mask.shape[1] for _, part in parts)
         first = parts[0][1]
@@ -87,8 +87,8 @@ class PairFunctions:
 
     Attributes:
       definition: names the score: "log_odds of matching_head".
-      prepare: (side, params, N items) -> tree of arrays, items first. Zeros after the arrays of a
-        text that is padded to fewer tokens must act as its padding does.
+      prepare: (modality, params, N items) -> tree of arrays, items first. Zeros after the arrays of
+        a text that is padded to fewer tokens must act as its padding does.
       score: (params, prepared images [I, ...], prepared texts [I, J, ...]) -> float32 [I, J].
       pair_bytes: (tokens of an image, tokens of a text) -> bytes needed to score a pair.
       settings: everything but the parameters that determines the scores; "" if they are not kept.
@@ -163,7 +163,7 @@ class PairScores:
     """
 
     def __init__(self, program: PairProgram, params: Any, images: Tokens, captions: Tokens) -> None:
-        """Takes a program, its parameters, and the tokens of both sides."""
+        """Takes a program, its parameters, and the tokens of both modalities."""
         self.definition = program.functions.definition
         self._program, self._images, self._captions = program, images, captions
         self._lengths = _padded_lengths(captions, len(images.mask) * len(captions.mask))

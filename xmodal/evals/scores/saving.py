@@ -57,15 +57,15 @@ def _save(path: str | os.PathLike, saved: Mapping[str, Any], origin: FileOrigin 
 def _arrays_of(embeddings: Embeddings) -> dict[str, Any]:
     found: dict[str, Any] = {arrays.SIMILARITY: np.array(embeddings.similarity)}
     ids = {"image": embeddings.image_ids, "text": embeddings.caption_ids}
-    for side, vectors in embeddings.by_side.items():
-        found |= {f"{KINDS[side]}_ids": ids[side], f"{KINDS[side]}_embeddings": vectors}
-    found |= {f"{KINDS[side]}_log_sigma": x for side, x in embeddings.log_sigma.items()}
+    for modality, vectors in embeddings.by_modality.items():
+        found |= {f"{KINDS[modality]}_ids": ids[modality], f"{KINDS[modality]}_embeddings": vectors}
+    found |= {f"{KINDS[modality]}_log_sigma": x for modality, x in embeddings.log_sigma.items()}
     prefix = ""
     if embeddings.similarity in PAIR_MODULES:
         prefix, found[arrays.OPTIONS] = arrays.PARAMETERS, np.array(json.dumps(embeddings.options))
-        for side, tokens in embeddings.tokens.items():
-            found[f"{KINDS[side]}_tokens"] = tokens.values
-            found[f"{KINDS[side]}_token_counts"] = tokens.lengths
+        for modality, tokens in embeddings.tokens.items():
+            found[f"{KINDS[modality]}_tokens"] = tokens.values
+            found[f"{KINDS[modality]}_token_counts"] = tokens.lengths
     leaves = leaves_by_path(embeddings.parameters)
     found |= {f"{prefix}{path}": np.asarray(x, np.float32) for path, x in leaves.items()}
     for task, predictions in embeddings.predictions.items():

@@ -39,8 +39,8 @@ def add_logits(images: jax.Array | None, captions: jax.Array | None) -> jax.Arra
 class Predictions:
     """Probabilities that a task predicts for every pair of an image and a caption.
 
-    A task that reads only one side predicts the same for all items of the other side, whose rows
-    are None; its probabilities then have a single row or column for all of them.
+    A task that reads only one modality predicts the same for all items of the other modality, whose
+    rows are None; its probabilities then have a single row or column for all of them.
 
     Attributes:
       images: float32 [N, ...], one row per image, as `combine` expects; or None.
@@ -81,7 +81,7 @@ class Predictions:
     def split(self) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Returns parts of images [N, C] and captions [M, C] whose sums are the logits.
 
-        A side that is not read has no part.
+        A modality that is not read has no part.
 
         Raises:
           UserError: the logits are not such sums, so a file cannot hold them.
@@ -124,7 +124,7 @@ class ModelAdapter:
 
     Attributes:
       place: names the model in messages.
-      embeds: sides, "image" and "text", of which it embeds anything it is given.
+      embeds: modalities, "image" and "text", of which it embeds anything it is given.
     """
 
     place: str
@@ -151,12 +151,12 @@ class ModelAdapter:
         raise NotImplementedError
 
     def embed(
-        self, side: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
+        self, modality: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
     ) -> np.ndarray:
         """Embeds any texts, or any images (encoded pictures, see `GivenItems`).
 
         Args:
-          side: "text" or "image".
+          modality: "text" or "image".
           given: strings, or contents of image files.
           similarity: see `items`; it names the array of an embedding.
 
@@ -164,14 +164,14 @@ class ModelAdapter:
           float32 [N, D], or [N, K, D] with K embeddings per item, in the given order.
 
         Raises:
-          UserError: it embeds nothing of this side, or an item cannot be read.
+          UserError: it embeds nothing of this modality, or an item cannot be read.
         """
         del similarity
         raise UserError(
-            f"{self.place} has the embeddings of its items only, and {len(given):,} other {side}s "
-            f"are needed, the first is {given[0]!r:.80}: evaluate the model itself, with "
-            "--run=RUN, or with embed_images and embed_texts of xmodal.evaluate; or name other "
-            "evaluators in --evaluators."
+            f"{self.place} has the embeddings of its items only, and {len(given):,} other "
+            f"{modality}s are needed, the first is {given[0]!r:.80}: evaluate the model itself, "
+            "with --run=RUN, or with embed_images and embed_texts of xmodal.evaluate; or name "
+            "other evaluators in --evaluators."
         )
 
 
@@ -225,7 +225,7 @@ class _Given(ModelAdapter):
 
 @dataclasses.dataclass(frozen=True)
 class Embeddings(_Given):
-    """Embeddings of a model; a side without embeddings is None, as are its ids.
+    """Embeddings of a model; a modality without embeddings is None, as are its ids.
 
     Attributes:
       place: names the source in messages.
@@ -237,9 +237,9 @@ class Embeddings(_Given):
       similarity: name in `xmodal.similarity.SIMILARITIES` or `PAIR_MODULES`; "" if not yet known.
       parameters: learned numbers of the similarity, or the nested dict of its module's arrays.
       predictions: task -> predictions for the same images and captions, in the same order.
-      log_sigma: side, "image" or "text" -> float32 [N, D] or [M, D], the log standard deviations of
-        a probabilistic model's embeddings.
-      tokens: side -> tokens of its items, for a similarity with a module; {} without one.
+      log_sigma: modality, "image" or "text" -> float32 [N, D] or [M, D], the log standard
+        deviations of a probabilistic model's embeddings.
+      tokens: modality -> tokens of its items, for a similarity with a module; {} without one.
       options: keywords of the similarity's module.
       pairs: scores of pairs of these images and captions, of a model with a cross-encoder.
     """
@@ -259,27 +259,31 @@ class Embeddings(_Given):
     origin: FileOrigin | None = None
 
     @property
-    def sides(self) -> frozenset[str]:
-        """The sides with embeddings, of "image" and "text"."""
-        return frozenset(side for side, each in self.by_side.items() if each.shape[-1] > 0)
+    def modalities(self) -> frozenset[str]:
+        """The modalities with embeddings, of "image" and "text"."""
+        return frozenset(
+            modality for modality, each in self.by_modality.items() if each.shape[-1] > 0
+        )
 
     @property
-    def by_side(self) -> dict[str, np.ndarray]:
-        """`images` under "image" and `captions` under "text"; a missing side is left out."""
+    def by_modality(self) -> dict[str, np.ndarray]:
+        """`images` under "image" and `captions` under "text"; a missing modality is left out."""
         given = {"image": self.images, "text": self.captions}
-        return {side: vectors for side, vectors in given.items() if vectors is not None}
+        return {modality: vectors for modality, vectors in given.items() if vectors is not None}
 
-    def vectors(self, side: str) -> np.ndarray:
-        """Returns `images` or `captions`, of a side that has them."""
-        return self.by_side[side]
+    def vectors(self, modality: str) -> np.ndarray:
+        """Returns `images` or `captions`, of a modality that has them."""
+        return self.by_modality[modality]
 
     def make_similarity(self) -> Similarity:
-        """Returns the similarity, of a side that has one."""
+        """Returns the similarity, of a modality that has one."""
         return make_similarity({"name": self.similarity, **self.options}, "similarity")
 
     def take_tokens(self, positions: Mapping[str, np.ndarray]) -> dict[str, RaggedTokens]:
-        """Returns the tokens of the items at some positions, by side; others are left out."""
-        return {side: self.tokens[side].take(positions[side]) for side in self.tokens}
+        """Returns the tokens of the items at some positions, by modality; others are left out."""
+        return {
+            modality: self.tokens[modality].take(positions[modality]) for modality in self.tokens
+        }
 
 
 @dataclasses.dataclass(frozen=True)

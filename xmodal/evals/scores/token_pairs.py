@@ -30,7 +30,7 @@ def open_token_pairs(embeddings: Embeddings, mesh: Mesh | None, top: int | None)
       top: K, items per query of both directions; None for all.
 
     Raises:
-      UserError: it compares no token sets, or a side has no tokens.
+      UserError: it compares no token sets, or a modality has no tokens.
     """
     similarity = embeddings.make_similarity()
     if similarity.module is None or not embeddings.tokens.keys() >= {"image", "text"}:
@@ -39,7 +39,7 @@ def open_token_pairs(embeddings: Embeddings, mesh: Mesh | None, top: int | None)
             f"{embeddings.place} ranks vectors by {embeddings.similarity!r}: evaluate a run whose "
             "config.model.similarity compares token sets, or remove the reranker."
         )
-    images, captions = (_pad(embeddings, side) for side in ("image", "text"))
+    images, captions = (_pad(embeddings, modality) for modality in ("image", "text"))
     if top is None or top >= min(len(images.mask), len(captions.mask)):
         return open_scores(embeddings, mesh=mesh)["image", "text"]
     params = embeddings.parameters
@@ -47,11 +47,11 @@ def open_token_pairs(embeddings: Embeddings, mesh: Mesh | None, top: int | None)
     return PairScores(PairProgram(functions, mesh), params, images, captions)
 
 
-def _pad(embeddings: Embeddings, side: str) -> Tokens:
-    """The tokens of a side with its vectors."""
-    ragged = embeddings.tokens[side]
+def _pad(embeddings: Embeddings, modality: str) -> Tokens:
+    """The tokens of a modality with its vectors."""
+    ragged = embeddings.tokens[modality]
     tokens, mask = ragged.pad(int(ragged.lengths.max()))
-    return Tokens(tokens, mask, {_VECTOR: np.asarray(embeddings.vectors(side), np.float32)})
+    return Tokens(tokens, mask, {_VECTOR: np.asarray(embeddings.vectors(modality), np.float32)})
 
 
 def _make_functions(
@@ -59,8 +59,8 @@ def _make_functions(
 ) -> PairFunctions:
     """The similarity as a cross-encoder; of the items, only shapes matter."""
 
-    def prepare(side: str, params: Any, items: Tokens) -> Any:
-        del side
+    def prepare(modality: str, params: Any, items: Tokens) -> Any:
+        del modality
         extras = {"tokens": items.tokens, "mask": items.mask}
         return similarity.prepare(Embedding(items.extras[_VECTOR], extras=extras), params)
 
@@ -70,6 +70,8 @@ def _make_functions(
 
         return jnp.asarray(jax.vmap(score_one)(images, texts), jnp.float32)
 
-    sides = [jax.eval_shape(functools.partial(prepare, ""), params, x) for x in (images, captions)]
-    size = int(similarity.cost(*sides).bytes)  # Blocks are sized by the longest items.
+    modalities = [
+        jax.eval_shape(functools.partial(prepare, ""), params, x) for x in (images, captions)
+    ]
+    size = int(similarity.cost(*modalities).bytes)  # Blocks are sized by the longest items.
     return PairFunctions(similarity.name, prepare, score, lambda *_: size)

@@ -36,7 +36,7 @@ def one_device(platform: str | None = None) -> Mesh:
 
 
 class Gallery:
-    """Items of one side prepared for a similarity, in blocks of one size over the devices.
+    """Items of one modality prepared for a similarity, in blocks of one size over the devices.
 
     Attributes:
       size: N.
@@ -265,7 +265,7 @@ def open_scores(
 ) -> dict[tuple[str, str], Scores]:
     """Returns the scores of ("image", "text"), ("text", "text") and ("image", "image").
 
-    Pairs with a side that has no embeddings are missing. Nothing is computed yet, but for a
+    Pairs with a modality that has no embeddings are missing. Nothing is computed yet, but for a
     similarity with a module, which compares images with texts only.
 
     Args:
@@ -276,15 +276,15 @@ def open_scores(
     Raises:
       UserError: an embedding is not finite.
     """
-    similarity, given = embeddings.make_similarity(), embeddings.by_side
+    similarity, given = embeddings.make_similarity(), embeddings.by_modality
     mesh = mesh or one_device()
     if similarity.module is not None:
         return _open_module(similarity, embeddings, mesh)
-    for side, rows in given.items():
+    for modality, rows in given.items():
         if bad := count_not_finite(rows):
             raise UserError(
-                f"{bad:,} of {len(rows):,} {side} embeddings of {embeddings.place} are not finite: "
-                "the model diverged or the file is damaged."
+                f"{bad:,} of {len(rows):,} {modality} embeddings of {embeddings.place} are not "
+                "finite: the model diverged or the file is damaged."
             )
     prepare, score = similarity.scorer(embeddings.parameters)
     dtype = similarity.choose_precision(mesh.devices.flat[0].platform)
@@ -292,8 +292,8 @@ def open_scores(
         dtype, mesh = DOUBLE, one_device("cpu")
     offset = similarity.find_offset(*given.values())
     galleries = {
-        side: Gallery(remove_offset(rows, offset, dtype), prepare, mesh)
-        for side, rows in given.items()
+        modality: Gallery(remove_offset(rows, offset, dtype), prepare, mesh)
+        for modality, rows in given.items()
     }
     return {
         (left, right): VectorScores(
@@ -307,7 +307,7 @@ def open_scores(
 def _open_module(
     similarity: Similarity, embeddings: Embeddings, mesh: Mesh
 ) -> dict[tuple[str, str], Scores]:
-    vectors = embeddings.by_side
+    vectors = embeddings.by_modality
     if len(vectors) < 2:
         return {}
     if not set(vectors) <= set(embeddings.tokens):
@@ -315,6 +315,8 @@ def _open_module(
             f"Similarity {similarity.name!r} compares tokens, but {embeddings.place} has only "
             "vectors; save its embeddings again, or name a similarity of vectors."
         )
-    items = [HostItems(vectors[side], embeddings.tokens[side]) for side in ("image", "text")]
+    items = [
+        HostItems(vectors[modality], embeddings.tokens[modality]) for modality in ("image", "text")
+    ]
     matrix = compute_score_matrix(similarity, embeddings.parameters, *items, mesh=mesh)
     return {("image", "text"): MatrixScores(matrix)}

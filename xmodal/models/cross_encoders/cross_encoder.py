@@ -76,17 +76,17 @@ class CrossEncoder:
 
     def prepare(
         self,
-        side: str,
+        modality: str,
         params: Tree,
         features: Features,
         *,
         mode: Mode = Mode.EVALUATE,
         key: jax.Array | None = None,
     ) -> Any:
-        """Returns the arrays that depend on the items of one side alone, a tree, items first.
+        """Returns the arrays that depend on the items of one modality alone, a tree, items first.
 
         Args:
-          side: "image" or "text".
+          modality: "image" or "text".
           params: parameters of the whole model, with those of `init` as `cross_encoder`.
           features: the features of N items.
           mode: see `Mode`.
@@ -94,7 +94,7 @@ class CrossEncoder:
         """
         rngs = {"dropout": key} if key is not None and mode.drops else {}
         return self.module.apply(
-            {"params": self.complete(params)}, features, mode, rngs=rngs, method=side
+            {"params": self.complete(params)}, features, mode, rngs=rngs, method=modality
         )
 
     def logits(

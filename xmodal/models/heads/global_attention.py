@@ -146,8 +146,8 @@ class ConsensusConfig(GlobalAttentionConfig):
       concept_width: E, width of their word vectors.
       graph_width: width of the hidden layer of their graph.
       sharpness: multiplier of logits and labels before their softmax.
-      vocab_size: V of a text side that knows which concepts its words name; 0 for no labels, as
-        images. In a config, 0 of a text side is the size of the vocabulary.
+      vocab_size: V of a text tower that knows which concepts its words name; 0 for no labels, as
+        images. In a config, 0 of a text tower is the size of the vocabulary.
       label_share: share of the labels in a text's weights, the rest is predicted.
       fusion: share of an item's own vector in its fused vector while it is trained.
       eval_fusion: the same in evaluation.
@@ -169,11 +169,12 @@ class ConsensusConfig(GlobalAttentionConfig):
 class Consensus(nn.Module):
     """Attention over the tokens, then a mean of concept vectors that the result chooses.
 
-    Parameters: `instance`, see `GlobalAttention`; `graph`, see `ConceptGraph`, which both sides of
-    a model share (`ModelConfig.shared`); `concept` and `item`, linear layers with `concept_norm`
-    and `item_norm`; `weight` [D, 1].
+    Parameters: `instance`, see `GlobalAttention`; `graph`, see `ConceptGraph`, which both
+    modalities of a model share (`ModelConfig.shared`); `concept` and `item`, linear layers with
+    `concept_norm` and `item_norm`; `weight` [D, 1].
 
-    Constants of a side with labels: `concept_of_word` int32 [V], K for a word without a concept.
+    Constants of a modality with labels: `concept_of_word` int32 [V], K for a word without a
+      concept.
     """
 
     config: ConsensusConfig
@@ -186,7 +187,7 @@ class Consensus(nn.Module):
         `log_concepts` [N, K], the logarithms of the weights of the concepts, which sum to 1.
 
         Raises:
-          UserError: see `GlobalAttention`; or the side has labels, but no token ids.
+          UserError: see `GlobalAttention`; or the modality has labels, but no token ids.
         """
         config = self.config
         own = GlobalAttention(config, name="instance")(features, mode).vector
@@ -225,7 +226,7 @@ class Consensus(nn.Module):
         if "label_ids" not in features.extras:
             raise UserError(
                 "The head 'consensus' looks up concepts by token ids, which texts of frozen "
-                "features lack; remove 'text' from config.frozen_features.sides."
+                "features lack; remove 'text' from config.frozen_features.modalities."
             )
         # Stored weights may be float32.
         named = table.value.astype(jnp.int32)[features.extras["label_ids"]]

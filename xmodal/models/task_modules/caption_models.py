@@ -139,7 +139,7 @@ class CaptionDecoder(nn.Module):
             raise UserError(
                 "The task module 'caption_decoder' describes an image of a head with regions: use "
                 "the views image and caption_0 and inputs=('text_ids', 'text_mask') in its task, "
-                "and the head 'graph' on the image side."
+                "and the head 'graph' on the image tower."
             )
         inputs, targets, counted = shift_captions(columns["text_ids"], columns["text_mask"], config)
         regions, mask = left.extras["regions"], left.extras["region_mask"]

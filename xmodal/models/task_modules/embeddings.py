@@ -33,9 +33,9 @@ class RelationClassifierConfig:
 
 
 class RelationClassifier(nn.Module):
-    """A linear layer on the joined vectors of a pair, as one matrix per side.
+    """A linear layer on the joined vectors of a pair, as one matrix per modality.
 
-    A task with one view has one matrix; its relations are predicted only from that side.
+    A task with one view has one matrix; its relations are predicted only from that modality.
 
     Parameters: `left` [D, R], `right` [D, R], `bias` [R].
     """
@@ -43,7 +43,7 @@ class RelationClassifier(nn.Module):
     config: RelationClassifierConfig
 
     def __call__(self, given: TaskInputs, mode: Mode) -> dict[str, jax.Array]:
-        """Vectors [B, D] of both sides -> `logits` float32 [B, R]."""
+        """Vectors [B, D] of both modalities -> `logits` float32 [B, R]."""
         left, right, *_ = given
         if any(view is not None and view.vector.ndim != 2 for view in (left, right)):
             raise UserError(

@@ -59,7 +59,7 @@ def _does_not_fit(what: str, reason: str, run: Run) -> UserError:
     changes = [f"{shard} splits parameters and optimizer state over the devices."]
     if what == STEP:
         changes = [
-            "--config.model.SIDE.encoder.remat=True recomputes the blocks of an encoder.",
+            "--config.model.MODALITY.encoder.remat=True recomputes the blocks of an encoder.",
             *changes,
             "--config.tasks.NAME.loss.options.engine=ring holds no scores of all pairs (chunked "
             "on one device).",

@@ -25,13 +25,13 @@ from xmodal.train.evaluation.suite import EvalSuite
 from xmodal.train.optimization.run_lengths import is_due
 from xmodal.train.pair_functions import make_pair_functions
 from xmodal.train.run import Run
-from xmodal.train.step.tasks import Task, sides
+from xmodal.train.step.tasks import Task, modalities
 from xmodal.train.tensorboard.example_views import View
 from xmodal.train.tree import TrainState, Tree
 
 
 class RunEvaluation:
-    """Evaluates states and weights of one model; each side is compiled once.
+    """Evaluates states and weights of one model; each modality is compiled once.
 
     Attributes:
       parts: parts of the run.
@@ -59,7 +59,8 @@ class RunEvaluation:
 
         Raises:
           UserError: an unknown type, option, benchmark or name; a dataset or model without the
-            labels or sides of an evaluator; a run that waits for a metric that nothing reports.
+            labels or modalities of an evaluator; a run that waits for a metric that nothing
+            reports.
           data.DatasetMissingError: a dataset is missing; says how to get it.
         """
         self.parts, self._stores, self._watch = parts, stores, watch
@@ -137,7 +138,11 @@ class RunEvaluation:
             self._embedder,
             weights,
             field=parts.model.similarity.config.field,
-            given={side: make for side, make in makers.items() if side in parts.model.towers},
+            given={
+                modality: make
+                for modality, make in makers.items()
+                if modality in parts.model.towers
+            },
             read=read,
         )
 
@@ -164,12 +169,12 @@ def make_embedder(parts: Run, *, scores_pairs: bool = False) -> Embedder:
 def _make_predictors(tasks: Sequence[Task]) -> dict[str, Predictor]:
     """Returns the predictors of tasks whose module predicts from images, captions or both."""
     return {
-        task.name: Predictor(frozenset(sides((task,))), functools.partial(_predict, task))
+        task.name: Predictor(frozenset(modalities((task,))), functools.partial(_predict, task))
         for task in tasks
         if task.module is not None
         and hasattr(task.module.module, "predict")
         # Pairs of two captions are not pairs of an image and a caption.
-        and len(sides((task,))) == len(task.views)
+        and len(modalities((task,))) == len(task.views)
     }
 
 

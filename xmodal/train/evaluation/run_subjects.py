@@ -80,7 +80,7 @@ def open_run(
 
 def describe_captions(settings: data.DataConfig, train_split: str, split: Items) -> list[str]:
     """Returns the prompt of the captions, and how many are cut, empty or without a known word."""
-    if settings.text is None or "text" not in split.sides:
+    if settings.text is None or "text" not in split.modalities:
         return []
     prompt = settings.text.prompt
     texts = [(prompt or "{}").replace("{}", text) for text in split.caption_texts]

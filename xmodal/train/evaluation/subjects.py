@@ -17,7 +17,7 @@ from xmodal.core.event_writer import EventWriter
 from xmodal.evals import Evaluation, read_options
 from xmodal.evals.evaluators import Options
 from xmodal.evals.evaluators.benchmarks import BenchmarksOptions
-from xmodal.evals.scores.files import name_of, open_items, sides_of
+from xmodal.evals.scores.files import modalities_of, name_of, open_items
 from xmodal.train.evaluation.evaluation_files import event_writer, read_others, write_all
 from xmodal.train.evaluation.model_identity import ModelIdentity
 from xmodal.train.evaluation.suite import FINAL_SPLITS, EvalSuite, Request, Subject
@@ -125,7 +125,7 @@ def open_file(
             raise UserError(needs)
         logging.warning("Left out: %s", needs)
     run, mesh = data.parse(sections["data"]), mesh_lib.make_mesh()
-    suite = EvalSuite(options, run, sides_of(source), mesh, names or possible)
+    suite = EvalSuite(options, run, modalities_of(source), mesh, names or possible)
     subject = Subject(name or name_of(path), source)
     identity = ModelIdentity.of_file(path, similarity, ids)
     return Opened(suite, [subject], identity, read_config(config))

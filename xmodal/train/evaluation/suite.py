@@ -79,7 +79,7 @@ class EvalSuite:
         self,
         options: Mapping[str, Options],
         run: data.DataConfig,
-        sides: Collection[str],
+        modalities: Collection[str],
         mesh: Mesh,
         names: Collection[str] | None = None,
         train_split: str = "train",
@@ -89,7 +89,7 @@ class EvalSuite:
         Args:
           options: options of the evaluators, by name.
           run: `config.data` of the run.
-          sides: the sides that have embeddings, of "image" and "text".
+          modalities: the modalities that have embeddings, of "image" and "text".
           mesh: devices of the evaluators.
           names: evaluators to use; None for all.
           train_split: the split of `run` that is trained on.
@@ -102,7 +102,7 @@ class EvalSuite:
         self.options = {name: options[name] for name in options if not names or name in names}
         self.datasets = read_datasets(run, self.options)
         self._run, self._train_split = run, train_split
-        self._sides, self._mesh = sides, mesh
+        self._modalities, self._mesh = modalities, mesh
         self._evaluators: dict[tuple[str, str], Evaluator] = {}
         self._splits: dict[tuple[str, str], Items] = {}
 
@@ -133,7 +133,7 @@ class EvalSuite:
         if (name, split) not in self._evaluators:
             self.check(name, split)
             self._evaluators[name, split] = make_evaluator(
-                name, self.options[name], self.items(name, split), self._sides, self._mesh
+                name, self.options[name], self.items(name, split), self._modalities, self._mesh
             )
         return self._evaluators[name, split]
 
@@ -141,7 +141,7 @@ class EvalSuite:
         """Returns evaluator -> tag of a metric -> the same without the evaluator."""
         found = {}
         for name, options in self.options.items():
-            tags = self.evaluator(name, options.split).tags(self._sides)
+            tags = self.evaluator(name, options.split).tags(self._modalities)
             found[name] = {evaluator_tag(name, tag): tag for tag in tags}
         return found
 

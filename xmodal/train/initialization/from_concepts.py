@@ -34,14 +34,16 @@ def load_constants(
       seed: seed of the vectors that are drawn.
     """
     state = flatten(shapes.model_state)
-    sides = [side for side in ("image", "text") if f"{side}/{_GRAPH}/vectors" in state]
-    if source.concepts and not sides:
+    modalities = [
+        modality for modality in ("image", "text") if f"{modality}/{_GRAPH}/vectors" in state
+    ]
+    if source.concepts and not modalities:
         raise UserError(
             f"config.init_from.concepts={source.concepts!r}, but no head is 'consensus'."
         )
-    if source.model or not sides:
+    if source.model or not modalities:
         return {}
-    count, width = state[f"{sides[0]}/{_GRAPH}/vectors"].shape
+    count, width = state[f"{modalities[0]}/{_GRAPH}/vectors"].shape
     concepts = data.load_concepts(source.concepts, settings, count, train_split)
     if len(concepts.words) != count:
         raise UserError(
@@ -52,7 +54,11 @@ def load_constants(
         "vectors": _find_vectors(concepts, source, width, seed),
         "adjacency": concepts.adjacency(),
     }
-    found = {f"{side}/{_GRAPH}/{name}": array for side in sides for name, array in graph.items()}
+    found = {
+        f"{modality}/{_GRAPH}/{name}": array
+        for modality in modalities
+        for name, array in graph.items()
+    }
     if _TABLE in state:
         words = data.load_vocabulary(settings, train_split)
         table = np.full(state[_TABLE].shape, count, np.int32)

@@ -11,7 +11,7 @@ from absl import logging
 from xmodal.core.errors import UserError
 from xmodal.models.encoders.position_resize import resize_grid_positions, resize_text_positions
 from xmodal.pretrained.folder import read_description, read_weights
-from xmodal.pretrained.model_folder import SIDES, read_model, read_part
+from xmodal.pretrained.model_folder import MODALITIES, read_model, read_part
 from xmodal.pretrained.packaged_towers import locate_tower
 from xmodal.train.sections import InitConfig
 from xmodal.train.tree import (
@@ -30,12 +30,14 @@ Shapes = Mapping[str, Any]
 
 
 def named_folders(source: InitConfig) -> dict[str, str]:
-    """Returns side -> folder for the towers that a config names, alone or in a model."""
+    """Returns modality -> folder for the towers that a config names, alone or in a model."""
     if source.model:
-        return {side: os.path.join(source.model, side) for side in SIDES}
+        return {modality: os.path.join(source.model, modality) for modality in MODALITIES}
     named = dataclasses.asdict(source.towers)
     return {
-        side: locate_tower(f"{_SECTION}.{side}", folder) for side, folder in named.items() if folder
+        modality: locate_tower(f"{_SECTION}.{modality}", folder)
+        for modality, folder in named.items()
+        if folder
     }
 
 
@@ -54,17 +56,23 @@ def load_towers(state: TrainState, source: InitConfig) -> Arrays:
       split off if the model splits them off.
     """
     params, found = state.flat_params(), Arrays()
-    for side, folder in named_folders(source).items():
-        wanted = _below(side, params | flatten(state.model_state))
+    for modality, folder in named_folders(source).items():
+        wanted = _below(modality, params | flatten(state.model_state))
         named = read_weights(folder).items()
-        own = {f"{side}/{name.removeprefix('params/')}": array for name, array in named}
+        own = {f"{modality}/{name.removeprefix('params/')}": array for name, array in named}
         own = _split_layers(own, wanted)
-        resized = _resize_positions(own, wanted, side, folder)
+        resized = _resize_positions(own, wanted, modality, folder)
         _check_fits(folder, own, wanted)
         found |= own
         logging.info(
             "%s tower from %s: %d arrays; at their initial values: %s%s",
-            *(side, folder, len(own), top_levels(wanted.keys() - own.keys()) or "none", resized),
+            *(
+                modality,
+                folder,
+                len(own),
+                top_levels(wanted.keys() - own.keys()) or "none",
+                resized,
+            ),
         )
     if source.model:
         for part in ("tasks", "similarity", "cross_encoder"):
@@ -109,14 +117,14 @@ def _split_layers(given: Arrays, wanted: Shapes) -> Arrays:
     return split
 
 
-def _resize_positions(given: Arrays, wanted: Shapes, side: str, folder: str) -> str:
+def _resize_positions(given: Arrays, wanted: Shapes, modality: str, folder: str) -> str:
     """Replaces positions for another number of tokens, and returns a description."""
-    path, encoder = f"{side}/encoder/position_embeddings", read_description(folder).encoder
+    path, encoder = f"{modality}/encoder/position_embeddings", read_description(folder).encoder
     old, rule = given.get(path), encoder.get("position_resize")
     if old is None or not rule or path not in wanted or old.shape == wanted[path].shape:
         return ""
     count = wanted[path].shape[0]
-    if side == "text":
+    if modality == "text":
         resized: np.ndarray | None = resize_text_positions(old, count, rule)
     else:
         resized = resize_grid_positions(old, count, rule, int(encoder["class_token"]))

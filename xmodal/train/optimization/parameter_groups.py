@@ -18,7 +18,7 @@ from xmodal.train.tree import check_patterns, matches
 
 Decay = Callable[[str], float]
 """Parameter path -> rate of its decoupled weight decay."""
-# Names under `SIDE/encoder/`, from the bottom up; everything else there is an embedding.
+# Names under `MODALITY/encoder/`, from the bottom up; everything else there is an embedding.
 _STACKS = ("lower_layers", "layers")
 _AFTER = "norm"
 
@@ -50,15 +50,15 @@ class GroupConfig:
           path: path of the parameter, such as `image/encoder/layers/query/kernel`.
           shapes: all arrays or their shapes, frozen ones included, by path.
         """
-        side, part, *names = path.split("/")
+        modality, part, *names = path.split("/")
         if self.layer_decay == 1 or part != "encoder" or names[0] == _AFTER:
             return self.rate
-        depths = [_depth(f"{side}/encoder/{stack}/", shapes) for stack in _STACKS]
+        depths = [_depth(f"{modality}/encoder/{stack}/", shapes) for stack in _STACKS]
         if not any(depths):
             raise UserError(
                 f"layer_decay={self.layer_decay} of config.optimizer.groups, {self.pattern!r}, is "
-                f"for stacked layers, but {side}/encoder has none: narrow the pattern, or remove "
-                "layer_decay."
+                f"for stacked layers, but {modality}/encoder has none: narrow the pattern, or "
+                "remove layer_decay."
             )
         if names[0] not in _STACKS:
             return self.rate * self.layer_decay ** (sum(depths) + 1)

@@ -45,7 +45,7 @@ def embed_in_parts(
     normalization uses the statistics of a part, and the running statistics are updated after each
     part of the first pass.
     """
-    read = {name for side in model.towers for name in COLUMNS[side]} | MINED_COLUMNS.keys()
+    read = {name for modality in model.towers for name in COLUMNS[modality]} | MINED_COLUMNS.keys()
     inputs = {name: column for name, column in batch.items() if name in read}
 
     # A loop keeps the inputs of a checkpointed function and recomputes the function.
@@ -61,7 +61,7 @@ def embed_in_parts(
         return jax.lax.stop_gradient(states), views
 
     numbers = jnp.arange(steps, dtype=jnp.uint32)
-    states = {side: model_state[side] for side in model.towers}
+    states = {modality: model_state[modality] for modality in model.towers}
     states, views = jax.lax.scan(embed, states, (numbers, _split(inputs, steps, mesh)))
     return _join(views, mesh), states
 

@@ -67,7 +67,7 @@ def embed_by_length(
     first, state = embed(short_inputs, key=keys[0])
     others, other_state = embed(long_inputs, key=keys[1])
     statistics = (each.get("batch_stats", {}) for each in (state, other_state))
-    # A frozen side returns its running statistics as they were.
+    # A frozen modality returns its running statistics as they were.
     if not all(jax.tree.leaves(jax.tree.map(operator.is_, *statistics))):
         raise UserError(
             "config.data.length_bucketing embeds short texts separately, but the text tower "

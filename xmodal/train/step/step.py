@@ -1,4 +1,4 @@
-"""The training step: each side once per view, the tasks' losses, one update."""
+"""The training step: each modality once per view, the tasks' losses, one update."""
 
 import dataclasses
 import functools
@@ -21,7 +21,7 @@ from xmodal.train.optimization.parameter_groups import select
 from xmodal.train.optimization.schedules import Lengths
 from xmodal.train.step import accumulation
 from xmodal.train.step.task_losses import clamp_scales, compute_losses, observe_batch
-from xmodal.train.step.tasks import Task, sides
+from xmodal.train.step.tasks import Task, modalities
 from xmodal.train.step.views import embed_views
 from xmodal.train.tree import TrainState, Tree, flatten, frozen_parts, matches, merge
 
@@ -45,7 +45,9 @@ class L2Config:
     scale: float = setting(above=0)
 
 
-def check_sides(model: DualEncoder, tasks: tuple[Task, ...], freeze: Sequence[str] = ()) -> None:
+def check_modalities(
+    model: DualEncoder, tasks: tuple[Task, ...], freeze: Sequence[str] = ()
+) -> None:
     """Raises an error if the tasks do not fit the parts that the model has.
 
     They train exactly these parts, and a similarity that is not symmetric compares images with
@@ -54,13 +56,14 @@ def check_sides(model: DualEncoder, tasks: tuple[Task, ...], freeze: Sequence[st
     Args:
       model: two towers, or one.
       tasks: the tasks.
-      freeze: `config.freeze`; a side that is frozen as a whole needs no task.
+      freeze: `config.freeze`; a modality that is frozen as a whole needs no task.
     """
-    trained = {side for side in model.towers if not matches(freeze, f"{side}/")}
-    if not trained <= sides(tasks) <= set(model.towers):
+    trained = {modality for modality in model.towers if not matches(freeze, f"{modality}/")}
+    if not trained <= modalities(tasks) <= set(model.towers):
         raise UserError(
-            f"config.tasks compare views of the sides {sorted(sides(tasks))}, config.model has "
-            f"{sorted(model.towers)}; set the other side to None, freeze it or add a task for it."
+            f"config.tasks compare views of the modalities {sorted(modalities(tasks))}, "
+            f"config.model has {sorted(model.towers)}; set the other modality to None, freeze it "
+            "or add a task for it."
         )
     for task in tasks:
         similarity = task.similarity or model.similarity
@@ -127,7 +130,7 @@ def make_step(
         frozen, model_state, number = state.frozen, state.model_state, state.step
         everything = merge(params, frozen)
         trained, fixed = flatten(params), flatten(frozen)
-        parts = {side: frozen_parts(trained, fixed, side) for side in model.towers}
+        parts = {modality: frozen_parts(trained, fixed, modality) for modality in model.towers}
         modes = {part: _mode(params, frozen, part) for part in ("similarity", "cross_encoder")}
         views, states = embed(
             model, tasks, everything, model_state, batch,
@@ -217,13 +220,13 @@ def follow(copies: Tree, params: Tree, rate: float, step: jax.Array) -> Tree:
     """Returns the copies after a step; before the first one they equal the towers.
 
     Args:
-      copies: copies of the parameters by side.
+      copies: copies of the parameters by modality.
       params: parameters of the whole model.
       rate: m; the result is m copy + (1 - m) parameter.
       step: int32 scalar.
     """
     kept = jnp.where(step == 0, 0.0, rate)
-    towers = {side: params[side] for side in copies}
+    towers = {modality: params[modality] for modality in copies}
     mixed = jax.tree.map(lambda copy, own: kept * copy + (1 - kept) * own, copies, towers)
     return jax.lax.stop_gradient(mixed)
 

@@ -16,7 +16,7 @@ from xmodal.similarity import Observer, Similarity
 from xmodal.train import rngs
 from xmodal.train.optimization import schedules
 from xmodal.train.step import accumulation
-from xmodal.train.step.tasks import MINED_VIEWS, Task, shared_parameters, sides_of
+from xmodal.train.step.tasks import MINED_VIEWS, Task, modalities_of, shared_parameters
 from xmodal.train.tree import Tree, flatten
 
 
@@ -68,11 +68,11 @@ def compute_losses(
         state = model_state.get("tasks", {}).get(task.name, {})
         key = rngs.stream_key(seed, f"tasks/{task.name}", step)
         module_key, loss_key = jax.random.split(key)
-        left, right = sides_of(task, views)
+        left, right = modalities_of(task, views)
         columns = task.read_columns(batch)
         outputs: Mapping[str, jax.Array] = {}
         if task.module is not None:
-            inputs = sides_of(task, views if task.module.momentum is None else copied or {})
+            inputs = modalities_of(task, views if task.module.momentum is None else copied or {})
             outputs, new_state = task.module.apply(
                 own.get("module", {}), state.get("module", {}), *inputs, columns,
                 shared_parameters(task, flat), train=True, key=module_key,

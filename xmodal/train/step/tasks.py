@@ -25,7 +25,7 @@ from xmodal.train.tree import Tree, flatten
 
 VIEW = re.compile(r"image|caption_(\d+)")
 NEGATIVES = ("image", "pair", "none")
-# Views of mined negatives, by side, in the order of `data.mined_negatives.Draw`.
+# Views of mined negatives, by modality, in the order of `data.mined_negatives.Draw`.
 MINED_VIEWS = {
     "image": ("mined_image_0", "mined_image_1"),
     "text": ("mined_caption_0", "mined_caption_1"),
@@ -113,7 +113,7 @@ class Task:
           params: parameters of the towers, some of which `reads` may name.
         """
         own, state = {}, {}
-        left, right = sides_of(self, views)
+        left, right = modalities_of(self, views)
         if self.module is not None:
             reads = shared_parameters(self, flatten(params))
             inputs = self.read_columns(batch)
@@ -205,8 +205,8 @@ def caption_indices(tasks: tuple[Task, ...]) -> list[int]:
     return sorted(int(view.removeprefix("caption_")) for view in captions)
 
 
-def sides(tasks: tuple[Task, ...]) -> set[str]:
-    """Returns the sides of the model that the tasks embed: "image", "text" or both."""
+def modalities(tasks: tuple[Task, ...]) -> set[str]:
+    """Returns the modalities of the model that the tasks embed: "image", "text" or both."""
     return {"image" if view == "image" else "text" for task in tasks for view in task.views}
 
 
@@ -226,6 +226,6 @@ def shared_parameters(task: Task, flat: Mapping[str, Any]) -> dict[str, Any]:
     return {path: lookup(where, path, flat) for path in task.config.loss.reads}
 
 
-def sides_of(task: Task, views: Mapping[str, Embedding]) -> tuple[Embedding, Embedding | None]:
+def modalities_of(task: Task, views: Mapping[str, Embedding]) -> tuple[Embedding, Embedding | None]:
     """Returns the embeddings of a task's left and right view; None for a single view."""
     return views[task.views[0]], views[task.views[1]] if len(task.views) == 2 else None

@@ -1,4 +1,4 @@
-"""Views of a batch: the image and the drawn captions, each side embedded in one pass."""
+"""Views of a batch: the image and the drawn captions, each modality embedded in one pass."""
 
 import functools
 from collections.abc import Collection, Mapping
@@ -9,9 +9,9 @@ from jax.sharding import Mesh
 
 from xmodal.data.text.length_bucketing import LengthBucketing
 from xmodal.models import DualEncoder, Embedding
-from xmodal.models.dual_encoder import SIDES
+from xmodal.models.dual_encoder import MODALITIES
 from xmodal.train.step.length_bucketing import RANK, embed_by_length
-from xmodal.train.step.tasks import MINED_VIEWS, Task, caption_indices, reads_mined, sides
+from xmodal.train.step.tasks import MINED_VIEWS, Task, caption_indices, modalities, reads_mined
 from xmodal.train.tree import Tree
 
 # Batch columns that a tower reads. Frozen features replace the raw columns.
@@ -24,20 +24,20 @@ MINED_COLUMNS: Mapping[str, str] = {f"mined_{name}": name for name in COLUMNS["i
 
 
 def tower_inputs(
-    batch: Mapping[str, jax.Array], side: str, captions: Collection[int] | None = None
+    batch: Mapping[str, jax.Array], modality: str, captions: Collection[int] | None = None
 ) -> dict[str, jax.Array]:
     """Returns the input columns of one tower.
 
     Args:
       batch: columns of a training batch, images [B, ...] and texts [B, C, ...].
-      side: "image" or "text".
+      modality: "image" or "text".
       captions: positions of the captions to take; None for all.
 
     Returns:
       Images [B, ...], or texts [B x C, ...], with the captions of an image in sequence.
     """
-    found = {name: batch[name] for name in COLUMNS[side] if name in batch}
-    if side == "image":
+    found = {name: batch[name] for name in COLUMNS[modality] if name in batch}
+    if modality == "image":
         return found
     if captions is not None:
         found = {name: column[:, list(captions)] for name, column in found.items()}
@@ -68,7 +68,7 @@ def embed_views(
       model_state: running statistics of the model.
       batch: columns of a training batch.
       train: see `Tower.apply`.
-      frozen: side -> frozen parts, see `Tower.apply`.
+      frozen: modality -> frozen parts, see `Tower.apply`.
       key: see `Tower.apply`; each tower gets its own.
       length_bucketing: texts that are embedded apart if the batch has ranks, see `embed_by_length`.
       mesh: devices that the batch is split over, for `length_bucketing`.
@@ -76,27 +76,27 @@ def embed_views(
     views: dict[str, Embedding] = {}
     states: Tree = dict(model_state)
     mined = reads_mined(tasks)
-    for side in sorted(sides(tasks), key=SIDES.index):
-        if side == "image":
-            names, inputs = ["image"], tower_inputs(batch, side)
+    for modality in sorted(modalities(tasks), key=MODALITIES.index):
+        if modality == "image":
+            names, inputs = ["image"], tower_inputs(batch, modality)
             if mined:
                 inputs = _with_mined(inputs, batch)
         else:
             captions = caption_indices(tasks)
             names = [f"caption_{caption}" for caption in captions]
-            inputs = tower_inputs(batch, side, [*captions, -2, -1] if mined else captions)
-        names += MINED_VIEWS[side] if mined else ()
+            inputs = tower_inputs(batch, modality, [*captions, -2, -1] if mined else captions)
+        names += MINED_VIEWS[modality] if mined else ()
         count = len(names)
         embed = functools.partial(
-            model.embed, side, params, model_state,
-            train=train, frozen=(frozen or {}).get(side, ()),
+            model.embed, modality, params, model_state,
+            train=train, frozen=(frozen or {}).get(modality, ()),
         )  # fmt: skip
         if RANK in inputs and length_bucketing is not None and mesh is not None:
             embed = functools.partial(
                 embed_by_length, embed, captions=count, short=length_bucketing, mesh=mesh
             )
-        embedding, states[side] = embed(
-            inputs, key=None if key is None else jax.random.fold_in(key, SIDES.index(side))
+        embedding, states[modality] = embed(
+            inputs, key=None if key is None else jax.random.fold_in(key, MODALITIES.index(modality))
         )
         rows = jax.tree.map(lambda x, c=count: x.reshape(len(x) // c, c, *x.shape[1:]), embedding)
         for place, name in enumerate(names):

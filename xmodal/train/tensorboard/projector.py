@@ -41,7 +41,7 @@ def write_projector(
     config = ProjectorConfig()
     files: dict[str, str | bytes] = {}
     for name, (source, items) in embeddings.items():
-        if not source.sides:  # The model only scores pairs.
+        if not source.modalities:  # The model only scores pairs.
             continue
         vectors, rows, tiles = _gather(source, items, min(count, _MOST // 2))
         entry = config.embeddings.add()
