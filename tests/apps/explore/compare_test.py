@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import xmodal
-from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
+from tests.evals.evaluators.random_vectors import MODALITIES, make_source, make_split, options_of
 from xmodal.apps.explore import compare as compare_lib
 from xmodal.evals import evaluate_source, make_evaluator
 
@@ -16,7 +16,7 @@ from xmodal.evals import evaluate_source, make_evaluator
 def save(folder, seed, split=None):
     split = split or make_split(20, captions=2)
     evaluator = make_evaluator(
-        "x", options_of(type="benchmarks", bootstrap_samples=50), split, SIDES
+        "x", options_of(type="benchmarks", bootstrap_samples=50), split, MODALITIES
     )
     evaluation = evaluate_source(evaluator, make_source(split, seed), name=f"model {seed}")
     evaluation.save(folder)

@@ -160,7 +160,7 @@ class LastToken(nn.Module):
 
 
 class NoVector(nn.Module):
-    """The head of a tower whose features serve a cross-encoder alone: all similarities are equal."""
+    """The head of a tower whose features only a cross-encoder reads: similarities are equal."""
 
     def __call__(self, features: Features, mode: Mode) -> Embedding:
         """Tokens [N, T, W] -> vectors [N, 0]."""
