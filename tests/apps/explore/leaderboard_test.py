@@ -1,4 +1,4 @@
-"""The board of several models: ranks, tables, and the page in a browser."""
+"""The leaderboard of several models: ranks, tables, and the page in a browser."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ import pytest
 
 from tests.apps.explore.compare_test import save
 from tests.browser import check_accessibility, check_layout, open_page
-from xmodal.apps.explore import board as board_lib
+from xmodal.apps.explore import leaderboard as leaderboard_lib
 from xmodal.apps.explore.compare import open_results
 from xmodal.apps.explore.leaderboard import Leaderboard
 
@@ -53,8 +53,8 @@ def test_the_command_writes_tables_and_a_page(stored, tmp_path, monkeypatch, cap
         "--metrics=*/i2t/recall@*",
         f"--output={tmp_path}/out",
     ]
-    monkeypatch.setattr(sys, "argv", ["board", *arguments])
-    board_lib.main()
+    monkeypatch.setattr(sys, "argv", ["leaderboard", *arguments])
+    leaderboard_lib.main()
     printed = capsys.readouterr().out
     assert "4 models x 3 metrics" in printed
     assert "Models without any of these metrics, see --metrics: Other" in printed
@@ -74,18 +74,20 @@ def test_the_command_writes_tables_and_a_page(stored, tmp_path, monkeypatch, cap
 
 @pytest.mark.slow
 def test_the_page_sorts_and_filters(chromium, stored, tmp_path):
-    board = Leaderboard(open_results(stored), {"paper": {TAG: 61.5}}, ["*/recall@*"])
+    leaderboard = Leaderboard(open_results(stored), {"paper": {TAG: 61.5}}, ["*/recall@*"])
     path = tmp_path / "leaderboard.html"
-    path.write_text(board.page().to_html())
+    path.write_text(leaderboard.page().to_html())
     with open_page(chromium, path, size="phone") as page:
         check_layout(page)
         check_accessibility(page)
-        shown = "[...document.querySelectorAll('#board tbody tr:not([hidden]) th')]"
+        shown = "[...document.querySelectorAll('#leaderboard tbody tr:not([hidden]) th')]"
         names = f"{shown}.map(e => e.innerText)"
         head = page.get_by_role("button", name=TAG, exact=True)
         head.focus()
         page.keyboard.press("Enter")  # The highest first.
-        values = {name: row[board.tags.index(TAG)].value for name, row in board.rows.items()}
+        values = {
+            name: row[leaderboard.tags.index(TAG)].value for name, row in leaderboard.rows.items()
+        }
         order = [name.removesuffix(" (published)") for name in page.evaluate(names)]
         assert [values[name] for name in order] == sorted(values.values(), reverse=True)
         assert order[0] == "paper"
@@ -96,6 +98,6 @@ def test_the_page_sorts_and_filters(chromium, stored, tmp_path):
         assert set(page.evaluate(names)) == {"first", "third"}
         assert page.locator("#shown").inner_text() == "2 of 4 rows"
         page.get_by_role("searchbox", name="Metrics").fill("t2i/recall@5")
-        assert page.locator("#board thead th:not([hidden])").count() == 2
+        assert page.locator("#leaderboard thead th:not([hidden])").count() == 2
         check_layout(page)
         check_accessibility(page)

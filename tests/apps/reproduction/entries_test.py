@@ -1,11 +1,11 @@
-"""The ledger's own rows: complete, consistent, and equal to the numbers that reports print."""
+"""The results's own rows: complete, consistent, and equal to the numbers that reports print."""
 
 import collections
 import pathlib
 
 import pytest
 
-from xmodal.apps.reproduction.entries import STATUSES, Files, Ledger, System, read_ledger
+from xmodal.apps.reproduction.entries import STATUSES, Files, PublishedResults, System, read_results
 from xmodal.evals.reports import published
 from xmodal.pretrained.packaged_towers import PACKAGED
 
@@ -13,17 +13,17 @@ ROOT = pathlib.Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
-def ledger():
-    return read_ledger()
+def results():
+    return read_results()
 
 
-def test_every_row_is_complete(ledger):
-    assert len(ledger.rows) > 350
-    statuses = collections.Counter(row.status for row in ledger.rows)
+def test_every_row_is_complete(results):
+    assert len(results.rows) > 350
+    statuses = collections.Counter(row.status for row in results.rows)
     assert set(statuses) == set(STATUSES)
-    names = [(row.table.name, row.label, row.system.name) for row in ledger.rows]
+    names = [(row.table.name, row.label, row.system.name) for row in results.rows]
     assert len(set(names)) == len(names)
-    for row in ledger.rows:
+    for row in results.rows:
         system, table = row.system, row.table
         assert row.published or row.measured
         assert table.reason
@@ -31,9 +31,9 @@ def test_every_row_is_complete(ledger):
         assert not (table.unverified and row.measured)
         # Without a command, a reader is told why.
         assert system.run or system.note or system.parity, system.name
-        assert set(system.needs) <= set(ledger.files)
+        assert set(system.needs) <= set(results.files)
         assert not system.parity or (ROOT / system.parity).exists()
-        assert not system.like or ledger.of_system(system.like)
+        assert not system.like or results.of_system(system.like)
         if table.page:
             columns = [tag for tag in row.measured if not system.metric]
             assert set(columns) <= set(table.columns)
@@ -45,9 +45,9 @@ def test_every_row_is_complete(ledger):
                     assert value.number <= ten.number
 
 
-def test_reports_print_no_unverified_number(ledger):
+def test_reports_print_no_unverified_number(results):
     doubtful, checked = set(), set()
-    for row in ledger.rows:
+    for row in results.rows:
         numbers = doubtful if row.table.unverified else checked
         numbers |= {(tag, value.number) for tag, value in row.published.items()}
     printed = {
@@ -68,22 +68,25 @@ def test_files_are_found_in_both_kinds_of_folders(tmp_path, monkeypatch):
                        sha256={"m.bin": "12ab"}),
         "package": Files("package", "a package", "pip", ("__init__.py",), package="numpy"),
     }  # fmt: skip
-    ledger, system = Ledger({}, (), files), System("group/system", "system", needs=(*files,))
+    results, system = (
+        PublishedResults({}, (), files),
+        System("group/system", "system", needs=(*files,)),
+    )
     monkeypatch.delenv("XMODAL_TEST_DATA", raising=False)
-    assert ledger.missing(system, ledger.find_folders([])) == {
+    assert results.missing(system, results.find_folders([])) == {
         "labels": ["a.csv|b.csv"],
         "model": ["m.bin"],
     }
     (tmp_path / "cxc").mkdir()
     (tmp_path / "cxc/b.csv").touch()  # In a folder of the folder.
     monkeypatch.setenv("XMODAL_TEST_DATA", str(tmp_path))
-    assert ledger.missing(system, ledger.find_folders([])) == {"model": ["m.bin"]}
+    assert results.missing(system, results.find_folders([])) == {"model": ["m.bin"]}
     (tmp_path / "other").mkdir()
     (tmp_path / "other/m.bin").touch()
-    assert not ledger.missing(system, ledger.find_folders([f"weights={tmp_path}/other"]))
+    assert not results.missing(system, results.find_folders([f"weights={tmp_path}/other"]))
 
 
-def test_packaged_towers_have_the_checksums_of_the_ledger(ledger):
+def test_packaged_towers_have_the_checksums_of_the_ledger(results):
     for key, tower in PACKAGED.items():
-        named = {pathlib.PurePath(name).name: name for name in ledger.files[key].names}
-        assert ledger.files[key].sha256[named[tower.file]] == tower.sha256
+        named = {pathlib.PurePath(name).name: name for name in results.files[key].names}
+        assert results.files[key].sha256[named[tower.file]] == tower.sha256

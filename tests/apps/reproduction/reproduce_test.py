@@ -8,13 +8,13 @@ import sys
 import pytest
 
 from xmodal.apps.reproduction import reproduce
-from xmodal.apps.reproduction.entries import Value, read_ledger
+from xmodal.apps.reproduction.entries import Value, read_results
 from xmodal.apps.reproduction.reproduce import Reproduction
 
 
 @pytest.fixture(scope="module")
-def ledger():
-    return read_ledger()
+def results():
+    return read_results()
 
 
 def run(monkeypatch, *arguments):
@@ -47,14 +47,14 @@ def test_missing_files_end_with_2_and_unknown_names_with_an_error(monkeypatch, c
 
 
 @pytest.mark.slow
-def test_a_real_row(ledger, real_data, tmp_path, monkeypatch, capfd):
+def test_a_real_row(results, real_data, tmp_path, monkeypatch, capfd):
     """A baseline of relations is inside; a row with another number is outside."""
     pytest.importorskip("sklearn")
     monkeypatch.setenv("XMODAL_TEST_DATA", str(real_data))
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
-    system = ledger.systems["relations/cite_tf_idf"]
-    folders = ledger.find_folders([])
-    assert Reproduction(ledger, folders, tmp_path).run([system]) == 0
+    system = results.systems["relations/cite_tf_idf"]
+    folders = results.find_folders([])
+    assert Reproduction(results, folders, tmp_path).run([system]) == 0
     said = capfd.readouterr().out
     assert re.search(r"reproduced, 8 of 8 numbers inside, in 0\.\d CPU minutes", said)
     report = tmp_path / "results/relations/cite_tf_idf/reproduced.json"
@@ -63,8 +63,8 @@ def test_a_real_row(ledger, real_data, tmp_path, monkeypatch, capfd):
     assert [check["inside"] for check in content["checks"]] == [True] * 8
 
     measured = {"mean/average_precision": Value("60.0")}
-    rows = [dataclasses.replace(row, measured=measured) for row in ledger.of_system(system.name)]
-    changed = dataclasses.replace(ledger, rows=tuple(rows))
+    rows = [dataclasses.replace(row, measured=measured) for row in results.of_system(system.name)]
+    changed = dataclasses.replace(results, rows=tuple(rows))
     # The results are there already.
     done = dataclasses.replace(system, run=("--help",))
     assert Reproduction(changed, folders, tmp_path).run([done]) == reproduce.OUTSIDE

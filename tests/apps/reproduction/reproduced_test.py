@@ -1,4 +1,4 @@
-"""Measured numbers against the ledger's."""
+"""Measured numbers against those of `configs/results`."""
 
 import dataclasses
 

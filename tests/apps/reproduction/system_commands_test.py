@@ -1,4 +1,4 @@
-"""Commands of the ledger: filled in, and of configs that exist."""
+"""Commands of the results: filled in, and of configs that exist."""
 
 import importlib.util
 import pathlib
@@ -8,7 +8,7 @@ import pytest
 
 from xmodal.__main__ import COMMANDS
 from xmodal.apps.config_flag import find_config_file
-from xmodal.apps.reproduction.entries import read_ledger
+from xmodal.apps.reproduction.entries import read_results
 from xmodal.apps.reproduction.reproduce import Reproduction
 
 WORK = pathlib.Path("work")
@@ -25,13 +25,13 @@ def load(argument):
 @pytest.mark.slow
 def test_every_command_can_be_read(tmp_path):
     """Its placeholders, its command, its config's variant, and the sections that it changes."""
-    ledger = read_ledger()
-    folders = ledger.find_folders([])
-    known = {files.folder for files in ledger.files.values()}
+    results = read_results()
+    folders = results.find_folders([])
+    known = {files.folder for files in results.files.values()}
     folders |= {("labels" if name == "." else name or "minilm"): tmp_path for name in known}
     seen = set()
-    for system in ledger.systems.values():
-        for words in Reproduction(ledger, folders, WORK).commands(system, 0):
+    for system in results.systems.values():
+        for words in Reproduction(results, folders, WORK).commands(system, 0):
             assert words[0] in COMMANDS
             assert not any(re.search(r"\{\w+\}", word) for word in words), words
             named = [word for word in words if word.startswith("--config=")]

@@ -1,5 +1,5 @@
 const find = (id) => document.getElementById(id);
-const table = find("board");
+const table = find("leaderboard");
 const heads = [...table.tHead.rows[0].cells];
 const rows = [...table.tBodies[0].rows];
 const valueOf = (row, column) => Number(row.cells[column].dataset.value);  // NaN for "nan".

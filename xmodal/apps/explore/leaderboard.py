@@ -160,8 +160,8 @@ def load_published(path: str) -> dict[str, dict[str, float]]:
 
 @console.readable_errors(FileNotFoundError, UnexpectedFilesError)
 def main() -> None:
-    """Writes the board that the command line names."""
-    parser = make_parser("board", __doc__)
+    """Writes the leaderboard that the command line names."""
+    parser = make_parser("leaderboard", __doc__)
     parser.add_argument("models", nargs="+", metavar="[NAME=]FOLDER", help="runs or results")
     parser.add_argument("--metrics", type=name_list, help="tags, * for any characters")
     parser.add_argument("--published", help="table of published results, .json or .csv")
@@ -170,17 +170,18 @@ def main() -> None:
     check_writable(args.output)
     comparison = open_results(read_names(args.models))
     published = load_published(args.published) if args.published else {}
-    board = Leaderboard(comparison, published, args.metrics)
+    leaderboard = Leaderboard(comparison, published, args.metrics)
     files = {
-        "leaderboard.html": board.page().to_html(),
-        "leaderboard.md": board.document("markdown"),
-        "leaderboard.tex": board.document("latex"),
-        "leaderboard.csv": board.to_csv(),
+        "leaderboard.html": leaderboard.page().to_html(),
+        "leaderboard.md": leaderboard.document("markdown"),
+        "leaderboard.tex": leaderboard.document("latex"),
+        "leaderboard.csv": leaderboard.to_csv(),
     }
     write_files(args.output, files)
-    print(f"{args.output}: {len(board.rows)} models x {len(board.tags)} metrics; leaderboard.html")
+    size = f"{len(leaderboard.rows)} models x {len(leaderboard.tags)} metrics"
+    print(f"{args.output}: {size}; leaderboard.html")
     given = {**comparison.metrics, **published}
-    if absent := [name for name in given if name not in board.rows]:
+    if absent := [name for name in given if name not in leaderboard.rows]:
         print(f"Models without any of these metrics, see --metrics: {', '.join(absent)}")
 
 

@@ -1,4 +1,4 @@
-"""The ledger: every number that a paper or this project prints, `configs/results/*.toml`.
+"""The results: every number that a paper or this project prints, `configs/results/*.toml`.
 
     title = "A paper (2020)"
 
@@ -80,7 +80,7 @@ class Files:
       folder: name of their folder, as in `XMODAL_TEST_DATA`; "." is that folder itself.
       package: name of an installed package in place of a folder.
       names: paths below the folder, or of "." also below a folder in it; A|B is either of them; see
-        `Ledger.names_of`.
+        `PublishedResults.names_of`.
       bytes: name -> size, if known.
       sha256: name -> checksum, if known; of one that ends with ..., only the beginning is known.
     """
@@ -123,7 +123,7 @@ class System:
     Attributes:
       name: "GROUP/KEY", the argument of `xmodal reproduce`.
       label: its name in tables, in Markdown.
-      needs: keys of `Ledger.files`.
+      needs: keys of `PublishedResults.files`.
       run: commands of `xmodal`, with the names of folders in braces.
       seeds: the commands run once per seed, and their mean is compared.
       minutes: CPU minutes of all commands and seeds; None if unknown.
@@ -228,7 +228,7 @@ class LedgerRow:
 
 
 @dataclasses.dataclass(frozen=True)
-class Ledger:
+class PublishedResults:
     """All rows, and the requirements of their commands.
 
     Attributes:
@@ -299,7 +299,7 @@ def fill(text: str, places: Mapping[str, str]) -> str:
     return text
 
 
-def read_ledger(folder: pathlib.Path | None = None) -> Ledger:
+def read_results(folder: pathlib.Path | None = None) -> PublishedResults:
     """Reads FOLDER/*.toml, by default of `configs/results`, of the checkout or installed."""
     roots = importlib.import_module("configs").__path__
     places = [folder] if folder else [pathlib.Path(root, "results") for root in roots]
@@ -312,7 +312,7 @@ def read_ledger(folder: pathlib.Path | None = None) -> Ledger:
             entry["run"] = [fill(each, shared["commands"]) for each in entry.get("run", ())]
             systems[f"{group}/{key}"] = System(f"{group}/{key}", **entry)
     tables = [(group, entry) for group, content in read.items() for entry in content["tables"]]
-    return Ledger(
+    return PublishedResults(
         titles={group: content["title"] for group, content in read.items()},
         rows=[row for group, entry in tables for row in _rows(group, entry, systems)],
         files={key: Files(key, **entry) for key, entry in shared["files"].items()},

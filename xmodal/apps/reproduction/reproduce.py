@@ -16,7 +16,7 @@ and the missing files of this machine; --available, --minutes and --seeds restri
     not covered    no command computes the row
 
 `reproduce NAME` looks for the files of a system, runs its commands (see `configs/results`), and
-compares its metrics with every number of the ledger; `reproduced.json` in --workdir/results/NAME
+compares its metrics with every number of the results; `reproduced.json` in --workdir/results/NAME
 reports it, with the processor. The exit code is 1 if a
 number is outside of its tolerance, other than an unverified one, and 2 if files are missing.
 Folders are those in `XMODAL_TEST_DATA`, or --folder=NAME=PATH. The name of a group, the part before
@@ -37,7 +37,7 @@ from collections.abc import Sequence
 from etils import epath
 
 from xmodal.apps.arguments import make_parser, positive_int
-from xmodal.apps.reproduction.entries import Folders, Ledger, System, fill, read_ledger
+from xmodal.apps.reproduction.entries import Folders, PublishedResults, System, fill, read_results
 from xmodal.apps.reproduction.reproduced import (
     Numbers,
     compare_rows,
@@ -59,40 +59,41 @@ OUTSIDE, MISSING = 1, 2
 
 @console.readable_errors()
 def main() -> None:
-    """Lists the ledger, or runs the systems that the command line names."""
+    """Lists the results, or runs the systems that the command line names."""
     args = _parse()
-    ledger = read_ledger()
+    results = read_results()
     if args.write_tables:
-        changed = rewrite_pages(ledger, pathlib.Path())
+        changed = rewrite_pages(results, pathlib.Path())
         print("\n".join(f"{page} was changed." for page in changed) or "Nothing changed.")
         return
-    folders = ledger.find_folders(args.folder)
-    runs, systems = args.names or args.all, list(ledger.systems.values())
+    folders = results.find_folders(args.folder)
+    runs, systems = args.names or args.all, list(results.systems.values())
     if runs or args.available or args.minutes is not None or args.seeds is not None:
         found = folders if args.available else None
-        systems = choose_systems(ledger, args.names, found, args.minutes, args.seeds)
+        systems = choose_systems(results, args.names, found, args.minutes, args.seeds)
     if not runs or not systems:
-        print(list_ledger(ledger, folders, systems))
+        print(list_ledger(results, folders, systems))
         return
-    sys.exit(Reproduction(ledger, folders, pathlib.Path(args.workdir).absolute()).run(systems))
+    sys.exit(Reproduction(results, folders, pathlib.Path(args.workdir).absolute()).run(systems))
 
 
-def find_systems(ledger: Ledger, names: Sequence[str]) -> list[System]:
+def find_systems(results: PublishedResults, names: Sequence[str]) -> list[System]:
     """Returns the systems of names, and those of groups; all for no name."""
     found: dict[str, System] = {}
-    for name in names or ledger.titles:
+    for name in names or results.titles:
         group = f"{name.partition('/')[0]}/"
-        near = {each: system for each, system in ledger.systems.items() if each.startswith(group)}
-        if name not in near and name not in ledger.titles:
+        near = {each: system for each, system in results.systems.items() if each.startswith(group)}
+        if name not in near and name not in results.titles:
             raise UserError(
-                f"{name!r} is not in the ledger; {suggest([name], list(near) or ledger.titles)}"
+                f"{name!r} is not in configs/results; "
+                f"{suggest([name], list(near) or results.titles)}"
             )
         found |= {name: near[name]} if name in near else near
     return list(found.values())
 
 
 def choose_systems(
-    ledger: Ledger,
+    results: PublishedResults,
     names: Sequence[str],
     folders: Folders | None = None,
     minutes: float | None = None,
@@ -101,13 +102,13 @@ def choose_systems(
     """Returns the systems to run, of names or groups; of all that have commands without names.
 
     Args:
-      ledger: the ledger.
+      results: the results.
       names: names of systems, or of groups; none for all that have commands.
       folders: leaves out systems whose files these folders lack; None keeps them.
       minutes: leaves out those that take longer, or an unknown time; None keeps them.
       seeds: the number of seeds of each, at most; None for all of them.
     """
-    found = [system.first_seeds(seeds) for system in find_systems(ledger, names)]
+    found = [system.first_seeds(seeds) for system in find_systems(results, names)]
     for system in found:
         if system.name in names and not system.run:
             raise UserError(f"{system.name} has no command: {system.note or system.parity}")
@@ -116,16 +117,16 @@ def choose_systems(
         for system in found
         if system.run
         and (minutes is None or (system.minutes or math.inf) <= minutes)
-        and (folders is None or not ledger.missing(system, folders))
+        and (folders is None or not results.missing(system, folders))
     ]
 
 
 class Reproduction:
-    """Runs the commands of systems, and compares their metrics with the ledger."""
+    """Runs the commands of systems, and compares their metrics with the results."""
 
-    def __init__(self, ledger: Ledger, folders: Folders, work: pathlib.Path) -> None:
+    def __init__(self, results: PublishedResults, folders: Folders, work: pathlib.Path) -> None:
         """Reads `folders`, by their name in braces, and writes everything to the folder `work`."""
-        self._ledger, self._folders, self._work = ledger, folders, work
+        self._ledger, self._folders, self._work = results, folders, work
 
     def run(self, systems: Sequence[System]) -> int:
         """Runs systems and reports each of them; returns the exit code.
@@ -226,20 +227,20 @@ def _read(folder: pathlib.Path) -> Numbers:
     }
 
 
-def list_ledger(ledger: Ledger, folders: Folders, systems: Sequence[System]) -> str:
+def list_ledger(results: PublishedResults, folders: Folders, systems: Sequence[System]) -> str:
     """Returns the groups, and a line per system: rows, status, missing files or commands."""
-    parts, ready = [], [x for x in systems if x.run and not ledger.missing(x, folders)]
-    for group, title in ledger.titles.items():
+    parts, ready = [], [x for x in systems if x.run and not results.missing(x, folders)]
+    for group, title in results.titles.items():
         lines = []
         for each in (system for system in systems if system.name.startswith(f"{group}/")):
-            counts = collections.Counter(row.status for row in ledger.of_system(each.name))
+            counts = collections.Counter(row.status for row in results.of_system(each.name))
             statuses = ", ".join(f"{count} {status}" for status, count in counts.items())
             if each in ready:
                 seeds = f", {len(each.seeds)} seeds" if len(each.seeds) > 1 else ""
                 minutes = f", {math.ceil(each.minutes)} CPU minutes" if each.minutes else ""
                 what = f"{len(each.run)} commands{seeds}{minutes}"
             elif each.run:
-                what = f"missing: {', '.join(ledger.missing(each, folders))}"
+                what = f"missing: {', '.join(results.missing(each, folders))}"
             else:
                 what = each.note or f"tested by {each.parity}"
             lines.append([f"  {each.name}", statuses, what])
@@ -249,7 +250,7 @@ def list_ledger(ledger: Ledger, folders: Folders, systems: Sequence[System]) -> 
     parts += [
         "`xmodal reproduce NAME` names the sources of missing files; `--help` explains statuses.",
         f"{len(ready)} systems can run here; those of known time take {minutes:,} CPU minutes.",
-        count_rows(ledger).replace("\n", " "),
+        count_rows(results).replace("\n", " "),
     ]
     return "\n\n".join(parts)
 

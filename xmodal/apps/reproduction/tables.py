@@ -1,4 +1,4 @@
-"""The tables of Markdown files that are made from the ledger.
+"""The tables of Markdown files that are made from the results.
 
 A table stands between `<!--reproduction:NAME-->` and `<!--end-->`; everything else is written by
 hand.
@@ -9,48 +9,48 @@ import pathlib
 import re
 from collections.abc import Sequence
 
-from xmodal.apps.reproduction.entries import Ledger, LedgerRow, tags_of
+from xmodal.apps.reproduction.entries import LedgerRow, PublishedResults, tags_of
 from xmodal.core.errors import UserError
 
 COUNTS = "counts"
 _PLACE = re.compile(r"(<!--reproduction:(?P<name>[^>]*)-->\n).*?(<!--end-->)", re.DOTALL)
 
 
-def fill_page(text: str, ledger: Ledger) -> str:
+def fill_page(text: str, results: PublishedResults) -> str:
     """Returns the text of a page with all of its tables made again."""
 
     def fill(place: re.Match) -> str:
         name = place["name"]
-        made = count_rows(ledger) if name == COUNTS else table_of(name, ledger)
+        made = count_rows(results) if name == COUNTS else table_of(name, results)
         return f"{place[1]}{made}\n{place[3]}"
 
     return _PLACE.sub(fill, text)
 
 
-def rewrite_pages(ledger: Ledger, root: pathlib.Path) -> list[str]:
+def rewrite_pages(results: PublishedResults, root: pathlib.Path) -> list[str]:
     """Makes the tables of all pages of a checkout again; returns the pages that changed."""
     changed = []
-    for page in pages_of(ledger):
+    for page in pages_of(results):
         if not (path := root / page).exists():
             raise UserError(f"{path} does not exist: the tables are those of a checkout.")
         text = path.read_text(encoding="utf-8")
-        if (made := fill_page(text, ledger)) != text:
+        if (made := fill_page(text, results)) != text:
             path.write_text(made, encoding="utf-8")
             changed.append(page)
     return changed
 
 
-def pages_of(ledger: Ledger) -> list[str]:
+def pages_of(results: PublishedResults) -> list[str]:
     """Returns the paths of all pages, below the root of a checkout."""
-    return sorted({row.table.page for row in ledger.rows if row.table.page})
+    return sorted({row.table.page for row in results.rows if row.table.page})
 
 
-def count_rows(ledger: Ledger) -> str:
+def count_rows(results: PublishedResults) -> str:
     """Returns sentences with the number of published rows by status, and of our own."""
-    published = [row for row in ledger.rows if row.published]
+    published = [row for row in results.rows if row.published]
     counts = collections.Counter(row.status for row in published)
     # Some rows are in two tables.
-    own = {(row.system.name, row.label) for row in ledger.rows if not row.published}
+    own = {(row.system.name, row.label) for row in results.rows if not row.published}
     return (
         f"Of {len(published)} rows of published results, {counts['measured here']} were measured "
         f"here ({sum(map(_agrees, published))} agree). Tests compare the implementation with\nthe "
@@ -60,17 +60,17 @@ def count_rows(ledger: Ledger) -> str:
     )
 
 
-def table_of(name: str, ledger: Ledger) -> str:
+def table_of(name: str, results: PublishedResults) -> str:
     """Returns a table in Markdown."""
-    rows = [row for row in ledger.rows if row.table.name == name]
+    rows = [row for row in results.rows if row.table.name == name]
     table = rows[0].table
     cells: list[Sequence[str]] = [[table.corner, *table.heads]]
     for system in table.above:
-        papers = _papers_of(ledger.of_system(system))
-        label = ledger.systems[system].label
+        papers = _papers_of(results.of_system(system))
+        label = results.systems[system].label
         cells.append([label, *(papers.get(tag, "") for tag in table.columns)])
     for row in rows:
-        sources = [row] if row.published else ledger.of_system(row.system.like)
+        sources = [row] if row.published else results.of_system(row.system.like)
         papers = _papers_of(sources) if table.beside else {}
         line = [row.label]
         for tag, column in zip(tags_of(table, row.system), table.columns, strict=True):
