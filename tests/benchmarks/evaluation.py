@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.evaluation --annotations=FOLDER [--width=1792] [--rounds=3]
 
-All boards of the 5,000 images and 25,000 captions of COCO's test split, with their intervals, and
-every product of two galleries once, of which a gallery with itself needs half. Both take turns;
+All benchmarks of the 5,000 images and 25,000 captions of COCO's test split, with their intervals,
+and every product of two galleries once, of which a gallery with itself needs half. Both take turns;
 with `taskset -c 0`, CPU seconds count for a busy machine.
 """
 
@@ -15,13 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.benchmarks.turns import compare
-from xmodal.evals.evaluators.runner import compute_boards
+from xmodal.evals.evaluators.runner import compute_benchmarks
 from xmodal.evals.labels.annotations import read_annotations
-from xmodal.evals.labels.make import make_boards
+from xmodal.evals.labels.make import make_benchmarks
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.scores.sources import Embeddings
 
-BOARDS, BLOCK = ("coco5k", "coco1k", "cxc", "cxc_sits_only", "eccv", "pmrp"), 1024
+BENCHMARKS, BLOCK = ("coco5k", "coco1k", "cxc", "cxc_sits_only", "eccv", "pmrp"), 1024
 
 
 def main() -> None:
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--budget", type=int, help="bytes of scores that are kept")
     args = parser.parse_args()
     labels = read_annotations(args.annotations, "test")
-    boards = make_boards(labels, BOARDS)
+    benchmarks = make_benchmarks(labels, BENCHMARKS)
     rng = np.random.default_rng(0)
     images = rng.standard_normal((len(labels.image_ids), args.width), np.float32)
     # A caption is its image plus strong noise.
@@ -48,7 +48,9 @@ def main() -> None:
     def suite() -> None:
         items = labels.image_ids, images, labels.caption_ids, captions
         source = Embeddings("here", *items, "cosine")
-        summarize(compute_boards(source, labels, boards, budget=args.budget), intervals=True)
+        summarize(
+            compute_benchmarks(source, labels, benchmarks, budget=args.budget), intervals=True
+        )
 
     def products() -> None:
         for left, right in ((0, 1), (1, 1), (0, 0)):

@@ -98,7 +98,7 @@ class Leaderboard:
             values.append([f"{name} (published)" if name in self.published else name, *cells])
             if name not in self.published:
                 ranks.append([name, *(cell.rank or "-" for cell in row)])
-        parts = ["# Board", "## Values", values, "## Ranks", ranks, _HOW_TO_READ]
+        parts = ["# Leaderboard", "## Values", values, "## Ranks", ranks, _HOW_TO_READ]
         return format_document(parts, format)
 
     def to_csv(self) -> str:
@@ -118,7 +118,7 @@ class Leaderboard:
         )
         lower = {tag: lower_is_better(tag) for tag in self.tags}
         return Page(
-            f"Board of {len(self.rows)} models",
+            f"Leaderboard of {len(self.rows)} models",
             notes=[_HOW_TO_READ],
             body=template.render(rows=self.rows, lower=lower, published=self.published),
             style=_read("leaderboard.css"),

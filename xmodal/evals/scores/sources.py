@@ -198,7 +198,7 @@ class FileOrigin:
 
 
 class _Given(ModelAdapter):
-    """A adapter that is itself the answer for every split.
+    """An adapter that is itself the answer for every split.
 
     Attributes:
       origin: its model and records, if they are known.
