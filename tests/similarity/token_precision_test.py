@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import pytest
 
 from tests.similarity.token_views import make_params, make_views
-from xmodal.similarity import PAIR_MODULES, make_similarity
+from xmodal.similarity import LATE_INTERACTIONS, make_similarity
 
 
-@pytest.mark.parametrize("section", [*PAIR_MODULES, "saf with batch statistics"])
+@pytest.mark.parametrize("section", [*LATE_INTERACTIONS, "saf with batch statistics"])
 def test_every_product_of_scores_and_gradients_is_in_float32(section):
     name, _, is_normalized = section.partition(" ")
     options = {"gate_norm": "batch"} if is_normalized else {}

@@ -7,11 +7,11 @@ from xmodal.similarity.embedding import Embedding
 from xmodal.similarity.from_config import make_similarity
 from xmodal.similarity.late_interaction import LateInteraction, Observer, PairCost
 from xmodal.similarity.similarity import Similarity, SimilarityConfig, select_field
-from xmodal.similarity.table import PAIR_MODULES, SIMILARITIES, Kind
+from xmodal.similarity.table import LATE_INTERACTIONS, SIMILARITIES, Kind
 from xmodal.similarity.vectors import Prepared
 
 __all__ = [
-    "PAIR_MODULES",
+    "LATE_INTERACTIONS",
     "SIMILARITIES",
     "Embedding",
     "Kind",

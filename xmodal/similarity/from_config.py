@@ -8,7 +8,7 @@ from xmodal.core import config
 from xmodal.core.config import check_keys, lookup, set_whole
 from xmodal.core.errors import UserError
 from xmodal.similarity.similarity import Similarity, SimilarityConfig, finite_number
-from xmodal.similarity.table import PAIR_MODULES, SIMILARITIES, Kind
+from xmodal.similarity.table import LATE_INTERACTIONS, SIMILARITIES, Kind
 
 
 def make_similarity(given: Mapping[str, Any], where: str = "config.model.similarity") -> Similarity:
@@ -24,8 +24,8 @@ def make_similarity(given: Mapping[str, Any], where: str = "config.model.similar
       UserError: unknown name or keyword, or a number out of its range.
     """
     if not isinstance(given, Mapping) or "name" not in given:
-        raise UserError(f"{where} lacks a name; known: {sorted(SIMILARITIES | PAIR_MODULES)}.")
-    row: Any = lookup(f"{where}.name", given["name"], {**SIMILARITIES, **PAIR_MODULES})
+        raise UserError(f"{where} lacks a name; known: {sorted(SIMILARITIES | LATE_INTERACTIONS)}.")
+    row: Any = lookup(f"{where}.name", given["name"], {**SIMILARITIES, **LATE_INTERACTIONS})
     numbers = row.parameters if isinstance(row, Kind) else {}
     fields = [] if isinstance(row, Kind) else [each.name for each in dataclasses.fields(row)]
     shared = [field.name for field in dataclasses.fields(SimilarityConfig)]

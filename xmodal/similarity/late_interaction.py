@@ -32,9 +32,10 @@ class LateInteraction(Protocol):
     """A similarity of token sets; images are on the left, texts on the right.
 
     An implementation is a frozen dataclass whose fields are the keywords of the config, and a row
-    of `table.PAIR_MODULES`. All methods are pure functions of arrays, without flax, so that losses,
-    ranking, bundles and search share them. The score of a pair depends on nothing but the two items
-    and the parameters; padding, also an item of zeros only, has finite scores and gradients.
+    of `table.LATE_INTERACTIONS`. All methods are pure functions of arrays, without flax, so that
+    losses, ranking, bundles and search share them. The score of a pair depends on nothing but the
+    two items and the parameters; padding, also an item of zeros only, has finite scores and
+    gradients.
     """
 
     def init(self, key: jax.Array, left: Embedding, right: Embedding) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class SimilarityConfig:
     """Keywords of every similarity.
 
     Attributes:
-      name: a key of `SIMILARITIES` or `PAIR_MODULES`.
+      name: a key of `SIMILARITIES` or `LATE_INTERACTIONS`.
       field: array of an embedding to compare: `vector`, or an extra such as `mean`.
       temperature: divides every score in losses; 1 in Crisscrossed Captions. A model trained from
         scratch needs initial logits with about unit spread: near sqrt(D) for dot products, 0.05 to
@@ -78,7 +78,8 @@ class Similarity:
     Attributes:
       config: the keywords common to all similarities.
       initial: initial values of this similarity's own parameters, as (name, number) pairs.
-      module: of a similarity with a module, a row of `PAIR_MODULES` with its keywords; else None.
+      module: of a similarity with a module, a row of `LATE_INTERACTIONS` with its keywords; else
+        None.
     """
 
     config: SimilarityConfig
@@ -87,7 +88,7 @@ class Similarity:
 
     @property
     def name(self) -> str:
-        """The key of `SIMILARITIES` or `PAIR_MODULES`."""
+        """The key of `SIMILARITIES` or `LATE_INTERACTIONS`."""
         return self.config.name
 
     @property

@@ -80,5 +80,5 @@ SIMILARITIES: dict[str, Kind] = {
     ),
 }
 
-PAIR_MODULES: dict[str, type[LateInteraction]] = {"saf": Saf, "scan": Scan, "sgr": Sgr}
+LATE_INTERACTIONS: dict[str, type[LateInteraction]] = {"saf": Saf, "scan": Scan, "sgr": Sgr}
 """Similarities of token sets, see `LateInteraction`."""

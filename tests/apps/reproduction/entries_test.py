@@ -86,7 +86,7 @@ def test_files_are_found_in_both_kinds_of_folders(tmp_path, monkeypatch):
     assert not results.missing(system, results.find_folders([f"weights={tmp_path}/other"]))
 
 
-def test_packaged_towers_have_the_checksums_of_the_ledger(results):
+def test_packaged_towers_have_the_published_checksums(results):
     for key, tower in PACKAGED.items():
         named = {pathlib.PurePath(name).name: name for name in results.files[key].names}
         assert results.files[key].sha256[named[tower.file]] == tower.sha256

@@ -16,7 +16,7 @@ WORK = pathlib.Path("work")
 
 def load(argument):
     path, _, variant = find_config_file(argument).partition(":")
-    spec = importlib.util.spec_from_file_location("config_of_ledger", path)
+    spec = importlib.util.spec_from_file_location("config_of_results", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.get_config(variant) if variant else module.get_config()

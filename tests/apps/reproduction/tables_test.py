@@ -8,7 +8,7 @@ from xmodal.apps.reproduction.tables import fill_page, pages_of
 ROOT = pathlib.Path(__file__).parents[3]
 
 
-def test_pages_are_those_of_the_ledger():
+def test_pages_are_up_to_date():
     """`xmodal reproduce --write_tables` makes them so."""
     results = read_results()
     assert pages_of(results) == ["configs/results.md"]

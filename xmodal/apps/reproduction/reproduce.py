@@ -72,7 +72,7 @@ def main() -> None:
         found = folders if args.available else None
         systems = choose_systems(results, args.names, found, args.minutes, args.seeds)
     if not runs or not systems:
-        print(list_ledger(results, folders, systems))
+        print(list_results(results, folders, systems))
         return
     sys.exit(Reproduction(results, folders, pathlib.Path(args.workdir).absolute()).run(systems))
 
@@ -126,7 +126,7 @@ class Reproduction:
 
     def __init__(self, results: PublishedResults, folders: Folders, work: pathlib.Path) -> None:
         """Reads `folders`, by their name in braces, and writes everything to the folder `work`."""
-        self._ledger, self._folders, self._work = results, folders, work
+        self._published, self._folders, self._work = results, folders, work
 
     def run(self, systems: Sequence[System]) -> int:
         """Runs systems and reports each of them; returns the exit code.
@@ -135,9 +135,9 @@ class Reproduction:
         the others from running.
         """
         missing = {
-            self._ledger.files[key].describe_missing(names): None
+            self._published.files[key].describe_missing(names): None
             for system in systems
-            for key, names in self._ledger.missing(system, self._folders).items()
+            for key, names in self._published.missing(system, self._folders).items()
         }
         if missing:
             print("\n".join(f"Error: {each}" for each in missing), file=sys.stderr)
@@ -157,7 +157,7 @@ class Reproduction:
         except UserError as error:
             print(f"Error: {system.name}: {error}", file=sys.stderr)
             return False
-        checks = compare_rows(self._ledger.of_system(system.name), metrics)
+        checks = compare_rows(self._published.of_system(system.name), metrics)
         commands = [shlex.join(words) for seed in _seeds(system)
                     for words in self.commands(system, seed)]  # fmt: skip
         report = format_report(system, checks, commands)
@@ -227,7 +227,7 @@ def _read(folder: pathlib.Path) -> Numbers:
     }
 
 
-def list_ledger(results: PublishedResults, folders: Folders, systems: Sequence[System]) -> str:
+def list_results(results: PublishedResults, folders: Folders, systems: Sequence[System]) -> str:
     """Returns the groups, and a line per system: rows, status, missing files or commands."""
     parts, ready = [], [x for x in systems if x.run and not results.missing(x, folders)]
     for group, title in results.titles.items():

@@ -21,7 +21,7 @@ from xmodal.evals.scores.sources import (
     refuse_field,
     with_similarity,
 )
-from xmodal.similarity import PAIR_MODULES, SIMILARITIES, make_similarity
+from xmodal.similarity import LATE_INTERACTIONS, SIMILARITIES, make_similarity
 
 # Difference of two embeddings of one sentence in other batches, of their largest number; in half
 # precision and others.
@@ -104,7 +104,7 @@ def open_items(
         return scores
     if similarity is not None:
         # Before reading a large file.
-        lookup("similarity", str(similarity), {**SIMILARITIES, **PAIR_MODULES})
+        lookup("similarity", str(similarity), {**SIMILARITIES, **LATE_INTERACTIONS})
     place, found = arrays.open_arrays(given, kind)
     if SENTENCES in found:
         return choose_similarity(_read_sentences(place, found), similarity)
@@ -130,7 +130,7 @@ def choose_similarity(embeddings: Vectors, similarity: str | None) -> Vectors:
             f"Name the similarity that the model ranks by, one of {sorted(SIMILARITIES)}: they "
             "rank differently, so there is no default."
         )
-    if name in PAIR_MODULES:
+    if name in LATE_INTERACTIONS:
         if name != embeddings.similarity or not getattr(embeddings, "tokens", None):
             raise UserError(
                 f"Similarity {name!r} compares tokens by parameters that the model learns, and "

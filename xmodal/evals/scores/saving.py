@@ -15,7 +15,7 @@ from xmodal.core.tree_paths import leaves_by_path
 from xmodal.evals.labels.definitions import KINDS
 from xmodal.evals.scores import arrays
 from xmodal.evals.scores.sources import Candidates, Embeddings, FileOrigin, ScoreMatrix
-from xmodal.similarity import PAIR_MODULES
+from xmodal.similarity import LATE_INTERACTIONS
 
 
 def save_embeddings(path: str | os.PathLike, embeddings: Embeddings) -> None:
@@ -61,7 +61,7 @@ def _arrays_of(embeddings: Embeddings) -> dict[str, Any]:
         found |= {f"{KINDS[modality]}_ids": ids[modality], f"{KINDS[modality]}_embeddings": vectors}
     found |= {f"{KINDS[modality]}_log_sigma": x for modality, x in embeddings.log_sigma.items()}
     prefix = ""
-    if embeddings.similarity in PAIR_MODULES:
+    if embeddings.similarity in LATE_INTERACTIONS:
         prefix, found[arrays.OPTIONS] = arrays.PARAMETERS, np.array(json.dumps(embeddings.options))
         for modality, tokens in embeddings.tokens.items():
             found[f"{KINDS[modality]}_tokens"] = tokens.values

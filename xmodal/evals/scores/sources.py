@@ -234,7 +234,8 @@ class Embeddings(_Given):
         [N, 0] of a model that only scores pairs.
       caption_ids: int64 [M].
       captions: [M, D] or [M, K, D], likewise.
-      similarity: name in `xmodal.similarity.SIMILARITIES` or `PAIR_MODULES`; "" if not yet known.
+      similarity: name in `xmodal.similarity.SIMILARITIES` or `LATE_INTERACTIONS`; "" if not yet
+        known.
       parameters: learned numbers of the similarity, or the nested dict of its module's arrays.
       predictions: task -> predictions for the same images and captions, in the same order.
       log_sigma: modality, "image" or "text" -> float32 [N, D] or [M, D], the log standard
