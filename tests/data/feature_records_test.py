@@ -1,8 +1,6 @@
 """Frozen features are written atomically, and read instead of raw columns."""
 
 import os
-import subprocess
-import sys
 
 import ml_dtypes
 import numpy as np
@@ -37,22 +35,6 @@ def test_items_are_read_by_number_padded_or_cut(tmp_path, length):
         np.testing.assert_array_equal(features[place][: len(expected)], expected)
         assert not features[place][len(expected) :].any()
         assert mask[place].tolist() == [k < len(expected) for k in range(length)]
-
-
-@pytest.mark.slow
-def test_the_folder_of_a_killed_writer_is_removed(tmp_path):
-    code = f"""
-import os, numpy as np
-from xmodal.data.feature_records import write_features
-def arrays():
-    yield np.zeros((2, 3))
-    os._exit(9)
-write_features({str(tmp_path / "f")!r}, "text_features", {{}}, arrays())
-"""
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
-    assert len(os.listdir(tmp_path)) == 1
-    data.write_features(str(tmp_path / "f"), "text_features", {}, _arrays(2))
-    assert os.listdir(tmp_path) == ["f"]
 
 
 def test_of_two_writers_the_first_to_finish_counts(tmp_path):

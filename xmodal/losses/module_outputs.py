@@ -5,6 +5,7 @@ from typing import Annotated
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from xmodal.core.config import Bounds
 from xmodal.core.errors import UserError
@@ -53,7 +54,7 @@ def relation_bce(
             f"The loss 'relation_bce' has logits of {count} relations, {len(weights)} pos_weight "
             f"and select={select}, of the dataset's {known}, counted from 0; make them equal."
         )
-    labels = labels[:, jnp.asarray(select)].astype(jnp.float32)
+    labels = labels[:, np.asarray(select)].astype(jnp.float32)
     positive = weights * labels * jax.nn.softplus(-logits)
     negative = (1 - labels) * jax.nn.softplus(logits)
     accuracy = jnp.mean(((logits > 0) == (labels > 0.5)).astype(jnp.float32))
