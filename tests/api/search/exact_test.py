@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from xmodal.api.search import approximate, exact
-from xmodal.api.search.approximate import ApproximateSearch, Effort, build_lists, compute_recall
+from xmodal.api.search.approximate import (
+    ApproximateSearch,
+    SearchParameters,
+    build_lists,
+    compute_recall,
+)
 from xmodal.api.search.exact import ExactSearch, Scorer
 from xmodal.similarity import SIMILARITIES, make_similarity
 
@@ -64,7 +69,7 @@ def test_distances_do_not_depend_on_a_common_offset(monkeypatch):
     np.testing.assert_allclose(scores, -near, rtol=1e-5)
     pytest.importorskip("faiss")
     lists = build_lists("euclidean", scorer.place(items))
-    search = ApproximateSearch(lists, "euclidean", scorer, items, Effort(lists.nlist, 5))
+    search = ApproximateSearch(lists, "euclidean", scorer, items, SearchParameters(lists.nlist, 5))
     np.testing.assert_array_equal(search(queries, 10)[1], expected)
 
 
@@ -85,7 +90,7 @@ def test_approximate_search_reaches_its_recall_and_scores_exactly(name):
     queries[0] = items[3]
     scorer = make_scorer(name)
     truth_scores, truth = ExactSearch(scorer, items)(queries, 10)
-    search = ApproximateSearch(build_lists(name, items), name, scorer, items, Effort())
+    search = ApproximateSearch(build_lists(name, items), name, scorer, items, SearchParameters())
     effort, recall = search.tune(queries, truth, 0.9)
     scores, rows = search(queries, 10)
     assert recall == compute_recall(rows, truth)

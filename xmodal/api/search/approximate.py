@@ -59,7 +59,7 @@ def candidate_vectors(similarity: str, vectors: np.ndarray) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True)
-class Effort:
+class SearchParameters:
     """How much of an index a query searches.
 
     Attributes:
@@ -75,7 +75,12 @@ class ApproximateSearch:
     """Searches some of the lists for the best items."""
 
     def __init__(
-        self, index: Any, similarity: str, scorer: Scorer, vectors: np.ndarray, effort: Effort
+        self,
+        index: Any,
+        similarity: str,
+        scorer: Scorer,
+        vectors: np.ndarray,
+        effort: SearchParameters,
     ) -> None:
         """Takes an index from `build_lists` and the vectors of its items."""
         self._index, self._similarity = index, similarity
@@ -117,7 +122,9 @@ class ApproximateSearch:
                 return items
             probes *= 2
 
-    def tune(self, queries: np.ndarray, truth: np.ndarray, target: float) -> tuple[Effort, float]:
+    def tune(
+        self, queries: np.ndarray, truth: np.ndarray, target: float
+    ) -> tuple[SearchParameters, float]:
         """Doubles the effort until it reaches a recall; returns the effort and its recall.
 
         If no effort reaches it, this is the largest.
@@ -128,19 +135,22 @@ class ApproximateSearch:
           target: recall to reach.
         """
 
-        def measure(effort: Effort) -> float:
+        def measure(effort: SearchParameters) -> float:
             self._effort = effort
             return compute_recall(self(queries, truth.shape[1])[1], truth)
 
         effort = self._effort
-        most = Effort(self._index.nlist, min(_MOST_CANDIDATES, len(self._vectors)))
+        most = SearchParameters(self._index.nlist, min(_MOST_CANDIDATES, len(self._vectors)))
         if (recall := measure(most)) < target:
             return most, recall
         recall = measure(effort)
         while recall < target and effort != most:
             probes = min(2 * effort.probes, most.probes)
             candidates = min(2 * effort.candidates, most.candidates)
-            more = [Effort(probes, effort.candidates), Effort(effort.probes, candidates)]
+            more = [
+                SearchParameters(probes, effort.candidates),
+                SearchParameters(effort.probes, candidates),
+            ]
             # Of equals, the first: probes cost less than candidates.
             tried = [(measure(each), each) for each in more if each != effort]
             recall, effort = max(tried, key=lambda pair: pair[0])

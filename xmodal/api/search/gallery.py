@@ -10,7 +10,7 @@ import numpy as np
 
 from xmodal.api.item_embeddings import ItemEmbeddings
 from xmodal.api.model import Model
-from xmodal.api.search.approximate import Effort
+from xmodal.api.search.approximate import SearchParameters
 from xmodal.api.search.items import SearchItems
 from xmodal.core import processes
 from xmodal.core.errors import UserError
@@ -56,7 +56,7 @@ class IndexGallery:
     dataset: Mapping[str, str] | None = None
     left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
     lists: Any = None
-    effort: Effort = dataclasses.field(default_factory=Effort)
+    effort: SearchParameters = dataclasses.field(default_factory=SearchParameters)
     quality: Quality | None = None
     tokens: RaggedTokens | None = None
     folder: str = ""

@@ -12,7 +12,13 @@ from absl import logging
 from xmodal.api.item_embeddings import ItemEmbeddings, tokens_of
 from xmodal.api.model import Model
 from xmodal.api.search import KINDS, METHODS, storage
-from xmodal.api.search.approximate import TOP, ApproximateSearch, Effort, build_lists, has_faiss
+from xmodal.api.search.approximate import (
+    TOP,
+    ApproximateSearch,
+    SearchParameters,
+    build_lists,
+    has_faiss,
+)
 from xmodal.api.search.exact import ExactSearch, Scorer
 from xmodal.api.search.gallery import IndexGallery, Quality, check_finite, embed, embed_items
 from xmodal.api.search.hits import Hit, rank_pairs
@@ -280,7 +286,7 @@ class Index:
                 "with %d candidates per hit: search is exact.",
                 *(found, top, kind, recall, gallery.effort.candidates),
             )
-            gallery.lists, gallery.effort = None, Effort()
+            gallery.lists, gallery.effort = None, SearchParameters()
             return
         milliseconds = []
         for search in (exact, approximate):

@@ -22,7 +22,7 @@ from etils import epath
 from xmodal.api.bundles import CARD as BUNDLE
 from xmodal.api.loading import load
 from xmodal.api.model import Model
-from xmodal.api.search.approximate import Effort, read_lists, save_lists
+from xmodal.api.search.approximate import SearchParameters, read_lists, save_lists
 from xmodal.api.search.gallery import IndexGallery, Quality
 from xmodal.core.atomic import new_folder
 from xmodal.core.checksums import check_files, sha256_of
@@ -141,7 +141,7 @@ def _read_gallery(root: epath.Path, kind: str, record: Mapping[str, Any]) -> Ind
         dataset=record["dataset"],
         left_out=read_json(faults, _REMEDY) if faults.exists() else {},
         lists=effort and read_lists(root / f"{kind}_lists.faiss"),
-        effort=Effort(**effort or {}),
+        effort=SearchParameters(**effort or {}),
         quality=quality and Quality(**quality),
         tokens=RaggedTokens(**load_arrays(tokens)) if tokens.exists() else None,
         folder=record["folder"],
