@@ -77,11 +77,8 @@ def make_theirs(loss: str, views: list[np.ndarray]) -> dict[str, Callable[[], fl
     def hinge_hardest() -> Any:
         scores = functional.normalize(left, dim=-1) @ functional.normalize(right, dim=-1).T
         positive, own = scores.diagonal(), torch.eye(len(scores), dtype=torch.bool)
-        modalities = (0.2 + scores - positive[:, None], 0.2 + scores - positive[None])
-        hinges = [
-            modality.clamp(min=0).masked_fill(own, 0).amax(1 - k)
-            for k, modality in enumerate(modalities)
-        ]
+        sides = (0.2 + scores - positive[:, None], 0.2 + scores - positive[None])
+        hinges = [side.clamp(min=0).masked_fill(own, 0).amax(1 - k) for k, side in enumerate(sides)]
         return sum(each.sum() for each in hinges)
 
     found = {"torch": {"softmax": softmax, "sigmoid": sigmoid}.get(loss, hinge_hardest)}

@@ -29,9 +29,9 @@ def tower():
     """`tower("bert", width=8)` has the head "mean" and no projection by default."""
 
     def make(encoder, *, head=None, projection=None, devices=1, **keywords):
-        modality = {"encoder": {"name": encoder, **keywords}, "head": head or {"name": "mean"}}
+        section = {"encoder": {"name": encoder, **keywords}, "head": head or {"name": "mean"}}
         if projection is not None:
-            modality["projection"] = {"width": projection}
-        return make_tower("modality", modality, Devices(devices))
+            section["projection"] = {"width": projection}
+        return make_tower("tower", section, Devices(devices))
 
     return make

@@ -28,7 +28,7 @@ def write_hugging_face(folder, size, weights=None, **changes):
 
 
 def describe(folder):
-    return describe_bert(load_source(folder)).modalities["text"]
+    return describe_bert(load_source(folder)).towers["text"]
 
 
 def assert_equal_arrays(one, other):
@@ -56,7 +56,7 @@ def test_outputs_equal_the_reference_implementation(tmp_path):
     save_tower(tmp_path / "tower", arrays, description, report)
     params, model_state = parity.nest(read_weights(tmp_path / "tower"))
     assert model_state == {}
-    tower = make_tower("tower", description.modality())
+    tower = make_tower("tower", description.section())
 
     rng = np.random.default_rng(1)
     ids = rng.integers(0, size.vocab_size, (3, size.max_positions), np.int32)

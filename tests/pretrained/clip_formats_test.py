@@ -48,8 +48,8 @@ def test_clip_of_openai_and_open_clip(torch, clip, tmp_path):
     published.script(torch, arrays, tmp_path / "ViT-B-32.pt", **sizes)
     found, openai = published.convert("clip", tmp_path / "ViT-B-32.pt", **merges)
     assert_equal(found, wanted, atol=1e-3)  # Matrices are float16 there.
-    assert openai.modalities["image"].encoder["activation"] == "quick_gelu"
-    assert openai.modalities["image"].preprocessing == description.modalities["image"].preprocessing
+    assert openai.towers["image"].encoder["activation"] == "quick_gelu"
+    assert openai.towers["image"].preprocessing == description.towers["image"].preprocessing
 
     config = {"model_cfg": QUICK, "preprocess_cfg": PIXELS}
     saved = published.write(tmp_path / "open", arrays, "open_clip_model.safetensors",
@@ -74,9 +74,9 @@ def test_clip_of_openai_and_open_clip(torch, clip, tmp_path):
         published.convert("clip", tmp_path / "epoch_3.pt", **merges)
     found, exact = published.convert("clip", tmp_path / "epoch_3.pt", variant="gelu", **merges)
     assert_equal(found, wanted)
-    assert exact.modalities["text"].encoder["activation"] == "gelu"
+    assert exact.towers["text"].encoder["activation"] == "gelu"
     # The widths decide without a config.
-    assert exact.modalities["image"].encoder["heads"] == 1
+    assert exact.towers["image"].encoder["heads"] == 1
 
 
 @pytest.mark.parametrize("kind", ["stacked", "unstacked", "timm"])
@@ -99,9 +99,7 @@ def test_siglip_of_big_vision_and_open_clip(siglip, tmp_path, kind):
         found, made = published.convert("siglip", source, variant="gelu_tanh", **pieces)
         check_without_a_projection(source, published.timm_arrays(own), config, found, pieces)
         # SigLIP 2 in open_clip.
-        made_2 = published.convert("siglip", source, variant="gelu_text_tanh", **pieces)[
-            1
-        ].modalities
+        made_2 = published.convert("siglip", source, variant="gelu_text_tanh", **pieces)[1].towers
         found_2 = [made_2[modality].encoder["activation"] for modality in ("image", "text")]
         assert [*found_2, made_2["image"].head["activation"]] == ["gelu", "gelu_tanh", "gelu"]
     else:
@@ -109,10 +107,10 @@ def test_siglip_of_big_vision_and_open_clip(siglip, tmp_path, kind):
         arrays = published.big_vision_arrays(own, heads, stacked=kind == "stacked")
         np.savez(tmp_path / "siglip.npz", **arrays)
         found, made = published.convert("siglip", tmp_path / "siglip.npz", **pieces)
-        assert made.modalities["image"].encoder["heads"] == 2
-        assert made.modalities["image"].preprocessing["eval_transform"] == "big_vision"
+        assert made.towers["image"].encoder["heads"] == 2
+        assert made.towers["image"].preprocessing["eval_transform"] == "big_vision"
     assert_equal(found, wanted)
-    assert made.modalities["text"].encoder == description.modalities["text"].encoder
+    assert made.towers["text"].encoder == description.towers["text"].encoder
 
 
 def check_without_a_projection(source, arrays, config, whole, pieces):
@@ -121,7 +119,7 @@ def check_without_a_projection(source, arrays, config, whole, pieces):
     config["model_cfg"]["text_cfg"] |= {"proj_type": "none"}
     published.write(source, bare, open_clip_config=config)
     found, made = published.convert("siglip", source, variant="gelu_tanh", **pieces)
-    assert made.modalities["text"].projection is None
+    assert made.towers["text"].projection is None
     assert_equal(found, {name: whole[name] for name in whole if "/projection/" not in name})
     assert len(whole) - len(found) == 2
 
@@ -135,7 +133,7 @@ def test_patches_that_leave_out_pixels(torch, tmp_path):
     save_model(tmp_path / "ours", *convert("siglip", tmp_path / "theirs"))
     images, ids = parity.images(2, 29), np.ones((2, published.TEXT), np.int32)
     _, description, found = parity.embed_converted(tmp_path / "ours", images, ids, ids)
-    assert description.modalities["image"].preprocessing["size"] == 29
+    assert description.towers["image"].preprocessing["size"] == 29
     with torch.no_grad():
         pixels = (torch.tensor(images) / 127.5 - 1).permute(0, 3, 1, 2)
         expected = model.vision_model(pixel_values=pixels).pooler_output
@@ -151,8 +149,8 @@ def test_patches_that_leave_out_pixels(torch, tmp_path):
     made = published.convert(
         "siglip", tmp_path / "so400m.npz", vocabulary=str(tmp_path / "theirs/spiece.model")
     )[1]
-    assert made.modalities["image"].preprocessing["size"] == 384
-    assert made.modalities["image"].encoder["drops_rest"]
+    assert made.towers["image"].preprocessing["size"] == 384
+    assert made.towers["image"].encoder["drops_rest"]
 
 
 def test_files_of_transformers_say_how_images_are_read(clip, tmp_path):
@@ -169,13 +167,13 @@ def test_files_of_transformers_say_how_images_are_read(clip, tmp_path):
     # Old files have a second section, which counts.
     config["vision_config_dict"] = {"hidden_act": "gelu"}
     published.write(folder, arrays, config=config, processor_config={"image_processor": squash})
-    modalities = published.convert("clip", folder, vocabulary=merges)[1].modalities
-    assert modalities["image"].preprocessing == {
+    towers = published.convert("clip", folder, vocabulary=merges)[1].towers
+    assert towers["image"].preprocessing == {
         "size": 24,
         "eval_transform": "squash_bilinear",
         "eval_crop": 1.0,
     }
-    assert [modalities[modality].encoder["activation"] for modality in modalities] == [
+    assert [towers[modality].encoder["activation"] for modality in towers] == [
         "gelu",
         "quick_gelu",
     ]

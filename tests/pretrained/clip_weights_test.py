@@ -176,7 +176,7 @@ def test_clip_equals_torch(torch, clip, tmp_path):
 
 def _with(description, **options):
     similarity = {**description.similarity, **options}
-    return type(description)(description.modalities, similarity, description.parameters)
+    return type(description)(description.towers, similarity, description.parameters)
 
 
 def _check_movement(start, ours, theirs):
@@ -207,12 +207,12 @@ def test_siglip_equals_torch(torch, siglip, tmp_path):
     model.zero_grad()
     half = make_loss(description, "sigmoid", inputs, "bfloat16")[-1]
     check_values(jax.jit(half)(params), expected, 2e-2)
-    text = description.modalities["text"]
+    text = description.towers["text"]
     assert text.preprocessing == {
         "lower_case": True, "max_length": published.TEXT, "attend_to_padding": True,
         "tokenizer": "sentencepiece", "end": "</s>", "pad": "</s>",
     }  # fmt: skip
-    assert description.modalities["image"].preprocessing == {
+    assert description.towers["image"].preprocessing == {
         "size": 24, "eval_transform": "squash", "eval_crop": 1.0
     }  # fmt: skip
 
@@ -233,8 +233,8 @@ def test_the_resnet_equals_torch(torch, clip, tmp_path):
     save_model(tmp_path / "made", *made)
     images = parity.images(3, 64)
     _, description, found = parity.embed_converted(tmp_path / "made", images, IDS[:3], MASK[:3])
-    assert description.modalities["image"].encoder["units"] == [1, 2, 1, 1]
-    assert description.modalities["image"].preprocessing["size"] == 64
+    assert description.towers["image"].encoder["units"] == [1, 2, 1, 1]
+    assert description.towers["image"].preprocessing["size"] == 64
     with torch.no_grad():
         pixels = (torch.tensor(images) / 255 - torch.tensor(MEAN)) / torch.tensor(STD)
         expected = resnet(pixels.permute(0, 3, 1, 2))

@@ -121,7 +121,7 @@ def test_vsepp_equals_torch(torch, tmp_path, variant, is_stored):
         return convert("vsepp", source, variant)
 
     assert_parity(torch, modules, functions, images, make_folder)
-    encoder = read_model(tmp_path / "made").modalities["image"].encoder
+    encoder = read_model(tmp_path / "made").towers["image"].encoder
     assert (encoder["name"] == "precomputed") == is_stored
 
 
@@ -144,7 +144,7 @@ def test_a_checkpoint_s_own_options_name_its_variant(torch, tmp_path):
         assert description == converters.convert("vsepp", source, variant, words)[1]
         found[variant] = (
             description.similarity["name"],
-            description.modalities["image"].projection,
+            description.towers["image"].projection,
         )
     assert found.pop("order_absolute") == found["order0"]
     assert len(set(map(str, found.values()))) == len(found)
@@ -178,7 +178,7 @@ def test_vse_infinity_equals_torch(torch, tmp_path, images, text):
         made = published.make_bert(torch, pytest.importorskip("transformers"), ROWS)
     else:
         made = published.make_bigru(torch, ROWS)
-    # Master wraps both modalities in DataParallel, the branch with the BiGRU does not.
+    # Master wraps both towers in DataParallel, the branch with the BiGRU does not.
     prefix = "module." if text == "bert" else ""
     options = {"channels": 5}
     if images != "regions":

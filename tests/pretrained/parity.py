@@ -52,7 +52,7 @@ def nest(flat):
 def load(folder, section=None):
     """The model in a folder, perhaps with another section of a config; parameters and state."""
     description = read_model(folder)
-    trees = {modality: nest(read_weights(folder / modality)) for modality in description.modalities}
+    trees = {modality: nest(read_weights(folder / modality)) for modality in description.towers}
     params, state = ({modality: tree[part] for modality, tree in trees.items()} for part in (0, 1))
     for part in ("similarity", "cross_encoder"):
         if arrays := read_part(folder, part):

@@ -66,8 +66,8 @@ def test_the_command_makes_a_folder(torch, tmp_path, monkeypatch, capsys):
     made = read_model(tmp_path / "made")
     assert made.similarity == {"name": "max_cosine"}
     assert made.parameters == {}
-    assert made.modalities["text"].head["source"] == "last"
-    assert made.modalities["image"].head["embeddings"] == 2
+    assert made.towers["text"].head["source"] == "last"
+    assert made.towers["image"].head["embeddings"] == 2
     assert read_words(tmp_path / "made/text/vocab.txt") == WORDS
 
 

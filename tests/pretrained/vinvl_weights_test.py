@@ -176,8 +176,8 @@ def test_scores_gradients_and_updates_equal_torch(tmp_path):
 def test_the_command_notes_assumed_values_and_another_evaluation(tmp_path, monkeypatch, capsys):
     described = read_model(convert(make_oscar().state_dict(), tmp_path, words=10))
     assert described.cross_encoder["length"] == 10
-    assert described.modalities["text"].preprocessing["max_length"] == 10
-    assert described.modalities["image"].preprocessing == {"max_regions": 6, "tags": True}
+    assert described.towers["text"].preprocessing["max_length"] == 10
+    assert described.towers["image"].preprocessing == {"max_regions": 6, "tags": True}
     (tmp_path / "training_args.bin").unlink()
     source, output = f"--source={tmp_path}", f"--output={tmp_path / 'other'}"
     monkeypatch.setattr(sys, "argv", ["convert", "--model=vinvl", source, output])

@@ -16,8 +16,8 @@ SAF = make_similarity({"name": "saf", "width": 5})
 
 
 def compute(views, params, similarity=SAF):
-    modalities = [similarity.prepare(view, params) for view in views]
-    return similarity.score(*modalities, params)
+    sides = [similarity.prepare(view, params) for view in views]
+    return similarity.score(*sides, params)
 
 
 @pytest.mark.parametrize("sizes", [(5, 7), (1, 3), (3, 1)])

@@ -95,13 +95,11 @@ def test_items_without_tokens_are_finite():
         total = 0.0
         for options in ROWS[:4]:
             similarity = make_similarity({"name": "scan", **options})
-            modalities = [
+            sides = [
                 similarity.prepare(dataclasses.replace(view, extras=view.extras | {"tokens": each}))
                 for view, each in zip(none, tokens, strict=True)
             ]
-            total += jnp.sum(similarity.paired(*modalities, {})) + jnp.sum(
-                similarity.score(*modalities, {})
-            )
+            total += jnp.sum(similarity.paired(*sides, {})) + jnp.sum(similarity.score(*sides, {}))
         return total
 
     value, gradients = compute([view.extras["tokens"] for view in none])
@@ -116,14 +114,14 @@ def test_items_without_tokens_are_finite():
 def test_the_cost_is_that_of_the_compiled_program(queries):
     similarity = make_similarity({"name": "scan", "queries": queries})
     views = [make_view(16, 36, 256), make_view(16, 12, 256, seed=1)]
-    modalities = [jax.eval_shape(similarity.prepare, view) for view in views]
+    sides = [jax.eval_shape(similarity.prepare, view) for view in views]
 
     def loss(left, right):
         return jnp.sum(similarity.logits(left, right, {}))
 
-    cost = similarity.cost(*modalities)
-    score = jax.jit(similarity.score).lower(*modalities, {}).compile()
-    backward = jax.jit(jax.grad(loss, argnums=(0, 1))).lower(*modalities).compile()
+    cost = similarity.cost(*sides)
+    score = jax.jit(similarity.score).lower(*sides, {}).compile()
+    backward = jax.jit(jax.grad(loss, argnums=(0, 1))).lower(*sides).compile()
     pairs = 16 * 16
     flops = score.cost_analysis()["flops"] / (pairs * cost.flops)
     memory = backward.memory_analysis().temp_size_in_bytes / (pairs * cost.bytes)

@@ -28,8 +28,8 @@ def test_equals_the_slow_loop():
 
     @jax.jit
     def compute(views, params):
-        modalities = [SGR.prepare(view, params) for view in views]
-        return SGR.score(*modalities, params), SGR.logits(*modalities, params)
+        sides = [SGR.prepare(view, params) for view in views]
+        return SGR.score(*sides, params), SGR.logits(*sides, params)
 
     score, logits = compute(views, params)
     images, texts = map(real_items, views)

@@ -45,9 +45,9 @@ def test_logits_are_scaled_and_shifted(name):
 
         @jax.jit
         def run(views):
-            modalities = [similarity.prepare(view) for view in views]
+            sides = [similarity.prepare(view) for view in views]
             functions = (similarity.logits, similarity.paired, similarity.score)
-            return [function(*modalities, params) for function in functions]
+            return [function(*sides, params) for function in functions]
 
         return run(views)
 

@@ -50,14 +50,14 @@ def compare_cost(section):
     similarity = make_similarity(section)
     views = [make_view(16, 36, 256), make_view(16, 12, 256, seed=1)]
     params = _init(similarity, 256)
-    modalities = [jax.jit(similarity.prepare)(view, params) for view in views]
+    sides = [jax.jit(similarity.prepare)(view, params) for view in views]
 
     def loss(left, right, params):
         return jnp.sum(similarity.logits(left, right, params))
 
-    cost, pairs = similarity.cost(*modalities), 16 * 16
-    score = jax.jit(similarity.score).lower(*modalities, params).compile()
-    backward = jax.jit(jax.grad(loss, argnums=(0, 1, 2))).lower(*modalities, params).compile()
+    cost, pairs = similarity.cost(*sides), 16 * 16
+    score = jax.jit(similarity.score).lower(*sides, params).compile()
+    backward = jax.jit(jax.grad(loss, argnums=(0, 1, 2))).lower(*sides, params).compile()
     flops = score.cost_analysis()["flops"] / (pairs * cost.flops)
     memory = backward.memory_analysis().temp_size_in_bytes / (pairs * cost.bytes)
-    return flops, memory, backward(*modalities, params)[2]
+    return flops, memory, backward(*sides, params)[2]

@@ -36,7 +36,7 @@ def save(folder, modality, encoder, head, preprocessing, files):
     ids = np.ones((1, 4), np.int32)
     pixels = {"image": np.zeros((1, 32, 32, 3), np.uint8)}
     inputs = {"text_ids": ids, "text_mask": ids} if modality == "text" else pixels
-    tower = make_tower(f"config.model.{modality}", description.modality())
+    tower = make_tower(f"config.model.{modality}", description.section())
     params, state = jax.eval_shape(lambda: tower.init(jax.random.key(0), inputs))
     rng = np.random.default_rng(0)
     arrays = {

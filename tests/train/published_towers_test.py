@@ -63,7 +63,7 @@ def folders(vectors, tmp_path_factory):
     pieces = ("\n".join(PIECES) + "\n").encode()
     inputs, files = {"max_length": 12}, {"vocab.txt": pieces}
     published = Description(BERT, {"name": "mean"}, inputs, files)
-    model = make_dual_encoder({"text": published.modality() | {"projection": None}})
+    model = make_dual_encoder({"text": published.section() | {"projection": None}})
     ids = np.zeros((1, 4), np.int32)
     columns = {"text": {"text_ids": ids, "text_mask": ids}}
     params, state = jax.eval_shape(model.init, jax.random.key(3), columns)

@@ -191,7 +191,7 @@ class Model:
         similarity = self.measure[0]
         if similarity.module is not None:
             return compare_tokens(*self.measure, left, right, self._mesh)
-        first, second = (np.asarray(modality, np.float32) for modality in (left, right))
+        first, second = (np.asarray(each, np.float32) for each in (left, right))
         if first.ndim < 2 or first.shape[1:] != second.shape[1:]:
             raise UserError(
                 f"Embeddings of the shapes {list(first.shape)} and {list(second.shape)} cannot be "

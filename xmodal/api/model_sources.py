@@ -158,7 +158,7 @@ def _read_converted(folder: epath.Path, name: str) -> Stored:
     section: dict[str, Any]
     if (folder / "model.json").exists():
         kind, model = "model", read_model(folder)
-        towers, section = dict(model.modalities), model.model()
+        towers, section = dict(model.towers), model.model()
         places = {modality: folder / modality for modality in MODALITIES}
         numbers = {key: np.float32(x) for key, x in model.parameters.items()}
         parts["similarity"] = read_part(folder, "similarity") | numbers
@@ -167,7 +167,7 @@ def _read_converted(folder: epath.Path, name: str) -> Stored:
         kind, tower = "tower", read_description(folder)
         modality = "text" if "vocab_size" in tower.encoder else "image"
         towers, places = {modality: tower}, {modality: folder}
-        layers = {"encoder": dict(tower.encoder), "head": tower.modality()["head"]}
+        layers = {"encoder": dict(tower.encoder), "head": tower.section()["head"]}
         section = {**dict.fromkeys(MODALITIES), modality: layers, "similarity": {"name": "cosine"}}
     inputs = {modality: dict(tower.preprocessing) for modality, tower in towers.items()}
     for modality, given in inputs.items():

@@ -37,7 +37,7 @@ def main() -> None:
     try:
         made = convert(*source, concepts=args.concepts, **allowed, show=reports.append)
         (save_model if args.model else save_tower)(args.output, *made)
-        section = made[1].model() if args.model else made[1].modality()
+        section = made[1].model() if args.model else made[1].section()
     except UserError:
         print(*reports, sep="\n", end="")  # There is no folder that keeps them.
         raise

@@ -1,4 +1,4 @@
-"""One modality of a dual encoder: encoder, head and projection, wrapped in plain functions."""
+"""One tower of a dual encoder: encoder, head and projection, wrapped in plain functions."""
 
 import dataclasses
 from collections.abc import Collection, Mapping
@@ -23,7 +23,7 @@ from xmodal.similarity.embedding import Embedding
 
 
 class Modes(NamedTuple):
-    """The mode of each part of a modality."""
+    """The mode of each part of a tower."""
 
     encoder: Mode = Mode.EVALUATE
     head: Mode = Mode.EVALUATE
@@ -112,7 +112,7 @@ def join_summands(summands: jax.Array) -> jax.Array:
 
 @dataclasses.dataclass(frozen=True)
 class Tower:
-    """A modality with its `init` and `apply`.
+    """A tower with its `init` and `apply`.
 
     Parameters and state are nested plain dicts of arrays, float32 but for tables of numbers. The
     state holds the running statistics (`batch_stats`), which a training step changes without a
@@ -243,7 +243,7 @@ class Tower:
 
 @dataclasses.dataclass(frozen=True)
 class TowerConfig:
-    """Settings of one modality.
+    """Settings of one tower.
 
     Attributes:
       encoder: `name`, a key of `ENCODERS`, and its keywords.
@@ -267,11 +267,11 @@ def make_tower(where: str, config: Mapping[str, Any], devices: Devices = ONE_CPU
     Raises:
       UserError: a name or keyword is missing or unknown, or a value is out of range.
     """
-    modality = read(TowerConfig, where, config)
+    section = read(TowerConfig, where, config)
     return Tower(
         TowerModule(
-            make_encoder(f"{where}.encoder", modality.encoder, devices),
-            make_head(f"{where}.head", modality.head),
-            make_projection(f"{where}.projection", modality.projection),
+            make_encoder(f"{where}.encoder", section.encoder, devices),
+            make_head(f"{where}.head", section.head),
+            make_projection(f"{where}.projection", section.projection),
         )
     )

@@ -79,7 +79,7 @@ def describe_blip(source: WeightSource) -> Published:
     taken = Taken(name, lambda array: -np.log(np.squeeze(array)), "log(1 / temperature)")
     temperature = {"log_scale": taken} if name in arrays else {}
     return Published(
-        modalities={"image": image, "text": text},
+        towers={"image": image, "text": text},
         similarity={"name": "cosine"} | ({"learned_temperature": True} if temperature else {}),
         layers={"image": image_layers, "text": text_layers, "cross_encoder": scorer_layers},
         parameters=temperature,

@@ -100,12 +100,12 @@ def _describe(source: WeightSource, *, is_clip: bool) -> Published:
     parameters = {name: key for name, key in layout.parameters.items() if key in arrays}
     similarity = {"name": "cosine", "learned_temperature": True}
     return Published(
-        modalities={
+        towers={
             "image": _describe_vit(clip) if is_vit else _describe_resnet(clip),
             "text": _describe_text(clip, source),
         },
         similarity=similarity | ({"learned_bias": True} if "bias" in parameters else {}),
-        layers=layout.modalities,
+        layers=layout.towers,
         parameters=parameters,
         unused=_UNUSED,
     )
@@ -114,7 +114,7 @@ def _describe(source: WeightSource, *, is_clip: bool) -> Published:
 def _decide(
     known: Mapping[str, str], variant: str, where: str, variants: tuple[str, ...]
 ) -> dict[str, str]:
-    """Returns the activation of both modalities, from the source or as asked for."""
+    """Returns the activation of both towers, from the source or as asked for."""
     chosen = _BY_SIDE.get(variant, dict.fromkeys(MODALITIES, variant))
     if not known and not variant:
         raise UserError(
@@ -216,7 +216,7 @@ def _describe_text(clip: _Clip, source: WeightSource) -> Description:
 def _heads(clip: _Clip, modality: str, width: int) -> int:
     """Returns the number of heads: by the arrays of flax, the config file, or the width."""
     if clip.layout.kind == "big_vision":
-        bias = clip.layout.modalities[modality]["encoder/layers"]("query/bias").names()[0]
+        bias = clip.layout.towers[modality]["encoder/layers"]("query/bias").names()[0]
         return clip.layout.arrays[bias].shape[-2]
     usual = (_HEADS if clip.is_clip else _SIGLIP_HEADS)[modality].get(width, width / 64)
     heads = clip.settings.heads.get(modality, usual)
@@ -229,7 +229,7 @@ def _heads(clip: _Clip, modality: str, width: int) -> int:
 
 
 def _projection(clip: _Clip, modality: str) -> dict[str, Any] | None:
-    """Returns the section of the last linear layer of a modality, None if it has none."""
+    """Returns the section of the last linear layer of a tower, None if it has none."""
     if not clip.layout.has(f"{modality}/projection/kernel"):
         return None
     *_, width = clip.layout.shape(f"{modality}/projection/kernel")

@@ -23,14 +23,14 @@ class ClipLayout(NamedTuple):
     Attributes:
       kind: "openai", "timm", "transformers" or "big_vision".
       arrays: arrays of the source.
-      modalities: "image" and "text" -> path of one of our layers -> its rule, see
+      towers: "image" and "text" -> path of one of our layers -> its rule, see
         `Published.layers`.
       parameters: names of the scale and the bias of the similarity.
     """
 
     kind: str
     arrays: Arrays
-    modalities: dict[str, dict[str, LayerRule]]
+    towers: dict[str, dict[str, LayerRule]]
     parameters: dict[str, str]
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -40,7 +40,7 @@ class ClipLayout(NamedTuple):
           UserError: the source has no such array.
         """
         modality, _, path = name.partition("/")
-        taken = find(self.modalities[modality], path)
+        taken = find(self.towers[modality], path)
         first = (*taken.names(), f"the layers of {name}")[0]
         layer_rules.array_shape(self.arrays, first)
         stacked = () if isinstance(taken.name, str) else (len(taken.name),)
@@ -114,25 +114,25 @@ def _timm(arrays: Arrays, start: str) -> ClipLayout:
 
 
 def _transformers(arrays: Arrays, start: str) -> ClipLayout:
-    modalities = {}
+    towers = {}
     for modality, prefix, table in (
         ("image", f"{start}vision_model.", _TRANSFORMERS_IMAGE),
         ("text", f"{start}text_model.", _TRANSFORMERS_TEXT),
     ):
-        modalities[modality] = layer_rules.below(prefix, table)
-        modalities[modality]["encoder/layers"] = layer_rules.stack(
+        towers[modality] = layer_rules.below(prefix, table)
+        towers[modality]["encoder/layers"] = layer_rules.stack(
             arrays, f"{prefix}encoder.layers.{{}}.", _TRANSFORMERS_LAYER, "layer_norm1.weight"
         )
     if f"{start}visual_projection.weight" in arrays:
-        modalities["image"]["projection"] = linear(f"{start}visual_projection")
-        modalities["text"]["projection"] = linear(f"{start}text_projection")
-    return ClipLayout("transformers", arrays, modalities, _scale(start))
+        towers["image"]["projection"] = linear(f"{start}visual_projection")
+        towers["text"]["projection"] = linear(f"{start}text_projection")
+    return ClipLayout("transformers", arrays, towers, _scale(start))
 
 
 def _big_vision(arrays: Arrays, start: str) -> ClipLayout:
     if len(arrays[f"{start}img/pos_embedding"]) > 1:
         raise UserError("it is a NaFlex model, which is not supported: take one of a fixed size.")
-    modalities = {
+    towers = {
         "image": layer_rules.below(f"{start}img/", _FLAX_IMAGE),
         "text": layer_rules.below(f"{start}txt/", _FLAX_TEXT),
     }
@@ -143,10 +143,8 @@ def _big_vision(arrays: Arrays, start: str) -> ClipLayout:
         else:
             layer = layer_rules.flax_layer("", _FLAX_LAYER)
             rule = layer_rules.stack(arrays, f"{block}_{{}}/", layer, anchor)
-        modalities[modality]["encoder/layers"] = rule
-    return ClipLayout(
-        "big_vision", arrays, modalities, {"log_scale": f"{start}t", "bias": f"{start}b"}
-    )
+        towers[modality]["encoder/layers"] = rule
+    return ClipLayout("big_vision", arrays, towers, {"log_scale": f"{start}t", "bias": f"{start}b"})
 
 
 def _scale(start: str) -> dict[str, str]:

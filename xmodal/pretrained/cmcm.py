@@ -67,7 +67,7 @@ def describe_cmcm(source: WeightSource) -> Published:
     tasks, task_layers = _tasks(arrays)
     projection = _projection(arrays, f"{image}bottleneck.1")
     return Published(
-        modalities={
+        towers={
             "image": Description(
                 _image_encoder(arrays, cnn), {"name": "mean"}, _IMAGES, projection=projection
             ),

@@ -1,4 +1,4 @@
-"""Converters for published weights: towers, and models of both modalities."""
+"""Converters for published weights: towers, and models with both towers."""
 
 import dataclasses
 import os
@@ -87,10 +87,10 @@ def _describe(
 ) -> Description | ModelDescription:
     """Returns the description, with the learned numbers that are removed from the arrays."""
     if published.similarity is None:
-        return next(iter(published.modalities.values()))
+        return next(iter(published.towers.values()))
     parameters = {name: float(arrays.pop(f"similarity/{name}")) for name in published.parameters}
     return ModelDescription(
-        published.modalities,
+        published.towers,
         published.similarity,
         parameters,
         published.tasks,

@@ -58,7 +58,7 @@ def describe_cvse(source: WeightSource) -> Published:
     text_layers["head/concept_of_word"] = layer_rules.whole(_TABLE)
     inputs_of_text = SENTENCES | {"reading": "bytes"}
     return Published(
-        modalities={
+        towers={
             "image": regions(inputs, head | {"width": width, "batch_norm": True}),
             "text": Description(encoder, head | labels, inputs_of_text, files),
         },
@@ -109,7 +109,7 @@ def _with_concepts(source: WeightSource, table: str) -> tuple[Arrays, dict[str, 
 
 
 def _head_rules(start: str, number: int) -> dict[str, LayerRule]:
-    """Rules for one modality; `number` is the place of its attention in the list of state dicts."""
+    """Rules for one tower; `number` is the place of its attention in the list of state dicts."""
     attention, consensus = f"{start}{number}.", f"{start}{number + 2}."
     graph = {
         "hidden": Taken(f"{start}6.gc1.weight"),

@@ -50,25 +50,25 @@ class Description:
     files: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
     projection: Mapping[str, Any] | None = None
 
-    def modality(self) -> dict[str, Any]:
+    def section(self) -> dict[str, Any]:
         """Returns the section of `config.model` that computes the published vectors.
 
         Without a published head, BERT uses the output at [CLS] and other encoders use the mean.
         """
         usual = {"name": "cls" if self.encoder["name"] == "bert" else "mean"}
-        modality = {"encoder": dict(self.encoder), "head": dict(self.head or usual)}
+        section = {"encoder": dict(self.encoder), "head": dict(self.head or usual)}
         if self.projection is not None:
-            modality["projection"] = dict(self.projection)
-        return modality
+            section["projection"] = dict(self.projection)
+        return section
 
 
 def model_section(
-    modalities: Mapping[str, Description],
+    towers: Mapping[str, Description],
     similarity: Mapping[str, Any],
     cross_encoder: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Returns the section `config.model` of two towers, a similarity, perhaps a cross-encoder."""
-    section: dict[str, Any] = {modality: tower.modality() for modality, tower in modalities.items()}
+    section: dict[str, Any] = {modality: tower.section() for modality, tower in towers.items()}
     section["similarity"] = dict(similarity)
     if cross_encoder is not None:
         section["cross_encoder"] = dict(cross_encoder)

@@ -41,14 +41,14 @@ class ModelDescription:
     """A model, apart from the weights of its towers.
 
     Attributes:
-      modalities: "image" and "text" -> the tower.
+      towers: "image" and "text" -> the tower.
       similarity: the similarity, as in `config.model.similarity`.
       parameters: learned numbers of the similarity, such as `match_scale`.
       tasks: name -> section of `config.tasks`, for the tasks with parameters.
       cross_encoder: the cross-encoder, as in `config.model.cross_encoder`.
     """
 
-    modalities: Mapping[str, Description]
+    towers: Mapping[str, Description]
     similarity: Mapping[str, Any]
     parameters: Mapping[str, float]
     tasks: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
@@ -56,7 +56,7 @@ class ModelDescription:
 
     def model(self) -> dict[str, Any]:
         """Returns the section `config.model`."""
-        return model_section(self.modalities, self.similarity, self.cross_encoder)
+        return model_section(self.towers, self.similarity, self.cross_encoder)
 
 
 def save_model(
@@ -81,7 +81,7 @@ def save_model(
     check_new(target)
     with new_folder(target) as temporary:
         (temporary / "report.txt").write_text(report.text())
-        for modality, tower in description.modalities.items():
+        for modality, tower in description.towers.items():
             (temporary / modality).mkdir()
             write_tower(temporary / modality, _below(f"{modality}/", arrays), tower)
         content = {part: dict(getattr(description, part) or {}) for part in (*_PARTS, "parameters")}
@@ -106,12 +106,10 @@ def read_model(folder: str | os.PathLike) -> ModelDescription:
             "config.init_from.towers."
         )
     content = read_card(path, "similarity", "parameters")
-    modalities = {
-        modality: read_description(epath.Path(folder) / modality) for modality in MODALITIES
-    }
+    towers = {modality: read_description(epath.Path(folder) / modality) for modality in MODALITIES}
     similarity, numbers = content["similarity"], content["parameters"]
     scorer = content.get("cross_encoder") or None
-    return ModelDescription(modalities, similarity, numbers, content.get("tasks", {}), scorer)
+    return ModelDescription(towers, similarity, numbers, content.get("tasks", {}), scorer)
 
 
 def read_part(folder: str | os.PathLike, part: str) -> dict[str, np.ndarray]:

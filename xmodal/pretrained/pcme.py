@@ -29,7 +29,7 @@ def describe_pcme(source: WeightSource) -> Published:
     criterion = {"match_scale": "criterion.negative_scale", "match_shift": "criterion.shift"}
     net = f"{start}img_enc.uncertain_net"
     return Published(
-        modalities={
+        towers={
             "image": Description(encoder, of_image, IMAGES),
             "text": sentences(source, words, of_text),
         },

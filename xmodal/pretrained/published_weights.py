@@ -21,7 +21,7 @@ class Published:
     """What a source holds.
 
     Attributes:
-      modalities: "image" and "text", or one of them -> the tower, including the weights of
+      towers: "image" and "text", or one of them -> the tower, including the weights of
         projection and head.
       layers: modality -> path of one of our layers or modules (`head/summary`) -> its rule; also of
         `similarity`, `cross_encoder` and `tasks` (`NAME/module`), if they have arrays. The longest
@@ -35,7 +35,7 @@ class Published:
       arrays: arrays in place of the source's; None for the source's.
     """
 
-    modalities: Mapping[str, Description]
+    towers: Mapping[str, Description]
     layers: Mapping[str, Mapping[str, LayerRule]]
     similarity: Mapping[str, Any] | None = None
     parameters: Mapping[str, str | Taken] = dataclasses.field(default_factory=dict)
@@ -51,22 +51,17 @@ class Published:
         Names are `MODALITY/params/...`, `similarity/...` and `tasks/NAME/module/...`; `params/...`
         and `batch_stats/...` for a single tower.
         """
-        inputs = {
-            modality: _example(description) for modality, description in self.modalities.items()
-        }
+        inputs = {modality: _example(description) for modality, description in self.towers.items()}
         key = jax.random.key(0)
         if self.similarity is None:
-            ((modality, description),) = self.modalities.items()
-            tower = make_tower("the tower", description.modality())
+            ((modality, description),) = self.towers.items()
+            tower = make_tower("the tower", description.section())
             params, state = jax.eval_shape(tower.init, key, inputs[modality])
             return _flat_shapes({"params": params, **state})
-        model = make_dual_encoder(
-            model_section(self.modalities, self.similarity, self.cross_encoder)
-        )
+        model = make_dual_encoder(model_section(self.towers, self.similarity, self.cross_encoder))
         params, state = jax.eval_shape(model.init, key, inputs)
         trees = {
-            modality: {"params": params[modality], **state[modality]}
-            for modality in self.modalities
+            modality: {"params": params[modality], **state[modality]} for modality in self.towers
         }
         scorers = ("similarity", "cross_encoder")
         trees |= {part: params[part] for part in scorers if part in self.layers}
@@ -86,9 +81,9 @@ class Published:
     def find(self, name: str) -> Taken:
         """Returns the array of the source for one of ours; see `shapes`."""
         if self.similarity is None:
-            name = f"{next(iter(self.modalities))}/{name}"
+            name = f"{next(iter(self.towers))}/{name}"
         part, path = name.split("/", 1)
-        if part in self.modalities:
+        if part in self.towers:
             path = path.split("/", 1)[1]
         return find(self.layers[part], path)
 

@@ -27,7 +27,7 @@ def describe_pvse(source: WeightSource) -> Published:
     state = VARIANTS[source.choose("legacy")]
     image = Description(encoder, {**head, "source": "mean", "linear": True}, IMAGES)
     return Published(
-        modalities={
+        towers={
             "image": image,
             "text": sentences(source, words, {**head, "source": state, "linear": False}),
         },

@@ -45,7 +45,7 @@ def describe_scan(source: WeightSource) -> Published:
     width, inputs = layer_rules.array_shape(arrays, f"{start}0.fc.weight")
     words, text_layers = describe_words(source, f"{start}1.")
     return Published(
-        modalities={
+        towers={
             "image": regions(inputs, {"name": "unit_tokens", "width": width}),
             "text": sentences(source, words, {"name": "unit_tokens"}),
         },

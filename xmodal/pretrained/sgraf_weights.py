@@ -36,7 +36,7 @@ def describe_sgraf(source: WeightSource) -> Published:
         layers["head/global_norm"] = layer_rules.norm(f"{embedding}global.1")
     head = {"name": "global_attention", "width": width, "batch_norm": True}
     return Published(
-        modalities={
+        towers={
             "image": regions(inputs, head, count),
             "text": sentences(source, words, {"name": "global_attention"}),
         },

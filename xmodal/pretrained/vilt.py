@@ -86,7 +86,7 @@ def describe_vilt(source: WeightSource) -> Published:
     texts = {"tokenizer": "wordpiece", "lower_case": True, "max_length": length}
     encoder = {"name": "token_ids", "vocab_size": rows}
     return Published(
-        modalities={
+        towers={
             "image": image,
             "text": Description(encoder, {"name": "none"}, texts, words_of(source, rows)),
         },

@@ -70,7 +70,7 @@ def describe_vinvl(source: WeightSource) -> Published:
         words_of(source, rows),
     )
     return Published(
-        modalities={"image": image, "text": text},
+        towers={"image": image, "text": text},
         similarity={"name": "dot"},
         layers={
             "image": image_layers,

@@ -52,7 +52,7 @@ def describe_vse_infinity(source: WeightSource) -> Published:
         pictures = regions(inputs, head)
     text, text_layers = _describe_text(source)
     return Published(
-        modalities={"image": pictures, "text": text},
+        towers={"image": pictures, "text": text},
         similarity={"name": "cosine"},
         layers={"image": layers, "text": text_layers},
         unused=_UNUSED,

@@ -55,7 +55,7 @@ def describe_vsepp(source: WeightSource) -> Published:
         pictures = Description(encoder, {"name": "mean"}, {"size": 0}, projection=projection)
     words, text_layers = gru_encoder(arrays, text)
     return Published(
-        modalities={
+        towers={
             "image": pictures,
             "text": sentences(source, words, {"name": "lasttoken"}, of_text or None),
         },

@@ -42,7 +42,7 @@ def describe_vsrn(source: WeightSource) -> Published:
     projection = {"batch_norm": True} if is_flickr else None
     words, text_layers = gru_encoder(arrays, layer_rules.find_prefix(arrays, "embed.weight"))
     return Published(
-        modalities={
+        towers={
             "image": regions(inputs, head, projection=projection),
             "text": sentences(source, words, {"name": "lasttoken"}),
         },

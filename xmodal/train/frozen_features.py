@@ -61,7 +61,7 @@ def open_or_compute(
         items = data.eval_split(config, split=split, train_split=split)
         found.append(_open_modality(parts, *weights, items, modality, compute=compute))
         place = found[-1].folder if found[-1] else "would be computed first"
-        logging.info("Features of the %s modality: %s.", modality, place)
+        logging.info("Features of the %s tower: %s.", modality, place)
     return tuple(filter(None, found))
 
 

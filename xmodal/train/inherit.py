@@ -153,7 +153,7 @@ def _take_model(config: dict[str, Any], folder: str) -> None:
     if not config.get("tasks"):
         config["tasks"] = {name: dict(task) for name, task in description.tasks.items()}
     replaced = []
-    for modality, tower in description.modalities.items():
+    for modality, tower in description.towers.items():
         section = find_section(config, f"data.{modality}")
         if section is None:
             continue
@@ -202,7 +202,7 @@ def _of_tower(modality: str, folder: str, *, of_model: bool) -> _Weights:
     row = lookup(f"{folder}/tower.json", encoder["name"], ENCODERS)
     if hasattr(row.config, "position_resize"):
         proposed[f"{where}.encoder"] = {"max_positions": encoder.pop("max_positions", None)}
-    (fixed if of_model else proposed)[f"{where}.head"] = tower.modality()["head"]
+    (fixed if of_model else proposed)[f"{where}.head"] = tower.section()["head"]
     if of_model:
         fixed[f"{where}.projection"] = tower.projection
     if modality == "image":

@@ -305,11 +305,8 @@ def check_changes(
 
 def _normalizes_per_device(settings: RunConfig) -> bool:
     """Returns whether training batches are normalized by the statistics of each device."""
-    encoders = [
-        modality["encoder"]
-        for modality in settings.model.values()
-        if modality and "encoder" in modality
-    ]
+    towers = (settings.model["image"], settings.model["text"])
+    encoders = [tower["encoder"] for tower in towers if tower]
     return any(
         each.get("statistics") == "per_device" and each.get("batch_norm") != "running"
         for each in encoders

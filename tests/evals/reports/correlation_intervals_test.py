@@ -30,7 +30,7 @@ def spearman_with_shares(x, y, shares):
 
 def test_influence_is_the_derivative_by_the_share():
     generator = np.random.default_rng(3)
-    x, y = generator.integers(0, 8, (2, 41)).astype(float)  # ties on both modalities
+    x, y = generator.integers(0, 8, (2, 41)).astype(float)  # ties on both sides
     shares = generator.random(41)
     shares /= shares.sum()
     step = 1e-6

@@ -75,6 +75,6 @@ def _score(
     similarity: Similarity, items_left: bool, parameters: Any, query: Embedding, items: Embedding
 ) -> jax.Array:
     """Scores [C] of one query with C items."""
-    modalities = (items, query) if items_left else (query, items)
-    left, right = (similarity.prepare(modality, parameters) for modality in modalities)
+    sides = (items, query) if items_left else (query, items)
+    left, right = (similarity.prepare(side, parameters) for side in sides)
     return similarity.score(left, right, parameters).ravel()

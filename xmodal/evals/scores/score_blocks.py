@@ -94,10 +94,8 @@ def compute_score_matrix(
     regions = int(images.tokens.lengths.max())
     blocks = list(_plan(similarity, params, images, captions, regions))
     settings = similarity.name, similarity.options, _BLOCK_FLOPS, _TILE_BYTES, _LENGTHS, _MANY_PAIRS
-    modalities = (images, captions)
-    arrays = [
-        x for each in modalities for x in (each.vectors, each.tokens.values, each.tokens.lengths)
-    ]
+    sides = (images, captions)
+    arrays = [x for each in sides for x in (each.vectors, each.tokens.values, each.tokens.lengths)]
     key = hash_arrays(repr(settings), arrays, params)
     shape = len(images.vectors), len(captions.vectors)
     file = ScoreFile(key, shape, (len(blocks),), mesh, folder)
@@ -164,10 +162,9 @@ def _stack(blocks: Sequence[Embedding], mesh: Mesh) -> Embedding:
 def _score_blocks(
     similarity: Similarity, mesh: Mesh, params: Any, left: Embedding, right: Embedding
 ) -> jax.Array:
-    def score(params: Any, *modalities: Embedding) -> jax.Array:
+    def score(params: Any, *sides: Embedding) -> jax.Array:
         first, second = (
-            similarity.prepare(jax.tree.map(lambda x: x[0], modality), params)
-            for modality in modalities
+            similarity.prepare(jax.tree.map(lambda x: x[0], side), params) for side in sides
         )
         return _score_tiles(similarity, params, first, second)[None]
 
@@ -183,7 +180,7 @@ def _score_tiles(similarity: Similarity, params: Any, left: Any, right: Any) -> 
 
     Products of a tile are then neither many small ones nor too large for a processor's cache.
     """
-    rows, columns = (jax.tree.leaves(modality)[0].shape[0] for modality in (left, right))
+    rows, columns = (jax.tree.leaves(side)[0].shape[0] for side in (left, right))
     pairs = max(1, int(_TILE_BYTES / similarity.cost(left, right).bytes))
     if pairs >= rows * columns:
         return similarity.score(left, right, params)

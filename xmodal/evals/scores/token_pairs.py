@@ -70,8 +70,6 @@ def _make_functions(
 
         return jnp.asarray(jax.vmap(score_one)(images, texts), jnp.float32)
 
-    modalities = [
-        jax.eval_shape(functools.partial(prepare, ""), params, x) for x in (images, captions)
-    ]
-    size = int(similarity.cost(*modalities).bytes)  # Blocks are sized by the longest items.
+    sides = [jax.eval_shape(functools.partial(prepare, ""), params, x) for x in (images, captions)]
+    size = int(similarity.cost(*sides).bytes)  # Blocks are sized by the longest items.
     return PairFunctions(similarity.name, prepare, score, lambda *_: size)
