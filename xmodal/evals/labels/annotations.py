@@ -23,7 +23,7 @@ from xmodal.evals.scores.arrays import first_line
 _DATASET = "coco_captions"
 _FOLD_IMAGES = 1000
 _ENDS = ("left_ids", "right_ids")
-# TowerModule -> the fields of labels with a row per item.
+# Modality -> the fields of labels with a row per item.
 _COLUMNS = {
     "image": ("image_ids", "categories"),
     "text": ("caption_ids", "caption_image_ids", "caption_categories"),

@@ -12,7 +12,7 @@ DIRECTIONS = {
     "t2t": ("text", "text"),
     "i2i": ("image", "image"),
 }
-# TowerModule -> the kind of its items, as in names of columns and in messages.
+# Modality -> the kind of its items, as in names of columns and in messages.
 KINDS = {"image": "image", "text": "caption"}
 # Rating -> its two modalities and the modalities that are queries of the bootstrap. Queries of
 # caption-image ratings are the images, which reproduces the published deviations.

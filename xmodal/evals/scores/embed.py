@@ -24,7 +24,7 @@ Batch = Mapping[str, np.ndarray]
 # [B, K, D] and whose `.log_sigma` is [B, D] or None.
 Embed = Callable[[str, Any, Any, Mapping[str, jax.Array]], Any]
 
-# TowerModule -> the column with the ids of its items.
+# Modality -> the column with the ids of its items.
 _ID_COLUMNS = {modality: f"{kind}_id" for modality, kind in KINDS.items()}
 
 
