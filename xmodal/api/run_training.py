@@ -19,11 +19,9 @@ class CheckedConfig:
 
     Attributes:
       best_checkpoint: the metric that selects checkpoints, as resolved.
-      records: the hash of the training split by its name and version.
     """
 
     best_checkpoint: BestCheckpointConfig
-    records: Mapping[str, str]
 
     def __init__(self, config: ml_collections.ConfigDict) -> None:
         """Reads and checks the whole config; trains nothing.
@@ -34,7 +32,6 @@ class CheckedConfig:
         """
         self._parts = resolve(config)
         self.best_checkpoint = self._parts.settings.best_checkpoint
-        self.records = self._parts.records["train"]
 
     def tags(self) -> Mapping[str, Mapping[str, str]]:
         """Returns evaluator -> tag of a metric -> the same without the evaluator."""
