@@ -3,11 +3,10 @@
     python -m tests.benchmarks.efficientnet_step [--batch_size=4] [--pixels=380] [--rounds=3]
 
 Drop connect, L2, clipping and Adam are those of the CxC paper; the images are compared with
-themselves. Both compute in float32, torch eagerly and with channels last.
+themselves. Both compute in float32, torch eagerly, with channels last and in a process of its own.
 """
 
 import argparse
-import functools
 from collections.abc import Callable
 
 import jax
@@ -17,7 +16,7 @@ import torch
 import transformers
 
 from configs import base, cxc_multitask
-from tests.benchmarks.turns import compare
+from tests.benchmarks.turns import compare, in_own_process
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.reused_memory import compute_in_caller, keep_freed_memory
 from xmodal.train.compiled_step import compile_step
@@ -51,8 +50,8 @@ def make_ours(pixels: np.ndarray) -> tuple[Callable[[], None], int]:
     return step, parameters
 
 
-def make_torch(pixels: np.ndarray) -> tuple[Callable[[], None], int]:
-    """See `make_ours`."""
+def make_torch(pixels: np.ndarray, parameters: int) -> Callable[[], None]:
+    """Returns a function that makes the next step of a model with as many parameters."""
     config = transformers.EfficientNetConfig(
         image_size=pixels.shape[1], width_coefficient=1.4, depth_coefficient=1.8, hidden_dim=1792,
         drop_connect_rate=0.2,
@@ -74,7 +73,8 @@ def make_torch(pixels: np.ndarray) -> tuple[Callable[[], None], int]:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 
-    return step, sum(p.numel() for p in model.parameters())
+    assert sum(p.numel() for p in model.parameters()) == parameters
+    return step
 
 
 def main() -> None:
@@ -86,10 +86,10 @@ def main() -> None:
     compute_in_caller()
     shape = (args.batch_size, args.pixels, args.pixels, 3)
     pixels = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
-    (ours, count), (theirs, their_count) = make_ours(pixels), make_torch(pixels)
-    assert count == their_count, (count, their_count)
-    report = functools.partial(compare, "efficientnet_b4", {"ours": ours, "torch": theirs})
-    report(rounds=args.rounds, batch_size=args.batch_size, pixels=args.pixels)
+    ours, parameters = make_ours(pixels)
+    calls = {"ours": ours, "torch": in_own_process(make_torch, pixels, parameters)}
+    sizes = {"batch_size": args.batch_size, "pixels": args.pixels}
+    compare("efficientnet_b4", calls, rounds=args.rounds, **sizes)
 
 
 if __name__ == "__main__":
