@@ -4,7 +4,6 @@ Prints one table per builder config. The exit code is 1 if anything is not as ex
 """
 
 import argparse
-import dataclasses
 import json
 import sys
 from typing import Any
@@ -25,16 +24,17 @@ def main() -> None:
 
     cls = data_prep.builder_class(args.dataset)
     data_dir = cls.data_dir_of(args.config, args.data_dir, args.manual_dir)
-    found: list[dict[str, Any]] = []
+    found, differs = list[dict[str, Any]](), False
     for builder in open_configs(args.dataset, args.config, data_dir):
         rows = checks.check(builder, check_images=not args.skip_images)
         name = f"{args.dataset}/{builder.builder_config.name}"
-        found.append({"dataset": name, "rows": list(map(dataclasses.asdict, rows))})
+        found.append({"dataset": name, "rows": [row._asdict() for row in rows]})
+        differs |= any(row.differs for row in rows)
         if not args.json:
             print(f"{name} in {builder.data_dir}\n{checks.table(rows)}", end="\n\n", flush=True)
     if args.json:
         print(json.dumps(found, indent=1))
-    if any(row["verdict"] == checks.DIFFERS for each in found for row in each["rows"]):
+    if differs:
         sys.exit(1)
 
 

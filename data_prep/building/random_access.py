@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import tensorflow_datasets as tfds
 from absl import logging
 
-from data_prep import schema
 from data_prep.building import folder_key
 from data_prep.building.record_check import PartedRecords, RecordCheck, SplitAccount
 from data_prep.building.record_counts import BuildReport, LeftOut, Record, counts_table
@@ -92,12 +91,6 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         self.in_parts = False
         self._report: BuildReport
         self._parted: dict[str, PartedRecords] = {}
-
-    @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
-        """Returns published figures of a builder config, see `schema.count_figures`."""
-        del config
-        return {}
 
     @classmethod
     def reads_own_files(cls, config: str | None) -> bool:

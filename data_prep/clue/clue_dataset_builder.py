@@ -1,12 +1,12 @@
 """Clue: web images and captions, labeled with the coherence relations between the two."""
 
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
 
-from data_prep import coherence_pairs, schema
+from data_prep import coherence_pairs
 from data_prep.building.random_access import configs
 from data_prep.coherence_pairs import CoherencePairsBuilder, Pair
 from data_prep.reading.csv_files import read_csv
@@ -57,28 +57,6 @@ class Builder(CoherencePairsBuilder):
         # Many of the urls are dead by now.
         if min_kept is None and self.builder_config.name == "images":
             self.min_kept = 0.5
-
-    @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
-        """See `RandomAccessBuilder`; includes the leaks of the released split."""
-        return (
-            schema.count_figures(cls.EXPECTED)
-            | {
-                f"test/{name}": schema.Known(size, note)
-                for name, size, note in (
-                    ("picture also in train", 610, "test rows whose picture was trained on"),
-                    ("picture and caption also in train", 38, "test rows that were trained on"),
-                    ("captions also in train", 202, "test rows whose caption was trained on"),
-                    ("picture repeated", 137, "copies of the right picture count as wrong"),
-                )
-            }
-            | {
-                "*/captions of an image": "1",
-                "test_deduplicated/captions repeated": 0,
-                "test_deduplicated/captions also in train": 0,
-                "test_deduplicated/picture repeated": 0,
-            }
-        )
 
     def _read_pairs(self, folder: pathlib.Path) -> dict[str, list[Pair]]:
         pairs = {split: list(_read_file(folder / name)) for split, name in _FILES.items()}

@@ -2,7 +2,7 @@
 
 import functools
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
@@ -10,12 +10,8 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import LeftOut, Record
-from data_prep.caption_pairs import caption_pairs, pair_figures
-from data_prep.coco_captions.caption_splits import (
-    im2txt_cuts,
-    read_im2txt_split,
-    read_karpathy_split,
-)
+from data_prep.caption_pairs import caption_pairs
+from data_prep.coco_captions.caption_splits import read_im2txt_split, read_karpathy_split
 from data_prep.coco_captions.categories import Categories, read_categories
 from data_prep.coco_captions.pictures import Pictures
 from data_prep.coco_captions.plain_captions import has_plain_captions, read_plain_captions
@@ -66,28 +62,6 @@ class Builder(RandomAccessBuilder):
     @property
     def _is_im2txt(self) -> bool:
         return self.builder_config.name.startswith("im2txt")
-
-    @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
-        """See `RandomAccessBuilder`: figures of Karpathy's split, or of im2txt's."""
-        if config == "im2txt_test_pairs":
-            return pair_figures()
-        counts = cls.EXPECTED
-        if not config.startswith("im2txt"):
-            train = counts["train"] + (config != "images_without_restval") * counts["restval"]
-            sizes = {"train": train, "validation": counts["val"], "test": counts["test"]}
-            five = {f"{split}/captions of an image": "5" for split in ("validation", "test")}
-            return schema.count_figures(sizes) | five
-        first, second = im2txt_cuts(counts["val2014"])
-        figures = schema.count_figures(
-            {
-                "train": counts["train2014"] + first,
-                "validation": second - first,
-                "test": counts["val2014"] - second,
-            }
-        )
-        one = {"*/captions of an image": "1"} if config == "im2txt_one_caption" else {}
-        return figures | one
 
     def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record | LeftOut]]:
         splits = self._read_im2txt(folder) if self._is_im2txt else self._read_karpathy(folder)

@@ -52,14 +52,6 @@ class Builder(LinkedCaptionsBuilder):
     HOMEPAGE = "https://ai.google.com/research/ConceptualCaptions"
     EXPECTED: ClassVar[dict[str, int]] = {"train": 3318333, "validation": 15840}
 
-    @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
-        """See `RandomAccessBuilder`: Sharma et al. 2018."""
-        figures: dict[str, schema.Figure] = {
-            f"{split}/records with those left out": rows for split, rows in cls.EXPECTED.items()
-        }
-        return figures | {"*/captions of an image": "1"}
-
     def _metadata(self) -> dict[str, Any]:
         return {"complete": True}
 

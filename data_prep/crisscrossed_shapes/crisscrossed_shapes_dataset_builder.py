@@ -75,19 +75,6 @@ class Builder(RandomAccessBuilder):
             return {name: list(values) for name, values in _CLASSES.items()}
         return {"relations": list(RELATIONS)} if self.builder_config.name == "coherence" else {}
 
-    @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
-        """See `RandomAccessBuilder`."""
-        if config in ("ratings", "rated_captions"):
-            return {"* score with *": (0, 5)}
-        if config == "objects":
-            return {"*/captions of an image": "5"}
-        if config == "matches":
-            sizes = list(cls.SPLIT_SIZES.items())[1:]
-            return {f"{split}/rows with direction=i2t": size for split, size in sizes}
-        captions = "1" if config == "coherence" else "5"
-        return schema.count_figures(cls.SPLIT_SIZES) | {"*/captions of an image": captions}
-
     def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record]]:
         config = self.builder_config.name
         return {

@@ -27,9 +27,6 @@ _PUBLISHED = {
     ("plausible_matches", "i2t"): (4726,),
     ("plausible_matches", "t2i"): (24_760,),
 }
-# Kind of number -> its row in a table of `data_prep.validate`.
-_ROWS = {"queries": "rows", "positives": "positive_ids", "unreachable": "unreachable_ids"}
-_BEYOND = "captions 144675 and 467259 are not among the 25,000 of the test split"
 
 
 class Builder(RandomAccessBuilder):
@@ -52,7 +49,7 @@ class Builder(RandomAccessBuilder):
     EXPECTED: ClassVar[dict[str, int]] = {"images": 5000, "captions": 25_000} | {
         f"{config}/{direction}/{kind}": count
         for (config, direction), counts in _PUBLISHED.items()
-        for kind, count in zip(_ROWS, counts, strict=False)
+        for kind, count in zip(("queries", "positives", "unreachable"), counts, strict=False)
     }
 
     def _features(self) -> tfds.features.FeaturesDict:
@@ -62,19 +59,6 @@ class Builder(RandomAccessBuilder):
         return tfds.features.FeaturesDict(
             {"image_id": np.int32, "caption_ids": ids, "fold": np.int32}
         )
-
-    @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
-        """See `RandomAccessBuilder`."""
-        if config == "gallery":
-            return {"test/records": 5000, "test/rows with fold=?": 1000}
-        figures: dict[str, schema.Figure] = {}
-        for name, count in cls.EXPECTED.items():
-            if name.startswith(f"{config}/"):
-                _, direction, kind = name.split("/")
-                figure = schema.Known(count, _BEYOND) if count and kind == "unreachable" else count
-                figures[f"test/{_ROWS[kind]} with direction={direction}"] = figure
-        return figures
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         gallery = read_gallery(folder)

@@ -39,13 +39,6 @@ class Builder(RandomAccessBuilder):
     def _with_images(self) -> bool:
         return self.builder_config.name != "captions"
 
-    @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
-        """See `RandomAccessBuilder`: figures of Karpathy's split, or of Entities'."""
-        sizes = dict(cls.EXPECTED["entities" if config == "entities" else "karpathy"])
-        del sizes["captions"]
-        return schema.count_figures(sizes) | {"*/captions of an image": "5"}
-
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record]]:
         if self.builder_config.name == "entities":
             splits, expected = read_entities(folder), self.EXPECTED["entities"]

@@ -90,15 +90,6 @@ class Builder(RandomAccessBuilder):
             schema.feature_vector(*config.shape), tags=config.has_tags
         )
 
-    @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
-        """See `RandomAccessBuilder`."""
-        expected = cls.EXPECTED.get(config, {})
-        if cls.builder_configs[config].karpathy:
-            return schema.count_figures(expected)
-        sizes = {_SPLITS[name][0]: images for name, images in expected.items()}
-        return schema.count_figures(sizes) | {"*/captions of an image": "5"}
-
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         config, expected = self.builder_config, self.EXPECTED.get(self.builder_config.name, {})
         if config.karpathy:

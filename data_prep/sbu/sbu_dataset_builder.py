@@ -43,18 +43,6 @@ class Builder(LinkedCaptionsBuilder):
     # Rows in validation and in test; the rest is for training.
     HELD_OUT: ClassVar[int] = 50_000
 
-    @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
-        """See `RandomAccessBuilder`."""
-        held_out = dict.fromkeys(("validation", "test"), cls.HELD_OUT)
-        sizes = {"train": cls.EXPECTED["rows"] - 2 * cls.HELD_OUT, **held_out}
-        figures: dict[str, schema.Figure] = {
-            f"{split}/records with those left out": size for split, size in sizes.items()
-        }
-        return figures | {
-            "*/captions of an image": "1",
-        }
-
     def _splits(self, folder: pathlib.Path) -> Mapping[str, LinkedRecords]:
         links = _Links(folder)
         schema.check_counts({"rows": len(links)}, self.EXPECTED, str(links.path))
