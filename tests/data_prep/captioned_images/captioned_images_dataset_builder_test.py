@@ -189,7 +189,7 @@ def test_ratings_belong_to_the_split_of_both_sides(tmp_path):
     folders.write_csv(
         folder / "ratings.csv", [["left", "right", "score"], ["caption 1", "caption 2", "x"]]
     )
-    with pytest.raises(UnexpectedFilesError, match="line 2: the score 'x' is not a number"):
+    with pytest.raises(UnexpectedFilesError, match="line 2: no rated pair, .*score 'x'"):
         prepare(folder, "ratings")
 
 
@@ -211,7 +211,6 @@ def test_copies_and_shared_captions_stay_in_one_split(tmp_path, capfd):
     assert len(set(split_of.values())) == 3
     said = capfd.readouterr().err
     assert "60 copies or images with a shared caption are kept together" in said
-    assert "62 in all, 61 different\n" in said
 
 
 def test_a_picture_keeps_its_split_when_others_come(tmp_path):

@@ -70,7 +70,7 @@ def test_names_are_whole_paths_or_ends_of_one_path(tmp_path):
             assert found[expected] == [f"of {name}"]
 
 
-def test_the_images_of_a_table_are_beside_it_or_in_its_split(tmp_path):
+def test_the_images_of_a_table_are_below_its_folder(tmp_path):
     """A lost picture is not replaced by that of another table with the same name."""
     for place in ("cats", "dogs"):
         folders.write_images(tmp_path, folders.FEW, place)
@@ -85,10 +85,9 @@ def test_the_images_of_a_table_are_beside_it_or_in_its_split(tmp_path):
         path.unlink()
     for split, place in {"train": "cats", "val": "dogs"}.items():
         (tmp_path / place).rename(tmp_path / split)
-        rows = [[folders.name(n), f"{split} {n}"] for n in folders.FEW]
+        rows = [[f"{split}/{folders.name(n)}", f"{split} {n}"] for n in folders.FEW]
         folders.write_csv(tmp_path / f"{split}.csv", [["image", "caption"], *rows])
-    found, left_out = folders.read_layout(tmp_path)
-    assert left_out == {"train.csv line 2": "no image"}
+    assert folders.read_layout(tmp_path)[1] == {"train.csv line 2": "no image"}
     assert _splits(tmp_path)["val/p000.png"] == "validation"
 
 
@@ -149,7 +148,7 @@ def test_captions_in_the_format_of_coco(tmp_path):
     }
     content["images"][1]["id"] = 10
     path.write_text(json.dumps(content))
-    with pytest.raises(UnexpectedFilesError, match="two images have the id 10"):
+    with pytest.raises(UnexpectedFilesError, match="two images have the same id"):
         folders.read_layout(tmp_path)
 
 
@@ -273,8 +272,14 @@ def _two_splits(folder):
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (_two_layouts, r"two places: all.csv \(a table of files\) and images/p001.png with p001.t"),
-        (_other_columns, "no column image or file_name; its columns are 'Bild', 'caption': rename"),
+        (
+            _two_layouts,
+            r"two places: all.csv \(a table of file names and captions\) and im",
+        ),
+        (
+            _other_columns,
+            "one column image or file_name, .*columns are 'Bild', 'caption'. Rename",
+        ),
         (_twice, "line 1 cannot be read as JSON: the key 'caption' occurs twice"),
         (_cut_parquet, "all.parquet is truncated or not a Parquet table"),
         (_two_splits, "line 3: images/p001.png is in the split 'validation', but in 'train' above"),
