@@ -11,7 +11,7 @@ from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.caption_pairs import caption_pairs
-from data_prep.coco_captions.caption_splits import read_im2txt_split, read_karpathy_split
+from data_prep.coco_captions.caption_splits import read_im2txt_split
 from data_prep.coco_captions.categories import Categories, read_categories
 from data_prep.coco_captions.pictures import Pictures
 from data_prep.coco_captions.plain_captions import has_plain_captions, read_plain_captions
@@ -99,7 +99,7 @@ class Builder(RandomAccessBuilder):
             karpathy = read_plain_captions(folder)
             self.info.metadata["complete"] = False
         else:
-            karpathy = read_karpathy_split(folder)
+            karpathy = published_files.read_karpathy(folder, "dataset_coco.json")
             names = ("train", "restval", "val", "test", "captions")
             expected = {name: self.EXPECTED[name] for name in names}
             schema.check_counts(

@@ -102,7 +102,7 @@ def read_captions(folder: pathlib.Path) -> CaptionFile:
     """
     tidy, original = folder / "captions.csv.gz", folder / "Flickr8k.token.txt"
     if not tidy.exists() and not original.exists() and has_json(folder, "dataset_flickr8k.json"):
-        images = in_splits(read_karpathy(folder, "flickr8k"))
+        images = in_splits(read_karpathy(folder, "dataset_flickr8k.json"))
         captions = {
             each.name: [text for _, text in each.captions]
             for group in images.values()
