@@ -11,8 +11,8 @@ import tensorflow_datasets as tfds
 from absl import logging
 
 from data_prep.building import folder_key
-from data_prep.building.record_check import PartedRecords, RecordCheck, SplitAccount
-from data_prep.building.record_counts import BuildReport, LeftOut, Record, counts_table
+from data_prep.building.record_check import BuildReport, PartedRecords, RecordCheck
+from data_prep.building.record_counts import LeftOut, Record, counts_table
 from data_prep.building.unfinished import claimed
 from xmodal.core.errors import UnexpectedFilesError
 
@@ -90,6 +90,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         self.min_kept = self.MIN_KEPT if min_kept is None else min_kept
         self.in_parts = False
         self._report: BuildReport
+        self._hashes: dict[str, str] = {}
         self._parted: dict[str, PartedRecords] = {}
 
     @classmethod
@@ -192,23 +193,20 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     def _usable(self, split: str, records: Iterable[Record | LeftOut]) -> Iterator[Record]:
         """Yields the usable records of a split, and accounts for the others."""
         check = self._check
-        account = SplitAccount(self._title, split, check, self._report)
         logging.info("Preparing %s, split %s, in %s.", self._title, split, self.data_dir)
+        self._report.start(split)
         for seen, record in enumerate(records):
             logging.log_every_n_seconds(
                 logging.INFO, "%s, split %s: %d records.", _LOG_SECONDS, self._title, split, seen
             )
             usable, entry = check(record)
-            account.add(entry)
+            self._report.add(split, entry)
             if usable is not None:
                 yield usable
-        self._keep_hash(split, account)
+        self._hashes[split] = self._report.finish(split)
 
     def _parts_of(self, split: str) -> pathlib.Path:
         return pathlib.Path(self.data_path) / "parts" / split
-
-    def _keep_hash(self, split: str, account: SplitAccount) -> None:
-        self.info.metadata.setdefault("split_hashes", {})[split] = account.hexdigest()
 
     def _download_and_prepare(self, dl_manager: Any, download_config: Any) -> None:
         # TFDS calls this in a temporary folder `incomplete.<random>_<version>`, which it renames
@@ -217,23 +215,21 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         folder = pathlib.Path(self.data_path)
         listed = folder.parent / "left_out.csv"
         listed.unlink(missing_ok=True)
+        self._report = BuildReport(folder / listed.name, self._title, self._check)
+        self.in_parts = bool(download_config.beam_options or download_config.beam_runner)
         try:
-            with (
-                BuildReport(folder / listed.name) as self._report,
-                claimed(folder, f"incomplete.*_{self.version}"),
-            ):
-                self.in_parts = bool(download_config.beam_options or download_config.beam_runner)
+            with claimed(folder, f"incomplete.*_{self.version}"):
                 super()._download_and_prepare(dl_manager, download_config)
                 for split, records in self._parted.items():
-                    account = SplitAccount(self._title, split, self._check, self._report)
+                    self._report.start(split)
                     for entry in records.entries(self._parts_of(split)):
-                        account.add(entry)
-                    self._keep_hash(split, account)
+                        self._report.add(split, entry)
+                    self._hashes[split] = self._report.finish(split)
                 if self._parted:
                     shutil.rmtree(self._parts_of(""))
             self._check_share()
         except BaseException as error:
-            if self._report.has_left_out:
+            if self._report.path.exists():
                 self._report.path.replace(listed)
                 if isinstance(error, UnexpectedFilesError):
                     table = counts_table(self._report.metadata())
@@ -261,7 +257,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
                 "data_prep.build"
             )
         if kept:
-            self.info.metadata.update(counts)
+            self.info.metadata.update(counts, split_hashes=self._hashes)
 
     @property
     def _check(self) -> RecordCheck:

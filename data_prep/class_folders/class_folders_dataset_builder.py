@@ -60,16 +60,17 @@ class Builder(RandomAccessBuilder):
         names = [name for name in files if picture_names.is_picture(name) and name not in links]
         tops = sorted({name.partition("/")[0] for name in names if "/" in name})
         named = [top for top in tops if split_of_name(top)]
-        if not tops or 0 < len(named) < len(tops):
-            raise UnexpectedFilesError(
-                f"{folder} has no pictures in folders of classes, or only some folders that name "
-                f"splits ({', '.join(named) or 'none'} of {', '.join(tops) or 'none'}): put all "
-                "classes into folders of splits, or rename a class"
-            )
         depth = 1 if named else 0
-        classes = sorted({_class_of(name, depth) for name in names} - {""})
-        _check_below(folder, names, classes, depth)
-        _check_spellings(folder, names, depth)
+        classes = _find_classes(folder, names, depth)
+        below = {name.split("/")[depth + 1] for name in names if name.count("/") > depth + 1}
+        is_deeper = (len(classes) == 1 and below) or (not depth and any(map(split_of_name, below)))
+        if not classes or 0 < len(named) < len(tops) or is_deeper:
+            raise UnexpectedFilesError(
+                f"{folder} has pictures in {', '.join(tops) or 'no folders'} and, below, in "
+                f"{', '.join(sorted(below)) or 'no folders'}: arrange them as CLASS/picture.jpg or "
+                "SPLIT/CLASS/picture.jpg, with two classes or more, and all of them in the splits "
+                "train, validation or test if one is"
+            )
         self.info.metadata["label"] = classes
         self._stored: list[tuple[str, int, int]] = []  # Split, class and content of every picture.
         found = set(map(split_of_name, named)) or {_ONLY_SPLIT}
@@ -106,42 +107,25 @@ def _warn(text: str) -> None:
     print(f"class_folders: warning: {text}", file=sys.stderr, flush=True)
 
 
-def _check_below(
-    folder: pathlib.Path, names: Sequence[str], classes: Sequence[str], depth: int
-) -> None:
-    """Checks that the folders below those of the classes are neither the classes nor the splits.
+def _find_classes(folder: pathlib.Path, names: Sequence[str], depth: int) -> list[str]:
+    """Returns the sorted names of the classes.
 
     Raises:
-      UnexpectedFilesError: there is only one class, or a folder below names a split.
+      UnexpectedFilesError: two splits spell one differently.
     """
-    below = sorted({name.split("/")[depth + 1] for name in names if name.count("/") > depth + 1})
-    if (len(classes) == 1 and below) or (not depth and any(map(split_of_name, below))):
-        raise UnexpectedFilesError(
-            f"{folder} has the classes {', '.join(classes)}, with pictures in {', '.join(below)} "
-            "below: if these are the classes or the splits, arrange them as CLASS or SPLIT/CLASS; "
-            "if not, put the pictures directly into the folder of the class"
-        )
-
-
-def _check_spellings(folder: pathlib.Path, names: Sequence[str], depth: int) -> None:
-    """Checks that all splits spell a class alike.
-
-    Raises:
-      UnexpectedFilesError: two splits spell it differently.
-    """
-    spelled: dict[str, dict[str, set[str]]] = {}  # Key, spelling, folders of splits.
+    tops: dict[str, set[str]] = {}  # Class -> folders of splits.
     for name in names:
         if own := _class_of(name, depth):
-            top = name.partition("/")[0] if depth else ""
-            spelled.setdefault(name_key(own), {}).setdefault(own, set()).add(top)
-    for spellings in spelled.values():
-        for (one, tops), (two, others) in itertools.combinations(spellings.items(), 2):
-            if tops != others:
+            tops.setdefault(own, set()).add(name.partition("/")[0] if depth else "")
+    for one, two in itertools.pairwise(sorted(tops, key=lambda name: (name_key(name), name))):
+        if name_key(one) == name_key(two):
+            if tops[one] != tops[two]:
                 raise UnexpectedFilesError(
-                    f"{folder} has the folders {f'{min(tops)}/{one}'!r} and "
-                    f"{f'{min(others)}/{two}'!r}, two spellings of one class: rename one"
+                    f"{folder} has the folders {f'{min(tops[one])}/{one}'!r} and "
+                    f"{f'{min(tops[two])}/{two}'!r}, two spellings of one class: rename one"
                 )
             _warn(f"{one!r} and {two!r} are two classes with the same name")
+    return sorted(tops)
 
 
 def _class_of(name: str, depth: int) -> str:

@@ -51,9 +51,7 @@ def open_features(folder: pathlib.Path) -> dict[int, Reader]:
         for name, read in _readers(path):
             number = number_of_name(name)
             if number is None:
-                raise UnexpectedFilesError(
-                    f"{path}: no image number in {name!r:.80}"
-                )
+                raise UnexpectedFilesError(f"{path}: no image number in {name!r:.80}")
             first = found.setdefault(number, read)
             if first is not read and not np.array_equal(first(), read()):
                 raise UnexpectedFilesError(f"{path}: image {number} has other features elsewhere")
@@ -94,7 +92,7 @@ def _of_line(lines: TextLines, number: int) -> np.ndarray:
 
 
 def _of_file(path: pathlib.Path) -> np.ndarray:
-    """An .npy, or an .npz of bottom-up-attention.pytorch (`x`) or self-critical.pytorch (`feat`)."""
+    """An .npy, or the .npz of bottom-up-attention.pytorch (`x`), self-critical.pytorch (`feat`)."""
     loaded = load_arrays(path)
     if isinstance(loaded, np.ndarray):
         return loaded
