@@ -89,27 +89,17 @@ def _deduplicated(test: Iterable[Pair], train: Iterable[Pair]) -> tuple[list[Pai
     return kept, dict(dropped)
 
 
-def with_numbers(
-    pairs: Mapping[str, Iterable[Pair]], numbers: Mapping[str, int] | None = None
-) -> dict[str, list[Pair]]:
+def with_numbers(pairs: Mapping[str, Iterable[Pair]]) -> dict[str, list[Pair]]:
     """Returns the pairs of all splits with the numbers of their pictures.
+
+    Pictures are numbered in the order of their first appearance, by `pair_id`.
 
     Args:
       pairs: split -> pairs.
-      numbers: picture -> number; by default pictures are numbered in the order of their first
-        appearance, by `pair_id`.
-
-    Raises:
-      UnexpectedFilesError: a picture has no number.
     """
     everything = itertools.chain.from_iterable(pairs.values())
     names = dict.fromkeys(p.picture for p in sorted(everything, key=lambda pair: pair.pair_id))
-    if numbers is None:
-        numbers = {name: number for number, name in enumerate(names)}
-    if missing := [name for name in names if name not in numbers]:
-        raise UnexpectedFilesError(
-            f"{len(missing):,} pictures have no number; the first is {missing[0]}"
-        )
+    numbers = {name: number for number, name in enumerate(names)}
     return {
         split: [dataclasses.replace(pair, picture_id=numbers[pair.picture]) for pair in group]
         for split, group in pairs.items()

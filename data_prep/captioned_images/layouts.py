@@ -166,15 +166,16 @@ def _table_layout(files: PictureFiles, tables: Sequence[Table], options: Reading
                 f"{FILE}"
             )
     by_path = dict(zip(paths, tables, strict=True))
-    read: Callable[[], Items] = functools.partial(_embedded_pictures, files, by_path)
+    read: Callable[[], Items] = functools.partial(
+        _table_pictures, files, by_path, with_splits=options.split != "none"
+    )
     if not first.embedded:
-        found = list(_named_pictures(files, by_path, with_splits=options.split != "none"))
-        read = found.__iter__
+        read = list(read()).__iter__
     return Layout(first.kind, ", ".join(paths), read, str(first))
 
 
-def _named_pictures(files: PictureFiles, tables: dict[str, Table], *, with_splits: bool) -> Items:
-    """Yields the pictures that tables name, each with the captions of all its rows.
+def _table_pictures(files: PictureFiles, tables: dict[str, Table], *, with_splits: bool) -> Items:
+    """Yields the pictures of tables: those in their cells, or named files with all their captions.
 
     Raises:
       UnexpectedFilesError: a picture is in two splits.
@@ -188,15 +189,23 @@ def _named_pictures(files: PictureFiles, tables: dict[str, Table], *, with_split
                 yield row
                 continue
             where, cells = row
-            name = "" if is_empty(cells.get(table.image)) else str(cells[table.image])
-            image = files.find(name, parent, where)
             captions = read_captions(map(cells.get, table.captions), where)
+            image: str | LeftOut = f"{path}{where.removeprefix(table.path.name)}"
+            if not table.embedded:
+                name = cells.get(table.image)
+                image = files.find("" if is_empty(name) else str(name), parent, where)
             if isinstance(image, LeftOut) or isinstance(captions, LeftOut):
                 yield image if isinstance(image, LeftOut) else captions
                 continue
-            split = of_table or (split_of_path(image, is_image=True) if with_splits else "")
+            split = of_table
             if table.split:
                 split = split_of_cell(cells.get(table.split), f"{table.path.parent / where}")
+            elif with_splits and not split and not table.embedded:
+                split = split_of_path(image, is_image=True)
+            if table.embedded:
+                read = functools.partial(_content, cells.get(table.image))
+                yield CaptionedPicture(image, captions, split, read, is_file=False)
+                continue
             before, texts = found.setdefault(image, (split, []))
             if before != split:
                 raise UnexpectedFilesError(
@@ -209,25 +218,6 @@ def _named_pictures(files: PictureFiles, tables: dict[str, Table], *, with_split
         read = functools.partial(picture_names.read_picture, files.folder / image)
         yield CaptionedPicture(image, tuple(dict.fromkeys(texts)), split, read)
     yield from _unused(files, {*tables, *found})
-
-
-def _embedded_pictures(files: PictureFiles, tables: dict[str, Table]) -> Items:
-    """Yields the pictures in Parquet tables: bytes, or Hugging Face's structs with `bytes`."""
-    for path, table in tables.items():
-        for row in table.rows():
-            assert not isinstance(row, LeftOut)  # Rows of Parquet are read or damaged.
-            where = f"{path}{row[0].removeprefix(table.path.name)}"
-            captions = read_captions(map(row[1].get, table.captions), where)
-            split = split_of_path(path)
-            if table.split:
-                split = split_of_cell(row[1].get(table.split), f"{files.folder / where}")
-            read = functools.partial(_content, row[1].get(table.image))
-            yield (
-                captions
-                if isinstance(captions, LeftOut)
-                else CaptionedPicture(where, captions, split, read, is_file=False)
-            )
-    yield from _unused(files, tables)
 
 
 def _content(value: Any) -> bytes:
@@ -283,6 +273,8 @@ def _captions_of(item: Fetched, name: str, options: ReadingOptions) -> tuple[str
     """The captions of a JSON or a text file, which must agree, or why there are none."""
     if item.fault:
         return LeftOut(name, "unread text", item.fault)
+    if not (item.text or item.meta):
+        return LeftOut(name, "empty caption", "no text or JSON file, adjacent to it in a shard")
     try:
         lines = [line.decode("utf-8-sig") for line in item.text.splitlines()]
     except UnicodeDecodeError as error:

@@ -10,7 +10,6 @@ from data_prep import coherence_pairs
 from data_prep.building.random_access import configs
 from data_prep.coherence_pairs import CoherencePairsBuilder, Pair
 from data_prep.reading.csv_files import read_csv
-from data_prep.reading.text_files import read_json
 from xmodal.core.errors import UnexpectedFilesError
 
 # CMCM is trained on the first six.
@@ -36,7 +35,7 @@ class Builder(CoherencePairsBuilder):
     """TFDS builder of the split that CMCM was trained on, and of its test pairs without leaks.
 
     Image and caption ids are the row numbers of the annotations; `picture_id` is the number of the
-    url in the released img2idxmap.json, which numbers urls by their first appearance.
+    url as in the released img2idxmap.json, which numbers urls by their first appearance.
     """
 
     VERSION = tfds.core.Version("1.0.0")
@@ -60,9 +59,7 @@ class Builder(CoherencePairsBuilder):
 
     def _read_pairs(self, folder: pathlib.Path) -> dict[str, list[Pair]]:
         pairs = {split: list(_read_file(folder / name)) for split, name in _FILES.items()}
-        released = folder / "img2idxmap.json"
-        numbers = read_json(released) if released.exists() else None
-        pairs = coherence_pairs.with_numbers(pairs, numbers)
+        pairs = coherence_pairs.with_numbers(pairs)
         coherence_pairs.check_counts(pairs, self.RELATIONS, self.EXPECTED, str(folder))
         return pairs
 

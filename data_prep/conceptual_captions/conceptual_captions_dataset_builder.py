@@ -73,7 +73,7 @@ class _Table(LinkList):
             # Every row is numbered by its line: an unknown header or index would shift all.
             raise UnexpectedFilesError(
                 f"{path} line 1 is {self._lines[0].strip()[:80]!r}: neither CAPTION<tab>URL nor "
-                "the header caption<tab>url; remove other columns, and rename the header or remove it"
+                "the header caption<tab>url; remove other columns, or the header"
             )
 
     def __len__(self) -> int:
