@@ -99,6 +99,7 @@ def test_cells_of_captions(tmp_path):
         "[a dog] on a couch": ["[a dog] on a couch"],
         "['one' 'two']": "caption is no text",
         7: "caption is no text",
+        "#REF!": "empty caption",
     }
     _write(tmp_path, {f"{n}.jpg": _PICTURE for n in range(len(cells))})
     rows = [{"image": f"{n}.jpg", "caption": each} for n, each in enumerate(cells)]
@@ -150,23 +151,6 @@ def test_captions_in_the_format_of_coco(tmp_path):
     path.write_text(json.dumps(content))
     with pytest.raises(UnexpectedFilesError, match="two images have the same id"):
         folders.read_layout(tmp_path)
-
-
-def test_captions_in_the_format_of_karpathy(tmp_path):
-    """Two folders have images of the same names."""
-    folders.write_images(tmp_path, folders.FEW[1:], "cats")
-    folders.write_images(tmp_path, folders.FEW, "dogs")
-    images = [
-        {"filepath": place, "filename": folders.name(n), "split": split}
-        | {"sentences": [{"raw": f"{place} {n}"}]}
-        for place, split in (("cats", "train"), ("dogs", "restval"))
-        for n in folders.FEW
-    ]
-    (tmp_path / "dataset_mine.json").write_text(json.dumps({"images": images}))
-    found, left_out = folders.read_layout(tmp_path)
-    assert left_out == {"dataset_mine.json cats/p000.png": "no image"}
-    assert all(texts == [f"{name[:4]} {int(name[6:9])}"] for name, texts in found.items())
-    assert set(_splits(tmp_path).values()) == {"train"}
 
 
 def test_texts_beside_pictures_are_read_and_everything_else_is_listed(tmp_path):
