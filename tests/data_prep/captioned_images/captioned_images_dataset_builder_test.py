@@ -2,7 +2,6 @@
 
 import io
 import pathlib
-import shutil
 import tarfile
 
 import numpy as np
@@ -106,15 +105,8 @@ def test_a_folder_that_changed_is_another_dataset(tmp_path):
     table.write_text(table.read_text().replace("picture 3,", "a photo of 3,"))
     after = prepare(folder)
     assert after.data_dir != before.data_dir
-    changed = {
-        split
-        for split, digits in before.info.metadata["split_hashes"].items()
-        if after.info.metadata["split_hashes"][split] != digits
-    }
-    assert len(changed) == 1
-    copy = tmp_path / "files2"
-    shutil.copytree(folder, copy)
-    assert prepare(copy).data_dir != after.data_dir
+    hashes = [each.info.metadata["split_hashes"].items() for each in (before, after)]
+    assert len(hashes[0] - hashes[1]) == 1
 
 
 def test_a_split_column_is_kept_and_a_missing_one_taken_out_of_train(tmp_path, capfd):
@@ -134,9 +126,7 @@ def test_a_split_column_is_kept_and_a_missing_one_taken_out_of_train(tmp_path, c
     assert len(texts["validation"]) >= 2
     assert "validation out of train by content" in capfd.readouterr().err
     (folder / "captioned_images.json").write_text('{"split": "none"}')
-    assert (
-        builder.info.splits["test"].num_examples != prepare(folder).info.splits["test"].num_examples
-    )
+    assert prepare(folder).info.splits["test"].num_examples != 9
 
 
 def test_ratings_belong_to_the_split_of_both_sides(tmp_path):

@@ -55,19 +55,6 @@ def _bottom_up_tsv(folder, images):
                 )
 
 
-def _lxmert_tsv(folder, images):
-    """data/mscoco_imgfeat/*_obj36.tsv of airsplay/lxmert; bytes literals, as some writers leave."""
-    lines = []
-    for image_id in images:
-        count = _IMAGES[image_id][2]
-        packed = [np.arange(count), np.ones(count, np.float32)] * 2
-        texts = [base64.b64encode(each).decode() for each in packed]
-        boxes, features = (base64.b64encode(f(image_id)) for f in (_boxes, _features))
-        lines.append([_name(image_id), 480, 640, *texts, count, boxes, features])
-    with (folder / "val2014_obj36.tsv").open("w", newline="") as file:
-        csv.writer(file, delimiter="\t").writerows(lines)
-
-
 def _npz_per_image(folder, images):
     """extract_features.py of MILVLG/bottom-up-attention.pytorch, with its pickled `info`."""
     for image_id in images:
@@ -92,7 +79,6 @@ def _npz_self_critical(folder, images):
 
 _WRITERS = {
     "bottom-up tsv": _bottom_up_tsv,
-    "lxmert tsv": _lxmert_tsv,
     "npz": _npz_per_image,
     "npz self-critical": _npz_self_critical,
 }
