@@ -1,5 +1,6 @@
 """The base builder of all datasets, which checks, counts and hashes the records of splits."""
 
+import contextlib
 import functools
 import inspect
 import pathlib
@@ -7,13 +8,13 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
+import filelock
 import tensorflow_datasets as tfds
 from absl import logging
 
 from data_prep.building import folder_key
 from data_prep.building.record_check import BuildReport, PartedRecords, RecordCheck
 from data_prep.building.record_counts import LeftOut, Record, counts_table
-from data_prep.building.unfinished import claimed
 from xmodal.core.errors import UnexpectedFilesError
 
 _LOG_SECONDS = 10
@@ -218,7 +219,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         self._report = BuildReport(folder / listed.name, self._title, self._check)
         self.in_parts = bool(download_config.beam_options or download_config.beam_runner)
         try:
-            with claimed(folder, f"incomplete.*_{self.version}"):
+            with _claimed(folder, f"incomplete.*_{self.version}"):
                 super()._download_and_prepare(dl_manager, download_config)
                 for split, records in self._parted.items():
                     self._report.start(split)
@@ -266,3 +267,26 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     @property
     def _title(self) -> str:
         return f"{self.name}/{self.builder_config.name}"
+
+
+@contextlib.contextmanager
+def _claimed(folder: pathlib.Path, others: str) -> Iterator[None]:
+    """Locks a folder while it is in use, and removes those of killed processes.
+
+    A killed process could neither rename nor remove its folder, which would stay forever, with
+    gigabytes of a build.
+
+    Args:
+      folder: new folder of this process.
+      others: pattern of the names of folders for the same purpose beside it.
+    """
+    for lock in folder.parent.glob(f"{others}/.lock"):
+        # Another process may be using it, or another user.
+        with contextlib.suppress(OSError), filelock.FileLock(lock, timeout=0):
+            logging.info("Removing %s, left by a killed process.", lock.parent)
+            shutil.rmtree(lock.parent, ignore_errors=True)
+    with filelock.FileLock(folder / ".lock"):
+        try:
+            yield
+        finally:
+            (folder / ".lock").unlink(missing_ok=True)

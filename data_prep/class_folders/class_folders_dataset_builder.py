@@ -18,7 +18,7 @@ from data_prep.reading.split_names import SPLITS, count_in_earlier, split_of_nam
 from data_prep.same_text import content_hash
 from xmodal.core import picture_names
 from xmodal.core.errors import UnexpectedFilesError
-from xmodal.core.folders import paths_by_file, walk
+from xmodal.core.folders import walk
 from xmodal.core.untrusted.names import name_key
 
 _ONLY_SPLIT = "test"
@@ -55,9 +55,7 @@ class Builder(RandomAccessBuilder):
             for name in own
             if not name.startswith(".") or (parent / name).is_dir()
         ]
-        of_one_file = paths_by_file(folder, filter(picture_names.is_picture, files)).values()
-        links = {link: first for first, *others in of_one_file for link in others}
-        names = [name for name in files if picture_names.is_picture(name) and name not in links]
+        names = [name for name in files if picture_names.is_picture(name)]
         tops = sorted({name.partition("/")[0] for name in names if "/" in name})
         named = [top for top in tops if split_of_name(top)]
         depth = 1 if named else 0
@@ -80,10 +78,7 @@ class Builder(RandomAccessBuilder):
             # A file that is in no split is listed with the first one.
             places[split if split in places else next(iter(places))].append(name)
         ids = {name: place for place, name in enumerate(names)}
-        return {
-            split: _examples(folder, own, ids, links, classes, depth)
-            for split, own in places.items()
-        }
+        return {split: _examples(folder, own, ids, classes, depth) for split, own in places.items()}
 
     def _generate_examples(
         self, split: str, records: Iterable[Record | LeftOut]
@@ -138,15 +133,11 @@ def _examples(
     folder: pathlib.Path,
     names: Sequence[str],
     ids: Mapping[str, int],
-    links: Mapping[str, str],
     classes: Sequence[str],
     depth: int,
 ) -> Iterator[Record | LeftOut]:
     """Yields the files of a split, of which those with an id are pictures."""
     for name in names:
-        if name in links:
-            yield LeftOut(name, "link", f"another path of {links[name]}", is_record=False)
-            continue
         if name not in ids:
             reason, _, detail = picture_names.fault_of_file(folder / name).partition(": ")
             # Pictures that cannot be read count as missing records; other files are only listed.
