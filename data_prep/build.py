@@ -6,7 +6,6 @@
 import argparse
 import contextlib
 import io
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from data_prep.building.record_counts import counts_table
 from data_prep.command_line import check_config, make_parser
 from xmodal.core import console
 from xmodal.core.errors import UnexpectedFilesError
-from xmodal.core.folders import explain
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
@@ -57,7 +55,12 @@ def build(
     """
     import tensorflow_datasets as tfds  # Slow to import.
 
-    _check_folders(data_dir, manual_dir)
+    for flag, folder in {"data_dir": data_dir, "manual_dir": manual_dir}.items():
+        if folder and "://" in folder:
+            raise UnexpectedFilesError(
+                f"--{flag}={folder} is in an object store; a build needs a folder mounted on this "
+                "machine, but a prepared dataset may be copied there"
+            )
     cls = data_prep.builder_class(name)
     data_dir = cls.data_dir_of(config, data_dir, manual_dir)
 
@@ -77,19 +80,6 @@ def build(
         if not make_builder().is_prepared():
             raise
     return make_builder()
-
-
-def _check_folders(data_dir: str | None, manual_dir: str | None) -> None:
-    """Raises an error for a folder that a build cannot read or write."""
-    for flag, folder in {"data_dir": data_dir, "manual_dir": manual_dir}.items():
-        if folder and "://" in folder:
-            raise UnexpectedFilesError(
-                f"--{flag}={folder} is in an object store; a build needs a folder mounted on this "
-                "machine, but a prepared dataset may be copied there"
-            )
-    if manual_dir and not (os.path.isdir(manual_dir) and os.listdir(manual_dir)):
-        fault = "is not a folder" if os.path.isfile(manual_dir) else "does not exist or is empty"
-        raise FileNotFoundError(f"{manual_dir} {fault}{explain(manual_dir)}")
 
 
 def _beam_options(flags: str | None) -> Any:

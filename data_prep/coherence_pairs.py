@@ -48,29 +48,6 @@ class Pair:
         return LinkedRow(self.where, self.pair_id, self.picture, captions, file_name, features)
 
 
-def check_counts(
-    pairs: Mapping[str, Iterable[Pair]],
-    relations: Sequence[str],
-    expected: Mapping[str, int],
-    source: str,
-) -> None:
-    """Compares numbers of rows and of labels with the published ones; see `schema.check_counts`.
-
-    Args:
-      pairs: split -> pairs.
-      relations: names of the relations.
-      expected: `<split>` -> rows, `<split>/<relation>` -> pairs for which the relation holds.
-      source: file or folder named in the error.
-    """
-    found: collections.Counter[str] = collections.Counter()
-    for split, group in pairs.items():
-        for pair in group:
-            found[split] += 1
-            for name, holds in zip(relations, pair.relations, strict=True):
-                found[f"{split}/{name}"] += holds
-    schema.check_counts(found, expected, source)
-
-
 def _deduplicated(test: Iterable[Pair], train: Iterable[Pair]) -> tuple[list[Pair], dict[str, int]]:
     """The test pairs whose picture and caption are new, and the number removed per reason."""
     pictures, captions = {}, {}
@@ -89,27 +66,11 @@ def _deduplicated(test: Iterable[Pair], train: Iterable[Pair]) -> tuple[list[Pai
     return kept, dict(dropped)
 
 
-def with_numbers(
-    pairs: Mapping[str, Iterable[Pair]], numbers: Mapping[str, int] | None = None
-) -> dict[str, list[Pair]]:
-    """Returns the pairs of all splits with the numbers of their pictures.
-
-    Args:
-      pairs: split -> pairs.
-      numbers: picture -> number; by default pictures are numbered in the order of their first
-        appearance, by `pair_id`.
-
-    Raises:
-      UnexpectedFilesError: a picture has no number.
-    """
+def _with_numbers(pairs: Mapping[str, Iterable[Pair]]) -> dict[str, list[Pair]]:
+    """The pairs with the numbers of their pictures, by first appearance in order of `pair_id`."""
     everything = itertools.chain.from_iterable(pairs.values())
     names = dict.fromkeys(p.picture for p in sorted(everything, key=lambda pair: pair.pair_id))
-    if numbers is None:
-        numbers = {name: number for number, name in enumerate(names)}
-    if missing := [name for name in names if name not in numbers]:
-        raise UnexpectedFilesError(
-            f"{len(missing):,} pictures have no number; the first is {missing[0]}"
-        )
+    numbers = {name: number for number, name in enumerate(names)}
     return {
         split: [dataclasses.replace(pair, picture_id=numbers[pair.picture]) for pair in group]
         for split, group in pairs.items()
@@ -155,7 +116,11 @@ class CoherencePairsBuilder(RandomAccessBuilder):
     RELATIONS: ClassVar[tuple[str, ...]]
 
     def _read_pairs(self, folder: pathlib.Path) -> dict[str, list[Pair]]:
-        """Reads the pairs of every split, with the numbers of their pictures."""
+        """Reads the pairs of every split, without the numbers of their pictures."""
+        raise NotImplementedError
+
+    def _expected(self) -> Mapping[str, int]:
+        """Published numbers: `<split>`, of rows; `<split>/<relation>`, of pairs it holds for."""
         raise NotImplementedError
 
     def _image_name(self, pair: Pair) -> str:
@@ -177,7 +142,14 @@ class CoherencePairsBuilder(RandomAccessBuilder):
         return {"relations": list(self.RELATIONS)}
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, LinkedRecords]:
-        pairs = self._read_pairs(folder)
+        pairs = _with_numbers(self._read_pairs(folder))
+        found: collections.Counter[str] = collections.Counter()
+        for split, group in pairs.items():
+            found[split] = len(group)
+            for pair in group:
+                for name, holds in zip(self.RELATIONS, pair.relations, strict=True):
+                    found[f"{split}/{name}"] += holds
+        schema.check_counts(found, self._expected(), str(folder))
         if "test" in pairs:
             kept, dropped = _deduplicated(pairs["test"], pairs["train"])
             pairs["test_deduplicated"] = kept

@@ -8,7 +8,6 @@ query. Splits are `train`, `validation` and `test`; some datasets have more (`te
 `testall`).
 """
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -202,36 +201,3 @@ def check_counts(found: Mapping[str, int], expected: Mapping[str, int], source: 
             f"{source} is not the published dataset ({'; '.join(wrong)}). "
             "Download the files again; nothing was written."
         )
-
-
-Value = int | float | str
-
-
-@dataclasses.dataclass(frozen=True)
-class Known:
-    """A fault in the published data, which faithful copies share.
-
-    Attributes:
-      value: its size.
-      note: its description.
-    """
-
-    value: Value
-    note: str
-
-
-Figure = Value | Known | tuple[float, float]
-"""An exact figure, or the lowest and the highest one."""
-
-
-def count_figures(counts: Mapping[str, int]) -> dict[str, Figure]:
-    """Figures from the counts that a build checks: `<split>` and `<split>/<relation>`.
-
-    Returns:
-      Row in the table of `python -m data_prep.validate` (`test/records`) -> figure, as builders
-      give them in `published_figures`; a row may be a pattern (`*/captions of an image`).
-    """
-    return {
-        name.replace("/", "/relation ") if "/" in name else f"{name}/records": count
-        for name, count in counts.items()
-    }

@@ -10,7 +10,7 @@ COMMANDS = {
     "train": ("xmodal.main", "train a config, or check it with --dry_run"),
     "evaluate": ("xmodal.eval_main", "evaluate a run, towers, embeddings or files of scores"),
     "prepare": ("data_prep.build", "build a dataset"),
-    "validate": ("data_prep.validate", "compare a dataset with its published figures"),
+    "validate": ("data_prep.validate", "check a prepared dataset again"),
     "concepts": ("data_prep.concepts", "write the concepts that captions name, for CVSE"),
     "convert": ("xmodal.apps.convert", "convert a published checkpoint"),
     "export": ("xmodal.apps.export", "export a model for use without flax"),

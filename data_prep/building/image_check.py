@@ -12,11 +12,8 @@ import simplejpeg
 from xmodal.core.errors import BadImageError
 from xmodal.core.untrusted.picture_formats import TooManyPixelsError, open_picture, to_rgb
 
-# An MPO is a JPEG with further pictures after the first.
-_KEPT_FORMATS = ("JPEG", "MPO", "PNG")
 # Pillow requires only the pixels; other decoders also require the last chunk and its checksum.
 _PNG_END = b"IEND\xaeB`\x82"
-_TURNED_JPEG = {"quality": 95, "subsampling": "4:4:4"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,30 +44,39 @@ def checked_image(encoded: bytes, *, upright: bool = False) -> CheckedImage:
     Raises:
       BadImageError: the file cannot be decoded completely, or is far too large.
     """
+    if not encoded:
+        raise BadImageError("no bytes")
     with warnings.catch_warnings():
         # Pillow warns of large images and of odd tags; those that matter are errors below.
         warnings.simplefilter("ignore")
-        image = _open(encoded)
-        kind = _kind(image, encoded)
         try:
-            if not kind:
-                _decode(image, encoded)
-                if not (upright and _is_turned(image)):
-                    return CheckedImage(encoded)
-                kind = f"turned {_format(image)}"
-            converted = io.BytesIO()
-            pixels = to_rgb(_upright(image) if upright else image)
-            if kind == "turned JPEG":
-                pixels.save(converted, "JPEG", **_TURNED_JPEG)
-            else:
-                pixels.save(converted, "PNG")
+            return _checked(encoded, upright)
+        except PIL.UnidentifiedImageError as error:
+            raise BadImageError("not an image", f"starts with {encoded[:12]!r}") from error
+        except TooManyPixelsError as error:
+            raise BadImageError("too many pixels", str(error)) from error
         except Exception as error:  # Damaged files make Pillow raise all kinds of errors.
-            raise _bad_image(error) from error
-        return CheckedImage(converted.getvalue(), kind)
+            text = f"{type(error).__name__}: {error}"
+            cut = isinstance(error, EOFError) or "truncated" in text.lower()
+            raise BadImageError("truncated image" if cut else "damaged image", text) from error
 
 
-def _upright(image: PIL.Image.Image) -> PIL.Image.Image:
-    return PIL.ImageOps.exif_transpose(image) if _is_turned(image) else image
+def _checked(encoded: bytes, upright: bool) -> CheckedImage:
+    image = open_picture(encoded)
+    kind = _kind(image, encoded)
+    is_turned = upright and _is_turned(image)
+    if not kind:
+        _decode(image, encoded)
+        if not is_turned:
+            return CheckedImage(encoded)
+        kind = f"turned {_format(image)}"
+    pixels = to_rgb(PIL.ImageOps.exif_transpose(image) if is_turned else image)
+    converted = io.BytesIO()
+    if kind == "turned JPEG":
+        pixels.save(converted, "JPEG", quality=95, subsampling="4:4:4")
+    else:
+        pixels.save(converted, "PNG")
+    return CheckedImage(converted.getvalue(), kind)
 
 
 def _is_turned(image: PIL.Image.Image) -> bool:
@@ -78,19 +84,6 @@ def _is_turned(image: PIL.Image.Image) -> bool:
         return image.getexif().get(PIL.ExifTags.Base.Orientation) in range(2, 9)
     except Exception:  # The tag of a valid image may be damaged; see above.
         return False
-
-
-def _open(encoded: bytes) -> PIL.Image.Image:
-    if not encoded:
-        raise BadImageError("no bytes")
-    try:
-        return open_picture(encoded)
-    except PIL.UnidentifiedImageError as error:
-        raise BadImageError("not an image", f"starts with {encoded[:12]!r}") from error
-    except TooManyPixelsError as error:
-        raise BadImageError("too many pixels", str(error)) from error
-    except Exception as error:  # see above
-        raise _bad_image(error) from error
 
 
 def _decode(image: PIL.Image.Image, encoded: bytes) -> None:
@@ -114,10 +107,10 @@ def _decode(image: PIL.Image.Image, encoded: bytes) -> None:
 def _kind(image: PIL.Image.Image, encoded: bytes) -> str:
     """Format of an image that must be converted; "" if it can be kept."""
     name = _format(image)
-    if image.format not in _KEPT_FORMATS:
+    if name not in ("JPEG", "PNG"):
         return name
     # Pillow silently truncates 16-bit colors; a PNG's header has the depth at a fixed position.
-    if image.format == "PNG" and encoded[24] != 8:
+    if name == "PNG" and encoded[24] != 8:
         return f"{encoded[24]}-bit PNG"
     if "transparency" in image.info:
         return f"transparent {name}"
@@ -125,10 +118,5 @@ def _kind(image: PIL.Image.Image, encoded: bytes) -> str:
 
 
 def _format(image: PIL.Image.Image) -> str:
+    # An MPO is a JPEG with further pictures after the first.
     return "JPEG" if image.format == "MPO" else str(image.format)
-
-
-def _bad_image(error: Exception) -> BadImageError:
-    text = f"{type(error).__name__}: {error}"
-    cut = isinstance(error, EOFError) or "truncated" in text.lower()
-    return BadImageError("truncated image" if cut else "damaged image", text)

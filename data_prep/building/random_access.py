@@ -1,5 +1,6 @@
 """The base builder of all datasets, which checks, counts and hashes the records of splits."""
 
+import contextlib
 import functools
 import inspect
 import pathlib
@@ -7,14 +8,13 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
+import filelock
 import tensorflow_datasets as tfds
 from absl import logging
 
-from data_prep import schema
 from data_prep.building import folder_key
-from data_prep.building.record_check import PartedRecords, RecordCheck, SplitAccount
-from data_prep.building.record_counts import BuildReport, LeftOut, Record, counts_table
-from data_prep.building.unfinished import claimed
+from data_prep.building.record_check import BuildReport, PartedRecords, RecordCheck
+from data_prep.building.record_counts import LeftOut, Record, counts_table
 from xmodal.core.errors import UnexpectedFilesError
 
 _LOG_SECONDS = 10
@@ -91,13 +91,8 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         self.min_kept = self.MIN_KEPT if min_kept is None else min_kept
         self.in_parts = False
         self._report: BuildReport
+        self._hashes: dict[str, str] = {}
         self._parted: dict[str, PartedRecords] = {}
-
-    @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
-        """Returns published figures of a builder config, see `schema.count_figures`."""
-        del config
-        return {}
 
     @classmethod
     def reads_own_files(cls, config: str | None) -> bool:
@@ -199,23 +194,20 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     def _usable(self, split: str, records: Iterable[Record | LeftOut]) -> Iterator[Record]:
         """Yields the usable records of a split, and accounts for the others."""
         check = self._check
-        account = SplitAccount(self._title, split, check, self._report)
         logging.info("Preparing %s, split %s, in %s.", self._title, split, self.data_dir)
+        self._report.start(split)
         for seen, record in enumerate(records):
             logging.log_every_n_seconds(
                 logging.INFO, "%s, split %s: %d records.", _LOG_SECONDS, self._title, split, seen
             )
             usable, entry = check(record)
-            account.add(entry)
+            self._report.add(split, entry)
             if usable is not None:
                 yield usable
-        self._keep_hash(split, account)
+        self._hashes[split] = self._report.finish(split)
 
     def _parts_of(self, split: str) -> pathlib.Path:
         return pathlib.Path(self.data_path) / "parts" / split
-
-    def _keep_hash(self, split: str, account: SplitAccount) -> None:
-        self.info.metadata.setdefault("split_hashes", {})[split] = account.hexdigest()
 
     def _download_and_prepare(self, dl_manager: Any, download_config: Any) -> None:
         # TFDS calls this in a temporary folder `incomplete.<random>_<version>`, which it renames
@@ -224,23 +216,21 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         folder = pathlib.Path(self.data_path)
         listed = folder.parent / "left_out.csv"
         listed.unlink(missing_ok=True)
+        self._report = BuildReport(folder / listed.name, self._title, self._check)
+        self.in_parts = bool(download_config.beam_options or download_config.beam_runner)
         try:
-            with (
-                BuildReport(folder / listed.name) as self._report,
-                claimed(folder, f"incomplete.*_{self.version}"),
-            ):
-                self.in_parts = bool(download_config.beam_options or download_config.beam_runner)
+            with _claimed(folder, f"incomplete.*_{self.version}"):
                 super()._download_and_prepare(dl_manager, download_config)
                 for split, records in self._parted.items():
-                    account = SplitAccount(self._title, split, self._check, self._report)
+                    self._report.start(split)
                     for entry in records.entries(self._parts_of(split)):
-                        account.add(entry)
-                    self._keep_hash(split, account)
+                        self._report.add(split, entry)
+                    self._hashes[split] = self._report.finish(split)
                 if self._parted:
                     shutil.rmtree(self._parts_of(""))
             self._check_share()
         except BaseException as error:
-            if self._report.has_left_out:
+            if self._report.path.exists():
                 self._report.path.replace(listed)
                 if isinstance(error, UnexpectedFilesError):
                     table = counts_table(self._report.metadata())
@@ -268,7 +258,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
                 "data_prep.build"
             )
         if kept:
-            self.info.metadata.update(counts)
+            self.info.metadata.update(counts, split_hashes=self._hashes)
 
     @property
     def _check(self) -> RecordCheck:
@@ -277,3 +267,26 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     @property
     def _title(self) -> str:
         return f"{self.name}/{self.builder_config.name}"
+
+
+@contextlib.contextmanager
+def _claimed(folder: pathlib.Path, others: str) -> Iterator[None]:
+    """Locks a folder while it is in use, and removes those of killed processes.
+
+    A killed process could neither rename nor remove its folder, which would stay forever, with
+    gigabytes of a build.
+
+    Args:
+      folder: new folder of this process.
+      others: pattern of the names of folders for the same purpose beside it.
+    """
+    for lock in folder.parent.glob(f"{others}/.lock"):
+        # Another process may be using it, or another user.
+        with contextlib.suppress(OSError), filelock.FileLock(lock, timeout=0):
+            logging.info("Removing %s, left by a killed process.", lock.parent)
+            shutil.rmtree(lock.parent, ignore_errors=True)
+    with filelock.FileLock(folder / ".lock"):
+        try:
+            yield
+        finally:
+            (folder / ".lock").unlink(missing_ok=True)

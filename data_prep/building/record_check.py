@@ -1,6 +1,8 @@
 """Checks individual records, and aggregates the results for a split."""
 
 import array
+import collections
+import csv
 import dataclasses
 import functools
 import itertools
@@ -13,7 +15,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep.building.image_check import CheckedImage, checked_image
-from data_prep.building.record_counts import BuildReport, LeftOut, Record
+from data_prep.building.record_counts import LeftOut, Record
 from data_prep.building.split_hash import SplitHash
 from xmodal.core.errors import BadImageError, UnexpectedFilesError
 
@@ -83,48 +85,80 @@ class RecordCheck:
         return SplitHash(self.features)
 
 
-class SplitAccount:
-    """Aggregates the accounts of the records of a split, in order.
+class BuildReport:
+    """Aggregates the accounts of the records of a build, split by split and in order.
 
     Args:
+      path: a csv file with the columns `split,where,reason,detail`, which is created for the first
+        record that is left out.
       title: title of the dataset.
-      split: name of the split.
       check: check for its records.
-      report: counts them and lists those left out.
     """
 
-    def __init__(self, title: str, split: str, check: RecordCheck, report: BuildReport) -> None:
-        self._title, self._split, self._report = title, split, report
-        self._ids = {name: array.array("q") for name in check.unique_ids}
-        self._hash = SplitHash(check.features)
-        report.start(split)
+    def __init__(self, path: pathlib.Path, title: str, check: RecordCheck) -> None:
+        self.path = path
+        self._title, self._check = title, check
+        self._kept: dict[str, int] = {}
+        self._reasons: dict[str, dict[str, collections.Counter[str]]] = {
+            kind: collections.defaultdict(collections.Counter)
+            for kind in ("left_out", "parts", "converted")
+        }
 
-    def add(self, entry: Entry) -> None:
-        """Adds the next record."""
+    def start(self, split: str) -> None:
+        """Starts a split, which may stay empty."""
+        self._kept[split] = 0
+        for counts in self._reasons.values():
+            counts[split].clear()
+        self._ids = {name: array.array("q") for name in self._check.unique_ids}
+        self._hash = SplitHash(self._check.features)
+
+    def add(self, split: str, entry: Entry) -> None:
+        """Adds the next record of the split that was started last."""
         for name, ids in entry.ids.items():
             self._ids[name].extend(np.atleast_1d(ids).tolist())
-        if entry.left_out is not None:
-            self._report.leave_out(self._split, entry.left_out)
-        else:
-            self._report.keep(self._split, entry.converted)
-            self._hash.add_digest(entry.digest)
+        if (lost := entry.left_out) is not None:
+            self._reasons["left_out" if lost.is_record else "parts"][split][lost.reason] += 1
+            # File names may contain bytes that are not text.
+            is_new = not self.path.exists()
+            text = {"newline": "", "encoding": "utf-8", "errors": "backslashreplace"}
+            with self.path.open("a", **text) as file:
+                rows = [("split", "where", "reason", "detail")] * is_new
+                rows.append((split, lost.where, lost.reason, lost.detail))
+                csv.writer(file, lineterminator="\n").writerows(rows)
+            return
+        self._kept[split] += 1
+        self._hash.add_digest(entry.digest)
+        if entry.converted:
+            self._reasons["converted"][split][entry.converted] += 1
 
-    def hexdigest(self) -> str:
-        """Returns the hash of the split.
+    def finish(self, split: str) -> str:
+        """Returns the hash of a split.
 
         Raises:
           UnexpectedFilesError: there are no records, or an id is negative or occurs twice.
         """
-        if not self._report.kept[self._split]:  # TFDS writes no empty split
-            raise UnexpectedFilesError(f"{self._title} has no usable record in split {self._split}")
+        if not self._kept[split]:  # TFDS writes no empty split
+            raise UnexpectedFilesError(f"{self._title} has no usable record in split {split}")
         for name, values in self._ids.items():
             ids, counts = np.unique(np.frombuffer(values, np.int64), return_counts=True)
             if (wrong := ids[(ids < 0) | (counts > 1)]).size:
                 raise UnexpectedFilesError(
-                    f"{self._title}, split {self._split}: {name} {wrong[0]} appears twice or is "
-                    "below 0"
+                    f"{self._title}, split {split}: {name} {wrong[0]} appears twice or is below 0"
                 )
         return self._hash.hexdigest()
+
+    def metadata(self) -> dict[str, Any]:
+        """The counts as plain data.
+
+        Returns:
+          `kept`, split -> records; `left_out`, split -> reason -> records; `parts`, the same for
+          parts of records; `converted`, split -> original format of the image -> records.
+        """
+        reasons = {
+            kind: {split: dict(found) for split, found in counts.items()}
+            for kind, counts in self._reasons.items()
+        }
+        return {"kept": dict(self._kept), **reasons}
 
 
 @dataclasses.dataclass(frozen=True)

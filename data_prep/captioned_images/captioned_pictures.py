@@ -5,7 +5,7 @@ import dataclasses
 import math
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 from data_prep.building.record_counts import LeftOut
@@ -47,18 +47,17 @@ class ReadingOptions:
         """Reads the options of a folder, or returns the defaults if it has none."""
         path = folder / FILE
         content = read_json(path) if path.is_file() else {}
-        if isinstance(content, dict) and isinstance(content.get("captions", []), str):
-            content["captions"] = [content["captions"]]
-        names = [field.name for field in dataclasses.fields(cls)]
-        kinds = {name: list if name == "captions" else str for name in names}
-        if not isinstance(content, dict) or not all(
-            isinstance(value, kinds.get(key, ())) for key, value in content.items()
-        ):
+        try:
+            captions = content.pop("captions", ())
+            content["captions"] = (captions,) if isinstance(captions, str) else tuple(captions)
+            options = cls(**content)
+            "".join([options.table, options.image, *options.captions, options.split])
+        except (AttributeError, TypeError) as error:
             raise UnexpectedFilesError(
-                f"{path} has {content!r:.200}; it must be an object with the keys "
-                f"{', '.join(names)}, whose values are strings, or a list of strings for captions"
-            )
-        return cls(**content | {"captions": tuple(content.get("captions", ()))})
+                f"{path} must be an object with the keys table, image, captions, split, whose "
+                f"values are strings, or a list of strings for captions ({error})"
+            ) from error
+        return options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,26 +81,19 @@ class CaptionedPicture:
     is_file: bool = True
 
 
-def split_of_path(path: str) -> str:
-    """Returns the split in a path such as `val/...` or `captions_val.csv`; "" if there is none.
+def split_of_path(path: str, *, is_image: bool = False) -> str:
+    """Returns the split that the path of a table or shard names; "" if there is none.
 
-    The last folder or file that names a split decides; `train_val.csv` names none, as it has two.
+    The last folder or file that names a split decides: `val/...` or `captions_val.csv`;
+    `train_val.csv` names none, as it has two. For an image, only whole names of folders count.
     """
-    for part in reversed(path.split("/")):
-        found = {_split_of_word(word) for word in re.split(r"[-_.]", part)} - {""}
+    parts = path.split("/")
+    for part in reversed(parts[:-1] if is_image else parts):
+        words = [part] if is_image else re.split(r"[-_.]", part)
+        found = {split_of_name(_YEAR_OR_SHARD.sub("", word)) for word in words} - {""}
         if found:
             return found.pop() if len(found) == 1 else ""
     return ""
-
-
-def split_of_folder(path: str) -> str:
-    """Returns the split of a file in a folder called `train`, `val`, ...; "" if there is none."""
-    folders = path.split("/")[:-1]
-    return next((split for split in map(_split_of_word, reversed(folders)) if split), "")
-
-
-def _split_of_word(word: str) -> str:
-    return split_of_name(_YEAR_OR_SHARD.sub("", word))
 
 
 def split_of_cell(value: Any, where: str) -> str:
@@ -131,7 +123,15 @@ def read_captions(cells: Iterable[Any], where: str) -> tuple[str, ...] | LeftOut
       cells: the cells of a picture or a row.
       where: their place.
     """
-    written = [item for cell in cells for item in _items(cell)]
+    written: list[Any] = []
+    for cell in cells:
+        if isinstance(cell, str) and re.fullmatch(r"\[.*\]", cell.strip(), re.DOTALL):
+            items: Any = [(cell,)]  # A list in another notation is no text.
+            with contextlib.suppress(ValueError):
+                items = parse_json_text(cell)
+        else:
+            items = cell if isinstance(cell, list) else [cell]
+        written += items
     items = [item for item in written if not is_empty(item)]
     for item in items:
         if not isinstance(item, str):
@@ -139,11 +139,3 @@ def read_captions(cells: Iterable[Any], where: str) -> tuple[str, ...] | LeftOut
             return LeftOut(where, "caption is no text", detail)
     found = tuple(dict.fromkeys(map(str.strip, items)))
     return found or LeftOut(where, "empty caption", " ".join(filter(None, map(str, written))))
-
-
-def _items(cell: Any) -> Sequence[Any]:
-    if isinstance(cell, str) and re.fullmatch(r"\[.*\]", cell.strip(), re.DOTALL):
-        with contextlib.suppress(ValueError):
-            return list(parse_json_text(cell))
-        return [(cell,)]  # A list in another notation is no text.
-    return cell if isinstance(cell, list) else [cell]

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import itertools
 import pathlib
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
@@ -21,7 +22,6 @@ from data_prep.captioned_images.captioned_pictures import (
     is_empty,
     read_captions,
     split_of_cell,
-    split_of_folder,
     split_of_path,
 )
 from data_prep.captioned_images.picture_files import PictureFiles
@@ -43,12 +43,15 @@ from data_prep.reading.fetched import (
 from xmodal.core import picture_names
 from xmodal.core.errors import BadImageError, DamagedFileError, UnexpectedFilesError
 
-RATINGS = "ratings"
 Items = Iterator[CaptionedPicture | LeftOut]
 
-# What tools write beside data: Hugging Face's and img2dataset's descriptions, ours.
-_DESCRIPTIONS = (FILE, "dataset_infos.json", "dataset_info.json", "dataset_dict.json", "state.json")
-_NOTES = ("readme", "license", "licence", "copying", "notice", "citation", "changelog", "authors")
+# What people and tools write beside data: hidden files, notes, Hugging Face's and img2dataset's
+# descriptions, ours.
+_DESCRIPTIONS = re.compile(
+    r"\..*|(readme|licen[cs]e|copying|notice|citation|changelog|authors|ratings)(\..*)?"
+    rf"|{re.escape(FILE)}|dataset_(infos?|dict)\.json|state\.json|.*_stats\.json",
+    re.IGNORECASE,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,22 +79,19 @@ def find_layout(folder: pathlib.Path, options: ReadingOptions) -> Layout:
       UnexpectedFilesError: no layout fits, or several do.
     """
     files = PictureFiles(folder)
-    if options.table == NO_TABLE:
-        return _beside_layout(files, options)
-    if options.table:
-        return _table_layout(files, [open_table(folder / options.table, options)], options)
-    tables, reasons = [], []
     texts = set(itertools.chain.from_iterable(files.texts.values()))
-    for path in (folder / each for each in files.paths if each not in texts):
-        is_table = ending(path) in TABLE_ENDINGS and path.is_file()
-        if is_table and not (_is_description(path.name) or _is_shard(path)):
-            try:
-                tables.append(open_table(path, options))
-            except DamagedFileError:
+    places = [place for place in files.paths if place not in texts and _is_table(folder / place)]
+    if options.table:
+        places = [] if options.table == NO_TABLE else [options.table]
+    tables, reasons = [], []
+    for place in places:
+        try:
+            tables.append(open_table(folder / place, options))
+        except UnexpectedFilesError as error:
+            if options.table or isinstance(error, DamagedFileError):
                 raise
-            except UnexpectedFilesError as error:
-                reasons.append(str(error))
-    beside = _captioned_file(files)
+            reasons.append(str(error))
+    beside = "" if options.table and tables else _captioned_file(files)
     if tables and beside:
         place = tables[0].path.relative_to(folder)
         raise UnexpectedFilesError(
@@ -115,7 +115,12 @@ def find_layout(folder: pathlib.Path, options: ReadingOptions) -> Layout:
 def find_ratings(folder: pathlib.Path) -> pathlib.Path | None:
     """Returns a folder's table of rated pairs; None if there is none."""
     found = sorted(path for path in folder.iterdir() if ending(path) in TABLE_ENDINGS)
-    return next((each for each in found if each.name.partition(".")[0].lower() == RATINGS), None)
+    return next((each for each in found if each.name.partition(".")[0].lower() == "ratings"), None)
+
+
+def _is_table(path: pathlib.Path) -> bool:
+    is_file = ending(path) in TABLE_ENDINGS and path.is_file()
+    return is_file and not (_DESCRIPTIONS.fullmatch(path.name) or _is_shard(path))
 
 
 def _is_shard(path: pathlib.Path) -> bool:
@@ -128,14 +133,14 @@ def _is_shard(path: pathlib.Path) -> bool:
 
 def _captioned_file(files: PictureFiles) -> str:
     """A shard, or an image with its text; "" if there are none."""
-    for path in files.paths:
-        if _is_shard(files.folder / path):
-            return f"the shard {path}"
-    for image, texts in files.texts.items():
-        for text in texts:
-            if _has_caption(files.folder / text):
-                return f"{image} with {pathlib.PurePosixPath(text).name}"
-    return ""
+    shards = (f"the shard {path}" for path in files.paths if _is_shard(files.folder / path))
+    texts = (
+        f"{image} with {pathlib.PurePosixPath(text).name}"
+        for image, texts in files.texts.items()
+        for text in texts
+        if _has_caption(files.folder / text)
+    )
+    return next(itertools.chain(shards, texts), "")
 
 
 def _has_caption(path: pathlib.Path) -> bool:
@@ -152,7 +157,7 @@ def _table_layout(files: PictureFiles, tables: Sequence[Table], options: Reading
       UnexpectedFilesError: they have different formats or columns.
     """
     first = tables[0]
-    paths = _places(files, tables)
+    paths = [table.path.relative_to(files.folder).as_posix() for table in tables]
     for table in tables:
         if (table.kind, table.image, table.captions) != (first.kind, first.image, first.captions):
             raise UnexpectedFilesError(
@@ -160,50 +165,47 @@ def _table_layout(files: PictureFiles, tables: Sequence[Table], options: Reading
                 f'both have images and captions; choose one with {{"table": "{paths[0]}"}} in '
                 f"{FILE}"
             )
-    if first.embedded:
-        title = "Parquet with pictures and captions"
-        read: Callable[[], Items] = functools.partial(_embedded_pictures, files, tables)
-    else:
-        title = "a table of file names and captions"
-        title = title if first.kind == "a table of files" else f"a file in {first.kind}"
-        found = list(_named_pictures(files, tables, with_splits=options.split != "none"))
-
-        def read() -> Items:
-            return iter(found)
-
-    return Layout(title, ", ".join(paths), read, str(first))
+    by_path = dict(zip(paths, tables, strict=True))
+    read: Callable[[], Items] = functools.partial(
+        _table_pictures, files, by_path, with_splits=options.split != "none"
+    )
+    if not first.embedded:
+        read = list(read()).__iter__
+    return Layout(first.kind, ", ".join(paths), read, str(first))
 
 
-def _named_pictures(files: PictureFiles, tables: Sequence[Table], *, with_splits: bool) -> Items:
-    """Yields the pictures that tables name, each with the captions of all its rows.
+def _table_pictures(files: PictureFiles, tables: dict[str, Table], *, with_splits: bool) -> Items:
+    """Yields the pictures of tables: those in their cells, or named files with all their captions.
 
     Raises:
       UnexpectedFilesError: a picture is in two splits.
     """
     found: dict[str, tuple[str, list[str]]] = {}
-    for table in tables:
-        place = table.path.relative_to(files.folder)
-        of_table = split_of_path(place.as_posix()) if with_splits and not table.split else ""
-        rows = list(table.rows())
-        names = [str(row[1].get(table.image)) for row in rows if not isinstance(row, LeftOut)]
-        scope = files.scope(names, place.parent.as_posix(), of_table)
-        for row in rows:
+    for path, table in tables.items():
+        parent = pathlib.PurePosixPath(path).parent.as_posix()
+        of_table = split_of_path(path) if with_splits and not table.split else ""
+        for row in table.rows():
             if isinstance(row, LeftOut):
                 yield row
                 continue
             where, cells = row
-            name = "" if is_empty(cells.get(table.image)) else str(cells[table.image])
-            image = files.find(name, place.parent.as_posix(), scope, where)
             captions = read_captions(map(cells.get, table.captions), where)
-            if isinstance(image, LeftOut):
-                yield image
+            image: str | LeftOut = f"{path}{where.removeprefix(table.path.name)}"
+            if not table.embedded:
+                name = cells.get(table.image)
+                image = files.find("" if is_empty(name) else str(name), parent, where)
+            if isinstance(image, LeftOut) or isinstance(captions, LeftOut):
+                yield image if isinstance(image, LeftOut) else captions
                 continue
-            if isinstance(captions, LeftOut):
-                yield captions
-                continue
-            split = of_table or (split_of_folder(image) if with_splits else "")
+            split = of_table
             if table.split:
                 split = split_of_cell(cells.get(table.split), f"{table.path.parent / where}")
+            elif with_splits and not split and not table.embedded:
+                split = split_of_path(image, is_image=True)
+            if table.embedded:
+                read = functools.partial(_content, cells.get(table.image))
+                yield CaptionedPicture(image, captions, split, read, is_file=False)
+                continue
             before, texts = found.setdefault(image, (split, []))
             if before != split:
                 raise UnexpectedFilesError(
@@ -215,30 +217,7 @@ def _named_pictures(files: PictureFiles, tables: Sequence[Table], *, with_splits
     for image, (split, texts) in found.items():
         read = functools.partial(picture_names.read_picture, files.folder / image)
         yield CaptionedPicture(image, tuple(dict.fromkeys(texts)), split, read)
-    yield from _unused(files, {*_places(files, tables), *found})
-
-
-def _places(files: PictureFiles, tables: Sequence[Table]) -> list[str]:
-    return [table.path.relative_to(files.folder).as_posix() for table in tables]
-
-
-def _embedded_pictures(files: PictureFiles, tables: Sequence[Table]) -> Items:
-    """Yields the pictures in Parquet tables: bytes, or Hugging Face's structs with `bytes`."""
-    for path, table in zip(_places(files, tables), tables, strict=True):
-        for row in table.rows():
-            assert not isinstance(row, LeftOut)  # Rows of Parquet are read or damaged.
-            where = f"{path}{row[0].removeprefix(table.path.name)}"
-            captions = read_captions(map(row[1].get, table.captions), where)
-            split = split_of_path(path)
-            if table.split:
-                split = split_of_cell(row[1].get(table.split), f"{files.folder / where}")
-            read = functools.partial(_content, row[1].get(table.image))
-            yield (
-                captions
-                if isinstance(captions, LeftOut)
-                else CaptionedPicture(where, captions, split, read, is_file=False)
-            )
-    yield from _unused(files, _places(files, tables))
+    yield from _unused(files, {*tables, *found})
 
 
 def _content(value: Any) -> bytes:
@@ -250,11 +229,9 @@ def _content(value: Any) -> bytes:
 
 def _beside_layout(files: PictureFiles, options: ReadingOptions) -> Layout:
     shards = [path for path in files.paths if _is_shard(files.folder / path)]
-    images = len(files.texts) - len(files.links)
-    described = [f"{len(shards):,} shards"] * bool(shards)
-    described += [f"{images:,} images, with text or JSON files of the same name"] * bool(images)
+    described = f"{len(shards):,} shards; {len(files.texts):,} images"
     read = functools.partial(_fetched_pictures, files, sorted(shards, key=pathlib.Path), options)
-    return Layout("shards, or text and JSON files beside pictures", "; ".join(described), read)
+    return Layout("shards, or text and JSON files beside pictures", described, read)
 
 
 def _fetched_pictures(files: PictureFiles, shards: Sequence[str], options: ReadingOptions) -> Items:
@@ -263,13 +240,11 @@ def _fetched_pictures(files: PictureFiles, shards: Sequence[str], options: Readi
     for shard in shards:
         for item in FetchedPart(folder, folder / shard).read():
             yield from _captioned(folder, item, options, is_file=False)
-    paths = [path for path in files.paths if path not in files.links]
-    for item in read_images(folder, paths, folder):
-        if picture_names.is_picture(item.name):
-            yield from _captioned(folder, item, options, is_file=True)
+    for image in read_images(folder, files.paths, folder):
+        if picture_names.is_picture(image.name):
+            yield from _captioned(folder, image, options, is_file=True)
     texts = itertools.chain.from_iterable(files.texts.values())
-    used = {*shards, *files.texts, *texts} - files.links.keys()
-    yield from _unused(files, used, beside=True)
+    yield from _unused(files, {*shards, *files.texts, *texts}, beside=True)
 
 
 def _captioned(
@@ -298,6 +273,8 @@ def _captions_of(item: Fetched, name: str, options: ReadingOptions) -> tuple[str
     """The captions of a JSON or a text file, which must agree, or why there are none."""
     if item.fault:
         return LeftOut(name, "unread text", item.fault)
+    if not (item.text or item.meta):
+        return LeftOut(name, "empty caption", "no text or JSON file, adjacent to it in a shard")
     try:
         lines = [line.decode("utf-8-sig") for line in item.text.splitlines()]
     except UnicodeDecodeError as error:
@@ -313,13 +290,6 @@ def _captions_of(item: Fetched, name: str, options: ReadingOptions) -> tuple[str
     return own
 
 
-def _is_description(name: str) -> bool:
-    """Whether a file is known to hold neither pictures nor captions, by its name."""
-    stem = name.partition(".")[0].lower()
-    is_known = name in _DESCRIPTIONS or name.endswith("_stats.json")
-    return is_known or name.startswith(".") or stem in (RATINGS, *_NOTES)
-
-
 def _unused(
     files: PictureFiles, used: Collection[str], *, beside: bool = False
 ) -> Iterator[LeftOut]:
@@ -333,10 +303,8 @@ def _unused(
     """
     for place in files.paths:
         path = files.folder / place
-        if place in used or (path.is_file() and _is_description(path.name)):
+        if place in used or (path.is_file() and _DESCRIPTIONS.fullmatch(path.name)):
             continue
         reason, _, detail = picture_names.fault_of_file(path).partition(": ")
         is_lost = picture_names.is_unread_picture(place) or (path.is_file() and _has_caption(path))
-        if place in files.links:
-            reason, detail, is_lost = "link", f"another path of {files.links[place]}", False
         yield LeftOut(place, reason or "not used", detail, is_record=beside and is_lost)

@@ -3,16 +3,12 @@
 import functools
 import os
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from data_prep.building.record_counts import LeftOut
-from data_prep.captioned_images.captioned_pictures import split_of_folder
 from data_prep.reading.fetched import texts_of_images
-from xmodal.core.folders import file_id, paths_by_file, walk
+from xmodal.core.folders import walk
 from xmodal.core.picture_names import IMAGE_ENDINGS, composed, is_picture, is_unread_picture
-
-Scope = Callable[[str], bool]
-"""Whether a path may be meant by a name that is not a whole path."""
 
 
 class PathIndex:
@@ -46,10 +42,6 @@ def _key(path: str) -> str:
 class PictureFiles:
     """The files in a folder and its subfolders, listed once.
 
-    A name is a path relative to the table or the folder, or the end of the path of exactly one
-    image. An image with several paths is known by one of them: with texts if there is one, in a
-    folder of a split, and not a link if possible.
-
     Args:
       folder: folder of the user.
 
@@ -57,7 +49,6 @@ class PictureFiles:
       folder: see above.
       paths: relative paths of all files, and of folders that are not entered.
       texts: path of every image -> those of the text and JSON files about it.
-      links: other paths of images -> the one by which they are known.
     """
 
     def __init__(self, folder: pathlib.Path) -> None:
@@ -69,45 +60,30 @@ class PictureFiles:
         ]
         texts = texts_of_images(self.paths)
         self.texts = {path: found for path, found in texts.items() if is_picture(path)}
-        images = [path for path in self.paths if is_picture(path) or is_unread_picture(path)]
-        self._of_file = paths_by_file(
-            folder, images, lambda path: (not self.texts.get(path), not split_of_folder(path))
-        )
-        self.links = {link: first for first, *others in self._of_file.values() for link in others}
-        self._index = PathIndex(images)
+        self._images = [path for path in self.paths if is_picture(path) or is_unread_picture(path)]
+        self._index = PathIndex(self._images)
 
-    def scope(self, names: Iterable[str], parent: str, split: str) -> Scope:
-        """Returns where the images of a table are.
-
-        If one is below the folder of the table, all are: `cats/all.csv` names no dogs. If one is
-        in a folder of the split of the table, all are: the `1.jpg` of `val.csv` is none in `train`.
-
-        Args:
-          names: names in the table.
-          parent: its folder, relative to that of the user.
-          split: its split; "" for none.
-        """
-        names = list(names)
-        scopes: list[Scope] = []
-        if parent != ".":
-            scopes.append(lambda path: path.startswith(f"{parent}/"))
-        if split:
-            scopes.append(lambda path: split_of_folder(path) == split)
-        for scope in scopes:
-            if any(self._matches(name, parent, scope) for name in names):
-                return scope
-        return lambda path: True
-
-    def find(self, name: str, parent: str, scope: Scope, where: str) -> str | LeftOut:
+    def find(self, name: str, parent: str, where: str) -> str | LeftOut:
         """Returns the path of the image with a name, or why there is not one.
+
+        A name is a path relative to the table or the folder, or the end of the path of exactly one
+        image. If there are images below the folder of the table, it is one of these.
 
         Args:
           name: name in the table.
-          parent: see `scope`.
-          scope: see `scope`.
+          parent: folder of the table, relative to that of the user.
           where: place of the name.
         """
-        found = self._matches(name, parent, scope) if name else []
+        path = os.path.normpath(name.strip().replace("\\", "/"))
+        places = sorted({os.path.normpath(os.path.join(start, path)) for start in (parent, "")})
+        whole = [
+            each
+            for place in places
+            for each in self._index.find(place)
+            if each.count("/") == place.count("/")
+        ]
+        near = f"{parent}/" if self._has_images(parent) else ""
+        found = whole or [each for each in self._index.find(path) if each.startswith(near)]
         if len(found) > 1:
             return LeftOut(where, "ambiguous name", f"{name} is {' and '.join(found[:2])}")
         if not found:
@@ -117,16 +93,7 @@ class PictureFiles:
             return LeftOut(where, "unread ending", detail)
         return found[0]
 
-    def _matches(self, name: str, parent: str, scope: Scope) -> list[str]:
-        name = os.path.normpath(name.strip().replace("\\", "/"))
-        places = {os.path.normpath(os.path.join(start, name)) for start in (parent, "")}
-        whole = [path for place in sorted(places) for path in self._at(place)]
-        found = whole or [path for path in self._index.find(name) if scope(path)]
-        return list(dict.fromkeys(self.links.get(path, path) for path in found))
-
     @functools.cache  # noqa: B019
-    def _at(self, place: str) -> list[str]:
-        """The images with a whole path, which may lead through links of folders."""
-        parts = place.count("/")
-        found = [path for path in self._index.find(place) if path.count("/") == parts]
-        return found or self._of_file.get(file_id(self.folder / place), [])[:1]
+    def _has_images(self, parent: str) -> bool:
+        """Returns whether there are images below a folder; the user's own does not count."""
+        return any(image.startswith(f"{parent}/") for image in self._images)

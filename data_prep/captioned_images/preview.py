@@ -11,7 +11,6 @@ from data_prep.building.record_counts import listing
 from data_prep.captioned_images.layouts import Layout
 from data_prep.captioned_images.splits import Picked
 from data_prep.reading.split_names import SPLITS
-from data_prep.same_text import text_key
 from xmodal.core.errors import BadImageError
 from xmodal.core.page import Group, Page, PageItem, PageRow, Section
 
@@ -21,26 +20,22 @@ _WIDTH = 200  # characters of the captions of an example
 
 
 class Examples:
-    """Keeps the pictures with the smallest digests, so that any order gives the same ones.
-
-    Attributes:
-      pictures: digest -> picture and its encoded image, upright.
-    """
+    """Keeps the pictures with the smallest digests, so that any order gives the same ones."""
 
     def __init__(self) -> None:
-        self.pictures: dict[str, tuple[Picked, bytes]] = {}
+        self._pictures: dict[str, tuple[Picked, bytes]] = {}
 
     def add(self, picture: Picked, encoded: bytes) -> None:
         """Keeps a picture if it is among the first ones."""
-        if len(self.pictures) < _MOST_SHOWN or picture.digest < max(self.pictures):
+        if len(self._pictures) < _MOST_SHOWN or picture.digest < max(self._pictures):
             with contextlib.suppress(BadImageError):  # The build lists it.
                 image = checked_image(encoded, upright=True).encoded
-                self.pictures[picture.digest] = picture, image
-                for digest in sorted(self.pictures)[_MOST_SHOWN:]:
-                    del self.pictures[digest]
+                self._pictures[picture.digest] = picture, image
+            if len(self._pictures) > _MOST_SHOWN:
+                del self._pictures[max(self._pictures)]
 
     def __iter__(self) -> Iterator[tuple[Picked, bytes]]:
-        return (self.pictures[digest] for digest in sorted(self.pictures))
+        return (self._pictures[digest] for digest in sorted(self._pictures))
 
 
 def preview_page(title: str, text: str, examples: Examples) -> str:
@@ -75,20 +70,17 @@ def summary(
     counts = [len(picture.captions) for picture in pictures]
     low, high = min(counts), max(counts)
     span = f"{low} to {high}" if high > low else f"{low}"
-    different = len({text_key(text) for picture in pictures for text in picture.captions})
-    also = f", {different:,} different" if different < sum(counts) else ""
     sizes = collections.Counter(picture.split for picture in pictures)
     lines = {
         "layout": layout.title,
         "files": layout.files,
         "columns": layout.columns,
-        "images": f"{len(counts):,} with {span} caption{'s' * (high > 1)}, {sum(counts):,} in "
-        f"all{also}",
+        "images": f"{len(counts):,} with {span} caption{'s' * (high > 1)}, {sum(counts):,} in all",
         "split": ", ".join(f"{split} {sizes[split]:,}" for split in SPLITS)
         + f", {'; '.join(notes)}",
+        "ratings": ratings.name if ratings is not None else "",
+        "left out": listing(left_out) or "nothing",
     }
-    lines["ratings"] = ratings.name if ratings is not None else ""
-    lines["left out"] = listing(left_out) or "nothing"
     for number, (each, _) in enumerate(itertools.islice(examples, _EXAMPLES), 1):
         lines[f"example {number}"] = f"{each.name} -> {_captions(each):.{_WIDTH}}"
     return "\n".join(f"  {name:<9} {text}" for name, text in lines.items() if text)

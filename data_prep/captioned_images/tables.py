@@ -11,15 +11,15 @@ from typing import Any
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.captioned_pictures import FILE, ReadingOptions
 from data_prep.reading.csv_files import scan_csv
-from data_prep.reading.published_files import WRONG_FORM, read_karpathy_file, wrong_form
+from data_prep.reading.published_files import WRONG_FORM, wrong_form
 from data_prep.reading.text_files import read_json, read_jsonl, read_lines
 from xmodal.core.errors import DamagedFileError, UnexpectedFilesError
 
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 Row = tuple[str, dict[str, Any]]
 
-_KARPATHY = "Karpathy's format"
-_COCO = "COCO's format"
+_KARPATHY = "a file in Karpathy's format"
+_COCO = "a file in COCO's format"
 _IMAGES = ("image", "file_name")
 _CAPTIONS = re.compile(r"captions?_?\d*")
 _BATCH = 64
@@ -82,27 +82,18 @@ def open_table(path: pathlib.Path, options: ReadingOptions) -> Table:
     captions = options.captions or tuple(n for n in names if _CAPTIONS.fullmatch(usual[n]))
     splits = [name for name in names if split and split in (name, usual[name])]
     splits = splits or [split] * bool(options.split and split)
-    listed = f"its columns are {', '.join(map(repr, names))}"
-    for key, found in {"image": images, "split": splits}.items():
-        if len(found) > 1:
-            raise UnexpectedFilesError(
-                f"{path} has the columns {found[0]!r} and {found[1]!r}: choose one with "
-                f'{{"{key}": "{found[0]}"}} in {FILE}'
-            )
     read = [*images, *captions, *splits]
-    for name in read:
-        if names.count(name) != 1:
-            fault = "several columns" if name in names else "no column"
-            raise UnexpectedFilesError(f"{path} has {fault} {name!r}, named in {FILE}; {listed}")
-    if not images or not captions:
-        documented = "caption, captions, caption_1" if images else " or ".join(_IMAGES)
+    is_clear = len(images) == 1 and captions and len(splits) < 2
+    if not is_clear or any(names.count(name) != 1 for name in read):
         raise UnexpectedFilesError(
-            f"{path} has no column {documented}; {listed}: rename one, or name it with "
-            f'{{"{"captions" if images else "image"}": "COLUMN"}} in {FILE} in the same folder'
+            f"{path} must have one column image or file_name, columns caption, captions, "
+            f"caption_1, ..., and at most one split; its columns are {', '.join(map(repr, names))}."
+            f' Rename them, or name those to read in {FILE} in the same folder: {{"image": '
+            '"COLUMN", "captions": ["COLUMN"]}'
         )
     others = tuple(name for name in names if name and name not in read)
     embedded = images[0] in binary
-    kind = "a table with the images" if embedded else "a table of files"
+    kind = "Parquet with images and captions" if embedded else "a table of file names and captions"
     return Table(path, kind, images[0], captions, "".join(splits), others, embedded)
 
 
@@ -169,9 +160,7 @@ def _json_rows(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
         yield from read_jsonl(path)
         return
     content = read_json(path)
-    if not isinstance(content, list):
-        raise UnexpectedFilesError(f"{path} is {content!r:.60}, not a list of objects")
-    for number, row in enumerate(content):
+    for number, row in enumerate(content if isinstance(content, list) else [content]):
         yield f"{path.name} entry {number}", row
 
 
@@ -205,29 +194,32 @@ def _parquet_rows(path: pathlib.Path) -> Iterator[Row]:
 
 
 def _karpathy_rows(path: pathlib.Path) -> Iterator[Row]:
-    for split, photographs in read_karpathy_file(path, has_ids=False).items():
-        for photograph in photographs:
-            name = "/".join(filter(None, (photograph.folder, photograph.name)))
-            captions = [text for _, text in photograph.captions]
-            yield f"{path.name} {name}", {"image": name, "captions": captions, "split": split}
+    try:
+        for image in read_json(path)["images"]:
+            name = "/".join(filter(None, (image.get("filepath"), image["filename"])))
+            captions = [each["raw"] for each in image["sentences"]]
+            yield f"{path.name} {name}", {**image, "image": name, "captions": captions}
+    except WRONG_FORM as error:
+        raise wrong_form(str(path), error) from error
 
 
 def _coco_rows(path: pathlib.Path) -> Iterator[Row | LeftOut]:
     """A row per image, with its captions in the order of the file."""
     content = read_json(path)
-    captions: dict[Any, list[Any]] = {}
     try:
-        for image in content["images"]:
-            if captions.setdefault(image["id"], []):
-                raise ValueError(f"two images have the id {image['id']!r}")
-            captions[image["id"]].append({**image, "image": image["file_name"]})
+        rows = {
+            each["id"]: {**each, "image": each["file_name"], "captions": []}
+            for each in content["images"]
+        }
+        if len(rows) < len(content["images"]):
+            raise ValueError("two images have the same id")
         for number, note in enumerate(content["annotations"]):
-            if note["image_id"] in captions:
-                captions[note["image_id"]].append(note["caption"])
+            if note["image_id"] in rows:
+                rows[note["image_id"]]["captions"].append(note["caption"])
             else:
                 detail = f"no image has the id {note['image_id']!r:.60}"
                 yield LeftOut(f"{path.name} annotation {number}", "no image", detail)
     except WRONG_FORM as error:
         raise wrong_form(str(path), error) from error
-    for number, (image, *texts) in captions.items():
-        yield f"{path.name} image {number}", {**image, "captions": texts}
+    for number, row in rows.items():
+        yield f"{path.name} image {number}", row

@@ -10,10 +10,8 @@ from data_prep.captioned_images.captioned_pictures import is_empty
 from data_prep.captioned_images.picture_files import PathIndex
 from data_prep.captioned_images.tables import read_rows
 from data_prep.schema import rating_example
-from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.picture_names import composed
 
-_COLUMNS = ("left", "right", "score")
 # Kinds of the two sides -> rating. A caption is the left side of a pair with a picture.
 _RATINGS = {("caption", "caption"): "sts", ("image", "image"): "sis", ("caption", "image"): "sits"}
 
@@ -33,19 +31,14 @@ def rated_pairs(
       images: pictures by their paths, of which a side may be the end; see `PathIndex`. {} for
         those that are not used, since a side may stand for one of them.
       captions: captions by their texts in composed form.
-
-    Raises:
-      UnexpectedFilesError: the table lacks a column, or a score is not a number.
     """
     index = PathIndex(images)
 
-    def find(cell: Any) -> BySplit | str:
+    def find(cell: Any) -> BySplit:
         text = "" if is_empty(cell) else str(cell).strip()
         found = [images[place] for place in index.find(text) if text]
         found += [captions[composed(text)]] if composed(text) in captions else []
-        if len(found) != 1 or not found[0]:
-            return f"{cell!r:.60} is not exactly one picture or caption that is used"
-        return found[0]
+        return found[0] if len(found) == 1 else {}
 
     seen: set[tuple[str, int, int]] = set()
     for number, row in enumerate(read_rows(path)):
@@ -53,41 +46,31 @@ def rated_pairs(
             yield "train", row
             continue
         where, cells = row
-        if missing := [name for name in _COLUMNS if name not in cells]:
-            raise UnexpectedFilesError(
-                f"{path.parent / where} has no {', '.join(missing)}; ratings need the columns "
-                f"left, right and score, but it has {', '.join(cells)}"
-            )
-        score = _score(cells["score"], f"{path.parent / where}")
-        left, right = find(cells["left"]), find(cells["right"])
-        if isinstance(left, str) or isinstance(right, str):
-            reason = next(each for each in (left, right) if isinstance(each, str))
-            yield "train", LeftOut(where, "no rated pair", reason)
-            continue
+        left, right = find(cells.get("left")), find(cells.get("right"))
+        score = _score(cells.get("score"))
         split = next((split for split in left if split in right), "")
-        if not split:
+        if not (left and right and math.isfinite(score)):
+            shown = (f"{name} {cells.get(name)!r:.60}" for name in ("left", "right", "score"))
+            detail = "each side must be exactly one used picture or caption, and the score a number"
+            yield "train", LeftOut(where, "no rated pair", f"{', '.join(shown)}: {detail}")
+        elif not split:
             detail = f"left in {', '.join(left)}, right in {', '.join(right)}"
             yield "train", LeftOut(where, "pair of two splits", detail, is_record=False)
-            continue
-        pair = left[split], right[split]
-        if (pair[0][0], pair[1][0]) not in _RATINGS:
-            pair = pair[::-1]
-        (kind, left_id), (other, right_id) = pair
-        rating = _RATINGS[kind, other]
-        if (rating, left_id, right_id) in seen:
-            yield split, LeftOut(where, "pair appears twice")
-            continue
-        seen.add((rating, left_id, right_id))
-        yield split, (number, rating_example(rating, left_id, right_id, score, "rated"))
+        else:
+            pair = left[split], right[split]
+            if (pair[0][0], pair[1][0]) not in _RATINGS:
+                pair = pair[::-1]
+            (kind, left_id), (other, right_id) = pair
+            rating = _RATINGS[kind, other]
+            if (rating, left_id, right_id) in seen:
+                yield split, LeftOut(where, "pair appears twice")
+            else:
+                seen.add((rating, left_id, right_id))
+                yield split, (number, rating_example(rating, left_id, right_id, score, "rated"))
 
 
-def _score(cell: Any, where: str) -> float:
+def _score(cell: Any) -> float:
     try:
-        score = float(cell)
+        return float(cell)
     except (TypeError, ValueError):
-        score = math.nan
-    if not math.isfinite(score):
-        raise UnexpectedFilesError(
-            f"{where}: the score {cell!r:.60} is not a number, such as 3 or 2.5"
-        )
-    return score
+        return math.nan

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import tensorflow_datasets as tfds
 
-from data_prep import coherence_pairs, schema
+from data_prep import coherence_pairs
 from data_prep.building.random_access import configs
 from data_prep.coherence_pairs import CoherencePairsBuilder, Pair
 from data_prep.reading.csv_files import read_csv
@@ -55,27 +55,23 @@ class Builder(CoherencePairsBuilder):
         for name, total in zip(_RELATIONS, (2824, 396, 1130, 665, 543, 2021, 1076), strict=True)
     }
 
-    @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
-        """See `RandomAccessBuilder`."""
-        expected = cls.EXPECTED_PLUS if config.startswith("plus") else cls.EXPECTED
-        return schema.count_figures(expected) | {"*/captions of an image": "1"}
+    def _expected(self) -> Mapping[str, int]:
+        return self.EXPECTED_PLUS if self._is_plus else self.EXPECTED
+
+    @property
+    def _is_plus(self) -> bool:
+        return self.builder_config.name.startswith("plus")
 
     def _read_pairs(self, folder: pathlib.Path) -> dict[str, list[Pair]]:
-        if self.builder_config.name.startswith("plus"):
-            pairs = {
+        if self._is_plus:
+            return {
                 split: list(_read_file(folder / name, ",", first_id))
                 for split, (name, first_id) in _PLUS_FILES.items()
             }
-            expected = self.EXPECTED_PLUS
-        else:
-            # The name in the repository, and a more descriptive one.
-            paths = [folder / name for name in ("data.csv", "cite_data.csv")]
-            path = next((path for path in paths if path.exists()), paths[0])
-            pairs = {"train": list(_read_file(path, "|", 0))}
-            expected = self.EXPECTED
-        coherence_pairs.check_counts(pairs, self.RELATIONS, expected, str(folder))
-        return coherence_pairs.with_numbers(pairs)
+        # The name in the repository, and a more descriptive one.
+        paths = [folder / name for name in ("data.csv", "cite_data.csv")]
+        path = next((path for path in paths if path.exists()), paths[0])
+        return {"train": list(_read_file(path, "|", 0))}
 
     def _image_name(self, pair: Pair) -> str:
         return pair.picture

@@ -18,7 +18,7 @@ from data_prep.reading.split_names import SPLITS, count_in_earlier, split_of_nam
 from data_prep.same_text import content_hash
 from xmodal.core import picture_names
 from xmodal.core.errors import UnexpectedFilesError
-from xmodal.core.folders import paths_by_file, walk
+from xmodal.core.folders import walk
 from xmodal.core.untrusted.names import name_key
 
 _ONLY_SPLIT = "test"
@@ -55,21 +55,20 @@ class Builder(RandomAccessBuilder):
             for name in own
             if not name.startswith(".") or (parent / name).is_dir()
         ]
-        of_one_file = paths_by_file(folder, filter(picture_names.is_picture, files)).values()
-        links = {link: first for first, *others in of_one_file for link in others}
-        names = [name for name in files if picture_names.is_picture(name) and name not in links]
+        names = [name for name in files if picture_names.is_picture(name)]
         tops = sorted({name.partition("/")[0] for name in names if "/" in name})
         named = [top for top in tops if split_of_name(top)]
-        if not tops or 0 < len(named) < len(tops):
-            raise UnexpectedFilesError(
-                f"{folder} has no pictures in folders of classes, or only some folders that name "
-                f"splits ({', '.join(named) or 'none'} of {', '.join(tops) or 'none'}): put all "
-                "classes into folders of splits, or rename a class"
-            )
         depth = 1 if named else 0
-        classes = sorted({_class_of(name, depth) for name in names} - {""})
-        _check_below(folder, names, classes, depth)
-        _check_spellings(folder, names, depth)
+        classes = _find_classes(folder, names, depth)
+        below = {name.split("/")[depth + 1] for name in names if name.count("/") > depth + 1}
+        is_deeper = (len(classes) == 1 and below) or (not depth and any(map(split_of_name, below)))
+        if not classes or 0 < len(named) < len(tops) or is_deeper:
+            raise UnexpectedFilesError(
+                f"{folder} has pictures in {', '.join(tops) or 'no folders'} and, below, in "
+                f"{', '.join(sorted(below)) or 'no folders'}: arrange them as CLASS/picture.jpg or "
+                "SPLIT/CLASS/picture.jpg, with two classes or more, and all of them in the splits "
+                "train, validation or test if one is"
+            )
         self.info.metadata["label"] = classes
         self._stored: list[tuple[str, int, int]] = []  # Split, class and content of every picture.
         found = set(map(split_of_name, named)) or {_ONLY_SPLIT}
@@ -79,10 +78,7 @@ class Builder(RandomAccessBuilder):
             # A file that is in no split is listed with the first one.
             places[split if split in places else next(iter(places))].append(name)
         ids = {name: place for place, name in enumerate(names)}
-        return {
-            split: _examples(folder, own, ids, links, classes, depth)
-            for split, own in places.items()
-        }
+        return {split: _examples(folder, own, ids, classes, depth) for split, own in places.items()}
 
     def _generate_examples(
         self, split: str, records: Iterable[Record | LeftOut]
@@ -106,42 +102,25 @@ def _warn(text: str) -> None:
     print(f"class_folders: warning: {text}", file=sys.stderr, flush=True)
 
 
-def _check_below(
-    folder: pathlib.Path, names: Sequence[str], classes: Sequence[str], depth: int
-) -> None:
-    """Checks that the folders below those of the classes are neither the classes nor the splits.
+def _find_classes(folder: pathlib.Path, names: Sequence[str], depth: int) -> list[str]:
+    """Returns the sorted names of the classes.
 
     Raises:
-      UnexpectedFilesError: there is only one class, or a folder below names a split.
+      UnexpectedFilesError: two splits spell one differently.
     """
-    below = sorted({name.split("/")[depth + 1] for name in names if name.count("/") > depth + 1})
-    if (len(classes) == 1 and below) or (not depth and any(map(split_of_name, below))):
-        raise UnexpectedFilesError(
-            f"{folder} has the classes {', '.join(classes)}, with pictures in {', '.join(below)} "
-            "below: if these are the classes or the splits, arrange them as CLASS or SPLIT/CLASS; "
-            "if not, put the pictures directly into the folder of the class"
-        )
-
-
-def _check_spellings(folder: pathlib.Path, names: Sequence[str], depth: int) -> None:
-    """Checks that all splits spell a class alike.
-
-    Raises:
-      UnexpectedFilesError: two splits spell it differently.
-    """
-    spelled: dict[str, dict[str, set[str]]] = {}  # Key, spelling, folders of splits.
+    tops: dict[str, set[str]] = {}  # Class -> folders of splits.
     for name in names:
         if own := _class_of(name, depth):
-            top = name.partition("/")[0] if depth else ""
-            spelled.setdefault(name_key(own), {}).setdefault(own, set()).add(top)
-    for spellings in spelled.values():
-        for (one, tops), (two, others) in itertools.combinations(spellings.items(), 2):
-            if tops != others:
+            tops.setdefault(own, set()).add(name.partition("/")[0] if depth else "")
+    for one, two in itertools.pairwise(sorted(tops, key=lambda name: (name_key(name), name))):
+        if name_key(one) == name_key(two):
+            if tops[one] != tops[two]:
                 raise UnexpectedFilesError(
-                    f"{folder} has the folders {f'{min(tops)}/{one}'!r} and "
-                    f"{f'{min(others)}/{two}'!r}, two spellings of one class: rename one"
+                    f"{folder} has the folders {f'{min(tops[one])}/{one}'!r} and "
+                    f"{f'{min(tops[two])}/{two}'!r}, two spellings of one class: rename one"
                 )
             _warn(f"{one!r} and {two!r} are two classes with the same name")
+    return sorted(tops)
 
 
 def _class_of(name: str, depth: int) -> str:
@@ -154,15 +133,11 @@ def _examples(
     folder: pathlib.Path,
     names: Sequence[str],
     ids: Mapping[str, int],
-    links: Mapping[str, str],
     classes: Sequence[str],
     depth: int,
 ) -> Iterator[Record | LeftOut]:
     """Yields the files of a split, of which those with an id are pictures."""
     for name in names:
-        if name in links:
-            yield LeftOut(name, "link", f"another path of {links[name]}", is_record=False)
-            continue
         if name not in ids:
             reason, _, detail = picture_names.fault_of_file(folder / name).partition(": ")
             # Pictures that cannot be read count as missing records; other files are only listed.

@@ -2,7 +2,7 @@
 
 import functools
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
@@ -10,18 +10,15 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import LeftOut, Record
-from data_prep.caption_pairs import caption_pairs, pair_figures
-from data_prep.coco_captions.caption_splits import (
-    im2txt_cuts,
-    read_im2txt_split,
-    read_karpathy_split,
-)
+from data_prep.caption_pairs import caption_pairs
 from data_prep.coco_captions.categories import Categories, read_categories
 from data_prep.coco_captions.pictures import Pictures
 from data_prep.coco_captions.plain_captions import has_plain_captions, read_plain_captions
 from data_prep.reading import published_files
 from data_prep.reading.image_files import ImageFile
 
+# im2txt cuts val2014 here, in percent of its images and in the order of the annotation file.
+_TRAIN_UNTIL, _VALIDATION_UNTIL = 85, 90
 # Retrieval and CxC are defined on the first five captions of an image.
 _EVALUATION_CAPTIONS = 5
 
@@ -67,28 +64,6 @@ class Builder(RandomAccessBuilder):
     def _is_im2txt(self) -> bool:
         return self.builder_config.name.startswith("im2txt")
 
-    @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
-        """See `RandomAccessBuilder`: figures of Karpathy's split, or of im2txt's."""
-        if config == "im2txt_test_pairs":
-            return pair_figures()
-        counts = cls.EXPECTED
-        if not config.startswith("im2txt"):
-            train = counts["train"] + (config != "images_without_restval") * counts["restval"]
-            sizes = {"train": train, "validation": counts["val"], "test": counts["test"]}
-            five = {f"{split}/captions of an image": "5" for split in ("validation", "test")}
-            return schema.count_figures(sizes) | five
-        first, second = im2txt_cuts(counts["val2014"])
-        figures = schema.count_figures(
-            {
-                "train": counts["train2014"] + first,
-                "validation": second - first,
-                "test": counts["val2014"] - second,
-            }
-        )
-        one = {"*/captions of an image": "1"} if config == "im2txt_one_caption" else {}
-        return figures | one
-
     def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record | LeftOut]]:
         splits = self._read_im2txt(folder) if self._is_im2txt else self._read_karpathy(folder)
         if self.builder_config.name == "im2txt_test_pairs":
@@ -115,17 +90,26 @@ class Builder(RandomAccessBuilder):
         return None if split == "train" else _EVALUATION_CAPTIONS
 
     def _read_im2txt(self, folder: pathlib.Path) -> published_files.Photographs:
-        splits, found = read_im2txt_split(folder)
-        expected = {name: self.EXPECTED[name] for name in found}
-        schema.check_counts(found, expected, f"{folder} (captions_*2014.json)")
-        return splits
+        """Reads the official captions in the split of im2txt, which VETE uses.
+
+        Training has all images of train2014 and the first 85 % of val2014, validation the next 5 %
+        and test the last 10 %.
+        """
+        parts = {part: _read_official(folder, part) for part in ("train2014", "val2014")}
+        names = ("train2014", "val2014", "captions")
+        expected = {name: self.EXPECTED[name] for name in names}
+        source = f"{folder} (captions_*2014.json)"
+        schema.check_counts(published_files.count(parts), expected, source)
+        train, val = parts.values()
+        first, second = (len(val) * cut // 100 for cut in (_TRAIN_UNTIL, _VALIDATION_UNTIL))
+        return {"train": train + val[:first], "validation": val[first:second], "test": val[second:]}
 
     def _read_karpathy(self, folder: pathlib.Path) -> published_files.Photographs:
         if not published_files.has_json(folder, "dataset_coco.json") and has_plain_captions(folder):
             karpathy = read_plain_captions(folder)
             self.info.metadata["complete"] = False
         else:
-            karpathy = read_karpathy_split(folder)
+            karpathy = published_files.read_karpathy(folder, "dataset_coco.json")
             names = ("train", "restval", "val", "test", "captions")
             expected = {name: self.EXPECTED[name] for name in names}
             schema.check_counts(
@@ -158,3 +142,19 @@ def _examples(
             read = functools.partial(pictures.read, image_id)
             features["image"] = ImageFile(photograph.name, read)
         yield image_id, schema.captioned_example(image_id, captions, **features)
+
+
+def _read_official(folder: pathlib.Path, part: str) -> list[published_files.Photograph]:
+    content, source = published_files.read_published_json(folder, f"captions_{part}.json")
+    try:
+        names = {int(each["id"]): str(each["file_name"]) for each in content["images"]}
+        captions: dict[int, list[tuple[int, str]]] = {image_id: [] for image_id in names}
+        for each in content["annotations"]:
+            caption = int(each["id"]), str(each["caption"])
+            captions[each["image_id"]].append(caption)
+    except published_files.WRONG_FORM as error:
+        raise published_files.wrong_form(source, error) from error
+    return [
+        published_files.Photograph(names[number], number, tuple(found))
+        for number, found in captions.items()
+    ]

@@ -1,7 +1,6 @@
 """Conceptual Captions: 3.3 million web images, each with its cleaned alt text as the caption."""
 
 import pathlib
-import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -19,25 +18,14 @@ from data_prep.linked_captions import (
 from data_prep.reading.text_lines import TextLines
 from xmodal.core.errors import UnexpectedFilesError
 
-# Split -> published list, pattern of other names for it, names of its image folder, and id of its
-# first row: ids of two splits never collide.
+# Split -> published list, names of its image folder, and id of its first row: ids of two splits
+# never collide.
 _SPLITS = {
-    "train": (
-        "Train_GCC-training.tsv",
-        # Toolkits use the last name for the list passed to img2dataset.
-        re.compile(r".*train.*\.tsv|cc3m\.tsv", re.IGNORECASE),
-        ("training", "train", "cc3m"),
-        0,
-    ),
-    "validation": (
-        "Validation_GCC-1.1.0-Validation.tsv",
-        re.compile(r".*val.*\.tsv", re.IGNORECASE),
-        ("validation", "val"),
-        10_000_000,
-    ),
+    "train": ("Train_GCC-training.tsv", ("training", "train"), 0),
+    "validation": ("Validation_GCC-1.1.0-Validation.tsv", ("validation", "val"), 10_000_000),
 }
 # The header line that img2dataset requires, and tells users to add.
-_COLUMNS = (b"caption", b"url")
+_HEADER = (b"caption", b"url")
 
 
 class Builder(LinkedCaptionsBuilder):
@@ -52,21 +40,13 @@ class Builder(LinkedCaptionsBuilder):
     HOMEPAGE = "https://ai.google.com/research/ConceptualCaptions"
     EXPECTED: ClassVar[dict[str, int]] = {"train": 3318333, "validation": 15840}
 
-    @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
-        """See `RandomAccessBuilder`: Sharma et al. 2018."""
-        figures: dict[str, schema.Figure] = {
-            f"{split}/records with those left out": rows for split, rows in cls.EXPECTED.items()
-        }
-        return figures | {"*/captions of an image": "1"}
-
     def _metadata(self) -> dict[str, Any]:
         return {"complete": True}
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, LinkedRecords]:
         splits = {}
-        for split, (published, others, names, first_id) in _SPLITS.items():
-            if (path := _find_list(folder, published, others)) is not None:
+        for split, (name, names, first_id) in _SPLITS.items():
+            if (path := folder / name).exists():
                 table = _Table(path, first_id)
                 images = next((name for name in names if (folder / name).is_dir()), names[0])
                 splits[split] = linked_records(table, folder / images, in_parts=self.in_parts)
@@ -77,22 +57,8 @@ class Builder(LinkedCaptionsBuilder):
         return splits
 
 
-def _find_list(
-    folder: pathlib.Path, published: str, others: re.Pattern[str]
-) -> pathlib.Path | None:
-    if (folder / published).exists():
-        return folder / published
-    # Google's image labels for a part of the images are not such a list.
-    paths = (path for path in sorted(folder.glob("*.tsv")) if "labels" not in path.name.lower())
-    found = [path for path in paths if others.fullmatch(path.name)]
-    if len(found) > 1:
-        names = " and ".join(path.name for path in found)
-        raise UnexpectedFilesError(f"{folder} has {names}: keep the right list")
-    return found[0] if found else None
-
-
 class _Table(LinkList):
-    """A list of `caption<tab>url`, or in the order that a header line gives.
+    """A list of `caption<tab>url`, possibly below this header.
 
     Raises:
       UnexpectedFilesError: the first line is neither a row nor such a header.
@@ -101,16 +67,13 @@ class _Table(LinkList):
     def __init__(self, path: pathlib.Path, first_id: int) -> None:
         self._lines, self._first_id = TextLines(path), first_id
         top = tuple(self._lines[0].strip(b"\r\n ").split(b"\t")) if len(self._lines) else ()
-        names = tuple(name.lower() for name in top)
-        self._first = int(sorted(names) == sorted(_COLUMNS))
-        self._is_reversed = names == _COLUMNS[::-1]
+        self._first = int(tuple(name.lower() for name in top) == _HEADER)
         is_row = len(top) == 2 and b"://" in top[1] and b"://" not in top[0].partition(b" ")[0]
         if top and not (self._first or is_row):
             # Every row is numbered by its line: an unknown header or index would shift all.
             raise UnexpectedFilesError(
-                f"{path} line 1 is {self._lines[0].strip()[:80]!r}: neither CAPTION<tab>URL nor a "
-                "header with the names `caption` and `url` alone; remove an index column, and "
-                "rename the header or remove it"
+                f"{path} line 1 is {self._lines[0].strip()[:80]!r}: neither CAPTION<tab>URL nor "
+                "the header caption<tab>url; remove other columns, or the header"
             )
 
     def __len__(self) -> int:
@@ -119,7 +82,5 @@ class _Table(LinkList):
     def __getitem__(self, number: int) -> LinkedRow:
         line = number + self._first
         caption, _, url = self._lines[line].partition(b"\t")
-        if self._is_reversed:
-            caption, url = url, caption
         where, row_id = f"{self._lines.path.name} line {line + 1}", self._first_id + number
         return LinkedRow(where, row_id, url, [(row_id, caption)])

@@ -16,22 +16,19 @@ from data_prep.building.record_counts import Record
 from data_prep.crisscrossed_shapes import scene_graph
 from data_prep.crisscrossed_shapes.captions import DESCRIBERS, SceneCaption, describe
 from data_prep.crisscrossed_shapes.coherence import RELATIONS, relate
-from data_prep.crisscrossed_shapes.graph_similarity import encode, find_matches
+from data_prep.crisscrossed_shapes.graph_similarity import ITEM_VALUES, encode, find_matches
 from data_prep.crisscrossed_shapes.rendering import SIZE, png, render
 from data_prep.crisscrossed_shapes.simulated_ratings import rate_split
 from data_prep.cxc.rating_files import KINDS
 
 # Label column -> its values, which are also attributes of an item.
 _CLASSES = {"shape": scene_graph.SHAPES, "color": scene_graph.COLORS}
-# The attributes of an item that a row of `regions` has, each as 0 and 1.
-_ATTRIBUTES = {
-    **_CLASSES,
-    "size": scene_graph.SIZES,
-    "row": scene_graph.ROWS,
-    "column": scene_graph.COLUMNS,
+# Configs of the validation and test split alone -> their features.
+_PAIRS = {
+    "ratings": schema.rating_features,
+    "rated_captions": schema.sentence_pair_features,
+    "matches": schema.positive_features,
 }
-_WITH_TRAINING = ("images", "coherence", "objects", "regions")
-_PAIRS = ("ratings", "rated_captions", "matches")
 
 
 class Builder(RandomAccessBuilder):
@@ -52,48 +49,29 @@ class Builder(RandomAccessBuilder):
     SPLIT_SIZES: Mapping[str, int] = {"train": 6000, "validation": 1000, "test": 1000}
 
     def _features(self) -> tfds.features.FeaturesDict:
-        image = tfds.features.Image(shape=(SIZE, SIZE, 3), encoding_format="png")
-        if self.builder_config.name == "ratings":
-            return schema.rating_features()
-        if self.builder_config.name == "matches":
-            return schema.positive_features()
-        if self.builder_config.name == "rated_captions":
-            return schema.sentence_pair_features()
-        if self.builder_config.name == "regions":
-            rows = schema.feature_vector(None, sum(map(len, _ATTRIBUTES.values())))
+        config = self.builder_config.name
+        if config in _PAIRS:
+            return _PAIRS[config]()
+        if config == "regions":
+            rows = schema.feature_vector(None, sum(map(len, ITEM_VALUES.values())))
             return schema.captioned_image_features(rows, tags=True)
-        related = self.builder_config.name == "coherence"
-        features = schema.captioned_image_features(
-            image, relations=len(RELATIONS) if related else 0
-        )
-        if self.builder_config.name == "objects":
-            features = {**features, **dict.fromkeys(_CLASSES, np.int32)}
-        return tfds.features.FeaturesDict(features)
+        image = tfds.features.Image(shape=(SIZE, SIZE, 3), encoding_format="png")
+        relations = len(RELATIONS) if config == "coherence" else 0
+        labels = dict.fromkeys(_CLASSES, np.int32) if config == "objects" else {}
+        features = schema.captioned_image_features(image, relations=relations)
+        return tfds.features.FeaturesDict({**features, **labels})
 
     def _metadata(self) -> dict[str, Any]:
         if self.builder_config.name == "objects":
             return {name: list(values) for name, values in _CLASSES.items()}
         return {"relations": list(RELATIONS)} if self.builder_config.name == "coherence" else {}
 
-    @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
-        """See `RandomAccessBuilder`."""
-        if config in ("ratings", "rated_captions"):
-            return {"* score with *": (0, 5)}
-        if config == "objects":
-            return {"*/captions of an image": "5"}
-        if config == "matches":
-            sizes = list(cls.SPLIT_SIZES.items())[1:]
-            return {f"{split}/rows with direction=i2t": size for split, size in sizes}
-        captions = "1" if config == "coherence" else "5"
-        return schema.count_figures(cls.SPLIT_SIZES) | {"*/captions of an image": captions}
-
     def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record]]:
         config = self.builder_config.name
         return {
             name: _pairs(split, config) if config in _PAIRS else _captioned(split, config)
             for name, split in _draw_splits(self.SEED, *self.SPLIT_SIZES.items()).items()
-            if config in _WITH_TRAINING or name != "train"
+            if config not in _PAIRS or name != "train"
         }
 
 
@@ -165,10 +143,9 @@ def _draw(split: _Split, image_id: int, scene: scene_graph.Scene) -> np.ndarray:
 
 
 def _attributes(scene: scene_graph.Scene) -> np.ndarray:
+    """The attributes of every item, each as 0 and 1."""
     rows = [
-        np.concatenate(
-            [np.equal(values, getattr(item, name)) for name, values in _ATTRIBUTES.items()]
-        )
+        [getattr(item, name) == value for name, values in ITEM_VALUES.items() for value in values]
         for item in scene.items
     ]
     return np.array(rows, np.float16)
@@ -214,12 +191,5 @@ def _matches(
         order = np.argsort(query, kind="stable")
         queries, starts = np.unique(query[order], return_index=True)
         for query_id, ids in zip(queries, np.split(positive[order], starts[1:]), strict=True):
-            yield (
-                f"{direction}/{query_id}",
-                {
-                    "direction": direction,
-                    "query_id": query_id,
-                    "positive_ids": ids,
-                    "unreachable_ids": (),
-                },
-            )
+            example = {"direction": direction, "query_id": query_id, "positive_ids": ids}
+            yield f"{direction}/{query_id}", example | {"unreachable_ids": ()}

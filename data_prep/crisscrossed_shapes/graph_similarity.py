@@ -23,7 +23,7 @@ _BACKGROUND_WEIGHTS = {"pattern": 0.5, "color": 0.7}
 _COUNT_WEIGHT = 0.5
 _RELATION_WEIGHT = 0.3
 
-_VALUES = {
+ITEM_VALUES = {
     "shape": scene_graph.SHAPES,
     "color": scene_graph.COLORS,
     "size": scene_graph.SIZES,
@@ -62,7 +62,7 @@ def encode(contents: Sequence[Content]) -> Facts:
     whole = np.zeros((len(contents), len(_BACKGROUND_WEIGHTS) + 1), np.int8)
     for n, content in enumerate(contents):
         for i, item in enumerate(content.items):
-            items[n, i] = _codes(item, _VALUES)
+            items[n, i] = _codes(item, ITEM_VALUES)
         for i, relation, j in content.relations:
             axis, sign = _RELATION_AXES[relation]
             relations[n, i, j, axis] = sign

@@ -18,8 +18,6 @@ from xmodal.core.errors import BadImageError
 
 # Suffix of a config -> kinds of sides whose contents it includes in addition to ids.
 _ADDED = {"": (), "captions": ("caption",), "images": ("caption", "image")}
-_TWICE = "rated in both orders, with two scores"
-_RATED_TWICE = {"validation": schema.Known(2253, _TWICE), "test": schema.Known(2863, _TWICE)}
 
 
 class Builder(RandomAccessBuilder):
@@ -51,19 +49,6 @@ class Builder(RandomAccessBuilder):
         parts = {"caption": tfds.features.Text(), "image": schema.PIXELS}
         added = {name: parts[kind] for name, kind in self._added.items()}
         return tfds.features.FeaturesDict({**schema.rating_features(), **added})
-
-    @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
-        """See `RandomAccessBuilder`: Parekh et al. 2021, and means over the released files."""
-        figures: dict[str, schema.Figure] = {}
-        for name, count in cls.EXPECTED.items():
-            rating, split, method = name.split("/")
-            if rating == config.partition("_")[0]:
-                kind = f"with rating={rating}, method={method}"
-                figures[f"{split}/rows {kind}"] = count
-                twice = _RATED_TWICE[split] if rating == "sis" else 0
-                figures[f"{split}/pairs in both orders {kind}"] = twice
-        return figures | {"* score *": (0, 5)}
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         ratings = {

@@ -27,9 +27,6 @@ _PUBLISHED = {
     ("plausible_matches", "i2t"): (4726,),
     ("plausible_matches", "t2i"): (24_760,),
 }
-# Kind of number -> its row in a table of `data_prep.validate`.
-_ROWS = {"queries": "rows", "positives": "positive_ids", "unreachable": "unreachable_ids"}
-_BEYOND = "captions 144675 and 467259 are not among the 25,000 of the test split"
 
 
 class Builder(RandomAccessBuilder):
@@ -52,7 +49,7 @@ class Builder(RandomAccessBuilder):
     EXPECTED: ClassVar[dict[str, int]] = {"images": 5000, "captions": 25_000} | {
         f"{config}/{direction}/{kind}": count
         for (config, direction), counts in _PUBLISHED.items()
-        for kind, count in zip(_ROWS, counts, strict=False)
+        for kind, count in zip(("queries", "positives", "unreachable"), counts, strict=False)
     }
 
     def _features(self) -> tfds.features.FeaturesDict:
@@ -63,65 +60,38 @@ class Builder(RandomAccessBuilder):
             {"image_id": np.int32, "caption_ids": ids, "fold": np.int32}
         )
 
-    @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
-        """See `RandomAccessBuilder`."""
-        if config == "gallery":
-            return {"test/records": 5000, "test/rows with fold=?": 1000}
-        figures: dict[str, schema.Figure] = {}
-        for name, count in cls.EXPECTED.items():
-            if name.startswith(f"{config}/"):
-                _, direction, kind = name.split("/")
-                figure = schema.Known(count, _BEYOND) if count and kind == "unreachable" else count
-                figures[f"test/{_ROWS[kind]} with direction={direction}"] = figure
-        return figures
-
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         gallery = read_gallery(folder)
         found = {"images": len(gallery.captions), "captions": len(gallery.image_of)}
         name = self.builder_config.name
-        lists: dict[str, dict[int, list[int]]] = {}
+        rows: list[Record | LeftOut] = []
         for direction, ending in _FILES.items() if name != "gallery" else ():
-            positives = lists[direction] = read_positives(folder / f"{_LISTS[name]}_{ending}.json")
-            items = gallery.items(direction)
-            unreachable = {
-                str(query): beyond
-                for query, ids in positives.items()
-                if (beyond := [item for item in ids if item not in items])
+            path = folder / f"{_LISTS[name]}_{ending}.json"
+            own = [
+                {
+                    "direction": direction,
+                    "query_id": query,
+                    "positive_ids": ids,
+                    "unreachable_ids": [i for i in ids if i not in gallery.items(direction)],
+                }
+                for query, ids in read_positives(path).items()
+            ]
+            beyond = {str(each["query_id"]): each["unreachable_ids"] for each in own}
+            self.info.metadata.setdefault("unreachable", {})[direction] = {
+                query: ids for query, ids in beyond.items() if ids
             }
-            self.info.metadata.setdefault("unreachable", {})[direction] = unreachable
-            found[f"{name}/{direction}/queries"] = len(positives)
-            found[f"{name}/{direction}/positives"] = sum(map(len, positives.values()))
-            found[f"{name}/{direction}/unreachable"] = sum(map(len, unreachable.values()))
+            found[f"{name}/{direction}/queries"] = len(own)
+            found[f"{name}/{direction}/positives"] = sum(len(x["positive_ids"]) for x in own)
+            found[f"{name}/{direction}/unreachable"] = sum(map(len, beyond.values()))
+            queries = gallery.items("t2i" if direction == "i2t" else "i2t")
+            for each in own:
+                key = f"{direction}/{each['query_id']}"
+                is_known = each["query_id"] in queries
+                fault = LeftOut(f"{path} {key}", "query outside of the test split")
+                rows.append((key, each) if is_known else fault)
         expected = {key: count for key, count in self.EXPECTED.items() if key in found}
         schema.check_counts(found, expected, str(folder))
-        if name == "gallery":
-            return {"test": _gallery_examples(gallery)}
-        return {"test": _query_examples(f"{folder}/{_LISTS[name]}", lists, gallery)}
-
-
-def _query_examples(
-    source: str, lists: Mapping[str, Mapping[int, list[int]]], gallery: LabeledGallery
-) -> Iterator[Record | LeftOut]:
-    for direction, positives in lists.items():
-        items = gallery.items(direction)
-        queries = gallery.items("t2i" if direction == "i2t" else "i2t")
-        for query, ids in positives.items():
-            where = f"{source}_{_FILES[direction]}.json query {query}"
-            if query not in queries:
-                yield LeftOut(where, "query outside of the test split")
-            elif len(set(ids)) < len(ids):
-                yield LeftOut(where, "positive appears twice")
-            else:
-                yield (
-                    f"{direction}/{query}",
-                    {
-                        "direction": direction,
-                        "query_id": query,
-                        "positive_ids": ids,
-                        "unreachable_ids": [item for item in ids if item not in items],
-                    },
-                )
+        return {"test": _gallery_examples(gallery) if name == "gallery" else rows}
 
 
 def _gallery_examples(gallery: LabeledGallery) -> Iterator[Record]:

@@ -5,9 +5,10 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from data_prep.reading.published_files import read_ids
+from data_prep.reading.published_files import wrong_form
 from data_prep.reading.text_files import read_json
 from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 
 _CAPTIONS = 5
 
@@ -39,7 +40,12 @@ def read_gallery(folder: pathlib.Path) -> LabeledGallery:
     """
     order, pairs = folder / "coco_test_ids.npy", folder / "original_caption_to_image.json"
     images = read_positives(pairs)
-    ids = read_ids(order)
+    if not order.is_file():
+        raise FileNotFoundError(f"{order} does not exist")
+    try:
+        ids = list(map(int, load_arrays(order)))
+    except DAMAGE as error:
+        raise wrong_form(str(order), error) from error
     captions: dict[int, list[int]] = {}
     for caption in ids:
         for image in images.get(caption, []):

@@ -9,12 +9,16 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import Record
-from data_prep.flickr30k.flickr30k_files import read_entities
+from data_prep.reading.csv_files import read_csv
 from data_prep.reading.image_files import ImageFiles, open_images
 from data_prep.reading.published_files import Photograph, count, in_splits, read_karpathy
+from xmodal.core.errors import UnexpectedFilesError
 
 # The release, and Kaggle's copy.
 _IMAGES = ("flickr30k-images", "flickr30k_images")
+# Lists of Flickr30k Entities -> our splits.
+_LISTS = {"train": "train", "val": "validation", "test": "test"}
+_TOKENS = "results_20130124.token"
 
 
 class Builder(RandomAccessBuilder):
@@ -39,18 +43,11 @@ class Builder(RandomAccessBuilder):
     def _with_images(self) -> bool:
         return self.builder_config.name != "captions"
 
-    @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
-        """See `RandomAccessBuilder`: figures of Karpathy's split, or of Entities'."""
-        sizes = dict(cls.EXPECTED["entities" if config == "entities" else "karpathy"])
-        del sizes["captions"]
-        return schema.count_figures(sizes) | {"*/captions of an image": "5"}
-
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record]]:
         if self.builder_config.name == "entities":
             splits, expected = read_entities(folder), self.EXPECTED["entities"]
         else:
-            splits = in_splits(read_karpathy(folder, "flickr30k"))
+            splits = in_splits(read_karpathy(folder, "dataset_flickr30k.json"))
             expected = self.EXPECTED["karpathy"]
         schema.check_counts(count(splits), expected, str(folder))
         files = open_images(folder, *_IMAGES) if self._with_images else None
@@ -62,3 +59,50 @@ def _examples(images: Iterable[Photograph], files: ImageFiles | None) -> Iterato
         features = {} if files is None else {"image": files.image(image.name)}
         captions = image.captions
         yield image.image_id, schema.captioned_example(image.image_id, captions, **features)
+
+
+def read_entities(folder: pathlib.Path) -> dict[str, list[Photograph]]:
+    """Reads all captions and the lists `train.txt`, `val.txt` and `test.txt`.
+
+    Captions are those of `results_20130124.token`. The id of an image is its position among the
+    sorted names of all images in the captions; the id of its k-th caption is 5 x image id + k.
+
+    Returns:
+      Split -> its images.
+
+    Raises:
+      FileNotFoundError: a file is missing.
+      UnexpectedFilesError: a file is damaged, or the files do not match.
+    """
+    texts: dict[str, dict[int, str]] = {}
+    for where, row in read_csv(
+        folder / _TOKENS, columns=("key", "caption"), delimiter="\t", header=False, quotes=False
+    ):
+        name, _, number = row["key"].rpartition("#")
+        if not name or number not in set("01234") or int(number) in texts.get(name, {}):
+            raise UnexpectedFilesError(f"{where}: {row['key']!r} is not a new name.jpg#0 to #4")
+        texts.setdefault(name, {})[int(number)] = row["caption"]
+    ids = {name: number for number, name in enumerate(sorted(texts))}
+    splits = {}
+    for name, split in _LISTS.items():
+        names = _read_names(folder / f"{name}.txt")
+        if unknown := [image for image in names if len(texts.get(image, ())) != 5]:
+            raise UnexpectedFilesError(
+                f"{folder / name}.txt lists {unknown[0]}, which does not have five captions in "
+                f"{_TOKENS} ({len(unknown)} such images)"
+            )
+        splits[split] = [
+            Photograph(
+                image,
+                ids[image],
+                tuple((5 * ids[image] + k, texts[image][k]) for k in range(5)),
+            )
+            for image in names
+        ]
+    return splits
+
+
+def _read_names(path: pathlib.Path) -> list[str]:
+    """Names in a list of Flickr30k Entities, which omits their extension."""
+    names = [row["name"] for _, row in read_csv(path, columns=("name",), header=False)]
+    return [name if name.endswith(".jpg") else f"{name}.jpg" for name in map(str.strip, names)]

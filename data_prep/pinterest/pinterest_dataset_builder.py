@@ -10,7 +10,7 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.random_access import configs
 from data_prep.building.record_counts import LeftOut, Record
-from data_prep.caption_pairs import caption_pairs, pair_figures
+from data_prep.caption_pairs import caption_pairs
 from data_prep.linked_captions import LinkedCaptionsBuilder, LinkedRecords, linked_records
 from data_prep.pinterest.pins import Pins, read_pins
 
@@ -46,13 +46,6 @@ class Builder(LinkedCaptionsBuilder):
         if self.builder_config.name == "test_pairs":
             return schema.sentence_pair_features()
         return super()._features()
-
-    @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
-        """See `RandomAccessBuilder`."""
-        if config == "test_pairs":
-            return pair_figures()
-        return {"*/captions of an image": "1"} if config == "one_caption" else {}
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, LinkedRecords]:
         lists = folder / _LISTS

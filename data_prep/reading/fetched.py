@@ -15,7 +15,7 @@ import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from data_prep.building.record_counts import LeftOut
 from xmodal.core import picture_names
@@ -187,14 +187,6 @@ def read_meta(data: bytes) -> tuple[Mapping[str, Any], str]:
     return (meta, "") if isinstance(meta, dict) else ({}, f"it is no object: {meta!s:.60}")
 
 
-class _Member(NamedTuple):
-    """A file in an archive: its name, where its content starts, and how long it is."""
-
-    name: str
-    start: int
-    size: int
-
-
 def open_tar(path: pathlib.Path) -> BinaryIO:
     """Opens an archive for random access, decompressing it first if necessary."""
     if path.suffix.lower() == ".tar":
@@ -220,50 +212,32 @@ def read_tar(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
       The samples that have an image; the others, and members that are not read, with the reason;
       finally, an entry if the archive is truncated or damaged.
     """
-    samples: dict[str, list[_Member]] = {}
-    scattered = set[str]()
-    damage = ""
+    seen = set[str]()
     try:
-        with open_tar(path) as file:
-            damage = _collect(file, samples, scattered)
-            for key, members in samples.items():
-                yield from _read_sample(file, where, members, key in scattered)
-    except (*TAR_ERRORS, ValueError) as error:
-        damage = str(error)
-    if damage:
-        yield LeftOut(where, "damaged archive", damage, is_record=False)
-
-
-def _collect(file: BinaryIO, samples: dict[str, list[_Member]], scattered: set[str]) -> str:
-    """Adds the samples of an archive, and returns its damage; the last one before it is lost."""
-    key = None
-    try:
-        with tarfile.open(fileobj=file, mode="r:") as archive:
+        with open_tar(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
             files = (
-                _Member(member.name, member.offset_data, member.size)
+                member
                 for member in tar_members(archive)
                 if member.isfile() and not is_note(member.name)
             )
             for key, members in itertools.groupby(files, _key):
-                if key in samples:
-                    scattered.add(key)
-                samples.setdefault(key, []).extend(members)
+                yield from _read_sample(file, where, list(members), key in seen)
+                seen.add(key)
             # Readers take damage in the middle for the end; the actual end is a block of zeros.
             file.seek(archive.offset)
-            is_end = file.read(tarfile.BLOCKSIZE) == bytes(tarfile.BLOCKSIZE)
-            return "" if is_end else f"no valid member at byte {archive.offset:,}"
-    except TAR_ERRORS as error:
-        samples.pop(key or "", None)
-        return str(error)
+            if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+                raise tarfile.ReadError(f"no valid member at byte {archive.offset:,}")
+    except (*TAR_ERRORS, ValueError) as error:
+        yield LeftOut(where, "damaged archive", str(error), is_record=False)
 
 
-def _key(member: _Member) -> str:
+def _key(member: tarfile.TarInfo) -> str:
     folder, _, name = member.name.rpartition("/")
     return picture_names.composed(f"{folder}/{name.partition('.')[0]}")
 
 
 def _read_sample(
-    file: BinaryIO, where: str, members: Sequence[_Member], is_scattered: bool
+    file: BinaryIO, where: str, members: Sequence[tarfile.TarInfo], is_second: bool
 ) -> Iterator[Fetched | LeftOut]:
     """Yields a sample, or why it cannot be read; and its members that are not read."""
     pictures = [member for member in members if picture_names.is_picture(member.name)]
@@ -272,7 +246,7 @@ def _read_sample(
         for ending in SIDECAR_ENDINGS
     )
     shown = " and ".join(member.name for member in members[:3])
-    if is_scattered:
+    if is_second:
         fault = "files of a sample are not adjacent", shown
     elif max(len(pictures), len(texts), len(metas)) > 1:
         detail = f"{shown}: the key of a sample ends at the first dot of its names"
@@ -285,27 +259,23 @@ def _read_sample(
             if member not in pictures + texts + metas:
                 ending = pathlib.PurePosixPath(member.name).suffix or "none"
                 yield LeftOut(f"{where}:{member.name}", "unread ending", ending, is_record=False)
-        text, encoded = (_read(file, each[0]) if each else b"" for each in (texts, metas))
+        text, encoded = (read_member_at(file, each[0]) if each else b"" for each in (texts, metas))
         meta, unread = read_meta(encoded or b"{}")
         name = pictures[0].name
-        read = functools.partial(_read, file, pictures[0])
+        read = functools.partial(read_member_at, file, pictures[0])
         yield Fetched(f"{where}:{name}", f"{where}/{name}", meta, "", read, text, unread)
         return
     for member in pictures or members[:1]:
         yield LeftOut(f"{where}:{member.name}", *fault)
 
 
-def _read(file: BinaryIO, member: _Member) -> bytes:
-    return read_member_at(file, member.start, member.size)
-
-
-def read_member_at(file: BinaryIO, start: int, size: int) -> bytes:
+def read_member_at(file: BinaryIO, member: tarfile.TarInfo) -> bytes:
     """Returns the content of a member of an open archive.
 
     Raises:
       BadImageError: the archive ends before.
     """
-    content = read_part(file, start, size)
+    content = read_part(file, member.offset_data, member.size)
     if content is None:
-        raise BadImageError("truncated image", f"its {size:,} bytes are not all there")
+        raise BadImageError("truncated image", f"its {member.size:,} bytes are not all there")
     return content

@@ -110,7 +110,7 @@ def _members(path: pathlib.Path) -> dict[str, Callable[[], bytes]]:
         file = open_tar(path)
         with tarfile.open(fileobj=file, mode="r:") as archive:
             return {
-                each.name: functools.partial(read_member_at, file, each.offset_data, each.size)
+                each.name: functools.partial(read_member_at, file, each)
                 for each in tar_members(archive)
                 if each.isfile() and not is_note(each.name)
             }

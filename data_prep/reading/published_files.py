@@ -1,7 +1,6 @@
 """Files as COCO and Karpathy distribute them: JSON, unpacked or in archives, and lists of ids."""
 
 import dataclasses
-import itertools
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +9,6 @@ from data_prep.reading.split_names import SYNONYMS, check_split_names
 from data_prep.reading.text_files import open_archive, parse_json, read_json, read_member
 from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.untrusted.names import name_key
-from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 
 _ARCHIVES = (
     "annotations_trainval2014.zip",
@@ -78,21 +76,6 @@ def wrong_form(source: str, error: Exception) -> UnexpectedFilesError:
     )
 
 
-def read_ids(path: pathlib.Path) -> list[int]:
-    """Reads a list of ids from an .npy file of integers.
-
-    Raises:
-      FileNotFoundError: there is no such file.
-      UnexpectedFilesError: it is damaged, or not such a list.
-    """
-    try:
-        return list(map(int, load_arrays(path)))
-    except FileNotFoundError:
-        raise
-    except DAMAGE as error:
-        raise wrong_form(str(path), error) from error
-
-
 @dataclasses.dataclass(frozen=True)
 class Photograph:
     """An image with its captions.
@@ -101,25 +84,23 @@ class Photograph:
       name: name of its file, such as `1000092795.jpg`.
       image_id: see the readers.
       captions: id and text of every caption.
-      folder: the folder of the file, such as `val2014`; "" if it is not given.
     """
 
     name: str
     image_id: int
     captions: tuple[tuple[int, str], ...]
-    folder: str = ""
 
 
 Photographs = Mapping[str, Sequence[Photograph]]
 """By split."""
 
 
-def read_karpathy(folder: pathlib.Path, dataset: str) -> Photographs:
-    """Reads Karpathy's file, `dataset_coco.json`, from a folder or from an archive in it.
+def read_karpathy(folder: pathlib.Path, name: str) -> Photographs:
+    """Reads a file in Karpathy's format from a folder or from an archive in it.
 
     Args:
       folder: folder of the manually downloaded files.
-      dataset: `coco`, `flickr8k` or `flickr30k`.
+      name: `dataset_coco.json`, `dataset_flickr8k.json`, `dataset_flickr30k.json` or another.
 
     Returns:
       Karpathy's splits, see `in_splits`. Ids are `sentid` and `imgid`, or `cocoid` for COCO images.
@@ -128,56 +109,30 @@ def read_karpathy(folder: pathlib.Path, dataset: str) -> Photographs:
       FileNotFoundError: there is no such file.
       UnexpectedFilesError: it is damaged or in another format.
     """
-    content, source = read_published_json(folder, f"dataset_{dataset}.json")
-    return _photographs(content, source, "cocoid" if dataset == "coco" else "imgid")
-
-
-def read_karpathy_file(path: pathlib.Path, *, has_ids: bool = True) -> Photographs:
-    """Reads a file in the same format, of any name.
-
-    Args:
-      path: path of the file.
-      has_ids: whether its ids are those of the images and captions, which otherwise are counted in
-        the order of the file, from 0.
-
-    Raises:
-      FileNotFoundError: there is no such file.
-      UnexpectedFilesError: it is damaged or in another format.
-    """
-    return _photographs(read_json(path), str(path), "imgid" if has_ids else "")
-
-
-def _photographs(content: Any, source: str, id_name: str) -> Photographs:
+    content, source = read_published_json(folder, name)
+    id_name = "cocoid" if name == "dataset_coco.json" else "imgid"
     splits: dict[str, list[Photograph]] = {}
-    counted = itertools.count()
-    number = -1
     try:
-        for number, image in enumerate(content["images"]):
-            captions = tuple(
-                (int(each["sentid"]) if id_name else next(counted), str(each["raw"]))
-                for each in image["sentences"]
-            )
-            image_id = int(image[id_name]) if id_name else number
-            place = str(image.get("filepath") or "")
-            photograph = Photograph(str(image["filename"]), image_id, captions, place)
+        for image in content["images"]:
+            captions = tuple((int(each["sentid"]), str(each["raw"])) for each in image["sentences"])
+            photograph = Photograph(str(image["filename"]), int(image[id_name]), captions)
             splits.setdefault(str(image.get("split", "")), []).append(photograph)
     except WRONG_FORM as error:
-        raise wrong_form(f"{source}: image {number}", error) from error
+        raise wrong_form(source, error) from error
     return splits
 
 
-def in_splits(karpathy: Photographs, place: str = "Karpathy's file") -> dict[str, list[Photograph]]:
+def in_splits(karpathy: Photographs) -> dict[str, list[Photograph]]:
     """Karpathy's splits as those of a dataset: train and restval, val, test.
 
     Args:
       karpathy: see `read_karpathy`.
-      place: names the file in messages.
 
     Raises:
       UnexpectedFilesError: a split has an unknown name, or none.
     """
     sizes = {name or "none": len(photographs) for name, photographs in karpathy.items()}
-    check_split_names(sizes, place)
+    check_split_names(sizes, "Karpathy's file")
     return {
         split: [
             photograph

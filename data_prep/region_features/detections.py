@@ -9,14 +9,14 @@ import numpy as np
 
 from data_prep import schema
 from data_prep.building.record_counts import LeftOut, Record
-from data_prep.coco_captions.caption_splits import read_karpathy_split
 from data_prep.reading import published_files
 from data_prep.reading.text_lines import TextLines
-from data_prep.region_features.feature_stores import DAMAGE, TAGS, Reader, number_of_name
+from data_prep.region_features.feature_stores import TAGS, Reader, number_of_name
 from data_prep.region_features.scan_files import to_float16
 from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.folders import files_below
 from xmodal.core.untrusted.json_text import parse_json_text
+from xmodal.core.untrusted.saved_arrays import DAMAGE
 
 # Number per image in evaluation; a few COCO images have more.
 _MOST_CAPTIONS = 5
@@ -37,28 +37,21 @@ def read_photographs(folder: pathlib.Path, dataset: str) -> published_files.Phot
       UnexpectedFilesError: a file is damaged or in another format; or two images of one's own have
         the same number, so that their features cannot be told apart.
     """
-    if dataset == "own":
-        return _read_own(folder / "dataset.json")
-    if dataset == "flickr30k":
-        return published_files.in_splits(published_files.read_karpathy(folder, dataset))
-    splits = published_files.in_splits(read_karpathy_split(folder))
-    for split in ("validation", "test"):
-        splits[split] = [
-            dataclasses.replace(each, captions=each.captions[:_MOST_CAPTIONS])
-            for each in splits[split]
-        ]
-    return splits
-
-
-def _read_own(path: pathlib.Path) -> published_files.Photographs:
-    splits = published_files.in_splits(published_files.read_karpathy_file(path), str(path))
+    name = "dataset.json" if dataset == "own" else f"dataset_{dataset}.json"
+    splits = published_files.in_splits(published_files.read_karpathy(folder, name))
+    if dataset == "coco":
+        for split in ("validation", "test"):
+            splits[split] = [
+                dataclasses.replace(each, captions=each.captions[:_MOST_CAPTIONS])
+                for each in splits[split]
+            ]
     names: dict[int | None, str] = {}
     for image in (image for images in splits.values() for image in images):
         number = number_of_name(image.name)
         if number is not None and names.setdefault(number, image.name) != image.name:
             raise UnexpectedFilesError(
-                f"{path}: {names[number]!r} and {image.name!r} end in the same number, by which "
-                "features are found; rename one of them, also in its features"
+                f"{folder / name}: {names[number]!r} and {image.name!r} end in the same number, by "
+                "which features are found; rename one of them, also in its features"
             )
     return splits
 

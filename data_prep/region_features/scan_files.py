@@ -1,12 +1,14 @@
 """SCAN's layout of precomputed features: `train_ims.npy`, `train_caps.txt`, `train_ids.txt`."""
 
-import dataclasses
 import math
 import pathlib
+from collections.abc import Iterator
 
 import numpy as np
 
-from data_prep.reading.text_lines import TextLines
+from data_prep import schema
+from data_prep.building.record_counts import LeftOut, Record
+from data_prep.reading.text_lines import TextLines, read_caption
 from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 
@@ -15,55 +17,20 @@ CAPTIONS_PER_IMAGE = 5
 _LARGEST = float(np.finfo(np.float16).max)
 
 
-@dataclasses.dataclass(frozen=True)
-class FeatureFiles:
-    """One split.
-
-    Attributes:
-      features: [N, ...] or, if every image is repeated for each caption, [5N, ...]; mapped, not
-        read.
-      captions: 5N lines.
-      image_ids: int64 [N], from the published list, or None.
-      caption_ids: int64 [5N], from the published list, or None.
-    """
-
-    features: np.ndarray
-    captions: TextLines
-    image_ids: np.ndarray | None
-    caption_ids: np.ndarray | None
-
-    @property
-    def num_images(self) -> int:
-        """Number N of images."""
-        return len(self.captions) // CAPTIONS_PER_IMAGE
-
-    def image(self, number: int, shape: tuple[int, ...]) -> np.ndarray:
-        """Features of an image as float16 [*shape].
-
-        Args:
-          number: from 0 to N - 1.
-          shape: rows and channels. A channels-first map, as in PyTorch, is transposed.
-
-        Raises:
-          ValueError: they are rejected.
-        """
-        copies = len(self.features) // self.num_images
-        first = np.asarray(self.features[number * copies])
-        if copies > 1 and not np.array_equal(first, self.features[(number + 1) * copies - 1]):
-            raise ValueError(f"row {number * copies} and the next four are not the same image")
-        if first.ndim == 3 and first.shape[-1] != shape[-1]:
-            first = np.moveaxis(first, 0, -1)
-        return to_float16(first.reshape(shape))
-
-
-def open_split(folder: pathlib.Path, split: str, shape: tuple[int, ...]) -> FeatureFiles:
+def open_split(
+    folder: pathlib.Path, split: str, shape: tuple[int, ...], first_id: int
+) -> tuple[int, Iterator[Record | LeftOut]]:
     """Opens one split and checks that its files belong together.
 
     Args:
       folder: contains `{split}_ims.npy` and `{split}_caps.txt`, and optionally `{split}_ids.txt`
         (one image id per image or per caption) and `{split}_capids.txt`.
       split: SCAN's name: train, dev, test or testall.
-      shape: rows and channels of an image.
+      shape: rows and channels of an image. A channels-first map, as in PyTorch, is transposed.
+      first_id: first id of images and of captions if the files give none.
+
+    Returns:
+      The number of images, and the examples with `image` float16 [*shape].
 
     Raises:
       FileNotFoundError: a file is missing.
@@ -88,11 +55,39 @@ def open_split(folder: pathlib.Path, split: str, shape: tuple[int, ...]) -> Feat
             f"{path} has {len(features):,} rows and {captions.path.name} {len(captions):,} lines; "
             "there must be five lines per image, and one row per image or per line"
         )
-    image_ids = _read_ids(folder / f"{split}_ids.txt", (images, len(captions)))
-    if image_ids is not None and len(image_ids) != images:
-        image_ids = image_ids[::CAPTIONS_PER_IMAGE]
-    caption_ids = _read_ids(folder / f"{split}_capids.txt", (len(captions),))
-    return FeatureFiles(features, captions, image_ids, caption_ids)
+    image_ids = _read_ids(folder / f"{split}_ids.txt", (images, len(captions)), first_id)
+    image_ids = image_ids[:: len(image_ids) // images]
+    caption_ids = _read_ids(folder / f"{split}_capids.txt", (len(captions),), first_id)
+    # If every image is repeated for each caption, [N, 5, ...].
+    repeated = features.reshape(images, -1, *features.shape[1:])
+    return images, _examples(split, repeated, captions, image_ids, caption_ids, shape)
+
+
+def _examples(
+    split: str,
+    features: np.ndarray,
+    captions: TextLines,
+    image_ids: np.ndarray,
+    caption_ids: np.ndarray,
+    shape: tuple[int, ...],
+) -> Iterator[Record | LeftOut]:
+    for number, image_id in enumerate(image_ids.tolist()):
+        lines = range(number * CAPTIONS_PER_IMAGE, (number + 1) * CAPTIONS_PER_IMAGE)
+        texts = [
+            read_caption(captions[line], f"{split}_caps.txt line {line + 1}") for line in lines
+        ]
+        said = [(int(caption_ids[k]), text) for k, text in zip(lines, texts, strict=True)]
+        fault = next((text for text in texts if isinstance(text, LeftOut)), None)
+        try:
+            first = np.asarray(features[number, 0])
+            if not np.array_equal(first, features[number, -1]):
+                raise ValueError("its five rows are not the same image")
+            if first.ndim == 3 and first.shape[-1] != shape[-1]:
+                first = np.moveaxis(first, 0, -1)
+            image = to_float16(first.reshape(shape))
+        except ValueError as error:
+            fault = LeftOut(f"{split}_ims.npy image {number}", "bad features", str(error))
+        yield fault or (image_id, schema.captioned_example(image_id, said, image=image))
 
 
 def to_float16(features: np.ndarray) -> np.ndarray:
@@ -112,9 +107,9 @@ def _fits(found: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     return found == shape or (is_map and shape[-1] in (found[0], found[-1]))
 
 
-def _read_ids(path: pathlib.Path, lengths: tuple[int, ...]) -> np.ndarray | None:
+def _read_ids(path: pathlib.Path, lengths: tuple[int, ...], first_id: int) -> np.ndarray:
     if not path.exists():
-        return None
+        return first_id + np.arange(lengths[0])
     lines = TextLines(path)
     if len(lines) not in lengths:
         expected = " or ".join(f"{length:,}" for length in lengths)

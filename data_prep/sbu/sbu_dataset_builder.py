@@ -2,7 +2,7 @@
 
 import pathlib
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import tensorflow_datasets as tfds
@@ -17,14 +17,10 @@ from data_prep.linked_captions import (
     linked_records,
     text_hash,
 )
-from data_prep.reading.text_files import read_json
 from data_prep.reading.text_lines import TextLines
-from xmodal.core.errors import UnexpectedFilesError
 
 _URLS = "SBU_captioned_photo_dataset_urls.txt"
 _CAPTIONS = "SBU_captioned_photo_dataset_captions.txt"
-# The later release of the same data: lists `image_urls`, `user_ids` and `captions`.
-_JSON = "sbu-captions-all.json"
 
 
 class Builder(LinkedCaptionsBuilder):
@@ -43,24 +39,13 @@ class Builder(LinkedCaptionsBuilder):
     # Rows in validation and in test; the rest is for training.
     HELD_OUT: ClassVar[int] = 50_000
 
-    @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
-        """See `RandomAccessBuilder`."""
-        held_out = dict.fromkeys(("validation", "test"), cls.HELD_OUT)
-        sizes = {"train": cls.EXPECTED["rows"] - 2 * cls.HELD_OUT, **held_out}
-        figures: dict[str, schema.Figure] = {
-            f"{split}/records with those left out": size for split, size in sizes.items()
-        }
-        return figures | {
-            "*/captions of an image": "1",
-        }
-
     def _splits(self, folder: pathlib.Path) -> Mapping[str, LinkedRecords]:
         links = _Links(folder)
-        schema.check_counts({"rows": len(links)}, self.EXPECTED, str(links.path))
+        for lines in (links.urls, links.captions):
+            schema.check_counts({"rows": len(lines)}, self.EXPECTED, str(lines.path))
         return {
             split: linked_records(links, folder / "images", wanted=wanted, in_parts=self.in_parts)
-            for split, wanted in split_rows(links.lines, self.HELD_OUT).items()
+            for split, wanted in split_rows(links.urls, self.HELD_OUT).items()
         }
 
 
@@ -75,51 +60,26 @@ def split_rows(urls: Iterable[bytes], held_out: int) -> dict[str, np.ndarray]:
       Split -> bool [rows].
     """
     order = np.argsort(np.fromiter(map(text_hash, urls), np.uint64), kind="stable")
-    places = {"test": order[:held_out], "validation": order[held_out : 2 * held_out]}
-    splits = {"train": np.ones(len(order), bool)}
-    for split in ("validation", "test"):
+    bounds = {"train": (2 * held_out, None), "validation": (held_out, 2 * held_out)}
+    splits = {}
+    for split, (start, stop) in {**bounds, "test": (0, held_out)}.items():
         splits[split] = np.zeros(len(order), bool)
-        splits[split][places[split]] = True
-        splits["train"] &= ~splits[split]
+        splits[split][order[start:stop]] = True
     return splits
 
 
 class _Links(LinkList):
-    """Urls and captions matched by position, in two text files or one JSON file."""
+    """Urls and captions matched by position, in two text files."""
 
     NAMED_BY_FILE = True
 
     def __init__(self, folder: pathlib.Path) -> None:
-        self.path = folder / _URLS
-        if not self.path.exists() and (folder / _JSON).exists():
-            self.path = folder / _JSON
-            content = read_json(self.path)
-            self.lines: TextLines | list[bytes] = _texts(content, "image_urls", self.path)
-            self._captions: TextLines | list[bytes] = _texts(content, "captions", self.path)
-        else:
-            self.lines, self._captions = TextLines(self.path), TextLines(folder / _CAPTIONS)
-        if len(self.lines) != len(self._captions):
-            raise UnexpectedFilesError(
-                f"{self.path} has {len(self.lines):,} urls, but there are {len(self._captions):,} "
-                "captions; download both again"
-            )
+        self.urls, self.captions = TextLines(folder / _URLS), TextLines(folder / _CAPTIONS)
 
     def __len__(self) -> int:
-        return len(self.lines)
+        return len(self.urls)
 
     def __getitem__(self, number: int) -> LinkedRow:
-        url = self.lines[number]
-        where = (
-            f"{_JSON} entry {number}"
-            if self.path.name == _JSON
-            else f"{_CAPTIONS} line {number + 1}"
-        )
-        captions = [(number, self._captions[number])]
+        url = self.urls[number]
+        where, captions = f"{_CAPTIONS} line {number + 1}", [(number, self.captions[number])]
         return LinkedRow(where, number, url, captions, url.rpartition(b"/")[2])
-
-
-def _texts(content: Any, name: str, path: pathlib.Path) -> list[bytes]:
-    texts = content.get(name) if isinstance(content, dict) else None
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise UnexpectedFilesError(f"{path} has no list of strings {name}")
-    return [text.encode("utf-8", "surrogatepass") for text in texts]

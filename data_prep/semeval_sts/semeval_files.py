@@ -2,9 +2,10 @@
 
 import collections
 import filecmp
+import itertools
 import pathlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from data_prep.reading.csv_files import read_csv
@@ -17,16 +18,15 @@ _TABLE_COLUMNS = ("year", "dataset", "split", "score", *_SENTENCES)
 _YEAR = re.compile(r"(?:20|STS)(1[2-6])(?!\d)")
 # OnWN and SMTnews were surprise sets in 2012; the 2014 readme calls the images set `image`.
 _OFFICIAL = re.compile(r"STS(?:2016)?\.input\.(?:surprise\.)?(.+)\.txt")
-_PASTED = re.compile(r"(.+)\.(train|test)\.tsv")
+_PASTED = re.compile(r"(.+)\.(?:train|test)\.tsv")
 _ALIASES = {"image": "images"}
-_BENCHMARK = {"train": "sts-train.csv", "validation": "sts-dev.csv", "test": "sts-test.csv"}
 _BENCHMARK_COLUMNS = ("genre", "file", "year", "index", "score", *_SENTENCES)
-_SICK = {
-    "train": "SICK_train.txt",
-    "validation": "SICK_trial.txt",
-    "test": "SICK_test_annotated.txt",
+_SICK_COLUMNS = ("sentence_A", "sentence_B", "relatedness_score")
+# Set -> files of the splits.
+_OTHERS = {
+    "stsbenchmark": ("sts-train.csv", "sts-dev.csv", "sts-test.csv"),
+    "sick": ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt"),
 }
-_SICK_COLUMNS = {"sentence_A": "sentence1", "sentence_B": "sentence2", "relatedness_score": "score"}
 
 
 class Scored(NamedTuple):
@@ -62,11 +62,11 @@ def find_sets(folder: pathlib.Path) -> Sets:
       UnexpectedFilesError: a set appears twice, or scores and sentences do not match.
     """
     found = _find_tasks(folder)
-    for name, (files, read) in _SETS_OF_SPLITS.items():
-        for each in SETS:
-            paths = files_below(folder, files[each.split]) if each.name == name else []
-            for path in _only(each, paths):
-                found[each] = list(read(path))
+    for each in SETS:
+        if each.name in _OTHERS:
+            name = _OTHERS[each.name][("train", "validation", "test").index(each.split)]
+            for path in _only(each, files_below(folder, name)):
+                found[each] = list(_read_other(path))
     if not found:
         raise FileNotFoundError(
             f"{folder} has no STS.input.*.txt, <set>.test.tsv or semeval_sts*.csv, no sts-test.csv "
@@ -80,12 +80,18 @@ def _find_tasks(folder: pathlib.Path) -> Sets:
     for pattern, name in (("*.input.*.txt", _OFFICIAL), ("*.tsv", _PASTED)):
         files = _files_of_sets(folder, pattern, name)
         if files:
-            read = _read_official if name is _OFFICIAL else _read_pasted
-            return {rated_set: list(read(path)) for rated_set, path in files.items()}
+            return {each: list(_read_scored(path)) for each, path in files.items()}
     tables = files_below(folder, "semeval_sts*.csv", "semeval_sts*.csv.gz")
-    if len(tables) > 1:
-        raise UnexpectedFilesError(f"{folder} has several tables: {', '.join(map(str, tables))}")
-    return _read_table(tables[0]) if tables else {}
+    known = {(str(each.year), each.name, each.split): each for each in SETS}
+    found: Sets = collections.defaultdict(list)
+    for path in tables:
+        # A row that cannot be read may belong to any set.
+        for where, fields in read_csv(path, columns=_TABLE_COLUMNS):
+            key = tuple(fields[column] for column in _TABLE_COLUMNS[:3])
+            if key not in known:
+                raise UnexpectedFilesError(f"{path.parent / where}: unknown set {' '.join(key)}")
+            found[known[key]].append(_scored(where, fields))
+    return dict(found)
 
 
 def _files_of_sets(
@@ -115,40 +121,41 @@ def _only(rated_set: RatedSet, paths: list[pathlib.Path]) -> list[pathlib.Path]:
     return paths[:1]
 
 
-def _read_official(path: pathlib.Path) -> Iterator[Scored]:
-    """Sentences in one file and scores in another, with a blank line for a missing score."""
-    gold = path.with_name(path.name.replace(".input.", ".gs."))
-    scores, first = (
-        each.read_text(encoding="utf-8-sig", errors="replace").removesuffix("\n").split("\n")
-        for each in (gold, path)
-    )
-    # Lines of the 2012 training sets start with a pair id; those of 2016 end with two notes.
-    columns = ("id", *_SENTENCES) if first[0].count("\t") == 2 else _SENTENCES
-    rows = list(_scan(path, columns))
-    if len(rows) != len(scores):
-        raise UnexpectedFilesError(
-            f"{path} has {len(rows):,} pairs and {gold.name} {len(scores):,} scores; their first "
-            f"lines are {first[0]!r:.80} and {scores[0]!r:.80}: remove a header, or download them "
-            "again"
+def _read_scored(path: pathlib.Path) -> Iterator[Scored]:
+    """The pairs of a set with their score before them, or in another file; blank for no score."""
+    if path.suffix == ".tsv":
+        rows = list(_scan(path, ("score", *_SENTENCES)))
+        scores = [fields["score"] for _, fields in rows]
+    else:
+        gold = path.with_name(path.name.replace(".input.", ".gs."))
+        scores, first = (
+            each.read_text(encoding="utf-8-sig", errors="replace").removesuffix("\n").split("\n")
+            for each in (gold, path)
         )
-    for row, score in zip(rows, scores, strict=True):
+        # Lines of the 2012 training sets start with a pair id; those of 2016 end with two notes.
+        rows = list(_scan(path, ("id", *_SENTENCES) if first[0].count("\t") == 2 else _SENTENCES))
+        if len(rows) != len(scores):
+            raise UnexpectedFilesError(
+                f"{path} has {len(rows):,} pairs and {gold.name} {len(scores):,} scores; their "
+                f"first lines are {first[0]!r:.80} and {scores[0]!r:.80}: remove a header, or "
+                "download them again"
+            )
+    for (where, fields), score in zip(rows, scores, strict=True):
         if score.strip():
-            yield _scored(row, score)
+            yield _scored(where, {**fields, "score": score})
 
 
-def _read_pasted(path: pathlib.Path) -> Iterator[Scored]:
-    for row in _scan(path, ("score", *_SENTENCES)):
-        if row[1]["score"].strip():
-            yield _scored(row)
-
-
-def _read_benchmark(path: pathlib.Path) -> Iterator[Scored]:
-    return map(_scored, _scan(path, _BENCHMARK_COLUMNS))
-
-
-def _read_sick(path: pathlib.Path) -> Iterator[Scored]:
-    for where, fields in _scan(path, tuple(_SICK_COLUMNS), header=True):
-        yield _scored((where, {ours: fields[theirs] for theirs, ours in _SICK_COLUMNS.items()}))
+def _read_other(path: pathlib.Path) -> Iterator[Scored]:
+    """The pairs of the STS benchmark, or of SICK, which has a header."""
+    if path.suffix == ".csv":
+        rows = _scan(path, _BENCHMARK_COLUMNS)
+    else:
+        names = dict(zip(_SICK_COLUMNS, (*_SENTENCES, "score"), strict=True))
+        rows = (
+            (where, {names.get(name, name): text for name, text in fields.items()})
+            for where, fields in _scan(path, _SICK_COLUMNS, header=True)
+        )
+    return itertools.starmap(_scored, rows)
 
 
 def _scan(
@@ -158,23 +165,7 @@ def _scan(
     return read_csv(path, columns=columns, delimiter="\t", header=header, quotes=False)
 
 
-def _read_table(path: pathlib.Path) -> Sets:
-    known = {(str(each.year), each.name, each.split): each for each in SETS}
-    found: Sets = collections.defaultdict(list)
-    # A row that cannot be read may belong to any set.
-    for where, fields in read_csv(path, columns=_TABLE_COLUMNS):
-        key = tuple(fields[column] for column in _TABLE_COLUMNS[:3])
-        if key not in known:
-            raise UnexpectedFilesError(f"{path.parent / where}: unknown set {' '.join(key)}")
-        found[known[key]].append(_scored((where, fields)))
-    return dict(found)
-
-
-def _scored(row: tuple[str, dict[str, str]], score: str = "") -> Scored:
-    where, fields = row
+def _scored(where: str, fields: Mapping[str, str]) -> Scored:
     # Copies differ in the space at the end of sentences.
     first, second = (fields[name].strip() for name in _SENTENCES)
-    return Scored(where, (score or fields["score"]).strip(), (first, second))
-
-
-_SETS_OF_SPLITS = {"stsbenchmark": (_BENCHMARK, _read_benchmark), "sick": (_SICK, _read_sick)}
+    return Scored(where, fields["score"].strip(), (first, second))

@@ -39,14 +39,6 @@ class Builder(RandomAccessBuilder):
                 averages.setdefault(str(each.year), []).append(each.name)
         return {"year_averages": averages}
 
-    @classmethod
-    def published_figures(cls, config: str) -> Mapping[str, schema.Figure]:
-        """See `RandomAccessBuilder`."""
-        return {
-            f"{each.split}/rows with year={each.year}, dataset={each.name}": each.pairs
-            for each in SETS
-        } | {"* score *": (0, 5)}
-
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record]]:
         found = find_sets(folder)
         absent = [each for each in SETS if each not in found]

@@ -36,7 +36,7 @@ def _left(files):
 
 
 def _is_sound(builder):
-    return not [row for row in checks.check(builder) if row.verdict == "differs"]
+    return not [row for row in checks.check(builder) if row.differs]
 
 
 # Kills itself when the second split is half written.

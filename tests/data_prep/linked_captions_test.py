@@ -66,9 +66,11 @@ def test_all_formats_of_img2dataset_give_rows_their_images_by_url(tmp_path, outp
 
 def test_only_the_images_of_wanted_rows_are_read(tmp_path, monkeypatch):
     img2dataset.write(tmp_path / "out", _rows(), "webdataset")
-    reads, read = [], fetched._read
+    reads, read = [], fetched.read_member_at
     monkeypatch.setattr(
-        fetched, "_read", lambda file, member: reads.append(member.name) or read(file, member)
+        fetched,
+        "read_member_at",
+        lambda file, member: reads.append(member.name) or read(file, member),
     )
     wanted = np.array([True, False, False, False, True])
     found, left_out = _join(tmp_path / "out", wanted=wanted)

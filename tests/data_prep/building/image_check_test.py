@@ -1,8 +1,6 @@
 """Checks of image files of every kind, intact and damaged."""
 
 import io
-import struct
-import zlib
 
 import numpy as np
 import PIL.Image
@@ -11,12 +9,9 @@ import pytest
 from data_prep.building import image_check
 from data_prep.building.image_check import checked_image
 from xmodal.core.errors import BadImageError
-from xmodal.core.untrusted import picture_formats
 from xmodal.data.pixels.images import decode_image, decode_upright
 
 _SHAPE = (37, 53)
-_ROTATED = PIL.Image.Exif()
-_ROTATED[0x0112] = 6
 
 
 def _picture():
@@ -31,10 +26,7 @@ def _encode(image, name, **options):
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L"])
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [("JPEG", {}), ("JPEG", {"progressive": True}), ("PNG", {}), ("PNG", {"optimize": True})],
-)
+@pytest.mark.parametrize(("name", "options"), [("JPEG", {"progressive": True}), ("PNG", {})])
 def test_rgb_and_grey_jpeg_and_png_pass_byte_for_byte(mode, name, options):
     encoded = _encode(_picture().convert(mode), name, **options)
     assert checked_image(encoded) == image_check.CheckedImage(encoded, "")
@@ -45,15 +37,10 @@ def test_rgb_and_grey_jpeg_and_png_pass_byte_for_byte(mode, name, options):
     ("name", "mode", "kind"),
     [
         ("JPEG", "CMYK", "CMYK JPEG"),
-        ("PNG", "P", "P PNG"),
         ("PNG", "1", "1-bit PNG"),
         ("PNG", "RGBA", "RGBA PNG"),
-        ("PNG", "LA", "LA PNG"),
         ("GIF", "P", "GIF"),
-        ("BMP", "RGB", "BMP"),
-        ("TIFF", "RGB", "TIFF"),
         ("TIFF", "CMYK", "TIFF"),
-        ("PPM", "RGB", "PPM"),
     ],
 )
 def test_other_kinds_become_rgb_pngs_of_the_same_pixels(name, mode, kind):
@@ -64,10 +51,6 @@ def test_other_kinds_become_rgb_pngs_of_the_same_pixels(name, mode, kind):
     assert (stored.format, stored.mode, stored.size) == ("PNG", "RGB", _SHAPE[::-1])
     expected = np.asarray(PIL.Image.open(io.BytesIO(encoded)).convert("RGB"))
     np.testing.assert_array_equal(decode_image(checked.encoded), expected)
-
-
-_HIDDEN = _picture().convert("RGBA")
-_HIDDEN.putalpha(PIL.Image.linear_gradient("L").resize(_SHAPE[::-1]))
 
 
 _TRANSPOSE = PIL.Image.Transpose
@@ -87,18 +70,15 @@ _TURNS = [
 @pytest.mark.parametrize(
     ("name", "mode", "kind"),
     [
-        ("JPEG", "RGB", "turned JPEG"),
         ("JPEG", "L", "turned JPEG"),
-        ("JPEG", "CMYK", "CMYK JPEG"),
         ("PNG", "RGB", "turned PNG"),
         ("TIFF", "RGB", "TIFF"),
-        ("WEBP", "RGB", "WEBP"),
     ],
 )
 def test_turned_images_stand_upright_where_that_is_asked_for(name, mode, kind):
     upright = _picture().resize((80, 64)).convert(mode)
     expected = np.asarray(upright.convert("RGB"), np.float64)
-    options = {"PNG": {}, "TIFF": {}, "WEBP": {"lossless": True}}.get(name, {"quality": 98})
+    options = {"JPEG": {"quality": 98}}.get(name, {})
     for orientation, turn in enumerate(_TURNS, 1):
         exif = PIL.Image.Exif()
         exif[0x0112] = orientation
@@ -118,41 +98,24 @@ def _damaged():
     jpeg, png = _encode(_picture(), "JPEG"), _encode(_picture(), "PNG")
     flipped = bytearray(png)
     flipped[len(png) // 2] ^= 255
-    webp = _encode(_picture(), "BMP")
     return {
         "nothing": (b"", "no bytes"),
         "a page": (b"<html>404 not found</html>", "not an image"),
-        "zeros": (bytes(1000), "not an image"),
-        "a header": (jpeg[:20], "truncated image|not an image"),
         "half a jpeg": (jpeg[: len(jpeg) // 2], "truncated image"),
         "a jpeg without its end": (jpeg[:-2], "truncated image"),
-        "half a png": (png[: len(png) // 2], "truncated image"),
         "a png without its end": (png[:-1], "truncated image"),
         "a flipped bit": (bytes(flipped), "damaged image"),
-        "half a bitmap": (webp[: len(webp) // 2], "truncated image"),
-        "a script": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not an image"),
     }
 
 
 @pytest.mark.parametrize("name", _damaged())
 def test_damaged_files_are_refused_with_a_reason(name):
     encoded, reason = _damaged()[name]
-    with pytest.raises(BadImageError, match=f"^({reason})") as error:
+    with pytest.raises(BadImageError, match=f"^{reason}"):
         checked_image(encoded)
-    assert error.value.reason in reason.split("|")
     if name != "a png without its end":  # Pillow, which training reads PNGs with, has all pixels
         with pytest.raises(ValueError, match=r"damaged|cut short|empty file"):
             decode_image(encoded)
-
-
-_KINDS = {
-    "jpeg": ("RGB", "JPEG", {}),
-    "rotated by EXIF": ("RGB", "JPEG", {"exif": _ROTATED}),
-    "cmyk jpeg": ("CMYK", "JPEG", {}),
-    "png": ("RGB", "PNG", {}),
-    "16-bit png": ("I;16", "PNG", {}),
-    "animated gif": ("P", "GIF", {"save_all": True}),
-}
 
 
 def _broken(encoded, rng):
@@ -168,16 +131,12 @@ def _broken(encoded, rng):
     yield encoded[:place] + bytes(9) + encoded[place + 9 :]
 
 
-@pytest.mark.parametrize("kind", _KINDS)
-def test_an_image_is_kept_if_and_only_if_training_can_decode_it(kind):
+@pytest.mark.parametrize("name", ["JPEG", "PNG"])
+def test_an_image_is_kept_if_and_only_if_training_can_decode_it(name):
     rng = np.random.default_rng(0)
-    mode, name, options = _KINDS[kind]
     kept = 0
     for _ in range(60):
-        image = _picture().resize(rng.integers(1, 70, 2)).convert("L" if "16" in kind else mode)
-        more = {"append_images": [image.rotate(180)]} if "animated" in kind else {}
-        encoded = _encode(image.convert(mode), name, **options, **more)
-        for damaged in _broken(encoded, rng):
+        for damaged in _broken(_encode(_picture().resize(rng.integers(1, 70, 2)), name), rng):
             try:
                 checked = checked_image(damaged)
             except BadImageError as error:
@@ -186,18 +145,5 @@ def test_an_image_is_kept_if_and_only_if_training_can_decode_it(kind):
                         decode_image(damaged)
             else:
                 kept += 1
-                pixels = decode_image(checked.encoded)
-                assert pixels.shape[2] == 3
-                assert pixels.size
+                assert decode_image(checked.encoded).shape[2] == 3
     assert kept
-
-
-def test_far_too_large_images_are_refused_before_they_are_decoded(monkeypatch):
-    small = _encode(_picture(), "PNG")
-    header = b"IHDR" + struct.pack(">II", 30_000, 9_000) + small[24:29]
-    bomb = small[:12] + header + struct.pack(">I", zlib.crc32(header)) + small[33:]
-    with pytest.raises(BadImageError, match="too many pixels"):
-        checked_image(bomb)
-    monkeypatch.setattr(picture_formats, "MAX_PIXELS", 100)
-    with pytest.raises(BadImageError, match="too many pixels: 53 x 37, more than 100"):
-        checked_image(_encode(_picture(), "JPEG"))

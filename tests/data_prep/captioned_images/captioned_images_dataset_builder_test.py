@@ -2,17 +2,13 @@
 
 import io
 import pathlib
-import shutil
 import tarfile
 
 import numpy as np
 import PIL.Image
-import pyarrow
-import pyarrow.parquet
 import pytest
+import tensorflow_datasets as tfds
 
-from data_prep.building.record_counts import LeftOut
-from data_prep.captioned_images import captioned_pictures
 from data_prep.prepared import read_columns
 from tests.data_prep import img2dataset
 from tests.data_prep.captioned_images import own_folders as folders
@@ -36,14 +32,8 @@ def contents(builder):
 
 def _images_and_captions(builder, split):
     columns = read_columns(builder, split, ["captions"])
-    source = builder.as_data_source(split, decoders={"image": _raw()})
+    source = builder.as_data_source(split, decoders={"image": tfds.decode.SkipDecoding()})
     return [record["image"] for record in source], columns["captions"]
-
-
-def _raw():
-    import tensorflow_datasets as tfds
-
-    return tfds.decode.SkipDecoding()
 
 
 @pytest.fixture(scope="module")
@@ -115,15 +105,8 @@ def test_a_folder_that_changed_is_another_dataset(tmp_path):
     table.write_text(table.read_text().replace("picture 3,", "a photo of 3,"))
     after = prepare(folder)
     assert after.data_dir != before.data_dir
-    changed = {
-        split
-        for split, digits in before.info.metadata["split_hashes"].items()
-        if after.info.metadata["split_hashes"][split] != digits
-    }
-    assert len(changed) == 1
-    copy = tmp_path / "files2"
-    shutil.copytree(folder, copy)
-    assert prepare(copy).data_dir != after.data_dir
+    hashes = [each.info.metadata["split_hashes"].items() for each in (before, after)]
+    assert len(hashes[0] - hashes[1]) == 1
 
 
 def test_a_split_column_is_kept_and_a_missing_one_taken_out_of_train(tmp_path, capfd):
@@ -143,9 +126,7 @@ def test_a_split_column_is_kept_and_a_missing_one_taken_out_of_train(tmp_path, c
     assert len(texts["validation"]) >= 2
     assert "validation out of train by content" in capfd.readouterr().err
     (folder / "captioned_images.json").write_text('{"split": "none"}')
-    assert (
-        builder.info.splits["test"].num_examples != prepare(folder).info.splits["test"].num_examples
-    )
+    assert prepare(folder).info.splits["test"].num_examples != 9
 
 
 def test_ratings_belong_to_the_split_of_both_sides(tmp_path):
@@ -189,7 +170,7 @@ def test_ratings_belong_to_the_split_of_both_sides(tmp_path):
     folders.write_csv(
         folder / "ratings.csv", [["left", "right", "score"], ["caption 1", "caption 2", "x"]]
     )
-    with pytest.raises(UnexpectedFilesError, match="line 2: the score 'x' is not a number"):
+    with pytest.raises(UnexpectedFilesError, match="line 2: no rated pair, .*score 'x'"):
         prepare(folder, "ratings")
 
 
@@ -211,21 +192,6 @@ def test_copies_and_shared_captions_stay_in_one_split(tmp_path, capfd):
     assert len(set(split_of.values())) == 3
     said = capfd.readouterr().err
     assert "60 copies or images with a shared caption are kept together" in said
-    assert "62 in all, 61 different\n" in said
-
-
-def test_a_picture_keeps_its_split_when_others_come(tmp_path):
-    splits = []
-    for numbers in (range(100), range(20, 160)):
-        folder = tmp_path / str(len(numbers))
-        folder.mkdir()
-        folders.wide_csv(folder, list(numbers))
-        stored = folders.stored_pictures(prepare(folder))
-        splits.append({name: split for name, (split, _) in stored.items()})
-    common = splits[0].keys() & splits[1].keys()
-    assert len(common) == 80
-    assert {splits[0][each] for each in common} == {"train", "validation", "test"}
-    assert all(splits[0][each] == splits[1][each] for each in common)
 
 
 def test_a_row_that_does_not_fit_ends_the_build_unless_it_may_be_missing(tmp_path, capfd):
@@ -242,13 +208,6 @@ def test_a_row_that_does_not_fit_ends_the_build_unless_it_may_be_missing(tmp_pat
     assert builder.info.metadata["left_out"]["train"] == left_out
     assert "left out  no image 2, empty caption 1\n" in capfd.readouterr().err
     assert "all.csv line 33,no image" in (builder.data_path / "left_out.csv").read_text()
-
-
-@pytest.mark.parametrize("value", ["#NAME?", "#REF!", "#VALUE!", "#DIV/0!", "#BEZUG!", "#N/A"])
-def test_an_error_value_of_a_spreadsheet_is_no_caption(value):
-    found = captioned_pictures.read_captions([value], "line 2")
-    assert found == LeftOut("line 2", "empty caption", value)
-    assert captioned_pictures.read_captions([value, "#1 fan!"], "line 2") == ("#1 fan!",)
 
 
 def test_bad_pictures_are_left_out_counted_and_listed(tmp_path):
@@ -277,16 +236,6 @@ def test_bad_pictures_are_left_out_counted_and_listed(tmp_path):
         prepare(folder)
 
 
-def _parquet(folder, rows):
-    for shard in range(2):
-        of_shard = [
-            {"image": {"bytes": folders.picture(n)}, "caption": text} for n, text in rows[shard::2]
-        ]
-        pyarrow.parquet.write_table(
-            pyarrow.Table.from_pylist(of_shard), folder / f"part-{shard}.parquet"
-        )
-
-
 def _tar(folder, rows):
     for shard in range(2):
         with tarfile.open(folder / f"0000{shard}.tar", "w") as archive:
@@ -297,12 +246,11 @@ def _tar(folder, rows):
                     archive.addfile(member, io.BytesIO(content))
 
 
-@pytest.mark.parametrize("write", [_parquet, _tar])
-def test_rows_and_samples_with_the_same_content_are_one_picture(write, tmp_path):
+def test_samples_with_the_same_content_are_one_picture(tmp_path):
     folder = tmp_path / "files"
     folder.mkdir()
     rows = [(n, f"{n}, seen by {part}") for part in "abc" for n in range(12)]
-    write(folder, [*rows, (3, "3, seen by a")])
+    _tar(folder, [*rows, (3, "3, seen by a")])
     builder = prepare(folder)
     found = sorted(sorted(texts) for _, texts in folders.stored_pictures(builder).values())
     assert found == sorted([f"{n}, seen by {part}" for part in "abc"] for n in range(12))

@@ -88,13 +88,6 @@ def long_tsv(folder, numbers):
     write_csv(folder / "all.tsv", [["Image", "Caption"], *rows], delimiter="\t")
 
 
-def listed_csv(folder, numbers):
-    """Lists of captions as JSON."""
-    write_images(folder, numbers)
-    lines = [[name(n), json.dumps(captions(n))] for n in numbers]
-    write_csv(folder / "all.csv", [["file_name", "captions"], *lines])
-
-
 def excel_csv(folder, numbers):
     """Semicolons, a byte-order mark, an extension in upper case, and Windows paths."""
     write_images(folder, numbers)
@@ -166,7 +159,6 @@ def web_dataset(folder, numbers):
 LAYOUTS = (
     wide_csv,
     long_tsv,
-    listed_csv,
     excel_csv,
     json_lines,
     coco_json,

@@ -101,14 +101,8 @@ def test_a_table_of_categories_is_read_where_there_are_no_instances(tmp_path):
     np.savez(path, image_ids=np.array([7, 8]), labels=labels, category_names=["a", "b"])
     found = categories.read_categories(tmp_path)
     assert (found.names, found.of(8).tolist(), found.of(9).tolist()) == (("a", "b"), [1, 0], [])
-    for content in (path.read_bytes()[:200], b"", b"text"):
-        path.write_bytes(content)
-        with pytest.raises(
-            UnexpectedFilesError, match=f"{path} does not have the published format"
-        ):
-            categories.read_categories(tmp_path)
-    np.savez(path, image_ids=np.array([7]), labels=labels, category_names=["a", "b"])
-    with pytest.raises(UnexpectedFilesError, match="cannot reshape"):
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(UnexpectedFilesError, match=f"{path} does not have the published format"):
         categories.read_categories(tmp_path)
 
 

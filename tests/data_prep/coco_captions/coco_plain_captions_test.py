@@ -45,14 +45,6 @@ def _write(folder, rows, name="captions_known.csv.gz", lines=_LINES):
             file.write(json.dumps(line) + "\n")
 
 
-def test_lines_alone(tmp_path):
-    _write(tmp_path, _rows(), lines=[*_LINES, (73, "val", 5), (74, "test", 5)])
-    (tmp_path / "captions_known.csv.gz").unlink()
-    builder = build(Builder, tmp_path, "captions")
-    assert set(_read(builder, "train")) == {9, 25, 26}
-    assert list(_read(builder, "test")) == [74]
-
-
 @pytest.fixture
 def built(tmp_path):
     _write(tmp_path, _rows())
@@ -78,19 +70,3 @@ def test_tables_and_lines_together(built):
     assert train[9]["captions"][5].decode() == 'caption 5, of "9"\n'
     assert train[26]["captions"][2].decode() == "text 2 of 26"
     assert "image" not in train[9]
-
-
-def test_karpathys_file_comes_first_and_needs_no_images(tmp_path, monkeypatch):
-    sentences = [{"raw": f"words {k}", "sentid": k} for k in range(5)]
-    records = [
-        {"cocoid": image_id, "split": split, "filepath": "x", "filename": "y"}
-        | {"sentences": [s | {"sentid": s["sentid"] + image_id} for s in sentences]}
-        for image_id, split in ((10, "train"), (20, "restval"), (30, "val"), (40, "test"))
-    ]
-    (tmp_path / "dataset_coco.json").write_text(json.dumps({"images": records}))
-    _write(tmp_path, _rows())
-    counts = {"train": 1, "restval": 1, "val": 1, "test": 1, "captions": 20}
-    monkeypatch.setattr(Builder, "EXPECTED", counts)
-    builder = build(Builder, tmp_path, "captions")
-    assert sorted(_read(builder, "train")) == [10, 20]
-    assert builder.info.metadata["complete"]

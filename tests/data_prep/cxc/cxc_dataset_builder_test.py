@@ -1,10 +1,8 @@
 """CxC from stand-ins of the released files with captions and images, and from the real files."""
 
-import collections
 import io
 import zipfile
 
-import numpy as np
 import PIL.Image
 import pytest
 
@@ -86,8 +84,6 @@ def test_rows_are_joined_to_their_images(manual_dir):
         (2, 1): ((30, 22, 3), (30, 21, 3)),
     }
     assert builder.info.metadata["left_out"]["test"] == {"no image": 1, "truncated image": 1}
-    with pytest.raises(ValueError, match="keeps less than all of the records of test"):
-        build(Builder, manual_dir, "sis_images", "again")
 
 
 def test_rows_are_joined_to_their_captions(manual_dir):
@@ -97,16 +93,9 @@ def test_rows_are_joined_to_their_captions(manual_dir):
     assert [(row.where, row.reason) for row in rows["test"] if isinstance(row, LeftOut)] == [
         ("sts_test.csv line 3", "no caption")
     ]
-    ((_, kept), left_out) = _splits(manual_dir, "sits_images")["test"]
+    ((_, kept), _) = _splits(manual_dir, "sits_images")["test"]
     assert (kept["left_caption"], kept["right_id"]) == ("Caption 12", 1)
     assert kept["right_image"] == _jpeg("RGB", 21)
-    assert (left_out.reason, left_out.detail) == ("no caption", "caption 15")
-    (manual_dir / "captions.csv").unlink()
-    with pytest.raises(FileNotFoundError, match=r"no dataset_coco\.json"):
-        _splits(manual_dir, "sits_captions")
-    (manual_dir / "val2014.zip").unlink()
-    with pytest.raises(FileNotFoundError, match="has no COCO images: train2014, val2014"):
-        _splits(manual_dir, "sis_images")
 
 
 def test_rows_that_cannot_be_used_are_named(tmp_path):
@@ -119,10 +108,7 @@ def test_rows_that_cannot_be_used_are_named(tmp_path):
     for line, fault in {
         f"{good},4.3,c2i_original": "pair appears twice, first in sits_val.csv line 2",
         f"{good},nan,c2i_original": "the score nan is not from 0 to 5",
-        f"{good},many,c2i_original": "could not convert string to float: 'many'",
-        f"{good},4.2,c2c_isim": "unknown sampling method 'c2c_isim'",
         f"{_name('image', 6)},{_name('image', 6)},4.2,c2i_original": "no COCO name",
-        good: "malformed row",
     }.items():
         path.write_text("\n".join([*header, line]))
         with pytest.raises(UnexpectedFilesError, match=f"sits_val.csv line 3: .*{fault}"):
@@ -137,13 +123,3 @@ def test_the_real_ratings_have_the_published_structure(real_data, tmp_path):
         assert len(pairs) == len(rows)
         twice[split] = sum((b, a) in pairs for a, b in pairs) // 2
     assert twice == {"validation": 2253, "test": 2863}
-    ratings = rating_files.read_ratings(real_data / "cxc" / "sts_test.csv", "sts")
-    means = collections.defaultdict(list)
-    for rating in ratings:
-        means[rating.method].append(rating.score)
-    assert {method: len(scores) for method, scores in means.items()} == {
-        "c2c_cocaption": 25_000,
-        "c2c_isim": 19_045,
-    }
-    assert np.mean(means["c2c_cocaption"]) == pytest.approx(3.14, abs=0.005)
-    assert np.mean(means["c2c_isim"]) == pytest.approx(1.375, abs=0.005)

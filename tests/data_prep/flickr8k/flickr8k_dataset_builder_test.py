@@ -3,7 +3,6 @@
 import csv
 import gzip
 import io
-import json
 import zipfile
 
 import numpy as np
@@ -110,38 +109,6 @@ def test_ratings_leave_out_experts_on_own_captions(manual_dir):
     assert list(expert["rater_scores"]) == [1, 2, 2]
     assert crowd["rating"] == b"crowd"
     assert (crowd["left_id"], crowd["right_id"], crowd["score"]) == (5 * 2 + 1, 2, 0.75)
-
-
-def _as_karpathy(captions):
-    """dataset_flickr8k.json for these captions, without images that have no split."""
-    names = {"train": "train", "validation": "val", "test": "test"}
-    listed = [(split, name) for split, group in captions.splits.items() for name in group]
-    images = [
-        {
-            "sentids": [5 * number + k for k in range(5)],
-            "imgid": number,
-            "sentences": [
-                {"tokens": [], "raw": text, "imgid": number, "sentid": 5 * number + k}
-                for k, text in enumerate(captions.texts[name])
-            ],
-            "split": names[split],
-            "filename": name,
-        }
-        for number, (split, name) in enumerate(listed)
-    ]
-    return json.dumps({"images": images, "dataset": "flickr8k"})
-
-
-def test_karpathys_file_gives_the_same_records(tmp_path, monkeypatch):
-    monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED)
-    monkeypatch.setattr(flickr8k_files, "WITHOUT_SPLIT", (5,))
-    _write_original(tmp_path)
-    expected = build(Builder, tmp_path, "images").info.metadata["split_hashes"]
-    text = _as_karpathy(flickr8k_files.read_captions(tmp_path))
-    (tmp_path / "dataset_flickr8k.json").write_text(text)
-    (tmp_path / "Flickr8k.token.txt").unlink()
-    (tmp_path / "tfds").rename(tmp_path / "before")
-    assert build(Builder, tmp_path, "images").info.metadata["split_hashes"] == expected
 
 
 @pytest.mark.slow

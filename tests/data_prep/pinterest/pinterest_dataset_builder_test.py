@@ -10,7 +10,6 @@ from tests.data_prep import img2dataset
 from tests.data_prep.builds import build
 from tests.data_prep.img2dataset import jpeg
 from tests.data_prep.pinterest import python2_arrays
-from xmodal.core.errors import UnexpectedFilesError
 
 _FILES = {"train": range(2), "validation": range(2, 3), "test": range(3, 4)}
 _PINS = 4
@@ -109,13 +108,3 @@ def test_a_pickle_runs_no_code(tmp_path, capsys):
     np.save(path, np.array([_Attack()]), allow_pickle=True)
     assert len(read_objects(path)) == 1
     assert capsys.readouterr().out == ""
-
-
-def test_arrays_of_python_3_are_read_and_cut_ones_refused(tmp_path):
-    path = tmp_path / "pins.npy"
-    pins = np.array([_pin(0, 0), _pin(0, 1)])
-    np.save(path, pins, allow_pickle=True)
-    assert read_objects(path) == pins.tolist()
-    path.write_bytes(path.read_bytes()[:200])
-    with pytest.raises(UnexpectedFilesError, match="pins.npy is truncated, or not the array"):
-        read_objects(path)

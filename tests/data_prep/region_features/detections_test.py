@@ -1,17 +1,13 @@
-"""Any number of regions, in the files written by common detectors and their converters."""
+"""Any number of regions, in the files written by common detectors."""
 
 import base64
-import collections
-import contextlib
 import csv
 import json
-import pickle
 
-import h5py
 import numpy as np
 import pytest
 
-from data_prep.region_features.feature_stores import DAMAGE, open_features
+from data_prep.region_features.feature_stores import open_features
 from data_prep.region_features.region_features_dataset_builder import Builder
 from tests.data_prep.builds import build
 from xmodal import data
@@ -59,51 +55,6 @@ def _bottom_up_tsv(folder, images):
                 )
 
 
-def _lxmert_tsv(folder, images):
-    """data/mscoco_imgfeat/*_obj36.tsv of airsplay/lxmert; bytes literals, as some writers leave."""
-    lines = []
-    for image_id in images:
-        count = _IMAGES[image_id][2]
-        packed = [np.arange(count), np.ones(count, np.float32)] * 2
-        texts = [base64.b64encode(each).decode() for each in packed]
-        boxes, features = (base64.b64encode(f(image_id)) for f in (_boxes, _features))
-        lines.append([_name(image_id), 480, 640, *texts, count, boxes, features])
-    with (folder / "val2014_obj36.tsv").open("w", newline="") as file:
-        csv.writer(file, delimiter="\t").writerows(lines)
-
-
-def _hdf5_per_image(folder, images):
-    """coco_detections.hdf5 of aimagelab/meshed-memory-transformer."""
-    with h5py.File(folder / "coco_detections.hdf5", "w") as file:
-        for image_id in images:
-            file[f"{image_id}_features"] = _features(image_id)
-            file[f"{image_id}_boxes"] = _boxes(image_id)
-            file[f"{image_id}_cls_prob"] = np.ones((_IMAGES[image_id][2], 7), np.float32)
-
-
-def _hdf5_adaptive(folder, images):
-    """tools/adaptive_detection_features_converter.py of jnhwkim/ban-vqa."""
-    ends = np.cumsum([_IMAGES[image_id][2] for image_id in images])
-    with h5py.File(folder / "trainval.hdf5", "w") as file:
-        file["image_features"] = np.concatenate([_features(image_id) for image_id in images])
-        file["pos_boxes"] = np.stack([np.append(0, ends[:-1]), ends], 1).astype(np.int32)
-    rows = {image_id: row for row, image_id in enumerate(images)}
-    (folder / "trainval_imgid2idx.pkl").write_bytes(pickle.dumps(rows, protocol=0))  # Python 2
-
-
-def _hdf5_padded(folder, images):
-    """data/extract_features_detectron.py of batra-mlp-lab/visdial-challenge-starter-pytorch.
-
-    Rows that were not written stay zero; if an image could not be read, all of them do.
-    """
-    with h5py.File(folder / "data_img_faster_rcnn_x101.h5", "w") as file:
-        file["image_ids"] = np.array([*images, 7000])
-        shape = (len(images) + 1, 20, _CHANNELS)
-        features = file.create_dataset("features", shape)
-        for row, image_id in enumerate(images):
-            features[row, : _IMAGES[image_id][2]] = _features(image_id)
-
-
 def _npz_per_image(folder, images):
     """extract_features.py of MILVLG/bottom-up-attention.pytorch, with its pickled `info`."""
     for image_id in images:
@@ -119,13 +70,6 @@ def _npz_per_image(folder, images):
         )
 
 
-def _npz_channels_first(folder, images):
-    """openvqa's copies of them, which its reader transposes."""
-    for image_id in images:
-        features, count = _features(image_id), _IMAGES[image_id][2]
-        np.savez(folder / f"{image_id}.npz", x=features.T, bbox=_boxes(image_id), num_bbox=count)
-
-
 def _npz_self_critical(folder, images):
     """scripts/make_bu_data.py of ruotianluo/self-critical.pytorch: cocobu_att/ID.npz."""
     (folder / "cocobu_att").mkdir()
@@ -133,45 +77,10 @@ def _npz_self_critical(folder, images):
         np.savez_compressed(folder / "cocobu_att" / str(image_id), feat=_features(image_id))
 
 
-def _lmdb(items):
-    def write(folder, images):
-        lmdb = pytest.importorskip("lmdb")
-        path = folder / "coco_trainval_resnet101_faster_rcnn_genome.lmdb"
-        with lmdb.open(str(path), map_size=2**24) as env, env.begin(write=True) as transaction:
-            for image_id in images:
-                transaction.put(str(image_id).encode(), items(image_id))
-            keys = [str(image_id).encode() for image_id in images]
-            transaction.put(b"keys", pickle.dumps(keys))
-
-    return write
-
-
-def _vilbert_item(image_id):
-    """script/convert_trainval_lmdb.py of jiasenlu/vilbert_beta: a TSV row as read by csv."""
-    fields = {"image_id": str(image_id), "num_boxes": str(_IMAGES[image_id][2])}
-    fields["features"] = base64.b64encode(_features(image_id)).decode()
-    return pickle.dumps(collections.OrderedDict(fields))
-
-
-def _mmf_item(image_id):
-    """Arrays, padded to 100 regions, as in later converters."""
-    features = np.zeros((20, _CHANNELS), np.float32)
-    features[: _IMAGES[image_id][2]] = _features(image_id)
-    item = {"image_id": image_id, "num_boxes": np.int64(_IMAGES[image_id][2])}
-    return pickle.dumps(item | {"features": features, "boxes": _boxes(image_id)}, protocol=5)
-
-
 _WRITERS = {
     "bottom-up tsv": _bottom_up_tsv,
-    "lxmert tsv": _lxmert_tsv,
-    "hdf5 per image": _hdf5_per_image,
-    "hdf5 adaptive": _hdf5_adaptive,
-    "hdf5 padded": _hdf5_padded,
     "npz": _npz_per_image,
-    "npz channels first": _npz_channels_first,
     "npz self-critical": _npz_self_critical,
-    "vilbert lmdb": _lmdb(_vilbert_item),
-    "mmf lmdb": _lmdb(_mmf_item),
 }
 
 
@@ -280,39 +189,12 @@ def test_images_with_bad_or_missing_features_are_left_out(manual_dir):
     assert f'{_name(42)}.jpg,bad features,"ValueError: not finite' in listed
 
 
-class _Harm:
-    def __reduce__(self):
-        return print, ("this must never run",)
-
-
-def test_pickles_run_no_code(tmp_path, capsys):
-    _hdf5_adaptive(tmp_path, [9])
-    (tmp_path / "trainval_imgid2idx.pkl").write_bytes(pickle.dumps({9: _Harm()}))
-    with pytest.raises(UnexpectedFilesError, match="trainval.hdf5 cannot be read"):
-        open_features(tmp_path)
-    single, packed = tmp_path / "single", tmp_path / "packed"
-    single.mkdir()
-    np.save(single / "9.npy", np.array([_Harm()]), allow_pickle=True)
-    packed.mkdir()
-    _lmdb(lambda image_id: pickle.dumps({"features": _Harm()}))(packed, [9])
-    for folder in (single, packed):
-        features = None
-        with contextlib.suppress(*DAMAGE):
-            features = open_features(folder)[9]()
-        assert features is None or features.dtype == object
-    assert "must never run" not in capsys.readouterr().out
-
-
-def test_stores_that_cannot_be_used_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="has no image features"):
+def test_features_that_cannot_be_used_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="has no image features: .* convert HDF5"):
         open_features(tmp_path)
     _npz_self_critical(tmp_path, [9])
-    _hdf5_per_image(tmp_path, [9])
+    _bottom_up_tsv(tmp_path, [9])
     np.testing.assert_array_equal(open_features(tmp_path)[9](), _features(9))
     np.savez(tmp_path / "cocobu_att" / "9.npz", feat=_features(42))
     with pytest.raises(UnexpectedFilesError, match="image 9 has other features elsewhere"):
-        open_features(tmp_path)
-    path = tmp_path / "coco_detections.hdf5"
-    path.write_bytes(path.read_bytes()[:900])
-    with pytest.raises(UnexpectedFilesError, match="coco_detections.hdf5 cannot be read"):
         open_features(tmp_path)

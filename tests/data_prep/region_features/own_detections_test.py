@@ -8,7 +8,6 @@ import pytest
 
 from data_prep.region_features.region_features_dataset_builder import Builder
 from tests.data_prep.builds import build
-from xmodal.data import read_captions
 
 # Name -> split, number of regions and tags.
 _IMAGES = {
@@ -63,14 +62,3 @@ def test_any_number_of_images_has_regions_and_tags(folder):
         np.testing.assert_array_equal(found[number]["image"], _rows(name))
         assert found[number]["tags"].decode() == " ".join(tags)
         assert [text.decode() for text in found[number]["captions"]] == [f"a caption of {name}"]
-
-
-def test_changed_files_are_another_dataset(folder, tmp_path_factory):
-    place = {"data_dir": str(tmp_path_factory.mktemp("tfds")), "manual_dir": str(folder)}
-    config = {"dataset": "region_features", "config": "vinvl", "image": {"size": 0}, **place}
-    assert read_captions(config, "test") == ["a caption of 10.jpg"]
-    described = (folder / "dataset.json").read_text()
-    (folder / "dataset.json").write_text(described.replace("of 10.jpg", "of a big tree"))
-    assert read_captions(config, "test") == ["a caption of a big tree"]
-    # Features of published images need their files only once.
-    assert Builder.data_dir_of("coco_vinvl", *place.values()) == place["data_dir"]

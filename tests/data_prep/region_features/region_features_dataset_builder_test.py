@@ -61,11 +61,11 @@ def test_published_ids_and_the_split_testall(tmp_path):
 @pytest.mark.parametrize("shape", [(7, 7, 2048), (2048, 7, 7), (49, 2048)])
 def test_maps_become_rows_of_channels(tmp_path, shape):
     _write(tmp_path, shape)
-    files = scan_files.open_split(tmp_path, "train", (49, 2048))
+    _, examples = scan_files.open_split(tmp_path, "train", (49, 2048), 0)
     features = _features("train", shape)[2]
     rows = np.moveaxis(features, 0, -1) if shape[0] == 2048 else features
     expected = rows.reshape(49, 2048).astype(np.float16)
-    np.testing.assert_array_equal(files.image(2, (49, 2048)), expected)
+    np.testing.assert_array_equal(list(examples)[2][1]["image"], expected)
 
 
 def test_bad_features_and_captions_leave_their_image_out(tmp_path):

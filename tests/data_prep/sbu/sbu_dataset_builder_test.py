@@ -1,7 +1,5 @@
 """SBU Captioned Photos from small stand-ins for the published files."""
 
-import json
-
 import pytest
 
 from data_prep.sbu.sbu_dataset_builder import Builder
@@ -59,19 +57,3 @@ def test_splits_depend_on_the_urls_and_not_on_the_images(manual_dir):
             (manual_dir / "images" / name).write_bytes(jpeg(4 + n))
     fewer = _ids(build(Builder, manual_dir, data_dir="fewer"))
     assert fewer == {split: sorted(set(ids) - lost) for split, ids in complete.items()}
-
-
-def test_the_json_list_gives_the_same_records(manual_dir):
-    """sbu-captions-all.json: `image_urls`, `user_ids` and `captions` side by side."""
-    rows = [(url, "x", jpeg(4 + n)) for n, url in enumerate(_URLS)]
-    img2dataset.write(manual_dir / "images", rows, "webdataset")
-    expected = build(Builder, manual_dir).info.metadata["split_hashes"]
-    captions = [f"My dog {n} , in front of it" for n in range(_COUNT)]
-    content = {"image_urls": _URLS, "user_ids": ["12@N00"] * _COUNT, "captions": captions}
-    (manual_dir / "sbu-captions-all.json").write_text(json.dumps(content))
-    for path in manual_dir.glob("SBU_*"):
-        path.unlink()
-    assert build(Builder, manual_dir, data_dir="json").info.metadata["split_hashes"] == expected
-    (manual_dir / "sbu-captions-all.json").write_text(json.dumps(content | {"captions": [None]}))
-    with pytest.raises(ValueError, match="has no list of strings captions"):
-        build(Builder, manual_dir, data_dir="refused")
