@@ -10,6 +10,7 @@ from xmodal.core.checksums import sha256_of
 from xmodal.core.errors import UserError
 from xmodal.pretrained import converters
 from xmodal.pretrained.clip_layouts import find_layout
+from xmodal.pretrained.converters import convert
 from xmodal.pretrained.vocabularies import TOKENIZER_FILES
 from xmodal.pretrained.weight_files import SMALL_FILES, load_source
 
@@ -46,7 +47,7 @@ def convert_once(source: str | os.PathLike) -> epath.Path:
 def _convert(path: epath.Path) -> Any:
     kind = _kind_of(path)
     try:
-        return converters.convert(kind, path)
+        return convert(kind, path)
     except UserError as error:
         if "--" not in str(error):
             raise
