@@ -52,7 +52,7 @@ def test_a_folder_with_everything_appears(source, run, capsys):
     assert (output / "vocab.txt").read_bytes() == (source / "vocab.txt").read_bytes()
     printed = capsys.readouterr().out
     assert len(printed.splitlines()) == 1
-    assert f"{output}: 21 arrays loaded, " in printed
+    assert f"{output}: 21 arrays loaded; " in printed
     assert "pooler.dense.bias" in printed
     assert "  pooler.dense.bias\n" in (output / "report.txt").read_text()
     arrays = read_weights(output)
@@ -70,7 +70,7 @@ def test_a_folder_with_everything_appears(source, run, capsys):
 def test_arrays_that_are_not_accounted_for(source, run):
     bias = "encoder.layer.1.output.dense.bias"
     change(source, **{"classifier.bias": np.ones(2, np.float32), bias: None})
-    message = f"params/encoder/layers/mlp_output/bias .from {bias}(.|\n)*classifier.bias"
+    message = f"params/encoder/layers/mlp_output/bias <- .*{bias}(.|\n)*classifier.bias"
     with pytest.raises(SystemExit, match=message):
         run("--allow_missing=bert")
     assert not list(source.parent.glob("made/*"))

@@ -47,7 +47,7 @@ def test_unknown_keys_list_the_known_ones(config, section, known):
         ({"image": {"tags": True}, "text": {"tokenizer": "words"}}, "image.tags needs ids of word"),
         ({"text": {"tokenizer": "word"}}, r"'word' in config\.data\.text\.tokenizer.*Did you mean"),
         ({"image": {"size": -1}}, r"image\.size is -1; it must be at least 0"),
-        ({"examples": "pairs", "captions_per_image": 2}, "captions_per_image is 2; set it to 1"),
+        ({"examples": "pairs", "captions_per_image": 2}, "set captions_per_image to 1"),
     ],
 )
 def test_values_out_of_range_are_refused(config, message):

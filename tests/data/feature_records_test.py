@@ -8,7 +8,6 @@ import pytest
 import tiny_captions_dataset_builder as tiny
 
 from xmodal import data
-from xmodal.core.errors import UserError
 
 BF16 = ml_dtypes.bfloat16
 
@@ -47,24 +46,6 @@ def test_of_two_writers_the_first_to_finish_counts(tmp_path):
     data.write_features(folder, "text_features", {"by": "first"}, overtaken())
     assert data.open_features(folder).key == {"by": "other"}
     assert os.listdir(tmp_path) == ["f"]
-
-
-@pytest.mark.parametrize("damage", ["changed", "torn"])
-def test_a_file_that_is_damaged_after_it_was_opened_is_named(tmp_path, damage):
-    folder = tmp_path / "f"
-    # Several blocks of 64 kB, so that a quarter of the file is not padding.
-    arrays = (np.full((50, 64), i) for i in range(40))
-    data.write_features(str(folder), "text_features", {}, arrays)
-    features = data.open_features(str(folder))
-    file = folder / "features.array_record"
-    content = bytearray(file.read_bytes())
-    middle = len(content) // 4
-    content[middle : middle + 200] = bytes(200)
-    file.write_bytes(content if damage == "changed" else content[:middle])
-    with pytest.raises(
-        UserError, match=f"A record of {folder} cannot be read: .* delete the folder"
-    ):
-        features.read(np.arange(40), length=3)
 
 
 @pytest.fixture

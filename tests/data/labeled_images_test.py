@@ -104,24 +104,3 @@ def test_tfrecords_are_to_be_converted(tmp_path):
     Patches(data_dir=str(tmp_path), file_format="tfrecord").download_and_prepare()
     with pytest.raises(UserError, match="has TFRecords.*tfds build --file_format=array_record"):
         data.eval_split(section(str(tmp_path)), split="train")
-
-
-def test_objects_are_those_of_the_images(few_shapes):
-    config = {"dataset": "crisscrossed_shapes", "data_dir": few_shapes, "image": {"size": 8}}
-    objects = data.eval_split(
-        config | {"config": "objects", "labels": ("shape", "color")}, split="train"
-    )
-    images = data.eval_split(config, split="train")
-    assert 0 < len(objects.image_ids) < len(images.image_ids)
-    place = {int(each): row for row, each in enumerate(images.image_ids)}
-    rows = np.array([place[int(each)] for each in objects.image_ids])
-    own = objects.pictures(np.arange(len(rows)))
-    assert list(own) == list(images.pictures(rows))
-    # Some captions say the shape or the color in a single word; none of them says another one.
-    names = {name: list(objects.label_names[name]) for name in ("shape", "color")}
-    for name, values in names.items():
-        said = 0
-        for text, row in zip(objects.caption_texts, objects.caption_rows, strict=True):
-            words = set(text.lower().rstrip(".").split())
-            said += values[objects.labels[name][row]] in words
-        assert said > len(objects.caption_texts) / 8

@@ -64,7 +64,6 @@ def test_equals_torchvision(small, tmp_path, variant, options, keywords):
     arrays = load_source(tmp_path / "resnet.safetensors").arrays
     flat, report = parity.convert_arrays("resnet", arrays, variant)
     assert set(report.unexpected) == {"fc.weight", "fc.bias"}
-    assert report.reshaped["params/encoder/stem/kernel"] == "OIHW to HWIO"
     images = parity.images(2, SIZE)
     mean, std = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
     pixels = torch.tensor((images / np.float32(255) - mean) / std).permute(0, 3, 1, 2)

@@ -1,6 +1,6 @@
 """Columns of a batch: their names, shapes and dtypes, and those of images."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -49,9 +49,11 @@ def batch_spec(
     """
     config = parse(config)
     columns = columns_lib.describe(describe_builder(config).info.features)
-    check_columns(
-        config, columns, needed_columns(config) if trains else _evaluated(config, columns)
-    )
+    needs = needed_columns(config)
+    if not trains:
+        pictures = [name for name in needs if name in ("image", "tags")]
+        needs = [*pictures, *evaluated_columns(config, columns)]
+    check_columns(config, columns, needs)
     spec: BatchSpec = {"image_id": _struct((batch_size,), np.int32)}
     if config.image is not None:
         images = _image_spec(config, config.image, columns["image"], batch_size)
@@ -74,11 +76,9 @@ def batch_spec(
     for name in config.labels:
         column = columns[name]
         if column.is_ragged or column.dtype == STRING or name in spec:
-            fixed = [n for n, c in columns.items() if not c.is_ragged and c.dtype != STRING]
             raise UserError(
                 f"config.data.labels names {name!r}, whose values are strings, vary in number or "
-                "are in every batch; numeric columns: "
-                f"{', '.join(n for n in fixed if n != 'image')}"
+                "are in every batch; name numeric columns."
             )
         spec[name] = _struct((batch_size, *column.fixed_shape), column.dtype)
     return spec
@@ -99,29 +99,19 @@ def cut_texts(batch: Mapping[str, Any], length: int) -> dict[str, Any]:
     return {name: cut(column) if name in _TEXTS else column for name, column in batch.items()}
 
 
-def _evaluated(config: DataConfig, columns: Collection[str]) -> list[str]:
-    images = [name for name in needed_columns(config) if name in ("image", "tags")]
-    return list(dict.fromkeys([*images, *evaluated_columns(config, columns)]))
-
-
 def _image_spec(
     config: DataConfig, image: ImageConfig, column: Column, batch_size: int
 ) -> BatchSpec:
     if column.is_picture != (image.size > 0):
         raise UserError(
-            f"config.data.image.size={image.size}, but the images of this dataset are "
-            + (
-                "pictures: set the modality of the model's input"
-                if column.is_picture
-                else "features: set 0"
-            )
+            f"config.data.image.size={image.size}: set the side of the model's input in pixels for "
+            "a dataset with pictures, and 0 for one with stored features."
         )
     if column.is_picture:
         return {"image": _struct((batch_size, *image.shape), np.uint8)}
     if not column.is_ragged:
         return {"image": _struct((batch_size, *column.fixed_shape), column.dtype)}
-    regions = image.max_regions
-    if not regions:
+    if not (regions := image.max_regions):
         raise UserError(
             f"the number of regions of dataset {config.dataset} (config {config.config}) varies; "
             "set config.data.image.max_regions to the number of rows of a padded image"

@@ -58,39 +58,25 @@ class DataConfig:
     prefetch: int = setting(2, at_least=0)
 
     def __post_init__(self) -> None:
-        if self.examples == "pairs" and self.captions_per_image != 1:
-            raise UserError(
-                "config.data.examples='pairs' has one caption per example, but "
-                f"config.data.captions_per_image is {self.captions_per_image}; set it to 1"
-            )
-        if self.examples == "pairs" and self.text is None:
-            raise UserError(
-                "config.data.examples='pairs' needs captions, but config.data.text is None; set "
-                "examples='images'"
-            )
-        if self.mined_negatives and (self.examples != "pairs" or self.image is None):
-            raise UserError(
-                f"config.data.mined_negatives={self.mined_negatives!r} are negatives of pairs of "
-                "an image and a caption; set config.data.examples='pairs' and config.data.image."
-            )
-        if self.mined_negatives and self.label_captions:
-            raise UserError(
-                "config.data.label_captions labels captions of the batch's own images only; set it "
-                "to 0, or config.data.mined_negatives to ''."
-            )
-        if self.image is not None and self.image.tags and not self._marks_words():
-            raise UserError(
-                "config.data.image.tags needs ids of word pieces; set config.data.text.tokenizer="
-                "'wordpiece', or config.data.image.tags=False."
-            )
-        if list(self.text_lengths) != sorted({max(1, length) for length in self.text_lengths}):
-            raise UserError(
-                f"config.data.text_lengths is {self.text_lengths}; give positive numbers in "
-                "ascending order"
-            )
-
-    def _marks_words(self) -> bool:
-        return self.text is not None and self.text.tokenizer == "wordpiece"
+        is_pairs, tags = self.examples == "pairs", self.image is not None and self.image.tags
+        mined, lengths = bool(self.mined_negatives), self.text_lengths
+        pieces = self.text is not None and self.text.tokenizer == "wordpiece"
+        wrong = {
+            "examples='pairs' has one caption per example: set captions_per_image to 1, and text": (
+                is_pairs and (self.captions_per_image != 1 or self.text is None)
+            ),
+            "mined_negatives are negatives of pairs of an image and a caption: set "
+            "examples='pairs' and image": mined and (not is_pairs or self.image is None),
+            "label_captions labels captions of the batch's own images only: set it to 0, or "
+            "mined_negatives to ''": mined and self.label_captions > 0,
+            "image.tags needs ids of word pieces: set text.tokenizer='wordpiece', or "
+            "image.tags=False": tags and not pieces,
+            f"text_lengths is {lengths}: give positive numbers in ascending order": (
+                list(lengths) != sorted({max(1, length) for length in lengths})
+            ),
+        }
+        if found := [message for message, is_wrong in wrong.items() if is_wrong]:
+            raise UserError(f"config.data.{found[0]}.")
 
     @property
     def texts_per_image(self) -> int:

@@ -15,7 +15,7 @@ from etils import epath
 
 import data_prep
 from data_prep.build import build
-from xmodal.core.config import suggest
+from xmodal.core.config import lookup, suggest
 from xmodal.core.errors import UnexpectedFilesError, UserError
 from xmodal.core.progress import progress
 from xmodal.data import columns as columns_lib
@@ -52,23 +52,25 @@ class Source:
           DatasetMissingError: the dataset is not prepared and cannot be built.
         """
         self._builder = open_builder(config)
-        known = self._builder.info.splits
-        if unknown := [name for name in whole_splits(split) if name not in known]:
-            raise UserError(
-                f"dataset {config.dataset} has no split {unknown[0]!r}; known: {', '.join(known)}. "
-                "Name one of them in --split, `train_split`, or an evaluator's `split` (during "
-                "training) and `final_split`."
-            )
         self._config, self._split = config, split
         self.columns = columns_lib.describe(self._builder.info.features)
         self.check(needs)
+        if self._builder.info.file_format == tfds.core.FileFormat.TFRECORD:
+            raise UserError(
+                f"{self.folder} has TFRecords, which are not read by number: prepare it with `tfds "
+                "build --file_format=array_record`, or convert it with `tfds convert_format`."
+            )
+        raw = tfds.decode.DeserializeMethod.RAW_BYTES
         try:
-            self._records = _open_records(self._builder, split)
+            found = self._builder.as_data_source(split, deserialize_method=raw)
         except ValueError as error:
             raise UserError(
-                f"{split!r} is not a split of dataset {config.dataset} ({error}); write it as "
-                "train, train[:10%], train[100:200] or train+validation."
+                f"dataset {config.dataset} has no split {split!r}; known: "
+                f"{', '.join(self._builder.info.splits)}, and parts and sums of these, such as "
+                "train[:10%], train[100:200] and train+validation. Name one in --split, "
+                "`train_split`, or an evaluator's `split` (during training) and `final_split`."
             ) from error
+        self._records = found.data_source
 
     def __len__(self) -> int:
         return len(self._records)
@@ -152,12 +154,11 @@ class Source:
 
     @property
     def _small_columns(self) -> dict[str, columns_lib.Column]:
+        found = {name: column for name, column in self.columns.items() if name != "image"}
         return {
             name: column
-            for name, column in self.columns.items()
-            if name != "image"
-            and not column.is_picture
-            and not (column.is_ragged and len(column.shape) > 1)
+            for name, column in found.items()
+            if not column.is_picture and not (column.is_ragged and len(column.shape) > 1)
         }
 
     @functools.cached_property
@@ -206,22 +207,13 @@ def check_columns(config: DataConfig, columns: Mapping[str, Any], needs: Collect
     Raises:
       UserError: names the missing columns, and what to change.
     """
-    missing = [name for name in needs if name not in columns]
-    if not missing:
-        return
-    remedies = {
-        "image": "set config.data.image and config.model.image to None, or config.data.config to "
-        "a config with images",
-        "tags": "set config.data.image.tags to False, or config.data.config to a config with tags",
-        "captions": "sentence pairs are read by evaluators of type 'embedding_similarity'"
-        if "sentence1" in columns
-        else "set config.data.text and config.model.text to None",
-    }
-    remedy = next((remedies[name] for name in missing if name in remedies), "choose among these")
-    raise UserError(
-        f"dataset {config.dataset} (config {config.config}) has no {', '.join(missing)}; its "
-        f"columns are {', '.join(columns)}: {remedy}."
-    )
+    if missing := [name for name in needs if name not in columns]:
+        raise UserError(
+            f"dataset {config.dataset} (config {config.config}) has no {', '.join(missing)}; its "
+            f"columns are {', '.join(columns)}. Choose another config.data.config, or set "
+            "config.data.image and config.model.image, or text, to None for a modality that it "
+            "lacks. Sentence pairs are read by evaluators of type 'embedding_similarity'."
+        )
 
 
 def describe_builder(config: DataConfig) -> tfds.core.DatasetBuilder:
@@ -234,15 +226,10 @@ def describe_builder(config: DataConfig) -> tfds.core.DatasetBuilder:
     if config.dataset not in data_prep.BUILDERS:
         return _open_prepared(config)
     cls = data_prep.builder_class(config.dataset)
-    if config.config not in cls.builder_configs:
-        raise UserError(
-            f"dataset {config.dataset} has no builder config {config.config!r}; "
-            f"known: {', '.join(cls.builder_configs)}"
-        )
+    lookup("config.data.config", config.config, cls.builder_configs)
+    folders = config.data_dir or None, config.manual_dir or None
     try:
-        data_dir = cls.data_dir_of(
-            config.config, config.data_dir or None, config.manual_dir or None
-        )
+        data_dir = cls.data_dir_of(config.config, *folders)
     except (FileNotFoundError, UnexpectedFilesError) as error:
         raise UserError(f"config.data.manual_dir: {error}") from error
     return cls(config=config.config, data_dir=data_dir)
@@ -262,18 +249,6 @@ def _open_prepared(config: DataConfig) -> tfds.core.DatasetBuilder:
     )
 
 
-def _open_records(builder: tfds.core.DatasetBuilder, split: str) -> Any:
-    """Returns the records of a split by number."""
-    if builder.info.file_format == tfds.core.FileFormat.TFRECORD:
-        raise UserError(
-            f"{builder.data_path} has TFRecords, which are not read by number: prepare it with "
-            "`tfds build --file_format=array_record`, or convert it with `tfds convert_format`."
-        )
-    return builder.as_data_source(
-        split, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES
-    ).data_source
-
-
 def follows_files(config: DataConfig) -> bool:
     """Returns whether the dataset changes whenever the files in `manual_dir` change."""
     if config.dataset not in data_prep.BUILDERS:
@@ -284,9 +259,8 @@ def follows_files(config: DataConfig) -> bool:
 
 def title_of(config: DataConfig) -> str:
     """Returns the display name of a dataset: that of the user's folder, if it has one."""
-    return (
-        pathlib.Path(config.manual_dir).resolve().name if follows_files(config) else config.dataset
-    )
+    own = follows_files(config)
+    return pathlib.Path(config.manual_dir).resolve().name if own else config.dataset
 
 
 def is_prepared(config: DataConfig) -> bool:
@@ -311,20 +285,17 @@ def open_builder(config: DataConfig) -> tfds.core.DatasetBuilder:
     builder = describe_builder(config)
     if builder.is_prepared():
         return builder
-    if builder.MANUAL_DOWNLOAD_INSTRUCTIONS and not config.manual_dir:
+    needs_files = bool(builder.MANUAL_DOWNLOAD_INSTRUCTIONS)
+    if needs_files and not config.manual_dir:
         raise DatasetMissingError(_remedy(builder))
+    folders = {"data_dir": config.data_dir or None, "manual_dir": config.manual_dir or None}
     try:
-        return build(
-            config.dataset,
-            config.config,
-            data_dir=config.data_dir or None,
-            manual_dir=config.manual_dir or None,
-        )
+        return build(config.dataset, config.config, **folders)
     except UnexpectedFilesError as error:
         raise UserError(str(error)) from error
     except OSError as error:
         # A folder that cannot be made is not found, either.
-        if isinstance(error, FileNotFoundError) and builder.MANUAL_DOWNLOAD_INSTRUCTIONS:
+        if isinstance(error, FileNotFoundError) and needs_files:
             raise DatasetMissingError(_remedy(builder, str(error))) from error
         raise UserError(
             f"{builder.data_path} cannot be written: {error}. Set config.data.data_dir to a folder "
@@ -338,9 +309,8 @@ def open_beside(config: DataConfig, builder_config: str, split: str) -> Source |
     Its records, such as rated pairs, are about items of the config itself. They are built first if
     necessary, see `open_builder`.
     """
-    if config.dataset not in data_prep.BUILDERS:
-        return None
-    if builder_config not in data_prep.builder_class(config.dataset).builder_configs:
+    known = config.dataset in data_prep.BUILDERS
+    if not known or builder_config not in data_prep.builder_class(config.dataset).builder_configs:
         return None
     config = dataclasses.replace(config, config=builder_config)
     return Source(config, split) if split in open_builder(config).info.splits else None

@@ -2,7 +2,7 @@
 
 import copy
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,8 +61,8 @@ class EvalSplit:
         self.config, self._tokenizer, self._train_split = config, tokenizer, train_split
         self._features: dict[str, FeatureReader] = {}
         self._beside: dict[str, EvalSplit] = {}
-        read = [name for name, each in source.columns.items() if not each.is_picture]
-        columns = source.get([name for name in read if name != "image"])
+        pictures = {name for name, each in source.columns.items() if each.is_picture}
+        columns = source.get([name for name in source.columns if name not in {"image", *pictures}])
         if self.has_pairs:
             columns = as_captions(columns)
         self.name, self.title, self.split = config.dataset, title_of(config), split
@@ -117,9 +117,9 @@ class EvalSplit:
     @functools.cached_property
     def image_hashes(self) -> np.ndarray:
         """See `evals.labels.split.Split`; reads all records."""
-        blocks = np.array_split(np.arange(count := len(self.image_ids)), count // 256 + 1)
-        read = map(self.pictures, blocks if self.has_pictures else ())
-        hashes = (content_hash(picture) for block in read for picture in block)
+        count = len(self.image_ids) if self.has_pictures else 0
+        blocks = np.array_split(np.arange(count), count // 256 + 1)
+        hashes = (content_hash(each) for block in blocks for each in self.pictures(block))
         return np.fromiter(hashes, np.uint64)
 
     @property
@@ -187,27 +187,23 @@ class EvalSplit:
         Raises:
           UserError: the config has no images.
         """
-        config, source, image = self.config, self._source, self.config.image
+        image = self.config.image
         if image is None or self.has_pairs:
             raise UserError(
-                f"{self.name} {self.split} is evaluated without images: config.data.image is None, "
-                "or its records are sentence pairs"
+                f"{self.name} {self.split} has no images, or config.data.image is None."
             )
-        batch_spec(config, batch_size, trains=False)  # Rejects a size that does not fit the images.
+        # Rejects a size that does not fit the images.
+        batch_spec(self.config, batch_size, trains=False)
+        tokenizer = self._load_tokenizer() if image.tags else None
 
-        wanted = np.arange(len(source)) if rows is None else rows
+        def read(rows: np.ndarray) -> dict[str, np.ndarray]:
+            columns = self._source.get(["image"] + ["tags"] * image.tags, rows)
+            tags = tag_columns(dense(columns["tags"]), tokenizer) if tokenizer else {}
+            return image_columns(columns["image"], image) | tags
+
         if reader := self._features.get(IMAGE_FEATURES):
-            return self._stored(reader, wanted, batch_size, image_id=self.image_ids)
-
-        def make_batch(start: int) -> dict[str, np.ndarray]:
-            rows = wanted[start : start + batch_size]
-            columns = image_columns(source.get(["image"], rows)["image"], image)
-            if image.tags:
-                tags = dense(source.get(["tags"], rows)["tags"])
-                columns |= tag_columns(tags, self._load_tokenizer())
-            return columns | {"image_id": self.image_ids[rows]}
-
-        return read_ahead(make_batch, range(0, len(wanted), batch_size), config.prefetch)
+            read = reader.read_all
+        return self._batches(read, rows, batch_size, image_id=self.image_ids)
 
     def pictures(self, rows: np.ndarray) -> np.ndarray:
         """Returns the images at `rows` as stored: encoded pictures, bytes [R]."""
@@ -231,32 +227,31 @@ class EvalSplit:
         Raises:
           UserError: the config has no text.
         """
-        wanted = np.arange(len(self.caption_ids)) if rows is None else rows
+        ids = {"caption_id": self.caption_ids, "image_id": self.caption_image_ids}
         if reader := self._features.get(TEXT_FEATURES):
-            ids = {"caption_id": self.caption_ids, "image_id": self.caption_image_ids}
-            return self._stored(reader, wanted, batch_size, **ids)
-        config = self.config
-        prompt = config.require_text().prompt or "{}"
-        texts = [prompt.replace("{}", self.caption_texts[row]) for row in wanted]
-        batches = text_batches(config, texts, batch_size, tokenizer=self._load_tokenizer())
+            return self._batches(reader.read_all, rows, batch_size, **ids)
+        prompt = self.config.require_text().prompt or "{}"
+        tokenizer = self._load_tokenizer()
 
-        def with_ids() -> Iterator[dict[str, np.ndarray]]:
-            for number, batch in enumerate(batches):
-                at = wanted[number * batch_size : (number + 1) * batch_size]
-                yield {name: tokens[:, :length] for name, tokens in batch.items()} | {
-                    "caption_id": self.caption_ids[at],
-                    "image_id": self.caption_image_ids[at],
-                }
+        def read(rows: np.ndarray) -> dict[str, np.ndarray]:
+            texts = [prompt.replace("{}", self.caption_texts[row]) for row in rows]
+            return _encode(tokenizer, texts, length)
 
-        return with_ids()
+        return self._batches(read, rows, batch_size, **ids)
 
-    def _stored(
-        self, reader: FeatureReader, wanted: np.ndarray, batch_size: int, **ids: np.ndarray
+    def _batches(
+        self,
+        read: Callable[[np.ndarray], dict[str, np.ndarray]],
+        rows: np.ndarray | None,
+        batch_size: int,
+        **ids: np.ndarray,
     ) -> Iterator[dict[str, np.ndarray]]:
+        """Batches of what `read` returns for some rows, by default all, and of their ids."""
+        wanted = np.arange(len(next(iter(ids.values())))) if rows is None else rows
+
         def make_batch(start: int) -> dict[str, np.ndarray]:
-            rows = wanted[start : start + batch_size]
-            features, _ = reader.read(rows, reader.rows)
-            return {reader.name: features} | {name: each[rows] for name, each in ids.items()}
+            at = wanted[start : start + batch_size]
+            return read(at) | {name: each[at] for name, each in ids.items()}
 
         return read_ahead(make_batch, range(0, len(wanted), batch_size), self.config.prefetch)
 
@@ -305,13 +300,19 @@ def text_batches(
       UserError: the config has no text.
     """
     config = parse(config)
-    encode = (tokenizer or load_tokenizer(config)).encode
+    tokenizer = tokenizer or load_tokenizer(config)
+    return read_ahead(
+        lambda start: _encode(tokenizer, texts[start : start + batch_size]),
+        range(0, len(texts), batch_size),
+        config.prefetch,
+    )
 
-    def make_batch(start: int) -> dict[str, np.ndarray]:
-        ids, mask = encode(texts[start : start + batch_size])
-        return {"text_ids": ids, "text_mask": mask}
 
-    return read_ahead(make_batch, range(0, len(texts), batch_size), config.prefetch)
+def _encode(
+    tokenizer: Tokenizer, texts: Sequence[str], length: int | None = None
+) -> dict[str, np.ndarray]:
+    ids, mask = tokenizer.encode(texts)
+    return {"text_ids": ids[:, :length], "text_mask": mask[:, :length]}
 
 
 def _label_columns(

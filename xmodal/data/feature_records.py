@@ -82,6 +82,10 @@ class FeatureReader:
             mask.reshape(*items.shape, length),
         )
 
+    def read_all(self, items: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns the features of items as the column of a batch, with all rows; see `read`."""
+        return {self.name: self.read(items, self.rows)[0]}
+
     def replace_spec(
         self, spec: Mapping[str, jax.ShapeDtypeStruct]
     ) -> dict[str, jax.ShapeDtypeStruct]:

@@ -1,6 +1,7 @@
 """The vocabulary and the concepts of a config, read from a file or learned from captions."""
 
 import functools
+import hashlib
 import importlib.metadata
 import runpy
 from collections.abc import Mapping, Sequence
@@ -60,17 +61,12 @@ def vocabulary_size(config: Mapping[str, Any] | DataConfig, train_split: str = _
 def _remedy(text: TextConfig) -> str:
     """Returns what to change if the tokenizer does not know the words of the captions."""
     if text.vocabulary:
-        return (
-            f"config.data.text.vocabulary={text.vocabulary!r} lists other words: name the file of "
-            "a tokenizer of their language, with the weights that belong to it."
-        )
+        return f"config.data.text.vocabulary={text.vocabulary!r} is of another language."
     if text.tokenizer in SUBWORDS:
         return f"Raise config.data.text.vocabulary_size={text.vocabulary_size}."
     return (
-        f"config.data.text.min_count=1 keeps all words, not only those that occur {text.min_count} "
-        "times. For a language without spaces between words, learn their pieces: "
-        "config.data.text.tokenizer='wordpiece', min_count=1, unknown='drop', "
-        "special_tokens='none'."
+        "config.data.text.min_count=1 keeps all words. For a language without spaces between "
+        "words, set config.data.text.tokenizer='wordpiece'."
     )
 
 
@@ -149,18 +145,13 @@ def _learn_and_keep(config: DataConfig, train_split: str, path: epath.Path) -> t
 
 
 def _file_name(config: TextConfig, train_split: str) -> str:
-    parts = ["uncased" if config.lower_case else "cased"]
-    parts += ["bytes"] if config.reading == "bytes" else []
-    # As numbers: a file name may not have every character.
-    parts += [f"without_{config.separators.encode().hex()}"] if config.separators else []
-    parts += [f"first_{config.max_words}"] if config.max_words else []
+    """Returns a name that differs for whatever the vocabulary depends on."""
+    read = [config.lower_case, config.reading, config.separators, config.max_words]
+    learned = [config.min_count, needs_mask(config)]
     if config.tokenizer == "wordpiece":
-        kind = f"{config.vocabulary_size}"
-    else:
-        kind = f"{config.tokenizer}-{config.min_count}"
-        parts += ["mask"] if needs_mask(config) else []
-    parts += [] if train_split == _TRAIN else [train_split]
-    return f"vocabulary-{kind}-{'-'.join(parts)}.txt"
+        learned = [config.vocabulary_size]
+    key = hashlib.sha256(repr([*read, *learned, train_split]).encode()).hexdigest()[:16]
+    return f"vocabulary-{config.tokenizer}-{key}.txt"
 
 
 def load_concepts(file: str, config: DataConfig, count: int, train_split: str = _TRAIN) -> Concepts:

@@ -3,20 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from xmodal.core.errors import UserError
 from xmodal.models.encoders.bert import EPSILON
-from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.layer_rules import (
     ATTENTION,
     Arrays,
-    LayerRule,
+    Table,
     array_shape,
     count_heads,
     count_layers,
-    join_heads,
+    nest,
 )
 from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.weight_files import WeightSource
@@ -37,92 +34,55 @@ _COMPUTED = {
     "position_embedding_type": "absolute",
     "is_decoder": False,
 }
-HUGGING_FACE_PARTS = {
-    "query": "attention.self.query",
-    "key": "attention.self.key",
-    "value": "attention.self.value",
+HUGGING_FACE_LAYER = {
+    **{part: f"attention.self.{part}" for part in ATTENTION},
     "attention_output": "attention.output.dense",
     "attention_norm": "attention.output.LayerNorm",
     "mlp_hidden": "intermediate.dense",
     "mlp_output": "output.dense",
     "mlp_norm": "output.LayerNorm",
 }
-"""Our name of a part of a layer -> the name in `transformers`."""
-_NORM = {"scale": "gamma", "bias": "beta"}
-_Names = tuple[tuple[str, str], ...]
-"""Replacements, in order, that turn a name of Google's first release into a publisher's."""
-_OLD_HUGGING_FACE: _Names = (
-    ("bert/", ""),
-    ("layer_{}", "layer.{}"),
-    ("/", "."),
-    (".kernel", ".weight"),
-    ("_embeddings", "_embeddings.weight"),
-)
-# Some published files still have the names of the first releases, above.
-_HUGGING_FACE: _Names = (*_OLD_HUGGING_FACE, (".gamma", ".weight"), (".beta", ".bias"))
-_HUB_LAYER: _Names = (
-    ("attention/self/", "self_attention/"),
-    ("attention/output/LayerNorm", "self_attention_layer_norm"),
-    ("intermediate/dense", "intermediate"),
-    ("output/LayerNorm", "output_layer_norm"),
-)
-_HUB: _Names = (
-    ("bert/embeddings/word_embeddings", "word_embeddings/embeddings"),
-    ("bert/embeddings/position_embeddings", "position_embedding/embeddings"),
-    ("bert/embeddings/token_type_embeddings", "type_embeddings/embeddings"),
-    ("bert/embeddings/LayerNorm", "embeddings/layer_norm"),
-    ("bert/encoder", "transformer"),
-    ("attention/output/dense", "self_attention/attention_output"),
-    *_HUB_LAYER,
-    ("output/dense", "output"),
-)
+"""A layer of `transformers.BertModel`."""
+_EMBEDDINGS = ("word_embeddings", "position_embeddings", "token_type_embeddings")
+HUGGING_FACE: Table = {
+    **{name: f"embeddings.{name}.weight" for name in _EMBEDDINGS},
+    "embeddings_norm": "embeddings.LayerNorm",
+    **nest("layers/", "encoder.layer.{}.", HUGGING_FACE_LAYER),
+}
+"""`transformers.BertModel`."""
+_GOOGLE = {
+    **{name: f"bert/embeddings/{name}" for name in _EMBEDDINGS},
+    "embeddings_norm": "bert/embeddings/LayerNorm",
+    **{
+        f"layers/{part}": f"bert/encoder/layer_{{}}/{name.replace('.', '/')}"
+        for part, name in HUGGING_FACE_LAYER.items()
+    },
+}
+_HUB_LAYER = {
+    **{part: f"self_attention/{part}" for part in ATTENTION},
+    "attention_norm": "self_attention_layer_norm",
+    "mlp_hidden": "intermediate",
+    "mlp_output": "output",
+    "mlp_norm": "output_layer_norm",
+}
+_HUB = {
+    "word_embeddings": "word_embeddings/embeddings",
+    "position_embeddings": "position_embedding/embeddings",
+    "token_type_embeddings": "type_embeddings/embeddings",
+    "embeddings_norm": "embeddings/layer_norm",
+    **nest("layers/", "transformer/layer_{}/", _HUB_LAYER),
+    "layers/attention_output": "transformer/layer_{}/self_attention/attention_output",
+}
 # The first version on TF-Hub.
-_FIRST_HUB: _Names = (
-    ("bert/embeddings/word_embeddings", "word_embeddings/embeddings"),
-    ("bert/embeddings/token_type", "embedding_postprocessor/type"),
-    ("bert/embeddings/position", "embedding_postprocessor/position"),
-    ("bert/embeddings/LayerNorm", "embedding_postprocessor/layer_norm"),
-    ("bert/encoder", "encoder"),
-    ("attention/output/dense", "self_attention_output"),
-    *_HUB_LAYER,
-    ("output/dense", "output"),
-)
-_ALL: tuple[_Names, ...] = ((), _HUGGING_FACE, _OLD_HUGGING_FACE, _HUB, _FIRST_HUB)
-
-
-def hugging_face(start: str, depth: int) -> LayerRule:
-    """The rule for `transformers.BertModel`; our layers are stacked."""
-    return _rule(_HUGGING_FACE, start, depth)
-
-
-def _find(names: _Names, leaf: str) -> str:
-    """Returns a publisher's name of one of our arrays, with {} for the number of its layer."""
-    *layers, part, array = ["", *leaf.split("/")]
-    if array.endswith("_embeddings"):
-        name = f"bert/embeddings/{array}"
-    else:
-        place = HUGGING_FACE_PARTS[part].replace(".", "/") if layers[1:] else ""
-        start = f"bert/encoder/layer_{{}}/{place}" if place else "bert/embeddings/LayerNorm"
-        array = _NORM[array] if part.endswith("_norm") else array
-        name = f"{start}/{array}"
-    for old, new in names:
-        name = name.replace(old, new)
-    return name
-
-
-def _rule(names: _Names, start: str, depth: int) -> LayerRule:
-    def rule(leaf: str) -> Taken:
-        name, (*_, part, array) = start + _find(names, leaf), ["", *leaf.split("/")]
-        if "{}" not in name:
-            return Taken(name)
-        stacked = tuple(name.format(number) for number in range(depth))
-        if array == "kernel" and name.endswith(".weight"):
-            return Taken(stacked, np.transpose, "transposed")
-        if names in (_HUB, _FIRST_HUB) and part in (*ATTENTION, "attention_output"):
-            return Taken(stacked, join_heads(part, array), "heads joined")
-        return Taken(stacked)
-
-    return rule
+_FIRST_HUB = {
+    "word_embeddings": "word_embeddings/embeddings",
+    "position_embeddings": "embedding_postprocessor/position_embeddings",
+    "token_type_embeddings": "embedding_postprocessor/type_embeddings",
+    "embeddings_norm": "embedding_postprocessor/layer_norm",
+    **nest("layers/", "encoder/layer_{}/", _HUB_LAYER),
+    "layers/attention_output": "encoder/layer_{}/self_attention_output",
+}
+_TABLES = (HUGGING_FACE, _GOOGLE, _HUB, _FIRST_HUB)
 
 
 def bert_sizes(arrays: Arrays, start: str, heads: int | None = None) -> dict[str, Any]:
@@ -133,19 +93,20 @@ def bert_sizes(arrays: Arrays, start: str, heads: int | None = None) -> dict[str
       start: start of their names.
       heads: attention heads; None for the usual number of its width.
     """
-    return _sizes(arrays, _HUGGING_FACE, start, heads)
+    return _sizes(arrays, nest("", start, HUGGING_FACE), heads)
 
 
-def _sizes(arrays: Arrays, names: _Names, start: str, heads: int | None) -> dict[str, Any]:
-    rows, width = array_shape(arrays, start + _find(names, "word_embeddings"))
-    hidden = start + _find(names, "layers/mlp_hidden/bias")
+def _sizes(arrays: Arrays, table: Table, heads: int | None) -> dict[str, Any]:
+    rows, width = array_shape(arrays, str(table["word_embeddings"]))
+    hidden = str(table["layers/mlp_hidden"])
+    hidden += "/bias" if "/" in hidden else ".bias"
     return {
         "vocab_size": rows,
         "width": width,
         "depth": count_layers(arrays, hidden),
         "heads": heads or count_heads(width),
         "mlp_dim": array_shape(arrays, hidden.format(0))[0],
-        "max_positions": array_shape(arrays, start + _find(names, "position_embeddings"))[0],
+        "max_positions": array_shape(arrays, str(table["position_embeddings"]))[0],
     }
 
 
@@ -156,16 +117,17 @@ def describe_bert(source: WeightSource) -> Published:
       UserError: it is not a BERT, computes something that our BERT does not, has no config, or has
         a vocabulary that keeps the case or differs in size from its embeddings.
     """
-    names, start = _find_names(source.arrays)
+    table = _find_table(source.arrays)
     config = source.files.get("config.json") or source.files.get("bert_config.json") or {}
     check_config(config)
-    query = source.arrays[start + _find(names, "layers/query/kernel").format(0)]
-    heads = query.shape[1] if query.ndim == 3 else config.get("num_attention_heads")
+    query = f"{table['layers/query']}/kernel".format(0)
+    is_split = query in source.arrays and source.arrays[query].ndim == 3
+    heads = source.arrays[query].shape[1] if is_split else config.get("num_attention_heads")
     if heads is None:
         raise UserError(
             "its number of heads is not known: put its config.json or bert_config.json beside it."
         )
-    sizes = _sizes(source.arrays, names, start, heads)
+    sizes = _sizes(source.arrays, table, heads)
     vocabulary = _vocabulary(source)
     if len(vocabulary) != sizes["vocab_size"]:
         raise UserError(
@@ -189,8 +151,7 @@ def describe_bert(source: WeightSource) -> Published:
     head = None if pool is None else {"name": pool}
     files = {"vocab.txt": text.encode()}
     described = Description({"name": "bert", **sizes}, head, preprocessing, files)
-    layers = {"text": {"encoder": _rule(names, start, sizes["depth"])}}
-    return Published({"text": described}, layers, unused=_UNUSED)
+    return Published({"text": described}, {"text": nest("encoder/", "", table)}, unused=_UNUSED)
 
 
 def check_config(config: Mapping[str, Any]) -> None:
@@ -204,17 +165,20 @@ def check_config(config: Mapping[str, Any]) -> None:
             raise UserError(f"its config has {key}={config[key]!r}; supported: {value!r}.")
 
 
-def _find_names(arrays: Arrays) -> tuple[_Names, str]:
-    """Returns the publisher's names and their common prefix."""
-    for names in _ALL:
-        norm = _find(names, "layers/mlp_norm/scale").format(0)
-        starts = [name.removesuffix(norm) for name in arrays if name.endswith(norm)]
-        found = [start for start in starts if start + _find(names, "word_embeddings") in arrays]
+def _find_table(arrays: Arrays) -> Table:
+    """Returns the publisher's table, with the common prefix of the names."""
+    for table in _TABLES:
+        anchor, words = (str(table[key]) for key in ("layers/mlp_norm", "word_embeddings"))
+        norms = [anchor.format(0) + end for end in (".weight", ".gamma", "/gamma")]
+        starts = [
+            name.removesuffix(norm) for norm in norms for name in arrays if name.endswith(norm)
+        ]
+        found = [start for start in starts if start + words in arrays]
         if len(found) > 1:
             raise UserError(f"it holds several BERTs: {sorted(found)}.")
         if found:
-            return names, found[0]
-    wanted = ", ".join(dict.fromkeys(_find(names, "word_embeddings") for names in _ALL))
+            return nest("", found[0], table)
+    wanted = ", ".join(dict.fromkeys(str(table["word_embeddings"]) for table in _TABLES))
     shown = ", ".join(sorted(arrays)[:4])
     raise UserError(f"it is not a BERT: it has {shown}, ..., but none of {wanted}.")
 

@@ -4,10 +4,9 @@ openai/CLIP (TorchScript archives and state dicts), mlfoundations/open_clip, tra
 google-research/big_vision (SigLIP and SigLIP 2 of fixed sizes).
 """
 
-import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from xmodal.core.errors import UserError
 from xmodal.pretrained.clip_layouts import ClipLayout, find_layout
@@ -46,14 +45,12 @@ _BY_SIDE = {"gelu_text_tanh": {"image": "gelu", "text": "gelu_tanh"}}  # Variant
 _SIGLIP_2_ROWS = 256_000
 
 
-@dataclasses.dataclass(frozen=True)
-class _Clip:
+class _Clip(NamedTuple):
     """A CLIP or SigLIP: the names of its arrays and the settings that they do not show."""
 
     is_clip: bool
     layout: ClipLayout
     settings: ClipSettings
-    activations: Mapping[str, str]
 
 
 def describe_clip(source: WeightSource) -> Published:
@@ -91,19 +88,15 @@ def _describe(source: WeightSource, *, is_clip: bool) -> Published:
     elif any(re.match(_UNUSED[0], name) for name in arrays):
         # All archives of OpenAI were trained with quick_gelu.
         known, where = usual.activations, "archive of OpenAI"
-    activations = _decide(
-        known, source.variant, where, MODELS["clip" if is_clip else "siglip"].variants
-    )
-    clip = _Clip(is_clip, layout, settings, activations)
-    is_vit = clip.layout.has("image/encoder/patches/kernel")
+    variants = MODELS["clip" if is_clip else "siglip"].variants
+    settings = settings._replace(activations=_decide(known, source.variant, where, variants))
+    clip = _Clip(is_clip, layout, settings)
+    describe_images = _vit if layout.has("image/encoder/patches/kernel") else _resnet
     # Of CLIPs, only those that were trained with the sigmoid loss have a bias.
     parameters = {name: key for name, key in layout.parameters.items() if key in arrays}
     similarity = {"name": "cosine", "learned_temperature": True}
     return Published(
-        towers={
-            "image": _describe_vit(clip) if is_vit else _describe_resnet(clip),
-            "text": _describe_text(clip, source),
-        },
+        towers={"image": describe_images(clip), "text": _text(clip, source)},
         similarity=similarity | ({"learned_bias": True} if "bias" in parameters else {}),
         layers=layout.towers,
         parameters=parameters,
@@ -132,41 +125,56 @@ def _decide(
     return dict(known or chosen)
 
 
-def _describe_vit(clip: _Clip) -> Description:
+def _transformer(clip: _Clip, modality: str) -> dict[str, Any]:
+    """Returns the keywords that the transformers of both modalities have."""
+    depth, width, mlp_dim = clip.layout.shape(f"{modality}/encoder/layers/mlp_hidden/kernel")
+    heads = (_HEADS if clip.is_clip else _SIGLIP_HEADS)[modality].get(width, width / 64)
+    heads = clip.settings.heads.get(modality, heads)
+    if clip.layout.kind == "big_vision":  # Its arrays have an axis of heads.
+        heads = clip.layout.shape(f"{modality}/encoder/layers/query/bias")[-2]
+    if not heads or width % heads:
+        raise UserError(
+            f"its {modality} layers are {width} wide, for which no number of heads is known; put "
+            "its config file beside it (open_clip_config.json or config.json)."
+        )
+    return {
+        "width": width,
+        "depth": depth,
+        "heads": int(heads),
+        "mlp_dim": mlp_dim,
+        "init": "clip" if clip.is_clip else "siglip",
+        "activation": clip.settings.activations[modality],
+        "epsilon": clip.settings.epsilon[modality],
+    }
+
+
+def _vit(clip: _Clip) -> Description:
     settings, is_clip = clip.settings, clip.is_clip
-    patch, *_, width = clip.layout.shape("image/encoder/patches/kernel")
-    tokens, _ = clip.layout.shape("image/encoder/position_embeddings")
-    depth, _, mlp_dim = clip.layout.shape("image/encoder/layers/mlp_hidden/kernel")
+    patch = clip.layout.shape("image/encoder/patches/kernel")[0]
+    tokens = clip.layout.shape("image/encoder/position_embeddings")[-2]
     side = grid_side(tokens - is_clip)
     size = settings.size or _SIZES.get((patch, side), patch * side)
     if size // patch != side:
         size = patch * side
-    heads = _heads(clip, "image", width)
-    computed = {"activation": clip.activations["image"], "epsilon": settings.epsilon["image"]}
     encoder = {
-        "name": "vit", "patch": patch, "width": width, "depth": depth, "heads": heads,
-        "mlp_dim": mlp_dim, "class_token": is_clip, "patch_bias": not is_clip,
-        "norm_before": is_clip, "init": "clip" if is_clip else "siglip",
-        "position_resize": "bicubic" if is_clip else "corners",
-        "normalization": settings.normalization, **computed,
+        "name": "vit", "patch": patch, "class_token": is_clip, "patch_bias": not is_clip,
+        "norm_before": is_clip, "position_resize": "bicubic" if is_clip else "corners",
+        "normalization": settings.normalization, **_transformer(clip, "image"),
     }  # fmt: skip
     encoder |= {"drops_rest": True} if size % patch else {}
-    head = {"name": "multihead_attention_pool", "heads": heads, "mlp_dim": mlp_dim, **computed}
+    shared = {name: encoder[name] for name in ("heads", "mlp_dim", "activation", "epsilon")}
     return Description(
         encoder,
-        {"name": "cls"} if is_clip else head,
+        {"name": "cls"} if is_clip else {"name": "multihead_attention_pool", **shared},
         _image_inputs(settings, size),
         projection=_projection(clip, "image") if is_clip else None,
     )
 
 
-def _describe_resnet(clip: _Clip) -> Description:
-    units: list[int] = []
-    while clip.layout.has(f"image/encoder/stage{len(units) + 1}_unit1/reduce/kernel"):
-        count, stage = 1, f"image/encoder/stage{len(units) + 1}_unit"
-        while clip.layout.has(f"{stage}{count + 1}/reduce/kernel"):
-            count += 1
-        units.append(count)
+def _resnet(clip: _Clip) -> Description:
+    paths = [path.split("/") for path in clip.layout.towers["image"]]
+    stages = [path[1].split("_")[0] for path in paths if path[-1] == "reduce"]
+    units = [stages.count(stage) for stage in sorted({*stages})]
     *_, width = clip.layout.shape("image/encoder/stem3/kernel")
     tokens, _ = clip.layout.shape("image/head/position_embeddings")
     channels, output = clip.layout.shape("image/head/output/kernel")
@@ -188,17 +196,14 @@ def _image_inputs(settings: ClipSettings, size: int) -> dict[str, Any]:
     return {"size": size, "eval_transform": settings.recipe, "eval_crop": 1.0}
 
 
-def _describe_text(clip: _Clip, source: WeightSource) -> Description:
+def _text(clip: _Clip, source: WeightSource) -> Description:
     is_clip = clip.is_clip
-    rows, width = clip.layout.shape("text/encoder/word_embeddings")
-    positions, _ = clip.layout.shape("text/encoder/position_embeddings")
-    depth, _, mlp_dim = clip.layout.shape("text/encoder/layers/mlp_hidden/kernel")
+    rows, _ = clip.layout.shape("text/encoder/word_embeddings")
+    positions = clip.layout.shape("text/encoder/position_embeddings")[-2]
     encoder = {
-        "name": "text_transformer", "causal": is_clip, "init": "clip" if is_clip else "siglip",
-        "position_resize": "linear" if is_clip else "corners", "vocab_size": rows, "width": width,
-        "depth": depth, "heads": _heads(clip, "text", width), "mlp_dim": mlp_dim,
-        "max_positions": positions, "activation": clip.activations["text"],
-        "epsilon": clip.settings.epsilon["text"],
+        "name": "text_transformer", "causal": is_clip, "vocab_size": rows,
+        "position_resize": "linear" if is_clip else "corners", "max_positions": positions,
+        **_transformer(clip, "text"),
     }  # fmt: skip
     # SigLIP 1 pads with the end.
     end, pad = ("<eos>", "<pad>") if rows == _SIGLIP_2_ROWS else ("</s>", "</s>")
@@ -211,21 +216,6 @@ def _describe_text(clip: _Clip, source: WeightSource) -> Description:
     inputs = {"lower_case": True, "max_length": positions, **inputs}
     inputs |= {} if is_clip else {"attend_to_padding": True}
     return Description(encoder, {"name": "lasttoken"}, inputs, files, _projection(clip, "text"))
-
-
-def _heads(clip: _Clip, modality: str, width: int) -> int:
-    """Returns the number of heads: by the arrays of flax, the config file, or the width."""
-    if clip.layout.kind == "big_vision":
-        bias = clip.layout.towers[modality]["encoder/layers"]("query/bias").names()[0]
-        return clip.layout.arrays[bias].shape[-2]
-    usual = (_HEADS if clip.is_clip else _SIGLIP_HEADS)[modality].get(width, width / 64)
-    heads = clip.settings.heads.get(modality, usual)
-    if not heads or width % heads:
-        raise UserError(
-            f"its {modality} layers are {width} wide, for which no number of heads is known; put "
-            "its config file beside it (open_clip_config.json or config.json)."
-        )
-    return int(heads)
 
 
 def _projection(clip: _Clip, modality: str) -> dict[str, Any] | None:

@@ -24,20 +24,13 @@ _NORMALIZATIONS = {
 _ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh"}
 _FILTERS = {2: "bilinear", 3: "bicubic"}  # PIL's numbers.
 # Values of open_clip's config that arrays do not show, and with which the encoders equal its own.
-_SUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
-    "vision_cfg": {
-        "final_ln_after_pool": (False,),
-        "global_average_pool": (False,),
-        "pool_type": ("tok",),
-        "pos_embed_type": ("learnable",),
-        "act_kwargs": (None, {}),
-        "timm_pool": ("map",),
-    },
-    "text_cfg": {
-        "final_ln_after_pool": (False,),
-        "pool_type": ("argmax", "eos", "last"),
-        "act_kwargs": (None, {}, {"approximate": "tanh"}),
-    },
+_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
+    "final_ln_after_pool": (False,),
+    "global_average_pool": (False,),
+    "pool_type": ("tok", "argmax", "eos", "last"),
+    "pos_embed_type": ("learnable",),
+    "act_kwargs": (None, {}, {"approximate": "tanh"}),
+    "timm_pool": ("map",),
 }
 
 
@@ -94,14 +87,13 @@ def _transformers(files: Mapping[str, Any], usual: ClipSettings) -> ClipSettings
         modality: {**config.get(name, {}), **(config.get(f"{name}_dict") or {})}
         for modality, name in (("image", "vision_config"), ("text", "text_config"))
     }
-    own = {modality: part["hidden_act"] for modality, part in parts.items() if "hidden_act" in part}
-    known = {
-        modality: _known("config.json", "hidden_act", own[modality], _ACTIVATIONS)
-        for modality in own
-    }
+    activations, file = dict(usual.activations), "config.json"
+    for modality, part in parts.items():
+        if "hidden_act" in part:
+            activations[modality] = _known(file, "hidden_act", part["hidden_act"], _ACTIVATIONS)
     settings = usual._replace(
-        file="config.json",
-        activations={**usual.activations, **known},
+        file=file,
+        activations=activations,
         heads={s: part.get("num_attention_heads", usual.heads[s]) for s, part in parts.items()},
         epsilon={s: part.get("layer_norm_eps", usual.epsilon[s]) for s, part in parts.items()},
         size=parts["image"].get("image_size"),
@@ -119,54 +111,47 @@ def _with_pixels(settings: ClipSettings, config: Mapping[str, Any], file: str) -
     mode = "shortest" if isinstance(size, int) or "shortest_edge" in size else "squash"
     if mode == "shortest" and not config.get("do_center_crop", True):
         mode = "shortest without a crop"
-    crops = (size, config.get("crop_size") if mode == "shortest" else None, settings.size)
-    numbers = [n for crop in crops for n in (crop.values() if isinstance(crop, dict) else [crop])]
-    sizes = {int(number) for number in numbers if number is not None}
+    crop = config.get("crop_size") if mode == "shortest" else None
+    parts = [each if isinstance(each, dict) else {"": each} for each in (size, crop)]
+    sizes = {settings.size, *parts[0].values(), *parts[1].values()} - {None}
     if len(sizes) > 1:
-        raise UserError(f"its {file} has size={size} and crop_size={crops[1]}, but needs one size.")
+        raise UserError(f"its {file} has size={size} and crop_size={crop}, but needs one size.")
     resample = config.get("resample", 3)
-    filter_name = _FILTERS.get(resample, str(resample))
-    return _processed(
-        settings._replace(size=min(sizes, default=None)),
-        file,
-        (mode, filter_name),
-        config.get("image_mean"),
-        config.get("image_std"),
-    )
+    recipe = (mode, _FILTERS.get(resample, str(resample)))
+    settings = settings._replace(size=min(sizes, default=None))
+    return _processed(settings, file, recipe, config.get("image_mean"), config.get("image_std"))
 
 
 def _open_clip(config: Mapping[str, Any], usual: ClipSettings) -> ClipSettings:
     model, file = config.get("model_cfg", config), "open_clip_config.json"
     image, text = model.get("vision_cfg", {}), model.get("text_cfg", {})
-    for name, section in (("vision_cfg", image), ("text_cfg", text)):
-        for key, values in _SUPPORTED[name].items():
+    for section in (image, text):
+        for key, values in _SUPPORTED.items():
             if key in section and section[key] not in values:
                 raise UserError(
-                    f"its {file} has {name}.{key}={section[key]!r}, which is not supported; "
-                    f"known: {', '.join(map(repr, values))}."
+                    f"its {file} has {key}={section[key]!r}, which is not supported; known: "
+                    f"{', '.join(map(repr, values))}."
                 )
     activation = "quick_gelu" if model.get("quick_gelu") else "gelu"
-    is_tanh = (text.get("act_kwargs") or {}).get("approximate") == "tanh"
     heads = {"text": text["heads"]} if "heads" in text else {}
     if "width" in image and not isinstance(image.get("layers"), list):  # A list is a ResNet's.
         heads["image"] = image["width"] // image.get("head_width", 64)
     preprocess = config.get("preprocess_cfg", {})
     size = preprocess.get("size", image.get("image_size"))
+    activations, epsilons = {}, {}
+    for modality, part in (("image", image), ("text", text)):
+        is_tanh = (part.get("act_kwargs") or {}).get("approximate") == "tanh"
+        activations[modality] = "gelu_tanh" if is_tanh else activation
+        epsilons[modality] = (part.get("norm_kwargs") or {}).get("eps", usual.epsilon[modality])
     settings = usual._replace(
         file=file,
-        activations={"image": activation, "text": "gelu_tanh" if is_tanh else activation},
+        activations=activations,
         heads=heads,
-        epsilon={
-            modality: (part.get("norm_kwargs") or {}).get("eps", usual.epsilon[modality])
-            for modality, part in (("image", image), ("text", text))
-        },
+        epsilon=epsilons,
         size=size[0] if isinstance(size, list) else size,
     )
     mode, filter_name = next(pair for pair, name in _RECIPES.items() if name == usual.recipe)
-    recipe = (
-        preprocess.get("resize_mode", mode),
-        preprocess.get("interpolation", filter_name),
-    )
+    recipe = preprocess.get("resize_mode", mode), preprocess.get("interpolation", filter_name)
     return _processed(settings, file, recipe, preprocess.get("mean"), preprocess.get("std"))
 
 
@@ -174,11 +159,11 @@ def _processed(
     settings: ClipSettings, file: str, recipe: tuple[str, str], mean: Any, std: Any
 ) -> ClipSettings:
     """Returns settings with our names of a recipe and of the statistics of pixels."""
+    recipe_name = _known(file, "resizing", recipe, _RECIPES)
     usual = next(pair for pair, name in _NORMALIZATIONS.items() if name == settings.normalization)
     found = (usual[0] if mean is None else mean, usual[1] if std is None else std)
     for known, name in _NORMALIZATIONS.items():
         if np.allclose(found, known, atol=1e-6):
-            recipe_name = _known(file, "resizing", recipe, _RECIPES)
             return settings._replace(recipe=recipe_name, normalization=name)
     raise UserError(
         f"its {file} normalizes pixels with mean={found[0]} and std={found[1]}; known: CLIP's, "

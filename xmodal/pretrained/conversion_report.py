@@ -2,13 +2,13 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
 
 import ml_dtypes
 import numpy as np
 
 from xmodal.core.errors import UserError
+from xmodal.pretrained.layer_rules import Arrays, Taken
 
 _SHOWN = 8
 # Counters, which are not weights.
@@ -23,23 +23,20 @@ class Report:
       loaded: name of one of our arrays -> the arrays of the source it was made of.
       missing: name of one of our arrays -> the arrays it needs that the source does not have.
       unexpected: arrays of the source that none of our arrays uses.
-      reshaped: name of one of our arrays -> description of its layout change.
       notes: sentences about settings that the source does not name, and about its publisher's code.
     """
 
     loaded: Mapping[str, Sequence[str]]
     missing: Mapping[str, Sequence[str]]
     unexpected: Sequence[str]
-    reshaped: Mapping[str, str]
     notes: Sequence[str] = ()
 
     def text(self) -> str:
         """Returns all names, one per line, grouped by kind with their number, and the notes."""
         groups = {
-            "loaded": [f"{name} <- {_shorten(names)}" for name, names in self.loaded.items()],
-            "missing": [f"{name} <- {_shorten(names)}" for name, names in self.missing.items()],
+            "loaded": _arrows(self.loaded),
+            "missing": _arrows(self.missing),
             "unexpected": self.unexpected,
-            "reshaped": [f"{name}: {how}" for name, how in self.reshaped.items()],
         }
         lines = []
         for kind, names in groups.items():
@@ -48,11 +45,10 @@ class Report:
 
     def summary(self) -> str:
         """Returns one line: the number of arrays of each kind, and names of those left over."""
-        parts = [f"{len(self.loaded)} arrays loaded, {len(self.reshaped)} of them reshaped"]
+        parts = [f"{len(self.loaded)} arrays loaded"]
         for kind, names in (("missing", self.missing), ("unexpected", self.unexpected)):
-            parts.append(
-                f"{len(names)} {kind}" + (f" ({_shorten(sorted(names))})" if names else "")
-            )
+            listed = f" ({_shorten(sorted(names))})" if names else ""
+            parts.append(f"{len(names)} {kind}{listed}")
         return "; ".join(parts)
 
     def check(
@@ -67,14 +63,14 @@ class Report:
         Raises:
           UserError: names arrays that are missing or unexpected and match no expression.
         """
-        missing = [
-            f"{name} (from {_shorten(names)})"
-            for name, names in sorted(self.missing.items())
-            if not _matches(name, expected_missing)
-        ]
-        unexpected = [
-            name for name in sorted(self.unexpected) if not _matches(name, expected_unexpected)
-        ]
+        missing = _arrows(
+            {
+                name: names
+                for name, names in self.missing.items()
+                if not _matches(name, expected_missing)
+            }
+        )
+        unexpected = [name for name in self.unexpected if not _matches(name, expected_unexpected)]
         if missing or unexpected:
             raise UserError(
                 "The source is not the requested architecture.\n"
@@ -85,74 +81,50 @@ class Report:
             )
 
 
-class Taken(NamedTuple):
-    """An array of the source.
-
-    Attributes:
-      name: its name, or the names of several, which are stacked along a first axis.
-      change: change of the layout of each; None for no change.
-      how: description of `change`.
-    """
-
-    name: str | tuple[str, ...]
-    change: Callable[[np.ndarray], np.ndarray] | None = None
-    how: str = ""
-
-    def names(self) -> tuple[str, ...]:
-        """Returns the names of all arrays of the source."""
-        return (self.name,) if isinstance(self.name, str) else self.name
-
-    def changed(self, array: np.ndarray) -> np.ndarray:
-        """Returns an array of the source in our layout."""
-        return array if self.change is None else self.change(array)
-
-
 def take_all(
-    arrays: Mapping[str, np.ndarray],
-    wanted: Mapping[str, tuple[Taken, Sequence[int]]],
-    notes: Sequence[str] = (),
+    arrays: Arrays, wanted: Mapping[str, tuple[Taken, Sequence[int]]], notes: Sequence[str] = ()
 ) -> tuple[dict[str, np.ndarray], Report]:
     """Returns our arrays by name, float32, and the report.
 
+    Arrays that have more axes than ours are reshaped: heads that are an axis of their own are
+    joined, and axes of one are left out.
+
     Args:
       arrays: arrays of the source.
-      wanted: our name, such as `params/...` -> the array of the source, or several; and the shape
-        of the result.
+      wanted: our name, such as `params/...` -> the array of the source, and the shape of the
+        result.
       notes: see `Report`.
 
     Raises:
       UserError: a result has the wrong shape, or is not of floating-point numbers.
     """
-    flat, reshaped = {}, {}
+    flat: dict[str, np.ndarray] = {}
     loaded: dict[str, Sequence[str]] = {}
     missing: dict[str, Sequence[str]] = {}
     for name, (taken, shape) in wanted.items():
-        names, is_stacked = taken.names(), not isinstance(taken.name, str)
-        if absent := tuple(source for source in names if source not in arrays):
+        is_stacked = "{}" in taken.name
+        names = [taken.name.format(number) for number in range(shape[0] if is_stacked else 1)]
+        if absent := [source for source in names if source not in arrays]:
             missing[name] = absent
             continue
-        layers = [
-            _take(arrays[source], source, taken, tuple(shape)[is_stacked:], name)
-            for source in names
-        ]
+        own = tuple(shape)[is_stacked:]
+        layers = [_take(np.asarray(arrays[source]), source, taken, own, name) for source in names]
         flat[name] = np.asarray(np.stack(layers) if is_stacked else layers[0], order="C")
         loaded[name] = names
-        if words := [taken.how] * bool(taken.how) + [f"{len(names)} stacked"] * is_stacked:
-            reshaped[name] = ", ".join(words)
     used = {source for names in loaded.values() for source in names}
     unexpected = sorted(name for name in {*arrays} - used if not _COUNTERS.match(name))
-    return flat, Report(loaded, missing, unexpected, reshaped, notes)
+    return flat, Report(loaded, missing, unexpected, notes)
 
 
 def _take(
     array: np.ndarray, source: str, taken: Taken, wanted: tuple[int, ...], name: str
 ) -> np.ndarray:
-    array = np.asarray(array)
     # Integers may be quantized with a scale elsewhere.
     if array.dtype != ml_dtypes.bfloat16 and array.dtype.kind != "f":
         raise UserError(f"{source} has the type {array.dtype}: save the weights as float32.")
     try:
-        found = taken.changed(array)
+        found = taken.apply(array)
+        found = found.reshape(wanted) if found.ndim > len(wanted) else found
     except (ValueError, IndexError):
         found = None  # Its shape is so different that it cannot be changed.
     if found is None or found.shape != wanted:
@@ -167,9 +139,13 @@ def _matches(name: str, patterns: Collection[str]) -> bool:
     return any(re.match(pattern, name) for pattern in patterns)
 
 
+def _arrows(arrays: Mapping[str, Sequence[str]]) -> list[str]:
+    return [f"{name} <- {_shorten(names)}" for name, names in arrays.items()]
+
+
 def _list(names: Sequence[str]) -> str:
     more = [f"... and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
-    return "".join(f"\n  {name}" for name in [*names[:_SHOWN], *more])
+    return "".join(f"\n  {name}" for name in [*sorted(names)[:_SHOWN], *more])
 
 
 def _shorten(names: Sequence[str]) -> str:

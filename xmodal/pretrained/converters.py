@@ -6,13 +6,16 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
+from absl import logging
+from etils import epath
 
+from xmodal.core.cache_folder import cache_folder
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
-from xmodal.pretrained.conversion_report import Report, Taken, take_all
-from xmodal.pretrained.folder import Description
-from xmodal.pretrained.layer_rules import Arrays
-from xmodal.pretrained.model_folder import ModelDescription
+from xmodal.pretrained.conversion_report import Report, take_all
+from xmodal.pretrained.folder import Description, save_tower
+from xmodal.pretrained.layer_rules import Arrays, Taken
+from xmodal.pretrained.model_folder import ModelDescription, save_model
 from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.variants import CONVERTERS, TOWERS
 from xmodal.pretrained.weight_files import load_source
@@ -70,14 +73,34 @@ def convert(
     return arrays, _describe(published, arrays), report
 
 
+def convert_once(key: str, card: str, make: Callable[[], Any]) -> epath.Path:
+    """Returns a folder of converted weights in the cache, which is made at the first call.
+
+    Args:
+      key: name of the folder; it stands for the source and the converter.
+      card: the file that a complete folder has, `tower.json` or `model.json`.
+      make: returns the result of `convert`.
+    """
+    folder = epath.Path(cache_folder("converted", key))
+    if not (folder / card).exists():
+        logging.info("Converting published weights once, into %s.", folder)
+        made = make()
+        try:
+            (save_model if card == "model.json" else save_tower)(folder, *made)
+        except (UserError, OSError):
+            if not (folder / card).exists():  # Another process may have just made it.
+                raise
+    return folder
+
+
 def take_arrays(published: Published, arrays: Arrays) -> tuple[dict[str, np.ndarray], Report]:
     """Returns the arrays by our names, learned numbers as `similarity/NAME`, and the report."""
     arrays = arrays if published.arrays is None else published.arrays
     wanted: dict[str, tuple[Taken, Sequence[int]]] = {
-        name: (published.find(name), shape) for name, shape in published.shapes().items()
+        name: (published.find(arrays, name), shape) for name, shape in published.shapes().items()
     }
     for name, scalar in published.parameters.items():
-        taken = Taken(scalar, np.squeeze) if isinstance(scalar, str) else scalar
+        taken = Taken(scalar) if isinstance(scalar, str) else scalar
         wanted[f"similarity/{name}"] = (taken, ())
     return take_all(arrays, wanted, published.notes)
 
@@ -86,13 +109,8 @@ def _describe(
     published: Published, arrays: dict[str, np.ndarray]
 ) -> Description | ModelDescription:
     """Returns the description, with the learned numbers that are removed from the arrays."""
-    if published.similarity is None:
-        return next(iter(published.towers.values()))
-    parameters = {name: float(arrays.pop(f"similarity/{name}")) for name in published.parameters}
-    return ModelDescription(
-        published.towers,
-        published.similarity,
-        parameters,
-        published.tasks,
-        published.cross_encoder,
-    )
+    towers, similarity = published.towers, published.similarity
+    if similarity is None:
+        return next(iter(towers.values()))
+    numbers = {name: float(arrays.pop(f"similarity/{name}")) for name in published.parameters}
+    return ModelDescription(towers, similarity, numbers, published.tasks, published.cross_encoder)

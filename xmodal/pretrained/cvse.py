@@ -8,11 +8,9 @@ import numpy as np
 from xmodal.core.errors import UserError
 from xmodal.data.text.concept_graph import normalize_adjacency, read_concepts
 from xmodal.data.text.vocabulary import UNKNOWN
-from xmodal.pretrained import layer_rules
-from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.image_text import SENTENCES, gru_encoder, regions
-from xmodal.pretrained.layer_rules import Arrays, LayerRule
+from xmodal.pretrained.layer_rules import Arrays, Taken, array_shape, find_prefix, nest
 from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.vocabularies import as_file, words_of
 from xmodal.pretrained.weight_files import WeightSource
@@ -26,6 +24,20 @@ _UNUSED = (
 VARIANTS = {"coco": (0.4, 0.9), "flickr30k": (0.35, 0.85)}
 """Share of labels, and of an item's own vector in evaluation, which arrays do not show."""
 
+# The heads of a tower: attention over its tokens, attention over concepts, and their graph.
+_INSTANCE = {"local": "embedding_1.0", "global": "embedding_2.0", "weight": "embedding_3.0"}
+_CONSENSUS = {
+    "concept": "embedding_1.0",
+    "concept_norm": "embedding_1.1",
+    "item": "embedding_2.0",
+    "item_norm": "embedding_2.1",
+    "weight": Taken("embedding_3.0.weight", np.transpose),
+}
+_GRAPH = {
+    "hidden": "gc1.weight",
+    "output": "gc2.weight",
+    "adjacency": Taken("adj_all", normalize_adjacency),
+}
 # Arrays that are added to those of a checkpoint.
 _VECTORS, _TABLE = "concepts.vectors", "concepts.of_word"
 
@@ -37,10 +49,10 @@ def describe_cvse(source: WeightSource) -> Published:
       UserError: it is not such a checkpoint, or has no concepts.
     """
     share, fusion = VARIANTS[source.choose("coco", _trained(source.options))]
-    start = layer_rules.find_prefix(source.arrays, "6.adj_all")
+    start = find_prefix(source.arrays, "6.adj_all")
     arrays, files = _with_concepts(source, f"{start}1.embed.weight")
-    width, inputs = layer_rules.array_shape(arrays, f"{start}0.fc.weight")
-    words, graph = layer_rules.array_shape(arrays, f"{start}6.gc1.weight")
+    width, inputs = array_shape(arrays, f"{start}0.fc.weight")
+    words, graph = array_shape(arrays, f"{start}6.gc1.weight")
     head = {
         "name": "consensus",
         "concepts": len(arrays[f"{start}6.adj_all"]),
@@ -48,24 +60,23 @@ def describe_cvse(source: WeightSource) -> Published:
         "graph_width": graph,
         "eval_fusion": fusion,
     }
-    encoder, text_layers = gru_encoder(arrays, f"{start}1.", directions="mean")
+    encoder, text_table = gru_encoder(arrays, f"{start}1.", directions="mean")
     labels = {"unit_query": True, "vocab_size": encoder["vocab_size"], "label_share": share}
-    image_layers = {
-        "head/instance/linear": layer_rules.linear(f"{start}0.fc"),
-        "head/instance/local_norm": layer_rules.norm(f"{start}2.embedding_1.1"),
-        "head/instance/global_norm": layer_rules.norm(f"{start}2.embedding_2.1"),
+    image_table = {
+        "head/instance/linear": f"{start}0.fc",
+        "head/instance/local_norm": f"{start}2.embedding_1.1",
+        "head/instance/global_norm": f"{start}2.embedding_2.1",
     }
-    text_layers["head/concept_of_word"] = layer_rules.whole(_TABLE)
-    inputs_of_text = SENTENCES | {"reading": "bytes"}
+    text_table["head/concept_of_word"] = _TABLE
     return Published(
         towers={
             "image": regions(inputs, head | {"width": width, "batch_norm": True}),
-            "text": Description(encoder, head | labels, inputs_of_text, files),
+            "text": Description(encoder, head | labels, SENTENCES | {"reading": "bytes"}, files),
         },
         similarity={"name": "dot"},
         layers={
-            "image": image_layers | _head_rules(start, 2),
-            "text": text_layers | _head_rules(start, 3),
+            "image": {**image_table, **_head_table(start, 2)},
+            "text": {**text_table, **_head_table(start, 3)},
         },
         unused=_UNUSED,
         arrays=arrays,
@@ -108,25 +119,11 @@ def _with_concepts(source: WeightSource, table: str) -> tuple[Arrays, dict[str, 
     return {**source.arrays, **added}, as_file([*words, *first])
 
 
-def _head_rules(start: str, number: int) -> dict[str, LayerRule]:
-    """Rules for one tower; `number` is the place of its attention in the list of state dicts."""
-    attention, consensus = f"{start}{number}.", f"{start}{number + 2}."
-    graph = {
-        "hidden": Taken(f"{start}6.gc1.weight"),
-        "output": Taken(f"{start}6.gc2.weight"),
-        "adjacency": Taken(f"{start}6.adj_all", normalize_adjacency, "normalized"),
-        "vectors": Taken(_VECTORS),
-    }
+def _head_table(start: str, number: int) -> dict[str, str | Taken]:
+    """The table of one tower; `number` is the place of its attention in the list of state dicts."""
     return {
-        "head/instance/local": layer_rules.linear(f"{attention}embedding_1.0"),
-        "head/instance/global": layer_rules.linear(f"{attention}embedding_2.0"),
-        "head/instance/weight": layer_rules.linear(f"{attention}embedding_3.0"),
-        "head/graph": graph.__getitem__,
-        "head/concept": layer_rules.linear(f"{consensus}embedding_1.0"),
-        "head/concept_norm": layer_rules.norm(f"{consensus}embedding_1.1"),
-        "head/item": layer_rules.linear(f"{consensus}embedding_2.0"),
-        "head/item_norm": layer_rules.norm(f"{consensus}embedding_2.1"),
-        "head/weight": layer_rules.changed(
-            f"{consensus}embedding_3.0.weight", np.transpose, "transposed"
-        ),
+        **nest("head/instance/", f"{start}{number}.", _INSTANCE),
+        **nest("head/", f"{start}{number + 2}.", _CONSENSUS),
+        **nest("head/graph/", f"{start}6.", _GRAPH),
+        "head/graph/vectors": _VECTORS,
     }

@@ -11,16 +11,14 @@ import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import safetensors
-from absl import logging
 from etils import epath
 
 from xmodal.core.atomic import new_folder
-from xmodal.core.cache_folder import cache_folder
 from xmodal.core.errors import UserError
 from xmodal.core.object_store import is_in_object_store
 from xmodal.core.untrusted.json_text import parse_json_text
@@ -150,29 +148,6 @@ def read_card(path: epath.Path, *keys: str) -> dict[str, Any]:
     except (ValueError, TypeError) as error:
         raise UserError(f"{path} is damaged ({error}): convert the weights again.") from error
     return content
-
-
-def convert_once(
-    key: str, card: str, make: Callable[[], tuple[Any, ...]], save: Callable[..., None]
-) -> epath.Path:
-    """Returns a folder of converted weights in the cache, which is made at the first call.
-
-    Args:
-      key: name of the folder; it stands for the source and the converter.
-      card: the file that a complete folder has.
-      make: returns the arrays, the description and the report.
-      save: `save_tower` or `save_model`.
-    """
-    folder = epath.Path(cache_folder("converted", key))
-    if not (folder / card).exists():
-        logging.info("Converting published weights once, into %s.", folder)
-        made = make()
-        try:
-            save(folder, *made)
-        except (UserError, OSError):
-            if not (folder / card).exists():  # Another process may have just made it.
-                raise
-    return folder
 
 
 def check_weights(folder: str | os.PathLike) -> None:

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from xmodal.pretrained import layer_rules
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.layer_rules import Arrays, LayerRule
+from xmodal.pretrained.layer_rules import Arrays, array_shape
 from xmodal.pretrained.vocabularies import words_of
 from xmodal.pretrained.weight_files import WeightSource
 
@@ -55,8 +54,8 @@ def sentences(
 
 def gru_encoder(
     arrays: Arrays, start: str, *, recurrent: str = "rnn", **options: Any
-) -> tuple[dict[str, Any], dict[str, LayerRule]]:
-    """Returns the section of a table of word vectors with one layer of GRU, and its rules.
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Returns the section of a table of word vectors with one layer of GRU, and its table.
 
     Args:
       arrays: arrays of a source, with `embed` and `recurrent`.
@@ -67,8 +66,8 @@ def gru_encoder(
     Raises:
       UserError: the source has no such arrays.
     """
-    rows, words = layer_rules.array_shape(arrays, f"{start}embed.weight")
-    _, width = layer_rules.array_shape(arrays, f"{start}{recurrent}.weight_hh_l0")
+    rows, words = array_shape(arrays, f"{start}embed.weight")
+    _, width = array_shape(arrays, f"{start}{recurrent}.weight_hh_l0")
     encoder = {
         "name": "rnn",
         "cell": "gru",
@@ -80,6 +79,6 @@ def gru_encoder(
         **options,
     }
     return encoder, {
-        "encoder/table": layer_rules.whole(f"{start}embed.weight"),
-        "encoder/recurrent": layer_rules.gru(f"{start}{recurrent}"),
+        "encoder/table": f"{start}embed.weight",
+        "encoder/recurrent": f"{start}{recurrent}",
     }

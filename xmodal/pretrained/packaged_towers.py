@@ -1,10 +1,9 @@
 """Published towers in packages of PyPI: `pip:NAME` in place of a folder of `xmodal convert`."""
 
-import dataclasses
 import importlib.metadata
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from etils import epath
 
@@ -18,8 +17,7 @@ _PREFIX = "pip:"
 _VERSION = 1
 
 
-@dataclasses.dataclass(frozen=True)
-class PackagedTower:
+class PackagedTower(NamedTuple):
     """Weights that a package ships.
 
     Attributes:
@@ -61,11 +59,7 @@ PACKAGED: Mapping[str, PackagedTower] = {
 
 def is_installed(name: str) -> bool:
     """Returns whether the package of a key of `PACKAGED` is installed."""
-    try:
-        importlib.metadata.distribution(PACKAGED[name].package)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
+    return _find_file(PACKAGED[name]) is not None
 
 
 def locate_tower(where: str, source: str) -> str:
@@ -83,14 +77,18 @@ def locate_tower(where: str, source: str) -> str:
         return source
     tower = lookup(where, source.removeprefix(_PREFIX), PACKAGED)
     # It imports jax and flax, which a config that asks for what is installed does not need.
-    from xmodal.pretrained.converters import convert
-    from xmodal.pretrained.folder import convert_once, save_tower
+    from xmodal.pretrained.converters import convert, convert_once
 
-    def make() -> tuple[Any, ...]:
-        return convert(tower.tower, _find_weights(where, source, tower), tower.variant)
+    def make() -> Any:
+        file = _find_file(tower)
+        if file is None or sha256_of(file) != tower.sha256:
+            raise UserError(
+                f"{where}={source!r} needs {tower.file} with the SHA-256 {tower.sha256} from the "
+                f"package {tower.package}, which is not installed: {INSTALL}."
+            )
+        return convert(tower.tower, file, tower.variant)
 
-    key = f"{tower.sha256[:32]}-{_VERSION}"
-    return os.fspath(convert_once(key, "tower.json", make, save_tower))
+    return os.fspath(convert_once(f"{tower.sha256[:32]}-{_VERSION}", "tower.json", make))
 
 
 def describe_source(source: str) -> str:
@@ -101,15 +99,9 @@ def describe_source(source: str) -> str:
     return f" ({tower.file} of {tower.package}, {tower.license}, SHA-256 {tower.sha256})"
 
 
-def _find_weights(where: str, source: str, tower: PackagedTower) -> epath.Path:
+def _find_file(tower: PackagedTower) -> epath.Path | None:
     try:
         files = importlib.metadata.files(tower.package) or []
     except importlib.metadata.PackageNotFoundError:
-        files = []
-    paths = [epath.Path(str(file.locate())) for file in files if file.name == tower.file]
-    if not paths or sha256_of(paths[0]) != tower.sha256:
-        raise UserError(
-            f"{where}={source!r} needs {tower.file} with the SHA-256 {tower.sha256} from the "
-            f"package {tower.package}, which is not installed: {INSTALL}."
-        )
-    return paths[0]
+        return None
+    return next((epath.Path(str(f.locate())) for f in files if f.name == tower.file), None)

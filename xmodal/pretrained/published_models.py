@@ -8,10 +8,9 @@ from etils import epath
 
 from xmodal.core.checksums import sha256_of
 from xmodal.core.errors import UserError
-from xmodal.pretrained import folder
+from xmodal.pretrained import converters
 from xmodal.pretrained.clip_layouts import find_layout
 from xmodal.pretrained.converters import convert
-from xmodal.pretrained.model_folder import save_model
 from xmodal.pretrained.vocabularies import TOKENIZER_FILES
 from xmodal.pretrained.weight_files import SMALL_FILES, load_source
 
@@ -42,10 +41,10 @@ def convert_once(source: str | os.PathLike) -> epath.Path:
     path = epath.Path(source)
     if not path.exists():
         raise NotPublishedError(f"{os.fspath(source)} does not exist.")
-    return folder.convert_once(_hash_of(path), "model.json", lambda: _convert(path), save_model)
+    return converters.convert_once(_hash_of(path), "model.json", lambda: _convert(path))
 
 
-def _convert(path: epath.Path) -> tuple[Any, ...]:
+def _convert(path: epath.Path) -> Any:
     kind = _kind_of(path)
     try:
         return convert(kind, path)

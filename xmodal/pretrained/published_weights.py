@@ -11,9 +11,8 @@ from xmodal.core.tree_paths import leaves_by_path
 from xmodal.data.pixels.images import ImageConfig
 from xmodal.losses import LOSSES
 from xmodal.models import Embedding, make_dual_encoder, make_task_module, make_tower
-from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description, model_section
-from xmodal.pretrained.layer_rules import Arrays, LayerRule, find
+from xmodal.pretrained.layer_rules import Arrays, Table, Taken, find
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,9 +22,8 @@ class Published:
     Attributes:
       towers: "image" and "text", or one of them -> the tower, including the weights of
         projection and head.
-      layers: modality -> path of one of our layers or modules (`head/summary`) -> its rule; also of
-        `similarity`, `cross_encoder` and `tasks` (`NAME/module`), if they have arrays. The longest
-        path that matches an array is used.
+      layers: modality -> the table of its arrays, see `layer_rules.Table`; also of `similarity`,
+        `cross_encoder` and `tasks` (`NAME/module`), if they have arrays.
       similarity: the similarity, as in `config.model.similarity`; None for a single tower.
       parameters: learned parameters of the similarity -> the scalar in the source.
       tasks: name -> section of a task with weights, as in `config.tasks.NAME`, without columns.
@@ -36,7 +34,7 @@ class Published:
     """
 
     towers: Mapping[str, Description]
-    layers: Mapping[str, Mapping[str, LayerRule]]
+    layers: Mapping[str, Table]
     similarity: Mapping[str, Any] | None = None
     parameters: Mapping[str, str | Taken] = dataclasses.field(default_factory=dict)
     tasks: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
@@ -78,14 +76,14 @@ class Published:
             }
         return _flat_shapes(trees)
 
-    def find(self, name: str) -> Taken:
+    def find(self, arrays: Arrays, name: str) -> Taken:
         """Returns the array of the source for one of ours; see `shapes`."""
         if self.similarity is None:
             name = f"{next(iter(self.towers))}/{name}"
         part, path = name.split("/", 1)
         if part in self.towers:
             path = path.split("/", 1)[1]
-        return find(self.layers[part], path)
+        return find(arrays, self.layers[part], path)
 
 
 def _example(description: Description) -> dict[str, np.ndarray]:

@@ -1,22 +1,13 @@
 """ResNet-50, 101 and 152 from keras.applications, torchvision, TF-slim and SimCLRv2."""
 
+import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from xmodal.core.errors import UserError
 from xmodal.models.encoders import resnet
-from xmodal.pretrained.cnn_names import (
-    SLIM,
-    TENSORFLOW,
-    KerasNames,
-    by_role,
-    find_scope,
-    image_tower,
-    number_layers,
-    torch_array,
-)
-from xmodal.pretrained.conversion_report import Taken
-from xmodal.pretrained.layer_rules import Arrays, LayerRule
+from xmodal.pretrained.cnn_weights import find_scope, image_tower, keras_names, number_layers
+from xmodal.pretrained.layer_rules import Arrays, Table, count_layers, nest
 from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.weight_files import WeightSource
 
@@ -32,6 +23,9 @@ _UNUSED = (
 _COPIES = ("Momentum", "ExponentialMovingAverage", "RMSProp", "RMSProp_1")
 _CONVS = ("shortcut", "reduce", "spatial", "expand")
 
+_Names = Callable[[int, int, int], tuple[str, str]]
+"""From a stage, unit and place among `_CONVS` to the convolution and the norm in the source."""
+
 
 def describe_resnet(source: WeightSource) -> Published:
     """Returns a ResNet of the requested variant, with the depth given by its convolutions.
@@ -39,7 +33,7 @@ def describe_resnet(source: WeightSource) -> Published:
     Raises:
       UserError: no ResNet has this number of convolutions.
     """
-    arrays, variant = source.arrays, source.variant
+    arrays, variant = keras_names(source.arrays), source.variant
     convs = sum(array.ndim == 4 and not name.endswith(_COPIES) for name, array in arrays.items())
     # The stem, three per unit, a shortcut in each stage; TF-slim's classifier is a convolution,
     # too.
@@ -55,16 +49,17 @@ def describe_resnet(source: WeightSource) -> Published:
         # TF-slim's checkpoints of 2016 hold the mean that was subtracted from their pixels. Others
         # with these names, such as TF-Hub's, were trained on pixels in [-1, 1].
         normalization = encoder["normalization"] = "vgg"
-    rule = _RULES[variant](arrays, depth)
-    return image_tower(
-        encoder, lambda layer, role: rule(*_split_layer(layer), role), normalization, 224, _UNUSED
-    )
+    names = {"keras": _keras, "slim": _slim(arrays, depth)}.get(variant, _torchvision)
+    table = _table(resnet.DEPTHS[depth], names)
+    if variant == "simclr":
+        table = _simclr(arrays, resnet.DEPTHS[depth])
+    return image_tower(encoder, arrays, table, normalization, 224, _UNUSED)
 
 
 def torchvision_encoder(
     arrays: Arrays, start: str, variant: str = "torchvision"
-) -> tuple[dict[str, object], LayerRule]:
-    """Returns the section of torchvision's ResNet or ResNeXt with bottlenecks, and its rule.
+) -> tuple[dict[str, object], Table]:
+    """Returns the section of torchvision's ResNet or ResNeXt with bottlenecks, and its table.
 
     Args:
       arrays: arrays of a source.
@@ -74,9 +69,8 @@ def torchvision_encoder(
     Raises:
       UserError: the units are not those of a known depth.
     """
-    pattern = re.compile(rf"{re.escape(start)}layer(\d)\.(\d+)\.conv3\.weight")
-    stages = [match[1] for match in map(pattern.fullmatch, arrays) if match]
-    units = tuple(stages.count(stage) for stage in sorted(set(stages)))
+    counts = [count_layers(arrays, f"{start}layer{n}.{{}}.conv3.weight") for n in range(1, 10)]
+    units = tuple(filter(None, counts))
     depth = next((d for d, wanted in resnet.DEPTHS.items() if units == wanted), None)
     if depth is None:
         known = ", ".join(resnet.DEPTHS)
@@ -84,7 +78,7 @@ def torchvision_encoder(
     groups = _groups(arrays, f"{start}layer1.0.conv2.weight")
     variant = "torchvision" if groups else variant
     encoder = {"name": "resnet", "depth": int(depth), "variant": variant, **groups}
-    return encoder, torchvision(start)
+    return encoder, nest("encoder/", start, _table(units, _torchvision))
 
 
 def _groups(arrays: Arrays, kernel: str) -> dict[str, int]:
@@ -93,114 +87,62 @@ def _groups(arrays: Arrays, kernel: str) -> dict[str, int]:
     return {} if channels == width else {"cardinality": channels // width, "group_width": width}
 
 
-def torchvision(start: str, place: Callable[[str], str] = lambda layer: layer) -> LayerRule:
-    """The rule for torchvision's ResNets.
-
-    Args:
-      start: start of the names in the source.
-      place: torchvision's name of a layer at the top -> its name in the source.
-    """
-    rule = _torchvision({}, "", start, place)
-    return by_role(lambda layer, role: rule(*_split_layer(layer), role))
-
-
-def _split_layer(layer: str) -> tuple[int, int, str]:
-    """`stage2_unit3/reduce` -> (2, 3, "reduce"); the stem is stage 0."""
-    if match := re.fullmatch(r"stage(\d+)_unit(\d+)/(\w+)", layer):
-        return int(match[1]), int(match[2]), match[3]
-    return 0, 0, layer
+def _table(units: Sequence[int], names: _Names) -> dict[str, str]:
+    """The table of a ResNet; its layers are in the order in which TensorFlow creates them."""
+    table: dict[str, str] = {}
+    table["stem"], table["stem_norm"] = names(0, 0, 1)
+    for stage, count in enumerate(units, start=1):
+        for unit in range(1, count + 1):
+            for number, conv in list(enumerate(_CONVS))[unit > 1 :]:
+                ours = f"stage{stage}_unit{unit}/{conv}"
+                table[ours], table[f"{ours}_norm"] = names(stage, unit, number)
+    return table
 
 
-_LayerRule = Callable[[int, int, str, str], Taken]
+def _torchvision(stage: int, unit: int, number: int) -> tuple[str, str]:
+    block = f"layer{stage}.{unit - 1}." if stage else ""
+    kinds = ("conv", "bn") if number else ("downsample.0", "downsample.1")
+    conv, norm = (f"{block}{kind}{number or ''}" for kind in kinds)
+    return conv, norm
 
 
-def _torchvision(
-    arrays: Arrays, depth: str, start: str = "", place: Callable[[str], str] = lambda layer: layer
-) -> _LayerRule:
-    del arrays, depth
-
-    def rule(stage: int, unit: int, conv: str, role: str) -> Taken:
-        is_norm = role.startswith("norm_")
-        name = f"{'bn' if is_norm else 'conv'}{_CONVS.index(conv) if stage else 1}"
-        if conv == "shortcut":
-            name = f"downsample.{int(is_norm)}"
-        if not stage:
-            return torch_array(f"{start}{place(name)}", role)
-        return torch_array(f"{start}{place(f'layer{stage}')}.{unit - 1}.{name}", role)
-
-    return rule
+def _keras(stage: int, unit: int, number: int) -> tuple[str, str]:
+    block = f"conv{stage + 1}_block{unit}_{number}" if stage else "conv1"
+    return f"{block}_conv", f"{block}_bn"
 
 
-def _keras(arrays: Arrays, depth: str) -> _LayerRule:
-    del depth
-    names = KerasNames(arrays)
-
-    def rule(stage: int, unit: int, conv: str, role: str) -> Taken:
-        end = "bn" if role.startswith("norm_") else "conv"
-        block = f"conv{stage + 1}_block{unit}_{_CONVS.index(conv)}" if stage else "conv1"
-        return names.find(f"{block}_{end}", role)
-
-    return rule
-
-
-def _slim(arrays: Arrays, depth: str) -> _LayerRule:
+def _slim(arrays: Arrays, depth: str) -> _Names:
     scope = f"resnet_v1_{depth}/"
     prefix = find_scope(arrays, f"{scope}conv1/weights") + scope
 
-    def rule(stage: int, unit: int, conv: str, role: str) -> Taken:
+    def names(stage: int, unit: int, number: int) -> tuple[str, str]:
+        block = f"block{stage}/unit_{unit}/bottleneck_v1/" if stage else ""
+        layer = f"{prefix}{block}{f'conv{number}' if number else 'shortcut'}"
+        return layer, f"{layer}/BatchNorm"
+
+    return names
+
+
+def _simclr(arrays: Arrays, units: Sequence[int]) -> Table:
+    first = "initial_conv_relu_max_pool/"
+    if not any(first in name for name in arrays):
+        bodies = [name for name in arrays if not re.search(r"(^|/)(_projection_)?head", name)]
+        convs = number_layers(bodies, "conv2d")
+        norms = number_layers(bodies, "(sync_)?batch_normalization")
+        made = itertools.chain.from_iterable(zip(convs, norms, strict=False))
+        return dict(zip(_table(units, _keras), made, strict=False))
+    # Names of a TensorFlow 2 checkpoint: the path of attributes to each variable.
+    prefix = find_scope(arrays, f"{first}0/conv2d/kernel")
+
+    def names(stage: int, unit: int, number: int) -> tuple[str, str]:
+        block = f"{prefix}block_groups/{stage - 1}/layers/{unit - 1}/"
+        # Positions of a unit's layers with weights in its list, between which there are DropBlocks.
+        places, place = f"{block}conv_relu_dropblock_layers/", 3 * (number - 1)
+        conv, norm = f"{places}{place}", f"{places}{place + 1}"
         if not stage:
-            return Taken(f"{prefix}conv1/{SLIM[role]}")
-        layer = "shortcut" if conv == "shortcut" else f"conv{_CONVS.index(conv)}"
-        return Taken(f"{prefix}block{stage}/unit_{unit}/bottleneck_v1/{layer}/{SLIM[role]}")
+            conv, norm = f"{prefix}{first}0", f"{prefix}{first}2"
+        elif not number:
+            conv, norm = f"{block}projection_layers/0", f"{block}projection_layers/1"
+        return f"{conv}/conv2d", f"{norm}/bn"
 
-    return rule
-
-
-def _simclr(arrays: Arrays, depth: str) -> _LayerRule:
-    if any("initial_conv_relu_max_pool/" in name for name in arrays):
-        return _simclr_objects(arrays)
-    # TensorFlow numbers layers of a kind in the order of creation, a unit's shortcut first.
-    made = [(0, 0, "stem")]
-    for stage, units in enumerate(resnet.DEPTHS[depth], start=1):
-        for unit in range(1, units + 1):
-            made += [(stage, unit, conv) for conv in _CONVS[unit > 1 :]]
-    bodies = [name for name in arrays if not re.search(r"(^|/)(_projection_)?head", name)]
-    convs = number_layers(bodies, "conv2d")
-    norms = number_layers(bodies, "(sync_)?batch_normalization")
-
-    def rule(stage: int, unit: int, conv: str, role: str) -> Taken:
-        layers = norms if role.startswith("norm_") else convs
-        place = made.index((stage, unit, conv))
-        layer = layers[place] if place < len(layers) else f"{stage}.{unit}.{conv}"
-        return Taken(f"{layer}/{TENSORFLOW[role]}")
-
-    return rule
-
-
-def _simclr_objects(arrays: Arrays) -> _LayerRule:
-    """Names of a TensorFlow 2 checkpoint: the path of attributes to each variable."""
-    prefix = find_scope(arrays, "initial_conv_relu_max_pool/0/conv2d/kernel")
-    # Positions of a unit's layers with weights in its list, between which there are DropBlocks.
-    places = {"reduce": 0, "spatial": 3, "expand": 6}
-
-    def rule(stage: int, unit: int, conv: str, role: str) -> Taken:
-        is_norm = role.startswith("norm_")
-        block = f"block_groups/{stage - 1}/layers/{unit - 1}/"
-        if not stage:
-            place = f"initial_conv_relu_max_pool/{2 * is_norm}"
-        elif conv == "shortcut":
-            place = f"{block}projection_layers/{int(is_norm)}"
-        else:
-            place = f"{block}conv_relu_dropblock_layers/{places[conv] + is_norm}"
-        return Taken(f"{prefix}{place}/{'bn' if is_norm else 'conv2d'}/{TENSORFLOW[role]}")
-
-    return rule
-
-
-_RULES: dict[str, Callable[[Arrays, str], _LayerRule]] = {
-    "keras": _keras,
-    "slim": _slim,
-    "simclr": _simclr,
-    "torchvision": _torchvision,
-    "vse_infinity": _torchvision,
-}
+    return _table(units, names)

@@ -36,14 +36,14 @@ class Converter(NamedTuple):
 TOWERS: Mapping[str, Converter] = {
     "bert": Converter("bert_weights.describe_bert"),
     "efficientnet": Converter(
-        "efficientnet_weights.describe_efficientnet",
+        "cnn_weights.describe_efficientnet",
         (
             *("b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7"),
             *("lite0", "lite1", "lite2", "lite3", "lite4"),
         ),
     ),
-    "inception_v3": Converter("inception_v3_weights.describe_inception_v3"),
-    "mobilenet_v2": Converter("mobilenet_v2_weights.describe_mobilenet_v2"),
+    "inception_v3": Converter("cnn_weights.describe_inception_v3"),
+    "mobilenet_v2": Converter("cnn_weights.describe_mobilenet_v2"),
     "resnet": Converter(
         "resnet_weights.describe_resnet",
         ("slim", "keras", "torchvision", "vse_infinity", "simclr"),
@@ -56,12 +56,12 @@ MODELS: Mapping[str, Converter] = {
     "blip": Converter("blip.describe_blip"),
     # Activations, which arrays do not show.
     "clip": Converter("clip.describe_clip", ("quick_gelu", "gelu")),
-    "cmcm": Converter("cmcm.describe_cmcm", ("scaled", "unscaled")),
+    "cmcm": Converter("cnn_models.describe_cmcm", ("scaled", "unscaled")),
     "cvse": Converter("cvse.describe_cvse", ("coco", "flickr30k")),
-    "pcme": Converter("pcme.describe_pcme"),
-    "pvse": Converter("pvse.describe_pvse", ("legacy", "final")),
-    "scan": Converter("scan_weights.describe_scan"),
-    "sgraf": Converter("sgraf_weights.describe_sgraf"),
+    "pcme": Converter("cnn_models.describe_pcme"),
+    "pvse": Converter("cnn_models.describe_pvse", ("legacy", "final")),
+    "scan": Converter("region_models.describe_scan"),
+    "sgraf": Converter("region_models.describe_sgraf"),
     # `gelu_tanh` is that of every published SigLIP; open_clip computes `gelu`, and in SigLIP 2
     # `gelu_tanh` for the text tower alone.
     "siglip": Converter("clip.describe_siglip", ("gelu_tanh", "gelu", "gelu_text_tanh")),
@@ -69,11 +69,11 @@ MODELS: Mapping[str, Converter] = {
     "vinvl": Converter("vinvl.describe_vinvl"),
     # The pixel normalization of a ResNet, torchvision's or bottom-up attention's, which arrays do
     # not show.
-    "vse_infinity": Converter("vse_infinity.describe_vse_infinity", ("imagenet", "detector")),
+    "vse_infinity": Converter("region_models.describe_vse_infinity", ("imagenet", "detector")),
     "vsepp": Converter(
-        "vsepp.describe_vsepp", ("vsepp", "vse0", "order", "order0", "order_absolute")
+        "cnn_models.describe_vsepp", ("vsepp", "vse0", "order", "order0", "order_absolute")
     ),
-    "vsrn": Converter("vsrn.describe_vsrn"),
+    "vsrn": Converter("region_models.describe_vsrn"),
 }
 """Converters of models."""
 

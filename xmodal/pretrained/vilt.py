@@ -6,9 +6,19 @@ authors' zero-shot evaluation.
 """
 
 from xmodal.core.errors import UserError
-from xmodal.pretrained import layer_rules
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.layer_rules import Arrays, LayerRule
+from xmodal.pretrained.layer_rules import (
+    ATTENTION,
+    TIMM_LAYER,
+    Arrays,
+    Table,
+    array_shape,
+    count_heads,
+    count_layers,
+    find_prefix,
+    grid_side,
+    nest,
+)
 from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.vocabularies import words_of
 from xmodal.pretrained.weight_files import WeightSource
@@ -19,35 +29,33 @@ _WARNING = (
 )
 _UNUSED = (r"(.*\.)?(mlm_score|itm_score|vqa_classifier)\.", r"(.*\.)?position_ids$")
 # The names of the parts by publisher: the authors', and those of transformers.
-_RELEASED = {
-    "text": "text_embeddings.",
-    "modalities": "token_type_embeddings.weight",
+_RELEASED: Table = {
     "class_token": "transformer.cls_token",
-    "positions": "transformer.pos_embed",
+    "position_embeddings": "transformer.pos_embed",
     "patches": "transformer.patch_embed.proj",
     "norm": "transformer.norm",
-    "layers": "transformer.blocks.{}.",
-    "hidden": "mlp.fc1.weight",
+    "modality_embeddings": "token_type_embeddings.weight",
+    "text": "text_embeddings.",
 }
-_TRANSFORMERS = {
-    "text": "embeddings.text_embeddings.",
-    "modalities": "embeddings.token_type_embeddings.weight",
+_RELEASED_LAYERS = ("transformer.blocks.{}.", TIMM_LAYER)
+_TRANSFORMERS: Table = {
     "class_token": "embeddings.cls_token",
-    "positions": "embeddings.position_embeddings",
+    "position_embeddings": "embeddings.position_embeddings",
     "patches": "embeddings.patch_embeddings.projection",
     "norm": "layernorm",
-    "layers": "encoder.layer.{}.",
-    "hidden": "intermediate.dense.weight",
+    "modality_embeddings": "embeddings.token_type_embeddings.weight",
+    "text": "embeddings.text_embeddings.",
 }
-_TRANSFORMERS_LAYER = layer_rules.by_part(
+_TRANSFORMERS_LAYERS = (
+    "encoder.layer.{}.",
     {
+        **{part: f"attention.attention.{part}" for part in ATTENTION},
         "attention_norm": "layernorm_before",
         "attention_output": "attention.output.dense",
         "mlp_norm": "layernorm_after",
         "mlp_hidden": "intermediate.dense",
         "mlp_output": "output.dense",
-        **{part: f"attention.attention.{part}" for part in layer_rules.ATTENTION},
-    }
+    },
 )
 
 
@@ -58,31 +66,29 @@ def describe_vilt(source: WeightSource) -> Published:
       UserError: it is not a ViLT with a ranking or a matching head.
     """
     arrays = source.arrays
-    start = layer_rules.find_prefix(arrays, "pooler.dense.weight")
-    is_released = start + _RELEASED["modalities"] in arrays
-    table = _RELEASED if is_released else _TRANSFORMERS
-    names = {part: start + name for part, name in table.items() if part != "hidden"}
-    layer = layer_rules.TIMM_LAYER if is_released else _TRANSFORMERS_LAYER
-    image, image_layers = _describe_image(arrays, names)
+    start = find_prefix(arrays, "pooler.dense.weight")
+    is_released = f"{start}{_RELEASED['modality_embeddings']}" in arrays
+    table = nest("", start, _RELEASED if is_released else _TRANSFORMERS)
+    layer, parts = _RELEASED_LAYERS if is_released else _TRANSFORMERS_LAYERS
+    image, image_table = _describe_image(arrays, table)
     head, classes = _find_head(arrays)
-    rows, width = layer_rules.array_shape(arrays, f"{names['text']}word_embeddings.weight")
-    length, _ = layer_rules.array_shape(arrays, f"{names['text']}position_embeddings.weight")
-    hidden = names["layers"] + table["hidden"]
-    depth = layer_rules.count_layers(arrays, hidden)
-    scorer: dict[str, LayerRule] = {
+    text, hidden = str(table["text"]), f"{start}{layer}{parts['mlp_hidden']}.weight"
+    rows, width = array_shape(arrays, f"{text}word_embeddings.weight")
+    length, _ = array_shape(arrays, f"{text}position_embeddings.weight")
+    depth = count_layers(arrays, hidden)
+    scorer = {
         **{
-            name: layer_rules.whole(f"{names['text']}{name}.weight")
+            name: f"{text}{name}.weight"
             for name in ("word_embeddings", "position_embeddings", "token_type_embeddings")
         },
-        "embeddings_norm": layer_rules.norm(f"{names['text']}LayerNorm"),
-        "modality_embeddings": layer_rules.whole(names["modalities"]),
-        "norm": layer_rules.norm(names["norm"]),
-        "pooler": layer_rules.linear(f"{start}pooler.dense"),
-        "output": layer_rules.linear(head),
+        "embeddings_norm": f"{text}LayerNorm",
+        "modality_embeddings": table["modality_embeddings"],
+        "norm": table["norm"],
+        "pooler": f"{start}pooler.dense",
+        "output": head,
     }
     for number in range(depth):
-        rules = {f"layers_{number}": layer}
-        scorer |= layer_rules.below(names["layers"].format(number), rules)
+        scorer |= nest(f"layers_{number}/", start + layer.format(number), parts)
     texts = {"tokenizer": "wordpiece", "lower_case": True, "max_length": length}
     encoder = {"name": "token_ids", "vocab_size": rows}
     return Published(
@@ -91,15 +97,15 @@ def describe_vilt(source: WeightSource) -> Published:
             "text": Description(encoder, {"name": "none"}, texts, words_of(source, rows)),
         },
         similarity={"name": "dot"},
-        layers={"image": image_layers, "text": {}, "cross_encoder": scorer},
+        layers={"image": image_table, "text": {}, "cross_encoder": scorer},
         cross_encoder={
             "name": "single_stream",
             "classes": classes,
             "score": "logit",
             "width": width,
             "depth": depth,
-            "heads": layer_rules.count_heads(width),
-            "mlp_dim": layer_rules.array_shape(arrays, hidden.format(0))[0],
+            "heads": count_heads(width),
+            "mlp_dim": array_shape(arrays, hidden.format(0))[0],
             "positions": length,
         },
         notes=(_WARNING,),
@@ -116,12 +122,10 @@ def _find_head(arrays: Arrays) -> tuple[str, int]:
     raise UserError("it has neither a ranking head, 'rank_output', nor a matching head.")
 
 
-def _describe_image(
-    arrays: Arrays, names: dict[str, str]
-) -> tuple[Description, dict[str, LayerRule]]:
-    width, _, patch, _ = layer_rules.array_shape(arrays, f"{names['patches']}.weight")
-    _, tokens, _ = layer_rules.array_shape(arrays, names["positions"])
-    grid = layer_rules.grid_side(tokens - 1)
+def _describe_image(arrays: Arrays, table: Table) -> tuple[Description, Table]:
+    width, _, patch, _ = array_shape(arrays, f"{table['patches']}.weight")
+    _, tokens, _ = array_shape(arrays, str(table["position_embeddings"]))
+    grid = grid_side(tokens - 1)
     encoder = {
         "name": "patch_tokens",
         "patch": patch,
@@ -129,15 +133,8 @@ def _describe_image(
         "grid": grid,
         "normalization": "inception",
     }
-    rules = {
-        # A convolution of patches is a linear layer of their pixels.
-        "encoder/patches": layer_rules.with_kernel(
-            names["patches"],
-            lambda kernel: kernel.transpose(2, 3, 1, 0).reshape(-1, len(kernel)),
-            "OIHW to (HWI)O",
-        ),
-        "encoder/class_token": layer_rules.flat(names["class_token"]),
-        "encoder/position_embeddings": layer_rules.flat(names["positions"]),
-    }
+    # A convolution of patches is a linear layer of their pixels.
+    names = ("patches", "class_token", "position_embeddings")
+    rules = {f"encoder/{name}": table[name] for name in names}
     pixels = {"size": grid * patch, "patch": patch}
     return Description(encoder, {"name": "none"}, pixels), rules

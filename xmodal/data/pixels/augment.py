@@ -64,21 +64,17 @@ class AugmentConfig:
 
     def __post_init__(self) -> None:
         ranges = {"area": self.area, "aspect": self.aspect, "sides": self.sides or (1, 1)}
-        for name, (low, high) in ranges.items():
-            if low > high:
-                raise UserError(
-                    f"config.data.image.augment.{name} is ({low}, {high}); the lower end comes "
-                    "first."
-                )
+        wrong = [
+            f"{name}={found} starts with the upper end"
+            for name, found in ranges.items()
+            if found[0] > found[1]
+        ]
         if self.square and self.sides is not None:
-            raise UserError(
-                f"config.data.image.augment.square and sides={self.sides} exclude each other."
-            )
+            wrong.append(f"square and sides={self.sides} exclude each other")
         if self.min_area > self.area[1]:
-            raise UserError(
-                f"config.data.image.augment.min_area={self.min_area} is more than the largest area "
-                f"{self.area[1]}; lower it."
-            )
+            wrong.append(f"min_area={self.min_area} is more than the largest area {self.area[1]}")
+        if wrong:
+            raise UserError(f"config.data.image.augment: {'; '.join(wrong)}.")
 
 
 class Augmentation(NamedTuple):

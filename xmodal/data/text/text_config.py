@@ -53,15 +53,10 @@ class TokenAugmentConfig:
     def __post_init__(self) -> None:
         if self.change and (self.unknown or self.delete or self.keep):
             raise UserError(
-                f"config.data.text.augment.change={self.change} is one way to change captions, "
-                f"unknown={self.unknown}, delete={self.delete} and keep={self.keep} are another; "
-                "set one to 0."
+                f"config.data.text.augment.change={self.change} excludes unknown, delete and keep."
             )
         if self.mask + self.replace > 1:
-            raise UserError(
-                f"config.data.text.augment.mask={self.mask} and replace={self.replace} are shares "
-                "of the changed words; their sum is at most 1."
-            )
+            raise UserError("config.data.text.augment.mask and replace add up to at most 1.")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Counts what a tokenizer loses of texts: cut texts, texts without a known word, empty texts."""
 
-import collections
 import string
 import unicodedata
 from collections.abc import Sequence
@@ -19,7 +18,6 @@ class TextCounts(NamedTuple):
       empty: texts without a visible character.
       unknown: other texts without a known word, of which the model reads at most punctuation.
       cut: texts of more than `max_length` ids, including special tokens.
-      equal: cut texts whose remaining ids equal those of a different text.
       max_length: T, the most ids of a text.
     """
 
@@ -27,7 +25,6 @@ class TextCounts(NamedTuple):
     empty: int
     unknown: int
     cut: int
-    equal: int
     max_length: int
 
     @classmethod
@@ -43,11 +40,9 @@ class TextCounts(NamedTuple):
           what: the texts, in the plural.
           setting: name of the setting of the length.
         """
-        equal = "all" if self.equal == self.cut else f"{self.equal:,} of these"
-        equal = f"; {equal} equal others after that" if self.equal else ""
         counts = {
             "are empty": self.empty,
-            f"are longer than {setting}={self.max_length} and are cut{equal}": self.cut,
+            f"are longer than {setting}={self.max_length} and are cut": self.cut,
             "have no known word, so the model cannot tell them from one another": self.unknown,
         }
         found = [f"{n:,} of {self.texts:,} {what} {ending}." for ending, n in counts.items() if n]
@@ -56,15 +51,8 @@ class TextCounts(NamedTuple):
 
 def count_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> TextCounts:
     """Counts what a tokenizer loses of texts."""
-    rows = [tuple(ids) for ids in tokenizer.read(texts)]
+    rows = tokenizer.read(texts)
     empty = [is_blank(text) for text in texts]
-    room = tokenizer.room
-    # Only texts that fill the room can be equal to one that was cut.
-    full: dict[tuple[int, ...], set[str]] = collections.defaultdict(set)
-    for row, text in zip(rows, texts, strict=True):
-        if len(row) >= room:
-            full[row[:room]].add(text)
-    cut = [row for row in rows if len(row) > room]
     return TextCounts(
         texts=len(rows),
         empty=sum(empty),
@@ -72,8 +60,7 @@ def count_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> TextCounts:
             not (is_empty or any(_is_known(tokenizer, number) for number in row))
             for row, is_empty in zip(rows, empty, strict=True)
         ),
-        cut=len(cut),
-        equal=sum(len(full[row[:room]]) > 1 for row in cut),
+        cut=sum(len(row) > tokenizer.room for row in rows),
         max_length=tokenizer.max_length,
     )
 

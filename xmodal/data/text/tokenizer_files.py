@@ -4,12 +4,10 @@ A kind is one row: the name that its file has there, and a function from its con
 in the order of their ids.
 """
 
-import contextlib
 import dataclasses
 import gzip
 import hashlib
 import importlib.metadata
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -49,9 +47,8 @@ class TokenizerFile(Sequence[str]):
 
     def __eq__(self, other: object) -> bool:
         """Whether another file, or a list of tokens, produces the same ids."""
-        if isinstance(other, list | tuple):
-            return self.identity == tuple(other)
-        return isinstance(other, TokenizerFile) and self.identity == other.identity
+        identity = tuple(other) if isinstance(other, list | tuple) else None
+        return self.identity == getattr(other, "identity", identity)
 
     def __hash__(self) -> int:
         return hash(self.identity)
@@ -73,12 +70,9 @@ def split_vocabulary(text: str) -> list[str]:
 
 
 def _vocabulary_tokens(content: bytes) -> list[str]:
-    text = content.decode("utf-8-sig")
-    if text.startswith("{"):
-        with contextlib.suppress(json.JSONDecodeError):
-            json.loads(text)
-            raise ValueError("it is JSON")
-    return split_vocabulary(text)
+    if content.startswith(b'{"'):
+        raise ValueError("it is JSON")
+    return split_vocabulary(content.decode("utf-8-sig"))
 
 
 FILES: Mapping[str, Callable[[bytes], Sequence[str]]] = {

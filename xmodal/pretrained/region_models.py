@@ -1,0 +1,244 @@
+"""Released models of regions: SCAN, SGR, SAF, VSRN, and VSE-infinity, which also has grids."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from xmodal.core.errors import UserError
+from xmodal.pretrained.bert_weights import HUGGING_FACE, bert_sizes
+from xmodal.pretrained.folder import Description
+from xmodal.pretrained.image_text import gru_encoder, regions, sentences
+from xmodal.pretrained.layer_rules import (
+    Arrays,
+    Table,
+    array_shape,
+    count_layers,
+    find_prefix,
+    nest,
+)
+from xmodal.pretrained.published_weights import Published
+from xmodal.pretrained.resnet_weights import torchvision_encoder
+from xmodal.pretrained.vocabularies import words_of
+from xmodal.pretrained.weight_files import WeightSource
+
+_QUERIES = {"t2i": "text", "i2t": "image"}
+_POOLS = {"LogSumExp": "lse", "Mean": "mean", "Max": "max", "Sum": "sum"}
+_NEEDED = ("cross_attn", "agg_func", "lambda_softmax", "raw_feature_norm")
+# A tower's attention over its tokens in SGRAF.
+_GLOBAL = {
+    "local": "local.0",
+    "global": "global.0",
+    "weight": "common.0",
+    "local_norm": "local.1",
+    "global_norm": "global.1",
+}
+_SGR_STEP = {"query": "graph_query_w", "key": "graph_key_w", "output": "sim_graph_w"}
+_VSRN_LAYER = {"query": "theta", "key": "phi", "value": "g", "output": "W.0", "norm": "W.1"}
+_GPO = {"recurrent": "gpool.gru", "score": "gpool.linear"}
+
+
+def describe_scan(source: WeightSource) -> Published:
+    """Returns the model of a checkpoint of kuanghuei/SCAN, whose options describe the similarity.
+
+    Raises:
+      UserError: it is not such a checkpoint, or not of a kind that is known here.
+    """
+    arrays, options = source.arrays, source.options
+    if missing := [name for name in _NEEDED if name not in options]:
+        raise UserError(
+            f"it has no {', '.join(missing)} among its options, 'opt', which alone say how pairs "
+            "are scored; convert the authors' whole file."
+        )
+    queries, pool = _QUERIES.get(options["cross_attn"]), _POOLS.get(options["agg_func"])
+    start = find_prefix(arrays, "0.fc.weight")
+    if not queries or not pool or f"{start}0.fc.weight_g" in arrays:
+        raise UserError(
+            f"its cross_attn is {options['cross_attn']!r}, its agg_func {options['agg_func']!r}; "
+            f"known are {', '.join(_QUERIES)} and {', '.join(_POOLS)}, without weight_norm."
+        )
+    similarity = {
+        "name": "scan",
+        "queries": queries,
+        "pool": pool,
+        "pool_scale": options.get("lambda_lse", 6.0),
+        "attention_scale": options["lambda_softmax"],
+        "attention_norm": options["raw_feature_norm"],
+    }
+    width, inputs = array_shape(arrays, f"{start}0.fc.weight")
+    words, text_table = _unit_words(source, f"{start}1.")
+    return Published(
+        towers={
+            "image": regions(inputs, {"name": "unit_tokens", "width": width}),
+            "text": sentences(source, words, {"name": "unit_tokens"}),
+        },
+        similarity=similarity,
+        layers={"image": {"head/linear": f"{start}0.fc"}, "text": text_table},
+    )
+
+
+def _unit_words(
+    source: WeightSource, start: str, **keywords: Any
+) -> tuple[Mapping[str, Any], dict[str, str]]:
+    """The result of `gru_encoder`, with the mean of both directions as each token."""
+    for name in ("no_imgnorm", "no_txtnorm"):
+        if source.options.get(name):
+            raise UserError(f"its tokens are not normalized ({name}), which is not supported.")
+    words, table = gru_encoder(source.arrays, start, **keywords)
+    return words | {"directions": "mean" if words["bidirectional"] else "joined"}, table
+
+
+def describe_sgraf(source: WeightSource) -> Published:
+    """Returns the model of a checkpoint of Paranioar/SGRAF, which is SGR or SAF by its arrays.
+
+    Raises:
+      UserError: it is not such a checkpoint.
+    """
+    arrays = source.arrays
+    start = find_prefix(arrays, "2.sim_eval_w.weight")
+    image, text, pairs = (f"{start}{number}." for number in range(3))
+    width, inputs = array_shape(arrays, f"{image}fc.weight")
+    count, *_ = array_shape(arrays, f"{pairs}v_global_w.embedding_local.1.running_mean")
+    size, _ = array_shape(arrays, f"{pairs}sim_tranloc_w.weight")
+    words, text_table = _unit_words(source, text, recurrent="cap_rnn", dropout=0.4)
+    image_table = {"head/linear": f"{image}fc"}
+    pair_table = {
+        "local": f"{pairs}sim_tranloc_w",
+        "global": f"{pairs}sim_tranglo_w",
+        "score": f"{pairs}sim_eval_w",
+        "gate": f"{pairs}SAF_module.attn_sim_w",
+        "gate_norm": f"{pairs}SAF_module.bn",
+    }
+    similarity: dict[str, Any] = {"name": "saf", "width": size, "gate_norm": "batch"}
+    if f"{pairs}SAF_module.bn.weight" not in arrays:
+        step = f"{pairs}SGR_module.{{}}."
+        steps = count_layers(arrays, f"{step}sim_graph_w.weight")
+        similarity = {"name": "sgr", "width": size, "steps": steps}
+        for number in range(steps):
+            pair_table |= nest(f"step{number + 1}/", step.format(number), _SGR_STEP)
+    head = {"name": "global_attention", "width": width, "batch_norm": True}
+    return Published(
+        towers={
+            "image": regions(inputs, head, count),
+            "text": sentences(source, words, {"name": "global_attention"}),
+        },
+        similarity=similarity,
+        layers={
+            "image": {**image_table, **nest("head/", f"{pairs}v_global_w.embedding_", _GLOBAL)},
+            "text": {**text_table, **nest("head/", f"{pairs}t_global_w.embedding_", _GLOBAL)},
+            "similarity": pair_table,
+        },
+        # A constant added to all logits of a softmax.
+        unused=(r"(.*\.)?[vt]_global_w\.embedding_common\.0\.bias",),
+    )
+
+
+def describe_vsrn(source: WeightSource) -> Published:
+    """Returns the model of a checkpoint of KunpengLi1994/VSRN or sunnychencool/AOQ.
+
+    Its caption decoder is left out. The Flickr30k checkpoint has a batch normalization after the
+    GRU and no norm before the graph layers.
+    """
+    arrays = source.arrays
+    image = find_prefix(arrays, "img_rnn.weight_ih_l0")
+    width, inputs = array_shape(arrays, f"{image}fc.weight")
+    numbers = [n for n in range(1, 100) if f"{image}Rs_GCN_{n}.g.weight" in arrays]
+    is_flickr = f"{image}bn.weight" in arrays
+    head = {
+        "name": "graph",
+        "width": width,
+        "layers": len(numbers),
+        "input_norm": "none" if is_flickr else "regions",
+        "output_norm": "regions",
+    }
+    table: dict[str, Any] = {
+        "head/linear": f"{image}fc",
+        "head/recurrent": f"{image}img_rnn",
+        "projection/batch_norm": f"{image}bn",
+    }
+    for number in numbers:
+        table |= nest(f"head/layer{number}/", f"{image}Rs_GCN_{number}.", _VSRN_LAYER)
+    projection = {"batch_norm": True} if is_flickr else None
+    words, text_table = gru_encoder(arrays, find_prefix(arrays, "embed.weight"))
+    return Published(
+        towers={
+            "image": regions(inputs, head, projection=projection),
+            "text": sentences(source, words, {"name": "lasttoken"}),
+        },
+        similarity={"name": "cosine"},
+        layers={"image": table, "text": text_table},
+        unused=(r"(.*\.)?2\.(encoder|decoder)\.",),  # AOQ's caption decoder.
+    )
+
+
+def describe_vse_infinity(source: WeightSource) -> Published:
+    """Returns the model of a checkpoint of woodfrog/vse_infty.
+
+    It has regions or grid cells, and BERT or a BiGRU.
+
+    Raises:
+      UserError: the CNN is not a ResNet or ResNeXt, or the source is not such a checkpoint.
+    """
+    arrays = source.arrays
+    has_grids = any(".backbone.resnet." in f".{name}" for name in arrays)
+    anchor = "image_encoder.fc.weight" if has_grids else "mlp.layers.0.weight"
+    image = find_prefix(arrays, anchor)
+    module = f"{image}image_encoder." if has_grids else image
+    width, inputs = array_shape(arrays, f"{module}fc.weight")
+    head, table = _gpo(arrays, module)
+    head["width"], table["head/linear"] = width, f"{module}fc"
+    if has_grids:
+        encoder, cnn = torchvision_encoder(arrays, f"{image}backbone.resnet.", "vse_infinity")
+        table |= cnn
+        if source.choose("imagenet", _vse_infinity_trained(source.options)) == "detector":
+            encoder["normalization"] = "detector"
+        grids = {"size": 512, "eval_transform": "cxc", "eval_crop": 1.0}
+        pictures = Description(encoder, head, grids)
+    else:
+        head["mlp"], _ = array_shape(arrays, f"{module}mlp.layers.0.weight")
+        mlp = {"mlp_hidden": "layers.0", "mlp_norm": "bns.0", "mlp_output": "layers.1"}
+        table |= nest("head/", f"{module}mlp.", mlp)
+        pictures = regions(inputs, head)
+    text, text_table = _vse_infinity_text(source)
+    return Published(
+        towers={"image": pictures, "text": text},
+        similarity={"name": "cosine"},
+        layers={"image": table, "text": text_table},
+        # The CNN's other names, its classifier, a norm that is never used, and BERT's unused
+        # outputs.
+        unused=(
+            r"(.*\.)?backbone\.(base|top|resnet\.fc)\.",
+            r"(.*\.)?mlp\.bns\.1\.",
+            r"(.*\.)?bert\.(pooler\.|embeddings\.position_ids)",
+        ),
+    )
+
+
+def _vse_infinity_trained(options: Mapping[str, Any]) -> str | None:
+    """Returns the variant that a checkpoint's options name; None if they do not."""
+    backbone = options.get("backbone_source")
+    if options.get("precomp_enc_type") != "backbone" or not isinstance(backbone, str):
+        return None
+    return "detector" if "detector" in backbone else "imagenet"
+
+
+def _vse_infinity_text(source: WeightSource) -> tuple[Description, Table]:
+    arrays, words = source.arrays, "bert.embeddings.word_embeddings.weight"
+    is_bert = any(name.endswith(words) for name in arrays)
+    start = find_prefix(arrays, words if is_bert else "embed.weight")
+    head, table = _gpo(arrays, start)
+    if not is_bert:
+        encoder, own = gru_encoder(arrays, start, directions="mean")
+        return sentences(source, encoder, head), {**own, **table}
+    encoder = {"name": "bert", **bert_sizes(arrays, f"{start}bert.")}
+    head["width"], _ = array_shape(arrays, f"{start}linear.weight")
+    table |= nest("encoder/", f"{start}bert.", HUGGING_FACE) | {"head/linear": f"{start}linear"}
+    inputs = {"tokenizer": "wordpiece", "lower_case": True}
+    files = words_of(source, encoder["vocab_size"])
+    return Description(encoder, head, inputs, files), table
+
+
+def _gpo(arrays: Arrays, start: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The section of the generalized pooling, and its table."""
+    _, code_width = array_shape(arrays, f"{start}gpool.gru.weight_ih_l0")
+    _, hidden = array_shape(arrays, f"{start}gpool.linear.weight")
+    section = {"name": "gpo", "code_width": code_width, "hidden": hidden}
+    return section, nest("head/position_weights/", start, _GPO)
