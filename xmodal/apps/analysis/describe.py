@@ -89,17 +89,12 @@ def _cosines(texts: Mapping[int, str], rated: Mapping[str, RatedPairs]) -> dict[
 
 def _parse() -> argparse.Namespace:
     parser = make_parser("describe", __doc__)
-    add_texts(
-        parser,
-        ratings_dir="folder of the released CSV files",
-        texts="folder with the texts of COCO's captions, for cosines",
-    )
-    add_dataset(parser, "a prepared dataset, instead of --ratings_dir", config=None)
+    place = parser.add_mutually_exclusive_group(required=True)
+    add_texts(place, ratings_dir="folder of the released CSV files")
+    add_dataset(parser, "a prepared dataset, instead of --ratings_dir", config=None, choice=place)
+    add_texts(parser, texts="folder with the texts of COCO's captions, for cosines")
     parser.add_argument("--output", required=True, help="folder for the figures")
-    args = parser.parse_args()
-    if bool(args.ratings_dir) == bool(args.dataset):
-        parser.error("either --ratings_dir or --dataset is needed")
-    return args
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
