@@ -50,9 +50,6 @@ def test_from_models_to_labels(run, few_shapes, tmp_path):
     tokens = re.findall(r"^rater\d  https://rate.example.org/join/(\S{43})$", said, re.MULTILINE)
     assert len(tokens) == 2
     opened = StudyFile(study)
-    assert run("close", f"--study={study}")[1] == f"{study} is closed and takes no more answers\n"
-    assert StudyFile(study).settings.closed
-    assert "open again" in run("close", f"--study={study}", "--reopen")[1]
     first = find_rater(opened, tokens[0])
     queue = AssignmentQueue(opened)
     while isinstance(place := queue.next(first), Place):

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests.apps.annotate.small_studies import make_study, raters
+from xmodal.apps.annotate.answers import decide
 from xmodal.apps.annotate.assignment_queue import AssignmentQueue, Place
-from xmodal.apps.annotate.golden import decide
 from xmodal.apps.annotate.labels import aggregate, positives_of_queries, read_added
 from xmodal.apps.annotate.study_file import (
     StudyQuestion,
