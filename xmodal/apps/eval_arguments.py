@@ -32,8 +32,6 @@ def parse(words: Sequence[str], description: str | None) -> tuple[argparse.Names
         command = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
         add(command)
         _add_results(command)
-    if words and words[0] in ("--version", "--list_configs"):
-        return argparse.Namespace(), list(words)
     args, rest = parser.parse_known_args(_with_command(words))
     has_config = any(word.partition("=")[0] == "--config" for word in rest)
     if args.command == "run":

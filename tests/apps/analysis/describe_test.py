@@ -23,7 +23,7 @@ def test_figures_of_a_prepared_dataset(few_shapes, tmp_path, monkeypatch, capsys
         "--split=validation", f"--output={tmp_path / 'out'}",
     )  # fmt: skip
     printed = capsys.readouterr().out
-    names = ["cosines", "distributions", "positives", "rated_twice", "rater_spread"]
+    names = ["cosines", "distributions", "positives", "rater_spread"]
     assert sorted(path.stem for path in tmp_path.glob("out/*.png")) == names
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     rows = {(row["rating"], row["method"]): row for row in summary["rows"]}
@@ -54,4 +54,3 @@ def test_released_ratings_have_the_published_counts(real_data):
         "c2i_original": (25_000, 4.89, 24_971),
         "c2i_intrasim": (19_833, 2.91, 10_614),
     }
-    assert len(score_statistics.rated_twice(rated["sis"])) == 2_863

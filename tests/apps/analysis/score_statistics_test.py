@@ -50,13 +50,6 @@ def test_raters_spread_as_sample_deviation():
     assert score_statistics.rater_deviations(make_pairs("sts", STS, [[1]] * 5)) is None
 
 
-def test_pairs_rated_in_both_orders():
-    found = score_statistics.rated_twice(make_pairs("sts", STS))
-    assert found.tolist() == [[3.5, 4.0]]  # (1, 3), then (3, 1)
-    # A caption and an image with the same number are not a pair in reverse order.
-    assert len(score_statistics.rated_twice(make_pairs("sits", STS))) == 0
-
-
 def test_positives_of_captions_and_images_are_counted_apart():
     counts = score_statistics.positives_per_item(make_pairs("sits", STS), 3.0)
     captions = [2, 0, 1, 0]  # 1, 2, 3, 5

@@ -5,8 +5,8 @@ r"""Draws the figures of the Crisscrossed Captions (CxC) paper for any rated pai
 
 --ratings_dir is a folder of CxC's CSV files as released; --dataset a prepared dataset with scores.
 Prints a table, and writes it in LaTeX. Writes PNG files: distributions of scores by rating and
-sampling method, numbers of positive pairs, scores against cosines, the spread of the raters, and
-pairs rated twice. Figures without data are left out, with a note on the data they need.
+sampling method, numbers of positive pairs, scores against cosines, and the spread of the raters.
+Figures without data are left out, with a note on the data they need.
 
 Cosines are those of word counts. Texts are the dataset's own, or those of CxC's captions in a
 folder --texts with dataset_coco.json, captions_val2014.json or a table captions*.csv.
@@ -36,7 +36,6 @@ _FIGURES = {
     "positives": "a rating of CxC: sts, sis or sits",
     "cosines": "the texts of the rated items; see --texts",
     "rater_spread": "the scores of single raters",
-    "rated_twice": "pairs of one kind that were rated in both orders",
 }
 
 
@@ -61,7 +60,6 @@ def main() -> None:
         "positives": rating_plots.draw_positives(rated, THRESHOLDS, title=title),
         "cosines": rating_plots.draw_cosines(rated, _cosines(texts, rated), title=title),
         "rater_spread": rating_plots.draw_rater_spread(rated, title=title),
-        "rated_twice": rating_plots.draw_rated_twice(rated, title=title),
     }
     contents: dict[str, str | bytes] = {f"{name}.png": png for name, png in figures.items() if png}
     rows = [dataclasses.asdict(each) for each in summaries]

@@ -16,7 +16,6 @@ from xmodal.apps.analysis.ratings.score_statistics import (
     methods_of,
     name_of,
     positives_per_item,
-    rated_twice,
     rater_deviations,
     spearman,
     summarize,
@@ -155,16 +154,6 @@ def draw_rater_spread(rated: Rated, *, title: str = "") -> bytes:
         return to_png(figure)
 
 
-def draw_rated_twice(rated: Rated, *, title: str = "") -> bytes:
-    """Draws both scores of pairs that were rated in both orders.
-
-    If scores of single raters are unknown, this measures the reliability of a score.
-    """
-    found = {rating: rated_twice(pairs) for rating, pairs in rated.items()}
-    twice = {rating: (x[:, 0], x[:, 1]) for rating, x in found.items() if len(x) > 2}
-    return _draw_points(twice, "score in one order", "in the other", title) if twice else b""
-
-
 def draw_similarities(rated: Mapping[str, Two], *, title: str = "") -> bytes:
     """Returns a PNG of similarity against rating for every rating, with the line of best fit.
 
@@ -172,10 +161,6 @@ def draw_similarities(rated: Mapping[str, Two], *, title: str = "") -> bytes:
       rated: rating -> ratings and similarities, float [P] each.
       title: printed above.
     """
-    return _draw_points(rated, "rating", "similarity", title)
-
-
-def _draw_points(rated: Mapping[str, Two], x_label: str, y_label: str, title: str) -> bytes:
     with new_figure(3.6 * len(rated), 3.8, title) as figure:
         grid = figure.subplots(1, len(rated), squeeze=False)[0]
         for place, (axes, (rating, pairs)) in enumerate(zip(grid, rated.items(), strict=True)):
@@ -186,7 +171,7 @@ def _draw_points(rated: Mapping[str, Two], x_label: str, y_label: str, title: st
                 axes.plot(*np.polynomial.Polynomial.fit(x, y, 1).linspace(2), color="black", lw=1.4)
                 pearson = np.corrcoef(x, y)[0, 1]
                 heading += f"\nSpearman {spearman(x, y):.3f}, Pearson {pearson:.3f}"
-            axes.set(title=heading, xlabel=x_label, ylabel=y_label)
+            axes.set(title=heading, xlabel="rating", ylabel="similarity")
         return to_png(figure)
 
 

@@ -117,22 +117,6 @@ def rater_deviations(pairs: RatedPairs) -> np.ndarray | None:
     return None if np.isnan(found).all() else found
 
 
-def rated_twice(pairs: RatedPairs) -> np.ndarray:
-    """Scores of pairs of one kind that were rated in both orders, float32 [Q, 2].
-
-    The score of the order with the smaller id on the left comes first.
-    """
-    if pairs.left_ids is None or len(set(sides_of(pairs.rating))) > 1:
-        return np.zeros((0, 2), np.float32)
-    ends = np.stack([pairs.left_ids, pairs.right_ids], axis=1)
-    low, high = np.sort(ends, axis=1).T
-    order = np.lexsort((pairs.left_ids, high, low))
-    turned = (ends[order][1:] == ends[order][:-1, ::-1]).all(axis=1)
-    turned &= np.diff(pairs.left_ids[order]) != 0
-    scores = pairs.scores[order]
-    return np.stack([scores[:-1][turned], scores[1:][turned]], axis=1)
-
-
 def sides_of(rating: str) -> tuple[str, str]:
     """Kinds of the left and the right side of a rating: "caption" or "image"."""
     # Ratings besides those of CxC pair a caption with an image.
