@@ -35,13 +35,6 @@ def test_figures_of_a_prepared_dataset(few_shapes, tmp_path, monkeypatch, capsys
     assert "c2c_cocaption" in printed
 
 
-def test_a_wrong_row_is_named(tmp_path, monkeypatch):
-    text = "image1,image2,agg_score,sampling_method\n1,2,7,m\n"
-    (tmp_path / "sis_test.csv").write_text(text)
-    with pytest.raises(SystemExit, match="line 2: the score 7 is not from 0 to 5"):
-        run(monkeypatch, f"--ratings_dir={tmp_path}", f"--output={tmp_path / 'out'}")
-
-
 def test_released_ratings_have_the_published_counts(real_data):
     rated = read_folder(real_data / "cxc", "test")
     summaries = score_statistics.summarize(rated, THRESHOLDS)
