@@ -40,6 +40,7 @@ def add_dataset(
     required: bool = False,
     split: str = "test",
     config: str | None = "images",
+    choice: argparse._ActionsContainer | None = None,
 ) -> None:
     """Adds the arguments that name a split of a prepared dataset.
 
@@ -49,8 +50,9 @@ def add_dataset(
       required: whether --dataset is required.
       split: the split by default.
       config: the config by default; None for any that has what is needed.
+      choice: group of arguments for --dataset, which excludes the others of the group.
     """
-    parser.add_argument("--dataset", default="", required=required, help=help)
+    (choice or parser).add_argument("--dataset", default="", required=required, help=help)
     parser.add_argument("--config", default=config, help="config of the dataset")
     parser.add_argument("--split", default=split, help="split of the dataset")
     parser.add_argument("--data_dir", default="", help="folder of prepared datasets")

@@ -59,6 +59,10 @@ CONFIG = config_flags.DEFINE_config_file(
 )
 
 
+# Flag -> text that it prints.
+_ANSWERS: dict[str, Callable[[], str]] = {}
+
+
 def find_config_file(name: str) -> str:
     """Returns the path of a config file, with its argument.
 
@@ -111,23 +115,10 @@ def _read(path: str | os.PathLike) -> str:
     return pathlib.Path(path).read_text(encoding="utf-8")
 
 
-class _Answer(flags.BooleanFlag):
-    """A flag that prints a text and exits before anything else is checked."""
-
-    def __init__(self, name: str, help: str, text: Callable[[], str]) -> None:
-        super().__init__(name, False, help)
-        self._text = text
-
-    def parse(self, argument: Any) -> None:
-        """Prints the text, unless the flag is set to false."""
-        if self._parse(argument):
-            print(self._text())
-            sys.exit(0)
-
-
 def define_answer(name: str, help: str, text: Callable[[], str]) -> None:
     """Defines a flag of the calling module that prints a text and exits."""
-    flags.DEFINE_flag(_Answer(name, help, text))
+    flags.DEFINE_bool(name, False, help)
+    _ANSWERS[name] = text
 
 
 def format_names(names: Mapping[str, str]) -> str:
@@ -156,10 +147,14 @@ def run(
     """
     make_log_readable()
     args, argv = None, sys.argv
-    if parse is not None:
-        with readable_errors():
-            args, rest = parse(sys.argv[1:])
-            argv = [sys.argv[0], *rest]
+    with readable_errors():
+        for name in (word.lstrip("-") for word in argv[1:]):
+            if name in _ANSWERS:  # Before anything else is checked.
+                print(_ANSWERS[name]())
+                return
+        if parse is not None:
+            args, rest = parse(argv[1:])
+            argv = [argv[0], *rest]
 
     def main_for_users(argv: list[str]) -> None:
         if len(argv) > 1:
@@ -223,8 +218,6 @@ def _parse_flags(argv: list[str]) -> list[str]:
         sys.exit(f"Error: {error}")
     except flags.Error as error:
         text = str(error)
-        if isinstance(error, flags.UnrecognizedFlagError) and error.flagname.startswith("config."):
-            text = f"--{error.flagname} sets a value of --config, which is not given."
         if missing := re.match(r"flag --(\w+)=None: ", text):
             text = f"--{missing[1]} is missing."
             if missing[1] == CONFIG.name:
@@ -236,24 +229,20 @@ def _parse_flags(argv: list[str]) -> list[str]:
         sys.exit(f"Error: {text}\nPass --helpshort to see the flags.")
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         # A config flag's error for an override of an unknown key, such as --config.bach_size=8.
-        message: object = error
-        while isinstance(message, Exception):
-            message = message.args[0]
-        # A KeyError has only the key.
-        key = re.match(r"'(\w+)'", str(message))
-        flag = next((each for each in argv if key and f".{key[1]}." in each), "--config")
-        text = " ".join(str(message).split())
-        sys.exit(f"Error: Unknown key in {flag.partition('=')[0]}: {text}")
+        found: object = error
+        while isinstance(found, Exception):
+            found = found.args[0]
+        sys.exit(f"Error: Unknown key in --config: {' '.join(str(found).split())}")
 
 
 def _with_paths(argv: list[str]) -> list[str]:
     """Returns the arguments with the name of the config replaced by its path."""
-    found = list(argv)
-    for index, argument in enumerate(argv):
-        flag, equals, value = argument.partition("=")
-        if flag in ("--config", "-config"):
-            if equals:
-                found[index] = f"{flag}={find_config_file(value)}"
-            elif index + 1 < len(argv):
-                found[index + 1] = find_config_file(argv[index + 1])
+    found = []
+    for before, word in zip(["", *argv], argv, strict=False):
+        flag, equals, value = word.partition("=")
+        if equals and flag in ("--config", "-config"):
+            word = f"{flag}={find_config_file(value)}"
+        elif before in ("--config", "-config"):
+            word = find_config_file(word)
+        found.append(word)
     return found

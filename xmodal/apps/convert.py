@@ -13,10 +13,10 @@ DIR/tower.json, and its head if it has one, in `model.text`.
 """
 
 import argparse
-import re
 
 from xmodal.apps.arguments import make_parser, name_list
 from xmodal.core import console
+from xmodal.core.config import check_pattern
 from xmodal.core.errors import UserError
 from xmodal.pretrained.variants import CONVERTERS, MODELS, TOWERS
 
@@ -30,7 +30,10 @@ def main() -> None:
     from xmodal.pretrained.folder import check_new, save_tower
     from xmodal.pretrained.model_folder import save_model
 
-    allowed = {"allow_missing": args.allow_missing, "allow_unexpected": args.allow_unexpected}
+    allowed = {name: getattr(args, name) for name in ("allow_missing", "allow_unexpected")}
+    for name, patterns in allowed.items():
+        for pattern in patterns:
+            check_pattern(f"--{name}", pattern)
     check_new(args.output)
     reports: list[str] = []
     source = (args.model or args.tower, args.source, args.variant, args.vocabulary)
@@ -70,26 +73,11 @@ def _parse() -> argparse.Namespace:
         parser.add_argument(
             f"--allow_{kind}",
             default=[],
-            type=_patterns,
+            type=name_list,
             metavar="REGEX,...",
             help=f"{kind} arrays to ignore, by {whose} names",
         )
-    args = parser.parse_args()
-    if not args.source or not args.output:
-        parser.error("--source and --output need a path")
-    return args
-
-
-def _patterns(text: str) -> list[str]:
-    patterns = name_list(text)
-    for pattern in patterns:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise argparse.ArgumentTypeError(
-                f"{pattern!r} is not a valid regular expression ({error})"
-            ) from error
-    return patterns
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

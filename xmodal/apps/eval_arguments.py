@@ -6,10 +6,15 @@ from collections.abc import Sequence
 from xmodal.apps.arguments import add_texts, make_parser, name_list, natural_int, positive_int
 from xmodal.core.errors import UserError
 
-_FILES = ("embeddings", "scores", "rankings")
 # Arguments of `files` that need labels in --annotations, or the dataset of a --config.
 _OF_LABELS = ("benchmarks", "bootstrap_samples", "partial", "precision", "seed")
 _OF_CONFIG = ("evaluators", "examples")
+# File -> arguments that it does not read.
+_UNUSED = {
+    "embeddings": ("ids",),
+    "scores": ("similarity",),
+    "rankings": ("ids", "similarity", "partial", "examples"),
+}
 
 
 def parse(words: Sequence[str], description: str | None) -> tuple[argparse.Namespace, list[str]]:
@@ -27,22 +32,19 @@ def parse(words: Sequence[str], description: str | None) -> tuple[argparse.Names
         command = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
         add(command)
         _add_results(command)
-    if words and words[0] in ("--version", "--list_configs"):
-        return argparse.Namespace(), list(words)
     args, rest = parser.parse_known_args(_with_command(words))
     has_config = any(word.partition("=")[0] == "--config" for word in rest)
-    if args.command == "run" and has_config:
-        raise UserError("A run has its own config: leave out --config, or --run.")
-    if args.command != "run" and not args.output:
+    if args.command == "run":
+        if has_config:
+            raise UserError("A run has its own config: leave out --config, or --run.")
+        saves = args.save_embeddings or args.save_scores
+        if saves and (args.follow or args.interpolate):
+            raise UserError("--save_embeddings and --save_scores take one checkpoint of a run.")
+        return args, rest
+    if not args.output:
         parser.error("--output is needed, a folder for the results")
     if args.command == "files":
         _check_files(args, has_config)
-    elif (
-        args.command == "run"
-        and (args.follow or args.interpolate)
-        and (args.save_embeddings or args.save_scores)
-    ):
-        raise UserError("--save_embeddings and --save_scores take one checkpoint of a run.")
     return args, rest
 
 
@@ -50,7 +52,7 @@ def _with_command(words: Sequence[str]) -> list[str]:
     flags = {word.partition("=")[0] for word in words}
     if "--run" in flags:
         return ["run", *(word.removeprefix("--run=") for word in words if word != "--run")]
-    if flags & {f"--{name}" for name in _FILES} and words[0] != "files":
+    if flags & {f"--{name}" for name in _UNUSED} and words[0] != "files":
         return ["files", *words]
     if "--config" in flags and words[0] not in ("files", "towers"):
         return ["towers", *words]
@@ -163,11 +165,8 @@ def _check_files(args: argparse.Namespace, has_config: bool) -> None:
             "Give either --annotations, the folder of the released label files, or --config, whose "
             "dataset is read."
         )
-    unused = [*(_OF_LABELS if has_config else _OF_CONFIG)]
-    unused += ["ids"] if not args.scores else []
-    unused += ["similarity"] if not args.embeddings else []
-    unused += ["partial", "examples"] if args.rankings else []
+    source = next(name for name in _UNUSED if getattr(args, name))
+    unused = [*(_OF_LABELS if has_config else _OF_CONFIG), *_UNUSED[source]]
     if given := [f"--{name}" for name in dict.fromkeys(unused) if getattr(args, name)]:
-        source = next(name for name in _FILES if getattr(args, name))
         labels = "--config" if has_config else "--annotations"
         raise UserError(f"{', '.join(given)} cannot be used with --{source} and {labels}.")

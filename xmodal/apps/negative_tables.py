@@ -1,6 +1,7 @@
 """Mines the hard negatives of a training split, block by block; see `mine`."""
 
 import argparse
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,8 @@ from etils import epath
 
 from xmodal.apps.arguments import dataset_section
 from xmodal.core import processes
-from xmodal.core.atomic import new_folder, replacing, write_atomically
+from xmodal.core.atomic import new_folder, replacing
 from xmodal.core.errors import UserError
-from xmodal.core.json_files import read_json
 from xmodal.core.mesh import make_mesh
 from xmodal.core.progress import progress
 from xmodal.core.untrusted.saved_arrays import load_arrays
@@ -50,28 +50,33 @@ def write_negatives(args: argparse.Namespace) -> None:
         raise UserError("Mining compares images with captions; the model or the split lacks one.")
     split = items_lib.open_split(section, features=features, max_regions=max_regions)
     positives = find_positives(split, args.exclude)
-    folder = epath.Path(f"{args.output.rstrip('/')}.parts")
-    with folder_lock.hold(folder):
+    card = {
+        "records": split.hashes, "model": f"{model.name} {model.hash_weights()}",
+        "split": args.split, "captions": args.captions, "images": args.images,
+        "excluded": list(args.exclude), "ratings_dir": args.ratings_dir if args.exclude else "",
+    }  # fmt: skip
+    parts = epath.Path(f"{args.output.rstrip('/')}.parts")
+    # Blocks of other settings are never taken for these.
+    folder = parts / hashlib.sha256(json.dumps(card).encode()).hexdigest()[:16]
+    with folder_lock.hold(parts):
         scores = open_model_scores(model, embed_items(model, items))
-        card = {
-            "records": split.hashes, "model": f"{model.name} {model.hash_weights()}",
-            "split": args.split, "captions": args.captions, "images": args.images,
-            "excluded": list(args.exclude), "ratings_dir": args.ratings_dir if args.exclude else "",
-        }  # fmt: skip
-        _check_card(folder, card)
+        height = args.block_size
         blocks = {
-            "captions": mine_blocks(
-                folder, "captions", scores, args.captions, positives, args.block_size
-            ),
+            "captions": mine_blocks(folder, "captions", scores, args.captions, positives, height),
             "images": mine_blocks(
-                folder, "images", scores.transpose(), args.images, positives, args.block_size
+                folder, "images", scores.transpose(), args.images, positives, height
             ),
         }
         processes.gather("mine its blocks", "done")
 
         def write() -> None:
-            _write_tables(args.output, blocks, card)
-            folder.rmtree()
+            with new_folder(args.output) as made:
+                for name, paths in blocks.items():
+                    np.save(made / f"{name}.npy", np.concatenate([*map(load_arrays, paths)]))
+                (made / CARD).write_text(json.dumps(card, indent=2) + "\n")
+            print(f"{args.captions} captions of each image and {args.images} images of each "
+                  f"caption in {args.output}")  # fmt: skip
+            parts.rmtree()
 
         processes.first_does("write the tables", write)
 
@@ -126,6 +131,7 @@ def mine_blocks(
       positives: see `find_positives`.
       height: queries per block.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     starts = range(0, scores.shape[0], height)
     paths = [folder / f"negative-{name}-{start:08d}-{height}.npy" for start in starts]
     mine = range(processes.index(), len(paths), processes.count())
@@ -138,31 +144,3 @@ def mine_blocks(
                 np.save(file, found)
             advance(1)
     return paths
-
-
-def _write_tables(
-    output: str, blocks: Mapping[str, Sequence[epath.Path]], card: Mapping[str, object]
-) -> None:
-    with new_folder(output) as folder:
-        for name, paths in blocks.items():
-            np.save(folder / f"{name}.npy", np.concatenate(list(map(load_arrays, paths))))
-        (folder / CARD).write_text(json.dumps(card, indent=2) + "\n")
-    print(f"{card['captions']} captions of each image and {card['images']} images of each caption "
-          f"in {output}")  # fmt: skip
-
-
-def _check_card(folder: epath.Path, card: Mapping[str, object]) -> None:
-    """Raises an error if the folder has blocks of other settings."""
-    path = folder / CARD
-
-    def begin() -> None:
-        if not path.exists():
-            write_atomically(path, json.dumps(card))
-
-    processes.first_does("begin the tables", begin)
-    found = read_json(path, f"remove {folder} and start again.")
-    if different := [key for key in card if found.get(key) != card[key]]:
-        raise UserError(
-            f"{folder} has blocks that were mined with different {', '.join(different)}: remove "
-            "it, or use another --output."
-        )

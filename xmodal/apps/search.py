@@ -12,7 +12,6 @@ files, or features in a .npy file), captions (one per line), or the items of a p
 
 import argparse
 import contextlib
-import os
 import pathlib
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,8 @@ from xmodal.core.errors import UserError
 
 # JAX and Pillow are slow to import, but --help and errors in arguments should be fast.
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import PIL.Image
 
     from xmodal.api.search.gallery import IndexGallery
@@ -41,12 +42,8 @@ def main() -> None:
 def _build(args: argparse.Namespace) -> None:
     from xmodal.core import processes
 
-    if args.dataset and (args.images or args.captions):
-        raise UserError(
-            "--dataset already provides images and captions; omit --images and --captions."
-        )
-    if not (args.dataset or args.images or args.captions):
-        raise UserError("There is nothing to index: use --images, --captions or --dataset.")
+    if bool(args.dataset) == bool(args.images or args.captions):
+        raise UserError("Use --images and --captions, or --dataset, which provides both.")
     with processes.connected({f"--{name}": value for name, value in vars(args).items()}):
         _build_together(args)
 
@@ -121,8 +118,9 @@ def _query(args: argparse.Namespace) -> None:
     hits, notes = index.query(args.text, image=image, **options), index.describe_query(args.text)
     query = args.text if args.image is None else args.image
     find = args.find or next(kind for kind in KINDS if kind in index.galleries)
+    missing: list[str] = []
     if args.format == "html":
-        shown = _Pictures(index.galleries[find], find)
+        shown = _open_pictures(index.galleries[find], find, missing)
         title = query if args.image is None else pathlib.Path(query).name
         text = formats.as_page(title, hits, shown, asked, notes).to_html()
     elif args.format == "table":
@@ -136,7 +134,7 @@ def _query(args: argparse.Namespace) -> None:
         return
     write_file(args.output, encoded)
     print(f"{len(hits):,} hits in {args.output}")
-    if args.format == "html" and (missing := shown.missing):
+    if missing:
         print(f"pictures that were moved or deleted: {len(missing):,}, such as {missing[0]}")
 
 
@@ -150,63 +148,48 @@ def _serve(args: argparse.Namespace) -> None:
         serve(index, args.index, args.host, args.port, args.url)
 
 
-class _Pictures:
-    """The pictures of hits, from their files or from their dataset; None for captions.
+def _open_pictures(
+    gallery: "IndexGallery", kind: str, missing: list[str]
+) -> "Callable[[Hit], PIL.Image.Image | None]":
+    """Returns a function from hits to their pictures, from their files or from their dataset.
 
-    Attributes:
-      missing: paths of files that no longer exist.
+    The function returns None for captions and features, and adds files that no longer exist to
+    `missing`.
     """
+    import numpy as np
 
-    def __init__(self, gallery: "IndexGallery", kind: str) -> None:
-        self._split, self._kind = None, kind
-        self._folder = os.path.abspath(gallery.folder)
-        self.missing: list[str] = []
-        if gallery.dataset is not None:
-            from xmodal.api.search.items import open_split
+    from xmodal.api.search.items import name_item, open_split
 
-            self._split = open_split(gallery.dataset)
+    split = None if gallery.dataset is None else open_split(gallery.dataset)
 
-    def __call__(self, hit: "Hit") -> "PIL.Image.Image | None":
-        if self._kind == "caption":
+    def find(hit: "Hit") -> "PIL.Image.Image | None":
+        path = pathlib.Path(hit.item)
+        if kind == "caption":
             return None
-        if self._split is None:
-            path = pathlib.Path(hit.item)
+        if split is None:
             if path.is_file():
-                # An index from elsewhere must not put this machine's files on a page.
-                if not pathlib.Path(os.path.abspath(path)).is_relative_to(self._folder):
-                    raise UserError(
-                        f"{path} is outside of {self._folder}, the folder of the index's pictures: "
-                        "build the index again, or use another --format."
-                    )
                 return _open(path)
             # Features have no picture; their names are ROW or FILE.npy#ROW.
-            if path.is_absolute() and not path.suffix.startswith(".npy#"):
-                self.missing.append(hit.item)
+            missing.extend([hit.item] if path.is_absolute() and ".npy#" not in path.name else [])
             return None
-        import numpy as np
-
-        from xmodal.api.search.items import name_item
-        from xmodal.core.untrusted.picture_formats import open_picture
-        from xmodal.data.pixels.images import stand_upright
-
-        split = self._split
         if hit.row >= len(split.image_ids) or name_item(split, hit.row) != hit.item:
             raise UserError(
                 f"{split.name} {split.split} has no {hit.item!r} at position {hit.row}: the "
                 "dataset was changed after the index was built; build the index again."
             )
-        (encoded,) = split.pictures(np.array([hit.row]))
-        return stand_upright(open_picture(encoded))
+        return _open(*split.pictures(np.array([hit.row])))
+
+    return find
 
 
-def _open(path: pathlib.Path) -> "PIL.Image.Image":
+def _open(source: pathlib.Path | bytes) -> "PIL.Image.Image":
     from xmodal.core.untrusted.picture_formats import open_picture
     from xmodal.data.pixels.images import stand_upright
 
     try:
-        return stand_upright(open_picture(path))
+        return stand_upright(open_picture(source))
     except Exception as error:  # Damaged files make Pillow raise all kinds of errors.
-        raise UserError(f"{path} cannot be read as a picture: {error}.") from error
+        raise UserError(f"{source!s:.300} cannot be read as a picture: {error}.") from error
 
 
 def _parse() -> argparse.Namespace:

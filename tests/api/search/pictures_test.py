@@ -55,20 +55,6 @@ def test_pictures_find_themselves_and_make_a_page(of_pixels, search, tmp_path):
     assert sizes == [(60, 50)] * 3  # One is missing, and one was rotated.
 
 
-def test_a_page_shows_no_picture_from_outside_the_indexed_folder(of_pixels, search, tmp_path):
-    """Whoever makes an index may name any file of the machine that opens it."""
-    save_pictures(tmp_path / "private")
-    photos, place = save_pictures(tmp_path / "photos"), tmp_path / "index"
-    search("build", f"--model={of_pixels}", f"--images={tmp_path / 'photos'}", f"--output={place}")
-    names = [f"{tmp_path}/photos/../private/0.png", *map(str, photos[1:])]
-    (place / "image.json").write_text(json.dumps(names))
-    card = json.loads((place / "index.json").read_text())
-    (place / "index.json").write_text(json.dumps(card | {"checksums": {}}))
-    page = f"--output={tmp_path / 'page.html'}"
-    with pytest.raises(SystemExit, match=r"0.png is outside of .*photos, the folder of the"):
-        search("query", f"--index={place}", "a", "--format=html", page)
-
-
 def test_a_model_without_a_modality_is_refused_before_anything_is_written(
     of_pixels, search, tmp_path
 ):

@@ -1,12 +1,8 @@
 """Dataset precision and recall, against hand-computed values and on the released labels."""
 
-import json
-import sys
-
 import pytest
 
 from data_prep.eccv_labels.label_files import read_positives
-from xmodal.apps.analysis import label_quality as command
 from xmodal.apps.analysis.label_quality import label_quality
 
 TRUTH = {1: [10, 11, 12, 13], 2: [20], 3: [30, 31]}
@@ -45,14 +41,3 @@ def test_released_labels_against_eccv_caption(
     assert found.precision == pytest.approx(precision, abs=0.001)
     assert found.recall > published - 0.3
     assert found.recall_queries == {"image_to_caption": 1261, "caption_to_image": 1332}[direction]
-
-
-def test_the_command_prints_both(tmp_path, monkeypatch, capsys):
-    for name, lists in (("labels", LABELS), ("truth", TRUTH)):
-        (tmp_path / f"{name}.json").write_text(json.dumps(lists))
-    given = [f"--labels={tmp_path}/labels.json", f"--truth={tmp_path}/truth.json"]
-    monkeypatch.setattr(sys, "argv", ["label_quality", *given])
-    command.main()
-    cells = [line.strip("|").split("|") for line in capsys.readouterr().out.splitlines()]
-    rows = [[cell.strip() for cell in row] for row in cells]
-    assert rows[2:] == [["precision", "75.00", "2"], ["recall", "41.67", "3"]]

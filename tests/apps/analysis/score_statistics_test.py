@@ -26,15 +26,6 @@ def make_pairs(rating, rows, raters=None):
 STS = [(1, 2, 3.0, "a"), (2, 3, 2.5, "a"), (3, 1, 4.0, "b"), (1, 3, 3.5, "b"), (5, 6, 0.5, "a")]
 
 
-def test_rows_of_methods_and_of_the_whole_rating():
-    whole, a, b = score_statistics.summarize({"sts": make_pairs("sts", STS)}, {"sts": 3.0})
-    assert (whole.method, whole.pairs, whole.positives) == ("all", 5, 3)
-    assert (a.method, a.pairs, a.mean, a.positives) == ("a", 3, 2.0, 1)
-    assert (b.method, b.pairs, b.mean, b.positives) == ("b", 2, 3.75, 2)
-    assert a.quartiles == (1.5, 2.5, 2.75)
-    assert whole.rater_deviation is None
-
-
 def test_raters_spread_as_sample_deviation():
     raters = [[1, 2, 4], [3, np.nan, 5], [2, np.nan, np.nan], [np.nan] * 3, [0, 0, 0]]
     pairs = make_pairs("sts", STS, raters)
@@ -48,13 +39,6 @@ def test_raters_spread_as_sample_deviation():
     summary = score_statistics.summarize({"sts": pairs}, {})[0]
     assert summary.rater_deviation == pytest.approx(np.nanmean(found))
     assert score_statistics.rater_deviations(make_pairs("sts", STS, [[1]] * 5)) is None
-
-
-def test_pairs_rated_in_both_orders():
-    found = score_statistics.rated_twice(make_pairs("sts", STS))
-    assert found.tolist() == [[3.5, 4.0]]  # (1, 3), then (3, 1)
-    # A caption and an image with the same number are not a pair in reverse order.
-    assert len(score_statistics.rated_twice(make_pairs("sits", STS))) == 0
 
 
 def test_positives_of_captions_and_images_are_counted_apart():

@@ -1,7 +1,5 @@
 """Majority votes and their test on small tables."""
 
-import sys
-
 import numpy as np
 import pytest
 import scipy.stats
@@ -38,17 +36,3 @@ def test_groups_and_all_of_them():
     assert np.isnan(found["b"].t)  # one example
     with pytest.raises(UserError, match=r"'good' in the answers on '0'; known: \['better', "):
         votes.count_votes(rows("a", ["good"]))
-
-
-def test_the_command_prints_a_table(tmp_path, monkeypatch, capsys):
-    path = tmp_path / "answers.csv"
-    path.write_text(
-        "worker,group,example,answer\nA,Story,1,better\nB,Story,1,better\nA,Meta,1,worse\n"
-    )
-    monkeypatch.setattr(sys, "argv", ["votes", f"--answers={path}"])
-    votes.main()
-    lines = [
-        [cell.strip() for cell in line.split("|")] for line in capsys.readouterr().out.split("\n")
-    ]
-    assert lines[2][1:8] == ["Story", "1", "100", "0", "0", "0", "0"]
-    assert [line[1] for line in lines[2:5]] == ["Story", "Meta", "all"]

@@ -2,7 +2,6 @@
 
 import sys
 
-import numpy as np
 import pytest
 from absl import flags
 
@@ -25,18 +24,14 @@ SENTENCES = [
 
 def test_the_same_seed_gives_the_same_vectors(tmp_path):
     pytest.importorskip("gensim")
-    words, vectors = word2vec.learn_vectors(SENTENCES, **SETTINGS)
-    assert sorted(words) == ["a", "blue", "cat", "cow", "dog", "red"]
-    assert vectors.shape == (6, 6)
-    again = word2vec.learn_vectors(SENTENCES, **SETTINGS)
-    np.testing.assert_array_equal(again[1], vectors)
-    other = word2vec.learn_vectors(SENTENCES, **SETTINGS | {"seed": 2})
-    assert np.abs(other[1] - vectors).max() > 0.01
+    text = word2vec.learn_vectors(SENTENCES, **SETTINGS)
+    assert word2vec.learn_vectors(SENTENCES, **SETTINGS) == text
+    assert word2vec.learn_vectors(SENTENCES, **SETTINGS | {"seed": 2}) != text
     path = tmp_path / "vectors.txt"
-    path.write_text(word2vec.format_vectors(words, vectors))
+    path.write_text(text)
     table = load_word_vectors(path)
-    assert list(table.rows) == words
-    np.testing.assert_allclose(table.vectors, vectors, rtol=1e-5)
+    assert sorted(table.rows) == ["a", "blue", "cat", "cow", "dog", "red"]
+    assert table.vectors.shape == (6, 6)
 
 
 def test_the_command_writes_the_words_of_the_captions(own_flags, few_shapes, tmp_path, monkeypatch):

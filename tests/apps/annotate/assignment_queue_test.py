@@ -7,7 +7,7 @@ import pytest
 
 from tests.apps.annotate.small_studies import Clock, make_study, raters, sts_units
 from xmodal.apps.annotate.assignment_queue import AssignmentQueue, NotAssignedError, Place, Rest
-from xmodal.apps.annotate.study_file import StudyFile, StudyQuestion, StudyUnit, set_closed
+from xmodal.apps.annotate.study_file import StudyQuestion, StudyUnit
 
 
 def stored(study):
@@ -58,22 +58,6 @@ def test_the_same_answer_again_changes_nothing_and_the_last_one_can_be_corrected
     with pytest.raises(NotAssignedError, match="not given to you"):
         queue.save(other, second, "1")
     assert stored(study) == {(1, 0, rater.id): "4.0", (2, 0, rater.id): "1.0"}
-
-
-def test_a_closed_study_takes_no_answers_until_it_is_open_again(tmp_path):
-    study = make_study(tmp_path / "study", sts_units(2), raters_per_item=1)
-    (rater,), queue = raters(study, 1), AssignmentQueue(study)
-    place = queue.next(rater)
-    set_closed(StudyFile(study.path), True)  # as another process does
-    assert queue.next(rater) is Rest.CLOSED
-    for use in (queue.page, lambda *given: queue.save(*given, "3")):
-        with pytest.raises(NotAssignedError, match="closed and takes no more answers"):
-            use(rater, place)
-    assert stored(study) == {}
-    assert StudyFile(study.path).settings.closed
-    set_closed(study, False)
-    assert queue.next(rater) == place
-    queue.save(rater, place, "3")
 
 
 def matches(*golden, test=False, image=4):

@@ -6,7 +6,6 @@ import pytest
 
 from tests.apps.annotate.small_studies import make_study, raters
 from xmodal.apps.annotate.assignment_queue import AssignmentQueue, Place
-from xmodal.apps.annotate.golden import decide
 from xmodal.apps.annotate.labels import aggregate, positives_of_queries, read_added
 from xmodal.apps.annotate.study_file import (
     StudyQuestion,
@@ -67,24 +66,6 @@ def test_positives_are_yes_and_weak_yes_and_unseen_originals(study, tmp_path):
     (tmp_path / "wrong.txt").write_text("20\n11\n")
     aggregate(study, tmp_path / "left", without=str(tmp_path / "wrong.txt"))
     assert read(tmp_path / "left") == [{"1": [30], "2": [10, 21]}, {"10": [2]}]
-
-
-def test_a_rejected_unit_is_asked_again(study, tmp_path):
-    answers = {(10, 1): "yes", (10, 2): "yes", (20, 2): "no", (30, 1): "yes", (60, 1): "yes"}
-    first, second = raters(study, 2)
-    answer(AssignmentQueue(study), first, GOOD | answers)
-    decide(study, 1, "rater1", accept=False)
-    answer(AssignmentQueue(study), second, GOOD | {(10, 1): "no", (10, 2): "weak_yes"})
-    aggregate(study, tmp_path / "labels", human_only=True)
-    assert read(tmp_path / "labels") == [{"1": [30], "2": [10]}, {"10": [2]}]
-    rows = (tmp_path / "labels" / "raters.csv").read_text().splitlines()
-    assert rows[0] == (
-        "rater,answers,median_seconds,golden,golden_right,units_to_check,units_rejected,agreement"
-    )
-    assert [row.split(",")[3:7] for row in rows[1:]] == [
-        ["4", "0.750", "0", "1"],
-        ["2", "1.000", "0", "0"],
-    ]
 
 
 def released_pairs(folder, name):

@@ -1,14 +1,11 @@
 """A bag of words over captions, whose runs compile in a second, and a search space for it."""
 
 from configs import base
-from xmodal.apps.sweep.plan import read_space
 
-SPACE = read_space(
-    {
-        "optimizer.learning_rate": ("log", 1e-3, 1e-1),
-        "model.text.encoder.width": ("choice", 8, 16),
-    }
-)
+SPACE = {
+    "optimizer.learning_rate": ("log", 1e-3, 1e-1),
+    "model.text.encoder.width": ("choice", 8, 16),
+}
 SELECT = "shapes/mean_recall@10"
 
 

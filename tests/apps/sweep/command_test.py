@@ -30,14 +30,6 @@ def run(run_command, few_shapes, tmp_path):
     return lambda *arguments: run_command(sweep, *given, *arguments)
 
 
-def test_a_value_that_is_drawn_cannot_be_fixed(run, tmp_path):
-    drawn = "--space=optimizer.learning_rate:log:1e-3:1e-1"
-    code, said = run(drawn, "--config.optimizer={'name': 'adam', 'learning_rate': 1.0}")
-    assert code == 1
-    assert "--config.optimizer fixes a value that --space, --study or get_space draws as" in said
-    assert not (tmp_path / "sweep").exists()
-
-
 @pytest.fixture
 def table(monkeypatch):
     """The printed lines, when called."""

@@ -34,15 +34,6 @@ def test_a_space_of_few_combinations_is_drawn_once():
     assert len(drawn) == len({repr(each) for each in drawn}) == 12
 
 
-def test_a_study_runs_the_same_draws_with_every_value():
-    seeds, space = (0, 1, 2, 3), {"batch_size": ("choice", 64, 128), RATE: ("log", 1e-4, 1e-2)}
-    trials = list(plan_of(space=space, studied=("seed", seeds)).preview(2))
-    for number, each in enumerate(trials):
-        first = trials[number // len(seeds) * len(seeds)]
-        assert each == {"seed": seeds[number % len(seeds)]} | {path: first[path] for path in space}
-    assert len(trials) == 2 * len(seeds)
-
-
 def test_another_entry_has_no_options_of_the_one_before(config):
     before = {"name": "adam", "options": {"b1": 0.5}, "learning_rate": 0.1}
     config = with_values(config, {"optimizer": before})

@@ -9,7 +9,7 @@ import PIL.Image
 import pytest
 
 from data_prep.building.image_check import checked_image
-from xmodal.apps.annotate.split_items import _as_picture
+from xmodal.apps.annotate.studies import for_browsers
 from xmodal.core.page import to_data_uri
 from xmodal.core.untrusted.picture_formats import open_picture
 from xmodal.data.pixels.images import decode_image
@@ -22,7 +22,7 @@ _READERS = {
     "checked_image": checked_image,
     "decode_image": decode_image,
     "page": to_data_uri,
-    "annotate": lambda encoded: _as_picture(1, encoded),
+    "annotate": for_browsers,
 }
 
 

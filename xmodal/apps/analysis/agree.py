@@ -14,7 +14,6 @@ from xmodal.apps.analysis.canvas import GRAY, new_figure, to_png
 from xmodal.apps.analysis.metric_tables import Models, check_labels, choose_metrics, load_models
 from xmodal.apps.arguments import make_parser, name_list
 from xmodal.core import console
-from xmodal.core.errors import UserError
 from xmodal.core.result_files import check_writable, format_json, write_files
 from xmodal.core.text_table import Rows, format_document
 from xmodal.evals.reports.metrics import lower_is_better
@@ -48,11 +47,6 @@ def compare(paths: Sequence[str], output: str, metrics: Sequence[str] | None = N
     """
     models = load_models(paths)
     check_labels(paths)
-    if len(models) < 2:
-        raise UserError(
-            f"Metrics are compared by how they rank models, and {list(paths)} has only "
-            f"{list(models)}: name two or more."
-        )
     chosen = choose_metrics(models, metrics)
     (tau, counts), ranks = kendall_tau_b(models, chosen), ranks_of_models(models, chosen)
     text = format_agreement(models, chosen)
@@ -85,15 +79,14 @@ def kendall_tau_b(models: Models, metrics: Sequence[str]) -> tuple[np.ndarray, n
     """
     from scipy import stats  # Slow to import.
 
-    values, size = _quality_table(models, metrics), len(metrics)
-    tau, counts = np.full((size, size), np.nan), np.zeros((size, size), np.int64)
-    for i in range(size):
-        for j in range(i, size):
-            pairs = values[:, [i, j]]
-            left, right = pairs[~np.isnan(pairs).any(axis=1)].T
-            counts[i, j] = counts[j, i] = len(left)
-            if len(left) > 1:  # SciPy's tau is NaN if one side is constant.
-                tau[i, j] = tau[j, i] = stats.kendalltau(left, right).statistic
+    values = _quality_table(models, metrics)
+    known = ~np.isnan(values)
+    counts = known.T.astype(np.int64) @ known
+    tau = np.full(counts.shape, np.nan)
+    for i, j in zip(*np.nonzero(counts > 1), strict=True):
+        pairs = values[known[:, i] & known[:, j]]
+        # SciPy's tau is NaN if one metric is constant.
+        tau[i, j] = stats.kendalltau(pairs[:, i], pairs[:, j]).statistic
     return tau, counts
 
 
@@ -140,14 +133,14 @@ def format_agreement(models: Models, metrics: Sequence[str], format: str = "mark
     ]
     table = eccv_table_5()
     printed = np.array([[table.get((a, b), np.nan) for b in metrics] for a in metrics])
-    if not np.all(np.isnan(printed)):
+    if not np.isnan(printed).all():
         sections += ["## ECCV Caption paper, table 5", "As printed, over the paper's 25 models."]
         sections.append(_make_matrix(metrics, printed))
     ranks = ranks_of_models(models, metrics)
-    ordered = sorted(models, key=lambda model: ranks[metrics[0]].get(model, math.inf))
     rows = [["", *(f"({j + 1})" for j in range(len(metrics)))]]
-    rows += [[model, *(f"{column[model]:g}" if model in column else "-"
-                       for column in ranks.values())] for model in ordered]  # fmt: skip
+    for model in sorted(models, key=lambda model: ranks[metrics[0]].get(model, math.inf)):
+        places = [column.get(model) for column in ranks.values()]
+        rows.append([model, *("-" if place is None else f"{place:g}" for place in places)])
     sections += ["## Ranks of the models", "1 is best; ties share a rank.", rows]
     return format_document(sections, format)
 
@@ -183,16 +176,14 @@ def draw_bump_chart(ranks: Ranks, *, title: str = "") -> bytes:
     with new_figure(3 + 1.3 * len(ranks), 1.2 + 0.34 * rows, title) as figure:
         axes = figure.subplots()
         for model, shade in zip(models, np.linspace(0.06, 0.94, len(models)), strict=True):
-            line = [column.get(model, math.nan) for column in columns]
-            known = [x for x, y in enumerate(line) if y == y]
-            dark = tuple(
-                0.82 * part for part in colormaps["turbo"](shade)[:3]
-            )  # Readable on white.
+            places = {x: column[model] for x, column in enumerate(columns) if model in column}
+            line = [places.get(x, math.nan) for x in range(len(columns))]
+            dark = [0.82 * part for part in colormaps["turbo"](shade)[:3]]  # Readable on white.
             axes.plot(line, "o-", color=dark, lw=2.4, markersize=15)
-            for x in known:
-                axes.text(x, line[x], f"{[*ranks.values()][x][model]:g}", color="white",
-                          fontsize=7, ha="center", va="center_baseline")  # fmt: skip
-            for x, side, offset in ((known[0], "right", -12), (known[-1], "left", 12)):
+            for x, y in places.items():
+                rank = f"{[*ranks.values()][x][model]:g}"
+                axes.text(x, y, rank, c="white", size=7, ha="center", va="center_baseline")
+            for x, side, offset in ((min(places), "right", -12), (max(places), "left", 12)):
                 axes.annotate(model, (x, line[x]), (offset, 0), textcoords="offset points",
                               ha=side, va="center_baseline", fontsize=9)  # fmt: skip
         axes.set(xlim=(-1.3, len(ranks) + 0.3), ylim=(rows - 0.4, -0.6), yticks=[])

@@ -9,6 +9,7 @@ one regression per relation, on lower-case unigrams and bigrams, with rare label
 scikit-learn is an extra: `pip install "xmodal[baselines]"`.
 """
 
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -33,35 +34,29 @@ INVERSE_PENALTY = flags.DEFINE_float(
 _NAME = "TF-IDF, logistic regression"
 
 
-class CaptionRegression:
-    """One logistic regression per relation on the words of captions."""
+def predict_relations(
+    train: Sequence[str], labels: np.ndarray, test: Sequence[str], inverse_penalty: float = 1.0
+) -> np.ndarray:
+    """Predicts relations by one logistic regression per relation on the words of captions.
 
-    def __init__(
-        self, captions: Sequence[str], labels: np.ndarray, inverse_penalty: float = 1.0
-    ) -> None:
-        """Learns from N captions and their labels, 0 or 1 [N, R]."""
-        from sklearn.feature_extraction.text import TfidfVectorizer
-        from sklearn.linear_model import LogisticRegression
+    Args:
+      train: N captions.
+      labels: their labels, 0 or 1 [N, R].
+      test: M captions.
+      inverse_penalty: C of scikit-learn's regression.
 
-        self._words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
-        features = self._words.fit_transform(captions)
-        self._models = [
-            LogisticRegression(C=inverse_penalty, class_weight="balanced", max_iter=1000).fit(
-                features, column
-            )
-            if len(np.unique(column)) == 2
-            else None
-            for column in labels.T
-        ]
+    Returns:
+      The logits of the test captions, float32 [M, R]; constant for relations of all or none.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
 
-    def predict(self, captions: Sequence[str]) -> np.ndarray:
-        """Returns the logits of M captions, float32 [M, R]; 0 for relations of all or none."""
-        features = self._words.transform(captions)
-        scores = [
-            np.zeros(len(captions)) if model is None else model.decision_function(features)
-            for model in self._models
-        ]
-        return np.stack(scores, axis=1).astype(np.float32)
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
+    one = LogisticRegression(C=inverse_penalty, class_weight="balanced", max_iter=1000)
+    with warnings.catch_warnings(action="ignore"):  # scikit-learn's, of constant labels.
+        model = OneVsRestClassifier(one).fit(words.fit_transform(train), labels)
+    return model.decision_function(words.transform(test)).reshape(len(test), -1).astype(np.float32)
 
 
 def judge_baseline(config: dict[str, Any], inverse_penalty: float = 1.0) -> dict[str, "Evaluation"]:
@@ -71,23 +66,20 @@ def judge_baseline(config: dict[str, Any], inverse_penalty: float = 1.0) -> dict
     from xmodal.evals.evaluators.relations import RelationsOptions
     from xmodal.evals.scores.sources import Embeddings, Predictions
 
-    found = {
-        name: options
-        for name, options in read_options(config["evals"]).items()
-        if isinstance(options, RelationsOptions)
-    }
-    if not found:
-        raise UserError("config.evals has no evaluator of type 'relations' to evaluate with.")
     evaluations = {}
-    for name, options in found.items():
+    for name, options in read_options(config["evals"]).items():
+        if not isinstance(options, RelationsOptions):
+            continue
         read = {"labels": options.labels_read, "image": None}
         section = data.with_changes(config["data"], options.data or {}) | read
         split = data.eval_split(section, split=options.final_split)
         evaluator = make_evaluator(name, options, cast("Split", split), ["text"])
         train = data.eval_split(config["data"] | read, split=config["train_split"])
-        select = list(options.select) or slice(None)
         labels = train.labels[options.labels][train.caption_rows] > 0
-        regression = CaptionRegression(train.caption_texts, labels[:, select], inverse_penalty)
+        labels = labels[:, list(options.select) or slice(None)].astype(int)
+        predicted = predict_relations(
+            train.caption_texts, labels, split.caption_texts, inverse_penalty
+        )
         source = Embeddings(
             _NAME,
             image_ids=None,
@@ -95,9 +87,11 @@ def judge_baseline(config: dict[str, Any], inverse_penalty: float = 1.0) -> dict
             caption_ids=split.caption_ids,
             captions=np.zeros((len(split.caption_ids), 1), np.float32),
             similarity="cosine",
-            predictions={options.task: Predictions(None, regression.predict(split.caption_texts))},
+            predictions={options.task: Predictions(None, predicted)},
         )
         evaluations[name] = evaluate_source(evaluator, source, name=_NAME, evaluator_name=name)
+    if not evaluations:
+        raise UserError("config.evals has no evaluator of type 'relations' to evaluate with.")
     return evaluations
 
 

@@ -5,8 +5,8 @@ r"""Draws the figures of the Crisscrossed Captions (CxC) paper for any rated pai
 
 --ratings_dir is a folder of CxC's CSV files as released; --dataset a prepared dataset with scores.
 Prints a table, and writes it in LaTeX. Writes PNG files: distributions of scores by rating and
-sampling method, numbers of positive pairs, scores against cosines, the spread of the raters, and
-pairs rated twice. Figures without data are left out, with a note on the data they need.
+sampling method, numbers of positive pairs, scores against cosines, and the spread of the raters.
+Figures without data are left out, with a note on the data they need.
 
 Cosines are those of word counts. Texts are the dataset's own, or those of CxC's captions in a
 folder --texts with dataset_coco.json, captions_val2014.json or a table captions*.csv.
@@ -36,7 +36,6 @@ _FIGURES = {
     "positives": "a rating of CxC: sts, sis or sits",
     "cosines": "the texts of the rated items; see --texts",
     "rater_spread": "the scores of single raters",
-    "rated_twice": "pairs of one kind that were rated in both orders",
 }
 
 
@@ -61,7 +60,6 @@ def main() -> None:
         "positives": rating_plots.draw_positives(rated, THRESHOLDS, title=title),
         "cosines": rating_plots.draw_cosines(rated, _cosines(texts, rated), title=title),
         "rater_spread": rating_plots.draw_rater_spread(rated, title=title),
-        "rated_twice": rating_plots.draw_rated_twice(rated, title=title),
     }
     contents: dict[str, str | bytes] = {f"{name}.png": png for name, png in figures.items() if png}
     rows = [dataclasses.asdict(each) for each in summaries]
@@ -89,17 +87,12 @@ def _cosines(texts: Mapping[int, str], rated: Mapping[str, RatedPairs]) -> dict[
 
 def _parse() -> argparse.Namespace:
     parser = make_parser("describe", __doc__)
-    add_texts(
-        parser,
-        ratings_dir="folder of the released CSV files",
-        texts="folder with the texts of COCO's captions, for cosines",
-    )
-    add_dataset(parser, "a prepared dataset, instead of --ratings_dir", config=None)
+    place = parser.add_mutually_exclusive_group(required=True)
+    add_texts(place, ratings_dir="folder of the released CSV files")
+    add_dataset(parser, "a prepared dataset, instead of --ratings_dir", config=None, choice=place)
+    add_texts(parser, texts="folder with the texts of COCO's captions, for cosines")
     parser.add_argument("--output", required=True, help="folder for the figures")
-    args = parser.parse_args()
-    if bool(args.ratings_dir) == bool(args.dataset):
-        parser.error("either --ratings_dir or --dataset is needed")
-    return args
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -6,9 +6,10 @@ r"""Precision and recall of one set of positives against another.
 Files are lists of positives as eccv_caption releases them: {"query id": [ids]}.
 """
 
-import dataclasses
+import math
 import pathlib
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,8 +23,7 @@ from xmodal.core.text_table import format_table
 PositiveLists = Mapping[int, Collection[int]]
 
 
-@dataclasses.dataclass(frozen=True)
-class LabelQuality:
+class LabelQuality(NamedTuple):
     """Precision and recall of labels.
 
     Attributes:
@@ -64,26 +64,13 @@ def label_quality(
     for query, positives in truth.items():
         true, found = set(positives), set(labels.get(query, ()))
         if true:
-            recalls.append(len(true & found) / len(true))
+            recalls.append(100 * len(true & found) / len(true))
         if annotated is not None:
-            if query not in annotated:
-                raise UserError(
-                    f"Query {query} of the truth is not among the {len(annotated)} annotated "
-                    "queries: list the annotated items for every query."
-                )
-            found &= set(annotated[query])
+            found &= set(annotated.get(query, ()))
         if found:
-            precisions.append(len(true & found) / len(found))
-    return LabelQuality(
-        precision=_percent(precisions),
-        recall=_percent(recalls),
-        precision_queries=len(precisions),
-        recall_queries=len(recalls),
-    )
-
-
-def _percent(shares: list[float]) -> float:
-    return 100 * float(np.mean(shares)) if shares else float("nan")
+            precisions.append(100 * len(true & found) / len(found))
+    means = (float(np.mean(each)) if each else math.nan for each in (precisions, recalls))
+    return LabelQuality(*means, len(precisions), len(recalls))
 
 
 @console.readable_errors(FileNotFoundError, UnexpectedFilesError)
@@ -95,14 +82,13 @@ def main() -> None:
     parser.add_argument("--annotated", help="items that were looked at, by query")
     parser.add_argument("--latex", action="store_true", help="LaTeX in place of Markdown")
     args = parser.parse_args()
-    labels, truth = (read_positives(pathlib.Path(path)) for path in (args.labels, args.truth))
-    annotated = read_positives(pathlib.Path(args.annotated)) if args.annotated else None
+    paths = [path and pathlib.Path(path) for path in (args.labels, args.truth, args.annotated)]
+    labels, truth, annotated = (path and read_positives(path) for path in paths)
     found = label_quality(labels, truth, annotated=annotated)
-    rows = [
-        ["", "percent", "queries"],
-        ["precision", f"{found.precision:.2f}", f"{found.precision_queries:,}"],
-        ["recall", f"{found.recall:.2f}", f"{found.recall_queries:,}"],
-    ]
+    rows = [["", "percent", "queries"]]
+    for name in ("precision", "recall"):
+        queries = getattr(found, f"{name}_queries")
+        rows.append([name, f"{getattr(found, name):.2f}", f"{queries:,}"])
     print(format_table(rows, "latex" if args.latex else "markdown"))
 
 

@@ -74,23 +74,22 @@ def check_labels(paths: Sequence[str]) -> None:
 
 
 def find_same(folder: epath.Path, others: Mapping[str, epath.Path]) -> list[str]:
-    """Returns the names of the evaluations on the labels and records of the one in a folder."""
-    ours = read_json(folder / _FACTS, _REMEDY)
-    return [
-        name
-        for name, other in others.items()
-        if _are_same(ours, read_json(other / _FACTS, _REMEDY))
-    ]
+    """Returns the names of the evaluations on the labels and records of the one in a folder.
 
+    They have a benchmark in common with it, and no difference in one.
+    """
 
-def _are_same(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
-    """Whether two evaluations have a benchmark in common, and no difference in one."""
-    shared = [(ours[benchmark], theirs[benchmark]) for benchmark in ours if benchmark in theirs]
-    return bool(shared) and all(
-        one.get("label_hash") == other.get("label_hash")
-        and all(other.get("records", {}).get(k, v) == v for k, v in one.get("records", {}).items())
-        for one, other in shared
-    )
+    def facts(place: epath.Path) -> dict[str, dict[str, Any]]:
+        found = read_json(place / _FACTS, _REMEDY).items()
+        return {name: {"": each["label_hash"], **each.get("records", {})} for name, each in found}
+
+    ours, same = facts(folder), []
+    for name, other in others.items():
+        theirs = facts(other)
+        pairs = [(ours[key], theirs[key]) for key in ours.keys() & theirs.keys()]
+        if pairs and all(one[key] == two[key] for one, two in pairs for key in one.keys() & two):
+            same.append(name)
+    return same
 
 
 def choose_metrics(
@@ -106,37 +105,27 @@ def choose_metrics(
         correlations of other benchmarks, if there are any.
       at_least: smallest number of tags.
     """
-    counts = _count_models(models)
+    known = collections.Counter(
+        tag for row in models.values() for tag, value in row.items() if not math.isnan(value)
+    )
+    everything = dict.fromkeys(tag for row in models.values() for tag in row)
+    ranking = [tag for tag in everything if not tag.endswith(_SUFFIXES)]
+    ranking = [tag for tag in ranking if tag.split("/")[-1] not in _BACKGROUND]
     if metrics is None:
-        chosen = [tag for tag, count in counts.items() if count > 1]
+        chosen = [tag for tag in ranking if known[tag] > 1]
         if len(chosen) > _MOST_METRICS:
             chosen = _shorten(chosen) or chosen
     else:
-        found = [fnmatch.filter(counts, each) if "*" in each else [each] for each in metrics]
+        found = [fnmatch.filter(ranking if "*" in each else everything, each) for each in metrics]
         chosen = list(dict.fromkeys(tag for tags in found for tag in tags))
-        everything = {tag for row in models.values() for tag in row}
-        if unknown := [
-            each for each, tags in zip(metrics, found, strict=True) if not everything & {*tags}
-        ]:
-            raise UserError(f"No model has the metric(s) {unknown}; known: {list(counts)}.")
+        if unknown := [each for each, tags in zip(metrics, found, strict=True) if not tags]:
+            raise UserError(f"No model has the metric(s) {unknown}; known: {ranking}.")
     if len(chosen) < at_least:
         raise UserError(
             f"Name {at_least} or more metrics that several models have, got {chosen}; known: "
-            f"{list(counts)}."
+            f"{ranking}."
         )
     return tuple(chosen)
-
-
-def _count_models(models: Models) -> dict[str, int]:
-    """Tag -> number of models that have it, without tags that do not rank models."""
-    counts: collections.Counter[str] = collections.Counter()
-    for row in models.values():
-        counts.update({tag: int(not math.isnan(value)) for tag, value in row.items()})
-    return {
-        tag: count
-        for tag, count in counts.items()
-        if not tag.endswith(_SUFFIXES) and tag.split("/")[-1] not in _BACKGROUND
-    }
 
 
 def _shorten(tags: Sequence[str]) -> list[str]:

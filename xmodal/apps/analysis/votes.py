@@ -13,14 +13,13 @@ The paper does not define its t-test. Here every example is the mean of its answ
 """
 
 import collections
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from xmodal.apps.analysis.judgment_table import print_outcome
 from xmodal.core.config import lookup
-from xmodal.core.errors import UserError
 from xmodal.core.text_table import Rows
 
 ANSWERS: Mapping[str, int] = {"better": 1, "worse": -1, "both_good": 0, "both_bad": 0}
@@ -28,8 +27,7 @@ ALL = "all"
 """The group of all examples."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Vote:
+class Vote(NamedTuple):
     """The votes on the examples of a group.
 
     Attributes:
@@ -53,48 +51,23 @@ def count_votes(answers: Iterable[tuple[str, str, str]]) -> dict[str, Vote]:
         within their group. An example of several groups needs answers in the group `ALL`, too, to
         count once there.
     """
-    of_example: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
+    examples: dict[str, dict[tuple[str, str], list[str]]] = {}
     for group, example, answer in answers:
         lookup(f"the answers on {example!r}", answer, ANSWERS)
-        of_example[group, example].append(answer)
-    if not of_example:
-        raise UserError("There are no answers to count: pass rows of example and answer.")
-    examples: dict[str, list[list[str]]] = collections.defaultdict(list)
-    for (group, _), each in of_example.items():
-        examples[group].append(each)
+        examples.setdefault(group, {}).setdefault((group, example), []).append(answer)
     everything = examples.pop(ALL, None)
-    found = {group: _vote(each) for group, each in examples.items()}
-    if everything or len(found) > 1:
-        found[ALL] = _vote(everything or list(of_example.values()))
-    return found
-
-
-def tabulate_votes(votes: Mapping[str, Vote]) -> Rows:
-    """Returns the cells of a table with a row per group."""
-    header = ["group", "examples", *ANSWERS, "no majority", "t", "p"]
-    rows = [
-        [
-            group,
-            str(vote.examples),
-            *(f"{vote.shares[answer]:.0f}" for answer in ANSWERS),
-            f"{100 - sum(vote.shares.values()):.0f}",
-            f"{vote.t:.2f}",
-            f"{vote.p:.2g}",
-        ]
-        for group, vote in votes.items()
-    ]
-    return [header, *rows]
+    if everything is not None or len(examples) > 1:
+        examples[ALL] = everything or {k: x for each in examples.values() for k, x in each.items()}
+    return {group: _vote(list(each.values())) for group, each in examples.items()}
 
 
 def _vote(examples: list[list[str]]) -> Vote:
     from scipy import stats  # Slow to import.
 
-    majorities = collections.Counter(
-        answer
-        for answers in examples
-        for answer, count in collections.Counter(answers).items()
-        if 2 * count > len(answers)
-    )
+    majorities: collections.Counter[str] = collections.Counter()
+    for answers in examples:
+        ((answer, count),) = collections.Counter(answers).most_common(1)
+        majorities[answer] += 2 * count > len(answers)
     means = np.array([np.mean([ANSWERS[each] for each in answers]) for answers in examples])
     t = p = float("nan")
     if len(means) > 1 and np.ptp(means) > 0:
@@ -105,12 +78,17 @@ def _vote(examples: list[list[str]]) -> Vote:
 
 def main() -> None:
     """Prints the table of the answers in the file that the command line names."""
-    print_outcome("votes", __doc__, "--answers", ("example", "answer"), _count_rows)
+    print_outcome("votes", __doc__, "--answers", ("example", "answer"), _tabulate)
 
 
-def _count_rows(rows: Sequence[Mapping[str, str]]) -> Rows:
-    answers = ((row.get("group", ALL), row["example"], row["answer"]) for row in rows)
-    return tabulate_votes(count_votes(answers))
+def _tabulate(answers: Sequence[Mapping[str, str]]) -> Rows:
+    rows: list[list[str]] = [["group", "examples", *ANSWERS, "no majority", "t", "p"]]
+    triples = ((row.get("group", ALL), row["example"], row["answer"]) for row in answers)
+    for group, vote in count_votes(triples).items():
+        shares = (*vote.shares.values(), 100 - sum(vote.shares.values()))
+        percents = (f"{share:.0f}" for share in shares)
+        rows.append([group, f"{vote.examples}", *percents, f"{vote.t:.2f}", f"{vote.p:.2g}"])
+    return rows
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from absl import flags, logging
 
 from xmodal.apps import config_flag, output_flag
@@ -53,30 +52,22 @@ def split_captions(captions: Iterable[str], text: "TextConfig | None") -> list[l
     return [split(cut(caption)) for caption in captions]
 
 
-def learn_vectors(
-    sentences: Sequence[Sequence[str]], *, min_count: int, **options: Any
-) -> tuple[list[str], np.ndarray]:
-    """Returns the words and their vectors, float32 [V, width], the most frequent word first.
+def learn_vectors(sentences: Sequence[Sequence[str]], **options: Any) -> str:
+    """Learns vectors with gensim's `Word2Vec`, which has the options.
 
-    `options` are those of gensim's `Word2Vec`.
+    Returns:
+      GloVe's text format: a line per word, followed by its numbers, the most frequent word first.
+      The empty word, which some tokenizers have, gets no line.
     """
     from gensim.models import Word2Vec
 
     try:
-        model = Word2Vec(sentences, min_count=min_count, workers=1, **options)
+        words = Word2Vec(sentences, workers=1, **options).wv
     except RuntimeError as error:  # gensim's error for an empty vocabulary
         raise UserError(
-            f"No word occurs {min_count} times in {len(sentences):,} captions; lower --min_count."
+            f"No word occurs often enough in {len(sentences):,} captions; lower --min_count."
         ) from error
-    return list(model.wv.index_to_key), model.wv.vectors
-
-
-def format_vectors(words: Iterable[str], vectors: np.ndarray) -> str:
-    """Returns GloVe's text format: a line per word, followed by its numbers.
-
-    The empty word, which some tokenizers have, gets no line.
-    """
-    rows = zip(words, vectors.tolist(), strict=True)
+    rows = zip(words.index_to_key, words.vectors.tolist(), strict=True)
     lines = (f"{word} {' '.join(f'{x:.6g}' for x in row)}\n" for word, row in rows if word)
     return "".join(lines)
 
@@ -94,7 +85,7 @@ def main(argv: list[str]) -> None:
     dataset = data.parse(config.data)
     captions = data.read_captions(dataset, config.train_split)
     sentences = split_captions(captions, dataset.text if AS_TOKENIZED.value else None)
-    words, vectors = learn_vectors(
+    text = learn_vectors(
         sentences,
         min_count=MIN_COUNT.value,
         vector_size=WIDTH.value,
@@ -104,8 +95,8 @@ def main(argv: list[str]) -> None:
         sg=int(SKIP_GRAM.value),
         seed=config.seed,
     )
-    write_file(output, format_vectors(words, vectors))
-    logging.info("%s: %s words of %s captions.", output, len(words), len(captions))
+    write_file(output, text)
+    logging.info("%s: %s words of %s captions.", output, text.count("\n"), len(captions))
 
 
 if __name__ == "__main__":

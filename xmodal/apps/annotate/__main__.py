@@ -5,7 +5,6 @@ r"""Studies in which people rate pairs, as local web pages.
     python -m xmodal annotate make preference --study=FILE --dataset=NAME --models=A.npz,B.npz
     python -m xmodal annotate invite --study=FILE --raters=5
     python -m xmodal annotate serve --study=FILE
-    python -m xmodal annotate close --study=FILE
     python -m xmodal annotate review --study=FILE
     python -m xmodal annotate aggregate --study=FILE --output=LABELS
 
@@ -18,9 +17,9 @@ import argparse
 import sqlite3
 import sys
 
-from xmodal.apps.annotate.golden import decide, find_doubts
+from xmodal.apps.annotate.answers import decide, find_doubts, read_answers
 from xmodal.apps.annotate.raters import end_rater, invite
-from xmodal.apps.annotate.study_file import StudyFile, set_closed
+from xmodal.apps.annotate.study_file import StudyFile
 from xmodal.apps.arguments import (
     add_dataset,
     add_texts,
@@ -62,11 +61,6 @@ def _invite(args: argparse.Namespace) -> None:
     print("Links are not stored: give each to one person now.", file=sys.stderr)
 
 
-def _close(args: argparse.Namespace) -> None:
-    set_closed(StudyFile(args.study), not args.reopen)
-    print(f"{args.study} is {'open again' if args.reopen else 'closed and takes no more answers'}")
-
-
 def _serve(args: argparse.Namespace) -> None:
     require_extra("annotate", "starlette", "uvicorn")
     from xmodal.apps.annotate.pages import serve
@@ -82,8 +76,8 @@ def _review(args: argparse.Namespace) -> None:
             decide(study, unit, rater, accept=decision == "accept")
             print(f"unit {unit} of {rater}: {decision}ed")
             return
-    for doubt in (doubts := find_doubts(study)):
-        print(f"unit {doubt.unit} of {doubt.rater}: {'; '.join(doubt.wrong)}")
+    for (unit, rater), wrong in (doubts := find_doubts(read_answers(study))).items():
+        print(f"unit {unit} of {rater}: {wrong}")
     if not doubts:
         print("no units are waiting for review")
 
@@ -110,8 +104,6 @@ def _parse() -> argparse.Namespace:
     serve.add_argument("--host", default="127.0.0.1", help="address to listen at")
     serve.add_argument("--port", type=int, default=8000, help="0 for any free one")
     serve.add_argument("--url", default="", help="address of a proxy of this server")
-    close = commands.add_parser("close", help="takes no more answers")
-    close.add_argument("--reopen", action="store_true", help="takes answers again")
     review = commands.add_parser("review", help="lists units with wrong golden answers, or decides")
     choice = review.add_mutually_exclusive_group()
     for decision in ("accept", "reject"):
@@ -126,7 +118,7 @@ def _parse() -> argparse.Namespace:
     aggregate.add_argument(
         "--human_only", action="store_true", help="eccv: without original pairs that no rater saw"
     )
-    runs = {inviting: _invite, serve: _serve, close: _close, review: _review, aggregate: _aggregate}
+    runs = {inviting: _invite, serve: _serve, review: _review, aggregate: _aggregate}
     for command, run in runs.items():
         command.add_argument("--study", required=True, help="file of the study")
         command.set_defaults(run=run)

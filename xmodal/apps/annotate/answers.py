@@ -1,17 +1,21 @@
-"""The answers of a study, for aggregation."""
+"""The answers of a study, and the review of units with wrong answers to golden pairs.
 
-import dataclasses
+As in ECCV Caption, a wrong answer to a pair whose answer is known does not reject anything by
+itself: the author of the study reviews the unit and accepts or rejects it. A rejected unit goes to
+another rater.
+"""
+
 from collections.abc import Callable, Hashable, Iterable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from xmodal.apps.annotate.questions import is_right
 from xmodal.apps.annotate.study_file import StudyFile
-from xmodal.core.result_files import csv_text
+from xmodal.core.errors import UserError
 
 _Key = TypeVar("_Key", bound=Hashable)
 
 
-@dataclasses.dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """One answer of one rater.
 
     Attributes:
@@ -26,10 +30,10 @@ class Answer:
       note: note of the question.
       value: the answer: a number such as "3.5", or a word.
       seconds: time from the last view of the page to the first answer.
-      swapped: whether the right item was shown on the left.
+      swapped: 1 if the right item was shown on the left, else 0.
       state: state of the unit: `open`, `finished`, `check`, `accepted` or `rejected`.
-      test: whether the unit is the qualification.
-      complete: whether enough raters have finished the unit.
+      test: 1 if the unit is the qualification, else 0.
+      complete: 1 if enough raters have finished the unit, else 0.
     """
 
     unit: int
@@ -43,24 +47,26 @@ class Answer:
     note: str
     value: str
     seconds: float
-    swapped: bool
+    swapped: int
     state: str
-    test: bool
-    complete: bool
+    test: int
+    complete: int
 
     @property
     def counts(self) -> bool:
         """Whether labels are made from the answer."""
         is_taken = self.state in ("finished", "accepted") and not (self.test or self.golden)
-        return self.complete and is_taken
+        return bool(self.complete) and is_taken
 
     @property
     def question(self) -> tuple[int, int]:
         """The unit and the number of the question."""
         return self.unit, self.number
 
-
-_NAMES = [field.name for field in dataclasses.fields(Answer)]
+    @property
+    def is_wrong(self) -> bool:
+        """Whether the answer to a golden pair is wrong."""
+        return self.golden is not None and not is_right(self.golden, self.value)
 
 
 def read_answers(study: StudyFile) -> list[Answer]:
@@ -76,9 +82,7 @@ def read_answers(study: StudyFile) -> list[Answer]:
             "ORDER BY a.unit, a.number, r.id",
             {"need": study.settings.raters_per_item},
         ).fetchall()
-    flags = ("swapped", "test", "complete")
-    named = (dict(zip(_NAMES, row, strict=True)) for row in rows)
-    return [Answer(**{**each, **{name: bool(each[name]) for name in flags}}) for each in named]
+    return [Answer(*row) for row in rows]
 
 
 def group(answers: Iterable[Answer], key: Callable[[Answer], _Key]) -> dict[_Key, list[Answer]]:
@@ -89,6 +93,29 @@ def group(answers: Iterable[Answer], key: Callable[[Answer], _Key]) -> dict[_Key
     return groups
 
 
-def format_answers(answers: Iterable[Answer]) -> str:
-    """Returns all answers as a CSV file."""
-    return csv_text([_NAMES, *([getattr(each, name) for name in _NAMES] for each in answers)])
+def find_doubts(answers: Iterable[Answer]) -> dict[tuple[int, str], str]:
+    """Returns (unit, rater) -> its wrong golden answers, of units that wait for a decision."""
+    wrong = (answer for answer in answers if answer.state == "check" and answer.is_wrong)
+    return {
+        place: "; ".join(
+            f"caption {x.left}, image {x.right}: {x.value} instead of {x.golden}" for x in own
+        )
+        for place, own in group(wrong, lambda answer: (answer.unit, answer.rater)).items()
+    }
+
+
+def decide(study: StudyFile, unit: int, rater: str, *, accept: bool) -> None:
+    """Accepts or rejects a unit that is waiting for a decision."""
+    with study.changing() as connection:
+        changed = connection.execute(
+            "UPDATE assignments SET state = ? WHERE unit = ? AND state = 'check' "
+            "AND rater = (SELECT id FROM raters WHERE name = ?)",
+            ("accepted" if accept else "rejected", unit, rater),
+        )
+        if not changed.rowcount:
+            raise UserError(
+                f"Unit {unit} of {rater!r} is not waiting for a decision; `xmodal annotate "
+                f"review --study={study.path}` lists those that are."
+            )
+        if not accept:
+            connection.execute("UPDATE units SET done = done - 1 WHERE id = ?", (unit,))

@@ -4,19 +4,16 @@ A unit belongs to a rater from its first page until the lease ends; each page an
 An unfinished unit whose lease has ended may go to someone else; its answers are kept.
 """
 
-import contextlib
-import dataclasses
 import enum
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from xmodal.apps.annotate.golden import judge_unit, qualifies
-from xmodal.apps.annotate.questions import KINDS
+from xmodal.apps.annotate.questions import KINDS, is_right
 from xmodal.apps.annotate.raters import Rater
-from xmodal.apps.annotate.study_file import StudyFile, StudyQuestion, StudySettings, is_closed
+from xmodal.apps.annotate.study_file import StudyFile, StudyQuestion
 from xmodal.core.errors import UserError
 
 _SWAP = {"left": "right", "right": "left"}
@@ -64,6 +61,12 @@ SELECT (SELECT count(*) FROM assignments WHERE rater = :rater AND state != 'open
 """
 
 
+_ANSWERED = """
+SELECT q.golden, u.test, n.value FROM questions q JOIN units u ON u.id = q.unit
+LEFT JOIN answers n ON (n.unit, n.number, n.rater) = (q.unit, q.number, :rater) WHERE
+"""
+
+
 class NotAssignedError(UserError):
     """A page or an answer of a unit that the rater does not hold."""
 
@@ -75,12 +78,10 @@ class Rest(enum.Enum):
     WAITING = "waiting"  # Others hold the last units, and may give them back.
     ENDED = "ended"
     UNQUALIFIED = "unqualified"
-    CLOSED = "closed"
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
-    """A question of a unit.
+class Place(NamedTuple):
+    """The place of a question in a study.
 
     Attributes:
       unit: id of the unit.
@@ -91,8 +92,7 @@ class Place:
     number: int
 
 
-@dataclasses.dataclass(frozen=True)
-class HandedPage:
+class HandedPage(NamedTuple):
     """A question as one rater sees it.
 
     Attributes:
@@ -123,8 +123,34 @@ class AssignmentQueue:
 
     def next(self, rater: Rater) -> Place | Rest:
         """Returns the rater's next question, the same one until it is answered."""
-        with self._turn(rater) as turn:
-            return turn.next()
+        if rater.state != "active":
+            return Rest(rater.state)
+        with self._study.changing():
+            limit = self._study.settings.per_rater
+            may = limit is None or self._one(rater, _COUNTS)["own"] < limit
+            found = self._one(rater, _HELD)
+            if found is None and (new := self._one(rater, _NEXT.format(room=_ROOM), may=may)):
+                found = new
+                self._run(
+                    rater,
+                    "INSERT INTO assignments (unit, rater, expires, shown, swapped) SELECT :unit, "
+                    ":rater, 0, 0, kind = 'preference' AND :coin FROM questions WHERE "
+                    "(unit, number) = (:unit, 0)",
+                    unit=new[0],
+                    coin=secrets.randbelow(2),
+                )
+            if found is None:
+                waits = may and self._one(rater, _NEXT.format(room="TRUE"), may=may)
+                return Rest.WAITING if waits else Rest.FINISHED
+            # A running lease is left unchanged, so that looking at a page costs no write.
+            self._renew(rater, found[0], unless=_RUNS)
+            (first,) = self._one(
+                rater,
+                "SELECT min(q.number) FROM questions q WHERE q.unit = :unit AND NOT EXISTS (SELECT "
+                "1 FROM answers n WHERE (n.unit, n.number, n.rater) = (q.unit, q.number, :rater))",
+                unit=found[0],
+            )
+            return Place(found[0], first)
 
     def page(self, rater: Rater, place: Place) -> HandedPage:
         """Returns a question that the rater holds, or answered last.
@@ -132,8 +158,24 @@ class AssignmentQueue:
         Raises:
           NotAssignedError: this rater does not have the question.
         """
-        with self._turn(rater) as turn:
-            return turn.page(place)
+        with self._study.changing():
+            row, last = self._find(rater, place), self._last_answered(rater)
+            _check(row, place, last)
+            self._renew(rater, place.unit)
+            counts, limit = self._one(rater, _COUNTS), self._study.settings.per_rater
+        remaining = counts["rest"] if limit is None else min(counts["rest"], limit - counts["own"])
+        ends, value = (row["left_id"], row["right_id"]), _PAGE.get(row["value"], row["value"])
+        if row["swapped"]:
+            ends, value = ends[::-1], _SWAP.get(value, value)
+        return HandedPage(
+            place=place,
+            question=StudyQuestion(row["kind"], *ends, row["about"], row["golden"], row["note"]),
+            questions=row["questions"],
+            answer=value,
+            finished=counts["finished"],
+            remaining=remaining + (row["state"] == "open"),
+            previous=None if last == place else last,
+        )
 
     def save(self, rater: Rater, place: Place, answer: str) -> None:
         """Stores an answer from a page; storing the same answer again has no effect.
@@ -142,142 +184,80 @@ class AssignmentQueue:
           NotAssignedError: the rater does not hold the question, or no longer takes part.
           BadAnswer: the answer is not valid for the question.
         """
-        with self._turn(rater) as turn:
-            turn.save(place, answer)
-
-    @contextlib.contextmanager
-    def _turn(self, rater: Rater) -> Iterator["_Turn"]:
-        with self._study.changing() as connection:
-            yield _Turn(connection, self._study.settings, rater, self._clock())
-
-
-class _Turn:
-    """One request of a rater, within a transaction."""
-
-    def __init__(
-        self, connection: sqlite3.Connection, settings: StudySettings, rater: Rater, now: float
-    ) -> None:
-        self._connection, self._settings, self._rater = connection, settings, rater
-        self._values: dict[str, Any] = {
-            "rater": rater.id,
-            "now": now,
-            "need": settings.raters_per_item,
-            "lease": 60 * settings.lease_minutes,
-        }
-
-    def _run(self, sql: str, **values: Any) -> sqlite3.Cursor:
-        return self._connection.execute(sql, self._values | values)
-
-    def _one(self, sql: str, **values: Any) -> Any:
-        return self._run(sql, **values).fetchone()
-
-    def next(self) -> Place | Rest:
-        if self._rater.state != "active":
-            return Rest(self._rater.state)
-        if is_closed(self._connection):
-            return Rest.CLOSED
-        limit = self._settings.per_rater
-        may = limit is None or self._one(_COUNTS)["own"] < limit
-        found = self._one(_HELD)
-        if found is None and (new := self._one(_NEXT.format(room=_ROOM), may=may)):
-            found = new
+        with self._study.changing():
+            row = self._find(rater, place)
+            value = KINDS[row["kind"]].read(answer)
+            value = _SWAP.get(value, value) if row["swapped"] else value
+            value = _BETTER.get(value, value)
+            if value == row["value"]:
+                return
+            _check(row, place, self._last_answered(rater))
             self._run(
-                "INSERT INTO assignments (unit, rater, expires, shown, swapped) SELECT :unit, "
-                ":rater, 0, 0, kind = 'preference' AND :coin FROM questions WHERE (unit, number) = "
-                "(:unit, 0)",
-                unit=new[0],
-                coin=secrets.randbelow(2),
+                rater,
+                "INSERT INTO answers VALUES (:unit, :number, :rater, :value, "
+                "max(:now - :shown, 0.0), :now) ON CONFLICT DO UPDATE SET value = excluded.value, "
+                "at = excluded.at",
+                **place._asdict(),
+                value=value,
+                shown=row["shown"],
             )
-        if found is None:
-            waits = may and self._one(_NEXT.format(room="TRUE"), may=may)
-            return Rest.WAITING if waits else Rest.FINISHED
-        # A running lease is left unchanged, so that looking at a page costs no write.
-        self._renew(found[0], unless=_RUNS)
-        (first,) = self._one(
-            "SELECT min(q.number) FROM questions q WHERE q.unit = :unit AND NOT EXISTS (SELECT 1 "
-            "FROM answers n WHERE (n.unit, n.number, n.rater) = (q.unit, q.number, :rater))",
-            unit=found[0],
-        )
-        return Place(found[0], first)
+            self._renew(rater, place.unit)
+            self._judge(rater, place.unit, is_new=row["state"] == "open")
 
-    def page(self, place: Place) -> HandedPage:
-        row, last = self._find(place), self._last_answered()
-        self._check(row, place, last)
-        self._renew(place.unit)
-        counts = self._one(_COUNTS)
-        remaining, limit = counts["rest"], self._settings.per_rater
-        if limit is not None:
-            remaining = min(remaining, limit - counts["own"])
-        left, right, value = row["left_id"], row["right_id"], _PAGE.get(row["value"], row["value"])
-        if row["swapped"]:
-            left, right, value = right, left, _SWAP.get(value, value)
-        return HandedPage(
-            place=place,
-            question=StudyQuestion(
-                row["kind"], left, right, row["about"], row["golden"], row["note"]
-            ),
-            questions=row["questions"],
-            answer=value,
-            finished=counts["finished"],
-            remaining=remaining + (row["state"] == "open"),
-            previous=None if last == place else last,
-        )
-
-    def save(self, place: Place, answer: str) -> None:
-        row = self._find(place)
-        value = KINDS[row["kind"]].read(answer)
-        value = _SWAP.get(value, value) if row["swapped"] else value
-        value = _BETTER.get(value, value)
-        if value == row["value"]:
+    def _judge(self, rater: Rater, unit: int, *, is_new: bool) -> None:
+        """Ends a unit whose questions are all answered, and judges the rater's qualification."""
+        rows = self._run(rater, f"{_ANSWERED} q.unit = :unit", unit=unit).fetchall()
+        if any(row["value"] is None for row in rows):
             return
-        self._check(row, place, self._last_answered())
-        self._run(
-            "INSERT INTO answers VALUES (:unit, :number, :rater, :value, max(:now - :shown, 0.0), "
-            ":now) ON CONFLICT DO UPDATE SET value = excluded.value, at = excluded.at",
-            **vars(place),
-            value=value,
-            shown=row["shown"],
-        )
-        self._renew(place.unit)
-        state = judge_unit(self._connection, self._rater.id, place.unit)
-        if state is None:
-            return
-        self._run("UPDATE assignments SET state = :state WHERE (unit, rater) = (:unit, :rater)",
-                  state=state, unit=place.unit)  # fmt: skip
-        if row["state"] == "open":
-            self._run("UPDATE units SET done = done + 1 WHERE id = :unit", unit=place.unit)
-        if not qualifies(self._connection, self._rater.id, self._settings.pass_share):
-            self._run("UPDATE raters SET state = 'unqualified' WHERE id = :rater")
+        wrong = any(row["golden"] and not is_right(row["golden"], row["value"]) for row in rows)
+        state = "check" if wrong and not rows[0]["test"] else "finished"
+        self._run(rater, "UPDATE assignments SET state = :state WHERE (unit, rater) = "
+                  "(:unit, :rater)", state=state, unit=unit)  # fmt: skip
+        if is_new:
+            self._run(rater, "UPDATE units SET done = done + 1 WHERE id = :unit", unit=unit)
+        asked = self._run(rater, f"{_ANSWERED} u.test").fetchall()
+        right = sum(is_right(row["golden"], row["value"]) for row in asked if row["value"])
+        share = self._study.settings.pass_share
+        if all(row["value"] for row in asked) and right < share * len(asked) - 1e-9:
+            self._run(rater, "UPDATE raters SET state = 'unqualified' WHERE id = :rater")
 
-    def _find(self, place: Place) -> sqlite3.Row:
+    def _find(self, rater: Rater, place: Place) -> sqlite3.Row:
         """The rater's assignment of a question, with the question and its answer."""
-        if self._rater.state != "active":
+        if rater.state != "active":
             raise NotAssignedError("Your part in this study has ended.")
-        if is_closed(self._connection):
-            raise NotAssignedError("This study is closed and takes no more answers.")
-        if (row := self._one(_QUESTION, **vars(place))) is None:
+        if (row := self._one(rater, _QUESTION, **place._asdict())) is None:
             raise NotAssignedError("This question was not given to you.")
         return row
 
-    def _check(self, row: sqlite3.Row, place: Place, last: Place | None) -> None:
-        """Raises an error if a question may not be answered, or not again."""
-        if row["state"] == "open":
-            if not row["room"]:
-                raise NotAssignedError("This question took too long; it went to somebody else.")
-        elif row["state"] not in ("finished", "check") or place != last:
-            raise NotAssignedError("Only your last answer can be changed.")
-
-    def _renew(self, unit: int, unless: str = "FALSE") -> None:
+    def _renew(self, rater: Rater, unit: int, unless: str = "FALSE") -> None:
         """Renews a lease, unless a condition in SQL holds."""
         self._run(
+            rater,
             "UPDATE assignments AS a SET expires = :now + :lease, shown = :now "
             f"WHERE (unit, rater) = (:unit, :rater) AND NOT ({unless})",
             unit=unit,
         )
 
-    def _last_answered(self) -> Place | None:
+    def _last_answered(self, rater: Rater) -> Place | None:
         # Not by time, because the clock may be set back.
-        row = self._one(
-            "SELECT unit, number FROM answers WHERE rater = :rater ORDER BY rowid DESC LIMIT 1"
-        )
-        return Place(**row) if row else None
+        sql = "SELECT unit, number FROM answers WHERE rater = :rater ORDER BY rowid DESC LIMIT 1"
+        row = self._one(rater, sql)
+        return Place(*row) if row else None
+
+    def _run(self, rater: Rater, sql: str, **values: Any) -> sqlite3.Cursor:
+        settings = self._study.settings
+        values |= {"rater": rater.id, "now": self._clock(), "need": settings.raters_per_item}
+        values["lease"] = 60 * settings.lease_minutes
+        return self._study.connection.execute(sql, values)
+
+    def _one(self, rater: Rater, sql: str, **values: Any) -> Any:
+        return self._run(rater, sql, **values).fetchone()
+
+
+def _check(row: sqlite3.Row, place: Place, last: Place | None) -> None:
+    """Raises an error if a question may not be answered, or not again."""
+    if row["state"] == "open":
+        if not row["room"]:
+            raise NotAssignedError("This question took too long; it went to somebody else.")
+    elif row["state"] not in ("finished", "check") or place != last:
+        raise NotAssignedError("Only your last answer can be changed.")

@@ -11,8 +11,8 @@ import numpy as np
 
 from data_prep.cxc.cxc_files import RATINGS, THRESHOLDS, file_name, format_cxc_file
 from xmodal.apps.analysis.votes import ALL
-from xmodal.apps.annotate.answers import Answer, format_answers, group, read_answers
-from xmodal.apps.annotate.golden import POSITIVE, find_doubts
+from xmodal.apps.annotate.answers import Answer, find_doubts, group, read_answers
+from xmodal.apps.annotate.questions import POSITIVE
 from xmodal.apps.annotate.rater_quality import compute_alphas, quality_file
 from xmodal.core.errors import UserError
 from xmodal.core.result_files import csv_text, format_json, write_files
@@ -56,13 +56,15 @@ def aggregate(
             f"{settings.raters_per_item} rater(s) yet: there is nothing to aggregate. {progress}"
         )
     parts: list[str | Rows] = [progress]
-    contents = {"answers.csv": format_answers(answers), "raters.csv": quality_file(answers)}
+    contents = {
+        "answers.csv": csv_text([Answer._fields, *answers]),
+        "raters.csv": quality_file(answers),
+    }
     if settings.kind == "cxc":
         means = mean_ratings(counted)
         for rating, columns in means.items():
             contents[file_name(rating, settings.split)] = format_cxc_file(rating, columns)
-        header = ["rating", "sampling method", "pairs", "mean", "positive from", "positive"]
-        parts.append([header, *_describe_ratings(means)])
+        parts.append(_tabulate_ratings(means))
     elif settings.kind == "eccv":
         pairs = _judge(study, counted, human_only) | (
             read_added(add, settings.split) if add else set()
@@ -100,22 +102,21 @@ def mean_ratings(answers: Iterable[Answer]) -> dict[str, dict[str, np.ndarray]]:
       Rating -> `left_ids`, `right_ids` int64 [P], `scores` float64 [P] and `methods` strings [P],
       in the order of the questions.
     """
+    by_rating = group(answers, lambda answer: answer.kind)
     found = {}
-    for rating, of_rating in group(answers, lambda answer: answer.kind).items():
-        pairs = list(group(of_rating, lambda answer: answer.question).values())
-        means = [math.fsum(float(x.value) for x in pair) / len(pair) for pair in pairs]
+    for rating in (each for each in RATINGS if each in by_rating):
+        pairs = list(group(by_rating[rating], lambda answer: answer.question).values())
         found[rating] = {
             "left_ids": np.array([pair[0].left for pair in pairs]),
             "right_ids": np.array([pair[0].right for pair in pairs]),
-            "scores": np.array(means),
+            "scores": np.array([math.fsum(float(x.value) for x in p) / len(p) for p in pairs]),
             "methods": np.array([pair[0].note for pair in pairs]),
         }
-    return {rating: found[rating] for rating in RATINGS if rating in found}
+    return found
 
 
-def _describe_ratings(means: dict[str, dict[str, np.ndarray]]) -> list[list[str]]:
-    """Rows of rating, method, pairs, mean score, threshold and positive pairs."""
-    rows = []
+def _tabulate_ratings(means: dict[str, dict[str, np.ndarray]]) -> Rows:
+    rows = [["rating", "sampling method", "pairs", "mean", "positive from", "positive"]]
     for rating, columns in means.items():
         for method in dict.fromkeys(columns["methods"].tolist()):
             scores = columns["scores"][columns["methods"] == method]
@@ -147,15 +148,15 @@ def positives_of_queries(
       caption_queries: ids.
     """
     queries = {"i2t": set(image_queries), "t2i": set(caption_queries)}
-    found: dict[str, dict[int, set[int]]] = {"i2t": {}, "t2i": {}}
-    for caption, image in pairs:
-        for direction, query, item in (("i2t", image, caption), ("t2i", caption, image)):
+    pairs = set(pairs)
+    found: dict[str, Lists] = {"i2t": {}, "t2i": {}}
+    for direction, lists in found.items():
+        turned = sorted((image, caption) if direction == "i2t" else (caption, image)
+                        for caption, image in pairs)  # fmt: skip
+        for query, item in turned:
             if query in queries[direction]:
-                found[direction].setdefault(query, set()).add(item)
-    return {
-        direction: {query: sorted(lists[query]) for query in sorted(lists)}
-        for direction, lists in found.items()
-    }
+                lists.setdefault(query, []).append(item)
+    return found
 
 
 def _format_lists(name: str, lists: Mapping[str, Lists]) -> dict[str, str]:
@@ -227,11 +228,8 @@ def _describe_progress(study: "StudyFile", answers: list[Answer]) -> str:
             "SELECT count(*), sum(done >= ?) FROM units WHERE NOT test",
             (study.settings.raters_per_item,),
         ).fetchone()
-    raters, waiting = len({answer.rater for answer in answers}), len(find_doubts(study))
-    review = (
-        f" {waiting:,} unit(s) wait for a decision and do not count yet: `xmodal annotate review` "
-        "lists them."
-    )
+    raters, waiting = len({answer.rater for answer in answers}), len(find_doubts(answers))
+    review = f" {waiting:,} unit(s) wait for `xmodal annotate review` and do not count yet."
     return (
         f"{len(answers):,} answers of {raters} rater(s); {complete:,} of {units:,} units have all "
         f"their raters.{review if waiting else ''}"

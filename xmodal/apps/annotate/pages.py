@@ -16,11 +16,12 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from xmodal.apps.annotate.assignment_queue import AssignmentQueue, NotAssignedError, Place, Rest
+from xmodal.apps.annotate.assignment_queue import AssignmentQueue, Place, Rest
 from xmodal.apps.annotate.questions import KINDS, BadAnswer
 from xmodal.apps.annotate.raters import Rater, find_rater
 from xmodal.apps.annotate.study_file import StudyFile
 from xmodal.core import web_server
+from xmodal.core.errors import UserError
 
 _HERE = pathlib.Path(__file__).parent
 _ENDS = {
@@ -30,22 +31,10 @@ _ENDS = {
         "Other raters hold the last questions. Some may come back: look again later.",
     ),
     Rest.ENDED: ("Your part has ended", "Thank you for your answers; they are kept."),
-    Rest.CLOSED: ("This study is closed", "Thank you for your answers; they are kept."),
     Rest.UNQUALIFIED: (
         "Thank you for trying",
         "Your answers to the first questions differ too much from the known ones, so you get no "
         "others in this study.",
-    ),
-}
-# Error -> status, title and text of its page; "" for the text of the error.
-_REFUSALS: dict[type[Exception], tuple[int, str, str]] = {
-    BadAnswer: (422, "This is not an answer", ""),
-    NotAssignedError: (403, "Not this question", ""),
-    OverflowError: (404, "There is no such page", "Check the address."),
-    sqlite3.OperationalError: (
-        503,
-        "Your answer was not stored",
-        "The server could not write to its disk, or was too busy. Go back and send it again.",
     ),
 }
 
@@ -92,7 +81,9 @@ def make_app(study: StudyFile, *, hosts: Collection[str], secure: bool = False) 
         middleware=[
             Middleware(web_server.Guard, hosts=hosts, refuse=PlainTextResponse, scheme=scheme)
         ],
-        exception_handlers=dict.fromkeys((HTTPException, *_REFUSALS), pages.refuse),
+        exception_handlers=dict.fromkeys(
+            (HTTPException, UserError, sqlite3.OperationalError), pages.refuse
+        ),
     )
 
 
@@ -147,24 +138,12 @@ class _Pages:
         ends = (question.left, question.right)
         sql = "SELECT id, text FROM captions WHERE id IN (?, ?, ?)"
         texts = {row["id"]: row["text"] for row in self._read(sql, *ends, question.about)}
-        names = {"image": "picture", "caption": "caption"}
-        orders = ("Left", "Right") if kind.about else ("First", "Second")
-        items = [
-            {
-                "side": side,
-                "id": each,
-                "text": texts.get(each),
-                "name": f"{order} {names[side]}"
-                if kind.sides[0] == kind.sides[1]
-                else names[side].capitalize(),
-            }
-            for side, each, order in zip(kind.sides, ends, orders, strict=True)
-        ]
         return self._render(
             "item.html",
             page=page,
             kind=kind,
-            items=items,
+            items=list(zip(kind.sides, kind.names, ends, strict=True)),
+            texts=texts,
             about=texts.get(question.about),
             total=(page.finished + page.remaining) * page.questions,
             answered=page.finished * page.questions + page.place.number,
@@ -202,16 +181,16 @@ class _Pages:
 
     def refuse(self, request: Request, error: Exception) -> Response:
         """Shows a page that explains why a request was refused."""
-        if isinstance(error, HTTPException):
+        if isinstance(error, UserError):
+            status, text = 422 if isinstance(error, BadAnswer) else 403, str(error)
+        elif isinstance(error, HTTPException):
             # Starlette's own details are just status names.
             text = error.detail if error.detail.endswith(".") else "Check the address."
-            status, title = error.status_code, "This cannot be done"
+            status = error.status_code
         else:
-            status, title, text = next(
-                x for kind, x in _REFUSALS.items() if isinstance(error, kind)
-            )
+            status, text = 503, "Your answer was not stored. Go back and send it again."
         again = self._cookie in request.cookies
-        values = {"title": title, "text": text or str(error), "again": again, "link": "Go on"}
+        values = {"title": "This cannot be done", "text": text, "again": again, "link": "Go on"}
         return self._render("message.html", status, **values)
 
     def _rater(self, request: Request) -> Rater:

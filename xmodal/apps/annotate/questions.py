@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from xmodal.core.errors import UserError
 
+POSITIVE = ("yes", "weak_yes")
+"""Answers that call a pair a match."""
 _RATING = re.compile(r"[0-4](?:\.\d{1,2})?|5(?:\.0{1,2})?", re.ASCII)
 
 
@@ -21,6 +23,7 @@ class QuestionKind:
 
     Attributes:
       sides: "caption" or "image", of the left and of the right item.
+      names: their names on the page.
       title: title of the page.
       ask: the question itself.
       guide: sentences of the instructions.
@@ -31,6 +34,7 @@ class QuestionKind:
     """
 
     sides: Sequence[str]
+    names: Sequence[str]
     title: str
     ask: str
     guide: Sequence[str]
@@ -48,6 +52,11 @@ class QuestionKind:
         if not _RATING.fullmatch(answer):
             raise BadAnswer("Move the slider to a place from 0 to 5.")
         return str(float(answer))
+
+
+def is_right(golden: str, answer: str) -> bool:
+    """Returns whether an answer agrees with the known one, "yes" or "no"."""
+    return (golden == "yes") == (answer in POSITIVE)
 
 
 _TEXTS = (pathlib.Path(__file__).parent / "questions.toml").read_text(encoding="utf-8")

@@ -9,8 +9,7 @@ import krippendorff
 import numpy as np
 
 from xmodal.apps.annotate.answers import Answer, group
-from xmodal.apps.annotate.golden import POSITIVE, is_right
-from xmodal.apps.annotate.questions import KINDS
+from xmodal.apps.annotate.questions import KINDS, POSITIVE
 from xmodal.core.result_files import csv_text
 
 # Choices as numbers; those of `match` are ordered.
@@ -59,7 +58,7 @@ def quality_file(answers: Sequence[Answer]) -> str:
     by_question = group(_compared(answers), _BY_QUESTION)
     rows = []
     for rater, own in group(answers, lambda answer: answer.rater).items():
-        golden = [is_right(a.golden, a.value) for a in own if a.golden]
+        golden = [not a.is_wrong for a in own if a.golden]
         states = [*{a.unit: a.state for a in own}.values()]
         row = [rater, len(own), f"{statistics.median(a.seconds for a in own):.1f}", len(golden)]
         row += [f"{np.mean(golden):.3f}" if golden else "", states.count("check")]
@@ -96,14 +95,10 @@ def _alpha(matrix: np.ndarray, level: _Level) -> float:
 
 def _agreement(mine: Sequence[Answer], by_question: Mapping[tuple[int, int], list[Answer]]) -> str:
     own, others = [], []
-    choices = False
+    choices = bool(mine and KINDS[mine[0].kind].answers)
     for answer in mine:
-        rest = [
-            _comparable(each)
-            for each in by_question.get(answer.question, ())
-            if each.rater != answer.rater
-        ]
-        choices = KINDS[answer.kind].answers is not None
+        asked = by_question[answer.question]
+        rest = [_comparable(each) for each in asked if each.rater != answer.rater]
         found = statistics.multimode(rest) if choices else [statistics.fmean(rest)] if rest else []
         if len(found) == 1:
             own.append(_comparable(answer))
@@ -116,6 +111,4 @@ def _agreement(mine: Sequence[Answer], by_question: Mapping[tuple[int, int], lis
 
 
 def _comparable(answer: Answer) -> float:
-    if answer.kind == "match":
-        return float(answer.value in POSITIVE)
-    return number(answer)
+    return float(answer.value in POSITIVE) if answer.kind == "match" else number(answer)

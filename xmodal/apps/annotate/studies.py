@@ -12,18 +12,18 @@ with the first picture that each model finds, if they differ.
 """
 
 import dataclasses
+import io
 import itertools
 import json
 import pathlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from xmodal.apps.analysis.ratings.rated_pairs import read_folder
 from xmodal.apps.annotate.candidates import best_items, read_source
 from xmodal.apps.annotate.questions import KINDS
-from xmodal.apps.annotate.split_items import open_items, pictures_of
 from xmodal.apps.annotate.study_file import (
     StudyQuestion,
     StudySettings,
@@ -33,6 +33,7 @@ from xmodal.apps.annotate.study_file import (
 )
 from xmodal.core.config import lookup, read
 from xmodal.core.errors import UserError
+from xmodal.core.untrusted.picture_formats import open_picture, to_rgb
 from xmodal.evals.scores.files import name_of
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ _SHARED = ("dataset", "split", "lease_minutes", "per_rater")
 # No model ranks the images of a negative golden pair among its first 25.
 DEPTH = 25
 _ATTEMPTS = 200
+_PLACE = ("dataset", "config", "data_dir", "manual_dir")
+# Formats that every browser shows; other pictures are stored as PNG.
+_TYPES = {"JPEG": "image/jpeg", "PNG": "image/png", "GIF": "image/gif", "WEBP": "image/webp"}
+_AT_A_TIME = 64
 _Pair = tuple[int, int]  # Caption and image.
 
 
@@ -57,11 +62,12 @@ def make(kind: str, options: Mapping[str, Any]) -> str:
     check_new_file(options["study"])
     section = {name: options[name] for name in _SHARED} | {"kind": kind}
     section["raters_per_item"] = options["raters_per_item"] or _RATERS[kind]
-    read(StudySettings, "make", section)  # Checks numbers before the dataset is opened.
+    section |= {"pass_share": options["pass_share"]} if kind == "eccv" else {}
+    settings = read(StudySettings, "make", section)  # Checks numbers before the dataset is opened.
     if kind == "preference" and len(options["models"]) != 2:
         raise UserError(f"--models names {len(options['models'])} models; two are compared.")
-    split = open_items(options)
-    generator, said, more = np.random.default_rng(options["seed"]), "", {}
+    split = _open_items(options)
+    generator, said = np.random.default_rng(options["seed"]), ""
     models = [read_source(path, options["similarity"]) for path in options.get("models", ())]
     if kind == "cxc":
         units = draw_rated(options["pairs"], split, options["ratings"], options["seed"])
@@ -73,28 +79,65 @@ def make(kind: str, options: Mapping[str, Any]) -> str:
         pool = collect(models, split, queries, options["top"])
         per_hit, qualification = options["per_hit"], options["qualification"]
         units = draw_sets(pool, split, per_hit, qualification, generator)
-        names = zip(("image_queries", "caption_queries"), queries.values(), strict=True)
-        more = {name: tuple(ids.tolist()) for name, ids in names}
-        more["pass_share"] = options["pass_share"]
+        images, captions = (tuple(ids.tolist()) for ids in queries.values())
+        settings = dataclasses.replace(settings, image_queries=images, caption_queries=captions)
         said = f"; {len(pool.pairs):,} pairs of {pool.proposed:,} that the models propose"
     else:
         units, same = draw_preferences(
             models, split, options["examples"], options["labels"], generator
         )
-        more = dict(zip(("first", "second"), map(name_of, options["models"]), strict=True))
+        first, second = map(name_of, options["models"])
+        settings = dataclasses.replace(settings, first=first, second=second)
         said = f"; the models agree on {same:,} of {len(split.caption_ids):,} captions"
-    settings, images = read(StudySettings, "make", section | more), set[int]()
-    for each in (question for unit in units for question in unit.questions):
-        ends = zip(KINDS[each.kind].sides, (each.left, each.right), strict=True)
-        images.update(end for side, end in ends if side == "image")
+    questions = [question for unit in units for question in unit.questions]
+    shown = {
+        end
+        for each in questions
+        for side, end in zip(KINDS[each.kind].sides, (each.left, each.right), strict=True)
+        if side == "image"
+    }
     ids = split.caption_ids.tolist(), split.caption_texts, split.caption_image_ids.tolist()
     captions = zip(*ids, strict=True)
-    create(options["study"], settings, units, captions, pictures_of(split, images))
-    count = sum(len(unit.questions) for unit in units)
+    create(options["study"], settings, units, captions, _pictures_of(split, shown))
     return (
-        f"{options['study']}: {count:,} questions in {len(units):,} units, {len(images):,} "
+        f"{options['study']}: {len(questions):,} questions in {len(units):,} units, {len(shown):,} "
         f"pictures, {settings.raters_per_item} rater(s) each{said}"
     )
+
+
+def _open_items(options: Mapping[str, Any]) -> "EvalSplit":
+    """Opens the split named by `dataset`, `config`, `data_dir`, `manual_dir` and `split`."""
+    from xmodal import data
+
+    # Pictures are shown as they are stored.
+    section = {name: options[name] for name in _PLACE} | {"image": {"size": 1}, "text": {}}
+    data.prepare(section, splits=[options["split"]])
+    split = data.eval_split(section, split=options["split"])
+    if set(split.modalities) != {"image", "text"} or not len(split.caption_ids):
+        raise UserError(
+            f"{split.name}/{options['config']} has no captioned pictures to show: name another "
+            "--config."
+        )
+    return split
+
+
+def _pictures_of(split: "EvalSplit", image_ids: set[int]) -> Iterator[tuple[int, str, bytes]]:
+    """Id, media type and file content of the pictures of some images."""
+    rows = np.flatnonzero(np.isin(split.image_ids, list(image_ids)))
+    for start in range(0, len(rows), _AT_A_TIME):
+        at = rows[start : start + _AT_A_TIME]
+        for image, data in zip(split.image_ids[at].tolist(), split.pictures(at), strict=True):
+            yield image, *for_browsers(data)
+
+
+def for_browsers(data: bytes) -> tuple[str, bytes]:
+    """Returns the media type and content of a picture in a format that every browser shows."""
+    with open_picture(data) as opened:
+        if opened.format in _TYPES:
+            return _TYPES[opened.format], data
+        file = io.BytesIO()
+        to_rgb(opened).save(file, "PNG")
+        return _TYPES["PNG"], file.getvalue()
 
 
 def draw_rated(
@@ -115,23 +158,21 @@ def draw_rated(
     units = []
     for stage, rating in enumerate(name for name in rated if ratings is None or name in ratings):
         pairs = rated[rating]
-        ends = [np.asarray(side) for side in (pairs.left_ids, pairs.right_ids)]
-        for kind, side in zip(KINDS[rating].sides, ends, strict=True):
+        for kind, side in zip(KINDS[rating].sides, (pairs.left_ids, pairs.right_ids), strict=True):
             if len(lost := np.setdiff1d(side, ids[kind])):
                 raise UserError(
                     f"{len(lost):,} of the {kind}s that {folder} pairs in {rating} are not in the "
                     f"split {split.split} of {split.name}, the first is {lost[0]}."
                 )
         order = np.random.default_rng((seed, stage)).permutation(len(pairs))
-        rows = (column.tolist() for column in (*ends, pairs.methods, order))
-        for left, right, method, position in zip(*rows, strict=True):
-            question = StudyQuestion(rating, left, right, note=method)
+        columns = (pairs.left_ids, pairs.right_ids, pairs.methods, order)
+        for *ends, method, position in zip(*(each.tolist() for each in columns), strict=True):
+            question = StudyQuestion(rating, *ends, note=method)
             units.append(StudyUnit((question,), stage=stage, position=position))
     return units
 
 
-@dataclasses.dataclass(frozen=True)
-class Pool:
+class Pool(NamedTuple):
     """Candidates of all queries.
 
     Attributes:
@@ -277,17 +318,18 @@ def draw_preferences(
         raise UserError("Both models find the same picture for every caption: nothing to compare.")
     units = []
     for position, row in enumerate(generator.permutation(different)[:examples]):
-        ends, note = (int(first[row]), int(second[row])), groups and json.dumps(groups[row])
-        question = StudyQuestion("preference", *ends, about=int(captions[row]), note=note or "")
+        note = "" if groups is None else json.dumps(groups[row])
+        about = int(captions[row])
+        question = StudyQuestion("preference", int(first[row]), int(second[row]), about, note=note)
         units.append(StudyUnit((question,), position=position))
     return units, len(first) - len(different)
 
 
 def _read_groups(split: "EvalSplit", name: str) -> list[list[str]]:
     """Names of the labels of every caption."""
-    column, names = split.labels.get(name), split.label_names.get(name)
-    if column is None or names is None or column.ndim != 2:
-        known = sorted(set(split.labels) & set(split.label_names))
+    known = sorted(set(split.labels) & set(split.label_names))
+    if name not in known:
         raise UserError(f"--labels={name} is not a column with named labels; known: {known}.")
-    of_image = [[names[at] for at in np.flatnonzero(row)] for row in column]
+    names = np.array(split.label_names[name], object)
+    of_image = [names[row > 0].tolist() for row in split.labels[name]]
     return [of_image[row] for row in split.caption_rows]

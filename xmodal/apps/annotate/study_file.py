@@ -38,7 +38,6 @@ class StudySettings:
       pass_share: share of golden pairs that a rater has to get right in the qualification.
       first, second: names of the two models of a preference study.
       image_queries, caption_queries: ids of the queries of an ECCV study.
-      closed: whether no more answers are taken, see `set_closed`.
       id: id of this study, in the name of its cookie.
     """
 
@@ -53,7 +52,6 @@ class StudySettings:
     second: str = ""
     image_queries: tuple[int, ...] = ()
     caption_queries: tuple[int, ...] = ()
-    closed: bool = False
     id: str = dataclasses.field(default_factory=lambda: secrets.token_hex(8))
 
 
@@ -122,12 +120,17 @@ class StudyFile:
             raise UserError(f"{path} is not a study of this version of xmodal.")
         self.settings = read(StudySettings, str(path), json.loads(text))
 
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """This thread's connection."""
+        if not hasattr(self._threads, "connection"):
+            self._threads.connection = _connect(self.path)
+        return self._threads.connection
+
     @contextlib.contextmanager
     def reading(self, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]:
         """This thread's connection, in a transaction that sees a single state of the file."""
-        if not hasattr(self._threads, "connection"):
-            self._threads.connection = _connect(self.path)
-        connection = self._threads.connection
+        connection = self.connection
         connection.execute(begin)
         try:
             yield connection
@@ -156,18 +159,6 @@ def _connect(path: pathlib.Path) -> sqlite3.Connection:
     return connection
 
 
-def is_closed(connection: sqlite3.Connection) -> bool:
-    """Returns whether a study takes no more answers, also if it was closed after it was opened."""
-    return bool(connection.execute("SELECT settings ->> 'closed' FROM study").fetchone()[0])
-
-
-def set_closed(study: StudyFile, closed: bool) -> None:
-    """Closes a study, which then hands out no questions and takes no answers, or opens it again."""
-    with study.changing() as connection:
-        sql = "UPDATE study SET settings = json_set(settings, '$.closed', json(?))"
-        connection.execute(sql, (json.dumps(closed),))
-
-
 def create(
     path: str | os.PathLike,
     settings: StudySettings,
@@ -184,8 +175,15 @@ def create(
       captions: id, text and image of every caption of the split.
       pictures: id, media type and file content of every image that is shown.
     """
-    path = pathlib.Path(path)
+    path, units = pathlib.Path(path), list(units)
     check_new_file(path)
+    if not units:
+        raise UserError(f"{path} would have no questions: no pairs are left.")
+    questions = [
+        {**vars(each), "unit": number, "number": place, "pair": each.pair}
+        for number, unit in enumerate(units, 1)
+        for place, each in enumerate(unit.questions)
+    ]
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with contextlib.closing(_connect(temporary)) as connection:
@@ -194,22 +192,15 @@ def create(
             connection.execute("INSERT INTO study VALUES (?)", (text,))
             connection.executemany("INSERT INTO captions VALUES (?, ?, ?)", captions)
             connection.executemany("INSERT INTO images VALUES (?, ?, ?)", pictures)
-            number = 0
-            for number, unit in enumerate(units, 1):
-                connection.execute(
-                    "INSERT INTO units (id, test, stage, position) VALUES (?, ?, ?, ?)",
-                    (number, unit.test, unit.stage, unit.position),
-                )
-                connection.executemany(
-                    "INSERT INTO questions VALUES (:unit, :number, :kind, :left, :right, :about, "
-                    ":pair, :golden, :note)",
-                    [
-                        {**vars(each), "unit": number, "number": place, "pair": each.pair}
-                        for place, each in enumerate(unit.questions)
-                    ],
-                )
-            if not number:
-                raise UserError(f"{path} would have no questions: no pairs are left.")
+            connection.executemany(
+                "INSERT INTO units (id, test, stage, position) VALUES (?, ?, ?, ?)",
+                [(n, unit.test, unit.stage, unit.position) for n, unit in enumerate(units, 1)],
+            )
+            connection.executemany(
+                "INSERT INTO questions VALUES (:unit, :number, :kind, :left, :right, :about, "
+                ":pair, :golden, :note)",
+                questions,
+            )
             connection.execute("COMMIT")
             connection.execute("PRAGMA journal_mode = WAL")
         rename_new(temporary, path)

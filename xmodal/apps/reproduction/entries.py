@@ -43,21 +43,19 @@ VARIABLE = "XMODAL_TEST_DATA"
 STATUSES = ("measured here", "parity only", "needs files", "unverified", "not covered")
 
 
-@dataclasses.dataclass(frozen=True)
-class Value:
+class Value(str):
     """A number as it is printed.
 
-    Attributes:
-      text: "41.3"; "74.4±0.4" with a deviation; "23.6 / 24.9" of two seeds; with an interval in
-        brackets; or a word, in a column that is not of numbers.
+    "41.3"; "74.4±0.4" with a deviation; "23.6 / 24.9" of two seeds; with an interval in brackets;
+    or a word, in a column that is not of numbers.
     """
 
-    text: str
+    __slots__ = ()
 
     @property
     def number(self) -> float | None:
         """The number, of several seeds their mean; None for words and intervals alone."""
-        parts = [part.split("±")[0].strip() for part in _BRACKETS.sub("", self.text).split("/")]
+        parts = [part.split("±")[0].strip() for part in _BRACKETS.sub("", self).split("/")]
         if not all(_NUMBER.fullmatch(part) for part in parts):
             return None
         return sum(map(float, parts)) / len(parts)
@@ -65,8 +63,7 @@ class Value:
     @property
     def deviation(self) -> float:
         """The number after ±, or 0."""
-        _, _, deviation = self.text.partition("±")
-        return float(deviation or 0)
+        return float(self.partition("±")[2] or 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,8 +76,8 @@ class Files:
       source: addresses or packages.
       folder: name of their folder, as in `XMODAL_TEST_DATA`; "." is that folder itself.
       package: name of an installed package in place of a folder.
-      names: paths below the folder, or of "." also below a folder in it; A|B is either of them; see
-        `PublishedResults.names_of`.
+      names: paths below the folder, or of "." also below a folder in it; A|B is either of them.
+        None if a system needs what its commands read.
       bytes: name -> size, if known.
       sha256: name -> checksum, if known; of one that ends with ..., only the beginning is known.
     """
@@ -102,11 +99,9 @@ class Files:
     def exist(self, name: str, folder: pathlib.Path) -> bool:
         """Returns whether a folder has one of the alternatives of a name."""
         # Files of the folder of all folders may also be in one of these.
-        patterns = ("{}", "*/{}") if self.folder == "." else ("{}",)
-        return any(
-            True for each in name.split("|") for form in patterns
-            for _ in folder.glob(form.format(each))
-        )  # fmt: skip
+        prefixes = ("", "*/") if self.folder == "." else ("",)
+        names = [f"{prefix}{each}" for each in name.split("|") for prefix in prefixes]
+        return any(next(folder.glob(each), None) for each in names)
 
     def describe_missing(self, names: Sequence[str]) -> str:
         """Returns a sentence on missing files, with their known checksums and their source."""
@@ -245,26 +240,25 @@ class PublishedResults:
         """The rows of a system, of all papers that report on it."""
         return [row for row in self.rows if row.system.name == name]
 
-    def names_of(self, key: str, system: System) -> Sequence[str]:
+    def missing(self, system: System, folders: Folders) -> dict[str, list[str]]:
+        """Returns the key of `files` -> names that a system needs and `folders` lacks."""
+        found = {}
+        for files in (self.files[key] for key in system.needs):
+            folder, names = folders.get(files.brace), self._names_of(files, system)
+            if absent := [name for name in names if not folder or not files.exist(name, folder)]:
+                found[files.key] = absent
+        return found
+
+    def _names_of(self, files: Files, system: System) -> Sequence[str]:
         """The paths of a set of files that a system needs.
 
         Those of the set; or, if it has none, those that the system's commands read in its folder,
         without those of other sets: a publisher has many models, and a system needs its own.
         """
-        files = self.files[key]
         others = {path for each in system.needs for name in self.files[each].names
                   for path in name.split("|")}  # fmt: skip
         read = re.findall(rf"{{{files.folder}}}/(\S+)", " ".join(system.run))
         return files.names or [name for name in dict.fromkeys(read) if name not in others]
-
-    def missing(self, system: System, folders: Folders) -> dict[str, list[str]]:
-        """Returns the key of `files` -> names that a system needs and `folders` lacks."""
-        missing = {}
-        for files in (self.files[key] for key in system.needs):
-            folder, names = folders.get(files.brace), self.names_of(files.key, system)
-            if absent := [name for name in names if not folder or not files.exist(name, folder)]:
-                missing[files.key] = absent
-        return missing
 
     def find_folders(self, named: Sequence[str]) -> dict[str, pathlib.Path]:
         """Returns the folders that commands read, by the name that they have in braces.
@@ -327,15 +321,12 @@ def _rows(group: str, entry: dict[str, Any], systems: Mapping[str, System]) -> I
     for key in dict.fromkeys([*numbers[0], *numbers[1]]):
         owner = one or key
         system = systems[owner if "/" in owner else f"{group}/{owner}"]
-        published, measured = (_cells(table, system, kind.get(key, "")) for kind in numbers)
-        yield LedgerRow(system, table, published, measured, key if one else system.label)
-
-
-def _cells(table: LedgerTable, system: System, cells: str | list[str]) -> dict[str, Value]:
-    """Tag -> value of the cells that are not empty."""
-    texts = cells.split() if isinstance(cells, str) else cells
-    pairs = zip(tags_of(table, system), texts, strict=bool(texts))
-    return {tag: Value(text) for tag, text in pairs if text not in ("", "-")}
+        values = []
+        for cells in (each.get(key, ()) for each in numbers):
+            texts = cells.split() if isinstance(cells, str) else cells
+            pairs = zip(tags_of(table, system), texts, strict=bool(texts))
+            values.append({tag: Value(text) for tag, text in pairs if text not in ("", "-")})
+        yield LedgerRow(system, table, *values, key if one else system.label)
 
 
 def tags_of(table: LedgerTable, system: System) -> Sequence[str]:

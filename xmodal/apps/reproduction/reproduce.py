@@ -55,6 +55,7 @@ from xmodal.core.result_files import write_file
 from xmodal.core.text_table import align_columns, format_table
 
 OUTSIDE, MISSING = 1, 2
+_REMEDY = "remove the folder and repeat the command."
 
 
 @console.readable_errors()
@@ -67,10 +68,17 @@ def main() -> None:
         print("\n".join(f"{page} was changed." for page in changed) or "Nothing changed.")
         return
     folders = results.find_folders(args.folder)
-    runs, systems = args.names or args.all, list(results.systems.values())
+    systems = [system.first_seeds(args.seeds) for system in find_systems(results, args.names)]
+    runs = args.names or args.all
     if runs or args.available or args.minutes is not None or args.seeds is not None:
-        found = folders if args.available else None
-        systems = choose_systems(results, args.names, found, args.minutes, args.seeds)
+        minutes = math.inf if args.minutes is None else args.minutes
+        systems = [
+            system
+            for system in systems
+            if system.run
+            and (system.minutes or math.inf) <= minutes
+            and not (args.available and results.missing(system, folders))
+        ]
     if not runs or not systems:
         print(list_results(results, folders, systems))
         return
@@ -81,44 +89,16 @@ def find_systems(results: PublishedResults, names: Sequence[str]) -> list[System
     """Returns the systems of names, and those of groups; all for no name."""
     found: dict[str, System] = {}
     for name in names or results.titles:
-        group = f"{name.partition('/')[0]}/"
-        near = {each: system for each, system in results.systems.items() if each.startswith(group)}
-        if name not in near and name not in results.titles:
-            raise UserError(
-                f"{name!r} is not in configs/results; "
-                f"{suggest([name], list(near) or results.titles)}"
-            )
-        found |= {name: near[name]} if name in near else near
+        near = {key: x for key, x in results.systems.items() if name in (key, key.split("/")[0])}
+        if not near:
+            group = [each for each in results.systems if each.split("/")[0] == name.split("/")[0]]
+            known = suggest([name], group or list(results.titles))
+            raise UserError(f"{name!r} is not in configs/results; {known}")
+        if name in near and not near[name].run:
+            system = near[name]
+            raise UserError(f"{name} has no command: {system.note or system.parity}")
+        found |= near
     return list(found.values())
-
-
-def choose_systems(
-    results: PublishedResults,
-    names: Sequence[str],
-    folders: Folders | None = None,
-    minutes: float | None = None,
-    seeds: int | None = None,
-) -> list[System]:
-    """Returns the systems to run, of names or groups; of all that have commands without names.
-
-    Args:
-      results: the results.
-      names: names of systems, or of groups; none for all that have commands.
-      folders: leaves out systems whose files these folders lack; None keeps them.
-      minutes: leaves out those that take longer, or an unknown time; None keeps them.
-      seeds: the number of seeds of each, at most; None for all of them.
-    """
-    found = [system.first_seeds(seeds) for system in find_systems(results, names)]
-    for system in found:
-        if system.name in names and not system.run:
-            raise UserError(f"{system.name} has no command: {system.note or system.parity}")
-    return [
-        system
-        for system in found
-        if system.run
-        and (minutes is None or (system.minutes or math.inf) <= minutes)
-        and (folders is None or not results.missing(system, folders))
-    ]
 
 
 class Reproduction:
@@ -152,14 +132,14 @@ class Reproduction:
     def _reproduce(self, system: System) -> bool:
         """Runs and reports a system; returns whether no number is outside."""
         start = sum(os.times()[2:4])  # Of processes that have ended.
+        seeds = system.seeds or (None,)
         try:
-            metrics = self.compute_metrics(system)
+            metrics = [self._compute_metrics(system, seed) for seed in seeds]
         except UserError as error:
             print(f"Error: {system.name}: {error}", file=sys.stderr)
             return False
         checks = compare_rows(self._published.of_system(system.name), metrics)
-        commands = [shlex.join(words) for seed in _seeds(system)
-                    for words in self.commands(system, seed)]  # fmt: skip
+        commands = [shlex.join(x) for seed in seeds for x in self.commands(system, seed)]
         report = format_report(system, checks, commands)
         write_file(self._results(system) / "reproduced.json", report)
         minutes = (sum(os.times()[2:4]) - start) / 60
@@ -179,27 +159,32 @@ class Reproduction:
         # Words are split first: a folder's name may have spaces.
         return [[fill(word, places) for word in words] for words in map(shlex.split, system.run)]
 
-    def compute_metrics(self, system: System) -> list[Numbers]:
-        """Runs a system's commands; returns the metrics of every seed.
+    def _compute_metrics(self, system: System, seed: int | None) -> Numbers:
+        """Runs a system's commands with a seed; returns the metrics.
 
         A command whose weights exist already is left out; runs that ended before are not repeated;
         evaluations are, and replace those of other code.
         """
-        found = []
-        for seed in _seeds(system):
-            for words in self.commands(system, seed):
-                outputs = [w.partition("=")[2] for w in words if w.startswith("--output=")]
-                if words[0] == "convert" and outputs and os.path.exists(outputs[0]):
-                    continue
-                words += ["--overwrite"] if words[0] == "evaluate" and outputs else []
-                print(f"xmodal {shlex.join(words)}", flush=True)
-                ended = subprocess.run([sys.executable, "-m", "xmodal", *words])
-                if ended.returncode:
-                    raise UserError(
-                        f"`xmodal {words[0]}` ended with {ended.returncode}; see above."
-                    )
-            found.append(_read(self._results(system, seed)))
-        return found
+        for words in self.commands(system, seed):
+            outputs = [w.partition("=")[2] for w in words if w.startswith("--output=")]
+            if words[0] == "convert" and outputs and os.path.exists(outputs[0]):
+                continue
+            words += ["--overwrite"] if words[0] == "evaluate" and outputs else []
+            print(f"xmodal {shlex.join(words)}", flush=True)
+            ended = subprocess.run([sys.executable, "-m", "xmodal", *words])
+            if ended.returncode:
+                raise UserError(f"`xmodal {words[0]}` ended with {ended.returncode}; see above.")
+        folder = epath.Path(self._results(system, seed))
+        for name in ("metrics.json", "test/metrics.json"):
+            if (folder / name).exists():
+                return read_numbers(folder / name, _REMEDY)
+        if not (paths := sorted(folder.glob("*/metrics.json"))):
+            raise UserError(f"{folder} holds no metrics: {_REMEDY}")
+        return {  # Of several evaluators.
+            f"{path.parent.name}/{tag.removeprefix(f'{path.parent.name}/')}": number
+            for path in paths
+            for tag, number in read_numbers(path, _REMEDY).items()
+        }
 
     def _results(self, system: System, seed: int | None = None) -> pathlib.Path:
         """The folder of a system's results, of one seed."""
@@ -207,52 +192,32 @@ class Reproduction:
         return folder if seed is None else folder / f"seed_{seed}"
 
 
-def _seeds(system: System) -> Sequence[int | None]:
-    return system.seeds or (None,)
-
-
-def _read(folder: pathlib.Path) -> Numbers:
-    """The metrics of an evaluation, of a run, or of the evaluators in a folder."""
-    remedy = "remove the folder and repeat the command."
-    for name in ("metrics.json", "test/metrics.json"):
-        if (path := folder / name).exists():
-            return read_numbers(epath.Path(path), remedy)
-    parts = {path.parent.name: path for path in sorted(folder.glob("*/metrics.json"))}
-    if not parts:
-        raise UserError(f"{folder} holds no metrics: {remedy}")
-    return {
-        f"{name}/{tag.removeprefix(f'{name}/')}": number
-        for name, path in parts.items()
-        for tag, number in read_numbers(epath.Path(path), remedy).items()
-    }
-
-
 def list_results(results: PublishedResults, folders: Folders, systems: Sequence[System]) -> str:
     """Returns the groups, and a line per system: rows, status, missing files or commands."""
-    parts, ready = [], [x for x in systems if x.run and not results.missing(x, folders)]
-    for group, title in results.titles.items():
-        lines = []
-        for each in (system for system in systems if system.name.startswith(f"{group}/")):
-            counts = collections.Counter(row.status for row in results.of_system(each.name))
-            statuses = ", ".join(f"{count} {status}" for status, count in counts.items())
-            if each in ready:
-                seeds = f", {len(each.seeds)} seeds" if len(each.seeds) > 1 else ""
-                minutes = f", {math.ceil(each.minutes)} CPU minutes" if each.minutes else ""
-                what = f"{len(each.run)} commands{seeds}{minutes}"
-            elif each.run:
-                what = f"missing: {', '.join(results.missing(each, folders))}"
-            else:
-                what = each.note or f"tested by {each.parity}"
-            lines.append([f"  {each.name}", statuses, what])
-        if lines:
-            parts.append(f"{title}\n{align_columns(lines, right=())}")
-    minutes = math.ceil(sum(each.minutes or 0 for each in ready))
-    parts += [
+    groups: dict[str, list[list[str]]] = {group: [] for group in results.titles}
+    ready = []
+    for each in systems:
+        counts = collections.Counter(row.status for row in results.of_system(each.name))
+        statuses = ", ".join(f"{count} {status}" for status, count in counts.items())
+        if not each.run:
+            what = each.note or f"tested by {each.parity}"
+        elif missing := results.missing(each, folders):
+            what = f"missing: {', '.join(missing)}"
+        else:
+            ready.append(each)
+            seeds = f", {len(each.seeds)} seeds" if len(each.seeds) > 1 else ""
+            minutes = f", {math.ceil(each.minutes)} CPU minutes" if each.minutes else ""
+            what = f"{len(each.run)} commands{seeds}{minutes}"
+        groups[each.name.split("/")[0]].append([f"  {each.name}", statuses, what])
+    total = math.ceil(sum(each.minutes or 0 for each in ready))
+    tables = [f"{results.titles[group]}\n{align_columns(lines, right=())}"
+              for group, lines in groups.items() if lines]  # fmt: skip
+    return "\n\n".join([
+        *tables,
         "`xmodal reproduce NAME` names the sources of missing files; `--help` explains statuses.",
-        f"{len(ready)} systems can run here; those of known time take {minutes:,} CPU minutes.",
+        f"{len(ready)} systems can run here; those of known time take {total:,} CPU minutes.",
         count_rows(results).replace("\n", " "),
-    ]
-    return "\n\n".join(parts)
+    ])  # fmt: skip
 
 
 def _parse() -> argparse.Namespace:

@@ -74,7 +74,7 @@ def table_of(name: str, results: PublishedResults) -> str:
         papers = _papers_of(sources) if table.beside else {}
         line = [row.label]
         for tag, column in zip(tags_of(table, row.system), table.columns, strict=True):
-            text = row.measured[tag].text if tag in row.measured else ""
+            text = row.measured.get(tag, "")
             line.append(f"{text} ({papers[column]})" if text and column in papers else text)
         cells.append(line)
     cells = list(zip(*cells, strict=True)) if table.transposed else cells
@@ -86,14 +86,13 @@ def table_of(name: str, results: PublishedResults) -> str:
 def _papers_of(rows: Sequence[LedgerRow]) -> dict[str, str]:
     """Tag -> published number, of those that were checked in their source."""
     checked = (row for row in rows if not row.table.unverified)
-    return {tag: value.text for row in checked for tag, value in row.published.items()}
+    return {tag: value for row in checked for tag, value in row.published.items()}
 
 
 def _agrees(row: LedgerRow) -> bool:
     """Whether the stored numbers are the paper's, within the tolerance."""
-    pairs = [(row.measured[tag].number, row.published[tag].number)
-             for tag in row.measured if tag in row.published]  # fmt: skip
+    pairs = [(row.measured[x].number, row.published[x].number) for x in row.measured
+             if x in row.published]  # fmt: skip
     return bool(pairs) and all(
-        ours is not None and paper is not None and abs(ours - paper) <= row.table.tolerance
-        for ours, paper in pairs
+        None not in pair and abs(pair[0] - pair[1]) <= row.table.tolerance for pair in pairs
     )

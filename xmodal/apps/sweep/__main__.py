@@ -15,8 +15,9 @@ the same draws of all others.
 trials whose evaluations are worse than those of others.
 
 The folder of the sweep has a run per trial in `trials`, Optuna's study `sweep` in `optuna.db`, and
-at the end `report.md`, its tables in `report.tex`, `results.csv` and `scores.png`. The same command
-resumes a sweep that was stopped or killed; a killed trial resumes after a minute without heartbeat.
+at the end `report.md`, its tables in `report.tex`, and `results.csv`; optuna-dashboard draws
+`optuna.db`. The same command resumes a sweep that was stopped or killed; a killed trial resumes
+after a minute without heartbeat.
 Several may run concurrently, on one or several machines that share the folder and its file locks. A
 higher --trials adds trials. Exit codes are those of xmodal.main.
 """
@@ -120,23 +121,25 @@ def main(argv: list[str]) -> None:
 
 def _read_parameters() -> tuple["Space", tuple[str, tuple[Any, ...]] | None]:
     """Returns the search space, and the studied parameter with its values."""
-    from xmodal.apps.sweep.plan import chooses, parse_space, read_space
+    from xmodal.apps.sweep.plan import check_distribution, parse_space
 
     given, studied = dict(map(parse_space, SPACE.value)), None
     if STUDY.value:
-        path, _, values = STUDY.value.partition("=")
-        path, (_, *each) = parse_space(f"{path}:choice:{values}")
+        path, (_, *each) = parse_space(STUDY.value.replace("=", ":choice:", 1))
         studied = path, tuple(each)
-    own = read_space(config_flag.call_config_file("get_space") or {})
     fixed = config_flag.overrides()
-    own = {path: each for path, each in own.items() if not any(_is_in(path, x) for x in fixed)}
-    for path in [*given, *own, *([studied[0]] if studied else [])]:
-        if lost := [x for x in fixed if _is_in(path, x) or _is_in(x, path) or chooses(path, x)]:
+    own = {
+        path: check_distribution(f"get_space()[{path!r}]", *each)
+        for path, each in (config_flag.call_config_file("get_space") or {}).items()
+        if not any(_is_in(path, x) for x in fixed)
+    }
+    space = own | given
+    for path in [*space, *([studied[0]] if studied else [])]:
+        if lost := [x for x in fixed if _is_in(path, x) or _is_in(x, path)]:
             raise UserError(
                 f"--config.{lost[0]} fixes a value that --space, --study or get_space draws as "
                 f"{path}: leave one out, or set the fixed value in a copy of the config file."
             )
-    space = own | given
     if studied:
         space.pop(studied[0], None)
     if not space and (studied is None or TRIALS.value > 1):

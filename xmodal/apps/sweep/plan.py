@@ -18,7 +18,6 @@ from xmodal.apps.arguments import literal
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.event_writer import flat_config
-from xmodal.data import DatasetMissingError
 from xmodal.evals.reports.metrics import lower_is_better
 from xmodal.similarity.similarity import SimilarityConfig
 
@@ -46,11 +45,6 @@ _FREE = re.compile(
 )
 
 
-def read_space(given: Mapping[str, tuple[Any, ...]]) -> Space:
-    """Returns the space of `get_space` of a config file."""
-    return {path: _checked(f"get_space()[{path!r}]", *each) for path, each in given.items()}
-
-
 def parse_space(text: str) -> tuple[str, tuple[Any, ...]]:
     """Returns the path and the distribution of a flag `PATH:log:1e-4:1e-2`."""
     path, name, values = (*text.split(":", 2), "", "")[:3]
@@ -60,20 +54,20 @@ def parse_space(text: str) -> tuple[str, tuple[Any, ...]]:
     except (SyntaxError, ValueError):
         found = map(literal, given)
     path = path.removeprefix("--").removeprefix("config.")
-    return path, _checked(f"--space={text}", name, *found)
+    return path, check_distribution(f"--space={text}", name, *found)
 
 
-def _checked(where: str, name: str, *values: Any) -> tuple[Any, ...]:
+def check_distribution(where: str, name: str, *values: Any) -> tuple[Any, ...]:
+    """Returns a distribution of `Space`, after checking it."""
     lookup(where, name, _NAMES)
-    if name == "choice":
-        return name, *values
-    kind = IntDistribution if name == "int" else FloatDistribution
-    try:
-        low, high = values
-        kind(low, high, log=name == "log")
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{where} must be PATH:{name}:LOW:HIGH, with numbers: {error}.") from error
-    return name, low, high
+    if name != "choice":
+        kind = IntDistribution if name == "int" else FloatDistribution
+        try:
+            low, high = values
+            kind(low, high, log=name == "log")
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{where} must be PATH:{name}:LOW:HIGH in numbers: {error}.") from error
+    return name, *values
 
 
 def suggest(trial: optuna.Trial, space: Space) -> dict[str, Any]:
@@ -109,17 +103,6 @@ def describe(distribution: tuple[Any, ...]) -> str:
     return f"{name}:{(',' if name == 'choice' else ':').join(texts)}"
 
 
-def chooses(path: str, other: str) -> bool:
-    """Whether a path is the name of an entry, such as a loss, and another one is its option."""
-    place, _, last = path.rpartition(".")
-    if not place or last != "name" or not other.startswith(f"{place}."):
-        return False
-    section, key = place.rpartition(".")[2], other.removeprefix(f"{place}.").partition(".")[0]
-    if section in _OF_ENTRY:
-        return key in _OF_ENTRY[section]
-    return key != "name" and key not in _OF_SECTION.get(section, ())
-
-
 def with_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
     """Returns a copy of a config with other values by path.
 
@@ -129,16 +112,16 @@ def with_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
     config = config.copy_and_resolve_references()
     # Sections before their keys, names before options.
     for path in sorted(values, key=lambda path: (path.count("."), not path.endswith(".name"))):
-        value = values[path]
         *parents, last = path.split(".")
-        section, place = config, "config"
+        value, section, place = values[path], config, "config"
         for name in parents:
             sections = {key: each for key, each in section.items() if isinstance(each, ConfigDict)}
             section = lookup(f"the path {path!r}; sections of {place}", name, sections)
             place += f".{name}"
         with section.unlocked(), section.ignore_type():
-            if value != section.get(last):
-                for key in [x for x in section if chooses(path, ".".join([*parents, x]))]:
+            if parents and last == "name" and value != section.get(last):
+                others = set(section) - _OF_SECTION.get(parents[-1], set())
+                for key in _OF_ENTRY.get(parents[-1], others) & set(section):
                     del section[key]
             section[last] = ConfigDict(value) if isinstance(value, Mapping) else value
     return config
@@ -252,19 +235,16 @@ def make_plan(plan: Plan, select: str | None) -> Plan:
     for path, value in ((path, x) for path, each in plan.parameters.items() for x in each[1:]):
         try:
             CheckedConfig(with_values(plan.config, {path: value}))
-        except DatasetMissingError:
-            raise
         except UserError as error:
             raise UserError(f"The search space has {path}={value!r}. {error}") from error
-    metric = checked.best_checkpoint.metric
+    metric, mode = checked.best_checkpoint.metric, checked.best_checkpoint.mode
     if select is not None:
         tags = lookup(f"--select={select}", select.partition("/")[0], checked.tags())
         # A table stands for the first of its metrics.
         metric = next((x for x in tags if x.rpartition("/")[0] == select), select)
         lookup(f"--select={select}", metric, tags)
-    # A metric of --select may be better where that of the config is worse.
-    mode = "min" if lower_is_better(metric) else "max"
-    mode = "last" if checked.best_checkpoint.mode == "last" else mode
+    if mode != "last":  # A metric of --select may be better where that of the config is worse.
+        mode = "min" if lower_is_better(metric) else "max"
     return dataclasses.replace(plan, select=metric, mode=mode)
 
 

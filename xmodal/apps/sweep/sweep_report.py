@@ -1,19 +1,14 @@
-"""Results of a sweep: the best trials and their metrics, a table of all trials, plots."""
+"""Results of a sweep: the best trials and their metrics, and a table of all trials."""
 
-import contextlib
 import json
 import pathlib
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from xmodal.apps.analysis.canvas import to_png
 from xmodal.apps.sweep.plan import Plan, describe
-from xmodal.core.event_writer import EventWriter
 from xmodal.core.result_files import csv_text, write_files
 from xmodal.core.text_table import Rows, format_document
 from xmodal.evals.reports.summary import select_curves
@@ -49,100 +44,64 @@ def best_trials(plan: Plan, trials: Sequence[FrozenTrial]) -> dict[str, FrozenTr
     path, values = plan.studied or ("", ("",))
     found: dict[str, FrozenTrial] = {}
     for each in best_first(plan, trials):
-        found.setdefault(_format_value(each.user_attrs["values"].get(path, "")), each)
-    return {key: found[key] for key in map(_format_value, values) if key in found}
+        found.setdefault(_format(each.user_attrs["values"].get(path, "")), each)
+    return {key: found[key] for key in map(_format, values) if key in found}
 
 
 def write_report(plan: Plan, folder: pathlib.Path, trials: Sequence[FrozenTrial]) -> None:
-    """Writes and prints the report, with a plot of the score over each parameter."""
-    write_tables(plan, folder, trials)
-    sections = _sections(plan, trials, folder)
-    text = format_document(sections)
-    latex = format_document(sections, "latex")
-    contents: dict[str, str | bytes] = {"report.md": text, "report.tex": latex}
-    if complete := best_first(plan, trials):
-        contents["scores.png"] = _draw_scores(plan, complete)
-    write_files(folder, contents)
-    print(text, f"{folder}: {', '.join([*contents, 'results.csv'])}", sep="\n", flush=True)
-
-
-def write_tables(plan: Plan, folder: pathlib.Path, trials: Sequence[FrozenTrial]) -> None:
-    """Writes `results.csv`, and new complete trials for TensorBoard's HPARAMS tab."""
-    write_files(folder, {"results.csv": format_csv(plan, trials)})
-    for each in trials:
-        own = folder / "hparams" / name_of(each)
-        if each.state == TrialState.COMPLETE and not own.exists():
-            with contextlib.closing(EventWriter(own)) as writer:
-                values = values_of(plan, each)
-                writer.write_settings(dict(zip(plan.parameters, values, strict=True)))
-                curves = select_curves(each.user_attrs["metrics"])
-                writer.write_scalars(0, {"score": each.value, **curves})
-
-
-def values_of(plan: Plan, trial: FrozenTrial) -> list[str]:
-    """Returns the values of a trial as shown in tables, in the order of the parameters."""
-    values = trial.user_attrs.get("values", {})
-    return [_format_value(values.get(path, "")) for path in plan.parameters]
-
-
-def _sections(plan: Plan, trials: Sequence[FrozenTrial], folder: pathlib.Path) -> list[str | Rows]:
-    """The best trials with all of their metrics, and the space."""
+    """Writes and prints the report, and writes `results.csv`."""
     states = [each.state.name.lower() for each in trials]
-    counts = [f"{states.count(state)} {state}" for state in dict.fromkeys(states)]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     order = "lowest" if plan.sign < 0 else "highest"
     sections: list[str | Rows] = [
         f"# Sweep of {plan.config.name}",
-        f"{len(trials)} trials: {', '.join(counts)}. Score: `{plan.select}` of the best checkpoint,"
-        f" {order} first; seed of the draws {plan.seed}.",
+        f"{len(trials)} trials: {counts}. Score: `{plan.select}` of the best checkpoint, {order} "
+        f"first; seed of the draws {plan.seed}.",
     ]
     if best := best_trials(plan, trials):
-        sections += ["## Best", "Values, and the final evaluation of these checkpoints:"]
-        sections += [_tabulate_best(plan, best)]
-        sections += ["\n".join(f"- {folder}/trials/{name_of(each)}" for each in best.values())]
-        sections += ["## Trials", f"The best {_SHOWN}; `results.csv` has all."]
-        shown = best_first(plan, trials)[:_SHOWN]
-        rows = [[name_of(each), f"{each.value:.4g}", *values_of(plan, each)] for each in shown]
-        sections.append([["trial", "score", *plan.parameters], *rows])
-    failed = [each for each in trials if each.state == TrialState.FAIL]
-    if failed:
+        folders = "\n".join(f"- {folder}/trials/{name_of(each)}" for each in best.values())
+        ranked = best_first(plan, trials)[:_SHOWN]
+        rows = [[name_of(each), f"{each.value:.4g}", *_values(plan, each)] for each in ranked]
+        sections += [
+            *("## Best", "Values, and the final evaluation of these checkpoints:"),
+            *(_tabulate_best(plan, best), folders),
+            *("## Trials", f"The best {_SHOWN}; `results.csv` has all."),
+            [["trial", "score", *plan.parameters], *rows],
+        ]
+    if failed := [each for each in trials if each.state == TrialState.FAIL]:
         lines = [f"- {name_of(each)}: {each.user_attrs.get('error')}" for each in failed]
         sections += ["## Failed", "\n".join(lines)]
     space = [[path, describe(each)] for path, each in plan.parameters.items()]
-    return [*sections, "## Space", [["parameter", "values"], *space]]
+    sections += ["## Space", [["parameter", "values"], *space]]
+    text = format_document(sections)
+    contents = {"report.md": text, "report.tex": format_document(sections, "latex")}
+    write_files(folder, contents | {"results.csv": format_csv(plan, trials)})
+    print(text, f"{folder}: report.md, report.tex, results.csv", sep="\n", flush=True)
 
 
 def format_csv(plan: Plan, trials: Sequence[FrozenTrial]) -> str:
     """Returns a table with one row per trial: its state, score, values and metrics."""
     tags = list(dict.fromkeys(tag for x in trials for tag in x.user_attrs.get("metrics", {})))
-    rows: list[list[object]] = [
-        ["trial", "state", "score", "seconds", *plan.parameters, *tags, "error"]
-    ]
+    head = ["trial", "state", "score", "seconds", *plan.parameters, *tags, "error"]
+    rows: list[list[object]] = [head]
     for each in trials:
         about = each.user_attrs
         score = each.value if each.state == TrialState.COMPLETE else ""
         seconds = each.duration.total_seconds() if each.duration else ""
-        values = [about.get("values", {}).get(path, "") for path in plan.parameters]
-        metrics = [about.get("metrics", {}).get(tag, "") for tag in tags]
-        head = [name_of(each), each.state.name.lower(), score, seconds]
-        rows.append([*head, *values, *metrics, about.get("error", "")])
+        numbers = {**about.get("values", {}), **about.get("metrics", {})}
+        cells = [numbers.get(key, "") for key in (*plan.parameters, *tags)]
+        state = each.state.name.lower()
+        rows.append([name_of(each), state, score, seconds, *cells, about.get("error", "")])
     return csv_text(rows)
 
 
-def _draw_scores(plan: Plan, trials: Sequence[FrozenTrial]) -> bytes:
-    """Returns a PNG with Optuna's slice plot: the score of complete trials over each parameter."""
-    import matplotlib  # Slow to import.
-
-    study = plan.make_study()
-    study.add_trials(trials)
-    # Optuna changes the style of all figures of the process.
-    with warnings.catch_warnings(action="ignore"), matplotlib.rc_context():
-        axes = optuna.visualization.matplotlib.plot_slice(study, target_name=plan.select)
-        figure = np.asarray(axes, dtype=object).flat[0].figure
-        figure.set_size_inches(3.4 * len(plan.space) + 1, 3.4)
-        return to_png(figure, bbox_inches="tight")
+def _values(plan: Plan, trial: FrozenTrial) -> list[str]:
+    """The values of a trial as shown in tables, in the order of the parameters."""
+    values = trial.user_attrs.get("values", {})
+    return [_format(values.get(path, "")) for path in plan.parameters]
 
 
-def _format_value(value: Any) -> str:
+def _format(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return value if isinstance(value, str) else json.dumps(value)
@@ -150,17 +109,15 @@ def _format_value(value: Any) -> str:
 
 def _tabulate_best(plan: Plan, best: dict[str, FrozenTrial]) -> Rows:
     """A column per trial: its score, values, and metrics with their intervals."""
-    found = [each.user_attrs["metrics"] for each in best.values()]
-    rows = [["", *(f"{key} ({name_of(x)})" if key else name_of(x) for key, x in best.items())]]
-    rows.append(["score", *(f"{each.value:.4g}" for each in best.values())])
-    values = zip(*(values_of(plan, each) for each in best.values()), strict=True)
-    rows += [[path, *cells] for path, cells in zip(plan.parameters, values, strict=True)]
-    for tag in dict.fromkeys(tag for metrics in found for tag in select_curves(metrics)):
-        rows.append([tag, *(_format_metric(tag, metrics) for metrics in found)])
-    return rows
-
-
-def _format_metric(tag: str, metrics: dict[str, float]) -> str:
-    low, high = metrics.get(f"{tag}_low"), metrics.get(f"{tag}_high")
-    interval = "" if low is None or high is None else f" ({low:.4g} to {high:.4g})"
-    return f"{metrics[tag]:.4g}{interval}" if tag in metrics else "-"
+    columns = []
+    for key, trial in best.items():
+        name, metrics = name_of(trial), trial.user_attrs["metrics"]
+        column = {"": f"{key} ({name})" if key else name, "score": f"{trial.value:.4g}"}
+        column |= zip(plan.parameters, _values(plan, trial), strict=True)
+        for tag, value in select_curves(metrics).items():
+            low, high = metrics.get(f"{tag}_low"), metrics.get(f"{tag}_high")
+            interval = "" if low is None or high is None else f" ({low:.4g} to {high:.4g})"
+            column[tag] = f"{value:.4g}{interval}"
+        columns.append(column)
+    names = dict.fromkeys(name for column in columns for name in column)
+    return [[name, *(column.get(name, "-") for column in columns)] for name in names]

@@ -12,7 +12,7 @@ import shutil
 import time
 import traceback
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import filelock
 import jax
@@ -27,7 +27,7 @@ from xmodal.apps.sweep import sweep_report as report
 from xmodal.apps.sweep.plan import Plan, keep
 from xmodal.core.errors import FolderInUseError, UserError
 from xmodal.core.json_files import read_numbers
-from xmodal.core.result_files import FINAL
+from xmodal.core.result_files import FINAL, write_file
 from xmodal.data import DatasetMissingError
 
 LOG = "log.txt"
@@ -96,11 +96,12 @@ def search(
         return _run(plan, study, trial, folder)
 
     def after(study: optuna.Study, trial: FrozenTrial) -> None:
-        with lock:  # Another process would replace newer tables by its older ones.
+        with lock:  # Another process would replace a newer table by its older one.
             known = trials_of(study)
             if not keep_all:
-                _remove_checkpoints(folder, known, report.best_trials(plan, known).values())
-            report.write_tables(plan, folder, known)
+                best = report.best_trials(plan, known).values()
+                _remove_checkpoints(folder, [each for each in known if each not in best])
+            write_file(folder / "results.csv", report.format_csv(plan, known))
         state = f"{trial.state.name.lower()} {trial.value or trial.user_attrs.get('error', '')}"
         logging.info("Trial %s: %s", report.name_of(trial), state)
 
@@ -143,7 +144,7 @@ def _run(plan: Plan, study: optuna.Study, trial: optuna.Trial, folder: pathlib.P
         with _output_to(run_dir / LOG):
             if not run_training.train_once(config, str(run_dir), watch):
                 raise _StoppedError
-            best = run_training.best_metrics(str(run_dir))
+        best = run_training.best_metrics(str(run_dir))
         path = epath.Path(run_dir) / FINAL / "metrics.json"
         metrics = read_numbers(path, "remove it, and run the trial again with --retry_failed.")
         # The database has no NaN: undefined numbers are left out.
@@ -169,12 +170,10 @@ def _run(plan: Plan, study: optuna.Study, trial: optuna.Trial, folder: pathlib.P
         gc.collect()
 
 
-def _remove_checkpoints(
-    folder: pathlib.Path, trials: list[FrozenTrial], best: Collection[FrozenTrial]
-) -> None:
-    """Removes the weights of finished trials except the best ones."""
+def _remove_checkpoints(folder: pathlib.Path, trials: Iterable[FrozenTrial]) -> None:
+    """Removes the weights of trials that have finished."""
     for each in trials:
-        if each.state in (TrialState.COMPLETE, TrialState.PRUNED) and each not in best:
+        if each.state in (TrialState.COMPLETE, TrialState.PRUNED):
             for part in ("checkpoints", "frozen"):
                 shutil.rmtree(folder / "trials" / report.name_of(each) / part, ignore_errors=True)
 

@@ -44,12 +44,6 @@ class RatedPairs:
     def __len__(self) -> int:
         return len(self.methods)
 
-    def by_method(self) -> dict[str, np.ndarray]:
-        """Sampling method -> mask of its pairs, bool [P], the most frequent method first."""
-        names, counts = np.unique(self.methods, return_counts=True)
-        order = np.argsort(-counts, kind="stable")
-        return {str(name): self.methods == name for name in names[order]}
-
 
 def read_folder(
     folder: pathlib.Path, split: str, *, need_scores: bool = True
@@ -69,27 +63,25 @@ def read_folder(
     if not present:
         wanted = ", ".join(path.name for path in files.values())
         raise FileNotFoundError(f"{folder} has none of {wanted}; name another folder or split")
-    return {rating: _read_file(path, rating, need_scores) for rating, path in present.items()}
+    found = {}
+    for rating, path in present.items():
+        pairs = read_ratings(path, rating, released=False, need_scores=need_scores)
+        if not pairs:
+            raise UnexpectedFilesError(f"{path} has no pairs; download or make it again")
+        is_scored = pairs[0].score is not None
+        found[rating] = RatedPairs(
+            rating=rating,
+            left_ids=np.array([pair.left_id for pair in pairs], np.int64),
+            right_ids=np.array([pair.right_id for pair in pairs], np.int64),
+            methods=np.array([pair.method for pair in pairs]),
+            scores=np.array([pair.score for pair in pairs], np.float32) if is_scored else None,
+        )
+    return found
 
 
 def is_rated(path: pathlib.Path) -> bool:
     """Whether the header of a file has a column of scores."""
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
-        return SCORE in file.readline().strip().split(",")
-
-
-def _read_file(path: pathlib.Path, rating: str, need_scores: bool) -> RatedPairs:
-    pairs = read_ratings(path, rating, released=False, need_scores=need_scores)
-    if not pairs:
-        raise UnexpectedFilesError(f"{path} has no pairs; download or make it again")
-    scores = [pair.score for pair in pairs]
-    return RatedPairs(
-        rating=rating,
-        left_ids=np.array([pair.left_id for pair in pairs], np.int64),
-        right_ids=np.array([pair.right_id for pair in pairs], np.int64),
-        methods=np.array([pair.method for pair in pairs]),
-        scores=None if scores[0] is None else np.array(scores, np.float32),
-    )
+    return SCORE in path.read_text(encoding="utf-8-sig").partition("\n")[0].strip().split(",")
 
 
 def read_prepared(
@@ -145,8 +137,8 @@ def _read_builder(builder: "DatasetBuilder", split: str) -> dict[str, RatedPairs
     columns: dict[str, Any] = read_columns(builder, split, (*_RATED, *sentences))
 
     def strings(name: str, default: str) -> np.ndarray:
-        found = columns.get(name, np.full(len(columns["score"]), default.encode(), object))
-        return np.array([value.decode() for value in found.tolist()])
+        values = columns.get(name, [default.encode()] * len(columns["score"]))
+        return np.array([value.decode() for value in values])
 
     ratings, methods = strings("rating", builder.name), strings("method", "")
     if "method" not in columns and "dataset" in columns:
@@ -155,8 +147,8 @@ def _read_builder(builder: "DatasetBuilder", split: str) -> dict[str, RatedPairs
     padded = itertools.zip_longest(*columns.get("rater_scores", ()), fillvalue=np.nan)
     raters = np.array(list(padded), np.float32).T
     texts = None
-    if sentences and all(name in columns for name in sentences):
-        texts = np.stack([strings(name, "").astype(object) for name in sentences], axis=1)
+    if sentences:
+        texts = np.array([strings(name, "").tolist() for name in sentences], object).T
     found = {}
     for rating in dict.fromkeys(ratings.tolist()):
         rows = ratings == rating

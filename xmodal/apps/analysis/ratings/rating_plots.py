@@ -16,7 +16,6 @@ from xmodal.apps.analysis.ratings.score_statistics import (
     methods_of,
     name_of,
     positives_per_item,
-    rated_twice,
     rater_deviations,
     spearman,
     summarize,
@@ -37,7 +36,7 @@ Two = tuple[np.ndarray, np.ndarray]
 
 def draw_distributions(rated: Rated, *, title: str = "") -> bytes:
     """Draws the scores of every rating, one row for each sampling method."""
-    methods = {rating: list(methods_of(pairs)) for rating, pairs in rated.items()}
+    methods = {rating: methods_of(pairs) for rating, pairs in rated.items()}
     most = max(map(len, methods.values()))
     with new_figure(3.6 * len(rated), 0.9 + 0.75 * most, title) as figure:
         grid = figure.subplots(most, len(rated), squeeze=False)
@@ -45,17 +44,16 @@ def draw_distributions(rated: Rated, *, title: str = "") -> bytes:
             axes.set_axis_off()
         for column, (rating, pairs) in enumerate(rated.items()):
             scale = math.floor(pairs.scores.min()), math.ceil(pairs.scores.max())
-            for row, (method, chosen) in enumerate(methods[rating]):
+            for row, (method, chosen) in enumerate(methods[rating].items()):
                 axes, scores = grid[row, column], pairs.scores[chosen].astype(np.float64)
                 axes.set_axis_on()
-                shade = GRAY if row else color(column)
-                axes.hist(scores, bins=_BINS, range=scale, color=shade, rwidth=0.9,
-                          weights=np.full(len(scores), 1 / len(scores)))  # fmt: skip
+                axes.hist(scores, bins=_BINS, range=scale, color=GRAY if row else color(column),
+                          rwidth=0.9)  # fmt: skip
                 axes.axvline(scores.mean(), color="black", linewidth=0.8, linestyle=":")
-                axes.set_yticks([])
                 name = method if row else name_of(rating, method)
                 heading = f"{name}: {len(scores):,} pairs, mean {scores.mean():.2f}"
                 axes.set_title(heading, fontsize=8, loc="left", pad=2)
+                axes.set_yticks([])
         figure.supxlabel("score", fontsize=9, color=GRAY)
         return to_png(figure)
 
@@ -89,11 +87,8 @@ def draw_positives(rated: Rated, positive: Mapping[str, float], *, title: str = 
         axes.set(title="positive pairs", xticks=[])
         rows = right.subplots(len(per_item), 1, squeeze=False)[:, 0] if per_item else ()
         for axes, (rating, kind, counts) in zip(rows, per_item, strict=True):
-            tail = min(int(counts.max()), _WIDEST_TAIL)
-            heights = np.bincount(np.minimum(counts, tail), minlength=tail + 1) / len(counts)
-            axes.bar(range(tail + 1), heights, color=shades[rating])
-            ends = [*map(str, range(tail)), f"{tail}+" if counts.max() > tail else f"{tail}"]
-            axes.set_xticks(range(tail + 1), ends, fontsize=7)
+            edges = np.arange(_WIDEST_TAIL + 2) - 0.5
+            axes.hist(np.minimum(counts, _WIDEST_TAIL), bins=edges, color=shades[rating])
             mean = f"mean {counts.mean():.2f}, at most {counts.max()}"
             axes.set(title=f"{rating}: positives of a rated {kind}, {mean}", yticks=[])
         return to_png(figure)
@@ -108,28 +103,21 @@ def draw_cosines(rated: Rated, cosines: Mapping[str, np.ndarray], *, title: str 
 
     plots = []
     for rating, values in cosines.items():
-        methods = [(name, rows & np.isfinite(values)) for name, rows in methods_of(rated[rating])]
-        methods = methods if len(methods) <= 1 + _MOST_PLOTS else methods[:1]
-        plots.append([(rating, name, rows) for name, rows in methods if rows.sum() > 2])
-    plots = [row for row in plots if row]
+        methods = list(methods_of(rated[rating]).items())
+        for name, rows in methods if len(methods) <= 1 + _MOST_PLOTS else methods[:1]:
+            x, y = values[rows].astype(np.float64), rated[rating].scores[rows].astype(np.float64)
+            known = np.isfinite(x)
+            if known.sum() > 2:
+                plots.append((name_of(rating, name), x[known], y[known]))
     if not plots:
         return b""
-    widest = max(map(len, plots))
-    with new_figure(3.5 * widest, 0.5 + 3.3 * len(plots), title) as figure:
-        grid = figure.subplots(len(plots), widest, squeeze=False, sharex="row", sharey="row")
-        for axes in grid.ravel():
-            axes.set_axis_off()
-        for plotted, row in zip(grid, plots, strict=True):
-            for axes, (rating, method, rows) in zip(plotted, row, strict=False):
-                axes.set_axis_on()
-                x, y = (a[rows].astype(np.float64) for a in (cosines[rating], rated[rating].scores))
-                _, edges, _, _ = axes.hist2d(
-                    x, y, bins=_CELLS, cmin=1, cmap="Blues", norm=LogNorm()
-                )
-                _draw_curve(axes, x, y, edges, fewest=_FEWEST, shade=color(1))
-                rho = f"{len(x):,} pairs, Spearman {spearman(x, y):.3f}"
-                axes.set(title=f"{name_of(rating, method)}\n{rho}", xlabel="cosine of word counts",
-                         ylabel="score")  # fmt: skip
+    with new_figure(3.5 * len(plots), 3.8, title) as figure:
+        grid = figure.subplots(1, len(plots), squeeze=False)[0]
+        for axes, (name, x, y) in zip(grid, plots, strict=True):
+            _, edges, _, _ = axes.hist2d(x, y, bins=_CELLS, cmin=1, cmap="Blues", norm=LogNorm())
+            _draw_curve(axes, x, y, edges, fewest=_FEWEST, shade=color(1))
+            rho = f"{len(x):,} pairs, Spearman {spearman(x, y):.3f}"
+            axes.set(title=f"{name}\n{rho}", xlabel="cosine of word counts", ylabel="score")
         return to_png(figure)
 
 
@@ -166,31 +154,6 @@ def draw_rater_spread(rated: Rated, *, title: str = "") -> bytes:
         return to_png(figure)
 
 
-def draw_rated_twice(rated: Rated, *, title: str = "") -> bytes:
-    """Draws both scores of pairs that were rated in both orders, and their difference.
-
-    If scores of single raters are unknown, this measures the reliability of a score.
-    """
-    found = {rating: rated_twice(pairs) for rating, pairs in rated.items()}
-    twice = {rating: scores for rating, scores in found.items() if len(scores) > 2}
-    if not twice:
-        return b""
-    with new_figure(8, 0.5 + 3.3 * len(twice), title) as figure:
-        grid = figure.subplots(len(twice), 2, squeeze=False)
-        for (left, right), (rating, scores) in zip(grid, twice.items(), strict=True):
-            a, b = scores.astype(np.float64).T
-            left.axline((a[0], a[0]), slope=1, color=LIGHT)
-            left.scatter(a, b, s=4, color=GRAY, alpha=0.35, linewidths=0)
-            heading = f"{rating}: {len(a):,} pairs rated in both orders"
-            left.set(title=f"{heading}\nSpearman {spearman(a, b):.3f}",
-                     xlabel="score in one order", ylabel="in the other")  # fmt: skip
-            right.hist(a - b, bins=41, color=GRAY)
-            error = np.sqrt(np.mean((a - b) ** 2) / 2)
-            right.set(title=f"standard error of one score {error:.2f}", xlabel="difference")
-            right.set_yticks([])
-        return to_png(figure)
-
-
 def draw_similarities(rated: Mapping[str, Two], *, title: str = "") -> bytes:
     """Returns a PNG of similarity against rating for every rating, with the line of best fit.
 
@@ -201,15 +164,13 @@ def draw_similarities(rated: Mapping[str, Two], *, title: str = "") -> bytes:
     with new_figure(3.6 * len(rated), 3.8, title) as figure:
         grid = figure.subplots(1, len(rated), squeeze=False)[0]
         for place, (axes, (rating, pairs)) in enumerate(zip(grid, rated.items(), strict=True)):
-            ratings, similarities = (np.asarray(each, np.float64) for each in pairs)
-            axes.scatter(ratings, similarities, s=5, color=color(place), alpha=0.35, linewidths=0)
-            heading = f"{rating}: {len(ratings):,} pairs"
-            if np.ptp(ratings) > 0 and np.ptp(similarities) > 0:
-                line = np.polynomial.Polynomial.fit(ratings, similarities, 1)
-                axes.plot(*line.linspace(2), color="black", linewidth=1.4)
-                pearson = np.corrcoef(ratings, similarities)[0, 1]
-                rho = spearman(ratings, similarities)
-                heading += f"\nSpearman {rho:.3f}, Pearson {pearson:.3f}"
+            x, y = (np.asarray(each, np.float64) for each in pairs)
+            axes.scatter(x, y, s=5, color=color(place), alpha=0.35, linewidths=0)
+            heading = f"{rating}: {len(x):,} pairs"
+            if np.ptp(x) > 0 and np.ptp(y) > 0:
+                axes.plot(*np.polynomial.Polynomial.fit(x, y, 1).linspace(2), color="black", lw=1.4)
+                pearson = np.corrcoef(x, y)[0, 1]
+                heading += f"\nSpearman {spearman(x, y):.3f}, Pearson {pearson:.3f}"
             axes.set(title=heading, xlabel="rating", ylabel="similarity")
         return to_png(figure)
 
@@ -225,12 +186,9 @@ def draw_similarities_by_label(scores: Mapping[str, Two], *, title: str = "") ->
         grid = figure.subplots(1, len(scores), squeeze=False)[0]
         for axes, (direction, pairs) in zip(grid, scores.items(), strict=True):
             edges = np.histogram_bin_edges(np.concatenate(pairs), 40)
-            axes.hist(
-                pairs[0], bins=edges, density=True, alpha=0.55, color=color(0), label="positive"
-            )
-            axes.hist(
-                pairs[1], bins=edges, density=True, alpha=0.55, color=GRAY, label="other pairs"
-            )
+            for values, shade, label in zip(pairs, (color(0), GRAY), ("positive", "other pairs"),
+                                            strict=True):  # fmt: skip
+                axes.hist(values, edges, density=True, alpha=0.55, color=shade, label=label)
             axes.set(title=direction, xlabel="similarity", yticks=[])
         grid[0].legend()
         return to_png(figure)

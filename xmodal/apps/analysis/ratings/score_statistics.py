@@ -3,7 +3,7 @@
 import dataclasses
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -52,23 +52,24 @@ def summarize(rated: Mapping[str, RatedPairs], positive: Mapping[str, float]) ->
     return [
         _summarize(pairs, method, rows, positive.get(rating))
         for rating, pairs in rated.items()
-        for method, rows in methods_of(pairs)
+        for method, rows in methods_of(pairs).items()
     ]
 
 
-def methods_of(pairs: RatedPairs) -> Iterator[tuple[str, np.ndarray]]:
-    """Every sampling method with its rows, bool [P].
+def methods_of(pairs: RatedPairs) -> dict[str, np.ndarray]:
+    """Sampling method -> mask of its pairs, bool [P].
 
-    All rows come first, as `ALL`, unless there is only one named method. Methods follow, the most
+    All pairs come first, as `ALL`, unless there is only one named method. Methods follow, the most
     frequent one first, or, if they are many sets of pairs, by name.
     """
-    found = pairs.by_method()
-    unnamed = set(found) <= {"", pairs.rating}
-    if unnamed or len(found) > 1:
-        yield ALL, np.ones(len(pairs), bool)
-    if not unnamed:
-        names = sorted(found) if len(found) > _MANY_METHODS else found
-        yield from ((name, found[name]) for name in names)
+    names, counts = np.unique(pairs.methods, return_counts=True)
+    if len(names) <= _MANY_METHODS:
+        names = names[np.argsort(-counts, kind="stable")]
+    found = {str(name): pairs.methods == name for name in names}
+    everything = {ALL: np.ones(len(pairs), bool)}
+    if found.keys() <= {"", pairs.rating}:
+        return everything
+    return everything | found if len(found) > 1 else found
 
 
 def name_of(rating: str, method: str) -> str:
@@ -116,22 +117,6 @@ def rater_deviations(pairs: RatedPairs) -> np.ndarray | None:
     return None if np.isnan(found).all() else found
 
 
-def rated_twice(pairs: RatedPairs) -> np.ndarray:
-    """Scores of pairs of one kind that were rated in both orders, float32 [Q, 2].
-
-    The score of the order with the smaller id on the left comes first.
-    """
-    if pairs.left_ids is None or len(set(sides_of(pairs.rating))) > 1:
-        return np.zeros((0, 2), np.float32)
-    low = np.minimum(pairs.left_ids, pairs.right_ids)
-    high = np.maximum(pairs.left_ids, pairs.right_ids)
-    order = np.lexsort((pairs.left_ids, high, low))
-    same = (np.diff(low[order]) == 0) & (np.diff(high[order]) == 0)
-    turned = same & (np.diff(pairs.left_ids[order]) != 0)
-    scores = pairs.scores[order]
-    return np.stack([scores[:-1][turned], scores[1:][turned]], axis=1)
-
-
 def sides_of(rating: str) -> tuple[str, str]:
     """Kinds of the left and the right side of a rating: "caption" or "image"."""
     # Ratings besides those of CxC pair a caption with an image.
@@ -147,33 +132,28 @@ def positives_per_item(pairs: RatedPairs, threshold: float) -> dict[str, np.ndar
     """
     if pairs.left_ids is None:
         return {}
-    left, right = sides_of(pairs.rating)
-    positive = pairs.scores >= threshold
+    kinds = sides_of(pairs.rating)
     ends = np.stack([pairs.left_ids, pairs.right_ids], axis=1)
-    if left != right:
-        return {
-            kind: _counts(column, column[positive])
-            for kind, column in zip((left, right), ends.T, strict=True)
-        }
-    matching = np.unique(np.sort(ends[positive], axis=1), axis=0)
-    return {left: _counts(ends.ravel(), matching.ravel())}
-
-
-def _counts(items: np.ndarray, positives: np.ndarray) -> np.ndarray:
-    ids = np.unique(items)
-    return np.bincount(np.searchsorted(ids, positives), minlength=len(ids))
+    positive = ends[pairs.scores >= threshold]
+    if kinds[0] == kinds[1]:
+        positive = np.unique(np.sort(positive, axis=1), axis=0)
+        ends, positive = ends.reshape(-1, 1), positive.reshape(-1, 1)
+    found = {}
+    for kind, rated, matching in zip(kinds, ends.T, positive.T, strict=False):
+        ids = np.unique(rated)
+        found[kind] = np.bincount(np.searchsorted(ids, matching), minlength=len(ids))
+    return found
 
 
 def tabulate_summaries(summaries: list[Summary]) -> Rows:
     """The cells of a table, a row per summary."""
-    header = ("rating", "sampling method", "pairs", "mean", "quartiles", "positives", "rater SD")
-    rows = [header]
+    rows = [("rating", "sampling method", "pairs", "mean", "quartiles", "positives", "rater SD")]
     for each in summaries:
         quartiles = " ".join(f"{value:.2f}" for value in each.quartiles)
         positives = "" if each.positives is None else f"{each.positives:,} (≥ {each.threshold:g})"
         deviation = "" if each.rater_deviation is None else f"{each.rater_deviation:.3f}"
-        numbers = (f"{each.pairs:,}", f"{each.mean:.2f}", quartiles, positives, deviation)
-        rows.append((each.rating, each.method, *numbers))
+        pairs, mean = f"{each.pairs:,}", f"{each.mean:.2f}"
+        rows.append((each.rating, each.method, pairs, mean, quartiles, positives, deviation))
     return rows
 
 
@@ -190,10 +170,10 @@ def word_cosines(sentences: np.ndarray) -> np.ndarray:
 
     texts, rows = np.unique(sentences.ravel().astype(str), return_inverse=True)
     words = [_WORD.findall(text.lower()) for text in texts.tolist()]
-    place = {word: at for at, word in enumerate(dict.fromkeys(w for each in words for w in each))}
-    columns = [place[word] for each in words for word in each]
     owners = np.repeat(np.arange(len(texts)), [len(each) for each in words])
-    counts = csr_array((np.ones(len(owners)), (owners, columns)), (len(texts), len(place) or 1))
+    names, columns = np.unique([word for each in words for word in each], return_inverse=True)
+    size = len(texts), len(names) or 1
+    counts = csr_array((np.ones(len(owners)), (owners, columns.astype(int))), size)
     left, right = (counts[side] for side in rows.reshape(-1, 2).T)
     dots = [a.multiply(b).sum(axis=1) for a, b in ((left, right), (left, left), (right, right))]
     with np.errstate(invalid="ignore"):

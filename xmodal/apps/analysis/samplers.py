@@ -37,30 +37,25 @@ def read_groups(place: pathlib.Path, split: str) -> Groups:
       split: `train`, `validation` or `test`.
     """
     if place.is_dir():
-        return _from_original_pairs(place, split)
+        sits = read_folder(place, split, need_scores=False).get("sits")
+        original = np.zeros(0, bool) if sits is None else sits.methods == "c2i_original"
+        if sits is None or not original.any():
+            raise UnexpectedFilesError(
+                f"{place} does not say which captions belong to which images: add "
+                f"{file_name('sits', split)} with its c2i_original pairs, or name a csv file with "
+                f"the columns {' and '.join(_COLUMNS)}"
+            )
+        return make_groups(sits.left_ids[original], sits.right_ids[original], str(place))
     ids = []
     for where, row in read_csv(place, columns=_COLUMNS):
         of_row = row.get("split", split).strip()
         if (split_of_name(of_row) or of_row) == split:
-            if not all(row[name].isdecimal() and len(row[name]) < 19 for name in _COLUMNS):
-                names = " and ".join(repr(row[name]) for name in _COLUMNS)
-                raise UnexpectedFilesError(f"{place.parent / where}: {names} are not ids")
-            ids.append([int(row[name]) for name in _COLUMNS])
+            try:
+                ids.append([int(row[name]) for name in _COLUMNS])
+            except ValueError as error:
+                raise UnexpectedFilesError(f"{place.parent / where}: {error}") from error
     captions, images = np.array(ids, np.int64).reshape(-1, 2).T
     return make_groups(captions, images, f"split {split!r} of {place}")
-
-
-def _from_original_pairs(folder: pathlib.Path, split: str) -> Groups:
-    pairs = read_folder(folder, split, need_scores=False)
-    if "sits" not in pairs or "c2i_original" not in pairs["sits"].by_method():
-        raise UnexpectedFilesError(
-            f"{folder} does not say which captions belong to which images: add "
-            f"{file_name('sits', split)} with its c2i_original pairs, or name a csv file with "
-            f"the columns {' and '.join(_COLUMNS)}"
-        )
-    sits = pairs["sits"]
-    original = sits.by_method()["c2i_original"]
-    return make_groups(sits.left_ids[original], sits.right_ids[original], str(folder))
 
 
 def read_dataset_groups(
@@ -178,13 +173,13 @@ def sample_across(
       Sampling method -> int [P, 2] by position.
     """
     sources = []
-    if "sts" in rated:
-        rows = rated["sts"].by_method().get("c2c_isim", slice(0))
-        captions = locate(rated["sts"], groups)[rows]
-        sources.append((groups.owners[captions], rated["sts"].scores[rows]))
-    if "sis" in rated:
-        sources.append((locate(rated["sis"], groups), rated["sis"].scores))
-    sources = [each for each in sources if len(each[1])]
+    for rating in ("sts", "sis"):
+        if (own := rated.get(rating)) is not None:
+            # Captions of the same image say nothing about other images.
+            rows = own.methods == "c2c_isim" if rating == "sts" else np.ones(len(own), bool)
+            located = locate(own, groups)[rows]
+            images = groups.owners[located] if rating == "sts" else located
+            sources += [(images, own.scores[rows])] if rows.any() else []
     if not sources:
         raise UnexpectedFilesError(
             "there are no ratings to use: caption-image pairs come from rated pairs of images "
@@ -199,26 +194,14 @@ def sample_across(
 
 def locate(pairs: RatedPairs, groups: Groups) -> np.ndarray:
     """Returns the positions in the groups of a split of pairs read from files, int64 [P, 2]."""
-    kinds = KINDS[pairs.rating]
-    ids = np.stack([pairs.left_ids, pairs.right_ids], axis=1)
-    found = np.stack([groups.find(k, i) for k, i in zip(kinds, ids.T, strict=True)], axis=1)
-    lost = (found < 0).any(axis=1)
-    if lost.any():
-        row = lost.argmax()
-        side = int(found[row, 0] >= 0)
+    ends = zip(KINDS[pairs.rating], (pairs.left_ids, pairs.right_ids), strict=True)
+    found = np.stack([groups.find(kind, ids) for kind, ids in ends], axis=1)
+    if len(lost := np.flatnonzero((found < 0).any(axis=1))):
+        row = pairs.left_ids[lost[0]], pairs.right_ids[lost[0]]
         raise UnexpectedFilesError(
-            f"{lost.sum():,} of the {len(ids):,} {pairs.rating} pairs name items that are not of "
-            f"this split, the first is {kinds[side]} {ids[row, side]}; is it another split?"
+            f"{len(lost):,} of the {len(found):,} {pairs.rating} pairs name items that are not of "
+            f"this split, the first is {row}; is it another split?"
         )
-    return found
-
-
-def located_by_method(rated: Mapping[str, RatedPairs], groups: Groups) -> dict[str, np.ndarray]:
-    """Returns sampling method -> its pairs by position, int [P, 2], for pairs read from files."""
-    found: dict[str, np.ndarray] = {}
-    for pairs in rated.values():
-        located = locate(pairs, groups)
-        found |= {method: located[rows] for method, rows in pairs.by_method().items()}
     return found
 
 

@@ -1,1 +1,0 @@
-"""Samples pairs for raters, and checks the structure of sampled or released pairs."""
