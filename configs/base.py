@@ -123,6 +123,13 @@ def on_built_in_dataset(config: ConfigDict, steps: int = 60) -> ConfigDict:
 
 
 def variant(config: ConfigDict, argument: str, **variants: Callable) -> ConfigDict:
+    """Does what `choose` does, and names the variant after the experiment and the argument."""
+    name, config = config.name, choose(config, argument, **variants)
+    config.name = "_".join(filter(None, (name, argument)))
+    return config
+
+
+def choose(config: ConfigDict, argument: str, **variants: Callable) -> ConfigDict:
     """The experiment itself, or the variant named in `--config=FILE.py:ARGUMENT`.
 
     Args:

@@ -77,7 +77,6 @@ def experiment() -> ConfigDict:
 
 def use_large(config: ConfigDict) -> ConfigDict:
     """ViT-L/16 with stochastic depth, and the batch and the rate of the large model."""
-    config.name += "_large"
     sizes = {"width": 1024, "depth": 24, "heads": 16, "mlp_dim": 4096}
     config.model.image.encoder.update(sizes | {"drop_path": 0.1})
     config.batch_size, config.optimizer.learning_rate = 128, 5e-6
@@ -101,7 +100,6 @@ def _tasks(queue: int, rate: float = 0.995) -> dict:
 def quick(_: ConfigDict) -> ConfigDict:
     """Two layers on each side, on the built-in dataset, without published weights."""
     config = quickstart.matching_quick(quickstart.multitask())
-    config.name = "blip_quick"
     config.model.cross_encoder = {"name": "cross_attention", "score": "logit"}
     sizes = {"width": 64, "depth": 2, "heads": 2, "mlp_dim": 128}
     config.model.image.encoder = {"name": "vit", "patch": 8, **sizes}

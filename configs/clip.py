@@ -78,9 +78,7 @@ def get_config(argument: str = "") -> ConfigDict:
     config.data = base.dataset("coco_captions")
     config.data.image.size = 0  # The folder's.
     config.evals = {"benchmarks": base.benchmarks(batch_size=128)}
-    config = base.variant(config, argument, **sizes)
-    config.name = f"clip_{argument}" if argument else "clip"
-    return config
+    return base.variant(config, argument, **sizes)
 
 
 def vit(pixels: int, patch: int, image: tuple, text: tuple, width: int) -> tuple[dict, dict, int]:

@@ -36,12 +36,12 @@ from configs import base, clip, cxc
 
 def get_config(argument: str = "") -> ConfigDict:
     """`i2t`, `t2t`, `multitask`, `locked` or `sigmoid`; `,quick` after it is small."""
-    task, comma, size = argument.partition(",")
+    task, _, size = ("i2t,quick" if argument == "quick" else argument).partition(",")
     config = base.variant(
-        experiment(), task, i2t=i2t, t2t=t2t, multitask=multitask, locked=locked, sigmoid=sigmoid,
-        quick=lambda config: quick(i2t(config)),
+        experiment(), task, i2t=lambda config: config, t2t=t2t,
+        multitask=multitask, locked=lock, sigmoid=sigmoid,
     )  # fmt: skip
-    return base.variant(config, size, quick=quick) if comma else config
+    return base.variant(config, size, quick=quick)
 
 
 def experiment() -> ConfigDict:
@@ -62,15 +62,8 @@ def experiment() -> ConfigDict:
     return config
 
 
-def i2t(config: ConfigDict) -> ConfigDict:
-    """Images against captions."""
-    config.name += "_i2t"
-    return config
-
-
 def multitask(config: ConfigDict) -> ConfigDict:
     """Images against captions, and captions against captions."""
-    config.name += "_multitask"
     config.data.captions_per_image = 2
     config.tasks = {"i2t": cxc.image_text(), "t2t": cxc.text_text()}
     return config
@@ -78,20 +71,13 @@ def multitask(config: ConfigDict) -> ConfigDict:
 
 def t2t(config: ConfigDict) -> ConfigDict:
     """Captions against captions; images keep their embeddings."""
-    config = multitask(_lock(config))
-    config.name = config.name.replace("multitask", "t2t")
+    config = multitask(lock(config))
     del config.tasks.i2t
     return config
 
 
-def locked(config: ConfigDict) -> ConfigDict:
+def lock(config: ConfigDict) -> ConfigDict:
     """Captions learn to fit images, which keep their embeddings."""
-    config = _lock(config)
-    config.name += "_locked"
-    return config
-
-
-def _lock(config: ConfigDict) -> ConfigDict:
     config.freeze, config.data.image.augment = ("image/",), None
     del config.optimizer.groups.image
     return config
@@ -99,7 +85,6 @@ def _lock(config: ConfigDict) -> ConfigDict:
 
 def sigmoid(config: ConfigDict) -> ConfigDict:
     """Every pair of the batch is classified by itself."""
-    config.name += "_sigmoid"
     config.tasks = {"i2t": base.task("image", "caption_0", "sigmoid", engine="dense")}
     similarity = config.model.similarity
     similarity.update({"max_logit_scale": None, "clamp": False, "bias": 0.0, "learned_bias": True})

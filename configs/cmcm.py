@@ -136,27 +136,26 @@ def variant(config: ConfigDict, argument: str, relations: Mapping[str, float]) -
 
 def _changes(relations: Mapping[str, float]) -> dict[str, Callable[[ConfigDict], ConfigDict]]:
     changes: dict[str, Callable[[ConfigDict], ConfigDict]] = {
-        "base": lambda config: without_attention(without_relations(config, "base")),
-        "cmca": lambda config: without_relations(config, "cmca"),
+        "base": lambda config: without_attention(without_relations(config)),
+        "cmca": without_relations,
         "no_attn": without_attention,
         "cosine": by_cosine,
         "captions": captions_alone,
     }
-    for place, name in enumerate(relations):
-        changes[name] = partial(with_one_relation, name, place, tuple(relations.values()))
+    weights = tuple(relations.values())
+    for place, name in enumerate(relations):  # CMCM_c of the paper.
+        changes[name] = partial(judge, weights=weights, select=(place,))
     return changes
 
 
 def without_attention(config: ConfigDict) -> ConfigDict:
     """Replaces attention by the final states of both directions."""
-    config.name += "_no_attn" if "relations" in config.tasks else ""
     config.model.text.head = {"name": "lasttoken", "source": "state"}
     return config
 
 
-def without_relations(config: ConfigDict, name: str) -> ConfigDict:
+def without_relations(config: ConfigDict) -> ConfigDict:
     """Only retrieval, without refinement."""
-    config.name += f"_{name}"
     config.data.labels = ()
     del config.tasks["relations"]
     keep_evaluators(config, lambda section: not section.get("task"))
@@ -168,24 +167,14 @@ def keep_evaluators(config: ConfigDict, is_kept: Callable[[ConfigDict], bool]) -
     config.evals = {name: section for name, section in config.evals.items() if is_kept(section)}
 
 
-def with_one_relation(
-    name: str, place: int, weights: Sequence[float], config: ConfigDict
-) -> ConfigDict:
-    """CMCM_c of the paper."""
-    config.name += f"_{name}"
-    return judge(config, weights, (place,))
-
-
 def by_cosine(config: ConfigDict) -> ConfigDict:
     """Eq. (1): hardest cross-modal negatives by cosine, mean over the pairs of each direction."""
-    config.name += "_cosine"
     config.tasks.t2i = itm.hinge(margin=0.3, reduction="mean") | {"negatives": "image"}
     return config
 
 
 def captions_alone(config: ConfigDict) -> ConfigDict:
     """The text tower and the classifier, which reads only the caption."""
-    config.name += "_captions"
     config.model.image = config.data.image = None
     if config.data.config.endswith("images"):
         config.data.config = config.data.config.removesuffix("images") + "labels"
@@ -226,7 +215,6 @@ def quick(config: ConfigDict) -> ConfigDict:
 def shapes(config: ConfigDict) -> ConfigDict:
     """600 steps from the CNN of `runs/quickstart`, which is trained further; pools of 500 pairs."""
     config = quick(config)
-    config.name = config.name.replace("_quick", "_shapes")
     config.total_steps, config.log_every = 600, 100
     config.model.image.encoder = quickstart.get_config().model.image.encoder.to_dict()
     config.init_from.run, config.init_from.include = "runs/quickstart", ("image/encoder/",)

@@ -43,7 +43,7 @@ _UNSET = {"head": (None,), "size": (0, None)}  # Elsewhere, None is a choice, as
 
 def get_config(argument: str = "") -> ConfigDict:
     """`frozen` trains only projections of two published towers, `small` uses none."""
-    return base.variant(trained(), argument, frozen=frozen, small=lambda config: config)
+    return base.choose(trained(), argument, frozen=frozen, small=lambda config: config)
 
 
 def trained() -> ConfigDict:

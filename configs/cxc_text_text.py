@@ -42,7 +42,6 @@ def get_config(argument: str = "") -> ConfigDict:
 
 def minilm(config: ConfigDict) -> ConfigDict:
     """Trains three of six layers; the others are computed once for all captions."""
-    config.name = "cxc_text_text_minilm"
     config.total_steps, config.batch_size, config.log_every = 300, 256, 10
     config.model.text = cxc.minilm(lower_depth=3)
     config.model.similarity = {"name": "cosine", "temperature": 0.05}

@@ -63,7 +63,6 @@ def from_scratch() -> ConfigDict:
 
 def pretrained(config: ConfigDict) -> ConfigDict:
     """Trains the last layer of a sentence encoder on stored features of the other layers."""
-    config.name = "flickr8k_pretrained"
     config.total_steps, config.log_every = 200, 10
     # The same path and inputs as when MobileNetV2 itself is trained.
     config.model.image.encoder.input_norm = "none"
@@ -80,7 +79,6 @@ def pretrained(config: ConfigDict) -> ConfigDict:
 def pretrained_i2t(config: ConfigDict) -> ConfigDict:
     """The same without the caption-caption task."""
     config = pretrained(config)
-    config.name += "_i2t"
     config.data.captions_per_image = 1
     del config.tasks.t2t
     return config
@@ -89,7 +87,6 @@ def pretrained_i2t(config: ConfigDict) -> ConfigDict:
 def pretrained_images(config: ConfigDict) -> ConfigDict:
     """Continues from a run of `pretrained`, with MobileNetV2 itself instead of its features."""
     config = pretrained(config)
-    config.name += "_images"
     config.batch_size = 64
     config.model.image.encoder = {"name": "mobilenet_v2", "folded": True}
     config.data.config = "images"
@@ -104,7 +101,6 @@ def pretrained_images(config: ConfigDict) -> ConfigDict:
 
 def vit(config: ConfigDict) -> ConfigDict:
     """ViT-Ti/16 from random weights, on small pictures instead of features of large ones."""
-    config.name += "_vit"
     config.total_steps, config.batch_size, config.log_every = 150, 64, 10
     config.model.image.encoder = {"name": "vit", "width": 192, "heads": 3, "mlp_dim": 768}
     config.model.image.head = {"name": "cls"}

@@ -50,7 +50,7 @@ WORDS = 200
 def get_config(argument: str = "vsepp") -> ConfigDict:
     """One of `MODELS` or `CELL_MODELS`."""
     variants = {name: partial(_make, name) for name in (*MODELS, *CELL_MODELS)}
-    return base.variant(base.base("flickr8k_itm"), argument, **variants)
+    return base.choose(base.base("flickr8k_itm"), argument, **variants)
 
 
 def _make(name: str, _: ConfigDict) -> ConfigDict:

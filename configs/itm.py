@@ -49,7 +49,6 @@ def use_regions(config: ConfigDict) -> ConfigDict:
 
 def use_flickr30k(config: ConfigDict) -> ConfigDict:
     """Uses SCAN's regions of Flickr30k instead of COCO's."""
-    config.name += "_flickr30k"
     config.data.config = "flickr30k"
     config.evals = {"flickr30k": config.evals.coco.to_dict() | {"final_split": "test"}}
     return config

@@ -22,7 +22,7 @@ def get_config(argument: str = "") -> ConfigDict:
     config.model.image.projection.normalize = True
     config.model.text.projection = {"normalize": True}
     config.model.similarity = {"name": "order"}
-    return base.variant(config, argument, order0=order0, quick=vsepp.quick)
+    return base.choose(config, argument, order0=order0, quick=vsepp.quick)
 
 
 def order0(config: ConfigDict) -> ConfigDict:

@@ -78,7 +78,6 @@ def get_config(argument: str = "") -> ConfigDict:
 
 def finetuned(config: ConfigDict) -> ConfigDict:
     """The second stage: everything trains, with a new optimizer."""
-    config.name += "_finetuned"
     config.freeze = ()
     config.model.image.encoder.batch_norm = "batch"
     config.optimizer.learning_rate *= 0.1
@@ -88,7 +87,6 @@ def finetuned(config: ConfigDict) -> ConfigDict:
 
 def clipped(config: ConfigDict) -> ConfigDict:
     """Clips the gradients of the model to a norm of 2, but not those of the similarity."""
-    config.name += "_clipped"
     config.optimizer.clip_norm = 2.0
     return config
 

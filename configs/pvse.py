@@ -63,7 +63,7 @@ def get_config(argument: str = "") -> ConfigDict:
     # Of the metric of config.best_checkpoint.
     plateau = {"metric": "", "mode": "min", "factor": 0.5, "patience": 10, "min_rate": 1e-10}
     config.optimizer["plateau"] = plateau
-    return base.variant(
+    return base.choose(
         config, argument, k1=one_embedding, none=partial(mine, "all"),
         semi_hard=partial(mine, "semi_hard"),
         k1_none=lambda config: mine("all", one_embedding(config)),

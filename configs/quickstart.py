@@ -52,14 +52,12 @@ def multitask() -> ConfigDict:
 
 def image_text(config: ConfigDict) -> ConfigDict:
     """Only images against captions."""
-    config.name += "_i2t"
     del config.tasks.t2t
     return config
 
 
 def text_text(config: ConfigDict) -> ConfigDict:
     """Only captions against captions."""
-    config.name += "_t2t"
     del config.tasks.i2t
     config.model.image = config.data.image = None
     return config
@@ -67,7 +65,6 @@ def text_text(config: ConfigDict) -> ConfigDict:
 
 def classify(config: ConfigDict) -> ConfigDict:
     """Also classifies the images of one object by shape and color, with and without training."""
-    config.name += "_classify"
     shared = {"data": {"config": "objects"}, "every": config.evals.shapes.every}
     shape, color = shared | {"labels": "shape"}, shared | {"labels": "color"}
     on_background = ("only a {}", "a {} on a white background", "a {} and nothing else")
@@ -82,7 +79,6 @@ def classify(config: ConfigDict) -> ConfigDict:
 
 def quick(config: ConfigDict) -> ConfigDict:
     """A few steps of the same experiment."""
-    config.name += "_quick"
     config.total_steps, config.log_every = 50, 10
     config.optimizer.schedule.warmup_steps = "up to 10"
     for section in config.evals.values():
@@ -94,7 +90,6 @@ def quick(config: ConfigDict) -> ConfigDict:
 def image_text_matching(config: ConfigDict) -> ConfigDict:
     """Images against captions, and BLIP's matching head, which ranks the best 10 again."""
     config = image_text(config)
-    config.name = "quickstart_matching"
     sizes = {"width": 128, "depth": 2, "heads": 4, "mlp_dim": 256, "dropout": 0.0}
     config.model.cross_encoder = {"name": "matching_head", "score": "log_odds", **sizes}
     config.tasks.matching = base.task("image", "caption_0", "matching")

@@ -39,7 +39,7 @@ def get_config(argument: str = "") -> ConfigDict:
     # Longer than any COCO caption.
     config.data.text = base.words("nltk", min_count=1, max_length=64)
     config.evals = {"coco": base.benchmarks(batch_size=128)}
-    return base.variant(config, argument, **variants)
+    return base.choose(config, argument, **variants)
 
 
 def _bare(config: ConfigDict, _: ConfigDict) -> ConfigDict:

@@ -53,7 +53,6 @@ def experiment() -> ConfigDict:
 
 def attend(name: str, config: ConfigDict) -> ConfigDict:
     """One of `SIMILARITIES`."""
-    config.name = f"scan_{name}"
     config.model.similarity = {"name": "scan", **SIMILARITIES[name]}
     return config
 

@@ -49,8 +49,9 @@ def get_config(argument: str = "") -> ConfigDict:
     """See the table; `quick` (SAF) and `sgr_quick` run on the built-in dataset."""
     variants = {name: partial(combine, name) for name in SIMILARITIES}
     variants |= {f"{name}_flickr30k": partial(flickr30k, name) for name in SIMILARITIES}
-    variants |= {"quick": partial(quick, "saf"), "sgr_quick": partial(quick, "sgr")}
-    return base.variant(experiment(), argument or "saf", **variants)
+    variants |= {"saf_quick": partial(quick, "saf"), "sgr_quick": partial(quick, "sgr")}
+    argument = {"": "saf", "quick": "saf_quick"}.get(argument, argument)
+    return base.variant(experiment(), argument, **variants)
 
 
 def experiment() -> ConfigDict:
@@ -68,7 +69,6 @@ def experiment() -> ConfigDict:
 
 def combine(name: str, config: ConfigDict) -> ConfigDict:
     """One of `SIMILARITIES`."""
-    config.name = f"sgraf_{name}"
     config.model.similarity = dict(SIMILARITIES[name])
     return config
 

@@ -119,19 +119,12 @@ def sentence_pairs(dataset: str, builder_config: str, **folders: str) -> dict:
     }
 
 
-def bow(config: ConfigDict) -> ConfigDict:
-    """The bag of words, which is the default."""
-    config.name += "_bow"
-    return config
-
-
 def recurrent(cell: str, config: ConfigDict) -> ConfigDict:
     """A recurrent encoder with this cell; its last state is the embedding.
 
     A width that differs from the images' needs a linear map:
     `--config.model.text.projection="{'width': 128, 'bias': False}"`.
     """
-    config.name += f"_{cell}"
     sizes = {"embedding_width": DIMENSION, "width": DIMENSION, "layers": 1, "biases": 1}
     encoder = {"name": "rnn", "cell": cell, "vocab_size": 0, **sizes}
     config.model.text = base.tower(encoder, "lasttoken")
@@ -141,7 +134,6 @@ def recurrent(cell: str, config: ConfigDict) -> ConfigDict:
 
 def cnn(config: ConfigDict) -> ConfigDict:
     """Convolutions as in Kim (2014), dropout after the maximum, and a linear map."""
-    config.name += "_cnn"
     sizes = {"embedding_width": DIMENSION, "windows": (3, 4, 5), "maps": 100}
     encoder = {"name": "textcnn", "vocab_size": 0, "kernel_scale": 0.01, **sizes}
     config.model.text = base.tower(encoder, {"name": "max", "dropout": 0.5}, width=DIMENSION)
@@ -149,16 +141,14 @@ def cnn(config: ConfigDict) -> ConfigDict:
     return config
 
 
-def use_task(label: str, settings: dict, config: ConfigDict) -> ConfigDict:
+def use_task(settings: dict, config: ConfigDict) -> ConfigDict:
     """Uses another loss over the same pairs."""
-    config.name += f"_{label}"
     config.tasks.i2t = settings
     return config
 
 
 def pure_text_rnn(config: ConfigDict) -> ConfigDict:
     """A language model of captions, whose embedding is the mean of its word vectors."""
-    config.name += "_pure_text_rnn"
     config.model.image = config.data.image = None
     config.freeze = config.init_from.published = config.frozen_features.modalities = ()
     return predict_words(config, "caption_0")
@@ -166,7 +156,6 @@ def pure_text_rnn(config: ConfigDict) -> ConfigDict:
 
 def pin_model(config: ConfigDict) -> ConfigDict:
     """The same, with a linear map of the image as the first state."""
-    config.name += "_pin_model"
     config.model.image.projection = None
     return predict_words(config, "image", "caption_0")
 
@@ -184,7 +173,6 @@ def predict_words(config: ConfigDict, *views: str) -> ConfigDict:
 
 def word_level(config: ConfigDict) -> ConfigDict:
     """Every step compares an image with one word of its caption."""
-    config.name += "_word_level"
     config.data.text.special_tokens = "none"
     config.data.text.augment = {"keep": 1}
     return config
@@ -192,7 +180,6 @@ def word_level(config: ConfigDict) -> ConfigDict:
 
 def flickr8k(config: ConfigDict) -> ConfigDict:
     """Stored features of 6,030 images without captions in SemEval, one caption each."""
-    config.name += "_flickr8k"
     config.total_steps = "60 epochs"
     config.data.update({"dataset": "flickr8k", "config": "features_one_caption_unseen"})
     if config.model.image is not None:
@@ -238,11 +225,11 @@ LOSSES = {
     **{f"skt_{a}": shuffled("soft_kendall", alpha=float(a)) for a in ("0.2", "1", "5")},
 }
 VARIANTS: dict[str, Callable[[ConfigDict], ConfigDict]] = {
-    "bow": bow,
+    "bow": lambda config: config,
     "gru": partial(recurrent, "gru"),
     "lstm": partial(recurrent, "lstm"),
     "cnn": cnn,
-    **{label: partial(use_task, label, settings) for label, settings in LOSSES.items()},
+    **{label: partial(use_task, settings) for label, settings in LOSSES.items()},
     "pure_text_rnn": pure_text_rnn,
     "pin_model": pin_model,
     "word_level": word_level,

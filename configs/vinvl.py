@@ -72,7 +72,6 @@ def experiment() -> ConfigDict:
 
 def use_large(config: ConfigDict) -> ConfigDict:
     """The sizes and the rate of the large model."""
-    config.name += "_large"
     config.model.image.encoder.width = 1024
     config.model.cross_encoder.update({"width": 1024, "depth": 24, "heads": 16, "mlp_dim": 4096})
     config.optimizer.learning_rate = 7.5e-6

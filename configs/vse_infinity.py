@@ -50,7 +50,7 @@ CHANGED_WORDS = {"change": 0.2, "mask": 0.5, "replace": 0.1}
 
 def get_config(argument: str = "") -> ConfigDict:
     """See the table; `quick` and `quick_grids` run on the built-in dataset."""
-    return base.variant(
+    return base.choose(
         experiment(), argument or "regions",
         regions=lambda config: regions(bert(config)),
         regions_gru=lambda config: regions(gru(config, decay=1e-2)),

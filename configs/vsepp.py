@@ -44,7 +44,6 @@ def get_config(argument: str = "") -> ConfigDict:
 
 def finetuned(config: ConfigDict) -> ConfigDict:
     """The second stage: trains the CNN, too, with a new optimizer."""
-    config.name += "_finetuned"
     config.total_steps = "15 epochs"
     config.freeze, config.frozen_features.modalities = (), ()
     config.optimizer.learning_rate = 2e-5

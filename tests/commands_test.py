@@ -1,6 +1,5 @@
 """Commands of an installed wheel, run in an empty folder."""
 
-import importlib.util
 import os
 import pathlib
 import shutil
@@ -63,22 +62,6 @@ def test_a_config_is_addressed_by_name(wheel, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
-def test_a_config_of_ones_own_stands_beside_the_installed_ones(wheel, tmp_path):
-    (tmp_path / "configs").mkdir()
-    (tmp_path / "configs" / "mine.py").write_text(
-        '"""Mine."""\n\nfrom configs import quickstart\n\n\n'
-        "def get_config():\n    config = quickstart.get_config()\n"
-        "    config.batch_size = -2\n    return config\n"
-    )
-    train = [wheel / "bin" / "xmodal", "train"]
-    listed = run(tmp_path, wheel, *train, "--list_configs").stdout
-    assert {"mine", "quickstart"} <= {line.split()[0] for line in listed.splitlines()}
-    for name in ("mine", "configs/mine.py"):
-        refused = run(tmp_path, wheel, *train, "--config", name)
-        assert "config.batch_size is -2" in refused.stderr
-
-
 # Packages that take a second or more to import, which no help needs.
 SLOW = (
     *("flax", "jax", "matplotlib", "optax", "orbax", "pandas", "scipy"),
@@ -102,8 +85,3 @@ def test_help_succeeds_and_imports_nothing_slow(name):
     usage, imported = shown.stdout.strip().rsplit("\n", 1)
     assert len(usage) > 100
     assert imported == "[]"
-
-
-def test_every_command_is_a_module():
-    for name, (module, _) in COMMANDS.items():
-        assert importlib.util.find_spec(module), name

@@ -71,27 +71,11 @@ def test_one_command_from_weights_to_tables(command, arguments, tower, tmp_path)
     out = tmp_path / "out"
     code, said = command(*arguments)
     assert not code
-    names = [
-        "benchmarks.json",
-        "metrics.csv",
-        "metrics.json",
-        "ranks.npz",
-        "report.html",
-        "report.md",
-        "report.tex",
-    ]
     own = out / "coco"
-    assert sorted(path.name for path in out.iterdir() if "tfevents" not in path.name) == [
-        "coco",
-        "metrics.csv",
-        "metrics.json",
-        "model.json",
-        "projector-coco.metadata.tsv",
-        "projector-coco.png",
-        "projector-coco.vectors.tsv",
-        "projector_config.pbtxt",
-    ]
+    names = ["benchmarks.json", "metrics.csv", "metrics.json", "ranks.npz"]
+    names += ["report.html", "report.md", "report.tex"]
     assert sorted(path.name for path in own.iterdir()) == names
+    assert {"coco", "metrics.csv", "model.json"} <= {path.name for path in out.iterdir()}
     (events,) = out.glob("events.out.tfevents.*")
     shown = EventAccumulator(str(events)).Reload().Tags()["tensors"]
     assert {"coco/t2t/queries/1", "coco/t2t/similarity/positive", "coco/report"} <= set(shown)

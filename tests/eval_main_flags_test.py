@@ -2,11 +2,7 @@
 
 import pytest
 
-from tests.saved_run import evaluate
 from xmodal.apps.eval_arguments import parse
-from xmodal.core.errors import UserError
-
-FILES = {"annotations": "labels", "output": "out"}
 
 
 @pytest.mark.parametrize(
@@ -27,19 +23,3 @@ def test_the_command_is_that_of_the_source(words, command, rest):
     assert getattr(args, "run", "a") == "a"
     assert others == ([word for word in words if "onfig" in word or word == "c"] if rest is None
                       else rest)  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"run": "r", "follow": True, "save_embeddings": "f"}, "--save_embeddings and --save_sco"),
-        ({"embeddings": "e", "ids": "i"} | FILES, "--ids cannot be used with --embeddings and"),
-        (
-            {"embeddings": "e", "output": "o"},
-            "either --annotations, the folder of .*, or --config, whose dataset is read",
-        ),
-    ],
-)
-def test_arguments_that_do_not_go_together(values, message):
-    with pytest.raises(UserError, match=message):
-        evaluate(**values)

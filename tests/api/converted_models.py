@@ -17,16 +17,8 @@ BERT = {"name": "bert", "vocab_size": 11, "width": 8, "depth": 1, "heads": 2, "m
 MODELS = {
     "pcme": {
         "image": {"encoder": REGIONS, "head": {"name": "gaussian", "width": 5, "samples": 3}},
-        "text": {
-            "encoder": WORD_ENCODER,
-            "head": {"name": "gaussian", "width": 5, "samples": 3},
-        },
+        "text": {"encoder": WORD_ENCODER, "head": {"name": "gaussian", "width": 5, "samples": 3}},
         "similarity": {"name": "match_probability"},
-    },
-    "pvse": {
-        "image": {"encoder": REGIONS, "head": {"name": "pie", "width": 5, "embeddings": 2}},
-        "text": {"encoder": WORD_ENCODER, "head": {"name": "pie", "width": 5, "embeddings": 2}},
-        "similarity": {"name": "max_cosine"},
     },
     "pixels": {
         "image": {
@@ -34,11 +26,7 @@ MODELS = {
             "head": {"name": "mean"},
             "projection": {"width": 5, "batch_norm": True},
         },
-        "text": {
-            "encoder": BERT,
-            "head": {"name": "cls"},
-            "projection": {"width": 5},
-        },
+        "text": {"encoder": BERT, "head": {"name": "cls"}, "projection": {"width": 5}},
         "similarity": {"name": "cosine"},
     },
 }

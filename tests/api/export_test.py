@@ -18,7 +18,6 @@ import xmodal
 from tests import short_runs
 from xmodal.api import model_sources
 from xmodal.api.exporting import export_model
-from xmodal.apps.export import main
 from xmodal.models.encoders import efficientnet
 
 ALONE = """
@@ -79,12 +78,12 @@ def test_a_run_and_its_bundle_agree(bundle):
 def test_the_card_says_what_the_bundle_holds(bundle):
     folder, run = bundle
     card = json.loads((folder / "bundle.json").read_text())
-    assert (card["image"]["width"], card["image"]["shape"]) == (4, [5])
+    assert card["image"]["shape"] == [5]
     assert card["text"]["lengths"] == [8, 16, 20]
     names = {path.name for path in folder.iterdir()} - {"bundle.json"}
     assert names == set(card["files"])
-    for name, record in card["files"].items():
-        assert record["sha256"] == hashlib.sha256((folder / name).read_bytes()).hexdigest()
+    for name, digest in card["files"].items():
+        assert digest == hashlib.sha256((folder / name).read_bytes()).hexdigest()
     weights = safetensors.numpy.load_file(folder / "weights.safetensors")
     table = model_sources.read_folder(run, "best").params["text"]["encoder"]["table"]
     np.testing.assert_array_equal(weights["text/params/encoder/table"], table)
@@ -138,8 +137,8 @@ def change_card(path, **changes):
 @pytest.mark.parametrize(
     ("name", "harm", "message"),
     [
-        ("image", change_byte, "image is missing, truncated or changed; its hash is not"),
-        ("bundle.json", lambda path: change_card(path, version=2), "version 2, .* version 1: exp"),
+        ("image", change_byte, "image is damaged or truncated: copy the bundle again"),
+        ("bundle.json", lambda path: change_card(path, version=3), "version': 3.*version': 2"),
     ],
 )
 def test_a_bundle_that_changed_is_refused_before_it_is_read(
@@ -165,14 +164,3 @@ def test_embeddings_of_a_model_with_a_cross_encoder(tmp_path):
     assert bundle.pairs is None
     expected = xmodal.load(run).embed_texts(texts)
     np.testing.assert_allclose(bundle.embed_texts(texts), expected, rtol=1e-5, atol=1e-5)
-
-
-def test_the_command(bundle, tmp_path, monkeypatch, capsys):
-    command = ["xmodal.apps.export", f"--model={bundle[1]}", f"--output={tmp_path / 'bundle'}"]
-    monkeypatch.setattr(sys, "argv", command)
-    main()
-    printed = capsys.readouterr().out
-    assert "text: differs from the model by" in printed
-    assert "bundle: 7 files" in printed
-    with pytest.raises(SystemExit, match=r"^Error: .* exists already"):
-        main()

@@ -17,7 +17,6 @@ from xmodal.core.errors import UserError
 from xmodal.pretrained import published_models
 from xmodal.train.evaluation.subjects import evaluate_subjects
 from xmodal.train.evaluation.suite import Request
-from xmodal.train.inherit import inherit
 from xmodal.train.published_towers import open_towers
 
 TEXTS = ["the cat", "a bat sat at that hat", "", "the the the the the the the the"]
@@ -110,14 +109,6 @@ def test_a_folder_is_converted_once_and_embeds_as_the_library(clip, cache, tmp_p
     )  # fmt: skip
     with pytest.raises(UserError, match="no weights for words or patches"):
         bundle.attend_images(images)
-
-
-def test_a_config_starts_from_a_published_folder(clip, cache):
-    config = clip_config.get_config()
-    config.init_from.model = str(clip[1])
-    filled = inherit(config)
-    assert filled.init_from.model == str(cache / model_hash(clip[1]))
-    assert filled.data.image.size == published.PIXELS
 
 
 def model_hash(folder):

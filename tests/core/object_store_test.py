@@ -16,22 +16,6 @@ def test_paths_on_a_bucket_are_absolute(place):
     assert str(run_folder.step_folder(place, 3)) == f"{place}/checkpoints/3"
 
 
-@pytest.mark.parametrize(
-    ("text", "folders"),
-    [
-        ("lr=0.1,bs=32", ["lr=0.1,bs=32"]),
-        ("lr=0.1,bs=32,plain, (a,b,c)", ["lr=0.1,bs=32", "plain", "(a,b,c)"]),
-        ("plain,lr=0.1,bs=64,", ["plain", "lr=0.1", "bs=64"]),
-        ("gs://bucket/one, gs://bucket/two", ["gs://bucket/one", "gs://bucket/two"]),
-    ],
-)
-def test_a_folder_that_exists_is_one_whatever_its_name(tmp_path, monkeypatch, text, folders):
-    monkeypatch.chdir(tmp_path)
-    for name in ("lr=0.1,bs=32", "plain", "(a,b,c)"):
-        (tmp_path / name).mkdir()
-    assert object_store.split_folders(text) == folders
-
-
 @pytest.mark.parametrize("on_bucket", [False, True])
 def test_a_folder_moves_with_all_its_files(tmp_path, monkeypatch, on_bucket):
     """An object store has no folder to rename."""

@@ -3,15 +3,7 @@
 import pytest
 
 from xmodal.core.errors import UserError
-from xmodal.core.page import from_markdown
 from xmodal.core.text_table import Bold, format_document, format_table
-
-
-def test_any_text_is_one_cell():
-    table = format_table([["a|b\nc", "R@1"], [r"a\|b\\|c", "3.0"]])
-    page = from_markdown(f"# Title\n\n{table}\n").body
-    assert "<th>a|b c</th>" in page
-    assert page.count("<th") - page.count("<thead") == page.count("<td") == 2
 
 
 def test_latex_escapes_text_and_sets_bold():

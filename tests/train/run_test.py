@@ -68,7 +68,6 @@ def change(config, where, value):
         ("total_steps", "3 weeks", "config.total_steps"),
         ("freeze", ["txt/"], "config.freeze pattern 'txt/' matches no parameter"),
         ("init_from.run", "runs/none", "'runs/none' is not a run of xmodal.main"),
-        ("sharding", [("txt/", "fsdp"), (".*", "fsdp")], r"patterns \['txt/'\] match no array"),
         ("data.text.max_length", 600, "Texts have 600 tokens.*lower config.data.text.max_length"),
         ("best_checkpoint.mode", "min", "'min' selects the worst checkpoint .* set it to 'max'"),
         ("optimizer.schedule.name", "cosin", "'cosin' in .*schedule.*; .*mean 'cosine'"),

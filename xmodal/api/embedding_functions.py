@@ -79,8 +79,7 @@ class FunctionAdapter(ModelAdapter):
             for start in range(0, count, self._batch_size):
                 found = read(np.arange(start, min(start + self._batch_size, count)))
                 given = [_open(each) for each in found] if modality == "image" else list(found)
-                item = list(parts[0].shape[1:]) if parts else ["D"]
-                parts.append(_read(name, self._functions[modality](given), len(given), item))
+                parts.append(_read(name, self._functions[modality](given), len(given)))
                 advance(len(given))
         return np.concatenate(parts)
 
@@ -89,15 +88,8 @@ def _open(encoded: bytes) -> PIL.Image.Image:
     return PIL.Image.fromarray(decode_image(encoded))
 
 
-def _read(name: str, found: Any, count: int, item: list[Any]) -> np.ndarray:
-    """Returns a result as finite vectors, float64 or, for any other type, float32.
-
-    Args:
-      name: the function that returned it.
-      found: the result.
-      count: number of its vectors.
-      item: the shape of the vectors before; ["D"] for the first ones.
-    """
+def _read(name: str, found: Any, count: int) -> np.ndarray:
+    """Returns `count` finite vectors, float64 or, for any other type of a result, float32."""
     try:
         array = to_numpy(found)
         part = array if array.dtype == np.float64 else np.asarray(array, np.float32)
@@ -105,11 +97,10 @@ def _read(name: str, found: Any, count: int, item: list[Any]) -> np.ndarray:
         raise UserError(
             f"{name} returned no array of numbers: {str(error).rstrip('.')}."
         ) from error
-    differs = item != ["D"] and list(part.shape[1:]) != item
-    if part.ndim not in (2, 3) or len(part) != count or 0 in part.shape or differs:
+    if part.ndim not in (2, 3) or len(part) != count:
         raise UserError(
             f"{name} returned the shape {list(part.shape)} for {count} items; it must be "
-            f"{[count, *item]}."
+            f"[{count}, D] or [{count}, K, D]."
         )
     with np.errstate(over="ignore"):
         bad = count_not_finite(part.astype(np.float32))

@@ -31,8 +31,6 @@ File = str | os.PathLike | Mapping[str, Any]
 
 
 def evaluate(
-    model: Any = None,
-    /,
     *,
     embed_images: Callable[[list[PIL.Image.Image]], Any] | None = None,
     embed_texts: Callable[[list[str]], Any] | None = None,
@@ -83,7 +81,6 @@ def evaluate(
     by an `evaluator` such as `{"type": "zero_shot", "templates": ["a photo of a {}."]}`.
 
     Args:
-      model: only for an error that says how to evaluate a model of `xmodal.load`.
       embed_images: at most `batch_size` PIL images in RGB -> numbers [b, D] or [b, K, D], as a
         PyTorch tensor or an array that NumPy reads; None for a model of texts. Images are decoded
         as for the models of this project, without rotation by their EXIF orientation.
@@ -114,31 +111,23 @@ def evaluate(
       other: another model to compare with on annotations.
       examples: queries of every rule on `page`, which shows their pictures if there are any; 0 for
         no page, None for 3 on benchmarks of a dataset, unless a file scores only some pairs.
-
-    Raises:
-      UserError: an argument, a file or the result of a function cannot be used. If models cannot
-        be compared, the error comes before anything is computed.
     """
     given = dict(locals())
-    if model is not None:
-        raise UserError(
-            f"evaluate takes named arguments, not {model!r:.80}: for a run on its own dataset, use "
-            "xmodal.inspect(RUN).evaluation, or xmodal evaluate --run=RUN for all its evaluators; "
-            "for a loaded model on another dataset, embed_images=model.embed_images, "
-            "embed_texts=model.embed_texts, dataset=NAME and its similarity."
-        )
     check_options("evaluate", evaluate, {key: given[key] for key in _CHECKED})
-    functions = {"image": embed_images, "text": embed_texts}
-    functions = {
-        modality: function for modality, function in functions.items() if function is not None
-    }
+    both = {"image": embed_images, "text": embed_texts}
+    functions = {modality: each for modality, each in both.items() if each is not None}
     adapter: Any
     if functions:
         _refuse(given, (*_FILES, "ids", *_FOR_LABELS), "embedding functions")
-        similarity = _check_functions(functions, dataset, similarity)
-        adapter, modalities = FunctionAdapter(functions, batch_size, similarity), sorted(functions)
-        return _evaluate_dataset(given, adapter, modalities, name or "model")
-    _refuse(given, ("batch_size",), "files")
+        if not dataset:
+            raise UserError("dataset is empty: name the dataset whose items the functions embed.")
+        if learned := lookup("similarity", str(similarity), SIMILARITIES).parameters:
+            raise UserError(
+                f"similarity {similarity!r} needs {list(learned)}, which a model learns: pass a "
+                "file of embeddings that has them."
+            )
+        adapter = FunctionAdapter(functions, batch_size, str(similarity))
+        return _evaluate_dataset(given, adapter, sorted(functions), name or "model")
     files = {kind: given[kind] for kind in _FILES if given[kind] is not None}
     if len(files) != 1:
         raise UserError(
@@ -186,30 +175,11 @@ def _evaluate_labels(given: Mapping[str, Any], kind: str, file: File) -> Evaluat
     options = read(BenchmarksOptions, "evaluate", entry)
     source = open_source(kind, file, given["ids"], given["similarity"])
     ids = None if isinstance(source, RankedLists) else ids_of(source)
-    if given["partial"] and ids is None:
-        raise UserError(
-            "`partial` is for embeddings and scores: ranked lists do not tell which items exist."
-        )
     how = {"partial": given["partial"], "mesh": given["mesh"]}
     evaluator = benchmarks_of_annotations(options, given["split"], source.place, ids, **how)
     if given["other"] is not None:
         evaluator.check_comparable(given["other"])
     return evaluate_source(evaluator, source, name=given["name"] or name_of(file))
-
-
-def _check_functions(functions: Mapping[str, Any], dataset: str, similarity: str | None) -> str:
-    """Returns the similarity of embedding functions; raises an error if they cannot be used."""
-    if not dataset:
-        raise UserError("dataset is empty: name the dataset whose items the functions embed.")
-    if learned := lookup("similarity", str(similarity), SIMILARITIES).parameters:
-        raise UserError(
-            f"similarity {similarity!r} needs {list(learned)}, which a model learns: pass a file "
-            "of embeddings that has them."
-        )
-    for modality, function in functions.items():
-        if not callable(function):
-            raise UserError(f"embed_{modality}s is {function!r}; it must be a function.")
-    return str(similarity)
 
 
 def _evaluate_dataset(
@@ -236,12 +206,7 @@ def _open_dataset(given: Mapping[str, Any], modalities: Sequence[str]) -> tuple[
     bootstrap, where = {key: given[key] for key in _BOOTSTRAP}, "evaluate.evaluator"
     options, entry, split = None, given["evaluator"], given["split"]
     if entry is not None:
-        _refuse(given, ("annotations",), "an evaluator, which names its own")
         options = read_entry(where, {**bootstrap, **entry} if isinstance(entry, Mapping) else entry)
-        if options.data is not None:
-            raise UserError(
-                f"{where}.data is for runs: name the dataset in the argument `dataset`."
-            )
     section = {
         **{key: os.fspath(given[key]) for key in ("dataset", *_FOLDERS)},
         "config": given["config"] or "images",

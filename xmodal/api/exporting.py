@@ -1,9 +1,8 @@
 """Makes a bundle of a model: lowers its functions for all platforms, and compares the two."""
 
-import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -30,15 +29,6 @@ from xmodal.train.tree import flatten
 
 _TOLERANCE = 1e-5
 _LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-# Libraries required by tokenizers that use them.
-_TOKENIZER_LIBRARIES = {
-    "ptb": ("nltk",),
-    "nltk": ("nltk",),
-    "wordpiece": ("tokenizers",),
-    "bpe": ("ftfy", "tokenizers"),
-    "sentencepiece": ("sentencepiece",),
-    "tokenizer_json": ("tokenizers",),
-}
 
 
 def export_model(
@@ -57,24 +47,17 @@ def export_model(
       step: checkpoint of a run: a number, `best` or `latest`.
       platforms: platforms for the bundle, of `cpu`, `cuda`, `rocm` and `tpu`.
       embeddings_only: whether a cross-encoder, which a bundle cannot carry, is left out.
-
-    Raises:
-      UserError: the source cannot be read or exported, or the output already exists.
     """
     for name in platforms or [""]:
         lookup("platforms", name, dict.fromkeys(KNOWN_PLATFORMS))
     check_new(output)
     stored = read_folder(source, step)
     if stored.section.get("cross_encoder") is not None:
-        if not embeddings_only:
+        if not (embeddings_only and make_dual_encoder(stored.section).embeds):
             raise UserError(
                 f"{source} has a cross-encoder, which a bundle cannot carry: export its embeddings "
-                "without it, with --embeddings_only, or load the model itself with xmodal.load."
-            )
-        if not make_dual_encoder(stored.section).embeds:
-            raise UserError(
-                f"{source} has no embeddings, only a cross-encoder, which a bundle cannot carry: "
-                "load the model itself with xmodal.load."
+                "without it, if it has any, with --embeddings_only, or load the model itself with "
+                "xmodal.load."
             )
         stored = dataclasses.replace(stored, section={**stored.section, "cross_encoder": None})
     card, contents = _lower_modalities(stored, platforms)
@@ -104,35 +87,29 @@ def _lower_modalities(stored: Stored, platforms: Sequence[str]) -> tuple[Card, d
         for path, array in leaves.items()
     }
     contents = {bundle.WEIGHTS: safetensors.numpy.save(named)}
-    libraries = ["jax", "numpy", "safetensors"]
     image = text = None
     if stored.images is not None:
         shape, dtype = _image_shape(stored), "uint8" if stored.images.size else "float32"
-        libraries += ["pillow", "simplejpeg"] if stored.images.size else []
-        lowered, sizes = _lower(encoders, weights, {"image": (shape, dtype)}, platforms)
-        image = ImageCard(*sizes, dataclasses.replace(stored.images, augment=None), shape, dtype)
-        contents[image.function] = lowered
+        image = ImageCard(dataclasses.replace(stored.images, augment=None), shape, dtype)
+        columns = {"image": (shape, dtype)}
+        contents[image.function] = _lower(encoders, weights, columns, platforms)
     if stored.texts is not None:
         config, vocabulary = stored.texts
         longest = config.max_length
         shorter = () if config.attend_to_padding else _LENGTHS
         lengths = (*(length for length in shorter if length < longest), longest)
-        config = dataclasses.replace(config, augment=None, vocabulary="")
+        text = TextCard(dataclasses.replace(config, augment=None, vocabulary=""), lengths)
         for length in lengths:
             columns = dict.fromkeys(("text_ids", "text_mask"), ((length,), "int32"))
-            lowered, sizes = _lower(encoders, weights, columns, platforms)
-            text = TextCard(*sizes, config, lengths)
-            contents[text.function(length)] = lowered
+            contents[text.function(length)] = _lower(encoders, weights, columns, platforms)
         file = vocabulary_file(vocabulary)
         contents[file.name] = file.content
-        libraries += _TOKENIZER_LIBRARIES.get(config.tokenizer, ())
     # The functions return only the compared field.
     compared = {**dataclasses.asdict(similarity.config), "field": "vector", **similarity.options}
     card = Card(
         made_with={"xmodal": __version__, "jax": jax.__version__},
         source={**stored.source, "name": epath.Path(stored.source["name"]).name},
         platforms=tuple(platforms),
-        requires=tuple(libraries),
         similarity=compared,
         parameters={name: float(x) for name, x in learned.items() if name not in arrays},
         image=image,
@@ -160,8 +137,8 @@ def _lower(
     weights: Mapping[str, Mapping[str, np.ndarray]],
     columns: Mapping[str, tuple[tuple[int, ...], str]],
     platforms: Sequence[str],
-) -> tuple[bytes, tuple[int, int]]:
-    """Returns the function of one modality for any number of items; D, and K or 0 for [N, D]."""
+) -> bytes:
+    """Returns the function of one modality for any number of items."""
     modality = "image" if "image" in columns else "text"
     (items,) = export.symbolic_shape("items")
     inputs = {
@@ -170,18 +147,14 @@ def _lower(
     }
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), dict(weights[modality]))
     function = jax.jit(lambda arrays, columns: _embed(encoders, modality, arrays, columns))
+    # Paths of source files on this machine are left out of the function.
+    limit = jax.config.jax_traceback_in_locations_limit  # type: ignore[attr-defined]
+    jax.config.update("jax_traceback_in_locations_limit", 0)
     try:
-        with _without_paths():
-            lowered = export.export(function, platforms=platforms)(shapes, inputs)
-    except (NotImplementedError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(
-            f"The {modality} tower cannot be lowered for {', '.join(platforms)} ({reason}); "
-            "give other --platforms."
-        ) from error
-    found = jax.tree.unflatten(lowered.out_tree, lowered.out_avals)
-    _, *several, width = found["vectors"].shape
-    return bytes(lowered.serialize()), (width, several[0] if several else 0)
+        lowered = export.export(function, platforms=platforms)(shapes, inputs)
+    finally:
+        jax.config.update("jax_traceback_in_locations_limit", limit)
+    return bytes(lowered.serialize())
 
 
 def _embed(
@@ -197,19 +170,6 @@ def _embed(
     if similarity.module is not None:
         found |= {name: embedding.extras[name] for name in ("tokens", "mask")}
     return {name: array.astype(jnp.float32) for name, array in found.items()}
-
-
-@contextlib.contextmanager
-def _without_paths() -> Iterator[None]:
-    """Leaves the paths of source files on this machine out of lowered functions."""
-    # JAX's flags are attributes that type checkers do not see.
-    config: Any = jax.config
-    before = config.jax_traceback_in_locations_limit
-    config.update("jax_traceback_in_locations_limit", 0)
-    try:
-        yield
-    finally:
-        config.update("jax_traceback_in_locations_limit", before)
 
 
 def _compare(stored: Stored, folder: epath.Path, card: Card) -> None:

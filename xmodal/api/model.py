@@ -47,7 +47,6 @@ class Model:
       source: the folder it was loaded from.
       step: step of a run, else None.
       pairs: the functions of its cross-encoder; None without one.
-      first_stage_weight: see `PairReranker`; None if it was not trained with one such reranker.
     """
 
     def __init__(
@@ -64,7 +63,6 @@ class Model:
         source: str = "",
         step: int | None = None,
         pairs: PairFunctions | None = None,
-        first_stage_weight: float | None = None,
     ) -> None:
         """Assembles a model from its parts; use `xmodal.load` instead.
 
@@ -80,11 +78,10 @@ class Model:
           source: the folder it was loaded from.
           step: step of a run.
           pairs: the functions of its cross-encoder, if it has one.
-          first_stage_weight: that of its run's reranker.
         """
         self.source, self.step, self._mesh = source, step, mesh
         self.name, self.modalities, similarity = name, tuple(model.towers), model.similarity
-        self.similarity_name, self.first_stage_weight = similarity.name, first_stage_weight
+        self.similarity_name = similarity.name
         self._params, self._model_state, self.pairs = params, model_state, pairs
         self._image_config, self._tokenizer = images, tokenizer
         self._warns = True  # Only once: a caller may embed a dataset batch by batch.
@@ -132,9 +129,6 @@ class Model:
         Returns:
           float32 [N, D] in the given order, or `ItemEmbeddings` if the model has several vectors
           per item, an uncertainty, or a similarity that is not symmetric (`order`).
-
-        Raises:
-          UserError: the model has no text tower, or an item is not a string.
         """
         return self._embed_texts(self._embed, texts, batch_size)
 
@@ -163,9 +157,6 @@ class Model:
         Returns:
           float32 [N, D] in the given order, or `ItemEmbeddings` if the model has several vectors
           per item, an uncertainty, or a similarity that is not symmetric (`order`).
-
-        Raises:
-          UserError: the model has no image tower, or an image cannot be read.
         """
         given = {"upright": upright, "unreadable": unreadable}
         return self._embed_images(self._embed, images, batch_size, **given)
@@ -184,19 +175,11 @@ class Model:
 
         Returns:
           float32 [N, M].
-
-        Raises:
-          UserError: they cannot be compared, or lack the modality or the tokens that this needs.
         """
         similarity = self.measure[0]
         if similarity.module is not None:
             return compare_tokens(*self.measure, left, right, self._mesh)
         first, second = (np.asarray(each, np.float32) for each in (left, right))
-        if first.ndim < 2 or first.shape[1:] != second.shape[1:]:
-            raise UserError(
-                f"Embeddings of the shapes {list(first.shape)} and {list(second.shape)} cannot be "
-                "compared: pass [N, D] and [M, D] of one model."
-            )
         modalities = tuple(getattr(each, "modality", "") for each in (left, right))
         if not similarity.symmetric and not set(modalities) <= {"image", "text"}:
             raise UserError(
@@ -226,16 +209,10 @@ class Model:
         """
         if self._embed_pairs is None:
             raise UserError(
-                f"{self.name} has no cross-encoder; compare embeddings by `similarity`, and search "
-                "without rerank."
+                f"{self.name} has no cross-encoder; compare embeddings by `similarity`."
             )
         config = self._require_images()
-        if config.tags:
-            raise UserError(
-                f"{self.name} reads the names of the objects of an image, which given images lack; "
-                "evaluate it on a dataset with tags."
-            )
-        if isinstance(images, str | bytes) or isinstance(texts, str) or len(images) != len(texts):
+        if isinstance(images, str | bytes) or len(images) != len(texts):
             raise UserError("score_pairs takes as many images as texts, in two lists.")
         _check_strings(texts)
         weights = self._params, self._model_state
@@ -254,7 +231,7 @@ class Model:
           texts: any number of texts.
           batch_size: see `embed_texts`.
         """
-        texts = texts if isinstance(texts, str) else list(texts)
+        texts = list(texts)
         weights = self._embed_texts(self._attend, texts, batch_size)
         tokenizer = self._require_tokenizer()
         ids, mask = tokenizer.encode(texts)
@@ -277,9 +254,6 @@ class Model:
 
         Returns:
           float32 [N, G, G], means over heads with the sum 1, over the square of `preprocess`.
-
-        Raises:
-          UserError: see `embed_images`; or the model has no attention over patches.
         """
         found = np.asarray(self._embed_images(self._attend, images, batch_size, upright=upright))
         return found.reshape(-1, *[math.isqrt(found.shape[1])] * 2)

@@ -9,7 +9,6 @@ import jax
 import numpy as np
 from etils import epath
 from jax.sharding import Mesh
-from ml_collections import ConfigDict
 
 from xmodal.api.model import Model
 from xmodal.core.config import read
@@ -21,7 +20,6 @@ from xmodal.data.pixels.images import ImageConfig
 from xmodal.data.text.text_config import TextConfig
 from xmodal.data.text.tokenizer_files import parse_file, read_vocabulary
 from xmodal.data.text.tokenizers import file_name, make_tokenizer
-from xmodal.evals.scores.second_stage import PairReranker
 from xmodal.models import Devices, make_dual_encoder
 from xmodal.pretrained.folder import read_description, read_weights
 from xmodal.pretrained.model_folder import MODALITIES, read_model, read_part
@@ -44,7 +42,6 @@ class Stored:
       texts: preprocessing of the texts and the vocabulary; None without a text tower.
       params: parameters of the towers, and `similarity` and `cross_encoder`, if they have any.
       model_state: running statistics of the towers.
-      first_stage_weight: that of a run's rerankers of its own towers; None if it is not one value.
     """
 
     source: Mapping[str, Any]
@@ -53,7 +50,6 @@ class Stored:
     texts: Texts | None
     params: Tree
     model_state: Tree
-    first_stage_weight: float | None = None
 
 
 def make_model(stored: Stored, mesh: Mesh) -> Model:
@@ -72,7 +68,6 @@ def make_model(stored: Stored, mesh: Mesh) -> Model:
         source=name,
         step=number,
         pairs=make_pair_functions(model),
-        first_stage_weight=stored.first_stage_weight,
     )
 
 
@@ -120,7 +115,6 @@ def _convert(source: str) -> epath.Path:
 def _read_run(run: str, step: int | str) -> Stored:
     number = run_folder.resolve_step(run, step)
     config, metrics = run_folder.load_run(run), run_folder.load_metrics(run, number)
-    weight = _first_stage_weight(config)
     checkpoints.check_whole(run, number, ("params", "model_state"))
     trained, frozen, model_state = (
         checkpoints.read_tree(run, at, item)
@@ -138,18 +132,7 @@ def _read_run(run: str, step: int | str) -> Stored:
         text and (text, read_vocabulary(text.vocabulary)),
         {key: params[key] for key in (*modalities, "similarity", "cross_encoder") if key in params},
         {modality: model_state.get(modality, {}) for modality in modalities},
-        weight,
     )
-
-
-def _first_stage_weight(config: ConfigDict) -> float | None:
-    values = set()
-    for name, evaluator in config.get("evals", {}).items():
-        given = dict(evaluator.get("reranker") or {})
-        if given.pop("name", "") == "cross_encoder":
-            reranker = read(PairReranker, f"config.evals.{name}.reranker", given)
-            values |= set() if reranker.first_stage else {reranker.first_stage_weight}
-    return values.pop() if len(values) == 1 else None
 
 
 def _read_converted(folder: epath.Path, name: str) -> Stored:

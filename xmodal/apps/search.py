@@ -78,7 +78,9 @@ def _build_together(args: argparse.Namespace) -> None:
     def write() -> None:
         index.save(args.output)
         for kind, gallery in index.galleries.items():
-            print(f"{kind}s: {len(gallery.names):,} items, {_describe(gallery)}")
+            is_exact = gallery.recall is None
+            how = "exact search" if is_exact else f"recall@10 {gallery.recall:.3f} of exact search"
+            print(f"{kind}s: {len(gallery.names):,} items, {how}")
             if gallery.left_out:
                 print(
                     f"left out because they cannot be read: {len(gallery.left_out):,}; "
@@ -87,16 +89,6 @@ def _build_together(args: argparse.Namespace) -> None:
         print(f"index in {args.output}")
 
     processes.first_does("write the index", write)
-
-
-def _describe(gallery: "IndexGallery") -> str:
-    found = gallery.quality
-    if found is None:
-        return "exact search"
-    return (
-        f"recall@10 {found.recall:.3f} of exact search for {found.queries}, "
-        f"{found.approximate_ms:.2f} ms per query instead of {found.exact_ms:.2f}"
-    )
 
 
 def _query(args: argparse.Namespace) -> None:
@@ -113,7 +105,7 @@ def _query(args: argparse.Namespace) -> None:
     elif image is not None:
         asked = _open(pathlib.Path(image))
     index = Index.open(args.index, model=args.model)
-    names = ("top", "find", "exact", "rerank", "first_stage_weight")
+    names = ("top", "find", "exact")
     options = {name: getattr(args, name) for name in names}
     hits, notes = index.query(args.text, image=image, **options), index.describe_query(args.text)
     query = args.text if args.image is None else args.image
@@ -212,14 +204,6 @@ def _parse() -> argparse.Namespace:
     query.add_argument("--top", type=int, default=10, help="number of hits")
     query.add_argument("--find", choices=KINDS, help="default: images, if there are any")
     query.add_argument("--exact", action="store_true", help="compare all items")
-    query.add_argument(
-        "--rerank", type=int, default=0, help="hits that the model's cross-encoder ranks again"
-    )
-    query.add_argument(
-        "--first_stage_weight",
-        type=float,
-        help="weight of the similarity, added to the cross-encoder's score; default: the run's",
-    )
     query.add_argument("--format", choices=FORMATS, default="table", help="format of the hits")
     query.add_argument("--output", help="write to this file instead of the console")
     serve = commands.add_parser("serve", help="answer queries over HTTP, in JSON")

@@ -26,9 +26,6 @@ def check_files(folder: epath.Path, checksums: Mapping[str, str], remedy: str) -
       folder: their folder.
       checksums: file name -> `sha256_of` it when it was written.
       remedy: the end of the error.
-
-    Raises:
-      UserError: names the first file that is missing or has other bytes.
     """
     for name, expected in checksums.items():
         path = folder / name

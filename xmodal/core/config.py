@@ -15,6 +15,7 @@ Every package may import this module; it imports none of them.
 import dataclasses
 import difflib
 import inspect
+import itertools
 import math
 import re
 import types
@@ -56,11 +57,8 @@ class Bounds:
     pattern: bool = False
 
     def check(self, where: str, value: Any) -> None:
-        """Raises an error if a value is out of bounds or a number is not finite.
-
-        Raises:
-          UserError: names the place and the bound, or the closest allowed string.
-        """
+        """Raises an error if a value is out of bounds or a number is not finite."""
+        problem = ""
         if isinstance(value, tuple):
             for item in value:
                 self.check(where, item)
@@ -68,21 +66,21 @@ class Bounds:
             if self.one_of is not None:
                 lookup(where, value, dict.fromkeys(self.one_of))
             if self.pattern:
-                check_pattern(where, value)
+                try:
+                    re.compile(value)
+                except re.error as error:
+                    problem = f"a valid regular expression ({error})"
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            self._check_number(where, value)
-
-    def _check_number(self, where: str, value: float) -> None:
-        if not math.isfinite(value):
-            raise UserError(f"{where} is {value}; it must be a finite number.")
-        for is_inside, words, bound in (
-            (value >= self.at_least, "at least", self.at_least),
-            (value > self.above, "more than", self.above),
-            (value <= self.at_most, "at most", self.at_most),
-            (value < self.below, "less than", self.below),
-        ):
-            if not is_inside:
-                raise UserError(f"{where} is {value}; it must be {words} {bound}.")
+            for is_inside, words in (
+                (math.isfinite(value), "a finite number"),
+                (value >= self.at_least, f"at least {self.at_least}"),
+                (value > self.above, f"more than {self.above}"),
+                (value <= self.at_most, f"at most {self.at_most}"),
+                (value < self.below, f"less than {self.below}"),
+            ):
+                problem = problem if is_inside else words
+        if problem:
+            raise UserError(f"{where} is {value!r}; it must be {problem}.")
 
 
 def setting(default: Any = dataclasses.MISSING, **bounds: Any) -> Any:
@@ -118,40 +116,28 @@ def read(
       where: the section as a user writes it: `config.optimizer`.
       given: the section, or an instance of `cls`, which is returned as it is.
       instead: see `check_keys`.
-
-    Raises:
-      UserError: names the unknown or missing key, or the value of wrong type or out of range.
     """
     if isinstance(given, cls):
         return given
-    given = as_dict(given)
-    if not isinstance(given, Mapping):
-        raise UserError(f"{where} is {given!r}; it must be a section with keys.")
+    section: Any = given
+    if not hasattr(section, "items"):
+        raise UserError(f"{where} is {section!r}; it must be a section with keys.")
+    # An `ml_collections.ConfigDict` is not a `Mapping`.
+    section = {k: v.to_dict() if hasattr(v, "to_dict") else v for k, v in section.items()}
     fields = {field.name: field for field in dataclasses.fields(cls)}
     needed = set(fields) - set(defaults(cls))
-    check_keys(where, given, fields, needed, instead=instead)
+    check_keys(where, section, fields, needed, instead=instead)
     hints = typing.get_type_hints(cls)
     values = {}
-    for name, value in given.items():
+    for name, value in section.items():
         place = f"{where}.{name}"
-        values[name] = _convert(alternatives(hints[name]), place, value)
+        values[name] = _convert(hints[name], place, value)
         fields[name].metadata.get("bounds", Bounds()).check(place, values[name])
     return cls(**values)
 
 
-def as_dict(section: Any) -> Any:
-    """Returns a section as nested plain dicts; `ml_collections.ConfigDict` is not a `Mapping`."""
-    if dataclasses.is_dataclass(section) or not hasattr(section, "items"):
-        return section
-    return {key: as_dict(value) for key, value in section.items()}
-
-
 def find_section(config: Mapping[str, Any], path: str) -> dict[str, Any] | None:
-    """Returns the section at a path; None if it, or one that it is in, is None or missing.
-
-    Raises:
-      UserError: another value stands in place of a section.
-    """
+    """Returns the section at a path; None if it, or one that it is in, is None or missing."""
     section: Any
     section, place = config, "config"
     for name in path.split("."):
@@ -184,9 +170,6 @@ def read_named(
       section: `name`, a key of the table, and the keys that belong to that row.
       table: rows by name.
       cls: row -> dataclass of its keys.
-
-    Raises:
-      UserError: the name or a key is missing or unknown, or a value is out of range.
     """
     if not isinstance(section, Mapping) or "name" not in section:
         raise UserError(f"{where} lacks 'name'; known: {sorted(table)}.")
@@ -216,26 +199,16 @@ def check_keys(
       known: every key its reader understands.
       needed: those without a default.
       instead: flag that replaces the section, which may have leftover keys of another name.
-
-    Raises:
-      UserError: names the unknown keys, lists the known ones and suggests the closest.
     """
     if unknown := sorted(set(given) - set(known)):
-        whole = f" To drop keys that belong to another name, set all at once: {instead}."
-        raise UserError(
-            f"Unknown key(s) {unknown} in {section}; {suggest(unknown, known)}"
-            f"{whole if instead else ''}"
-        )
+        whole = f" To drop keys of another name, set all at once: {instead}." if instead else ""
+        raise UserError(f"Unknown key(s) {unknown} in {section}; {suggest(unknown, known)}{whole}")
     if missing := sorted(set(needed) - set(given)):
         raise UserError(f"{section} lacks {missing}; known: {sorted(known)}.")
 
 
 def lookup(section: str, name: str, table: Mapping[str, T]) -> T:
-    """Returns the row called `name`.
-
-    Raises:
-      UserError: names the unknown row and its place, and lists the known ones.
-    """
+    """Returns the row called `name`, or raises an error that lists the known ones."""
     if not isinstance(name, str) or name not in table:
         raise UserError(f"Unknown name {name!r} in {section}; {suggest([name], table)}")
     return table[name]
@@ -252,20 +225,6 @@ def suggest(names: Iterable[str], known: Collection[str]) -> str:
         return f"did you mean {found}? Known: {sorted(known)}."
     question = f"Did you mean {found}?" if found else ""
     return f"known: {sorted(known)}. {question}".rstrip()
-
-
-def check_pattern(where: str, pattern: str) -> None:
-    """Raises an error if a string is not a valid regular expression.
-
-    Raises:
-      UserError: says why.
-    """
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise UserError(
-            f"{where} is {pattern!r}, not a valid regular expression: {error}."
-        ) from error
 
 
 def check_options(
@@ -286,9 +245,6 @@ def check_options(
       options: options by name.
       instead: see `check_keys`.
       expand: (place, hint, value) -> all values of an option during a run.
-
-    Raises:
-      UserError: an unknown or missing option, another type, or a value out of range.
     """
     parameters = inspect.signature(function).parameters.values()
     known = {each.name: each for each in parameters if each.kind is each.KEYWORD_ONLY}
@@ -301,33 +257,29 @@ def check_options(
 
 
 def check_value(where: str, hint: Any, value: Any) -> None:
-    """Raises an error for a value of a wrong type, or outside the `Bounds` of an `Annotated` type.
-
-    Raises:
-      UserError: names the place, the value and its type or bound.
-    """
-    converted = _convert(alternatives(hint), where, value)
+    """Raises an error for a value of another type, or outside the `Bounds` of an annotation."""
+    converted = _convert(hint, where, value)
     for each in [*getattr(hint, "__metadata__", ()), Bounds()]:
         if isinstance(each, Bounds):
             each.check(where, converted)
 
 
-def _convert(kinds: Sequence[Any], where: str, value: Any) -> Any:
+_MISFIT = object()
+
+
+def _convert(hint: Any, where: str, value: Any) -> Any:
     """Returns `value` as one of the types of a field, or raises an error."""
-    if value is None and type(None) in kinds:
-        return None
-    for each in kinds:
-        if not (isinstance(each, type) and dataclasses.is_dataclass(each)):
-            continue
-        if isinstance(value, (Mapping, each)):
-            return read(each, where, value)
+    kinds = alternatives(hint)
     if int in kinds and isinstance(value, str) and re.fullmatch(r"-?\d+", value):
         value = int(value)  # Set on the command line instead of a length such as "3 epochs".
-    for each in kinds:
-        if _fits(each, value):
-            return _as_plain(each, value)
-    names = " or ".join(name for name in map(_name, kinds) if name)
-    is_entry = isinstance(value, str) and any(_fits(each, [value]) for each in kinds)
+    for kind in kinds:
+        if (found := _fit(kind, where, value)) is not _MISFIT:
+            return found
+    names = " or ".join(
+        "a section" if dataclasses.is_dataclass(kind) else inspect.formatannotation(kind)
+        for kind in kinds
+    )
+    is_entry = any(_fit(kind, where, [value]) is not _MISFIT for kind in kinds)
     one = f"; for one entry, write [{value!r}]" if is_entry else ""
     raise UserError(f"{where} is {value!r}; it must be {names}{one}.")
 
@@ -340,45 +292,23 @@ def alternatives(hint: Any) -> tuple[Any, ...]:
     return typing.get_args(hint) if is_union else (hint,)
 
 
-def _fits(hint: Any, value: Any) -> bool:
-    kind = typing.get_origin(hint) or hint
-    if kind is Any:
-        return True
-    if kind is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    if isinstance(kind, type) and issubclass(kind, (tuple, Sequence)) and kind is not str:
-        if not isinstance(value, (list, tuple)):
-            return False
-        inner = typing.get_args(hint)
-        if kind is tuple and inner and inner[-1] is not Ellipsis:
-            return len(inner) == len(value) and all(map(_fits, inner, value))
-        return not inner or all(
-            any(_fits(each, item) for each in alternatives(inner[0])) for item in value
+def _fit(hint: Any, where: str, value: Any) -> Any:
+    """Returns `value` as a type, lists as tuples; `_MISFIT` if it is of another one."""
+    kind, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
+    is_list = isinstance(value, (list, tuple))
+    if dataclasses.is_dataclass(kind):
+        return read(hint, where, value) if isinstance(value, (Mapping, hint)) else _MISFIT
+    if kind in (int, float):
+        fits = isinstance(value, (int, kind)) and not isinstance(value, bool)
+        return kind(value) if fits else _MISFIT
+    if kind in (tuple, Sequence) and is_list:
+        same = not inner or kind is not tuple or inner[-1] is Ellipsis
+        each = itertools.repeat(inner[0] if inner else Any) if same else inner
+        fits = (same or len(inner) == len(value)) and all(
+            any(_fit(one, where, item) is not _MISFIT for one in alternatives(hint))
+            for hint, item in zip(each, value, strict=False)
         )
-    return isinstance(value, kind)
-
-
-def _as_plain(hint: Any, value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return tuple(_as_plain(Any, item) for item in value)
-    return float(value) if hint is float else value
-
-
-def _name(hint: Any) -> str:
-    """Returns the words for a type that a config can hold; "" for other types."""
-    kind = typing.get_origin(hint) or hint
-    return "a section" if dataclasses.is_dataclass(kind) else _TYPE_NAMES.get(kind, "")
-
-
-_TYPE_NAMES = {
-    type(None): "None",
-    bool: "True or False",
-    float: "a number",
-    int: "an integer",
-    str: "a string",
-    tuple: "a list such as ['a', 'b']",
-    Sequence: "a list such as [0.5, 1.0]",
-    Mapping: "a section",
-}
+        return _fit(Any, where, value) if fits else _MISFIT
+    if kind is Any or isinstance(value, kind):
+        return tuple(_fit(Any, where, item) for item in value) if is_list else value
+    return _MISFIT

@@ -1,15 +1,15 @@
 """The console output of commands: a readable log, without messages from libraries."""
 
 import contextlib
+import functools
 import io
 import logging as log
 import os
 import pathlib
 import signal
 import sys
-import traceback
+import types
 from collections.abc import Callable, Iterator
-from types import FrameType
 
 from absl import flags, logging
 from tqdm import tqdm
@@ -19,9 +19,7 @@ from xmodal.core.errors import UserError
 _ROOT = pathlib.Path(__file__).parents[2]
 _OWN = tuple(f"{_ROOT / package}/" for package in ("xmodal", "data_prep", "configs"))
 # Libraries that log an error before they raise it.
-_LIBRARIES = tuple(
-    f"{os.sep}{name}{os.sep}" for name in ("asyncio", "orbax", "tensorflow_datasets")
-)
+_LIBRARIES = ("/asyncio/", "/orbax/", "/tensorflow_datasets/")
 
 
 def run(main: Callable[[], None]) -> None:
@@ -38,7 +36,7 @@ def readable_errors(*others: type[Exception]) -> Iterator[None]:
     known: tuple[type[Exception], ...] = (UserError, OSError, *others)
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, _raise_or_end)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     except BrokenPipeError:  # The reader of the output, such as `head`, has read enough.
@@ -53,15 +51,6 @@ def readable_errors(*others: type[Exception]) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _raise_or_end(number: int, frame: FrameType | None) -> None:
-    """Raises KeyboardInterrupt; ends the process if extension modules would swallow it."""
-    names = (each.f_code.co_filename for each, _ in traceback.walk_stack(frame))
-    if "<frozen importlib._bootstrap>" in names:
-        signal.signal(number, signal.SIG_DFL)
-        signal.raise_signal(number)
-    raise KeyboardInterrupt
-
-
 def make_log_readable() -> None:
     """One plain line per message, above the bars of a terminal."""
     # TensorFlow and CUDA print messages when they are imported.
@@ -74,18 +63,10 @@ def make_log_readable() -> None:
     handler = logging.get_absl_handler()
     handler.addFilter(_is_for_users)
     handler.setFormatter(log.Formatter("%(asctime)s %(prefix)s%(message)s", "%H:%M:%S"))
-    handler.python_handler.setStream(_AboveBars())
-
-
-class _AboveBars(io.TextIOBase):
-    """Standard error that keeps progress bars below a line intact."""
-
-    def write(self, text: str) -> int:
-        tqdm.write(text, file=sys.stderr, end="")
-        return len(text)
-
-    def flush(self) -> None:
-        sys.stderr.flush()
+    # Above the progress bars, which stay intact.
+    write = functools.partial(tqdm.write, file=sys.stderr, end="")
+    above_bars = types.SimpleNamespace(write=write, flush=sys.stderr.flush, close=sys.stderr.flush)
+    handler.python_handler.setStream(above_bars)
 
 
 def _is_for_users(record: log.LogRecord) -> bool:

@@ -15,9 +15,6 @@ def read_json(path: epath.Path, remedy: str) -> dict[str, Any]:
     Args:
       path: path of the file.
       remedy: the end of the error if it is damaged.
-
-    Raises:
-      UserError: the file is truncated or changed.
     """
     try:
         found = parse_json_text(path.read_text(encoding="utf-8"))
@@ -36,9 +33,6 @@ def read_numbers(path: epath.Path, remedy: str) -> dict[str, float]:
     Args:
       path: path of the file.
       remedy: the end of the error if it is damaged.
-
-    Raises:
-      UserError: the file is truncated or changed.
     """
     return as_numbers(read_json(path, remedy), str(path), remedy)
 

@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xmodal.core.errors import UserError
-from xmodal.core.tree_paths import leaves_by_path, path_of
+from xmodal.core.tree_paths import path_of
 
 BATCH_AXIS = "data"
 
@@ -73,30 +73,18 @@ def tree_shardings(tree: Any, rules: Sequence[tuple[str, str]], mesh: Mesh) -> A
 
     Returns:
       The same tree with `NamedSharding` leaves.
-
-    Raises:
-      UserError: a path that no rule matches, or a pattern that decides nothing.
     """
-    used = set()
 
     def choose(keys: tuple[Any, ...], leaf: Any) -> NamedSharding:
         for pattern, rule in rules:
             if re.search(pattern, path_of(keys)):
-                used.add(pattern)
                 return RULES[rule](mesh, leaf.shape)
         raise UserError(
             f"No pattern of config.sharding matches {path_of(keys)!r}; add one; '.*' matches "
             "everything."
         )
 
-    found = jax.tree_util.tree_map_with_path(choose, tree)
-    if unused := [pattern for pattern, _ in rules if pattern not in used]:
-        raise UserError(
-            f"config.sharding patterns {unused} match no array of the state that an earlier "
-            f"pattern leaves, whose paths are like {list(leaves_by_path(tree))[:3]}; correct, move "
-            "or remove them."
-        )
-    return found
+    return jax.tree_util.tree_map_with_path(choose, tree)
 
 
 def global_batch(batch: Any, mesh: Mesh) -> Any:
@@ -166,18 +154,12 @@ def put_step(step: int, mesh: Mesh) -> jax.Array:
 
 
 def check_batch_size(batch_size: int, mesh: Mesh, parts: int = 1) -> None:
-    """Raises an error if the devices cannot share every one of `parts` of a global batch equally.
-
-    Raises:
-      UserError: names both numbers and the nearest sizes that work.
-    """
+    """Raises an error if the devices cannot share each of `parts` of a global batch equally."""
     devices = mesh.shape[BATCH_AXIS]
     unit = devices * parts
     if batch_size % unit:
-        lower = batch_size - batch_size % unit
-        nearest = [str(size) for size in (lower, lower + unit) if size > 0]
         times = f" times config.accumulation_steps={parts}" if parts > 1 else ""
         raise UserError(
             f"config.batch_size={batch_size} is not a multiple of the {devices} devices{times}; "
-            f"use {' or '.join(nearest)}."
+            f"the next multiple is {batch_size - batch_size % unit + unit}."
         )

@@ -20,15 +20,10 @@ def absolute(path: epath.PathLike) -> epath.Path:
 
 
 def split_folders(text: str) -> list[str]:
-    """Returns the folders of a list `A,B`; one that exists may have commas in its name."""
-    parts, found = text.split(","), list[str]()
-    while parts:
-        names = [",".join(parts[:end]).strip() for end in range(len(parts), 0, -1)]
-        whole = (each for each in names[:-1] if each.count("://") < 2 and epath.Path(each).exists())
-        name = next(whole, names[-1])
-        parts = parts[len(parts) - names.index(name) :]
-        found += filter(None, [name])
-    return found
+    """Returns the folders of a list `A,B`; a folder that exists may have commas in its name."""
+    if "://" not in text and os.path.exists(text):
+        return [text]
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def move_folder(source: epath.Path, target: epath.Path) -> None:

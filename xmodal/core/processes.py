@@ -6,7 +6,6 @@ error before the first collective, which would otherwise abort or hang.
 
 import contextlib
 import hashlib
-import itertools
 import json
 import os
 import pathlib
@@ -33,7 +32,6 @@ TRY_AGAIN = 75  # EX_TEMPFAIL
 _OF_A_HOST = ("data_dir", "manual_dir", "ratings_dir")
 _CALLS: Counter[str] = Counter()
 _STOP = "stop"
-_LOG_SECONDS = 30
 
 
 @contextlib.contextmanager
@@ -42,16 +40,11 @@ def connected(settings: Mapping[str, Any]) -> Iterator[None]:
 
     Args:
       settings: those of this process, see `check_equal`.
-
-    Raises:
-      UserError: the processes cannot connect, or differ in settings or code.
     """
     initialize()
-    if count() == 1:
-        yield
-        return
     try:
-        check_equal(settings)
+        if count() > 1:
+            check_equal(settings)
         yield
     except BaseException as error:
         if "Gloo" in str(error):  # A collective on CPUs.
@@ -103,31 +96,20 @@ def check_equal(settings: Mapping[str, Any]) -> None:
 
     Args:
       settings: nested settings of this process, as a user writes them: {"config": {"seed": 0}}.
-
-    Raises:
-      UserError: names what differs between process 0 and another one, or the process that failed
-        before it got here.
     """
     flat = {"version of the code": _hash_code()} | {
         path: json.dumps(value, default=str)
         for path, value in flatten_section(settings).items()
         if path.rpartition(".")[2].removeprefix("--") not in _OF_A_HOST
     }
-    # Sorted, since commands may collect flags in a set.
-    every = gather("compare the settings", json.dumps(flat, sort_keys=True))
-    first, *others = map(json.loads, every)
-    for number, other in enumerate(others, 1):
-        differences = [
-            f"{key} is {first.get(key, 'missing')} in process 0 and {other.get(key, 'missing')} "
-            f"in process {number}"
-            for key in sorted(first.keys() | other.keys())
-            if first.get(key) != other.get(key)
-        ]
-        if differences:
-            raise UserError(
-                "All processes of a run need the same command and code: "
-                f"{'; '.join(differences[:10])}."
-            )
+    every = list(map(json.loads, gather("compare the settings", json.dumps(flat))))
+    by_process = {key: [each.get(key, "missing") for each in every] for key in set().union(*every)}
+    if different := sorted(key for key, values in by_process.items() if len(set(values)) > 1):
+        shown = (f"{key} is {', '.join(by_process[key])}" for key in different[:10])
+        raise UserError(
+            "All processes of a run need the same command and code, but by process, "
+            f"{'; '.join(shown)}."
+        )
 
 
 def gather(what: str, own: str) -> list[str]:
@@ -136,13 +118,11 @@ def gather(what: str, own: str) -> list[str]:
     Args:
       what: the step that all processes take, as error messages name it.
       own: the string of this process.
-
-    Raises:
-      UserError: a process failed before it got here; gives its reason.
     """
     if count() == 1:
         return [own]
-    key = _next_key(f"gather/{what}")
+    _CALLS[what] += 1  # All processes make their calls in the same order.
+    key = f"gather/{what}/{_CALLS[what]}"
     _set(f"{key}/{index()}", own)
     return [_wait(f"{key}/{each}", each, what) for each in range(count())]
 
@@ -166,23 +146,10 @@ def first_does(what: str, function: Callable[[], object]) -> None:
     Args:
       what: the work, as error messages name it: "compute the features".
       function: called in process 0 only.
-
-    Raises:
-      UserError: in processes other than 0: process 0 failed; gives its reason.
     """
-    key = _next_key(f"first/{what}")
-    if index() > 0:
-        _wait(key, 0, what)
-        return
-    function()
-    if count() > 1:
-        _set(key, "done")
-
-
-def _next_key(name: str) -> str:
-    """Returns a new key; all processes make their calls in the same order."""
-    _CALLS[name] += 1
-    return f"{name}/{_CALLS[name]}"
+    if index() == 0:
+        function()
+    gather(what, "done")
 
 
 def _end_with_a_peer(error: BaseException) -> NoReturn:
@@ -203,7 +170,7 @@ def _set(key: str, value: str) -> None:
 def _wait(key: str, peer: int, what: str) -> str:
     """Returns the value that process `peer` sets, or the reason why it never will."""
     client = distributed.global_state.client
-    for seconds in itertools.count(1):
+    while True:
         try:
             return client.blocking_key_value_get(f"xmodal/{key}", 1000)
         except jax.errors.JaxRuntimeError as error:
@@ -212,9 +179,6 @@ def _wait(key: str, peer: int, what: str) -> str:
         failures = dict(client.key_value_dir_get("xmodal/failure"))
         if reason := failures.get(f"xmodal/failure/{peer}"):
             raise UserError(f"Process {peer} ended before it could {what}. {reason}")
-        if seconds % _LOG_SECONDS == 0:
-            logging.info("Waiting %d s for process %d to %s.", seconds, peer, what)
-    raise AssertionError
 
 
 def _hash_code() -> str:

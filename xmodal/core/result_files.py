@@ -34,9 +34,6 @@ def write_files(
       folder: created if missing; existing files of the same names are replaced, others are kept.
       contents: file name -> content.
       stale: names of outdated files, removed before the new ones get their names.
-
-    Raises:
-      UserError: the folder cannot be written.
     """
     folder = epath.Path(folder)
     with _explained(folder), contextlib.ExitStack() as unnamed:
@@ -56,11 +53,7 @@ def write_file(path: epath.PathLike, content: str | bytes) -> None:
 
 
 def check_writable(folder: epath.PathLike) -> None:
-    """Raises an error if `write_files` cannot write a folder; leaves nothing behind.
-
-    Raises:
-      UserError: the folder cannot be written.
-    """
+    """Raises an error if `write_files` cannot write a folder; leaves nothing behind."""
     with _explained(folder):
         place = epath.Path(folder)
         while not (is_in_object_store(place) or place.exists()):

@@ -33,9 +33,6 @@ def format_table(rows: Rows, format: str = "markdown") -> str:
       rows: the cells, with equally many in every row.
       format: "markdown", aligned to be readable in a terminal, or "latex", a `tabular` for the
         package booktabs.
-
-    Raises:
-      UserError: the format is unknown.
     """
     return lookup("format", format, _FORMATS)(rows)
 

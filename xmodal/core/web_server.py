@@ -1,16 +1,15 @@
 """Web servers on this machine, and the checks of every request to them."""
 
-import contextlib
 import socket
 import urllib.parse
 from collections.abc import Callable, Collection
 from typing import Any
 
 import uvicorn
-from starlette.datastructures import MutableHeaders
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from xmodal.core.errors import UserError
 
@@ -28,7 +27,7 @@ _HEADERS = {
 }
 
 
-class Guard:
+class Guard(BaseHTTPMiddleware):
     """Refuses other host names, other sites and long requests; adds headers to every response."""
 
     def __init__(
@@ -54,25 +53,22 @@ class Guard:
           needs_origin: whether requests other than GET and HEAD must have an `Origin` header, as
             those of browsers have.
         """
-        self._app, self._hosts, self._refuse = app, {each.lower() for each in hosts}, refuse
-        self._longest_body, self._scheme, self._needs_origin = longest_body, scheme, needs_origin
+        super().__init__(app)
+        self._hosts, self._refuse, self._scheme = {each.lower() for each in hosts}, refuse, scheme
+        self._longest_body, self._needs_origin = longest_body, needs_origin
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
         """Answers a request."""
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers.update(_HEADERS)
-                # Browsers revalidate styles and scripts, which are sent only if they changed.
-                is_static = scope["path"].startswith("/static/")
-                headers.setdefault("cache-control", "no-cache" if is_static else "no-store")
-            await send(message)
-
-        problem = self._find_problem(Request(scope))
-        app = self._refuse(*problem) if problem else self._app
-        with contextlib.suppress(ClientDisconnect):
-            await app(scope, receive, send_with_headers)
+        try:
+            problem = self._find_problem(request)
+            response = self._refuse(*problem) if problem else await call_next(request)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        # Browsers revalidate styles and scripts, which are sent only if they changed.
+        is_static = request.url.path.startswith("/static/")
+        response.headers.update(_HEADERS)
+        response.headers.setdefault("cache-control", "no-cache" if is_static else "no-store")
+        return response
 
     def _find_problem(self, request: Request) -> tuple[str, int] | None:
         """Returns why a request is refused, and the status; None if it is answered."""
@@ -91,11 +87,7 @@ class Guard:
 
 
 def split_url(url: str) -> urllib.parse.SplitResult:
-    """Returns the parts of `--url`, the address of a server in browsers; "" for none.
-
-    Raises:
-      UserError: it is not an address.
-    """
+    """Returns the parts of `--url`, the address of a server in browsers; "" for none."""
     parts = urllib.parse.urlsplit(url)
     if url and not (parts.scheme in ("http", "https") and parts.hostname):
         raise UserError(f"--url={url} is not an address such as https://rate.example.org.")
@@ -114,11 +106,7 @@ def host_names(host: str, url: str) -> set[str]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Returns a socket that listens at an address; port 0 is any free one.
-
-    Raises:
-      UserError: the address is in use or not this machine's.
-    """
+    """Returns a socket that listens at an address; port 0 is any free one."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)

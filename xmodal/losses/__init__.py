@@ -3,12 +3,11 @@
 import dataclasses
 
 from xmodal.losses.context import ChunkSize, Context, LossFunction, NonNegative
+from xmodal.losses.contrastive import momentum_softmax, sigmoid, soft_contrastive, softmax
 from xmodal.losses.correlation import covariance, pearson, soft_kendall
 from xmodal.losses.matching import matching, pair_softmax
 from xmodal.losses.module_outputs import caption_generation, relation_bce
 from xmodal.losses.regularizers import concept_divergence, diversity, mmd, uniformity
-from xmodal.losses.sigmoid import sigmoid, soft_contrastive
-from xmodal.losses.softmax import momentum_softmax, softmax
 from xmodal.losses.triplet import distance_triplet, quintuplet, triplet
 
 
@@ -48,10 +47,7 @@ LOSSES: dict[str, Loss] = {
     "distance_triplet": Loss(distance_triplet),
     "diversity": Loss(diversity),
     "language_model": Loss(
-        caption_generation,
-        module="language_model",
-        views=(1, 2),
-        directed=True,
+        caption_generation, module="language_model", views=(1, 2), directed=True
     ),
     "matching": Loss(matching, pairs=True),
     "mmd": Loss(mmd),
@@ -68,11 +64,4 @@ LOSSES: dict[str, Loss] = {
     "uniformity": Loss(uniformity),
 }
 
-__all__ = [
-    "LOSSES",
-    "ChunkSize",
-    "Context",
-    "Loss",
-    "LossFunction",
-    "NonNegative",
-]
+__all__ = ["LOSSES", "ChunkSize", "Context", "Loss", "LossFunction", "NonNegative"]

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xmodal.core.config import Bounds
+from xmodal.core.errors import UserError
 from xmodal.losses import engine as engines
 from xmodal.losses.terms import NOT_BELOW, Term
 from xmodal.similarity import Embedding, Prepared, Similarity
@@ -107,6 +108,15 @@ class Context:
             **options,
         )
         return folded, jnp.mean((folded["not_below"][0] == 0).astype(jnp.float32))
+
+
+def require(loss: str, extra: jax.Array | None, head: str) -> jax.Array:
+    """Returns what an embedding has with a head of this name."""
+    if extra is None:
+        raise UserError(
+            f"The loss {loss!r} needs head.name={head!r} on both sides; set it, or remove the loss."
+        )
+    return extra
 
 
 NonNegative = Annotated[float | jax.Array, Bounds(at_least=0)]

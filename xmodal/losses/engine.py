@@ -27,12 +27,11 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xmodal.core.config import lookup
-from xmodal.core.errors import UserError
 from xmodal.losses.terms import BlockItems, Job, State, Term, reduce_block
 from xmodal.losses.tiled import reduce_tiles
 from xmodal.similarity import Prepared
 
-_WHERE = "config.tasks.*.loss.options.engine"
+_WHERE = "config.tasks.*.loss.options.engine, which may also be auto:512, megabytes per device"
 
 # A float32 score and its gradient: tiles of products are small whatever the budget.
 _PRODUCT_BYTES = 8.0
@@ -77,14 +76,11 @@ def reduce_logits(
 
     Returns:
       name -> (result [B] of each left item, result [M] of each right item), float32.
-
-    Raises:
-      UserError: the engine is unknown.
     """
     sizes = left_ids.shape[0], right_ids.shape[0]
     devices = 1 if mesh is None else mesh.size
     engine, chunk_size = plan(engine, chunk_size, *sizes, devices=devices, pair_bytes=pair_bytes)
-    run = lookup(f"{_WHERE}, which may be auto:MEGABYTES, too", engine, ENGINES)
+    run = lookup(_WHERE, engine, ENGINES)
     rows = BlockItems(left, left_positive, left_ids, jnp.ones(left_ids.shape, bool))
     columns = BlockItems(right, right_positive, right_ids, jnp.ones(right_ids.shape, bool))
     job = Job(logits, terms, chunk_size)
@@ -114,15 +110,10 @@ def plan(
       columns: items on the right.
       devices: devices that share the rows. On several, a tile has all rows of a device.
       pair_bytes: see `reduce_logits`.
-
-    Raises:
-      UserError: the budget is not an integer.
     """
     name, _, budget = engine.partition(":")
-    if name != "auto":
+    if name != "auto" or not budget.isdecimal():
         return engine, chunk_size
-    if not budget.isdecimal():
-        raise UserError(f"{_WHERE}={engine!r}: set the megabytes per device, such as auto:512.")
     pairs = int(int(budget) * 1e6 / pair_bytes)
     if rows * columns <= pairs * devices:
         return "dense", chunk_size

@@ -34,17 +34,8 @@ def relation_bce(
 
     Returns:
       The scalar loss, and `accuracy`, the share of labels that the sign of the logit gives.
-
-    Raises:
-      UserError: the column is missing, a position is not one of the dataset's, or labels, logits
-        and weights are not equally many.
     """
     del left, right
-    if "relations" not in context.columns:
-        raise UserError(
-            "The loss 'relation_bce' reads the labels of a pair; add inputs=('relations',) to its "
-            "task and 'relations' to config.data.labels."
-        )
     logits, labels = context.outputs["logits"], context.columns["relations"]
     known, count = labels.shape[1], logits.shape[1]
     select = tuple(range(known) if select is None else select)

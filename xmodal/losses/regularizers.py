@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.core.config import Bounds
-from xmodal.core.errors import UserError
-from xmodal.losses.context import Context, Positive
+from xmodal.losses.context import Context, Positive, require
 from xmodal.similarity import Embedding
 from xmodal.similarity.scores import square_distances
 from xmodal.similarity.vectors import centered, square_root, unit_length
@@ -27,22 +26,13 @@ def diversity(
       left: embedding with the extra `residuals` [B, K, D].
       right: the same.
       context: not read.
-
-    Raises:
-      UserError: an embedding has no residuals.
     """
     del context
-    found = [_diversity(side) for side in (left, right)]
-    return found[0] + found[1], {}
+    return _diversity(left) + _diversity(right), {}
 
 
 def _diversity(embedding: Embedding) -> jax.Array:
-    if "residuals" not in embedding.extras:
-        raise UserError(
-            "The loss 'diversity' needs embeddings with residuals; set head.name='pie' "
-            "on both sides, or remove it."
-        )
-    residuals = unit_length(embedding.extras["residuals"])
+    residuals = unit_length(require("diversity", embedding.extras.get("residuals"), "pie"))
     count = residuals.shape[1]
     cosines = jnp.einsum("bkd,bld->bkl", residuals, residuals, precision="highest")
     squares = jnp.sum(jnp.square(cosines) * (1 - jnp.eye(count)), axis=(1, 2))
@@ -109,8 +99,7 @@ def uniformity(
     squares = jnp.sum(jnp.square(points), axis=-1)
     pairs = -sharpness * square_distances(points, points, squares, squares)
     first, second = jnp.triu_indices(len(points), 1)
-    count = len(first)
-    return jax.nn.logsumexp(pairs[first, second]) - jnp.log(count), {}
+    return jax.nn.logsumexp(pairs[first, second]) - jnp.log(len(first)), {}
 
 
 def concept_divergence(
@@ -124,17 +113,12 @@ def concept_divergence(
       left: embedding of images with the extra `log_concepts` [B, K], log i.
       right: embedding of texts, likewise, log t.
       context: not read.
-
-    Raises:
-      UserError: an embedding has no concepts.
     """
     del context
-    if any("log_concepts" not in side.extras for side in (left, right)):
-        raise UserError(
-            "The loss 'concept_divergence' needs embeddings with concepts; set "
-            "head.name='consensus' on both sides, or remove it."
-        )
-    image, text = (side.extras["log_concepts"] for side in (left, right))
+    image, text = (
+        require("concept_divergence", side.extras.get("log_concepts"), "consensus")
+        for side in (left, right)
+    )
     return jnp.sum(jnp.exp(text) * (text - image)), {}
 
 

@@ -59,9 +59,6 @@ def triplet(
 
     Returns:
       The scalar loss, and `accuracy`.
-
-    Raises:
-      UserError: unknown engine.
     """
     size = context.left_ids.shape[0]
     shares = {"sum": (1.0, 1.0), "mean": (1.0 / size, 1.0 / size**2)}

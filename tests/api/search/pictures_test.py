@@ -55,16 +55,6 @@ def test_pictures_find_themselves_and_make_a_page(of_pixels, search, tmp_path):
     assert sizes == [(60, 50)] * 3  # One is missing, and one was rotated.
 
 
-def test_a_model_without_a_modality_is_refused_before_anything_is_written(
-    of_pixels, search, tmp_path
-):
-    save_pictures(tmp_path / "photos")
-    given = (f"--images={tmp_path / 'photos'}", f"--output={tmp_path / 'index'}")
-    with pytest.raises(SystemExit, match="has no image tower, only text: omit --"):
-        search("build", f"--model={of_pixels}/text", *given)
-    assert [path.name for path in tmp_path.iterdir()] == ["photos"]
-
-
 def test_pictures_that_cannot_be_read_are_left_out_of_a_folder(of_pixels, search, tmp_path):
     paths = save_pictures(tmp_path / "photos", count=5)
     paths[0].write_bytes(b"")
@@ -108,19 +98,3 @@ def test_pictures_of_a_dataset_are_embedded_as_its_evaluation_does(of_pixels):
     assert (images.vectors != model.embed_images(stored)).any()
     hits = index.query(image=stored[1], upright=False)
     assert hits == index.query(image=pixels[1])  # Both scores are 1 to float32's rounding.
-
-
-@pytest.mark.slow
-def test_the_items_of_a_dataset(of_pixels, few_shapes, search, tmp_path):
-    index = tmp_path / "index"
-    printed = search(
-        "build", f"--model={of_pixels}", "--dataset=crisscrossed_shapes",
-        f"--data_dir={few_shapes}", f"--output={index}",
-    )  # fmt: skip
-    assert "images: 25 items" in printed
-    assert "captions: 125 items" in printed
-    page_file = tmp_path / "new/page.html"
-    search("query", f"--index={index}", "a", "--top=2", "--format=html", f"--output={page_file}")
-    text = page_file.read_text()
-    assert text.count("data:image/jpeg") == 2
-    assert text.count('<p class="text">crisscrossed_shapes test') == 2

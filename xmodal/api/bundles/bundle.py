@@ -1,8 +1,6 @@
 """Reads and writes a bundle; nothing in it is run before the hashes of all files are checked."""
 
 import dataclasses
-import hashlib
-import json
 import os
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -15,6 +13,7 @@ from jax.sharding import Mesh
 
 from xmodal.api.bundles import CARD
 from xmodal.api.model import Model
+from xmodal.core.checksums import check_files, sha256_of
 from xmodal.core.config import read, setting
 from xmodal.core.errors import UserError
 from xmodal.core.json_files import read_json
@@ -28,7 +27,7 @@ from xmodal.data.text.tokenizers import file_name, make_tokenizer
 from xmodal.similarity import Embedding, Similarity, make_similarity
 
 WEIGHTS = "weights.safetensors"
-FORMAT, VERSION = "xmodal bundle", 1
+FORMAT = {"format": "xmodal bundle", "version": 2}
 # What JAX calls the platform of a device -> what functions are lowered for.
 _LOWERED = {"gpu": ("cuda", "rocm")}
 
@@ -38,15 +37,11 @@ class ImageCard:
     """The image tower.
 
     Attributes:
-      width: D of its embeddings.
-      embeddings: K of an item, 0 where an item has one vector [D].
       preprocessing: preprocessing of the images.
       shape: shape of an input image: [S, S, 3], or [F] or [R, F] for features.
       dtype: dtype of an input image, `uint8` or `float32`.
     """
 
-    width: int
-    embeddings: int
     preprocessing: ImageConfig
     shape: tuple[int, ...]
     dtype: str = setting(one_of=("uint8", "float32"))
@@ -62,14 +57,10 @@ class TextCard:
     """The text tower.
 
     Attributes:
-      width: D of its embeddings.
-      embeddings: K of an item, 0 where an item has one vector [D].
       preprocessing: preprocessing of the texts; the tokenizer's file is `tokenizers.file_name`.
       lengths: T of padded texts that there are functions of, ascending; file `text-T`.
     """
 
-    width: int
-    embeddings: int
     preprocessing: TextConfig
     lengths: tuple[int, ...]
 
@@ -86,7 +77,6 @@ class Card:
       made_with: library -> version, `xmodal` and `jax`.
       source: its origin: `kind`, `name`, and of a run `step` and `metrics`.
       platforms: platforms of its functions: `cpu`, `cuda`, `rocm`, `tpu`.
-      requires: names of the libraries that embedding takes.
       similarity: as `config.model.similarity`, of the arrays that the functions return.
       parameters: learned numbers of the similarity; arrays of its module are among the weights.
       image: None where there is no such modality.
@@ -96,7 +86,6 @@ class Card:
     made_with: Mapping[str, Any]
     source: Mapping[str, Any]
     platforms: tuple[str, ...]
-    requires: tuple[str, ...]
     similarity: Mapping[str, Any]
     parameters: Mapping[str, float]
     image: ImageCard | None = None
@@ -137,11 +126,7 @@ class BundledEncoders:
     def embed(
         self, modality: str, params: Any, model_state: Any, inputs: Mapping[str, jax.Array]
     ) -> tuple[Embedding, Any]:
-        """Embeds items; see `models.DualEncoder.embed`.
-
-        Raises:
-          UserError: images of another shape than the function takes.
-        """
+        """Embeds items; see `models.DualEncoder.embed`."""
         image, text = self.card.image, self.card.text
         if modality == "image":
             assert image is not None
@@ -161,71 +146,52 @@ class BundledEncoders:
 
 def write_card(folder: epath.Path, card: Card, contents: Mapping[str, bytes]) -> None:
     """Writes the files of a bundle into a folder that is there, the card last."""
+    files = {}
     for name in card.files():
         (folder / name).write_bytes(contents[name])
-    files = {
-        name: {"bytes": len(contents[name]), "sha256": hashlib.sha256(contents[name]).hexdigest()}
-        for name in card.files()
-    }
-    content = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(card), "files": files}
-    # As JSON has it: tuples are lists, undefined metrics null.
-    content = json.loads(format_json(content))
-    content["sha256"] = _hash(content)
-    (folder / CARD).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        files[name] = sha256_of(folder / name)
+    # As JSON has it: undefined metrics are null.
+    content = format_json({**FORMAT, **dataclasses.asdict(card), "files": files})
+    (folder / CARD).write_text(content, encoding="utf-8")
 
 
 def read_bundle(folder: str | os.PathLike) -> tuple[Card, dict[str, bytes]]:
-    """Returns the card of a bundle and the bytes of its files, all of them as they were written.
-
-    Raises:
-      UserError: it is not a bundle or has another version, or a file is missing, truncated or
-        changed.
-    """
+    """Returns the card of a bundle and the bytes of its files, all of them as they were written."""
     root = epath.Path(folder)
     if not (root / CARD).exists():
         raise UserError(
             f"{folder} is not a bundle: {CARD} is missing. Make one with `python -m xmodal export`."
         )
     content = read_json(root / CARD, "export the model again.")
-    if (content.get("format"), content.get("version")) != (FORMAT, VERSION):
+    if (found := {key: content.pop(key, None) for key in FORMAT}) != FORMAT:
         raise UserError(
-            f"{folder} is {content.get('format')!r} of version {content.get('version')!r}, but "
-            f"this xmodal reads {FORMAT!r} of version {VERSION}: export the model again, or "
+            f"{folder} is {found}, but this xmodal reads {FORMAT}: export the model again, or "
             "install the xmodal that made it."
         )
-    if content.pop("sha256", None) != _hash(content):
-        raise UserError(f"{root / CARD} is damaged or was changed: export the model again.")
-    records = content.pop("files")
-    fields = {key: value for key, value in content.items() if key not in ("format", "version")}
-    card, contents = read(Card, f"{CARD} of {folder}", fields), {}
-    for name in card.files():
-        path = root / name
-        contents[name] = path.read_bytes() if path.exists() else b""
-        if hashlib.sha256(contents[name]).hexdigest() != records[name]["sha256"]:
-            raise UserError(
-                f"{path} is missing, truncated or changed; its hash is not that of {CARD}: copy "
-                "the bundle again."
-            )
-    return card, contents
+    check_files(root, content.pop("files"), "copy the bundle again.")
+    card = read(Card, f"{CARD} of {folder}", content)
+    return card, {name: (root / name).read_bytes() for name in card.files()}
 
 
 def open_bundle(folder: str | os.PathLike, mesh: Mesh) -> Model:
-    """Returns the model of a bundle whose files are complete and unchanged.
-
-    Raises:
-      UserError: they are not, or it was made for other platforms or with a newer JAX.
-    """
+    """Returns the model of a bundle whose files are complete and unchanged."""
     card, contents = read_bundle(folder)
     if not runs_here(card.platforms):
         raise UserError(
             f"{folder} was made for {', '.join(card.platforms)}, not for "
             f"{jax.local_devices()[0].platform}: export the model again with other --platforms."
         )
-    functions = {
-        name: _read_function(folder, card, content)
-        for name, content in contents.items()
-        if name not in (WEIGHTS, *FILES)
-    }
+    try:
+        functions = {
+            name: export.deserialize(bytearray(content))
+            for name, content in contents.items()
+            if name not in (WEIGHTS, *FILES)
+        }
+    except Exception as error:  # The files have their hashes, so only the format can be wrong.
+        raise UserError(
+            f"{folder} was made with jax {card.made_with.get('jax')}, but this is jax "
+            f"{jax.__version__}, which cannot read it ({error}): export the model again."
+        ) from error
     similarity = make_similarity(card.similarity, "similarity of the bundle")
     encoders = BundledEncoders(card, functions, similarity)
     params: dict[str, Any] = {modality: {} for modality in (*encoders.towers, "similarity")}
@@ -255,18 +221,3 @@ def runs_here(platforms: Collection[str]) -> bool:
     """Returns whether functions for some platforms run on the devices of this process."""
     platform = jax.local_devices()[0].platform
     return bool(set(_LOWERED.get(platform, (platform,))) & set(platforms))
-
-
-def _read_function(folder: str | os.PathLike, card: Card, content: bytes) -> export.Exported:
-    try:
-        return export.deserialize(bytearray(content))
-    except Exception as error:  # The content has its hash, so only the format can be wrong.
-        raise UserError(
-            f"{folder} was made with jax {card.made_with.get('jax')}, but this is jax "
-            f"{jax.__version__}, which cannot read it ({error}): export the model again."
-        ) from error
-
-
-def _hash(content: Mapping[str, Any]) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()

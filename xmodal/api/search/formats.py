@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import pathlib
 from collections.abc import Callable, Sequence
 
@@ -44,22 +43,12 @@ def as_page(
       notes: sentences on the query.
     """
     items = []
-    for hit, name in zip(hits, _short_names([hit.item for hit in hits]), strict=True):
+    for hit in hits:
         path = pathlib.Path(hit.item)
-        link = path.as_uri() if path.is_absolute() else ""
+        name, link = (path.name, path.as_uri()) if path.is_absolute() else (hit.item, "")
         facts = [f"{hit.rank}", f"{hit.score:.4f}"]
         items.append(PageItem(name, picture(hit), name, notes=facts, link=link))
     own = None if asked is None else PageItem(picture=asked, alt=query)
     score = "".join(f" by {hit.definition}" for hit in hits[:1])
     section = Section(f"{len(hits)} hits, most similar{score} first", [PageRow(items)], own)
     return Page(query, [Group("", [section])], notes)
-
-
-def _short_names(items: Sequence[str]) -> list[str]:
-    """Names of files without their folders, as far as they are distinct; other items unchanged."""
-    if not items or not all(map(os.path.isabs, items)):
-        return list(items)
-    names = [os.path.basename(item) for item in items]
-    if len(set(names)) == len(set(items)):
-        return names
-    return [os.path.relpath(item, os.path.commonpath(items)) for item in items]

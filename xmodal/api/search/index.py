@@ -2,7 +2,6 @@
 
 import functools
 import os
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
@@ -12,23 +11,24 @@ from absl import logging
 from xmodal.api.item_embeddings import ItemEmbeddings, tokens_of
 from xmodal.api.model import Model
 from xmodal.api.search import KINDS, METHODS, storage
-from xmodal.api.search.approximate import (
+from xmodal.api.search.gallery import IndexGallery, embed, embed_items
+from xmodal.api.search.hits import Hit
+from xmodal.api.search.items import SearchItems, from_values
+from xmodal.api.search.nearest import (
     TOP,
     ApproximateSearch,
-    SearchParameters,
-    build_lists,
+    ExactSearch,
+    RerankedSearch,
+    Scorer,
+    Search,
     has_faiss,
 )
-from xmodal.api.search.exact import ExactSearch, Scorer
-from xmodal.api.search.gallery import IndexGallery, Quality, check_finite, embed, embed_items
-from xmodal.api.search.hits import Hit, rank_pairs
-from xmodal.api.search.items import SearchItems, from_values
-from xmodal.api.search.reranked import FIRST_STAGE, RerankedSearch
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.progress import progress
 from xmodal.data.text.text_counts import is_blank
 from xmodal.evals.scores.score_blocks import HostItems
+from xmodal.similarity import make_similarity
 
 _WORTH_LISTS = 20_000  # Fewer items are compared exactly in milliseconds.
 _SAMPLE = 256
@@ -49,12 +49,8 @@ class Index:
     def __init__(self, model: Model, galleries: Mapping[str, IndexGallery]) -> None:
         """Assembles an index from its parts; use `build` or `open` instead."""
         self.model, self.galleries = model, dict(galleries)
-        self._compares_tokens = model.measure[0].module is not None
-        # Chooses the candidates of a similarity of tokens, too.
-        self._compared = FIRST_STAGE.name if self._compares_tokens else model.similarity_name
-        # Not decorators of the methods, which would keep every index for good.
-        self._exact = functools.cache(self._make_exact)
-        self._scorer = functools.cache(self._make_scorer)
+        # Not a decorator of the method, which would keep every index for good.
+        self._search = functools.cache(self._make_search)
 
     def __repr__(self) -> str:
         items = (f"{len(each.names):,} {kind}s" for kind, each in self.galleries.items())
@@ -79,13 +75,8 @@ class Index:
           method: "exact", "approximate" (with faiss), or "auto": approximate from 20,000 items on,
             if faiss is installed.
           recall: smallest share of the exact top ten that approximate search must find.
-
-        Raises:
-          UserError: there is nothing to index, or an item cannot be embedded.
         """
         lookup("method", method, dict.fromkeys(METHODS))
-        if not 0 < recall <= 1:
-            raise UserError(f"recall is {recall}; it must be more than 0 and at most 1.")
         given = {"image": _as_items("image", images), "caption": _as_items("caption", captions)}
         items = {kind: each for kind, each in given.items() if len(each.names)}
         if not items:
@@ -108,18 +99,11 @@ class Index:
           folder: folder written by `save` or `python -m xmodal search build`.
           model: model that embedded the items, or its folder, if it was moved or exported as a
             bundle; by default its original location. Of a run, the step of the index is used.
-
-        Raises:
-          UserError: the folder is not an index, is damaged, or belongs to another model.
         """
         return cls(*storage.read_index(folder, model))
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Writes a folder, which gets its name when it is complete.
-
-        Raises:
-          UserError: the folder already exists.
-        """
+        """Writes a folder, which must not exist and gets its name when it is complete."""
         storage.write_index(folder, self.model, self.galleries)
 
     def query(
@@ -131,8 +115,6 @@ class Index:
         find: str | None = None,
         exact: bool = False,
         upright: bool = True,
-        rerank: int = 0,
-        first_stage_weight: float | None = None,
     ) -> list[Hit]:
         """Returns the items most similar to a text or a picture, best first.
 
@@ -143,33 +125,15 @@ class Index:
           find: "image" or "caption"; by default images, if there are any.
           exact: whether to compare all items even if approximate search is available.
           upright: see `Model.embed_images`; False for a picture of a dataset.
-          rerank: number of hits that the model's cross-encoder ranks again, `top` if that is more;
-            0 for none. Pictures are read from their files.
-          first_stage_weight: multiplies the similarity, which is added to the score of a pair, as
-            the reranker of evaluators does; by default that of the model's run.
-
-        Raises:
-          UserError: an argument does not fit the index or the model.
         """
         if (text is None) == (image is None):
             raise UserError("Pass either a text or an image as the query.")
         if isinstance(text, str) and is_blank(text):
             raise UserError(f"The query {text!r:.80} is empty: pass a text with words.")
-        _check_count("top", top, 1)
-        _check_count("rerank", rerank, 0)
-        if first_stage_weight is not None and not rerank:
-            raise UserError("first_stage_weight is an option of rerank, the number of hits.")
         kind, query = ("caption", text) if image is None else ("image", image)
-        find = self._choose(find)
-        if rerank and find == kind:
-            raise UserError("A cross-encoder compares images with texts: search the other kind.")
         vectors = embed(self.model, kind, [query], upright=upright)
-        (hits,) = self.query_vectors(vectors, kind, top=max(top, rerank), find=find, exact=exact)
-        if rerank:
-            how: Any = {"first_stage_weight": first_stage_weight}
-            how["upright"] = upright or image is None
-            hits = rank_pairs(self.model, query, kind, hits, **how)
-        return hits[:top]
+        (hits,) = self.query_vectors(vectors, kind, top=top, find=find, exact=exact)
+        return hits
 
     def describe_query(self, text: str | None) -> list[str]:
         """Returns a note if the model knows no word of a text."""
@@ -195,31 +159,24 @@ class Index:
           top: see `query`.
           find: see `query`.
           exact: see `query`.
-
-        Raises:
-          UserError: an argument does not fit the index.
         """
-        _check_count("top", top, 1)
+        if not isinstance(top, int | np.integer) or top < 1:
+            raise UserError(f"top is {top!r}; it must be an integer of at least 1.")
         lookup("kind", kind, dict.fromkeys(KINDS))
         find = self._choose(find)
         gallery = self.galleries[find]
-        if self._compares_tokens:
-            tokens_of(vectors)
-        else:
-            vectors = np.asarray(vectors, np.float32)
         if vectors.shape[1:] != gallery.vectors.shape[1:]:
             raise UserError(
                 f"Queries of shape {list(vectors.shape)} cannot be compared with items of shape "
                 f"{list(gallery.vectors.shape)}: embed them with the model of the index."
             )
-        check_finite(vectors, "query")
+        if gallery.tokens is None:
+            vectors = np.asarray(vectors, np.float32)
+        else:
+            tokens_of(vectors)
         if not len(vectors):
             return []
-        search: Any = self._exact(find, kind)
-        if gallery.lists is not None and not exact:
-            search = self._approximate(find, kind)
-        if self._compares_tokens:
-            search = self._rerank(search, find, kind)
+        search = self._search(find, kind, exact or gallery.lists is None)
         found = search(vectors, min(top, len(gallery.names)))
         return [
             [
@@ -237,74 +194,61 @@ class Index:
             raise UserError(f"The index has no {find}; it has {sorted(self.galleries)}.")
         return find
 
-    def _make_exact(self, find: str, kind: str) -> Any:
-        return ExactSearch(self._scorer(find, kind), self.galleries[find].vectors)
-
-    def _approximate(self, find: str, kind: str) -> ApproximateSearch:
-        gallery, scorer = self.galleries[find], self._scorer(find, kind)
-        return ApproximateSearch(
-            gallery.lists, self._compared, scorer, gallery.vectors, gallery.effort
-        )
-
-    def _rerank(self, search: Any, find: str, kind: str) -> RerankedSearch:
-        """The search by tokens among the items that a search by vectors finds."""
+    def _make_search(self, find: str, kind: str, exact: bool) -> Search:
+        gallery, (similarity, parameters) = self.galleries[find], self.model.measure
+        search = self._search_vectors(find, kind, exact)
+        if similarity.module is None:
+            return search
         if find == kind:
             raise UserError(
-                f"Similarity {self.model.similarity_name!r} compares images with texts, so the "
-                f"query of {find}s cannot be of the same kind."
+                f"Similarity {similarity.name!r} compares images with texts, so the query of "
+                f"{find}s cannot be of the same kind."
             )
-        items = HostItems(self.galleries[find].vectors, tokens_of(self.galleries[find]))
-        return RerankedSearch(search, *self.model.measure, items, items_left=find == "image")
+        items = HostItems(gallery.vectors, tokens_of(gallery))
+        return RerankedSearch(search, similarity, parameters, items, items_left=find == "image")
 
-    def _make_scorer(self, find: str, kind: str) -> Scorer:
+    def _search_vectors(self, find: str, kind: str, exact: bool) -> Any:
+        """The search by vectors, which chooses the candidates of a similarity of tokens."""
+        gallery, (similarity, parameters) = self.galleries[find], self.model.measure
         # Images are on the left; for two items of the same kind, the query is.
-        items_left = find == "image" and kind == "caption"
-        if self._compares_tokens:
-            return Scorer(FIRST_STAGE, {}, items_left=items_left)
-        similarity, vectors = self.model.measure[0], self.galleries[find].vectors
-        offset, dtype = similarity.find_offset(vectors), similarity.choose_precision()
-        return Scorer(*self.model.measure, items_left=items_left, offset=offset, dtype=dtype)
+        how: dict[str, Any] = {"items_left": find == "image" and kind == "caption"}
+        if similarity.module is None:
+            how["offset"] = similarity.find_offset(gallery.vectors)
+            how["dtype"] = similarity.choose_precision()
+        else:
+            similarity, parameters = make_similarity({"name": "cosine"}), {}
+        scorer = Scorer(similarity, parameters, **how)
+        if exact:
+            return ExactSearch(scorer, gallery.vectors)
+        return ApproximateSearch(scorer, gallery.vectors, gallery.lists, gallery.effort)
 
-    def _add_lists(self, kind: str, recall: float) -> None:
+    def _add_lists(self, kind: str, least: float) -> None:
         """Builds faiss's index with the effort that reaches the recall; none if no effort does."""
         gallery = self.galleries[kind]
         # Captions are queries for images and images for captions, if there are both.
         asking = next((each for each in self.galleries if each != kind), kind)
-        placed = self._scorer(kind, asking).place(gallery.vectors)
-        gallery.lists = build_lists(self._compared, placed)
         asked = self.galleries[asking].vectors
         rng = np.random.default_rng(0)
         rows = rng.choice(len(asked), min(_SAMPLE, len(asked)), replace=False)
-        queries = np.asarray(asked[np.sort(rows)])
-        exact, approximate = self._exact(kind, asking), self._approximate(kind, asking)
-        top = min(TOP, len(gallery.names))
-        _, truth = exact(queries, top)
-        gallery.effort, found = approximate.tune(queries, truth, recall)
-        if found < recall:
-            logging.warning(
-                "Approximate search finds %.3f of the exact top %d %ss, less than recall=%s, even "
-                "with %d candidates per hit: search is exact.",
-                *(found, top, kind, recall, gallery.effort.candidates),
-            )
-            gallery.lists, gallery.effort = None, SearchParameters()
+        queries, top = np.asarray(asked[np.sort(rows)]), min(TOP, len(gallery.names))
+        _, truth = self._search_vectors(kind, asking, True)(queries, top)
+        approximate = self._search_vectors(kind, asking, False)
+        recall = approximate.tune(queries, truth, least)
+        if recall >= least:
+            gallery.lists, gallery.effort = approximate.lists, approximate.effort
+            gallery.recall = recall
             return
-        milliseconds = []
-        for search in (exact, approximate):
-            started = time.perf_counter()
-            search(queries, top)
-            milliseconds.append(1000 * (time.perf_counter() - started) / len(queries))
-        gallery.quality = Quality(found, milliseconds[0], milliseconds[1], f"{asking}s")
-
-
-def _check_count(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, int | np.integer) or value < least:
-        raise UserError(f"{name} is {value!r}; it must be an integer of at least {least}.")
+        logging.warning(
+            "Approximate search finds %.3f of the exact top %d %ss, less than recall=%s, even with "
+            "%d candidates per hit: search is exact.",
+            *(recall, top, kind, least, approximate.effort[1]),
+        )
 
 
 def _as_items(kind: str, given: Iterable[Any] | SearchItems) -> SearchItems:
     if isinstance(given, SearchItems):
         return given
     # The letters of a string would be captions.
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+    if isinstance(given, str | bytes):
         raise UserError(f"{kind}s={str(given)[:80]!r}: pass several {kind}s; put one in a list.")
     return from_values(given if isinstance(given, Sequence | np.ndarray) else list(given))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xmodal.core.errors import UserError
-from xmodal.core.folders import file_id, walk
-from xmodal.core.picture_names import IMAGE_ENDINGS, fault_of_file, is_unread_picture
+from xmodal.core.folders import walk
+from xmodal.core.picture_names import IMAGE_ENDINGS, is_picture
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.evals.scores.line_files import lines_of
 
@@ -31,7 +31,6 @@ class SearchItems:
       dataset: section of the dataset that has their pictures; None for other items.
       upright: see `Model.embed_images`; pictures of a dataset are embedded as in its evaluation.
       may_be_damaged: whether items that cannot be read are left out, instead of being an error.
-      left_out: pictures that cannot be items -> the fault: an unread format, a broken link.
     """
 
     names: Sequence[str]
@@ -39,7 +38,6 @@ class SearchItems:
     dataset: Mapping[str, str] | None = None
     upright: bool = True
     may_be_damaged: bool = False
-    left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def from_values(values: Sequence[Any] | np.ndarray) -> SearchItems:
@@ -52,44 +50,31 @@ def from_values(values: Sequence[Any] | np.ndarray) -> SearchItems:
 
 
 def from_images(place: str) -> SearchItems:
-    """Returns the pictures of a folder and its subfolders, or of a list, or features.
-
-    Raises:
-      UserError: the path does not exist, or has no items.
-    """
+    """Returns the pictures of a folder and its subfolders, or of a list, or features."""
     path = pathlib.Path(place)
     if path.is_dir():
-        files = sorted(parent / name for parent, names in walk(path.resolve()) for name in names)
-        faults = {file: fault_of_file(file) for file in files}
-        found = [file for file, fault in faults.items() if not fault]
+        files = (parent / name for parent, names in walk(path.resolve()) for name in names)
+        # A file that is linked is one item, under its own path if that is in the folder.
+        links_first = sorted(filter(_is_picture, files), key=lambda file: not file.is_symlink())
+        found = sorted({file.resolve(): file for file in links_first}.values())
         if not found:
             raise UserError(f"--images={place} has no picture ({', '.join(IMAGE_ENDINGS)}).")
-        left_out = {
-            str(file): fault
-            for file, fault in faults.items()
-            if fault and (not fault.startswith("unread ending") or is_unread_picture(file.name))
-        }
-        return dataclasses.replace(_from_files(found), left_out=left_out)
+        return _from_files(found)
     if path.suffix == ".npy":
         features = read_array(path)
         names = [f"{path.resolve()}#{row}" for row in range(len(features))]
         return dataclasses.replace(from_values(features), names=names)
     # A list names files relative to itself.
     paths = [(path.parent / line).resolve() for line in _read_lines("images", path)]
-    if missing := [each for each in paths if not os.path.isfile(each)]:
-        raise UserError(
-            f"{place} lists {len(missing):,} files that are missing, the first is "
-            f"{str(missing[0])[:200]}: a list has one path per line."
-        )
-    return _from_files(paths)
+    return _from_files([*dict.fromkeys(paths)])
+
+
+def _is_picture(path: pathlib.Path) -> bool:
+    return is_picture(path.name) and not path.is_dir()
 
 
 def from_captions(place: str) -> SearchItems:
-    """Returns the lines of a text file.
-
-    Raises:
-      UserError: the file does not exist, is empty or is not text.
-    """
+    """Returns the lines of a text file."""
     return from_values(_read_lines("captions", pathlib.Path(place)))
 
 
@@ -147,11 +132,7 @@ def open_split(
 
 
 def read_array(path: pathlib.Path) -> np.ndarray:
-    """Returns the array of a .npy file.
-
-    Raises:
-      UserError: it is not such a file.
-    """
+    """Returns the array of a .npy file."""
     try:
         return load_arrays(path, mmap_mode="r")
     except DAMAGE as error:
@@ -172,13 +153,7 @@ def _read_split(split: "EvalSplit", features: bool, start: int, stop: int) -> It
 
 
 def _from_files(paths: Sequence[pathlib.Path]) -> SearchItems:
-    """Every file once, under its first path that is not a link, if there is one."""
-    found: dict[object, pathlib.Path] = {}
-    for path in paths:
-        file = file_id(path) or path
-        if file not in found or (found[file].is_symlink() and not path.is_symlink()):
-            found[file] = path
-    return dataclasses.replace(from_values(list(map(str, found.values()))), may_be_damaged=True)
+    return dataclasses.replace(from_values(list(map(str, paths))), may_be_damaged=True)
 
 
 def _read_lines(kind: str, path: pathlib.Path) -> list[str]:

@@ -3,8 +3,6 @@
 GET /search?text=a+dog&top=5      hits of a text
 POST /search?top=5                hits of the picture in the body
 GET /search?...&find=caption      captions of an index that also has images
-GET /search?...&rerank=50         the best 50 in the order of the cross-encoder; with
-                                  &first_stage_weight=1, see `Index.query`
 
 The answer is the JSON of `formats.as_json`, or `{"error": ...}` with status 400 to 413; 500 if the
 index fails, whose error is logged. Requests for other host names or from other sites are refused.
@@ -34,7 +32,7 @@ from xmodal.core.errors import UserError
 _PATH = "/search"
 _LARGEST = 20 * 2**20  # Bytes of a picture.
 _MOST = 1000  # Hits of a query.
-_OPTIONS = {"text": str, "find": str, "top": int, "rerank": int, "first_stage_weight": float}
+_OPTIONS = {"text": str, "find": str, "top": int}
 
 
 def serve(index: Index, name: str, host: str, port: int, url: str = "") -> None:
@@ -73,19 +71,18 @@ def make_app(index: Index, hosts: Collection[str], scheme: str = "http") -> Star
             query["image"] = body
         return _answer(await run_in_threadpool(find, query))
 
-    def fail(request: Request, error: Exception) -> Response:
-        if isinstance(error, UserError):
-            return _refuse(str(error), 400)
-        if isinstance(error, HTTPException):
-            return _refuse(f"there is only {_PATH}, for GET and POST", error.status_code)
-        # uvicorn logs the error. The next query may succeed, such as after a lack of memory.
-        return _refuse("the query failed; see the server's log", 500)
-
     guard: Any = {"hosts": hosts, "scheme": scheme, "refuse": _refuse, "longest_body": _LARGEST}
     return Starlette(
         routes=[Route(_PATH, search, methods=["GET", "POST"])],
         middleware=[Middleware(web_server.Guard, **guard, needs_origin=False)],
-        exception_handlers=dict.fromkeys((UserError, HTTPException, Exception), fail),
+        exception_handlers={
+            UserError: lambda request, error: _refuse(str(error), 400),
+            HTTPException: lambda request, error: _refuse(
+                f"there is only {_PATH}, for GET and POST", error.status_code
+            ),
+            # uvicorn logs the error. The next query may succeed, such as after a lack of memory.
+            Exception: lambda *_: _refuse("the query failed; see the server's log", 500),
+        },
     )
 
 
@@ -106,6 +103,6 @@ def _read_options(given: Mapping[str, str]) -> dict[str, Any]:
         found = {name: kind(given[name]) for name, kind in kinds.items()}
     except ValueError as error:
         raise UserError(f"An option is not a number: {error!s:.80}.") from error
-    if max(found.get("top", 1), found.get("rerank", 0)) > _MOST:
-        raise UserError(f"top and rerank are at most {_MOST}.")
+    if found.get("top", 1) > _MOST:
+        raise UserError(f"top is at most {_MOST}.")
     return found

@@ -1,4 +1,4 @@
-"""Softmax losses: of Crisscrossed Captions and CLIP, and against momentum copies (ALBEF, BLIP)."""
+"""Softmax losses (Crisscrossed Captions, CLIP, ALBEF, BLIP) and sigmoid losses (SigLIP, PCME)."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -9,10 +9,10 @@ import jax.numpy as jnp
 from xmodal.core.config import Bounds
 from xmodal.core.mesh import split_rows
 from xmodal.losses import terms
-from xmodal.losses.context import ChunkSize, Context, NonNegative
+from xmodal.losses.context import ChunkSize, Context, NonNegative, require
 from xmodal.similarity import Embedding
 
-DIRECTIONS = {"mean": 0.5, "sum": 1.0}
+_DIRECTIONS = {"mean": 0.5, "sum": 1.0}
 FORMS = {"with_positive": jax.nn.softplus, "printed": lambda margin: margin}
 
 
@@ -22,7 +22,7 @@ def softmax(
     context: Context,
     *,
     form: Annotated[str, Bounds(one_of=FORMS)] = "with_positive",
-    directions: Annotated[str, Bounds(one_of=DIRECTIONS)] = "mean",
+    directions: Annotated[str, Bounds(one_of=_DIRECTIONS)] = "mean",
     engine: str = "dense",
     chunk_size: ChunkSize = 1024,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -46,9 +46,6 @@ def softmax(
 
     Returns:
       The scalar loss averaged over queries, and `accuracy`.
-
-    Raises:
-      UserError: unknown engine.
     """
     wanted = {"normalizer": terms.Term(lambda logits, _: logits, terms.LOG_SUM_EXP)}
     positives, folded, accuracy = context.reduce_logits(
@@ -61,7 +58,7 @@ def softmax(
         # With this comparison, a NaN counts as a negative and shows in the loss.
         has_none = normalizer < terms.MASKED / 2
         loss += jnp.mean(jnp.where(has_none, 0.0, FORMS[form](normalizer - positives)))
-    return DIRECTIONS[directions] * loss, {"accuracy": accuracy}
+    return _DIRECTIONS[directions] * loss, {"accuracy": accuracy}
 
 
 def momentum_softmax(
@@ -107,3 +104,87 @@ def _logits(
     pair = (Embedding(query), other) if side == "left" else (other, Embedding(query))
     logits = context.similarity.logits(*context.prepare(*pair), context.similarity_params)
     return split_rows(logits if side == "left" else logits.T, context.mesh)
+
+
+def sigmoid(
+    left: Embedding,
+    right: Embedding,
+    context: Context,
+    *,
+    engine: str = "dense",
+    chunk_size: ChunkSize = 1024,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns SigLIP's loss: -log sigmoid(+-logit) of all pairs, divided by the batch size.
+
+    SigLIP learns temperature and bias, starting at 0.1 and -10 (arXiv:2303.15343, algorithm 1);
+    the similarity sets both. Items that are neither partners nor negatives are left out.
+
+    Args:
+      left: embedding of the left view, B items; item i matches item i of `right`.
+      right: embedding of the right view.
+      context: ids, similarity and mesh.
+      engine: see `losses.engine.reduce_logits`.
+      chunk_size: see `losses.engine.reduce_logits`.
+
+    Returns:
+      The scalar loss, and `accuracy`.
+    """
+    total, accuracy = _classify_pairs(left, right, context, engine, chunk_size)
+    return total / context.left_ids.shape[0], {"accuracy": accuracy}
+
+
+def soft_contrastive(
+    left: Embedding,
+    right: Embedding,
+    context: Context,
+    *,
+    directions: Annotated[str, Bounds(one_of=_DIRECTIONS)] = "sum",
+    kl_weight: NonNegative = 1e-5,
+    engine: str = "dense",
+    chunk_size: ChunkSize = 1024,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns PCME's loss: -log p of partners, -log (1 - p) of negatives, and a KL divergence.
+
+    p is the match probability, the sigmoid of the similarity's logits. As in the released code
+    (naver-ai/pcme), everything is summed over pairs, items and dimensions, and the divergence
+    -1/2 (1 + l - m^2 - e^l) takes log_sigma for l, as if it were a log-variance, and for m the
+    mean of an item's samples.
+
+    Args:
+      left: embedding of the left view with `log_sigma`, B items of K samples each.
+      right: embedding of the right view.
+      context: ids, similarity (PCME's is `match_probability`) and mesh.
+      directions: `sum` counts every pair twice, once for each direction (the released code),
+        `mean` once.
+      kl_weight: weight of the divergence of both views; 0 for embeddings without `log_sigma`.
+      engine: see `losses.engine.reduce_logits`.
+      chunk_size: see `losses.engine.reduce_logits`.
+
+    Returns:
+      The scalar loss, and `pairs`, `kl` (unweighted) and `accuracy`.
+    """
+    total, accuracy = _classify_pairs(left, right, context, engine, chunk_size)
+    # Both directions have the same pairs.
+    scalars = {"pairs": 2 * _DIRECTIONS[directions] * total, "accuracy": accuracy}
+    if isinstance(kl_weight, (int, float)) and kl_weight == 0:
+        return scalars["pairs"], scalars
+    scalars["kl"] = _compute_divergence(left) + _compute_divergence(right)
+    return scalars["pairs"] + kl_weight * scalars["kl"], scalars
+
+
+def _classify_pairs(
+    left: Embedding, right: Embedding, context: Context, engine: str, chunk_size: int
+) -> tuple[jax.Array, jax.Array]:
+    """Returns the summed cross-entropy of partners and negatives, and the accuracy."""
+    wanted = {"negatives": terms.Term(lambda logits, _: jax.nn.softplus(logits), terms.SUM)}
+    positives, folded, accuracy = context.reduce_logits(
+        left, right, wanted, engine=engine, chunk_size=chunk_size
+    )
+    return jnp.sum(jax.nn.softplus(-positives)) + jnp.sum(folded["negatives"][0]), accuracy
+
+
+def _compute_divergence(embedding: Embedding) -> jax.Array:
+    log_variance = require("soft_contrastive", embedding.log_sigma, "gaussian")
+    samples = embedding.vector
+    mean = jnp.mean(samples, axis=1) if samples.ndim == 3 else samples
+    return -0.5 * jnp.sum(1 + log_variance - jnp.square(mean) - jnp.exp(log_variance))

@@ -3,14 +3,8 @@
 import numpy as np
 import pytest
 
-from xmodal.api.search import approximate, exact
-from xmodal.api.search.approximate import (
-    ApproximateSearch,
-    SearchParameters,
-    build_lists,
-    compute_recall,
-)
-from xmodal.api.search.exact import ExactSearch, Scorer
+from xmodal.api.search import nearest
+from xmodal.api.search.nearest import ApproximateSearch, ExactSearch, Scorer, compute_recall
 from xmodal.similarity import SIMILARITIES, make_similarity
 
 PARAMETERS = {"match_probability": {"match_scale": 1.5, "match_shift": 1.0}}
@@ -41,8 +35,8 @@ def sort_all(name, queries, items, top, items_left):
     ("name", "items_left"), [*((name, False) for name in SIMILARITIES), ("order", True)]
 )
 def test_exact_search_is_a_stable_sort(name, items_left, monkeypatch):
-    monkeypatch.setattr(exact, "_BLOCK", 29)
-    monkeypatch.setattr(exact, "_QUERIES", 4)
+    monkeypatch.setattr(nearest, "_BLOCK", 29)
+    monkeypatch.setattr(nearest, "_QUERIES", 4)
     shape = (2, 4) if name in SEVERAL else (4,)
     items, queries = make_vectors(100, 0, shape), make_vectors(7, 1, shape)
     search = ExactSearch(make_scorer(name, items_left), items)
@@ -52,25 +46,6 @@ def test_exact_search_is_a_stable_sort(name, items_left, monkeypatch):
         np.testing.assert_array_equal(rows, expected)
         np.testing.assert_array_equal(scores, expected_scores)
     assert len(np.unique(expected_scores[0])) < 100  # some are equal
-
-
-def test_distances_do_not_depend_on_a_common_offset(monkeypatch):
-    monkeypatch.setattr(exact, "_BLOCK", 29)
-    rng = np.random.default_rng(0)
-    common = 1e6 * rng.uniform(0.5, 1, 9)
-    items, queries = ((rng.normal(size=(n, 9)) + common).astype(np.float32) for n in (333, 7))
-    squares = np.square(queries[:, None].astype(np.float64) - items).sum(-1)
-    expected = np.argsort(squares, axis=1, kind="stable")[:, :10]
-    similarity = make_similarity({"name": "euclidean"})
-    scorer = Scorer(similarity, {}, items_left=False, offset=similarity.find_offset(items))
-    scores, rows = ExactSearch(scorer, items)(queries, 10)
-    np.testing.assert_array_equal(rows, expected)
-    near = np.sqrt(np.take_along_axis(squares, expected, axis=1))
-    np.testing.assert_allclose(scores, -near, rtol=1e-5)
-    pytest.importorskip("faiss")
-    lists = build_lists("euclidean", scorer.place(items))
-    search = ApproximateSearch(lists, "euclidean", scorer, items, SearchParameters(lists.nlist, 5))
-    np.testing.assert_array_equal(search(queries, 10)[1], expected)
 
 
 def make_clusters(count, seed, shape):
@@ -90,15 +65,16 @@ def test_approximate_search_reaches_its_recall_and_scores_exactly(name):
     queries[0] = items[3]
     scorer = make_scorer(name)
     truth_scores, truth = ExactSearch(scorer, items)(queries, 10)
-    search = ApproximateSearch(build_lists(name, items), name, scorer, items, SearchParameters())
-    effort, recall = search.tune(queries, truth, 0.9)
+    search = ApproximateSearch(scorer, items, None, (1, 2))
+    recall = search.tune(queries, truth, 0.9)
+    probes, candidates = search.effort
     scores, rows = search(queries, 10)
     assert recall == compute_recall(rows, truth)
     if name == "order":  # It is unlike any distance: no bounded effort suffices.
-        assert effort.candidates == approximate._MOST_CANDIDATES
+        assert candidates == nearest._MOST_CANDIDATES
     else:
-        assert effort.probes < 40
-        assert effort.candidates < 20
+        assert probes < 40
+        assert candidates < 20
         assert recall >= 0.9
     # Scores agree in both to the last bit; log-odds, to the last bit of their sums.
     tolerance = 1e-6 if name == "match_probability" else 0

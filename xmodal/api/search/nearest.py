@@ -1,0 +1,327 @@
+"""Finds the best items of a gallery: by comparing all, by faiss's lists, or by token sets.
+
+A search is a function (queries, top) -> descending scores [Q, top] and rows int64 [Q, top], where
+`top` is at most the number of items. Of equal scores the earlier item comes first.
+"""
+
+import functools
+import importlib.util
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from etils import epath
+
+from xmodal.api.item_embeddings import ItemEmbeddings
+from xmodal.core.errors import UserError
+from xmodal.core.mesh import pad_rows
+from xmodal.evals.scores.nearest import merge_best
+from xmodal.evals.scores.ragged_tokens import RaggedTokens
+from xmodal.evals.scores.score_blocks import HostItems
+from xmodal.similarity import Embedding, Similarity
+from xmodal.similarity.vectors import SINGLE, in_precision, remove_offset, unit_length
+
+Search = Callable[[Any, int], tuple[np.ndarray, np.ndarray]]
+
+TOP = 10  # Hits that approximate search is tuned for.
+CANDIDATES = 100  # Nearest items whose tokens are compared; more if a query requests more.
+
+_BLOCK = 1 << 16  # Items compared at a time.
+_QUERIES = 256
+_PER_LIST = 40  # Items per list that k-means uses; faiss needs at least 39.
+_ITERATIONS = 8
+_MOST_CANDIDATES = 64  # Per hit; where more are needed, exact search takes less time and memory.
+_NUMBERS = 2**24  # Most numbers in the items that are scored at a time.
+# Similarities that faiss compares by vectors of length 1, and by distances; others by products.
+_OF_UNIT_VECTORS = ("cosine", "max_cosine")
+_OF_DISTANCES = ("euclidean", "match_probability", "order")
+
+_unit_length = jax.jit(unit_length)
+
+
+class Scorer:
+    """Compares queries with the items of one gallery."""
+
+    def __init__(
+        self,
+        similarity: Similarity,
+        parameters: dict[str, float],
+        *,
+        items_left: bool,
+        offset: np.ndarray | None = None,
+        dtype: np.dtype = SINGLE,
+    ) -> None:
+        """Binds a similarity.
+
+        Args:
+          similarity: the model's similarity.
+          parameters: its learned numbers.
+          items_left: whether the items are on the left side if the similarity is not symmetric.
+          offset: common part of the items, see `Similarity.find_offset`.
+          dtype: precision of the scores, see `Similarity.choose_precision`.
+        """
+        self._offset, self.dtype, self.name = offset, dtype, similarity.name
+        self.prepare, score = similarity.scorer(parameters)
+        flips = items_left and not similarity.symmetric
+        self.score: Any = (lambda left, right: score(right, left).T) if flips else score
+        self._pairs = jax.jit(lambda *pairs: jax.lax.map(self._one, pairs))
+
+    def _one(self, pair: tuple[jax.Array, jax.Array]) -> jax.Array:
+        query, items = pair
+        return self.score(self.prepare(query[None]), self.prepare(items))[0]
+
+    def rescore(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """Returns the scores [Q, C] of queries [Q, ...] with C items each, [Q, C, ...].
+
+        Queries are scored one by one, so that scores equal those of `ExactSearch` to the last bit
+        (PCME's log-odds to 1e-6).
+        """
+        with in_precision(self.dtype):
+            return np.asarray(self._pairs(self.place(queries), self.place(items)))
+
+    def place(self, vectors: np.ndarray) -> np.ndarray:
+        """Returns vectors [..., D] of queries or items without the offset, for `prepare`."""
+        return remove_offset(vectors, self._offset, self.dtype)
+
+
+class ExactSearch:
+    """Compares every query, float32 [Q, D] or [Q, K, D], with every item."""
+
+    def __init__(self, scorer: Scorer, vectors: np.ndarray) -> None:
+        """Prepares the items, float32 [N, D] or [N, K, D]."""
+        self._scorer, self._count = scorer, len(vectors)
+        self._size = min(_BLOCK, len(vectors))
+        with in_precision(scorer.dtype):
+            self._blocks = [
+                scorer.prepare(jnp.asarray(pad_rows(scorer.place(block), self._size)))
+                for block in np.split(vectors, range(self._size, len(vectors), self._size))
+            ]
+        self._merge = jax.jit(
+            lambda best, queries, block, *place: merge_best(
+                *best, scorer.score(queries, block), *place
+            )
+        )
+
+    def __call__(self, queries: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the best items of all."""
+        with in_precision(self._scorer.dtype):
+            parts = np.split(queries, range(_QUERIES, len(queries), _QUERIES))
+            scores, items = zip(*(self._search(part, top) for part in parts), strict=True)
+        return np.concatenate(scores), np.concatenate(items).astype(np.int64)
+
+    def _search(self, queries: np.ndarray, top: int) -> Any:
+        prepared = self._scorer.prepare(jnp.asarray(self._scorer.place(queries)))
+        shape = len(queries), top
+        best: Any = np.full(shape, -np.inf, self._scorer.dtype), np.zeros(shape, np.int32)
+        for start, block in zip(range(0, self._count, self._size), self._blocks, strict=True):
+            best = self._merge(best, prepared, block, start, self._count - start)
+        return best
+
+
+def import_faiss() -> Any:
+    """Returns the module."""
+    try:
+        import faiss
+    except ImportError as error:
+        raise UserError(
+            "Approximate search needs faiss: `pip install 'xmodal[search]'`, or --method=exact."
+        ) from error
+    return faiss
+
+
+def has_faiss() -> bool:
+    """Returns whether faiss is installed."""
+    return importlib.util.find_spec("faiss") is not None
+
+
+class ApproximateSearch:
+    """Finds candidates with faiss, which searches some lists of items, and scores them exactly.
+
+    K-means assigns the items to lists, and a query searches the nearest ones. faiss compares one
+    vector per item with 8 bits per number, the mean of an item with several.
+
+    Attributes:
+      lists: faiss's index.
+      effort: lists searched per `TOP` hits, and candidates scored exactly per hit.
+    """
+
+    def __init__(
+        self, scorer: Scorer, vectors: np.ndarray, lists: Any, effort: Sequence[int]
+    ) -> None:
+        """Takes items float32 [N, D] or [N, K, D], and their lists, which are built if None.
+
+        Raises:
+          UserError: faiss is not installed.
+        """
+        self._scorer, self._vectors, self.effort = scorer, vectors, effort
+        self.lists = self._build(self._points(vectors)) if lists is None else lists
+
+    def __call__(self, queries: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the best candidates."""
+        # Sorted by position, so that of equal scores the earlier item comes first.
+        items = np.sort(self._find_candidates(self._points(queries), top), axis=1)
+        numbers = items.shape[1] * math.prod(self._vectors.shape[1:])
+        # A power of two, since every size is compiled.
+        size = 1 << max(0, (_NUMBERS // numbers).bit_length() - 1)
+        parts = []
+        for start in range(0, len(queries), size):
+            block = slice(start, start + size)
+            candidates = self._vectors[np.maximum(items[block], 0)]
+            parts.append(self._scorer.rescore(queries[block], candidates))
+        return _best(np.concatenate(parts), items, top)
+
+    def tune(self, queries: np.ndarray, truth: np.ndarray, target: float) -> float:
+        """Sets the least effort that reaches a recall; if none does, the largest.
+
+        Args:
+          queries: float32 [Q, ...].
+          truth: int64 [Q, top], the best items from exact search.
+          target: recall to reach.
+
+        Returns:
+          The recall.
+        """
+
+        def measure(*effort: int) -> float:
+            self.effort = effort
+            return compute_recall(self(queries, truth.shape[1])[1], truth)
+
+        most = min(_MOST_CANDIDATES, len(self._vectors))
+        # First the lists, which cost less than candidates.
+        for probes in _doubling(1, self.lists.nlist):
+            if (recall := measure(probes, most)) >= target:
+                break
+        else:
+            return recall
+        for candidates in _doubling(2, most):
+            if (recall := measure(probes, candidates)) >= target:
+                break
+        return recall
+
+    def _points(self, vectors: np.ndarray) -> np.ndarray:
+        """The vectors float32 [N, D] that faiss compares."""
+
+        def scale(array: np.ndarray) -> np.ndarray:
+            return np.asarray(_unit_length(array)) if is_unit else array
+
+        is_unit, found = self._scorer.name in _OF_UNIT_VECTORS, self._scorer.place(vectors)
+        if found.ndim == 3:
+            found = scale(found).mean(axis=1)
+        return np.ascontiguousarray(scale(found), np.float32)
+
+    def _build(self, points: np.ndarray) -> Any:
+        (count, width), faiss = points.shape, import_faiss()
+        lists = max(1, min(int(4 * math.sqrt(count)), count // _PER_LIST))
+        by_distance = self._scorer.name in _OF_DISTANCES
+        coarse = faiss.IndexFlatL2(width) if by_distance else faiss.IndexFlatIP(width)
+        metric = faiss.METRIC_L2 if by_distance else faiss.METRIC_INNER_PRODUCT
+        # A quarter of the memory to read: several times faster than float32, with the same recall.
+        eight_bits = faiss.ScalarQuantizer.QT_8bit
+        index = faiss.IndexIVFScalarQuantizer(coarse, width, lists, eight_bits, metric)
+        index.cp.niter, index.cp.max_points_per_centroid = _ITERATIONS, _PER_LIST
+        index.cp.seed, index.cp.spherical = 1234, not by_distance
+        index.train(points)
+        index.add(points)
+        return index
+
+    def _find_candidates(self, points: np.ndarray, top: int) -> np.ndarray:
+        """At least `top` items of the nearest lists, int64 [Q, C], with -1 after the last."""
+        probes, candidates = self.effort
+        wanted = min(candidates * top, len(self._vectors))
+        # Lists differ in size: those nearest to a query may hold only a few items.
+        for number in _doubling(probes * math.ceil(top / TOP), self.lists.nlist):
+            searched = import_faiss().SearchParametersIVF(nprobe=number)
+            _, items = self.lists.search(points, wanted, params=searched)
+            if ((items >= 0).sum(axis=1) >= top).all():
+                break
+        return items
+
+
+def _doubling(least: int, most: int) -> Iterator[int]:
+    """Yields `least`, twice and four times as many, and so on, and at last `most`."""
+    while least < most:
+        yield least
+        least *= 2
+    yield most
+
+
+def compute_recall(found: np.ndarray, truth: np.ndarray) -> float:
+    """Returns the share of true items [Q, top] that are found, in any order."""
+    return float(
+        np.mean([np.isin(row, known).mean() for known, row in zip(found, truth, strict=True)])
+    )
+
+
+def save_lists(index: Any, path: epath.Path) -> None:
+    """Writes faiss's index to a file for `faiss.read_index`, local or on a bucket."""
+    path.write_bytes(import_faiss().serialize_index(index).tobytes())
+
+
+def read_lists(path: epath.Path) -> Any:
+    """Returns the index in a file of `save_lists` or `faiss.write_index`."""
+    return import_faiss().deserialize_index(np.frombuffer(path.read_bytes(), np.uint8))
+
+
+class RerankedSearch:
+    """Compares the tokens of every query with those of the items nearest to its vector."""
+
+    def __init__(
+        self,
+        nearest: Search,
+        similarity: Similarity,
+        parameters: Any,
+        items: HostItems,
+        *,
+        items_left: bool,
+    ) -> None:
+        """Binds the items of a gallery.
+
+        Args:
+          nearest: finds items by vectors [Q, D].
+          similarity: a similarity with a module.
+          parameters: its parameters.
+          items: vectors and tokens of all items.
+          items_left: whether the items are images.
+        """
+        self._nearest, self._items = nearest, items
+        self._length = int(items.tokens.lengths.max())
+        self._score = functools.partial(_score, similarity, items_left, parameters)
+
+    def __call__(self, queries: ItemEmbeddings, top: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the best items for queries with tokens; -1 where fewer are found."""
+        assert isinstance(queries.tokens, RaggedTokens)
+        requests = HostItems(queries.vector, queries.tokens)
+        longest = int(queries.tokens.lengths.max())
+        many = min(max(top, CANDIDATES), len(self._items.vectors))
+        _, candidates = self._nearest(queries.vector, many)
+        items = np.sort(candidates, axis=1)  # -1 where approximate search finds fewer.
+        scores = np.stack(
+            [
+                self._score(
+                    requests.block(np.array([number]), longest),
+                    self._items.block(np.maximum(row, 0), self._length),
+                )
+                for number, row in enumerate(items)
+            ]
+        )
+        return _best(scores, items, top)
+
+
+def _best(scores: np.ndarray, items: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
+    """The best of items in ascending order, of which -1 is none, [Q, C] -> [Q, top]."""
+    scores = np.where(items < 0, -np.inf, scores)
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :top]
+    return np.take_along_axis(scores, order, 1), np.take_along_axis(items, order, 1)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _score(
+    similarity: Similarity, items_left: bool, parameters: Any, query: Embedding, items: Embedding
+) -> jax.Array:
+    """Scores [C] of one query with C items."""
+    sides = (items, query) if items_left else (query, items)
+    left, right = (similarity.prepare(side, parameters) for side in sides)
+    return similarity.score(left, right, parameters).ravel()
