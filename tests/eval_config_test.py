@@ -85,7 +85,6 @@ def test_one_command_from_weights_to_tables(command, arguments, tower, tmp_path)
         "coco",
         "metrics.csv",
         "metrics.json",
-        "model.json",
         "projector-coco.metadata.tsv",
         "projector-coco.png",
         "projector-coco.vectors.tsv",
@@ -157,4 +156,3 @@ def test_sentence_embeddings_are_evaluated_like_the_tower_that_made_them(
         assert not code
         assert json.loads((out / "metrics.json").read_text()) == pytest.approx(expected, abs=1e-6)
         assert "| mine " in (out / "sts/report.md").read_text()
-        assert json.loads((out / "model.json").read_text())["name"] == f"{path} (cosine)"

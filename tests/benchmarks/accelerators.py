@@ -4,7 +4,7 @@ import dataclasses
 
 import jax
 
-from xmodal.train.costs.cost import Cost
+from xmodal.train.costs import Cost
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,8 +17,8 @@ from tests.benchmarks.program import read_program
 from tests.benchmarks.traffic import count_moved, count_traffic
 from xmodal.apps import config_flag
 from xmodal.core.mesh import make_mesh
+from xmodal.train import costs
 from xmodal.train.compiled_step import lower_step
-from xmodal.train.costs import accelerators, cost
 from xmodal.train.resolve import resolve
 
 flags.adopt_module_key_flags(config_flag)
@@ -29,13 +29,13 @@ def main(argv: list[str]) -> None:
     """Prints the figures."""
     del argv
     logging.set_verbosity(logging.WARNING)
-    devices = accelerators.slice_devices(TOPOLOGY.value)
+    devices = costs.slice_devices(TOPOLOGY.value)
     run = resolve(config_flag.read_config(), mesh=make_mesh(devices), needs_data=False)
     accelerator = find(devices[0])
     assert accelerator is not None
     for layout, lowered in lower_step(run, run.state_shapes).items():
         compiled = lowered.compile()
-        found, program = cost.measure(compiled), read_program(compiled.as_text())
+        found, program = costs.measure(compiled), read_program(compiled.as_text())
         moved = count_moved(program, found.moved_bytes)
         traffic = {
             part: {kind: round(size / 1e9, 1) for kind, size in kinds.items()}

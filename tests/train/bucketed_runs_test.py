@@ -8,7 +8,7 @@ import pytest
 
 from tests import tiny_run
 from xmodal.train.folder import checkpoints
-from xmodal.train.step.length_bucketing import RANK
+from xmodal.train.step.views import RANK
 
 HALF, STEPS = 5, 10
 

@@ -38,7 +38,7 @@ def test_a_batch_of_short_texts_makes_the_same_step():
         (padded.params, scalars),
         (short.params, short_scalars),
     )
-    assert flops[1] < 0.8 * flops[0] == 0.8 * compiled.most_flops
+    assert flops[1] < 0.8 * flops[0]
 
 
 @pytest.mark.slow

@@ -6,14 +6,15 @@ import pytest
 
 from configs import cmcm_clue, cxc
 from tests import tiny_encoder as tiny
+from xmodal import data
 from xmodal.core.errors import UserError
 from xmodal.train import run_config
 from xmodal.train.folder import checkpoints, run_folder
-from xmodal.train.folder.compute import Compute
 from xmodal.train.inherit import inherit
 from xmodal.train.resolve import check_changes, differences
 from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
 
+RECORDS = {"train": {"tiny train": "12ab"}, "examples": 30, "devices": 8}
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnop"]
 
 
@@ -43,9 +44,9 @@ def changed(values, config=None):
     return config
 
 
-def check(run_dir, config, allowed=(), devices=8):
+def check(run_dir, config, allowed=(), **records):
     settings = run_config.read_settings(inherit(config, run_dir))
-    return check_changes(run_dir, settings, devices, allowed)
+    return check_changes(run_dir, settings, RECORDS | records, allowed)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +66,7 @@ def test_the_number_of_devices_counts_where_each_normalizes_its_own_items(
     saver.save(dataclasses.replace(state, step=state.step + 5))
     saver.close()
     run_folder.save_config(folder, config)
-    Compute(0, 16, 8, "cpu", 0).save(folder)
-    Compute(5, 16, 4, "cpu", 0).save(folder)  # This start has made no step yet.
+    run_folder.save_records(folder, RECORDS)
     assert check(folder, config) == []
     if not counts:
         assert check(folder, config, devices=4) == []
@@ -144,3 +144,14 @@ def test_an_unknown_path_is_named(run_dir):
     ):
         check(run_dir, make_config(), ["optimizer.learning_rat"])
     assert check(run_dir, make_config(), ["records", "optimizer.learning_rate", "data"]) == []
+
+
+def test_other_records_must_be_allowed(run_dir):
+    run_folder.save_records(run_dir, RECORDS)
+    unknown = {"tiny train": data.UNKNOWN_HASH}
+    with pytest.raises(UserError, match=r"  records: tiny train 12ab \(30 .* -> .* 12ab \(31 ex"):
+        check(run_dir, make_config(), examples=31)
+    found = check(run_dir, make_config(), ["records"], train={"tiny train": "34cd"})
+    assert found == ["records: tiny train 12ab (30 examples) -> tiny train 34cd (30 examples)"]
+    run_folder.save_records(run_dir, RECORDS | {"train": unknown})
+    assert check(run_dir, make_config()) == []

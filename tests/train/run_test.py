@@ -88,14 +88,6 @@ def test_mistakes_are_found_without_any_data(text_config, where, value, message)
 
 
 @pytest.mark.usefixtures("without_data")
-def test_a_plateau_needs_evaluations_before_the_last_step(text_config):
-    text_config.optimizer.plateau = {"mode": "max"}
-    text_config.evals.shapes.every = 0
-    with pytest.raises(UserError, match="plateau waits for 'shapes/.*, but config.evals.shapes.ev"):
-        resolve(text_config)
-
-
-@pytest.mark.usefixtures("without_data")
 def test_modalities_of_model_data_and_tasks_go_together(config):
     change(config, "data.image", None)
     with pytest.raises(UserError, match="One of config.model.image and config.data.image is None"):

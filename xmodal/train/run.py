@@ -37,8 +37,7 @@ class Run:
       model: the towers and their similarity.
       tasks: the trained tasks.
       batch: name -> shape and dtype of the columns of a global training batch.
-      records: hash and number of the training records, see `resolve`; empty if the dataset is
-        not known, or not needed.
+      records: what it trains on, see `Records`; empty if the dataset is not known, or not needed.
       missing: why the dataset is not known; sizes that depend on it are then arbitrary. "" if it
         is known, or not needed.
     """

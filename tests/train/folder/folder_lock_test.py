@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import contextlib
-import os
 import subprocess
 import sys
 
@@ -21,19 +20,20 @@ with folder_lock.hold(sys.argv[1]):
 """
 
 
-def test_a_second_process_gets_host_process_and_start_until_the_first_ends(tmp_path):
+def test_a_second_process_is_refused_until_the_first_ends(tmp_path):
     run = tmp_path / "run"
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(run)], stdout=subprocess.PIPE, text=True
     )
     assert holder.stdout.readline() == "held\n"
-    message = rf"is being written by process {holder.pid} on \S+, started \d{{4}}-"
-    with pytest.raises(FolderInUseError, match=message), folder_lock.hold(run):
+    with (
+        pytest.raises(FolderInUseError, match="is being written by another process"),
+        folder_lock.hold(run),
+    ):
         pass
     holder.kill()  # The system releases the lock.
     holder.communicate()
     with folder_lock.hold(run):
-        assert f"process {os.getpid()} on" in (run / folder_lock.LOCK).read_text()
         (run / "config.json").touch()
     assert [path.name for path in run.iterdir()] == ["config.json"]
 

@@ -10,7 +10,7 @@ from tests import tiny_encoder as tiny
 from xmodal.core.errors import UserError
 from xmodal.train import start
 from xmodal.train.folder import checkpoints, run_folder
-from xmodal.train.initialization.interpolate import interpolate_weights
+from xmodal.train.initialization.from_run import interpolate_weights
 from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig, InterpolateConfig
 from xmodal.train.tree import flatten
 

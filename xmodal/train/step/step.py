@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -21,9 +21,9 @@ from xmodal.train.optimization.parameter_groups import select
 from xmodal.train.optimization.schedules import Lengths
 from xmodal.train.step import accumulation
 from xmodal.train.step.task_losses import clamp_scales, compute_losses, observe_batch
-from xmodal.train.step.tasks import Task, modalities
+from xmodal.train.step.tasks import Task
 from xmodal.train.step.views import embed_views
-from xmodal.train.tree import TrainState, Tree, flatten, frozen_parts, matches, merge
+from xmodal.train.tree import TrainState, Tree, flatten, frozen_parts, merge
 
 Batch = Mapping[str, jax.Array]
 Scalars = dict[str, jax.Array]
@@ -43,43 +43,6 @@ class L2Config:
 
     pattern: str = setting(pattern=True)
     scale: float = setting(above=0)
-
-
-def check_modalities(
-    model: DualEncoder, tasks: tuple[Task, ...], freeze: Sequence[str] = ()
-) -> None:
-    """Raises an error if the tasks do not fit the parts that the model has.
-
-    They train exactly these parts, and a similarity that is not symmetric compares images with
-    texts, in this order, as in evaluation.
-
-    Args:
-      model: two towers, or one.
-      tasks: the tasks.
-      freeze: `config.freeze`; a modality that is frozen as a whole needs no task.
-    """
-    trained = {modality for modality in model.towers if not matches(freeze, f"{modality}/")}
-    if not trained <= modalities(tasks) <= set(model.towers):
-        raise UserError(
-            f"config.tasks compare views of the modalities {sorted(modalities(tasks))}, "
-            f"config.model has {sorted(model.towers)}; set the other modality to None, freeze it "
-            "or add a task for it."
-        )
-    for task in tasks:
-        similarity = task.similarity or model.similarity
-        is_reversed = task.views[0] != "image" and task.views[1:] == ("image",)
-        if is_reversed and not similarity.symmetric:
-            raise UserError(
-                f"config.tasks.{task.name}.views={list(task.views)}, but the similarity "
-                f"{similarity.name!r} compares images with texts; set them to "
-                f"{list(reversed(task.views))}."
-            )
-    if (model.cross_encoder is None) == any(task.loss.pairs for task in tasks):
-        raise UserError(
-            "A task with the loss 'matching' trains config.model.cross_encoder, which is "
-            f"{'None' if model.cross_encoder is None else 'trained by no task'}; set both or "
-            "neither."
-        )
 
 
 def make_step(

@@ -3,73 +3,55 @@
 import functools
 import io
 import textwrap
-from collections.abc import Sequence
 from importlib.metadata import distribution
 
 import PIL.Image
 import PIL.ImageDraw
 import PIL.ImageFont
-import PIL.ImageOps
 
 from xmodal.core.page import PageItem, PageRow, Picture, Section
 from xmodal.core.untrusted.picture_formats import open_picture, to_rgb
 
 # In pixels. TensorBoard shows pictures about 350 wide, so text is legible only in few columns. A
 # run keeps pictures of every evaluation, so they should be small.
-_COLUMNS, _CELL, _PICTURE, _FRAME = 3, 136, 120, 3
+_COLUMNS, _CELL, _PICTURE, _FRAME = 3, 140, 120, 3
 _LINE, _FONT, _LETTERS, _LINES = 15, 12, 19, 4  # For a text in a cell.
 _QUALITY = 60  # For JPEG: text is still sharp.
 _INK, _PALE, _PAPER, _MARK = (20, 20, 20), (90, 90, 90), (255, 255, 255), (10, 125, 50)
-_Lines = Sequence[tuple[str, tuple[int, int, int]]]
 
 
 def draw_section(section: Section) -> bytes:
     """Returns a picture of a section as a JPEG file; marked items have a green frame."""
     query = [] if section.query is None else [PageRow([section.query])]
-    lines = [_draw_cell([(section.title, _INK)], _COLUMNS * _CELL)]
+    sheet = PIL.Image.new("RGB", (_COLUMNS * _CELL, 10_000), _PAPER)
+    draw, top = PIL.ImageDraw.Draw(sheet), _LINE
+    draw.text((2 * _FRAME, 0), section.title, _INK, _font())
     for row in [*query, *section.rows]:
-        if row.title:
-            lines.append(_draw_cell([(row.title, _PALE)], _COLUMNS * _CELL))
-        items = [_draw_item(item) for item in row.items]
-        starts = range(0, len(items), _COLUMNS)
-        lines += [_join(items[start : start + _COLUMNS], across=True) for start in starts]
+        draw.text((2 * _FRAME, top), row.title, _PALE, _font())
+        top += _LINE if row.title else 0
+        for start in range(0, len(row.items), _COLUMNS):
+            items = row.items[start : start + _COLUMNS]
+            top += max(_draw_item(sheet, n * _CELL, top, item) for n, item in enumerate(items))
     file = io.BytesIO()
-    _join(lines, across=False).save(file, "JPEG", quality=_QUALITY, optimize=True)
+    sheet.crop((0, 0, sheet.width, top)).save(file, "JPEG", quality=_QUALITY, optimize=True)
     return file.getvalue()
 
 
-def _draw_item(item: PageItem) -> PIL.Image.Image:
-    texts = (item.text, _INK), (" · ".join(item.notes), _PALE), (item.mark, _MARK)
-    lines = [
-        (line, color)
-        for text, color in texts
-        for line in textwrap.wrap(text, _LETTERS, max_lines=_LINES, placeholder=" …")
-    ]
-    cell = _draw_cell(lines, _CELL, item.picture)
-    return PIL.ImageOps.expand(cell, _FRAME, _MARK if item.mark else _PAPER)
-
-
-def _draw_cell(lines: _Lines, width: int, picture: Picture | None = None) -> PIL.Image.Image:
-    top = _FRAME + (0 if picture is None else _PICTURE)
-    cell = PIL.Image.new("RGB", (width, top + _LINE * len(lines) + _FRAME), _PAPER)
-    if picture is not None:
-        drawn = _open(picture)
-        cell.paste(drawn, ((width - drawn.width) // 2, _FRAME))
-    for number, (line, color) in enumerate(lines):
-        position = 2 * _FRAME, top + number * _LINE
-        PIL.ImageDraw.Draw(cell).text(position, line, color, _font())
-    return cell
-
-
-def _join(images: Sequence[PIL.Image.Image], *, across: bool) -> PIL.Image.Image:
-    """Returns images in one row, or below each other."""
-    widths, heights = zip(*(image.size for image in images), strict=True)
-    size = (sum(widths), max(heights)) if across else (max(widths), sum(heights))
-    joined, place = PIL.Image.new("RGB", size, _PAPER), 0
-    for image in images:
-        joined.paste(image, (place, 0) if across else (0, place))
-        place += image.width if across else image.height
-    return joined
+def _draw_item(sheet: PIL.Image.Image, left: int, top: int, item: PageItem) -> int:
+    """Draws an item in a cell of the sheet, and returns the height of the cell."""
+    draw, height = PIL.ImageDraw.Draw(sheet), 2 * _FRAME
+    if item.picture is not None:
+        drawn = _open(item.picture)
+        sheet.paste(drawn, (left + (_CELL - drawn.width) // 2, top + height))
+        height += _PICTURE
+    for text, color in (item.text, _INK), (" · ".join(item.notes), _PALE), (item.mark, _MARK):
+        for line in textwrap.wrap(text, _LETTERS, max_lines=_LINES, placeholder=" …"):
+            draw.text((left + 3 * _FRAME, top + height), line, color, _font())
+            height += _LINE
+    height += 2 * _FRAME
+    if item.mark:
+        draw.rectangle((left, top, left + _CELL - 1, top + height - 1), None, _MARK, _FRAME)
+    return height
 
 
 def _open(picture: Picture) -> PIL.Image.Image:
