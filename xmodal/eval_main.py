@@ -23,8 +23,8 @@ EVALUATOR/BENCHMARK/DIRECTION/METRIC, for a run those of the last evaluated chec
 `steps/STEP.json` those of each checkpoint. --output defaults to RUN/SPLIT for the best checkpoint,
 whose results in RUN/test are those that training wrote, and to RUN/step_STEP/SPLIT for another
 --step. `--interpolate=0,0.5,1` evaluates averages of the checkpoint and the weights that its run
-started from, into RUN/interpolation/SPLIT: `steps/PERCENT.json`, and `curve.md` and `curve.tex`, a
-table with intervals. `--config.init_from.model=A,B` evaluates the mean of the scores of two
+started from, into RUN/interpolation/SPLIT: `steps/PERCENT.json`, and `curve.md`, a table
+with intervals. `--config.init_from.model=A,B` evaluates the mean of the scores of two
 converted models.
 """
 
@@ -211,7 +211,7 @@ def _evaluate_on_annotations(args: argparse.Namespace) -> None:
     from xmodal.core.result_files import check_writable
     from xmodal.evals.reports.store import find_evaluations, load_ranks
     from xmodal.train.evaluation import subjects
-    from xmodal.train.tensorboard.example_views import TensorBoardConfig, Views
+    from xmodal.train.tensorboard import TensorBoardConfig, Views
 
     kind = _kind_of_file(args)
     processes.first_does(f"check {args.output}", lambda: check_writable(args.output))

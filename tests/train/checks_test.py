@@ -35,11 +35,3 @@ def without_data(monkeypatch):
 def test_features_that_would_change_are_refused_without_data(config, changes, message):
     with pytest.raises(UserError, match=message):
         start_run(changed(config, changes))
-
-
-@pytest.mark.usefixtures("without_data")
-def test_an_encoder_without_frozen_features_is_named(config):
-    encoder = {"name": "words", "vocab_size": 0, "width": 8}
-    config = changed(config, {"model.text.encoder": encoder, "freeze": ["text/encoder/"]})
-    with pytest.raises(UserError, match="no frozen features"):
-        start_run(config)

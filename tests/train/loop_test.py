@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import threading
 
 import jax
 import numpy as np
@@ -121,20 +120,6 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_dataset(tmp_path,
         pytest.raises(UserError, match="is being written by another process"),
     ):
         run({}, str(tmp_path))
-
-
-def test_a_run_that_fails_leaves_no_threads_of_its_batches(config, tmp_path, monkeypatch):
-    """Also while its error, whose traceback refers to them, is kept."""
-    monkeypatch.setattr(loop, "compile_step", _does_not_fit)
-    with pytest.raises(UserError, match="does not fit") as kept:
-        loop.train(config, str(tmp_path))
-    assert kept.tb is not None
-    assert not [each for each in threading.enumerate() if each.name.startswith("batches")]
-
-
-def _does_not_fit(*_):
-    assert any(each.name.startswith("batches") for each in threading.enumerate())
-    raise UserError("does not fit")
 
 
 def test_training_a_finished_run_again_changes_nothing(whole, config, monkeypatch):

@@ -83,9 +83,6 @@ def test_the_number_of_devices_counts_where_each_normalizes_its_own_items(
         ({"l2": None}, "l2.pattern: 'text/.*kernel' -> None"),
         ({"optimizer.learning_rate": 0.1}, "optimizer.learning_rate: 0.001 -> 0.1"),
         ({"optimizer.schedule": {"name": "cosine"}}, "optimizer.schedule.rate: 0.999 -> None"),
-        ({"freeze": []}, "freeze: ['image/projection/'] -> []"),
-        ({"tasks.t2t.weight": 0.5}, "tasks.t2t.weight: 0.4 -> 0.5"),
-        ({"model.text.encoder.dropout": 0.5}, "model.text.encoder.dropout: None -> 0.5"),
         ({"data.text.max_length": 5}, "data.text.max_length: 6 -> 5"),
     ],
 )
@@ -117,9 +114,6 @@ def test_an_evaluator_counts_where_the_rate_follows_it():
 
     assert found({"evals.relations.every": 1, "evals.pools.batch_size": 3}) == {}
     assert found({"evals.pools.every": 1}) == {"evals.pools.every": (25, 1)}
-    # A default is the same with and without its key.
-    assert found({"evals.pools.seed": 0, "evals.pools.directions": ("t2i",)}) == {}
-    assert found({"evals.pools.seed": 3}) == {"evals.pools.seed": (0, 3)}
     assert found({"total_steps": 51}) == {"total_steps": (50, 51)}
 
 

@@ -12,7 +12,6 @@ from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.progress import progress
 from xmodal.train.costs import compile_program, measure
-from xmodal.train.optimization.schedules import Lengths, read_lengths
 from xmodal.train.run import Run
 from xmodal.train.step.step import Batch, Scalars, jit_step, make_step
 from xmodal.train.step.views import RANK
@@ -50,15 +49,12 @@ class CompiledStep:
         self, state: TrainState, batch: Batch, step: jax.Array
     ) -> tuple[TrainState, Scalars]:
         """Returns the next state and the scalars of a step, see `step.make_step`."""
-        return self.programs[_layout(batch)](state, batch, step, *self._arguments)
+        return self.programs[_layout(batch)](state, batch, step, self._key)
 
     @functools.cached_property
-    def _arguments(self) -> tuple[Lengths, jax.Array]:
-        """Lengths and seed, on the devices, which a compilation for others does not have."""
-        settings, mesh = self._run.settings, self._run.mesh
-        lengths = read_lengths(settings.optimizer.schedule, settings.total_steps)
-        on_devices = (mesh_lib.put_step(int(each), mesh) for each in lengths)
-        return Lengths(*on_devices), mesh_lib.put(self._run.key_data, mesh_lib.replicated(mesh))
+    def _key(self) -> jax.Array:
+        """The seed on the devices, which a compilation for others does not have."""
+        return mesh_lib.put(self._run.key_data, mesh_lib.replicated(self._run.mesh))
 
 
 def lower_step(
@@ -66,8 +62,8 @@ def lower_step(
 ) -> dict[Layout, jax.stages.Lowered]:
     """Returns the step for every layout of texts; see `compile_step`.
 
-    Its text is the same for runs that differ only in their length and seed, so that the compilation
-    cache has the program of another.
+    Its text is the same for runs that differ only in their seed, so that the compilation cache has
+    the program of another.
     """
     settings, longest = run.settings, dict(run.batch)
     for reader in features:
@@ -78,7 +74,6 @@ def lower_step(
         run.model,
         run.tasks,
         run.optimizer,
-        seed=settings.seed,
         mesh=run.mesh,
         l2=settings.l2,
         accumulation_steps=settings.accumulation_steps,
@@ -94,9 +89,7 @@ def lower_step(
         # Ranks are one number for every text, like the ids of captions.
         ranks = {RANK: longest["caption_id"]} if has_short else {}
         batch = data.cut_texts(longest, length) | ranks
-        lowered[length, has_short] = jitted.lower(
-            state, batch, number, Lengths(number, number), key
-        )
+        lowered[length, has_short] = jitted.lower(state, batch, number, key)
     return lowered
 
 

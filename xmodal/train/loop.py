@@ -34,7 +34,7 @@ from xmodal.train.resolve import resolve
 from xmodal.train.run import Run
 from xmodal.train.sections import ProfileConfig
 from xmodal.train.start import describe, starting_state
-from xmodal.train.tensorboard.example_views import Views
+from xmodal.train.tensorboard import Views
 from xmodal.train.tree import TrainState
 
 
@@ -100,8 +100,9 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
         run_folder.save_config(run_dir, run.config, words)
         # Before the writers, so that a second SIGTERM does not end the last writes.
         stop_requested = stack.enter_context(stop_signal())
-        saver = Checkpoints(run_dir, settings.checkpoint, settings.best_checkpoint)
-        stack.enter_context(contextlib.closing(saver))
+        saver = stack.enter_context(
+            contextlib.closing(Checkpoints(run_dir, settings.checkpoint, settings.best_checkpoint))
+        )
         writer = stack.enter_context(contextlib.closing(EventWriter(run_dir)))
         reporter = reporting.Reporter(
             writer,

@@ -18,7 +18,7 @@ from ml_collections import ConfigDict
 from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core import processes
-from xmodal.core.config import check_keys, flatten_section
+from xmodal.core.config import check_keys, flatten_section, lookup
 from xmodal.core.errors import UserError
 from xmodal.data.text.text_config import ID_FIELDS
 from xmodal.evals import read_options
@@ -27,14 +27,15 @@ from xmodal.evals.evaluators.benchmarks import BenchmarksOptions
 from xmodal.evals.evaluators.classification import ClassificationOptions
 from xmodal.evals.reports.results import evaluator_tag
 from xmodal.models import Devices, make_dual_encoder
-from xmodal.train import checks
 from xmodal.train.folder import run_folder
 from xmodal.train.folder.run_folder import Records
 from xmodal.train.inherit import inherit
 from xmodal.train.optimization.schedules import read_schedule
 from xmodal.train.run import Run
 from xmodal.train.run_config import RunConfig, fill, read_settings
-from xmodal.train.step.tasks import make_tasks
+from xmodal.train.step.step import select_l2
+from xmodal.train.step.tasks import check_tasks, make_tasks
+from xmodal.train.tree import check_patterns, flatten
 
 # What may differ: no update depends on these, or they choose equivalent implementations.
 _MAY_CHANGE = re.compile(
@@ -128,7 +129,7 @@ def _ask(config: data.DataConfig, train_split: str) -> tuple[Records, int | None
 def _build_checked(config: ConfigDict, mesh: Mesh, records: Records, entries: int | None) -> Run:
     run = build_run(fill(config, records.get("examples"), entries), mesh, records)
     run = dataclasses.replace(run, settings=fill_metrics(run.settings, run.evals))
-    checks.check_start(run)
+    check_start(run)
     return run
 
 
@@ -152,9 +153,18 @@ def build_run(
     devices = mesh.devices.flatten()
     model = make_dual_encoder(settings.model, Devices(len(devices), devices[0].platform))
     batch = data.batch_spec(settings.data, settings.batch_size, trains=trains)
-    checks.check_modalities(model, settings.data)
+    for modality in ("image", "text"):
+        if (modality in model.towers) != (getattr(settings.data, modality) is not None):
+            raise UserError(
+                f"One of config.model.{modality} and config.data.{modality} is None; set both or "
+                "neither."
+            )
     if trains:
-        checks.check_tasks(model, tasks, settings.data, settings.freeze, batch)
+        check_tasks(model, tasks, settings.data, settings.freeze, batch)
+    # With all defaults, as a resumed run compares them.
+    settings = dataclasses.replace(
+        settings, evals={k: dataclasses.asdict(x) for k, x in evals.items()}
+    )
     return Run(settings, evals, mesh, model, tasks, batch, records or {})
 
 
@@ -192,6 +202,64 @@ def _preference(options: Options) -> int:
     if isinstance(options, BenchmarksOptions):
         return 0
     return 2 if isinstance(options, ClassificationOptions) else 1
+
+
+def check_start(run: Run) -> None:
+    """Raises an error if a run cannot train on its devices and data."""
+    settings = run.settings
+    mesh_lib.check_batch_size(settings.batch_size, run.mesh, settings.accumulation_steps)
+    shapes = run.state_shapes  # This checks the optimizer and config.sharding.
+    trained, frozen = flatten(shapes.params), flatten(shapes.frozen)
+    check_patterns("config.init_from.published", settings.init_from.published, trained | frozen)
+    if settings.l2 is not None:
+        select_l2(settings.l2.pattern, trained)
+    _check_frozen(run, trained, frozen)
+    for name, options in run.evals.items():
+        if not (run.model.cross_encoder if options.scores_pairs else run.model.embeds):
+            part = "a cross-encoder" if options.scores_pairs else "embeddings"
+            raise UserError(
+                f"config.evals.{name} ranks by {part}, and config.model has none; change its "
+                "reranker, or remove it."
+            )
+    examples = run.records.get("examples", settings.batch_size)
+    if settings.batch_size > examples:
+        raise UserError(
+            f"config.batch_size={settings.batch_size} is more than the {examples:,} training "
+            f"examples of config.train_split={settings.train_split!r}; lower it, or set it to "
+            "'auto'."
+        )
+
+
+def _check_frozen(run: Run, trained: Collection[str], frozen: Collection[str]) -> None:
+    """Raises an error if frozen features would change, or towers share a part frozen on one."""
+    settings = run.settings
+    shared = tuple(f"{part}/" for part in run.model.shared)
+    for path in frozen:
+        modality, _, rest = path.partition("/")
+        other = f"{'text' if modality == 'image' else 'image'}/{rest}"
+        if rest.startswith(shared) and other in trained:
+            raise UserError(
+                f"{path} is frozen by config.freeze, but {other} is not, and config.model.shared "
+                "makes them equal; freeze both or neither."
+            )
+    for modality in settings.frozen_features.modalities:
+        tower = lookup("config.frozen_features.modalities", modality, run.model.towers)
+        section: Any = getattr(settings.data, modality)
+        encoder, place = settings.model[modality]["encoder"], f"config.model.{modality}.encoder"
+        paths = [f"{modality}/{path}" for path in tower.frozen_paths(run.shapes[0][modality])]
+        changing = [f"{path} is trained" for path in paths if path in trained]
+        if encoder.get("dropout") and any(p.startswith(f"{modality}/encoder/") for p in trained):
+            changing.append(f"{place}.dropout={encoder['dropout']}")
+        if encoder.get("batch_norm") == "batch_frozen":
+            changing.append(f"{place}.batch_norm='batch_frozen'")
+        if section.augment is not None:
+            changing.append(f"config.data.{modality}.augment is set")
+        if changing:
+            raise UserError(
+                f"config.frozen_features.modalities names {modality!r}, whose features would "
+                f"change while the run trains: {changing[0]}; change that, or leave {modality!r} "
+                "out."
+            )
 
 
 def check_changes(
@@ -287,9 +355,9 @@ def differences(before: RunConfig, now: RunConfig) -> dict[str, tuple[Any, Any]]
 
 def _flat(settings: RunConfig) -> dict[str, Any]:
     """Returns path -> value of what training depends on, as in JSON: tuples are lists."""
-    plateau, evals = settings.optimizer.plateau, {}
-    if plateau is not None:  # Evaluators do not affect training otherwise.
-        name = plateau.metric.partition("/")[0]
-        evals = {name: dataclasses.asdict(read_options(settings.evals)[name])}
+    plateau = settings.optimizer.plateau
+    # Evaluators do not affect training otherwise.
+    name = "" if plateau is None else plateau.metric.partition("/")[0]
+    evals = {name: settings.evals[name]} if name else {}
     section = dataclasses.asdict(dataclasses.replace(settings, evals=evals))
     return flatten_section(json.loads(json.dumps(section)))

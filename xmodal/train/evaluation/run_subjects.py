@@ -22,12 +22,11 @@ from xmodal.core.errors import UserError
 from xmodal.core.json_files import read_numbers
 from xmodal.core.progress import check_stop
 from xmodal.core.result_files import FINAL, write_files
-from xmodal.core.text_table import Bold, format_table
+from xmodal.core.text_table import format_table
 from xmodal.data.text.text_counts import count_texts
 from xmodal.evals import Evaluation
 from xmodal.evals.evaluators import Split
 from xmodal.evals.model_adapter import EncoderAdapter, Ensemble
-from xmodal.evals.reports.best_values import find_best
 from xmodal.evals.scores.embed import Items
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.subjects import Opened, evaluate_subjects
@@ -232,9 +231,6 @@ def open_interpolation(
 def write_curve(output: str, weights: Sequence[float]) -> str:
     """Returns the results of every weight as a Markdown table, and writes it to `curve.md`.
 
-    `curve.tex` has it in LaTeX, where the best of a column and all whose intervals overlap its own
-    are bold.
-
     Args:
       output: folder of the results of `open_interpolation`.
       weights: the weights.
@@ -242,17 +238,15 @@ def write_curve(output: str, weights: Sequence[float]) -> str:
     steps, remedy = epath.Path(output) / "steps", "evaluate the run again."
     found = [read_numbers(steps / f"{round(100 * weight)}.json", remedy) for weight in weights]
     tags = [tag for tag in found[0] if tag.endswith(_SHOWN) and f"{tag}_low" in found[0]]
-    columns = [["weight", *(f"{weight:g}" for weight in weights)]]
-    for tag in tags:
+    rows = [["weight", *tags]]
+    for weight, numbers in zip(weights, found, strict=True):
         cells = [
             f"{numbers[tag]:.1f} [{numbers[f'{tag}_low']:.1f}, {numbers[f'{tag}_high']:.1f}]"
-            for numbers in found
+            for tag in tags
         ]
-        marked = zip(cells, find_best(tag, found), strict=True)
-        columns.append([tag, *(Bold(cell) if best else cell for cell, best in marked)])
-    rows = [*zip(*columns, strict=True)]
-    table, latex = format_table(rows), format_table(rows, "latex")
-    write_files(output, {"curve.md": f"{table}\n", "curve.tex": f"{latex}\n"})
+        rows.append([f"{weight:g}", *cells])
+    table = format_table(rows)
+    write_files(output, {"curve.md": f"{table}\n"})
     return table
 
 

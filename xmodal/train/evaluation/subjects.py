@@ -17,6 +17,7 @@ from etils import epath
 from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core import result_files
+from xmodal.core.config import read
 from xmodal.core.errors import UserError
 from xmodal.core.event_writer import EventWriter
 from xmodal.core.json_files import read_numbers
@@ -30,7 +31,7 @@ from xmodal.evals.reports.summary import select_curves
 from xmodal.evals.scores.files import modalities_of, name_of, open_items
 from xmodal.train.evaluation.suite import FINAL_SPLITS, EvalSuite, Request, Subject
 from xmodal.train.optimization.run_lengths import resolve_epochs, resolve_sizes
-from xmodal.train.tensorboard.example_views import TensorBoardConfig, Views, read_config
+from xmodal.train.tensorboard import TensorBoardConfig, Views
 
 # Suffix of event files that hold one evaluation, so that the next one can remove them.
 _EVENTS_END = ".evaluation"
@@ -246,7 +247,8 @@ def open_file(
     run, mesh = data.parse(sections["data"]), mesh_lib.make_mesh()
     suite = EvalSuite(options, run, modalities_of(source), mesh, names or possible)
     subject = Subject(name or name_of(path), source)
-    return Opened(suite, [subject], read_config(config))
+    tensorboard = dict(config.get("tensorboard") or {})
+    return Opened(suite, [subject], read(TensorBoardConfig, "config.tensorboard", tensorboard))
 
 
 def _lacks(kind: str, options: Options) -> str:

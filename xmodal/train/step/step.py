@@ -18,7 +18,6 @@ from xmodal.models import DualEncoder, Embedding, Mode
 from xmodal.train import rngs
 from xmodal.train.optimization.optimizer import learning_rate, pass_time, skipped_updates
 from xmodal.train.optimization.parameter_groups import select
-from xmodal.train.optimization.schedules import Lengths
 from xmodal.train.step import accumulation
 from xmodal.train.step.task_losses import clamp_scales, compute_losses, observe_batch
 from xmodal.train.step.tasks import Task
@@ -48,9 +47,8 @@ class L2Config:
 def make_step(
     model: DualEncoder,
     tasks: tuple[Task, ...],
-    optimizer: optax.GradientTransformationExtraArgs,
+    optimizer: optax.GradientTransformation,
     *,
-    seed: int,
     mesh: Mesh,
     l2: L2Config | None = None,
     accumulation_steps: int = 1,
@@ -63,7 +61,6 @@ def make_step(
       model: two towers, or one.
       tasks: tasks whose weighted losses are summed.
       optimizer: optimizer of the trained parameters.
-      seed: seed of dropout, drop-connect and the losses' draws.
       mesh: devices that the batch is split over.
       l2: see `L2Config`.
       accumulation_steps: parts that the batch is embedded and its pairs are scored in, see
@@ -73,12 +70,11 @@ def make_step(
       length_bucketing: see `embed_views`.
 
     Returns:
-      (state, batch, step, lengths, key_data) -> (state, scalars). `batch` holds global arrays as
-      `data.batch_spec` describes them; without `lengths`, see `schedules.make_schedule`, and
-      `key_data`, see `rngs`, those of the run are constants of the program. The update happens only
-      if loss and gradient are finite and `step` is the state's own step: unless such a batch is
-      skipped, the state stays as it was before the failing batch, although later steps may have
-      been dispatched already.
+      (state, batch, step, key_data) -> (state, scalars). `batch` holds global arrays as
+      `data.batch_spec` describes them, `key_data` the seed of dropout, drop-connect and the losses'
+      draws, see `rngs`. The update happens only if loss and gradient are finite and `step` is the
+      state's own step: unless such a batch is skipped, the state stays as it was before the failing
+      batch, although later steps may have been dispatched already.
     """
     embed: Callable[..., tuple[dict[str, Embedding], Tree]]
     embed = functools.partial(embed_views, train=True)
@@ -88,7 +84,7 @@ def make_step(
     rate = momentum_rate(tasks)
 
     def compute_loss(
-        params: Tree, state: TrainState, batch: Batch, seed: int | jax.Array
+        params: Tree, state: TrainState, batch: Batch, seed: jax.Array
     ) -> tuple[jax.Array, tuple[Tree, Tree, Scalars]]:
         frozen, model_state, number = state.frozen, state.model_state, state.step
         everything = merge(params, frozen)
@@ -130,16 +126,13 @@ def make_step(
         state: TrainState,
         batch: Batch,
         step: jax.Array,
-        lengths: Lengths | None = None,
-        key_data: jax.Array | None = None,
+        key_data: jax.Array,
     ) -> tuple[TrainState, Scalars]:
         gradients, (model_state, observed, scalars) = jax.grad(compute_loss, has_aux=True)(
-            state.params, state, batch, seed if key_data is None else key_data
+            state.params, state, batch, key_data
         )
         with jax.named_scope("update"):
-            updates, opt_state = optimizer.update(
-                gradients, state.opt_state, state.params, lengths=lengths
-            )
+            updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
             params = optax.apply_updates(state.params, updates)
             trained = flatten(params)
             seen = {path: x for path, x in flatten(observed).items() if path in trained}
