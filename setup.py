@@ -33,7 +33,6 @@ setuptools.setup(
     install_requires=[
         "absl-py>=2.1,<3",
         "array_record>=0.8,<0.10",
-        "clu>=0.0.12,<0.1",
         "etils[epath]>=1.14,<2",
         # From 3.30, a released lock's file stays, and one that was removed is never locked.
         "filelock>=3.30,<5",

@@ -75,7 +75,7 @@ def test_one_command_from_weights_to_tables(command, arguments, tower, tmp_path)
     names = ["benchmarks.json", "metrics.csv", "metrics.json", "ranks.npz"]
     names += ["report.html", "report.md", "report.tex"]
     assert sorted(path.name for path in own.iterdir()) == names
-    assert {"coco", "metrics.csv", "model.json"} <= {path.name for path in out.iterdir()}
+    assert {"coco", "metrics.csv"} <= {path.name for path in out.iterdir()}
     (events,) = out.glob("events.out.tfevents.*")
     shown = EventAccumulator(str(events)).Reload().Tags()["tensors"]
     assert {"coco/t2t/queries/1", "coco/t2t/similarity/positive", "coco/report"} <= set(shown)
@@ -141,4 +141,3 @@ def test_sentence_embeddings_are_evaluated_like_the_tower_that_made_them(
         assert not code
         assert json.loads((out / "metrics.json").read_text()) == pytest.approx(expected, abs=1e-6)
         assert "| mine " in (out / "sts/report.md").read_text()
-        assert json.loads((out / "model.json").read_text())["name"] == f"{path} (cosine)"

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from tests.saved_run import TOTAL_STEPS, evaluate, read
-from xmodal.train.folder import folder_lock, following
+from xmodal.train.evaluation import run_subjects
 
 
 @pytest.mark.slow
@@ -26,14 +26,14 @@ def test_follow_evaluates_what_is_new_and_ends_with_the_run(
         waited.append(seconds)
         shutil.copytree(saved_run_dir / last, growing / last)
 
-    monkeypatch.setattr(following.time, "sleep", sleep)
+    monkeypatch.setattr(run_subjects.time, "sleep", sleep)
     evaluate(run=str(growing), follow=True, output=str(output))
     assert len(waited) == 1
     # One line per checkpoint, and where the pages are.
     lines = [message for message in caplog.messages if message.startswith("step ")]
     assert [line.split()[1] for line in lines] == ["2", "4"]
     assert all(line.startswith("Report: ") for line in capsys.readouterr().out.splitlines())
-    assert not (output / folder_lock.LOCK).exists()
+    assert not (output / ".writer.lock").exists()
     assert sorted(p.name for p in (output / "steps").iterdir()) == ["0.json", "2.json", "4.json"]
     assert read(output / "steps/0.json") == {}  # not evaluated again
     evaluate(run=str(growing), follow=True, output=str(output), overwrite=True)

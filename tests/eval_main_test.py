@@ -1,6 +1,5 @@
 """The evaluation binary on runs of a tiny text-only model."""
 
-import json
 import os
 import shutil
 import signal
@@ -90,24 +89,6 @@ def test_saved_embeddings_are_those_that_files_hold(saved_run_dir, tmp_path):
     evaluator = make_evaluator("shapes", options, split, ["text"])
     metrics = evaluate_source(evaluator, saved, name="file").metrics
     assert metrics == read(tmp_path / "out/shapes/metrics.json")
-
-
-@pytest.mark.slow
-def test_results_of_another_run_are_kept_unless_told_otherwise(saved_run_dir, tmp_path):
-    given = {"split": "validation", "output": str(tmp_path / "out"), "evaluators": ["words"]}
-    evaluate(run=str(saved_run_dir), **given)
-    other = tmp_path / "other"
-    shutil.copytree(saved_run_dir, other)
-    config = read(other / "config.json")
-    longer = config | {"total_steps": 100, "log_every": 7}
-    (other / "config.json").write_text(json.dumps(longer))
-    evaluate(run=str(other), step="4", **given)  # the same model, trained on
-    (other / "config.json").write_text(json.dumps(config | {"seed": 1}))
-    with pytest.raises(UserError, match=r"differs from tiny_quick .*replace them with --overw"):
-        evaluate(run=str(other), **given)
-    assert read(tmp_path / "out/metrics.json")["step"] == 4
-    evaluate(run=str(other), overwrite=True, **given)
-    assert read(tmp_path / "out/metrics.json")["step"] == 2
 
 
 @pytest.mark.slow

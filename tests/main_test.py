@@ -19,7 +19,6 @@ OVERRIDES = {
     "optimizer.schedule.warmup_steps=400": "warmup_steps=400 leaves nothing of",
     "tasks.i2t.loss.name=triplet": OTHER_NAME,
     "model.text.encoder.heads=3": "config.model has width=128, not a multiple of its heads=3.",
-    "model.image.projection.width=128": "128-dimensional embeddings and config.model.text 256",
     "init_from.run=runs/nowhere": "'runs/nowhere' is not a run of xmodal.main",
     "data.text.vocabulary=nowhere.txt": "nowhere.txt",
     "data.image.augment.area=[0.9, 0.5]": "image.augment.area is (0.9, 0.5); the lower end",
@@ -70,8 +69,8 @@ def test_a_dry_run_goes_to_the_preflight(command, monkeypatch):
         "xmodal.train.preflight.check",
         lambda *args, **kwargs: called.append((args, kwargs)),
     )
-    flags = ["--dry_run", "--topology=v3:4x4", "--output=cost.json", "--workdir=there"]
+    flags = ["--dry_run", "--topology=v3:4x4", "--workdir=there"]
     assert command(QUICKSTART + ":t2t", "--config.seed=3", *flags)[0] == 0
     (((config, workdir), options),) = called
     assert (config.seed, workdir) == (3, "there")
-    assert options == {"topology": "v3:4x4", "output": "cost.json", "allow_changes": []}
+    assert options == {"topology": "v3:4x4", "allow_changes": []}

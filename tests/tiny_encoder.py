@@ -10,6 +10,7 @@ from configs import base, cxc
 from xmodal.core import mesh as mesh_lib
 from xmodal.evals import read_options
 from xmodal.models import make_dual_encoder
+from xmodal.train import rngs
 from xmodal.train.run import Run
 from xmodal.train.run_config import read_settings
 from xmodal.train.step import step, tasks
@@ -119,9 +120,8 @@ def start(parts, seed=0):
 
 def compile_step(parts, first, **options):
     """Like `compiled_step.compile_step`, with options of `make_step`."""
-    function = step.make_step(
-        parts.model, parts.tasks, parts.optimizer, seed=0, mesh=parts.mesh, **options
-    )
+    function = step.make_step(parts.model, parts.tasks, parts.optimizer, mesh=parts.mesh, **options)
+    function = functools.partial(function, key_data=rngs.key_data(0))
     sharding = mesh_lib.batch_sharded(parts.mesh)
     batch = {
         name: jax.ShapeDtypeStruct(spec.shape, spec.dtype, sharding=sharding)

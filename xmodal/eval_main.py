@@ -23,8 +23,8 @@ EVALUATOR/BENCHMARK/DIRECTION/METRIC, for a run those of the last evaluated chec
 `steps/STEP.json` those of each checkpoint. --output defaults to RUN/SPLIT for the best checkpoint,
 whose results in RUN/test are those that training wrote, and to RUN/step_STEP/SPLIT for another
 --step. `--interpolate=0,0.5,1` evaluates averages of the checkpoint and the weights that its run
-started from, into RUN/interpolation/SPLIT: `steps/PERCENT.json`, and `curve.md` and `curve.tex`, a
-table with intervals. `--config.init_from.model=A,B` evaluates the mean of the scores of two
+started from, into RUN/interpolation/SPLIT: `steps/PERCENT.json`, and `curve.md`, a table
+with intervals. `--config.init_from.model=A,B` evaluates the mean of the scores of two
 converted models.
 """
 
@@ -84,11 +84,13 @@ def _stoppable() -> contextlib.AbstractContextManager:
 
 def _evaluate(args: argparse.Namespace, opened: "Opened", output: str) -> None:
     """Evaluates models by the evaluators of a config."""
-    from xmodal.train.evaluation import evaluation_files, subjects
+    from xmodal.core import processes
+    from xmodal.core.result_files import check_writable
+    from xmodal.train.evaluation import subjects
     from xmodal.train.evaluation.suite import Request
     from xmodal.train.folder import folder_lock
 
-    evaluation_files.check_output(output, opened.identity, overwrite=args.overwrite)
+    processes.first_does(f"check {output}", lambda: check_writable(output))
     follows, weights = getattr(args, "follow", False), getattr(args, "interpolate", None)
     saved = (getattr(args, name, None) for name in ("save_embeddings", "save_scores"))
     request = Request(args.split, args.compare, args.examples, *saved)
@@ -101,11 +103,11 @@ def _evaluate(args: argparse.Namespace, opened: "Opened", output: str) -> None:
             opened, output, request, keep_others=keep_others, follows=follows
         )
     if weights:
-        from xmodal.train import interpolation
+        from xmodal.train.evaluation import run_subjects
 
-        print(interpolation.write_curve(output, interpolation.read_weights(weights)))
+        print(run_subjects.write_curve(output, run_subjects.read_weights(weights)))
     else:
-        evaluation_files.print_pages(evaluations, output)
+        subjects.print_pages(evaluations, output)
 
 
 def _open_file(args: argparse.Namespace, config: ConfigDict | None) -> "Opened":
@@ -145,21 +147,18 @@ def _open_run(args: argparse.Namespace) -> tuple["Opened", str]:
         return _open_followed(args, folders)
     if len(folders) > 1:
         return _open_ensemble(args, folders), args.output
-    if args.interpolate:
-        from xmodal.train import interpolation
-
-        weights = interpolation.read_weights(args.interpolate)
+    weights = run_subjects.read_weights(args.interpolate or ())
     config = run_folder.load_run(args.run)
     # Resolved once: a training run may save a later checkpoint at any time.
     step = run_folder.resolve_step(args.run, args.step)
     evaluation = _evaluation_of(args, config)
-    if args.interpolate:
+    if weights:
         output = _output_in_run(args, "interpolation")
-        return interpolation.open_interpolation(evaluation, args.run, step, weights), output
+        return run_subjects.open_interpolation(evaluation, args.run, step, weights), output
     # RUN/test has the run's own results, which are those of its best checkpoint.
     is_best = args.step == "best"
     output = _output_in_run(args, "" if is_best else f"step_{step}")
-    return run_subjects.open_run(evaluation, args.run, [step], is_best=is_best), output
+    return run_subjects.open_run(evaluation, args.run, [step]), output
 
 
 def _open_followed(args: argparse.Namespace, folders: list[str]) -> tuple["Opened", str]:
@@ -167,15 +166,14 @@ def _open_followed(args: argparse.Namespace, folders: list[str]) -> tuple["Opene
     import jax
 
     from xmodal.train.evaluation import run_subjects
-    from xmodal.train.folder.following import follow, wait_for_run
 
     if len(folders) > 1 and any(epath.Path(each).exists() for each in folders):
         raise UserError("--follow takes one run; --run names several.")
     if jax.process_count() > 1:
         raise UserError("--follow runs in one process: hosts could see different checkpoints.")
-    config = wait_for_run(args.run, timeout=args.timeout)
+    config = run_subjects.wait_for_run(args.run, timeout=args.timeout)
     evaluation, output = _evaluation_of(args, config), _output_in_run(args, "follow")
-    steps = follow(args.run, output, timeout=args.timeout, overwrite=args.overwrite)
+    steps = run_subjects.follow(args.run, output, timeout=args.timeout, overwrite=args.overwrite)
     return run_subjects.open_run(evaluation, args.run, steps, follows=True), output
 
 
@@ -209,14 +207,14 @@ def _evaluate_on_annotations(args: argparse.Namespace) -> None:
     """Evaluates embeddings, scores or rankings on the released label files."""
     from xmodal.api import evaluating
     from xmodal.core import mesh as mesh_lib
+    from xmodal.core import processes
+    from xmodal.core.result_files import check_writable
     from xmodal.evals.reports.store import find_evaluations, load_ranks
-    from xmodal.train.evaluation import evaluation_files as files
-    from xmodal.train.evaluation.model_identity import ModelIdentity
-    from xmodal.train.tensorboard.example_views import TensorBoardConfig, Views
+    from xmodal.train.evaluation import subjects
+    from xmodal.train.tensorboard import TensorBoardConfig, Views
 
     kind = _kind_of_file(args)
-    model = ModelIdentity.of_file(getattr(args, kind), args.similarity, args.ids)
-    files.check_output(args.output, model, overwrite=args.overwrite)
+    processes.first_does(f"check {args.output}", lambda: check_writable(args.output))
     # Read first, since it may be unreadable.
     other = None
     if args.compare:
@@ -233,10 +231,10 @@ def _evaluate_on_annotations(args: argparse.Namespace) -> None:
         other=other,
     )
     others = {"": other} if other is not None else {}
-    with files.event_writer(args.output) as writer:
+    with subjects.event_writer(args.output) as writer:
         views = Views(writer, TensorBoardConfig(), 0)
-        files.write_all([evaluation], args.output, model, others, views)
-    files.print_pages([evaluation], args.output)
+        subjects.write_all([evaluation], args.output, others, views)
+    subjects.print_pages([evaluation], args.output)
 
 
 def _output_in_run(args: argparse.Namespace, place: str) -> str:

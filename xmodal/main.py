@@ -19,15 +19,13 @@ import sys
 
 from absl import flags, logging
 
-from xmodal.apps import config_flag, output_flag, training_flags
-from xmodal.apps.output_flag import OUTPUT
+from xmodal.apps import config_flag, training_flags
 from xmodal.apps.training_flags import DRY_RUN, WORKDIR
 from xmodal.core.errors import UserError
 from xmodal.core.progress import STOPPED
 
 flags.adopt_module_key_flags(config_flag)
 flags.adopt_module_key_flags(training_flags)
-flags.adopt_module_key_flags(output_flag)
 TOPOLOGY = flags.DEFINE_string(
     "topology",
     "",
@@ -66,9 +64,8 @@ def main(argv: list[str]) -> None:
     """Connects the processes and starts the training loop."""
     del argv
     config = config_flag.read_config()
-    for flag in (TOPOLOGY, OUTPUT):
-        if flag.value and not DRY_RUN.value:
-            raise UserError(f"--{flag.name} works only with --dry_run.")
+    if TOPOLOGY.value and not DRY_RUN.value:
+        raise UserError("--topology works only with --dry_run.")
     # Imported here so that --help and errors in flags or file names appear immediately.
     from xmodal.core import processes
     from xmodal.core.compilation_cache import use_compilation_cache
@@ -91,11 +88,7 @@ def main(argv: list[str]) -> None:
         logging.info("Workdir: %s", workdir)
         if DRY_RUN.value:
             preflight.check(
-                config,
-                workdir,
-                topology=TOPOLOGY.value,
-                output=OUTPUT.value or "",
-                allow_changes=ALLOW_CHANGES.value,
+                config, workdir, topology=TOPOLOGY.value, allow_changes=ALLOW_CHANGES.value
             )
             return
         is_done = loop.train(config, workdir, allow_changes=ALLOW_CHANGES.value)

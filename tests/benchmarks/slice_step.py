@@ -15,8 +15,8 @@ from absl import flags, logging
 from tests.benchmarks.main_memory import count_moved
 from xmodal.apps import config_flag
 from xmodal.core.mesh import make_mesh
+from xmodal.train import costs
 from xmodal.train.compiled_step import lower_step
-from xmodal.train.costs import accelerators, cost
 from xmodal.train.resolve import resolve
 
 flags.adopt_module_key_flags(config_flag)
@@ -36,12 +36,12 @@ def main(argv: list[str]) -> None:
     """Prints the figures."""
     del argv
     logging.set_verbosity(logging.WARNING)
-    devices = accelerators.slice_devices(TOPOLOGY.value)
+    devices = costs.slice_devices(TOPOLOGY.value)
     run = resolve(config_flag.read_config(), mesh=make_mesh(devices), needs_data=False)
     tflops, bandwidth = _SPEEDS[devices[0].device_kind]
     for layout, lowered in lower_step(run, run.state_shapes).items():
         compiled = lowered.compile()
-        found = cost.measure(compiled)
+        found = costs.measure(compiled)
         moved = count_moved(compiled.as_text(), found.moved_bytes)
         figures = {
             "config": run.settings.name,

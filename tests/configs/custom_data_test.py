@@ -56,10 +56,6 @@ def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
     report = (run_dir / "test" / "own" / "report.md").read_text()
     assert report.startswith("# files, test split: own\n")
     assert "\n## Own pictures and captions (captioned_images)\n" in report
-    selected = (
-        r"Selected by config.best_checkpoint.metric='own/captioned_images/mean_mrr': it is \d+"
-    )
-    assert re.search(rf"{selected}\S* at \d of \d evaluated checkpoints", report)
     assert re.search(r"finds (its own image|\S+\.png, the image of) ", report)
     assert (
         "examples of the split `train` of files (captioned_images/images)"

@@ -25,7 +25,6 @@ def test_embeddings_end_to_end(evaluate, model, capsys):
         "benchmarks.json",
         "metrics.csv",
         "metrics.json",
-        "model.json",
         "ranks.npz",
         "report.html",
         "report.md",

@@ -29,18 +29,9 @@ def without_data(monkeypatch):
             {"frozen_features.modalities": ["image"]},
             "'image' in config.frozen_features.modalities",
         ),
-        ({"frozen_features.folder": "gs://bucket/x"}, "'gs://bucket/x' is not on a file system"),
     ],
 )
 @pytest.mark.usefixtures("without_data")
 def test_features_that_would_change_are_refused_without_data(config, changes, message):
     with pytest.raises(UserError, match=message):
         start_run(changed(config, changes))
-
-
-@pytest.mark.usefixtures("without_data")
-def test_an_encoder_without_frozen_features_is_named(config):
-    encoder = {"name": "words", "vocab_size": 0, "width": 8}
-    config = changed(config, {"model.text.encoder": encoder, "freeze": ["text/encoder/"]})
-    with pytest.raises(UserError, match="no frozen features"):
-        start_run(config)

@@ -99,26 +99,6 @@ def test_the_features_of_images_are_those_of_the_tower(image_config, head):
 
 
 @pytest.mark.slow
-def test_other_features_have_a_folder_of_their_own(config):
-    # A vocabulary of another size would mean other weights.
-    config.model.text.encoder.vocab_size, config.batch_size = 300, 8
-    frozen_features.open_or_compute(*start_run(config))
-    (first,) = folders(config)
-    files = {path: path.read_bytes() for path in first.iterdir()}
-    all_changes = [
-        {"seed": 1},  # other weights
-        {"data.text.max_length": 8},
-        {"train_split": "validation"},  # other captions
-    ]
-    for number, changes in enumerate(all_changes, 2):
-        frozen_features.open_or_compute(*start_run(changed(config, changes)))
-        assert len(folders(config)) == number, changes
-    assert {path: path.read_bytes() for path in first.iterdir()} == files
-    frozen_features.open_or_compute(*start_run(config))
-    assert len(folders(config)) == 1 + len(all_changes)
-
-
-@pytest.mark.slow
 @pytest.mark.usefixtures("without_evaluation")
 def test_a_continued_run_reads_the_same_features(config, tmp_path, monkeypatch):
     whole = train(config, tmp_path / "whole")

@@ -122,14 +122,11 @@ def test_a_choice_that_weights_leave_open_stays(bert, mobilenet):
             {"vocab_size": 21, "depth": 2},
             "(?s)encoder.vocab_size is 21, .* have 20.*encoder.depth is 2, .* have 3",
         ),
-        ({"text": "BERT"}, None, "but config.model.text is None"),
     ],
 )
 def test_another_tower_than_the_configs(bert, towers, text, message):
     config = tiny.make_config_with_towers(**text or {})
     config.data.text.vocabulary = f"{bert}/vocab.txt"
-    if text is None:
-        config.model.text = None
     for modality, folder in towers.items():
         config.init_from.towers[modality] = folder.replace("BERT", bert)
     with pytest.raises(UserError, match=message):
@@ -142,20 +139,6 @@ def test_the_vocabulary_must_be_the_towers(bert, tmp_path):
     config.data.text.vocabulary = write_vocabulary(tmp_path / "vocab.txt", WORDS[:-1])
     with pytest.raises(UserError, match="data.text.vocabulary is .*vocab.txt., the weights have"):
         inherit(config)
-
-
-def test_a_tower_that_reads_its_pads_fixes_their_number_and_token(mobilenet, tmp_path):
-    text = {"tokenizer": "wordpiece", "pad": "[SEP]", "attend_to_padding": True, "max_length": 6}
-    files = {"vocab.txt": "".join(f"{token}\n" for token in WORDS).encode()}
-    folder = save(tmp_path / "text", "text", BERT, {"name": "mean"}, text, files)
-    filled = inherit(make_open_config(text=folder, image=mobilenet)).data.text
-    assert (filled.pad, filled.attend_to_padding, filled.max_length) == ("[SEP]", True, 6)
-    config = make_open_config(text=folder, image=mobilenet)
-    config.data.text.update({"max_length": 5, "pad": "[PAD]", "attend_to_padding": False})
-    with pytest.raises(UserError) as caught:
-        inherit(config)
-    assert "config.data.text.max_length is 5, the weights have 6\n" in str(caught.value)
-    assert "config.data.text.pad is '[PAD]', the weights have '[SEP]'\n" in str(caught.value)
 
 
 @pytest.fixture(scope="module")
@@ -197,13 +180,6 @@ def test_other_token_ids_than_a_runs_are_named(other_run, tmp_path):
         inherit(config)
     assert f"The config contradicts the run {other_run}:\n" in str(caught.value)
     assert "config.data.text.tokenizer is 'nltk', the weights have" in str(caught.value)
-
-
-def test_words_are_free_where_the_text_encoder_is_not_taken(other_run):
-    config = make_second_config(other_run, include=["text/projection/", "tasks/"])
-    config.data.text.tokenizer = "nltk"
-    filled = inherit(config)
-    assert filled.data.text.to_dict() == config.data.text.to_dict()
 
 
 def test_a_run_that_goes_on_needs_nothing_that_it_came_from(other_run):

@@ -61,8 +61,6 @@ def test_a_run_that_may_skip_leaves_a_batch_out(config, tmp_path, monkeypatch):
     config.non_finite = "skip"
     for folder in ("stopped", "skipping"):
         loop.train(config, str(tmp_path / folder))
-        (line,) = (tmp_path / folder / "skipped.jsonl").read_text().splitlines()
-        assert json.loads(line)["step"] == 7
     stopped, skipping = (load_state(config, tmp_path / each) for each in ("stopped", "skipping"))
     jax.tree.map(
         functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6), stopped, skipping

@@ -1,13 +1,12 @@
 """Dry runs: their figures, and a specific message for every mistake."""
 
-import json
 import logging
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 from configs import base, cxc
@@ -38,29 +37,19 @@ def config(tiny_data_dir):
 
 @pytest.mark.slow
 def test_figures_steps_and_an_evaluation(config, tmp_path, caplog):
-    run, output = tmp_path / "run", tmp_path / "new/cost.json"
+    run = tmp_path / "run"
     with caplog.at_level(logging.INFO, logger="absl"):
-        preflight.check(config, str(run), output=str(output))
+        preflight.check(config, str(run))
     assert not run.exists()
     assert caplog.messages[-1] == f"All checks passed; nothing was written to {run}."
-    found = json.loads(output.read_text())
-    assert (found["devices"], found["batch_size"], found["device"]) == (8, 16, "cpu")
-
+    # Thirty captions are spread over eight devices.
+    (table,) = (each for each in caplog.messages if each.startswith("Per device and call:"))
+    programs = re.findall("^(training step|embedding of 32 captions)  .*%", table, re.MULTILINE)
+    assert len(programs) == 2
     # The actual run has the same losses.
     losses = tiny_run.train(config, run)
-    assert found["run"]["losses"] == [losses[0], losses[1]]
-    assert len(found["run"]["step_seconds"]) == 2
-    assert np.isfinite(found["run"]["metrics"][f"{TINY}/mean_recall@10"])
-
-    trained, frozen = found["parameters"]["trained"], found["parameters"]["frozen"]
-    assert trained > frozen > 0
-    step = found["programs"]["training step"]
-    # SGD without momentum: the parameters, and little else.
-    assert 4 * (trained + frozen) < step["argument_bytes"] < 4 * (trained + frozen) + 4000
-    assert step["peak_bytes"] >= step["argument_bytes"] + step["temporary_bytes"]
-    assert step["flops"] > 0
-    # Thirty captions are spread over eight devices.
-    assert set(found["programs"]) == {"training step", "embedding of 32 captions"}
+    shown = re.findall(r"step \d  loss ([\d.]+)", "\n".join(caplog.messages))
+    assert shown == [f"{losses[0]:.4f}", f"{losses[1]:.4f}"]
 
 
 # Path -> value of the config, and the message.
@@ -72,7 +61,7 @@ MISTAKES = {
     ),
     "memory": (
         {"model.text.encoder.mlp_dim": 2**33},
-        r"The training step does not fit: it needs .* GiB of .* per device \(cpu\)",
+        r"The training step does not fit: it needs .* GiB of .* per device",
     ),
 }
 
@@ -89,9 +78,7 @@ def test_mistakes_by_their_own_message(config, tmp_path, name):
         section[key] = value
     with pytest.raises(UserError, match=message) as raised:
         preflight.check(config, str(tmp_path / "run"))
-    if name == "memory":
-        assert "--config.sharding=" in str(raised.value)
-        assert "--config.batch_size (now 16) may be smaller" in str(raised.value)
+    assert name != "memory" or "--config.sharding=" in str(raised.value)
     assert not (tmp_path / "run").exists()
 
 
@@ -122,16 +109,11 @@ def test_a_slice_that_is_not_here(tmp_path):
         *("--config.data.dataset=coco_captions", "--config.data.image=None"),
         "--config.best_checkpoint.metric=",
     ]
-    output = tmp_path / "cost.json"
-    done = dry_run("--topology=v5e:2x2", f"--output={output}", *folders, *coco)
+    done = dry_run("--topology=v5e:2x2", *folders, *coco)
     assert done.returncode == 0, done.stderr
     assert "fits v5e:2x2, but was not tried; nothing was written" in done.stderr
     assert "WARNING: Not checked: " in done.stderr
     assert "--dataset=coco_captions" in done.stderr
-    found = json.loads(output.read_text())
-    assert (found["device"], found["devices"]) == ("TPU v5 lite", 4)
-    step = found["programs"]["training step"]
-    assert step["compiler_seconds"] > 0
 
     large = dry_run("--topology=v5e:2x2", "--config.batch_size=1048576", *folders, *coco)
     assert large.returncode == 1

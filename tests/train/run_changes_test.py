@@ -6,14 +6,15 @@ import pytest
 
 from configs import cmcm_clue, cxc
 from tests import tiny_encoder as tiny
+from xmodal import data
 from xmodal.core.errors import UserError
 from xmodal.train import run_config
 from xmodal.train.folder import checkpoints, run_folder
-from xmodal.train.folder.compute import Compute
 from xmodal.train.inherit import inherit
 from xmodal.train.resolve import check_changes, differences
 from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
 
+RECORDS = {"train": {"tiny train": "12ab"}, "examples": 30, "devices": 8}
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnop"]
 
 
@@ -43,9 +44,9 @@ def changed(values, config=None):
     return config
 
 
-def check(run_dir, config, allowed=(), devices=8):
+def check(run_dir, config, allowed=(), **records):
     settings = run_config.read_settings(inherit(config, run_dir))
-    return check_changes(run_dir, settings, devices, allowed)
+    return check_changes(run_dir, settings, RECORDS | records, allowed)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +66,7 @@ def test_the_number_of_devices_counts_where_each_normalizes_its_own_items(
     saver.save(dataclasses.replace(state, step=state.step + 5))
     saver.close()
     run_folder.save_config(folder, config)
-    Compute(0, 16, 8, "cpu", 0).save(folder)
-    Compute(5, 16, 4, "cpu", 0).save(folder)  # This start has made no step yet.
+    run_folder.save_records(folder, RECORDS)
     assert check(folder, config) == []
     if not counts:
         assert check(folder, config, devices=4) == []
@@ -83,9 +83,6 @@ def test_the_number_of_devices_counts_where_each_normalizes_its_own_items(
         ({"l2": None}, "l2.pattern: 'text/.*kernel' -> None"),
         ({"optimizer.learning_rate": 0.1}, "optimizer.learning_rate: 0.001 -> 0.1"),
         ({"optimizer.schedule": {"name": "cosine"}}, "optimizer.schedule.rate: 0.999 -> None"),
-        ({"freeze": []}, "freeze: ['image/projection/'] -> []"),
-        ({"tasks.t2t.weight": 0.5}, "tasks.t2t.weight: 0.4 -> 0.5"),
-        ({"model.text.encoder.dropout": 0.5}, "model.text.encoder.dropout: None -> 0.5"),
         ({"data.text.max_length": 5}, "data.text.max_length: 6 -> 5"),
     ],
 )
@@ -117,9 +114,6 @@ def test_an_evaluator_counts_where_the_rate_follows_it():
 
     assert found({"evals.relations.every": 1, "evals.pools.batch_size": 3}) == {}
     assert found({"evals.pools.every": 1}) == {"evals.pools.every": (25, 1)}
-    # A default is the same with and without its key.
-    assert found({"evals.pools.seed": 0, "evals.pools.directions": ("t2i",)}) == {}
-    assert found({"evals.pools.seed": 3}) == {"evals.pools.seed": (0, 3)}
     assert found({"total_steps": 51}) == {"total_steps": (50, 51)}
 
 
@@ -144,3 +138,14 @@ def test_an_unknown_path_is_named(run_dir):
     ):
         check(run_dir, make_config(), ["optimizer.learning_rat"])
     assert check(run_dir, make_config(), ["records", "optimizer.learning_rate", "data"]) == []
+
+
+def test_other_records_must_be_allowed(run_dir):
+    run_folder.save_records(run_dir, RECORDS)
+    unknown = {"tiny train": data.UNKNOWN_HASH}
+    with pytest.raises(UserError, match=r"  records: tiny train 12ab \(30 .* -> .* 12ab \(31 ex"):
+        check(run_dir, make_config(), examples=31)
+    found = check(run_dir, make_config(), ["records"], train={"tiny train": "34cd"})
+    assert found == ["records: tiny train 12ab (30 examples) -> tiny train 34cd (30 examples)"]
+    run_folder.save_records(run_dir, RECORDS | {"train": unknown})
+    assert check(run_dir, make_config()) == []

@@ -1,6 +1,5 @@
 import pytest
 
-from xmodal.core.errors import UserError
 from xmodal.train import tree
 
 PARAMS = {
@@ -32,19 +31,6 @@ def test_a_tower_without_parameters_or_with_frozen_ones_only_stays():
     trained, frozen = tree.partition(PARAMS, ["image/"])
     assert trained["image"] == {}
     assert tree.merge(trained, frozen) == PARAMS
-
-
-@pytest.mark.parametrize(
-    ("patterns", "message"),
-    [
-        # Matched from the start of the path.
-        (["bert/"], r"config.freeze pattern 'bert/' matches no parameter; .*'text/bert'"),
-        ([".*"], r"config.freeze=\['\.\*'\] freezes every parameter"),
-    ],
-)
-def test_patterns_that_cannot_be_meant(patterns, message):
-    with pytest.raises(UserError, match=message):
-        tree.partition(PARAMS, patterns)
 
 
 FIXED = ["image/encoder/kernel", "image/projection/bias", "text/encoder/table"]

@@ -155,7 +155,9 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
         compare="results of another model: its run, the --output of an evaluation, or ranks.npz",
     )
     parser.add_argument(
-        "--overwrite", action="store_true", help="replace results of another model in --output"
+        "--overwrite",
+        action="store_true",
+        help="with --follow, evaluate all checkpoints again; else allow other results in RUN/test",
     )
 
 

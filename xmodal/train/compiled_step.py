@@ -11,16 +11,22 @@ from absl import logging
 from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.progress import progress
-from xmodal.train.costs import cost, memory
-from xmodal.train.optimization.schedules import Lengths, read_lengths
+from xmodal.train.costs import compile_program, measure
 from xmodal.train.run import Run
-from xmodal.train.step.length_bucketing import RANK
 from xmodal.train.step.step import Batch, Scalars, jit_step, make_step
+from xmodal.train.step.views import RANK
 from xmodal.train.tree import TrainState
 
 Layout = tuple[int, bool]
 """See `DataConfig.text_layouts`."""
 _NO_TEXTS = (0, False)
+STEP = "training step"
+# XLA's YNNPACK takes four times as long as its own code for the gradient of a convolution's kernel:
+# without this option, the quickstart's step takes a seventh more time. Sums stay with YNNPACK: over
+# the axes of a picture, XLA's own code adds one number to the next, which rounds badly.
+_CPU_STEP_OPTIONS: dict[str, str | bool] = {
+    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE"
+}
 
 
 class CompiledStep:
@@ -33,30 +39,22 @@ class CompiledStep:
     def __init__(self, programs: Mapping[Layout, jax.stages.Compiled], run: Run) -> None:
         """Measures the programs."""
         self.programs, self._run = dict(programs), run
-        self._flops = {layout: cost.measure(each).flops for layout, each in programs.items()}
-
-    @property
-    def most_flops(self) -> float:
-        """FLOPs of the last program on one device, as the compiler counts; 0 if it does not."""
-        return list(self._flops.values())[-1]
+        self._flops = {layout: measure(each).flops for layout, each in programs.items()}
 
     def flops(self, batch: Batch) -> float:
-        """FLOPs of the step on a batch, like `most_flops`."""
+        """FLOPs of a step on one device, as the compiler counts; 0 if it does not."""
         return self._flops[_layout(batch)]
 
     def __call__(
         self, state: TrainState, batch: Batch, step: jax.Array
     ) -> tuple[TrainState, Scalars]:
         """Returns the next state and the scalars of a step, see `step.make_step`."""
-        return self.programs[_layout(batch)](state, batch, step, *self._arguments)
+        return self.programs[_layout(batch)](state, batch, step, self._key)
 
     @functools.cached_property
-    def _arguments(self) -> tuple[Lengths, jax.Array]:
-        """Lengths and seed, on the devices, which a compilation for others does not have."""
-        settings, mesh = self._run.settings, self._run.mesh
-        lengths = read_lengths(settings.optimizer.schedule, settings.total_steps)
-        on_devices = (mesh_lib.put_step(int(each), mesh) for each in lengths)
-        return Lengths(*on_devices), mesh_lib.put(self._run.key_data, mesh_lib.replicated(mesh))
+    def _key(self) -> jax.Array:
+        """The seed on the devices, which a compilation for others does not have."""
+        return mesh_lib.put(self._run.key_data, mesh_lib.replicated(self._run.mesh))
 
 
 def lower_step(
@@ -64,15 +62,18 @@ def lower_step(
 ) -> dict[Layout, jax.stages.Lowered]:
     """Returns the step for every layout of texts; see `compile_step`.
 
-    Its text is the same for runs that differ only in their length and seed, so that the compilation
-    cache has the program of another.
+    Its text is the same for runs that differ only in their seed, so that the compilation cache has
+    the program of another.
     """
-    settings, longest = run.settings, abstract_batch(run, features)
+    settings, longest = run.settings, dict(run.batch)
+    for reader in features:
+        longest = reader.replace_spec(longest)
+    rows = mesh_lib.batch_sharded(run.mesh)
+    longest = {name: column.update(sharding=rows) for name, column in longest.items()}
     step = make_step(
         run.model,
         run.tasks,
         run.optimizer,
-        seed=settings.seed,
         mesh=run.mesh,
         l2=settings.l2,
         accumulation_steps=settings.accumulation_steps,
@@ -88,9 +89,7 @@ def lower_step(
         # Ranks are one number for every text, like the ids of captions.
         ranks = {RANK: longest["caption_id"]} if has_short else {}
         batch = data.cut_texts(longest, length) | ranks
-        lowered[length, has_short] = jitted.lower(
-            state, batch, number, Lengths(number, number), key
-        )
+        lowered[length, has_short] = jitted.lower(state, batch, number, key)
     return lowered
 
 
@@ -109,23 +108,14 @@ def compile_step(
     """
     started, programs = time.monotonic(), {}
     layouts = lower_step(run, state, features)
+    on_cpu = run.mesh.devices.flat[0].platform == "cpu"
     with progress("Compiling the training step", len(layouts)) as done:
         for layout, lowered in layouts.items():
-            programs[layout] = memory.compile_program(lowered, memory.STEP, run)
+            options = _CPU_STEP_OPTIONS if on_cpu else None
+            programs[layout] = compile_program(lowered, STEP, options)
             done(1)
     logging.info("Compiled the training step in %.0f s.", time.monotonic() - started)
     return CompiledStep(programs, run)
-
-
-def abstract_batch(
-    run: Run, features: Sequence[data.FeatureReader] = ()
-) -> dict[str, jax.ShapeDtypeStruct]:
-    """Returns shapes and sharding of a global training batch with the longest texts."""
-    spec = dict(run.batch)
-    for reader in features:
-        spec = reader.replace_spec(spec)
-    sharding = mesh_lib.batch_sharded(run.mesh)
-    return {name: column.update(sharding=sharding) for name, column in spec.items()}
 
 
 def _layout(batch: Batch) -> Layout:

@@ -23,7 +23,6 @@ from xmodal.core import processes
 from xmodal.core.progress import progress
 from xmodal.core.tree_paths import unflatten
 from xmodal.models.tower import Tower
-from xmodal.train.checks import check_folder
 from xmodal.train.run import Run
 from xmodal.train.tree import TrainState, Tree, flatten
 
@@ -46,7 +45,7 @@ def open_or_compute(
     The first process computes and writes missing features; the others wait for them.
 
     Args:
-      parts: parts of the run, see `checks.check_parts`.
+      parts: parts of the run, see `resolve`.
       state: weights of the run.
       compute: False for a dry run: missing features are left out, with a warning.
 
@@ -117,7 +116,6 @@ def _open_modality(
     if stored[0] == "False":
         if not compute:
             return None
-        check_folder(root)
         tower = parts.model.towers[modality]
         compute_them = functools.partial(_compute, folder, digits, tower, items, modality, weights)
         processes.first_does(f"write the features of the {modality} tower", compute_them)

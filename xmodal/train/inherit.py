@@ -10,10 +10,9 @@ values other than its own are only logged; array shapes tell the rest.
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from absl import logging
 from etils import epath
 from ml_collections import ConfigDict
 
@@ -37,7 +36,7 @@ class _Weights(NamedTuple):
     """The settings that belong to the weights in one folder.
 
     Attributes:
-      name: the folder, as messages name it.
+      name: the folder, for errors.
       fixed: path of a section -> its keywords, which a config must not contradict.
       proposed: path of a section -> keywords that apply unless a config sets them.
     """
@@ -87,9 +86,7 @@ def _resume(config: dict[str, Any], run_dir: str) -> None:
         given = section.get("vocabulary") or known
         # The run may have been moved without the file from which it was started.
         is_lost = not (is_packaged(given) or epath.Path(given).exists())
-        if is_lost or read_vocabulary(given) == read_vocabulary(known):
-            given = known
-        section["vocabulary"] = given
+        section["vocabulary"] = known if is_lost or _agree("vocabulary", given, known) else given
 
 
 def _start(config: dict[str, Any]) -> None:
@@ -98,9 +95,9 @@ def _start(config: dict[str, Any]) -> None:
     if source.model:
         source = dataclasses.replace(source, model=_convert_published(source.model))
         config["init_from"]["model"] = source.model
-    if source.model and not any(config["model"][modality] for modality in MODALITIES):
-        _take_model(config, source.model)
-    for weights in _named_weights(config, source):
+        if not any(config["model"][modality] for modality in MODALITIES):
+            _take_model(config, source.model)
+    for weights in _named_weights(source):
         if wrong := _fill(config, weights.fixed, weights.name):
             lines = "".join(f"  {line}\n" for line in wrong)
             raise UserError(
@@ -108,15 +105,7 @@ def _start(config: dict[str, Any]) -> None:
                 "a name or path) to use the values that came with the weights, or start from "
                 "other weights."
             )
-        other = _fill(config, weights.proposed, weights.name)
-        if other := [line for line in other if line.startswith("config.model.")]:
-            logging.info("Unlike %s: %s.", weights.name, "; ".join(other))
-    for modality in MODALITIES:
-        if (find_section(config, f"model.{modality}.encoder") or {}).get("name") == "":
-            raise UserError(
-                f"config.model.{modality}.encoder has no name: name the folder of a tower in "
-                f"config.init_from.towers.{modality}, or an encoder."
-            )
+        _fill(config, weights.proposed)
 
 
 def _convert_published(folder: str) -> str:
@@ -125,18 +114,11 @@ def _convert_published(folder: str) -> str:
     if not path.exists() or any((path / f"{kind}.json").exists() for kind in ("model", "tower")):
         return folder
     # It imports readers of other formats, which no other config needs.
-    from xmodal.pretrained.published_models import NotPublishedError, convert_once
+    from xmodal.pretrained.published_models import convert_once
 
-    try:
-        processes.first_does("convert the published model", lambda: convert_once(path))
-        # Other hosts may not see the cache of the first.
-        return os.fspath(convert_once(path))
-    except NotPublishedError as error:
-        raise UserError(
-            f"config.init_from.model={folder!r} is not a converted model: "
-            f"{path / 'model.json'} is missing, nor does it open as a published CLIP or SigLIP: "
-            f"{error}"
-        ) from error
+    processes.first_does("convert the published model", lambda: convert_once(path))
+    # Other hosts may not see the cache of the first.
+    return os.fspath(convert_once(path))
 
 
 def _take_model(config: dict[str, Any], folder: str) -> None:
@@ -152,42 +134,27 @@ def _take_model(config: dict[str, Any], folder: str) -> None:
     config["model"] = model
     if not config.get("tasks"):
         config["tasks"] = {name: dict(task) for name, task in description.tasks.items()}
-    replaced = []
     for modality, tower in description.towers.items():
-        section = find_section(config, f"data.{modality}")
-        if section is None:
-            continue
-        inputs = tower.preprocessing
-        if inputs.get("tokenizer") in SUBWORDS:  # Settings of words are not for pieces.
-            unset = {key: value for key, value in WORD_SETTINGS.items() if key in section}
-            inputs = {**unset, **inputs}
-        if section.get("size"):
-            inputs = {**inputs, "size": section["size"]}
-        replaced += _fill(config, {f"data.{modality}": inputs})
-        section |= inputs
-    if replaced:
-        logging.info("The model %s is taken whole: %s.", folder, "; ".join(replaced))
+        if (section := find_section(config, f"data.{modality}")) is not None:
+            # Settings of words are not for pieces.
+            is_words = tower.preprocessing.get("tokenizer") not in SUBWORDS
+            unset = {} if is_words else {k: x for k, x in WORD_SETTINGS.items() if k in section}
+            size = {"size": section["size"]} if section.get("size") else {}
+            section |= unset | tower.preprocessing | size
 
 
-def _named_weights(config: Mapping[str, Any], source: InitConfig) -> list[_Weights]:
-    """The settings of all weights that `config.init_from`, read as `source`, names."""
-    found = []
+def _named_weights(source: InitConfig) -> Iterator[_Weights]:
+    """The settings of all weights that `config.init_from` names."""
     if source.model:
         model = read_model(source.model)
         fixed = {"model.similarity": model.similarity, "model.cross_encoder": model.cross_encoder}
-        found.append(_Weights(f"the model {source.model}", fixed, {}))
+        yield _Weights(f"the model {source.model}", fixed, {})
     for modality, folder in from_towers.named_folders(source).items():
-        if not config["model"][modality]:
-            what = "model" if source.model else f"towers.{modality}"
-            raise UserError(
-                f"config.init_from.{what}={folder!r}, but config.model.{modality} is None."
-            )
-        found.append(_of_tower(modality, folder, of_model=bool(source.model)))
+        yield _of_tower(modality, folder, of_model=bool(source.model))
     if source.run:
-        found.append(_of_run(source))
+        yield _of_run(source)
     if source.interpolate.run:
-        found.append(_of_run(InitConfig(source.interpolate.run, source.interpolate.step)))
-    return found
+        yield _of_run(InitConfig(source.interpolate.run, source.interpolate.step))
 
 
 def _of_tower(modality: str, folder: str, *, of_model: bool) -> _Weights:
@@ -254,15 +221,12 @@ def _fill(
     sections: Mapping[str, Mapping[str, Any] | None],
     name: str = "",
 ) -> list[str]:
-    """Sets the values that the config leaves unset.
+    """Sets the values that the config leaves unset; returns a line for every one that differs.
 
     Args:
       config: the root, which is changed.
       sections: path of a section -> keywords that belong to weights.
       name: their name.
-
-    Returns:
-      A line for every value that differs.
     """
     other = []
     for path, keywords in sections.items():

@@ -6,13 +6,12 @@ import functools
 import os
 import signal
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import ml_collections
 import numpy as np
 from absl import logging
-from clu.parameter_overview import get_parameter_overview
 
 from xmodal import data
 from xmodal.core import mesh as mesh_lib
@@ -22,12 +21,11 @@ from xmodal.core.progress import StopRequestedError, interruptible, stoppable
 from xmodal.core.reused_memory import keep_freed_memory
 from xmodal.evals.reports.summary import select_curves
 from xmodal.train import frozen_features, reporting
-from xmodal.train.compiled_step import CompiledStep, compile_step
+from xmodal.train.compiled_step import compile_step
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.run_subjects import evaluate_best
 from xmodal.train.folder import folder_lock, run_folder
 from xmodal.train.folder.checkpoints import Checkpoints
-from xmodal.train.folder.compute import Compute
 from xmodal.train.folder.finished import mark_finished, next_steps
 from xmodal.train.model_card import write_card
 from xmodal.train.optimization.optimizer import observe_metrics
@@ -36,18 +34,8 @@ from xmodal.train.resolve import resolve
 from xmodal.train.run import Run
 from xmodal.train.sections import ProfileConfig
 from xmodal.train.start import describe, starting_state
-from xmodal.train.tensorboard.example_views import Views
+from xmodal.train.tensorboard import Views
 from xmodal.train.tree import TrainState
-
-
-class _Outputs(NamedTuple):
-    """What writes evaluations, checkpoints and reports of one start of a run."""
-
-    run_dir: str
-    evaluation: RunEvaluation
-    saver: Checkpoints
-    writer: EventWriter
-    reporter: reporting.Reporter
 
 
 def train(
@@ -98,119 +86,90 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
     state, settings = starting_state(run, run_dir, sets_aside=True), run.settings
     features = frozen_features.open_or_compute(run, state)
     first_step, total_steps = int(state.step), settings.total_steps
-    # The first batches are read during compilation. Their threads end with the steps, or an error.
-    with contextlib.closing(make_batches(run, first_step, features)) as batches:
+    with contextlib.ExitStack() as stack:
+        # The first batches are read during compilation.
+        batches = stack.enter_context(contextlib.closing(make_batches(run, first_step, features)))
         # An evaluator may have been added to a finished run.
         compiled = compile_step(run, state, features) if first_step < total_steps else None
-        device, flops = run.mesh.devices.flat[0], compiled.most_flops if compiled else 0.0
         # Only now: what the start allocated is not needed again.
-        keep_freed_memory(device.platform)
+        keep_freed_memory(run.mesh.devices.flat[0].platform)
         # Before the config, because a concurrent evaluation waits for the config.
         run_folder.save_records(run_dir, run.records)
         has_texts = settings.data.text is not None
         words = data.load_vocabulary(settings.data, settings.train_split) if has_texts else None
         run_folder.save_config(run_dir, run.config, words)
-        if compiled is not None:
-            kind, count = device.device_kind, run.mesh.size
-            Compute(first_step, settings.batch_size, count, kind, flops).save(run_dir)
-        reporting.forget_skipped(run_dir, first_step)
-        with (
-            # First, so that a second SIGTERM, as some schedulers send, does not end the last
-            # writes.
-            stop_signal() as stop_requested,
-            contextlib.closing(
-                Checkpoints(run_dir, settings.checkpoint, settings.best_checkpoint)
-            ) as saver,
-            contextlib.closing(EventWriter(run_dir)) as writer,
-            contextlib.closing(
-                reporting.Reporter(
-                    writer,
-                    total_steps=total_steps,
-                    batch_size=settings.batch_size,
-                    every=settings.log_every,
-                    first_step=first_step,
-                    skips_in=run_dir if settings.non_finite == "skip" else None,
+        # Before the writers, so that a second SIGTERM does not end the last writes.
+        stop_requested = stack.enter_context(stop_signal())
+        saver = stack.enter_context(
+            contextlib.closing(Checkpoints(run_dir, settings.checkpoint, settings.best_checkpoint))
+        )
+        writer = stack.enter_context(contextlib.closing(EventWriter(run_dir)))
+        reporter = reporting.Reporter(
+            writer,
+            total_steps=total_steps,
+            batch_size=settings.batch_size,
+            every=settings.log_every,
+            may_skip=settings.non_finite == "skip",
+        )
+        trace = stack.enter_context(profiler(settings.profile, run_dir))
+        _write_facts(writer, run)
+
+        def evaluate(state: TrainState) -> TrainState:
+            """Evaluates and saves a state; returns it with the resulting learning rate."""
+            step = int(state.step)
+            with reporter.paused():
+                metrics = evaluation.run_state(
+                    step, state, Views(writer, settings.tensorboard, step)
                 )
-            ) as reporter,
-            profiler(settings.profile, run_dir) as trace,
-        ):
-            _write_facts(writer, run)
-            outputs = _Outputs(run_dir, evaluation, saver, writer, reporter)
-            if not _run_steps(run, state, batches, compiled, outputs, stop_requested, trace):
-                return False
-            if saver.best_step == 0 < total_steps:
-                metric = settings.best_checkpoint.metric
-                logging.warning("%s was best at step 0; training did not improve it.", metric)
+                writer.write_scalars(step, select_curves(metrics))
+                opt_state = observe_metrics(settings.optimizer, state.opt_state, metrics)
+                state = dataclasses.replace(state, opt_state=opt_state)
+                saver.save(state, metrics)
+                reporter.log_evaluation(step, metrics, settings.best_checkpoint, saver.best_step)
+            return state
+
+        try:
+            for step in range(first_step, total_steps + 1):
+                # An earlier start may have evaluated and saved this step.
+                saves = is_due(step, settings.checkpoint.every, total_steps) and saver.lacks(step)
+                if saves or (evaluation.is_due(step) and saver.lacks_metrics(step)):
+                    is_stopped = functools.partial(stop_requested, step)
+                    with (
+                        contextlib.suppress(StopRequestedError),  # A later start evaluates again.
+                        interruptible(is_stopped, jointly=jax.process_count() > 1),
+                    ):
+                        state = evaluate(state)
+                if stop_requested(step):
+                    with reporter.paused():  # This also reads the last step.
+                        saver.save(state)
+                    logging.warning(
+                        "Stopped and saved at step %d; the same command resumes the run.", step
+                    )
+                    return False
+                if compiled is None or step == total_steps:
+                    break
+                with reporter.waiting():
+                    local = next(batches)
+                trace(step)
+                batch = mesh_lib.global_batch(local, run.mesh)
+                state, scalars = compiled(state, batch, mesh_lib.put_step(step, run.mesh))
+                reporter.record(step, scalars, local["image_id"], compiled.flops(batch))
+        except reporting.NonFiniteLossError as failure:
+            failure.save(run_dir)
+            saver.save(state)  # The last good one.
+            raise
+        if saver.best_step == 0 < total_steps:
+            metric = settings.best_checkpoint.metric
+            logging.warning("%s was best at step 0; training did not improve it.", metric)
     if stop_requested(total_steps + 1):  # A signal may have come during that write.
         logging.warning("Stopped before the final evaluation; the same command makes it.")
         return False
     return True
 
 
-def _run_steps(
-    run: Run,
-    state: TrainState,
-    batches: Iterator[dict[str, np.ndarray]],
-    compiled: CompiledStep | None,
-    outputs: _Outputs,
-    stop_requested: Callable[[int], bool],
-    trace: Callable[[int], None],
-) -> bool:
-    """Runs the steps from that of `state` on; see `_train`."""
-    run_dir, evaluation, saver, _, reporter = outputs
-    every, total_steps = run.settings.checkpoint.every, run.settings.total_steps
-    try:
-        for step in range(int(state.step), total_steps + 1):
-            # An earlier start may have evaluated and saved this step.
-            saves = is_due(step, every, total_steps) and saver.lacks(step)
-            if saves or (evaluation.is_due(step) and saver.lacks_metrics(step)):
-                is_stopped = functools.partial(stop_requested, step)
-                with (
-                    contextlib.suppress(StopRequestedError),  # A later start evaluates again.
-                    interruptible(is_stopped, jointly=jax.process_count() > 1),
-                ):
-                    state = _evaluate(run, state, step, outputs)
-            if stop_requested(step):
-                with reporter.paused():  # This also reads the last step.
-                    saver.save(state)
-                logging.warning(
-                    "Stopped and saved at step %d; the same command resumes the run.", step
-                )
-                return False
-            if compiled is None or step == total_steps:
-                break
-            with reporter.waiting():
-                local = next(batches)
-            trace(step)
-            batch = mesh_lib.global_batch(local, run.mesh)
-            state, scalars = compiled(state, batch, mesh_lib.put_step(step, run.mesh))
-            reporter.record(step, scalars, local["image_id"], compiled.flops(batch))
-    except reporting.NonFiniteLossError as failure:
-        failure.save(run_dir)
-        saver.save(state)  # The last good one.
-        raise
-    return True
-
-
-def _evaluate(run: Run, state: TrainState, step: int, outputs: _Outputs) -> TrainState:
-    """Evaluates and saves a state; returns it with the resulting learning rate."""
-    _, evaluation, saver, writer, reporter = outputs
-    settings = run.settings
-    with reporter.paused():
-        metrics = evaluation.run_state(step, state, Views(writer, settings.tensorboard, step))
-        writer.write_scalars(step, select_curves(metrics))
-        opt_state = observe_metrics(settings.optimizer, state.opt_state, metrics)
-        state = dataclasses.replace(state, opt_state=opt_state)
-        saver.save(state, metrics)
-        reporter.log_evaluation(step, metrics, settings.best_checkpoint, saver.best_step)
-    return state
-
-
 def _write_facts(writer: EventWriter, run: Run) -> None:
     """Writes the config and a table of all parameters for TensorBoard's TEXT tab."""
-    config = run.config.to_json_best_effort(indent=2)
-    arrays = get_parameter_overview(run.shapes[0], include_stats=False)
-    texts = {"config": config, "parameters": f"{describe(run)}\n\n{arrays}"}
+    texts = {"config": run.config.to_json_best_effort(indent=2), "parameters": describe(run)}
     writer.write_texts(0, {tag: f"```\n{text}\n```" for tag, text in texts.items()})
 
 

@@ -1,4 +1,4 @@
-"""The card of a run, `RUN_DIR/model_card.md`: all facts that a reader of its numbers needs.
+"""The card of a run, `RUN_DIR/model_card.md`: all facts that a reader of its metrics needs.
 
 `RUN_DIR/model_card.html` has the same content as a web page.
 """
@@ -9,56 +9,51 @@ from collections.abc import Sequence
 import jax
 
 from xmodal import data
-from xmodal.core import processes
 from xmodal.core.page import from_markdown
 from xmodal.core.result_files import FINAL, write_files
 from xmodal.core.version import __version__
 from xmodal.evals import Evaluation
 from xmodal.evals.reports.evaluation import REPORT
 from xmodal.pretrained.packaged_towers import describe_source
-from xmodal.train.folder.compute import Compute, read_starts
 from xmodal.train.run import Run
+from xmodal.train.sections import InitConfig
 from xmodal.train.start import describe
 
-_CARD, _PAGE = "model_card.md", "model_card.html"
 _DIGITS = 16  # Shown digits of a hash.
 
 
-def write_card(run_dir: str, parts: Run, evaluations: Sequence[Evaluation]) -> None:
-    """Writes the card of a finished run on process 0.
-
-    Args:
-      run_dir: the run's folder, with its `compute.json`.
-      parts: parts of the run.
-      evaluations: evaluations of its best checkpoint.
-    """
-    if processes.index() > 0:
+def write_card(run_dir: str, run: Run, evaluations: Sequence[Evaluation]) -> None:
+    """Writes the card of a finished run, with evaluations of its best checkpoint, on process 0."""
+    if jax.process_index() > 0:
         return
-    total_steps, starts = parts.settings.total_steps, read_starts(run_dir)
-    ends = [start.step for start in starts[1:]] + [total_steps]
-    pairs = [(start, end - start.step) for start, end in zip(starts, ends, strict=True)]
-    # The last start may only have evaluated.
-    stretches = [(start, steps) for start, steps in pairs if steps > 0]
+    settings, records = run.settings, run.records
+    source = f"{settings.data.dataset}/{settings.data.config}"
+    if data.follows_files(settings.data):
+        source = f"{data.title_of(settings.data)} ({source})"
+    epochs = settings.total_steps * settings.batch_size / records["examples"]
     sections = [
-        f"# {parts.settings.name}",
+        f"# {settings.name}",
         "## Model",
-        f"```\n{describe(parts)}\n```",
-        _describe_start(parts),
+        f"```\n{describe(run)}\n```",
+        f"{_describe_start(settings.init_from)} Seed {settings.seed}.",
         "## Training",
-        _describe_training(parts, stretches),
+        f"{settings.total_steps:,} steps with batches of {settings.batch_size:,}: {epochs:.3g} "
+        f"times the {records['examples']:,} examples of the split `{settings.train_split}` of "
+        f"{source}.",
+        "\n".join(f"- {name}: `{x[:_DIGITS]}`" for name, x in records["train"].items()),
         "## Use",
         f'```python\nmodel = xmodal.load("{run_dir}")\n```',
         f"Made with xmodal {__version__} and jax {jax.__version__}; `config.json` beside "
         "this card has every setting.",
         "## Evaluation",
-        *(_nest(each) for each in evaluations),
+        *map(_nest, evaluations),
     ]
     text = "\n\n".join(sections) + "\n"
-    write_files(run_dir, {_CARD: text, _PAGE: from_markdown(text).to_html()})
+    page = from_markdown(text).to_html()
+    write_files(run_dir, {"model_card.md": text, "model_card.html": page})
 
 
-def _describe_start(parts: Run) -> str:
-    init = parts.settings.init_from
+def _describe_start(init: InitConfig) -> str:
     sources = {
         "run": init.run,
         "model": init.model,
@@ -68,37 +63,7 @@ def _describe_start(parts: Run) -> str:
         f"weight {init.interpolate.alpha:g} of": init.interpolate.run,
     }
     named = [f"{kind} `{path}`{describe_source(path)}" for kind, path in sources.items() if path]
-    start = f"Weights to start from: {', '.join(named)}." if named else "Trained from scratch."
-    return f"{start} Seed {parts.settings.seed}."
-
-
-def _describe_training(parts: Run, stretches: Sequence[tuple[Compute, int]]) -> str:
-    """The data, and the devices and FLOPs of every range of steps, a limit if texts vary."""
-    settings, records = parts.settings, parts.records
-    seen = sum(steps * start.batch_size for start, steps in stretches)
-    source = f"{settings.data.dataset}/{settings.data.config}"
-    if data.follows_files(settings.data):
-        source = f"{data.title_of(settings.data)} ({source})"
-    lines = [
-        f"{settings.total_steps:,} steps, {seen:,} examples in all: "
-        f"{seen / records['examples']:.3g} times the {records['examples']:,} examples of the "
-        f"split `{settings.train_split}` of {source}.",
-        "",
-    ]
-    lines += [f"- {name}: `{digits[:_DIGITS]}`" for name, digits in records["train"].items()]
-    limit = "at most " if len(settings.data.text_layouts) > 1 else ""
-    total = 0.0
-    for start, steps in stretches:
-        total += start.flops_per_step * start.devices * steps
-        flops = f"{limit}{start.flops_per_step / 1e9:.3g} GFLOP per step and device"
-        lines.append(
-            f"- Steps {start.step + 1:,} to {start.step + steps:,}: batch {start.batch_size:,}, "
-            f"{start.devices} x {start.kind}{f', {flops}' if start.flops_per_step else ''}."
-        )
-    if total and all(start.flops_per_step for start, _ in stretches):
-        counted = "as the compiler counts them: the body of a loop once"
-        lines += ["", f"{limit.capitalize()}{total / 1e12:.3g} TFLOP in all, {counted}."]
-    return "\n".join(lines)
+    return f"Weights to start from: {', '.join(named)}." if named else "Trained from scratch."
 
 
 def _nest(evaluation: Evaluation) -> str:

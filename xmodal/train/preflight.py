@@ -15,7 +15,6 @@ import contextlib
 import math
 import time
 from collections.abc import Collection
-from typing import Any
 
 import jax
 import ml_collections
@@ -23,12 +22,18 @@ from absl import logging
 
 from xmodal import data
 from xmodal.core import mesh as mesh_lib
-from xmodal.core import processes
 from xmodal.core.errors import UserError
-from xmodal.core.result_files import format_json, write_file
 from xmodal.train import frozen_features, loop, start
-from xmodal.train.compiled_step import CompiledStep, compile_step
-from xmodal.train.costs import accelerators, cost, memory
+from xmodal.train.compiled_step import STEP, CompiledStep, compile_step
+from xmodal.train.costs import (
+    Cost,
+    capacity,
+    check_fits,
+    compile_program,
+    format_costs,
+    measure,
+    slice_devices,
+)
 from xmodal.train.evaluation.run_evaluation import RunEvaluation, make_embedder
 from xmodal.train.folder import folder_lock, run_folder
 from xmodal.train.resolve import resolve
@@ -43,7 +48,6 @@ def check(
     run_dir: str,
     *,
     topology: str = "",
-    output: str = "",
     allow_changes: Collection[str] = (),
 ) -> None:
     """Checks and compiles a run, and runs two steps and one evaluation; its folder is unchanged.
@@ -51,9 +55,8 @@ def check(
     Args:
       config: see `loop.train`.
       run_dir: the run's folder; an existing run is resumed.
-      topology: topology of a TPU slice, see `accelerators.slice_devices`: nothing is run, and a
-        dataset that is missing on this machine is not an error.
-      output: JSON file for the figures; "" for none.
+      topology: topology of a TPU slice, see `costs.slice_devices`: nothing is run, and a dataset
+        that is missing on this machine is not an error.
       allow_changes: see `loop.train`.
 
     Raises:
@@ -62,45 +65,27 @@ def check(
     """
     run_folder.check_path(run_dir)
     with folder_lock.hold(run_dir):
-        mesh = mesh_lib.make_mesh(accelerators.slice_devices(topology)) if topology else None
+        mesh = mesh_lib.make_mesh(slice_devices(topology)) if topology else None
         run = resolve(
             config, run_dir, mesh=mesh, allow_changes=allow_changes, needs_data=not topology
         )
         evaluation = None if topology else RunEvaluation(run)
         step, costs = compile_all(run)
-        device, shapes = run.mesh.devices.flat[0], run.state_shapes
-        capacity = accelerators.capacity(device)
-        trees = {"trained": shapes.params, "frozen": shapes.frozen}
-        figures = {
-            "config": run.settings.name,
-            "topology": topology or None,
-            "device": device.device_kind,
-            "devices": run.mesh.size,
-            "batch_size": run.settings.batch_size,
-            "parameters": {
-                name: sum(leaf.size for leaf in jax.tree.leaves(tree))
-                for name, tree in trees.items()
-            },
-            "capacity_bytes": capacity,
-            "programs": {name: each.to_json() for name, each in costs.items()},
-            "not_checked": run.missing or None,
-        }
-        logging.info("Per device and call:\n%s", cost.format_costs(costs, capacity))
+        memory = capacity(run.mesh.devices.flat[0])
+        logging.info("Per device and call:\n%s", format_costs(costs, memory))
         if (profile := run.settings.profile) is not None:
             logging.info("The run traces %d steps from step %d on.", profile.steps, profile.start)
         for name, each in costs.items():
-            memory.check_fits(each, capacity, name, run)
+            check_fits(each, memory, name)
         if evaluation is not None:
-            figures["run"] = _try_out(run, run_dir, evaluation, step)
-        if output and processes.index() == 0:
-            write_file(output, format_json(figures))
+            _try_out(run, run_dir, evaluation, step)
     if run.missing:
         logging.warning("Not checked: %s", run.missing)
     done = f"The run fits {topology}, but was not tried" if topology else "All checks passed"
     logging.info("%s; nothing was written to %s.", done, run_dir)
 
 
-def compile_all(run: Run) -> tuple[CompiledStep, dict[str, cost.Cost]]:
+def compile_all(run: Run) -> tuple[CompiledStep, dict[str, Cost]]:
     """Compiles the training step and the function that embeds a batch, for every modality.
 
     Returns:
@@ -115,10 +100,10 @@ def compile_all(run: Run) -> tuple[CompiledStep, dict[str, cost.Cost]]:
     state = run.state_shapes
     step = compile_step(run, state, features)
     *others, (_, longest) = step.programs.items()
-    costs = {memory.STEP: cost.measure(longest)}
+    costs = {STEP: measure(longest)}
     for (length, has_short), program in others:
         layout = f"{length} tokens" + ", short texts apart" * has_short
-        costs[f"{memory.STEP}, {layout}"] = cost.measure(program)
+        costs[f"{STEP}, {layout}"] = measure(program)
     # During evaluation, the run keeps the optimizer state on the devices.
     kept = sum(
         math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
@@ -135,7 +120,7 @@ def compile_all(run: Run) -> tuple[CompiledStep, dict[str, cost.Cost]]:
         }
         name = f"embedding of {rows} {'images' if modality == 'image' else 'captions'}"
         lowered = embedder.lower(modality, state.all_params(), state.model_state, columns)
-        costs[name] = cost.measure(memory.compile_program(lowered, name, run), kept)
+        costs[name] = measure(compile_program(lowered, name), kept)
     return step, costs
 
 
@@ -150,27 +135,23 @@ def feature_shapes(run: Run, modality: str) -> data.FeatureReader:
     return data.FeatureReader("", name, {}, 0, rows, width)
 
 
-def _try_out(
-    run: Run, run_dir: str, evaluation: RunEvaluation, compiled: CompiledStep
-) -> dict[str, Any]:
+def _try_out(run: Run, run_dir: str, evaluation: RunEvaluation, compiled: CompiledStep) -> None:
     """Runs two steps and one evaluation, as the run would."""
-    state = start.starting_state(run, run_dir)
+    state, last = start.starting_state(run, run_dir), run.settings.total_steps
     features = frozen_features.open_or_compute(run, state, compute=False)
     if len(features) < len(run.settings.frozen_features.modalities):
         logging.info("No step was tried: its frozen features are computed at the first start.")
-        return {}
-    first, losses, seconds = int(state.step), [], []
+        return
+    first, losses = int(state.step), []
     with contextlib.closing(loop.make_batches(run, first, features)) as batches:
-        for step in range(first, min(first + _STEPS, run.settings.total_steps)):
+        for step in range(first, min(first + _STEPS, last)):
             started, batch = time.monotonic(), mesh_lib.global_batch(next(batches), run.mesh)
             state, scalars = compiled(state, batch, mesh_lib.put_step(step, run.mesh))
             losses.append(float(scalars["train/loss"]))
-            seconds.append(time.monotonic() - started)
-            logging.info("step %d  loss %.4f  %.3f s", step, losses[-1], seconds[-1])
+            logging.info("step %d  loss %.4f  %.3f s", step, losses[-1], time.monotonic() - started)
     if run.settings.non_finite != "skip" and not all(map(math.isfinite, losses)):
         raise UserError(
             f"The losses from step {first} on are not finite: {losses}. Lower config.optimizer."
             "learning_rate, or set config.optimizer.clip_norm."
         )
-    metrics = evaluation.run_state(run.settings.total_steps, state)
-    return {"losses": losses, "step_seconds": seconds, "metrics": metrics}
+    evaluation.run_state(last, state)

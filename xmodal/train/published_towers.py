@@ -13,7 +13,6 @@ from xmodal.core.errors import UserError
 from xmodal.core.object_store import split_folders
 from xmodal.evals.scores.embed import Items
 from xmodal.pretrained.model_folder import MODALITIES, read_model
-from xmodal.train.evaluation.model_identity import ModelIdentity
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.run_subjects import describe_captions, open_ensemble
 from xmodal.train.evaluation.subjects import Opened
@@ -83,8 +82,8 @@ def _open(config: ml_collections.ConfigDict, label: str, names: Collection[str] 
         adapter = evaluation.adapter(*load_weights(parts))
         yield Subject(label, adapter, lambda split: describe(parts, split))
 
-    identity, views = ModelIdentity.of_config(config), parts.settings.tensorboard
-    return Opened(evaluation.suite, subjects(), identity, views, config.to_dict())
+    views = parts.settings.tensorboard
+    return Opened(evaluation.suite, subjects(), views, config.to_dict())
 
 
 def load_weights(parts: Run) -> tuple[Tree, Tree]:

@@ -14,7 +14,6 @@ from etils import epath
 from jax.experimental import multihost_utils
 from tqdm import tqdm
 
-from xmodal.core.atomic import write_atomically
 from xmodal.core.errors import UserError
 from xmodal.core.event_writer import EventWriter
 from xmodal.core.result_files import finite_or_none
@@ -22,9 +21,6 @@ from xmodal.train.sections import BestCheckpointConfig
 
 # Consecutive skips: one bad batch is plausible; ten mean the run has diverged.
 _MOST_SKIPPED = 10
-_SKIPPED = "skipped.jsonl"
-# A run logs about as many lines of progress, but one at least as often as this.
-_LINES, _LONGEST_SECONDS = 20, 600.0
 
 _Step = tuple[int, Mapping[str, jax.Array], np.ndarray, float]
 """A dispatched step; see `Reporter.record`."""
@@ -38,49 +34,24 @@ class NonFiniteLossError(UserError):
       evidence: its scalars, the ids of this process's rows, and the last finite scalars.
     """
 
-    def __init__(self, step: int, evidence: Mapping[str, Any], skipped: int = 0) -> None:
-        """Stores the evidence; `skipped` steps just before it were not finite either."""
-        hint = "; config.non_finite='skip' skips such a batch."
+    def __init__(self, step: int, evidence: Mapping[str, Any]) -> None:
+        """Stores the evidence."""
         super().__init__(
-            f"Loss or gradient of step {step} is not finite"
-            f"{f', nor of the {skipped} before, see {_SKIPPED}' if skipped else ''}. The last good "
-            "state is the run's last checkpoint; the batch's ids and the last finite scalars are "
-            "in failure.json. Lower config.optimizer.learning_rate or set config.optimizer."
-            f"clip_norm{'.' if skipped else hint}"
+            f"Loss or gradient of step {step} is not finite. The last good state is the run's last "
+            "checkpoint; the batch's ids and the last finite scalars are in failure.json. Lower "
+            "config.optimizer.learning_rate or set config.optimizer.clip_norm; config.non_finite="
+            f"'skip' skips up to {_MOST_SKIPPED - 1} such batches in sequence."
         )
         self.step, self.evidence = step, evidence
 
-    def save(self, run_dir: str, *, is_last: bool = True) -> None:
-        """Writes the evidence, with the ids of the global batch; every process calls it.
-
-        Args:
-          run_dir: the run's folder.
-          is_last: whether it ends the run: `failure.json`; else a line is added to `skipped.jsonl`.
-        """
+    def save(self, run_dir: str) -> None:
+        """Writes the evidence, with the ids of the global batch; every process calls it."""
         own = np.asarray(self.evidence["image_ids"], np.int32)
         everyone = multihost_utils.process_allgather(own, tiled=True)
         evidence = {**self.evidence, "image_ids": np.asarray(everyone).tolist()}
-        if jax.process_index() > 0:
-            return
-        if is_last:
+        if jax.process_index() == 0:
             path = epath.Path(run_dir) / "failure.json"
             path.write_text(json.dumps(evidence, indent=2) + "\n")
-        else:
-            lines = [*_read_skipped(run_dir), json.dumps(evidence)]
-            write_atomically(epath.Path(run_dir) / _SKIPPED, "\n".join([*lines, ""]))
-
-
-def forget_skipped(run_dir: str, first_step: int) -> None:
-    """Removes the steps that a start runs again from `RUN_DIR/skipped.jsonl`, on process 0."""
-    lines = _read_skipped(run_dir) if jax.process_index() == 0 else []
-    kept = [line for line in lines if json.loads(line)["step"] < first_step]
-    if kept != lines:
-        write_atomically(epath.Path(run_dir) / _SKIPPED, "\n".join([*kept, ""]))
-
-
-def _read_skipped(run_dir: str) -> list[str]:
-    path = epath.Path(run_dir) / _SKIPPED
-    return path.read_text().splitlines() if path.exists() else []
 
 
 class Reporter:
@@ -97,42 +68,29 @@ class Reporter:
         total_steps: int,
         batch_size: int,
         every: int,
-        first_step: int = 0,
-        skips_in: str | None = None,
+        may_skip: bool = False,
     ) -> None:
-        """Starts the clock, and a progress bar if there is a terminal.
+        """Starts the clock.
 
         Args:
           writer: writer of TensorBoard files.
           total_steps: steps of the run, for the ETA.
           batch_size: global batch size, for examples per second.
           every: steps between reports.
-          first_step: first step that this process runs.
-          skips_in: the run's folder, where steps that are not finite are recorded; many
-            consecutive ones raise an error. With None, the first one raises an error.
+          may_skip: whether only many consecutive steps that are not finite raise an error.
         """
         self._writer, self._total_steps = writer, total_steps
         self._batch_size, self._every = batch_size, every
-        self._skips_in, self._consecutive_skips = skips_in, 0
+        self._may_skip, self._consecutive_skips = may_skip, 0
         self._clear()
         self._pending: _Step | None = None
         self._last_finite: dict[str, Any] = {}
-        self._logged = (-1, 0.0)  # The part of the run that the last line fell in, and its time.
-        # disable=None: a bar only if there is a terminal.
-        self._bar = tqdm(
-            total=total_steps, initial=first_step, unit=" steps", disable=None, leave=False,
-            dynamic_ncols=True,
-        )  # fmt: skip
 
     def _clear(self) -> None:
         """Starts the totals of the next report."""
         self._started = time.monotonic()
         self._waiting = self._paused = self._flops = 0.0
         self._scalars: list[Mapping[str, np.ndarray]] = []
-
-    def close(self) -> None:
-        """Removes the bar."""
-        self._bar.close()
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
@@ -210,21 +168,20 @@ class Reporter:
                 "scalars": {name: repr(value) for name, value in values.items()},
                 "last_finite_scalars": finite_or_none(self._last_finite),
             }
-            failure = NonFiniteLossError(step, evidence, self._consecutive_skips)
             self._consecutive_skips += 1
-            if self._skips_in is not None:
-                logging.warning("Loss or gradient of step %d is not finite; it is skipped.", step)
-                failure.save(self._skips_in, is_last=False)
-            if self._skips_in is None or self._consecutive_skips >= _MOST_SKIPPED:
-                raise failure
-        self._bar.update()
+            if not self._may_skip or self._consecutive_skips >= _MOST_SKIPPED:
+                raise NonFiniteLossError(step, evidence)
+            logging.warning(
+                "Loss or gradient of step %d is not finite; it is skipped. Images: %s.",
+                *(step, evidence["image_ids"]),
+            )
         done = step + 1
         if self._scalars and (done % self._every == 0 or done == self._total_steps):
             self._report(done)
 
     def _report(self, done: int) -> None:
-        count, now = len(self._scalars), time.monotonic()
-        training = max(now - self._started - self._paused, 1e-9)
+        count = len(self._scalars)
+        training = max(time.monotonic() - self._started - self._paused, 1e-9)
         scalars = {
             # For a count, the current value says more than a mean.
             name: last.item()
@@ -243,16 +200,11 @@ class Reporter:
             perf["perf/peak_device_gib"] = stats["peak_bytes_in_use"] / 2**30
         self._writer.write_scalars(done, scalars | perf)
         self._clear()
-        part = done * _LINES // self._total_steps
-        if part != self._logged[0] or now - self._logged[1] >= _LONGEST_SECONDS:
-            self._logged = part, now
-            rate = perf["perf/examples_per_second"]
-            logging.info(
-                "step %d/%d  loss %.4f  %s examples/s  %s left  data wait %.0f %%",
-                done,
-                self._total_steps,
-                scalars["train/loss"],
-                f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}",
-                tqdm.format_interval(perf["perf/eta_seconds"]),
-                100 * perf["perf/data_wait_share"],
-            )
+        rate = perf["perf/examples_per_second"]
+        logging.info(
+            "step %d/%d  loss %.4f  %s examples/s  %s left  data wait %.0f %%",
+            *(done, self._total_steps, scalars["train/loss"]),
+            f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}",
+            tqdm.format_interval(perf["perf/eta_seconds"]),
+            100 * perf["perf/data_wait_share"],
+        )

@@ -18,7 +18,7 @@ from ml_collections import ConfigDict
 from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core import processes
-from xmodal.core.config import check_keys, flatten_section
+from xmodal.core.config import check_keys, flatten_section, lookup
 from xmodal.core.errors import UserError
 from xmodal.data.text.text_config import ID_FIELDS
 from xmodal.evals import read_options
@@ -27,15 +27,15 @@ from xmodal.evals.evaluators.benchmarks import BenchmarksOptions
 from xmodal.evals.evaluators.classification import ClassificationOptions
 from xmodal.evals.reports.results import evaluator_tag
 from xmodal.models import Devices, make_dual_encoder
-from xmodal.train import checks
 from xmodal.train.folder import run_folder
-from xmodal.train.folder.compute import read_starts
 from xmodal.train.folder.run_folder import Records
 from xmodal.train.inherit import inherit
 from xmodal.train.optimization.schedules import read_schedule
 from xmodal.train.run import Run
 from xmodal.train.run_config import RunConfig, fill, read_settings
-from xmodal.train.step.tasks import make_tasks
+from xmodal.train.step.step import select_l2
+from xmodal.train.step.tasks import check_tasks, make_tasks
+from xmodal.train.tree import check_patterns, flatten
 
 # What may differ: no update depends on these, or they choose equivalent implementations.
 _MAY_CHANGE = re.compile(
@@ -80,28 +80,26 @@ def resolve(
     """
     mesh = mesh_lib.make_mesh() if mesh is None else mesh
     config = inherit(config, run_dir)
-    source = data.parse(config.data)
-    records: Records = {}
+    source, before = data.parse(config.data), Records()
     if run_dir is not None:
         data.check_outside(source, run_dir)
-        records = run_folder.load_records(run_dir)
+        before = run_folder.load_records(run_dir)
     if not data.is_prepared(source):
         has_file = source.text is not None and source.text.vocabulary
         entries = len(data.load_vocabulary(source)) if has_file else None
-        run = _build_checked(config, mesh, records, entries)
+        run = _build_checked(config, mesh, before, entries)
     try:
         found, entries = _ask(source, config.get("train_split", RunConfig.train_split))
     except data.DatasetMissingError as error:
         if needs_data or data.is_prepared(source):
             raise
-        run = dataclasses.replace(run, missing=str(error))
-    else:
-        if run_dir is not None:
-            found = check_records(run_dir, found, allow_changes="records" in allow_changes)
-        run = _build_checked(config, mesh, found, entries)
-    if run_dir is not None and run.records:
-        check_steps_left(run_dir, run.records, run.settings.total_steps)
-        for change in check_changes(run_dir, run.settings, run.mesh.size, allow_changes):
+        return dataclasses.replace(run, missing=str(error))
+    # A dataset without a hash may come between two with one.
+    known = before.get("train", {})
+    train = {k: known.get(k, x) if x == data.UNKNOWN_HASH else x for k, x in found["train"].items()}
+    run = _build_checked(config, mesh, found | {"train": train, "devices": mesh.size}, entries)
+    if run_dir is not None:
+        for change in check_changes(run_dir, run.settings, run.records, allow_changes):
             logging.warning("%s resumes with a change: %s.", run_dir, change)
     return run
 
@@ -131,7 +129,7 @@ def _ask(config: data.DataConfig, train_split: str) -> tuple[Records, int | None
 def _build_checked(config: ConfigDict, mesh: Mesh, records: Records, entries: int | None) -> Run:
     run = build_run(fill(config, records.get("examples"), entries), mesh, records)
     run = dataclasses.replace(run, settings=fill_metrics(run.settings, run.evals))
-    checks.check_start(run)
+    check_start(run)
     return run
 
 
@@ -155,9 +153,19 @@ def build_run(
     devices = mesh.devices.flatten()
     model = make_dual_encoder(settings.model, Devices(len(devices), devices[0].platform))
     batch = data.batch_spec(settings.data, settings.batch_size, trains=trains)
-    run = Run(settings, evals, mesh, model, tasks, batch, records or {})
-    checks.check_parts(run, trains=trains)
-    return run
+    for modality in ("image", "text"):
+        if (modality in model.towers) != (getattr(settings.data, modality) is not None):
+            raise UserError(
+                f"One of config.model.{modality} and config.data.{modality} is None; set both or "
+                "neither."
+            )
+    if trains:
+        check_tasks(model, tasks, settings.data, settings.freeze, batch)
+    # With all defaults, as a resumed run compares them.
+    settings = dataclasses.replace(
+        settings, evals={k: dataclasses.asdict(x) for k, x in evals.items()}
+    )
+    return Run(settings, evals, mesh, model, tasks, batch, records or {})
 
 
 def fill_metrics(settings: RunConfig, evals: Mapping[str, Options]) -> RunConfig:
@@ -166,8 +174,7 @@ def fill_metrics(settings: RunConfig, evals: Mapping[str, Options]) -> RunConfig
     Retrieval and rating benchmarks come before other evaluators, accuracies last.
 
     Raises:
-      UserError: no evaluator has a metric to select by, one cannot use its dataset, or a plateau
-        would never see an evaluation.
+      UserError: no evaluator has a metric to select by, or one cannot use its dataset.
     """
     found = []
     for name, options in sorted(evals.items(), key=lambda item: _preference(item[1])):
@@ -181,17 +188,13 @@ def fill_metrics(settings: RunConfig, evals: Mapping[str, Options]) -> RunConfig
             "config.best_checkpoint.metric is empty, and no evaluator of config.evals has a "
             "default metric; name the one that selects the best checkpoint."
         )
-    best, optimizer = settings.best_checkpoint, settings.optimizer
+    best, optimizer = (
+        dataclasses.replace(settings.best_checkpoint, metric=metric),
+        settings.optimizer,
+    )
     if optimizer.plateau is not None:
         plateau = dataclasses.replace(optimizer.plateau, metric=optimizer.plateau.metric or metric)
-        name = plateau.metric.partition("/")[0]
-        if name in evals and not evals[name].every:
-            raise UserError(
-                f"config.optimizer.plateau waits for {plateau.metric!r}, but config.evals.{name}."
-                "every is 0: set it to the steps between two evaluations, or remove the plateau."
-            )
         optimizer = dataclasses.replace(optimizer, plateau=plateau)
-    best = dataclasses.replace(best, metric=metric)
     return dataclasses.replace(settings, best_checkpoint=best, optimizer=optimizer)
 
 
@@ -201,69 +204,75 @@ def _preference(options: Options) -> int:
     return 2 if isinstance(options, ClassificationOptions) else 1
 
 
-def check_records(run_dir: str, found: Records, *, allow_changes: bool = False) -> Records:
-    """Compares the records that a run would train on with those it was started with.
-
-    Args:
-      run_dir: the run's folder, which may be empty or missing.
-      found: `train`, the hash of the training split by its name and version, see
-        `data.split_hashes`; `examples`, the examples of an epoch.
-      allow_changes: whether to continue with other records.
-
-    Returns:
-      The records to save: those found, with hashes that only an earlier start knew.
-    """
-    before = run_folder.load_records(run_dir)
-    if not before:
-        return found
-    if _are_equal(before, found):
-        known = {name: x for name, x in before["train"].items() if x != data.UNKNOWN_HASH}
-        # A hash that is known stays: a dataset without one may come in between.
-        return found | {"train": found["train"] | known}
-    described = f"{_describe(before)} -> {_describe(found)}"
-    if not allow_changes:
+def check_start(run: Run) -> None:
+    """Raises an error if a run cannot train on its devices and data."""
+    settings = run.settings
+    mesh_lib.check_batch_size(settings.batch_size, run.mesh, settings.accumulation_steps)
+    shapes = run.state_shapes  # This checks the optimizer and config.sharding.
+    trained, frozen = flatten(shapes.params), flatten(shapes.frozen)
+    check_patterns("config.init_from.published", settings.init_from.published, trained | frozen)
+    if settings.l2 is not None:
+        select_l2(settings.l2.pattern, trained)
+    _check_frozen(run, trained, frozen)
+    for name, options in run.evals.items():
+        if not (run.model.cross_encoder if options.scores_pairs else run.model.embeds):
+            part = "a cross-encoder" if options.scores_pairs else "embeddings"
+            raise UserError(
+                f"config.evals.{name} ranks by {part}, and config.model has none; change its "
+                "reranker, or remove it."
+            )
+    examples = run.records.get("examples", settings.batch_size)
+    if settings.batch_size > examples:
         raise UserError(
-            f"{run_dir} was started with other records: {described}. Set config.data.data_dir to "
-            "the dataset it was started with, add --allow_changes=records to use these, or "
-            "use another --workdir."
-        )
-    logging.warning("%s resumes with other records: %s.", run_dir, described)
-    return found
-
-
-def check_steps_left(run_dir: str, records: Records, total_steps: int) -> None:
-    """Raises an error if a run has no steps left that could train on its new records."""
-    before, steps = run_folder.load_records(run_dir), run_folder.steps(run_dir)
-    if before and steps and steps[-1] >= total_steps and not _are_equal(before, records):
-        raise UserError(
-            f"{run_dir} has trained its {total_steps:,} steps on {_describe(before)} and has none "
-            "left for other records: raise config.total_steps, or use another --workdir."
+            f"config.batch_size={settings.batch_size} is more than the {examples:,} training "
+            f"examples of config.train_split={settings.train_split!r}; lower it, or set it to "
+            "'auto'."
         )
 
 
-def _are_equal(before: Records, found: Records) -> bool:
-    hashes = [(digits, found["train"].get(name)) for name, digits in before["train"].items()]
-    return before["examples"] == found["examples"] and all(
-        one == other or (other and data.UNKNOWN_HASH in (one, other)) for one, other in hashes
-    )
-
-
-def _describe(records: Records) -> str:
-    hashes = ", ".join(f"{name} {digits[:16]}" for name, digits in records["train"].items())
-    return f"{hashes} ({records['examples']:,} examples)"
+def _check_frozen(run: Run, trained: Collection[str], frozen: Collection[str]) -> None:
+    """Raises an error if frozen features would change, or towers share a part frozen on one."""
+    settings = run.settings
+    shared = tuple(f"{part}/" for part in run.model.shared)
+    for path in frozen:
+        modality, _, rest = path.partition("/")
+        other = f"{'text' if modality == 'image' else 'image'}/{rest}"
+        if rest.startswith(shared) and other in trained:
+            raise UserError(
+                f"{path} is frozen by config.freeze, but {other} is not, and config.model.shared "
+                "makes them equal; freeze both or neither."
+            )
+    for modality in settings.frozen_features.modalities:
+        tower = lookup("config.frozen_features.modalities", modality, run.model.towers)
+        section: Any = getattr(settings.data, modality)
+        encoder, place = settings.model[modality]["encoder"], f"config.model.{modality}.encoder"
+        paths = [f"{modality}/{path}" for path in tower.frozen_paths(run.shapes[0][modality])]
+        changing = [f"{path} is trained" for path in paths if path in trained]
+        if encoder.get("dropout") and any(p.startswith(f"{modality}/encoder/") for p in trained):
+            changing.append(f"{place}.dropout={encoder['dropout']}")
+        if encoder.get("batch_norm") == "batch_frozen":
+            changing.append(f"{place}.batch_norm='batch_frozen'")
+        if section.augment is not None:
+            changing.append(f"config.data.{modality}.augment is set")
+        if changing:
+            raise UserError(
+                f"config.frozen_features.modalities names {modality!r}, whose features would "
+                f"change while the run trains: {changing[0]}; change that, or leave {modality!r} "
+                "out."
+            )
 
 
 def check_changes(
-    run_dir: str, settings: RunConfig, devices: int, allowed: Collection[str] = ()
+    run_dir: str, settings: RunConfig, records: Records, allowed: Collection[str] = ()
 ) -> list[str]:
     """Raises an error if a config changes what or how an existing run learns.
 
     Args:
       run_dir: the run's folder, which may be empty or missing.
       settings: settings of the run, with everything filled in.
-      devices: number of devices, which matters if each normalizes its own items.
+      records: see `Run.records`.
       allowed: paths or sections of the config that may differ from those at the start of the run;
-        "devices" allows another number of them.
+        "records" allows other records, "devices" another number of devices.
 
     Returns:
       The changes that were allowed, one string each.
@@ -273,19 +282,22 @@ def check_changes(
     """
     if not (saved := run_folder.steps(run_dir)):
         return []
-    # A start that made no step has changed nothing, and a run at its end is only evaluated.
-    starts = [start.devices for start in read_starts(run_dir) if start.step < saved[-1]]
-    changed = {}
-    is_other = starts[-1:] not in ([], [devices])
-    if is_other and saved[-1] < settings.total_steps and _normalizes_per_device(settings):
-        changed["devices"] = f"devices: {starts[-1]} -> {devices}"
-    before = read_settings(run_folder.load_run(run_dir))
+    before, known = read_settings(run_folder.load_run(run_dir)), run_folder.load_records(run_dir)
     sections = dataclasses.asdict(before) | dataclasses.asdict(settings)
     paths = [path.split(".") for path in flatten_section(sections)]
-    known = {".".join(path[:n]) for path in paths for n in range(1, len(path) + 1)}
-    check_keys("--allow_changes", allowed, known | {"records", "devices"})
-    for path, (one, other) in differences(before, settings).items():
-        changed[path] = f"{path}: {one!r} -> {other!r}"
+    names = {".".join(path[:n]) for path in paths for n in range(1, len(path) + 1)}
+    check_keys("--allow_changes", allowed, names | {"records", "devices"})
+    changed = {
+        path: f"{one!r} -> {other!r}"
+        for path, (one, other) in differences(before, settings).items()
+    }
+    if known and not _are_equal(known, records):
+        changed["records"] = f"{_describe(known)} -> {_describe(records)}"
+    devices = known.get("devices"), records.get("devices")
+    # A run at its end is only evaluated.
+    is_counted = saved[-1] < settings.total_steps and _normalizes_per_device(settings)
+    if is_counted and None not in devices and devices[0] != devices[1]:
+        changed["devices"] = f"{devices[0]} -> {devices[1]}"
     refused = [
         path
         for path in changed
@@ -295,12 +307,24 @@ def check_changes(
         remedy = f"add --allow_changes={','.join(refused)} to use the new ones"
         if any(map(_IDS.match, refused)):
             remedy = "start another run from its weights with --config.init_from.run"
-        lines = "".join(f"  {changed[path]}\n" for path in refused)
+        lines = "".join(f"  {path}: {changed[path]}\n" for path in refused)
         raise UserError(
             f"{run_dir} was started with another config:\n{lines}Set the values before the "
             f"arrows, {remedy}, or use another --workdir."
         )
-    return list(changed.values())
+    return [f"{path}: {change}" for path, change in changed.items()]
+
+
+def _are_equal(before: Records, found: Records) -> bool:
+    hashes = [(digits, found["train"].get(name)) for name, digits in before["train"].items()]
+    return before["examples"] == found["examples"] and all(
+        one == other or (other and one == data.UNKNOWN_HASH) for one, other in hashes
+    )
+
+
+def _describe(records: Records) -> str:
+    hashes = ", ".join(f"{name} {digits[:16]}" for name, digits in records["train"].items())
+    return f"{hashes} ({records['examples']:,} examples)"
 
 
 def _normalizes_per_device(settings: RunConfig) -> bool:
@@ -331,9 +355,9 @@ def differences(before: RunConfig, now: RunConfig) -> dict[str, tuple[Any, Any]]
 
 def _flat(settings: RunConfig) -> dict[str, Any]:
     """Returns path -> value of what training depends on, as in JSON: tuples are lists."""
-    plateau, evals = settings.optimizer.plateau, {}
-    if plateau is not None:  # Evaluators do not affect training otherwise.
-        name = plateau.metric.partition("/")[0]
-        evals = {name: dataclasses.asdict(read_options(settings.evals)[name])}
+    plateau = settings.optimizer.plateau
+    # Evaluators do not affect training otherwise.
+    name = "" if plateau is None else plateau.metric.partition("/")[0]
+    evals = {name: settings.evals[name]} if name else {}
     section = dataclasses.asdict(dataclasses.replace(settings, evals=evals))
     return flatten_section(json.loads(json.dumps(section)))

@@ -12,6 +12,7 @@ import optax
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
+from xmodal.core import mesh as mesh_lib
 from xmodal.evals.evaluators import Options
 from xmodal.models import DualEncoder
 from xmodal.train import rngs
@@ -21,7 +22,7 @@ from xmodal.train.run_config import RunConfig
 from xmodal.train.step.step import MOMENTUM, momentum_rate
 from xmodal.train.step.tasks import Task
 from xmodal.train.step.views import embed_views, tower_inputs
-from xmodal.train.tree import TrainState, Tree, partition, with_shardings
+from xmodal.train.tree import TrainState, Tree, partition
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,8 +38,7 @@ class Run:
       model: the towers and their similarity.
       tasks: the trained tasks.
       batch: name -> shape and dtype of the columns of a global training batch.
-      records: hash and number of the training records, see `resolve`; empty if the dataset is
-        not known, or not needed.
+      records: what it trains on, see `Records`; empty if the dataset is not known, or not needed.
       missing: why the dataset is not known; sizes that depend on it are then arbitrary. "" if it
         is known, or not needed.
     """
@@ -92,7 +92,8 @@ class Run:
         """Shapes, dtypes and sharding of the state; nothing is computed."""
         # Uses the known parameter shapes, since tracing the towers again takes seconds.
         shapes = jax.eval_shape(self._first_state, *self.shapes)
-        return with_shardings(shapes, self.mesh, self.settings.sharding)
+        shardings = mesh_lib.tree_shardings(shapes, self.settings.sharding, self.mesh)
+        return jax.tree.map(lambda leaf, each: leaf.update(sharding=each), shapes, shardings)
 
     def _first_state(self, params: Tree, model_state: Tree) -> TrainState:
         trained, frozen = partition(params, self.settings.freeze)

@@ -22,7 +22,7 @@ from xmodal.train.sections import (
     ProfileConfig,
 )
 from xmodal.train.step.step import L2Config
-from xmodal.train.tensorboard.example_views import TensorBoardConfig
+from xmodal.train.tensorboard import TensorBoardConfig
 
 # Stand in for a dataset that is not known.
 _MANY, _SOME_STEPS, _SOME_ROWS, _ANY_LENGTH = 2**31 - 1, 1000, 1000, 2**31 - 2
@@ -87,14 +87,6 @@ class RunConfig:
     def __post_init__(self) -> None:
         for _, rule in self.sharding:
             lookup("config.sharding", rule, mesh_lib.RULES)
-
-    @property
-    def awaited_metrics(self) -> dict[str, str]:
-        """Metric tags that the run needs, by their place in the config."""
-        awaited = {"config.best_checkpoint.metric": self.best_checkpoint.metric}
-        if self.optimizer.plateau is not None:
-            awaited["config.optimizer.plateau.metric"] = self.optimizer.plateau.metric
-        return awaited
 
 
 def read_settings(config: ConfigDict) -> RunConfig:

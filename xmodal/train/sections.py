@@ -156,25 +156,6 @@ class BestCheckpointConfig:
         )
         return scores if self.metric in metrics and any(map(math.isfinite, scores)) else ()
 
-    def explain(self, evaluated: Mapping[int, Mapping[str, float]]) -> str:
-        """Returns a sentence on what selects the best of some checkpoints, by step.
-
-        Args:
-          evaluated: metrics of checkpoints by step; one of them has the metric.
-        """
-        if self.mode == "last":
-            return f"Selected: the last checkpoint with {self.metric}."
-        ranks = [rank for metrics in evaluated.values() if (rank := self.rank(metrics))]
-        number, tied = max(ranks)[0], sum(rank[0] == max(ranks)[0] for rank in ranks)
-        number = -number if self.mode == "min" else number
-        value = f"{number:g}" if math.isfinite(number) else "undefined"
-        following = " ".join(tie_breakers(self.metric)[:1]) or "the step"
-        return (
-            f"Selected by config.best_checkpoint.metric={self.metric!r}: it is {value} at {tied} "
-            f"of {len(ranks)} evaluated checkpoints"
-            f"{f'; {following} decides among them' if tied > 1 else ''}."
-        )
-
 
 @dataclasses.dataclass(frozen=True)
 class ProfileConfig:

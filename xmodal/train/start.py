@@ -6,17 +6,11 @@ import dataclasses
 import jax
 from absl import logging
 
+from xmodal import data
 from xmodal.core.errors import UserError
 from xmodal.core.progress import progress
 from xmodal.train.folder import checkpoints, run_folder
-from xmodal.train.folder.damaged_checkpoints import newest_whole
-from xmodal.train.initialization import (
-    from_concepts,
-    from_run,
-    from_towers,
-    from_word_vectors,
-    interpolate,
-)
+from xmodal.train.initialization import from_run, from_towers, from_words
 from xmodal.train.optimization.optimizer import observe_metrics
 from xmodal.train.run import Run
 from xmodal.train.tree import TrainState, create_state, flatten, matches, replace_arrays, top_levels
@@ -32,13 +26,13 @@ def starting_state(run: Run, run_dir: str, *, sets_aside: bool = False) -> Train
     Args:
       run: the run.
       run_dir: the run's folder.
-      sets_aside: whether damaged checkpoints are moved away, see `newest_whole`.
+      sets_aside: whether damaged checkpoints are moved away, see `checkpoints.newest_whole`.
 
     Raises:
       UserError: the checkpoint, the towers or the other run do not fit the config.
     """
     logging.info("%s", describe(run))
-    step, last = newest_whole(run_dir, sets_aside=sets_aside), run.settings.total_steps
+    step, last = checkpoints.newest_whole(run_dir, sets_aside=sets_aside), run.settings.total_steps
     if step is None:
         return initial_state(run)
     if step > last:
@@ -57,16 +51,15 @@ def initial_state(run: Run) -> TrainState:
     """Returns the state at step 0, a function of the config; see `starting_state` for errors."""
     settings, shapes, source = run.settings, run.state_shapes, run.settings.init_from
     towers = from_towers.load_towers(shapes, source)
-    rows = from_word_vectors.load_rows(shapes, source, settings.data, settings.train_split)
-    constants = from_concepts.load_constants(
-        shapes, source, settings.data, settings.train_split, settings.seed
-    )
     with progress("Compiling and drawing the initial weights", 1):
         state = create_state(run.init_state, shapes, run.key_data)
-    state = replace_arrays(state, constants | towers)
-    state = from_word_vectors.place(state, rows) if rows else state
+    state, taken, split = replace_arrays(state, towers), set(towers), settings.train_split
+    if source.word_vectors.file:
+        words = data.load_vocabulary(settings.data, split)
+        state = from_words.fill_table(state, source.word_vectors, words)
+        taken.add(from_words.TABLE)
+    state = from_words.fill_concepts(state, source, settings.data, split, settings.seed)
     paths = state.flat_params()
-    taken = set(towers) | ({from_word_vectors.TABLE} if rows else set())
     if source.run:
         taken |= {path for path in paths if matches(source.include, path)}
     fresh = sorted(set(paths) - taken)
@@ -81,7 +74,7 @@ def initial_state(run: Run) -> TrainState:
                 f"config.init_from.interpolate needs two whole models, but {fresh[0]} would start "
                 "at random in the first: name its weights in config.init_from.run, towers or model."
             )
-        state = interpolate.interpolate_weights(state, source.interpolate)
+        state = from_run.interpolate_weights(state, source.interpolate)
     if missing:
         logging.warning(
             "%s: random at the start, but this experiment uses published weights. Published "

@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
 
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
@@ -173,16 +172,6 @@ class TrainState:
     def flat_params(self) -> dict[str, Any]:
         """Returns trained and frozen parameters by path."""
         return flatten(self.params) | flatten(self.frozen)
-
-
-def with_shardings(shapes: TrainState, mesh: Mesh, rules: Sequence[tuple[str, str]]) -> TrainState:
-    """Returns the shapes of a state with its sharding; see `mesh.tree_shardings`."""
-    shardings = mesh_lib.tree_shardings(shapes, rules, mesh)
-    return jax.tree.map(
-        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
-        shapes,
-        shardings,
-    )
 
 
 def replace_arrays(state: TrainState, arrays: Mapping[str, np.ndarray]) -> TrainState:

@@ -10,7 +10,7 @@ from checkpoints_test import BEST, make_state, restore_latest, save
 from tests import tiny_encoder as tiny
 from xmodal.core.errors import UserError
 from xmodal.train.folder import checkpoints, run_folder
-from xmodal.train.folder.damaged_checkpoints import HASHES, newest_whole
+from xmodal.train.folder.checkpoints import HASHES, newest_whole
 
 
 def flip(path):

@@ -7,7 +7,6 @@ from ml_collections import ConfigDict
 
 from configs import pcme
 from xmodal.core import mesh as mesh_lib
-from xmodal.core.errors import UserError
 from xmodal.models import make_dual_encoder
 from xmodal.models.encoders import efficientnet
 from xmodal.pretrained.conversion_report import Report
@@ -98,22 +97,3 @@ def test_a_run_starts_from_all_of_it(folder):
     assert weights.keys() == wanted.keys() | statistics
     for name, array in (wanted | {name: arrays[name] for name in statistics}).items():
         np.testing.assert_array_equal(weights[name], array, err_msg=name)
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        ("model.image.head", {"name": "mean"}, "head.name is 'mean', the .* 'gaussian'"),
-        ("init_from.model", "/nowhere", "/nowhere is not a converted model: /nowhere/model.json"),
-    ],
-)
-def test_what_does_not_fit(folder, key, value, message):
-    config = start_config(folder[0])
-    *sections, last = key.split(".")
-    node = config
-    for section in sections:
-        node = node[section]
-    with config.unlocked():
-        node[last] = value
-    with pytest.raises(UserError, match=message):
-        inherit(config)

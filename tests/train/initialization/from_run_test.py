@@ -70,15 +70,6 @@ def test_all_weights_come_and_nothing_else(source):
     assert all(jax.tree.leaves(same))
 
 
-def test_copies_of_the_towers_and_their_queues_start_anew(source):
-    """Another run may have none, of another size, or of images whose ids mean others here."""
-    fresh = make_state(seed=2, momentum=True)
-    state = from_run.take_weights(fresh, settings(source))
-    for name in ("momentum", "tasks"):
-        tiny.assert_identical(state.model_state.pop(name), fresh.model_state[name])
-    tiny.assert_identical(state.model_state, source[1].model_state)
-
-
 @pytest.mark.parametrize(
     "include",
     [["text/"], ["text/encoder", "image/"], ["tasks/t2t"], ["image/projection/batch_norm"]],
@@ -110,12 +101,6 @@ def test_moments_come_along_and_counters_start_anew(source):
     for name in ("count", "scheduled_rate", "outliers"):
         tiny.assert_identical(new[name], fresh.opt_state[name])
     assert any(np.any(leaf != 0) for leaf in jax.tree.leaves(other["outliers"]))
-
-
-def test_moments_of_other_parameters_are_refused(source):
-    frozen = make_state(seed=2, freeze=["text/encoder/"])
-    with pytest.raises(UserError, match=r"opt_state does not fit the model; .*(?s:.)*optimizer=F"):
-        from_run.take_weights(frozen, settings(source, optimizer=True))
 
 
 def test_an_array_of_another_shape(source):

@@ -12,7 +12,6 @@ from xmodal.models.tower import make_tower
 from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import Description, save_tower
 from xmodal.train import run_config
-from xmodal.train.inherit import inherit
 from xmodal.train.initialization import from_towers
 from xmodal.train.sections import InitConfig
 from xmodal.train.tree import TrainState, flatten, replace_arrays
@@ -81,29 +80,6 @@ def test_lower_layers_that_are_kept_apart_are_the_first(bert):
     expected = bert[1]["params/encoder/layers/query/kernel"]
     np.testing.assert_array_equal(params["lower_layers"]["query"]["kernel"], expected[:2])
     np.testing.assert_array_equal(params["layers"]["query"]["kernel"], expected[2:])
-
-
-def test_running_statistics_come_along(tmp_path):
-    encoder = {"name": "efficientnet", "width": 0.25, "depth": 0.25}
-    config = tiny.make_config_with_towers()
-    config.model.image.encoder = encoder
-    fresh = tiny.start(tiny.make_parts(config, devices=1, image=(32, 32, 3)), seed=2)
-    named = {f"params/{path}": leaf for path, leaf in flatten(fresh.params["image"]).items()}
-    named |= flatten(fresh.model_state["image"])
-    rng = np.random.default_rng(0)
-    arrays = {
-        name: rng.random(leaf.shape, np.float32)
-        for name, leaf in named.items()
-        if "projection" not in name
-    }
-    config.init_from.towers.image = save(tmp_path / "image", arrays, Description(encoder, None, {}))
-    assert inherit(config).model.image.encoder.width == 0.25
-    _, state, _ = load(config, fresh)
-    after = {f"params/{path}": leaf for path, leaf in flatten(state.params["image"]).items()}
-    after |= flatten(state.model_state["image"])
-    for name, array in arrays.items():
-        np.testing.assert_array_equal(after[name], array)
-    tiny.assert_identical(state.params["text"], fresh.params["text"])
 
 
 def test_arrays_that_do_not_fit_are_named(bert, tmp_path):

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 from tests import tiny_encoder as tiny
-from xmodal.core.errors import UserError
 from xmodal.train import start
 from xmodal.train.folder import checkpoints, run_folder
-from xmodal.train.initialization.interpolate import interpolate_weights
-from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig, InterpolateConfig
+from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
 from xmodal.train.tree import flatten
 
 
@@ -63,22 +61,3 @@ def test_every_array_is_the_weighted_mean(alpha, tmp_path):
         np.testing.assert_allclose(array, expected, rtol=1e-6, atol=1e-7, err_msg=path)
         if alpha in (0, 1):
             np.testing.assert_array_equal(array, (b if alpha else a)[path])
-
-
-def test_other_models_and_half_models_are_refused_by_the_name_of_a_parameter(tmp_path):
-    state = save(tmp_path / "a", 1)
-    save(tmp_path / "wide", 2, width=9)
-    interpolate = InterpolateConfig(str(tmp_path / "wide"), "latest")
-    with pytest.raises(
-        UserError, match=r"is another model(?s:.)*image/.*: \(8,\) here, \(9,\) there"
-    ):
-        interpolate_weights(state, interpolate)
-    interpolate = InterpolateConfig(str(tmp_path / "a"), "latest")
-    parts = make_parts(
-        run=str(tmp_path / "a"),
-        step="latest",
-        include=("image/",),
-        interpolate=dataclasses.asdict(interpolate),
-    )
-    with pytest.raises(UserError, match="similarity/log_scale would start at random in the first"):
-        start.starting_state(parts, str(tmp_path / "new"))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from xmodal.train.optimization.outliers import SkipOutliersConfig, skip_outliers
+from xmodal.train.optimization.watching_rules import SkipOutliersConfig, skip_outliers
 
 
 def reference(norms, *, deviations=4.0, decay=0.995, floor=0.1):

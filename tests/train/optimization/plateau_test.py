@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from xmodal.core.config import read
-from xmodal.train.optimization import plateau
+from xmodal.train.optimization import watching_rules
 
 
 def make(**options):
-    return read(plateau.PlateauConfig, "config.optimizer.plateau", {"metric": "m"} | options)
+    return read(watching_rules.PlateauConfig, "config.optimizer.plateau", {"metric": "m"} | options)
 
 
 def factors(config, values, learning_rate):
-    state, found = plateau.init(config), []
+    state, found = watching_rules.init_plateau(config), []
     for count, value in enumerate(values, start=1):
-        state = plateau.update(config, state, value, learning_rate, count)
+        state = watching_rules.update_plateau(config, state, value, learning_rate, count)
         found.append(float(state.factor))
     return found
 

@@ -3,14 +3,13 @@
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from configs import base, cxc
 from tests import tiny_encoder as tiny
 from xmodal.core import mesh as mesh_lib
-from xmodal.train.step import accumulation, step, views
+from xmodal.train.step import step
 
 REGIONS = 3
 
@@ -50,27 +49,7 @@ def hinge():
     return config
 
 
-def gaussian():
-    """Samples and spreads of every item, and a loss that shares the word table."""
-    words = base.task("image", "caption_1", "language_model", negatives="none")
-    words["views"] = ["caption_1"]
-    words["loss"] |= {"inputs": ["text_ids", "text_mask"], "reads": ["text/encoder/table"]}
-    words["loss"]["module"] = {"width": 5, "dropout": 0.2}
-    tasks = {
-        "i2t": base.task("image", "caption_0", "soft_contrastive", kl_weight=0.1),
-        "even": base.task("image", "caption_0", "uniformity", negatives="none", max_points=50),
-        "words": words,
-    }
-    config = make_config(tasks, {"name": "match_probability"})
-    config.model.image.encoder.features = (REGIONS, tiny.FEATURES)
-    for modality in ("image", "text"):
-        config.model[modality].head = {"name": "gaussian", "width": 8, "samples": 2}
-        config.model[modality].projection = None
-    config.model.text.encoder = {"name": "words", "vocab_size": tiny.WORDS, "width": 8}
-    return config
-
-
-def matching(dropout=0.0):
+def matching():
     """A cross-encoder on the features of both towers, and drawn negatives."""
     config = hinge()
     config.tasks = {
@@ -79,24 +58,13 @@ def matching(dropout=0.0):
     }
     config.model.cross_encoder = {
         "name": "matching_head", "width": 8, "depth": 1, "heads": 2, "mlp_dim": 12,
-        "dropout": dropout,
     }  # fmt: skip
     # Gradients that cancel, such as those of biases of keys, are rounding.
     config.model.similarity = {"name": "cosine", "temperature": 0.2}
     return config
 
 
-def dropping_pairs():
-    """Values dropped in the cross-encoder; `matching` has larger heads of the towers."""
-    config = matching(0.2)
-    for modality in (config.model.image, config.model.text):
-        modality.head, modality.projection = {"name": "mean"}, {"width": 8}
-    return config
-
-
 WHOLE = {each.__name__: each for each in (softmax, hinge, matching)}
-# These draw random numbers, part by part.
-DRAWING = {each.__name__: each for each in (gaussian, dropping_pairs)}
 L2 = step.L2Config(".*kernel", 1e-3)
 
 
@@ -170,17 +138,6 @@ def test_training_is_that_of_the_whole_batch(name, monkeypatch):
     assert_close(parts.step()[0], whole.step()[0], 1e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", DRAWING)
-def test_training_is_that_of_the_plain_loop(name, monkeypatch):
-    """The same parts, keeping all activations so that nothing is drawn twice."""
-    config = DRAWING[name]()
-    parts = Training(config, 8, 3)
-    monkeypatch.setattr(accumulation, "embed_in_parts", embed_one_by_one)
-    monkeypatch.setattr(accumulation, "map_in_parts", map_one_by_one)
-    assert_same_training(parts, Training(config, 1, 3))
-
-
 def shard_first_dimension(mesh, shape):
     divides = bool(shape) and shape[0] % len(mesh.devices) == 0
     return mesh_lib.batch_sharded(mesh) if divides else mesh_lib.replicated(mesh)
@@ -197,67 +154,12 @@ def assert_same_training(one, other):
             np.testing.assert_allclose(found[2][scalar], value, rtol=1e-4, err_msg=scalar)
 
 
-def embed_one_by_one(
-    model, tasks, params, states, batch, *, steps, mesh, frozen, key, length_bucketing=None
-):
-    """See `accumulation.embed_in_parts`."""
-    found = []
-    for part in range(steps):
-        columns = {name: column[part::steps] for name, column in batch.items()}
-        own = jax.random.fold_in(key, part)
-        one, states = views.embed_views(
-            model, tasks, params, states, columns, train=True, frozen=frozen, key=own
-        )
-        found.append(one)
-
-    return jax.tree.map(join, *found), states
-
-
-def map_one_by_one(function, items, *, steps, mesh):
-    """See `accumulation.map_in_parts`."""
-    found = [
-        function(jax.tree.map(lambda column, part=part: column[part::steps], items), part)
-        for part in range(steps)
-    ]
-    return jax.tree.map(join, *found)
-
-
-def join(*parts):
-    return jnp.stack(parts, axis=1).reshape(-1, *parts[0].shape[1:])
-
-
 def image_config(**changes):
     """Three layers of features, compared in blocks."""
     config = tiny.make_image_config(**changes)
     config.model.image.encoder.hidden = (32,) * 10
     config.tasks.same.loss.options = {"engine": "chunked", "chunk_size": 64}
     return config
-
-
-def test_statistics_are_those_of_the_parts():
-    config = image_config(batch_size=24)
-    config.model.image.encoder.hidden = ()
-    config.model.image.projection.batch_norm = True
-    training, steps = Training(config, 8, 3), 3
-    batch, state = make_batch(config), tiny.copy(training.state)
-    training.step()
-
-    @jax.jit
-    def update(stats, images):
-        return training.parts.model.embed(
-            "image", state.params, {"image": stats}, {"image": images},
-            train=True, key=jax.random.key(0),
-        )[1]  # fmt: skip
-
-    stats = state.model_state["image"]
-    for part in range(steps):
-        stats = update(stats, batch["image"][part::steps])
-
-    def check(found, expected):
-        assert np.all(found != 0)
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-    jax.tree.map(check, tiny.copy(training.state.model_state["image"]), stats)
 
 
 def test_one_part_is_in_memory_at_a_time():

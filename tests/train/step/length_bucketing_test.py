@@ -11,8 +11,7 @@ from xmodal.data.text.length_bucketing import LengthBucketing
 from xmodal.models import make_dual_encoder
 from xmodal.train.compiled_step import CompiledStep, lower_step
 from xmodal.train.step import tasks
-from xmodal.train.step.length_bucketing import RANK
-from xmodal.train.step.views import embed_views
+from xmodal.train.step.views import RANK, embed_views
 
 SHORT = LengthBucketing(3, 0.6)
 BERT = tiny.make_config().model.text.encoder.to_dict()

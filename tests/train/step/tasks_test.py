@@ -60,16 +60,6 @@ def test_captions_of_one_image_are_negatives_only_by_pair():
     np.testing.assert_allclose(total, np.log(3), rtol=1e-6)
 
 
-def test_a_weight_may_be_a_schedule_of_the_step():
-    views = {"image": np.eye(2), "caption_0": np.eye(2)}
-    weight = {"schedule": "linear", "from": 0, "to": 2, "start": 0, "end": 10}
-    plain, _ = compute({"i2t": task()}, views, [0, 1])
-    for step, factor in ((0, 0), (5, 1), (20, 2)):
-        total, scalars = compute({"i2t": task(weight=weight)}, views, [0, 1], step=step)
-        np.testing.assert_allclose(total, factor * plain, rtol=1e-6)
-        assert scalars["i2t/weight"] == factor
-
-
 def loss(**changes):
     return task()["loss"] | changes
 

@@ -7,7 +7,7 @@ import numpy as np
 import PIL.Image
 
 from xmodal.core.page import PageItem, PageRow, Section
-from xmodal.train.tensorboard.drawing import draw_section
+from xmodal.train.tensorboard import draw_section
 
 RED, GREEN = np.array([200, 0, 0]), np.array([10, 125, 50])
 

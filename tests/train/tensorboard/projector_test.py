@@ -10,7 +10,7 @@ from tensorboard.plugins.projector import ProjectorConfig
 
 from tests.evals.tiny_split import TinySplit
 from xmodal.evals.scores.sources import Embeddings
-from xmodal.train.tensorboard.projector import write_projector
+from xmodal.train.tensorboard import write_projector
 
 
 class Pictures(TinySplit):

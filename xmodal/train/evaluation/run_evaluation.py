@@ -26,7 +26,7 @@ from xmodal.train.optimization.run_lengths import is_due
 from xmodal.train.pair_functions import make_pair_functions
 from xmodal.train.run import Run
 from xmodal.train.step.tasks import Task, modalities
-from xmodal.train.tensorboard.example_views import View
+from xmodal.train.tensorboard import View
 from xmodal.train.tree import TrainState, Tree
 
 
@@ -78,7 +78,11 @@ class RunEvaluation:
         self._embedder = make_embedder(parts, scores_pairs=scores_pairs)
         if trains:
             known = self.suite.tags()
-            for where, tag in parts.settings.awaited_metrics.items():
+            awaited = {"best_checkpoint": settings.best_checkpoint.metric}
+            if settings.optimizer.plateau is not None:
+                awaited["optimizer.plateau"] = settings.optimizer.plateau.metric
+            for section, tag in awaited.items():
+                where = f"config.{section}.metric"
                 lookup(where, tag, lookup(where, tag.partition("/")[0], known))
 
     def is_due(self, step: int) -> bool:

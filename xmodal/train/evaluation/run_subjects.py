@@ -1,35 +1,51 @@
-"""Opens checkpoints of runs, and several runs as one model, for their evaluation."""
+"""Opens checkpoints of runs for their evaluation: as they appear, averaged, or of several runs.
+
+A run's weights averaged with those that it started from: Wortsman et al., "Robust fine-tuning of
+zero-shot models" (2022), WiSE-FT.
+"""
 
 import os
+import re
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import cast
+from typing import TypeVar, cast
 
 import ml_collections
 import numpy as np
 from absl import logging
+from etils import epath
 
 from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
-from xmodal.core.result_files import FINAL
+from xmodal.core.json_files import read_numbers
+from xmodal.core.progress import check_stop
+from xmodal.core.result_files import FINAL, write_files
+from xmodal.core.text_table import format_table
 from xmodal.data.text.text_counts import count_texts
 from xmodal.evals import Evaluation
 from xmodal.evals.evaluators import Split
 from xmodal.evals.model_adapter import EncoderAdapter, Ensemble
 from xmodal.evals.scores.embed import Items
-from xmodal.train.evaluation.model_identity import ModelIdentity
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.subjects import Opened, evaluate_subjects
 from xmodal.train.evaluation.suite import EvalSuite, Subject
 from xmodal.train.folder import checkpoints, run_folder
+from xmodal.train.initialization.from_run import mix
 from xmodal.train.resolve import build_run
+from xmodal.train.start import initial_state
+
+POLL_SECONDS = 5.0
+# The metrics in the table of a curve; all have an interval.
+_SHOWN = ("recall@1", "accuracy@1", "map@r", "spearman")
+_T = TypeVar("_T")
 
 
 def evaluate_best(evaluation: RunEvaluation, run_dir: str) -> list[Evaluation]:
     """Evaluates the best checkpoint of a run on the final splits into `RUN_DIR/test`."""
     best = run_folder.best_step(run_dir)
-    opened = open_run(evaluation, run_dir, [best], is_best=True)
+    opened = open_run(evaluation, run_dir, [best])
     return evaluate_subjects(opened, os.path.join(run_dir, FINAL))
 
 
@@ -39,7 +55,6 @@ def open_run(
     steps: Iterable[int],
     *,
     follows: bool = False,
-    is_best: bool = False,
 ) -> Opened:
     """Returns checkpoints of a run.
 
@@ -48,15 +63,13 @@ def open_run(
       run_dir: its folder.
       steps: its checkpoints.
       follows: whether those that the run has replaced are skipped.
-      is_best: whether the only checkpoint is the best one; its report says what selected it.
     """
     parts, records = evaluation.parts, run_folder.load_records(run_dir).get("train", {})
     settings = parts.settings
-    how = [run_folder.explain_best_step(run_dir)] if is_best else []
 
     def describe(items: Items) -> list[str]:
         given = settings.data, settings.train_split, items
-        return [*filter(None, how), *describe_captions(*given), *describe_sentences(*given)]
+        return [*describe_captions(*given), *describe_sentences(*given)]
 
     def subjects() -> Iterator[Subject]:
         for step in steps:
@@ -71,11 +84,7 @@ def open_run(
             name = f"{settings.name} step {step}"
             yield Subject(name, evaluation.adapter(*weights), describe, records, step)
 
-    # The stored config, with the learned words; the config in use may not name them yet.
-    identity = ModelIdentity.of_config(run_folder.load_run(run_dir), records)
-    return Opened(
-        evaluation.suite, subjects(), identity, settings.tensorboard, parts.config.to_dict()
-    )
+    return Opened(evaluation.suite, subjects(), settings.tensorboard, parts.config.to_dict())
 
 
 def describe_captions(settings: data.DataConfig, train_split: str, split: Items) -> list[str]:
@@ -153,8 +162,7 @@ def open_ensemble(members: Mapping[str, Opened], split: str | None) -> Opened:
         adapter = Ensemble([*zip(adapters, own, strict=True)])
         yield Subject(" + ".join(labels), adapter, lambda items: [note])
 
-    identity = ModelIdentity.of_several([each.identity for each in members.values()])
-    return Opened(first.suite, subjects(), identity, first.tensorboard)
+    return Opened(first.suite, subjects(), first.tensorboard)
 
 
 def _own_items(
@@ -183,3 +191,124 @@ def _own_items(
                 )
             own[id(ours)] = cast(Items, theirs)
     return lambda items: own[id(items)]
+
+
+def open_interpolation(
+    evaluation: RunEvaluation, run_dir: str, step: int, weights: Sequence[float]
+) -> Opened:
+    """Returns (1 - w) a + w b for every weight w; its step is w in percent.
+
+    Args:
+      evaluation: the evaluation of the run.
+      run_dir: its folder.
+      step: the checkpoint b; a is the source in the run's `config.init_from`.
+      weights: the weights.
+
+    Raises:
+      UserError: the run started from random weights.
+    """
+    parts, records = evaluation.parts, run_folder.load_records(run_dir).get("train", {})
+    source = parts.settings.init_from
+    if not (source.run or source.model or source.towers.image or source.towers.text):
+        raise UserError(
+            f"--interpolate: {run_dir} started from random weights, which are not worth averaging; "
+            "name a run whose config.init_from has a run, model or tower."
+        )
+
+    def subjects() -> Iterator[Subject]:
+        state = initial_state(parts)
+        first = {"params": state.all_params(), "model_state": state.model_state}
+        restored = checkpoints.restore_model(run_dir, step, parts.shapes, parts.mesh)
+        last = dict(zip(first, restored, strict=True))
+        for weight in weights:
+            adapter = evaluation.adapter(**mix(last, first, 1 - weight))
+            name = f"{weight:g} {parts.config.name} step {step}"
+            yield Subject(name, adapter, trained_on=records, step=round(100 * weight))
+
+    return Opened(evaluation.suite, subjects(), parts.settings.tensorboard)
+
+
+def write_curve(output: str, weights: Sequence[float]) -> str:
+    """Returns the results of every weight as a Markdown table, and writes it to `curve.md`.
+
+    Args:
+      output: folder of the results of `open_interpolation`.
+      weights: the weights.
+    """
+    steps, remedy = epath.Path(output) / "steps", "evaluate the run again."
+    found = [read_numbers(steps / f"{round(100 * weight)}.json", remedy) for weight in weights]
+    tags = [tag for tag in found[0] if tag.endswith(_SHOWN) and f"{tag}_low" in found[0]]
+    rows = [["weight", *tags]]
+    for weight, numbers in zip(weights, found, strict=True):
+        cells = [
+            f"{numbers[tag]:.1f} [{numbers[f'{tag}_low']:.1f}, {numbers[f'{tag}_high']:.1f}]"
+            for tag in tags
+        ]
+        rows.append([f"{weight:g}", *cells])
+    table = format_table(rows)
+    write_files(output, {"curve.md": f"{table}\n"})
+    return table
+
+
+def read_weights(given: Sequence[str]) -> list[float]:
+    """Returns the weights of the flag `--interpolate`, ascending.
+
+    Raises:
+      UserError: one is not a number of whole percent between 0 and 1.
+    """
+    for text in given:
+        if not re.fullmatch(r"0|1|0?\.\d\d?0*|[01]\.0+", text):
+            raise UserError(
+                f"--interpolate has {text!r}; weights are between 0 and 1, in whole percent, such "
+                "as --interpolate=0,0.25,0.5,0.75,1."
+            )
+    return sorted(set(map(float, given)))
+
+
+def wait_for_run(run_dir: str, *, timeout: float) -> ml_collections.ConfigDict:
+    """Returns the config of a run, once it has started, within `timeout` seconds."""
+    path = epath.Path(run_dir) / "config.json"
+    if _wait(lambda: path.exists() or None, f"the run {run_dir}", timeout) is None:
+        raise UserError(f"The run {run_dir} did not start within {timeout:.0f} s (--timeout).")
+    return run_folder.load_run(run_dir)
+
+
+def follow(run_dir: str, output: str, *, timeout: float, overwrite: bool = False) -> Iterator[int]:
+    """Yields the checkpoints that are not yet evaluated as they appear, oldest first.
+
+    Ends after the run's last step, or when no new checkpoint has appeared for `timeout` seconds.
+
+    Args:
+      run_dir: folder of the run.
+      output: folder of its results.
+      timeout: seconds to wait.
+      overwrite: whether to remove and ignore existing results.
+    """
+    results = epath.Path(output) / "steps"
+    if overwrite:
+        results.rmtree(missing_ok=True)
+    done = {int(path.stem) for path in results.glob("*.json")}
+
+    def find() -> int | None:
+        return next((step for step in run_folder.steps(run_dir) if step not in done), None)
+
+    # The config is read again, since a run may be extended.
+    while (last := int(run_folder.load_run(run_dir).total_steps)) not in done:
+        step = _wait(find, "a checkpoint", timeout)
+        if step is None:
+            logging.warning(
+                "No new checkpoint in %s for %.0f s; %s are done; step %d would be the last.",
+                *(run_dir, timeout, sorted(done), last),
+            )
+            return
+        yield step
+        done.add(step)
+
+
+def _wait(find: Callable[[], _T | None], what: str, timeout: float) -> _T | None:
+    """Returns the first result that is not None; None after `timeout` seconds."""
+    started = time.monotonic()
+    while (found := find()) is None and time.monotonic() - started < timeout:
+        check_stop(f"waiting for {what}")
+        time.sleep(min(POLL_SECONDS, timeout))
+    return found

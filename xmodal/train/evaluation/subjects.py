@@ -4,25 +4,37 @@
 """
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping
+import os
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import ml_collections
 from absl import logging
+from etils import epath
 
 from xmodal import data
 from xmodal.core import mesh as mesh_lib
+from xmodal.core import result_files
+from xmodal.core.config import read
 from xmodal.core.errors import UserError
 from xmodal.core.event_writer import EventWriter
+from xmodal.core.json_files import read_numbers
 from xmodal.evals import Evaluation, read_options
 from xmodal.evals.evaluators import Options
 from xmodal.evals.evaluators.benchmarks import BenchmarksOptions
+from xmodal.evals.reports.evaluation import EXAMPLES, REPORT
+from xmodal.evals.reports.metrics import MEAN_SELECTED
+from xmodal.evals.reports.store import StoredResults
+from xmodal.evals.reports.summary import select_curves
 from xmodal.evals.scores.files import modalities_of, name_of, open_items
-from xmodal.train.evaluation.evaluation_files import event_writer, read_others, write_all
-from xmodal.train.evaluation.model_identity import ModelIdentity
 from xmodal.train.evaluation.suite import FINAL_SPLITS, EvalSuite, Request, Subject
 from xmodal.train.optimization.run_lengths import resolve_epochs, resolve_sizes
-from xmodal.train.tensorboard.example_views import TensorBoardConfig, Views, read_config
+from xmodal.train.tensorboard import TensorBoardConfig, Views
+
+# Suffix of event files that hold one evaluation, so that the next one can remove them.
+_EVENTS_END = ".evaluation"
 
 
 class Opened(NamedTuple):
@@ -31,14 +43,12 @@ class Opened(NamedTuple):
     Attributes:
       suite: the evaluators.
       subjects: the models, each made when it is its turn, such as the checkpoints of a run.
-      identity: the model whose results these are.
       tensorboard: options of its views.
       settings: settings of the model for TensorBoard's HPARAMS tab; None for no row.
     """
 
     suite: EvalSuite
     subjects: Iterable[Subject]
-    identity: ModelIdentity
     tensorboard: TensorBoardConfig
     settings: Mapping[str, Any] | None = None
 
@@ -55,7 +65,7 @@ def evaluate_subjects(
 
     Args:
       opened: models and evaluators.
-      output: folder for the results, see `evaluation_files.write_all`.
+      output: folder for the results, see `write_all`.
       request: the splits to evaluate and the files to save.
       keep_others: whether to keep numbers of the same step from evaluators not in the suite.
       follows: whether these are steps of a run that is followed, whose curves continue those of an
@@ -67,7 +77,7 @@ def evaluate_subjects(
     Raises:
       UserError: the step or split does not exist, models differ, or a folder is not writable.
     """
-    suite, subjects, identity, tensorboard, settings = opened
+    suite, subjects, tensorboard, settings = opened
     others = suite.load_others(request)
     evaluations: list[Evaluation] = []
     entered: contextlib.AbstractContextManager = event_writer(output, settings)
@@ -80,8 +90,118 @@ def evaluate_subjects(
             if keep_others and step is not None:  # Before any work, since it may be damaged.
                 kept = read_others(output, step, suite.options)
             evaluations = suite.evaluate(subject, request, others=others, view=views)
-            write_all(evaluations, output, identity, others, views, step, kept, brief=follows)
+            write_all(evaluations, output, others, views, step, kept, brief=follows)
     return evaluations
+
+
+@contextlib.contextmanager
+def event_writer(output: str, settings: Mapping[str, Any] | None = None) -> Iterator[EventWriter]:
+    """Yields a writer for TensorBoard whose file replaces that of an earlier evaluation.
+
+    Other files in the folder, such as those of training, are kept.
+
+    Args:
+      output: folder for the results.
+      settings: settings of the model, shown with its numbers in the HPARAMS tab; None for no row.
+
+    Raises:
+      UserError: the folder cannot be written.
+    """
+    older = [each.name for each in epath.Path(output).glob(f"events.*{_EVENTS_END}")]
+    with tempfile.TemporaryDirectory() as folder:
+        with contextlib.closing(EventWriter(folder)) as writer:
+            if settings is not None:
+                writer.write_settings(settings)
+            yield writer
+        if jax.process_index() == 0:
+            new = {f"{e.name}{_EVENTS_END}": e.read_bytes() for e in epath.Path(folder).iterdir()}
+            result_files.write_files(output, new, stale=older)
+
+
+def print_pages(evaluations: Sequence[Evaluation], output: str) -> None:
+    """Prints where the pages of written evaluations are, on process 0 only.
+
+    Args:
+      evaluations: evaluations of one model.
+      output: folder of the results, with a folder for every evaluator that has a name.
+    """
+    for each in evaluations if jax.process_index() == 0 else ():
+        folder = os.path.join(output, each.evaluator)
+        print(f"Report: {os.path.join(folder, REPORT)}", flush=True)
+        if each.page is not None:
+            print(f"Examples: {os.path.join(folder, EXAMPLES)}", flush=True)
+
+
+def write_all(
+    evaluations: Sequence[Evaluation],
+    output: str,
+    others: Mapping[str, StoredResults],
+    views: Views,
+    step: int | None = None,
+    kept: Mapping[str, float] | None = None,
+    *,
+    brief: bool = False,
+) -> None:
+    """Writes and prints the evaluations of all evaluators of a model.
+
+    Args:
+      evaluations: one per evaluator.
+      output: folder for `metrics.json` and `metrics.csv`, whose tags begin with the evaluators'
+        names, and for a folder EVALUATOR with the results of each.
+      others: evaluator -> another model to compare with; "" is the evaluator of files.
+      views: views that received these evaluations; their writer gets the scalars and reports.
+      step: step of the evaluated checkpoint, if it was one: the first entry of `metrics.json`;
+        `steps/STEP.json` is written for it.
+      kept: numbers of the same step from other evaluators, see `read_others`.
+      brief: whether to log one line in place of the tables.
+
+    Raises:
+      UserError: the models cannot be compared, or a folder cannot be written.
+    """
+    if jax.process_index() != 0:
+        return
+    metrics, reports, headline = dict(kept or {}), {}, []
+    for each in evaluations:
+        other, comparison = others.get(each.evaluator), None
+        if other is not None and (each.stored.results or each.stored.numbers):
+            comparison = each.compare(other)
+        each.save(os.path.join(output, each.evaluator), comparison=comparison)
+        reports[f"{each.evaluator}/report".strip("/")] = each.report()
+        if not brief:
+            parts = [each.report(), comparison]
+            print(*(part for part in parts if part is not None), sep="\n", flush=True)
+        metrics |= each.tagged
+        # The number that selects checkpoints, or else the first.
+        tags = sorted(each.tagged, key=lambda tag: tag.rpartition("/")[2] not in MEAN_SELECTED)
+        headline += [f"{tag} {each.tagged[tag]:.4g}" for tag in tags[:1]]
+    if brief:
+        logging.info("step %s  %s", step, "  ".join(headline))
+    own = {tag: x for each in evaluations for tag, x in each.tagged.items()}
+    views.writer.write_scalars(step or 0, select_curves(own))
+    views.writer.write_texts(step or 0, reports)
+    views.writer.flush()
+    views.write_projector(output)
+    numbers, head = result_files.format_json(metrics), {} if step is None else {"step": step}
+    contents = {
+        "metrics.csv": result_files.format_csv(evaluations[0].name, metrics),
+        "metrics.json": result_files.format_json(head | metrics),
+    }
+    result_files.write_files(output, contents)
+    if step is not None:
+        # Written last: for --follow, this file shows that the step is done.
+        result_files.write_files(os.path.join(output, "steps"), {f"{step}.json": numbers})
+
+
+def read_others(output: str, step: int, evaluators: Collection[str]) -> dict[str, float]:
+    """Returns the stored numbers of a step from other evaluators, NaN where undefined.
+
+    Raises:
+      UserError: their file is damaged.
+    """
+    path = epath.Path(output) / "steps" / f"{step}.json"
+    remedy = "remove it and evaluate this step again with all evaluators."
+    known = read_numbers(path, remedy) if path.exists() else {}
+    return {tag: x for tag, x in known.items() if tag.partition("/")[0] not in evaluators}
 
 
 def open_file(
@@ -127,8 +247,8 @@ def open_file(
     run, mesh = data.parse(sections["data"]), mesh_lib.make_mesh()
     suite = EvalSuite(options, run, modalities_of(source), mesh, names or possible)
     subject = Subject(name or name_of(path), source)
-    identity = ModelIdentity.of_file(path, similarity, ids)
-    return Opened(suite, [subject], identity, read_config(config))
+    tensorboard = dict(config.get("tensorboard") or {})
+    return Opened(suite, [subject], read(TensorBoardConfig, "config.tensorboard", tensorboard))
 
 
 def _lacks(kind: str, options: Options) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import jax
-from absl import logging
 from jax.sharding import Mesh
 
 from xmodal import data
@@ -15,14 +14,13 @@ from xmodal.core import processes
 from xmodal.core.errors import UserError
 from xmodal.evals import Evaluation, evaluate_source, make_evaluator
 from xmodal.evals.evaluators import Evaluator, Options
-from xmodal.evals.evaluators.benchmarks import BenchmarksEvaluator
 from xmodal.evals.reports.example_page import check_examples
 from xmodal.evals.reports.results import evaluator_tag
 from xmodal.evals.reports.store import SINGLE, StoredResults, find_evaluations, load_ranks
 from xmodal.evals.scores import saving
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.sources import Embeddings, FileOrigin, ModelAdapter
-from xmodal.train.tensorboard.example_views import View
+from xmodal.train.tensorboard import View
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,8 +146,6 @@ class EvalSuite:
     def load_others(self, request: Request) -> dict[str, StoredResults]:
         """Opens all splits and returns stored results of another model by evaluator.
 
-        Logs the split of evaluators whose own dataset ignores that of the request.
-
         Call it before any work, to find mistakes in a split or a comparison early.
 
         Args:
@@ -162,13 +158,7 @@ class EvalSuite:
         check_examples(request.examples, self.options)
         others = {}
         for name in self.options:
-            split = self.split_of(name, request.split)
-            if request.split not in (None, split):
-                logging.warning(
-                    "config.evals.%s has a dataset of its own: it evaluates its final_split %s, "
-                    "not --split=%s.", name, split, request.split,
-                )  # fmt: skip
-            evaluator = self.evaluator(name, split)
+            evaluator = self.evaluator(name, self.split_of(name, request.split))
             if request.compare is not None:
                 others[name] = _load_other(request.compare, name)
                 evaluator.check_comparable(others[name])
@@ -206,9 +196,14 @@ class EvalSuite:
         # failed.
         for path in filter(None, (request.save_embeddings, request.save_scores)):
             processes.first_does(f"check {path}", functools.partial(saving.check_savable, path))
-        reranker = self._reranker() if request.save_scores is not None else ""
+        saved = []
         if request.save_embeddings is not None:
-            self._save_embeddings(request.save_embeddings, subject, [*used.values()])
+            sets = {(id(used[n][1]), repr(x.similarity)): n for n, x in self.options.items()}
+            name = _only(sets.values(), "embeddings")
+            saved.append((request.save_embeddings, "embeddings", name))
+        if request.save_scores is not None:
+            names = [n for n, x in self.options.items() if x.scores_pairs or x.compares_tokens]
+            saved.append((request.save_scores, "scores", _only(names, "scores")))
         evaluations = []
         for name, (evaluator, items) in used.items():
             evaluation = evaluate_source(
@@ -225,46 +220,23 @@ class EvalSuite:
             evaluations.append(evaluation)
             if view is not None and isinstance(source := evaluator.source(adapter), Embeddings):
                 view(name, evaluator, source, evaluation.results, items)
-        if request.save_scores is not None:
-            evaluator, items = used[reranker]
-            scores = cast(BenchmarksEvaluator, evaluator).scores(adapter)  # In all processes.
+        for path, kind, name in saved:
+            evaluator, items = used[name]
+            found = getattr(evaluator, kind)(adapter)  # In all processes.
             if jax.process_index() == 0:
                 origin = FileOrigin(subject.name, items.hashes)
-                saving.save_scores(request.save_scores, dataclasses.replace(scores, origin=origin))
+                getattr(saving, f"save_{kind}")(path, dataclasses.replace(found, origin=origin))
         return evaluations
 
-    def _reranker(self) -> str:
-        """Returns the only evaluator with a second stage.
 
-        Raises:
-          UserError: there are none or several.
-        """
-        found = [
-            name for name, each in self.options.items() if each.scores_pairs or each.compares_tokens
-        ]
-        if len(found) != 1:
-            raise UserError(
-                "--save_scores writes the pairs that one evaluator scored, and the evaluators with "
-                f"a reranker 'cross_encoder' or 'similarity' are {found}: use --evaluators to name "
-                "one, or set a reranker."
-            )
-        return found[0]
-
-    def _save_embeddings(
-        self, path: str, subject: Subject, used: Sequence[tuple[Evaluator, Items]]
-    ) -> None:
-        """Writes the embeddings that all evaluators share, with the similarity that ranks them."""
-        sets = {(id(items), repr(each.options.similarity)) for each, items in used}
-        if len(sets) > 1:
-            raise UserError(
-                f"The evaluators use {len(sets)} sets of embeddings, but --save_embeddings writes "
-                "one: use --evaluators to name evaluators that share a split and a similarity."
-            )
-        (evaluator, items), *_ = used
-        found = evaluator.embeddings(subject.adapter)
-        if jax.process_index() == 0:
-            origin = FileOrigin(subject.name, items.hashes)
-            saving.save_embeddings(path, dataclasses.replace(found, origin=origin))
+def _only(names: Collection[str], kind: str) -> str:
+    """Returns the only evaluator of those with embeddings or scores of their own."""
+    if len(names) != 1:
+        raise UserError(
+            f"--save_{kind} writes one set of {kind}, and these evaluators have their own: "
+            f"{sorted(names)}. Use --evaluators to name one, or, for scores, set a reranker."
+        )
+    return next(iter(names))
 
 
 def _load_other(place: str, name: str) -> StoredResults:

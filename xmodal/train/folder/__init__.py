@@ -3,7 +3,7 @@
 config.json             the config, with all settings that follow from dataset and initial weights
 config-STEP.json        the config until that step, if --allow_changes changed it there
 vocab.txt               the tokenizer's file, which config.json names; or merges.txt
-records.json            hash and number of the training examples
+records.json            hash and number of the training examples, number of devices
 frozen/                 parameters that never change, written once
 checkpoints/STEP/       params, model_state, opt_state; files.json, the hashes of all files
 damaged/STEP/           a checkpoint that was truncated or changed on disk
@@ -11,10 +11,8 @@ evaluated.json          the metrics of all evaluated steps
 test/                   results of the final evaluation
 follow/SPLIT/           results of `eval_main --follow`
 step_STEP/SPLIT/        results of `eval_main --step=STEP`
-model_card.md           initial weights, examples seen, devices, FLOPs, reports; also as .html
-compute.json            devices, batch size and FLOPs, from every start that changed them
+model_card.md           parameters, initial weights, training data, reports; also as .html
 finished.json           hash of the config that the run finished with
-writer.txt              the process that is writing the folder
 
 One process writes at a time, see `folder_lock`. A run resumes only on the same records and with a
 config that trains the same way, see `resolve`; the number of devices may change. It resumes

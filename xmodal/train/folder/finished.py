@@ -51,21 +51,12 @@ def finished_reports(config: ml_collections.ConfigDict, run_dir: str) -> list[ep
 def next_steps(run_dir: str, config: ml_collections.ConfigDict) -> str:
     """Returns the paths of a finished run and two commands to explore it."""
     results, folder = os.path.join(run_dir, FINAL), shlex.quote(run_dir)
-    image, text = config.model.get("image"), config.model.get("text")
-    shown = image and text and image.encoder.name != "precomputed"
-    if shown and (image.get("head") or {}).get("name") != "none":
-        title = "Look at the curves, or at captions and the pictures they find:"
-        page = shlex.quote(os.path.join(run_dir, "captions.html"))
-        command = f"python -m xmodal show --model={folder} --output={page}"
-    else:  # There are no pictures to show, or no embeddings that find them.
-        title = "Look at the curves, or evaluate again:"
-        command = f"python -m xmodal.eval_main --run={folder}"
     reports = [os.path.join(results, name, "report.html") for name in sorted(config.evals)]
     lines = [f"Report:  {report}\n" for report in reports]
     return (
         f"\nRun:     {run_dir}\n{''.join(lines)}Numbers: {results}/metrics.json\n"
-        f"Card:    {run_dir}/model_card.html\n\n{title}\n"
-        f"  tensorboard --logdir {folder}\n  {command}"
+        f"Card:    {run_dir}/model_card.html\n\nLook at the curves, or evaluate again:\n"
+        f"  tensorboard --logdir {folder}\n  python -m xmodal.eval_main --run={folder}"
     )
 
 

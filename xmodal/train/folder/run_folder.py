@@ -27,6 +27,8 @@ _BACKUP = "copy it from a backup."
 _FOLDERS = ("data_dir", "manual_dir", "ratings_dir")
 
 Records = dict[str, Any]
+"""What a run trains on: `train`, the hash of the training split by its name and version;
+`examples`, the examples of an epoch; `devices`, their number."""
 
 
 def check_path(run_dir: str) -> None:
@@ -146,7 +148,8 @@ def steps(run_dir: str) -> list[int]:
 
 def best_step(run_dir: str) -> int:
     """Returns the best step by `config.best_checkpoint`; the later one if several are equal."""
-    rule = _best_checkpoint(run_dir)
+    section = load_run(run_dir).best_checkpoint.to_dict()
+    rule = read(BestCheckpointConfig, "config.best_checkpoint", section)
     best = best_of(rule, load_evaluated(run_dir), steps(run_dir))
     if best is None:
         raise UserError(f"No checkpoint of {run_dir} has {rule.metric!r}; use --step=latest.")
@@ -161,16 +164,6 @@ def best_of(
     """Returns the best of the saved steps, the later one if several are equal; None without one."""
     ranks = {step: best_checkpoint.rank(evaluated.get(step, {})) for step in saved}
     return max((step for step in saved if ranks[step]), key=lambda s: (ranks[s], s), default=None)
-
-
-def explain_best_step(run_dir: str) -> str:
-    """Returns what selected the best step, see `BestCheckpointConfig.explain`."""
-    return _best_checkpoint(run_dir).explain(load_evaluated(run_dir))
-
-
-def _best_checkpoint(run_dir: str) -> BestCheckpointConfig:
-    section = load_run(run_dir).best_checkpoint.to_dict()
-    return read(BestCheckpointConfig, "config.best_checkpoint", section)
 
 
 def resolve_step(run_dir: str, step: int | str) -> int:

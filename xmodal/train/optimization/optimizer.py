@@ -12,11 +12,16 @@ import optax
 from xmodal.core.config import lookup, read, set_whole, setting
 from xmodal.core.errors import UserError
 from xmodal.core.tree_paths import path_of, unflatten
-from xmodal.train.optimization import plateau as plateau_lib
-from xmodal.train.optimization.outliers import SkipOutliersConfig, skip_outliers
 from xmodal.train.optimization.parameter_groups import Decay, GroupConfig, assign_groups, select
-from xmodal.train.optimization.schedules import Lengths, make_schedule, read_schedule
+from xmodal.train.optimization.schedules import make_schedule, read_schedule
 from xmodal.train.optimization.update_rules import RULES, Rule
+from xmodal.train.optimization.watching_rules import (
+    PlateauConfig,
+    SkipOutliersConfig,
+    init_plateau,
+    skip_outliers,
+    update_plateau,
+)
 from xmodal.train.tree import Tree, flatten
 
 State = dict[str, Any]
@@ -61,7 +66,7 @@ class OptimizerConfig:
     skip_outliers: SkipOutliersConfig | None = None
     weight_decay: WeightDecayConfig | None = None
     groups: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    plateau: plateau_lib.PlateauConfig | None = None
+    plateau: PlateauConfig | None = None
 
     def __post_init__(self) -> None:
         self.rule()
@@ -89,8 +94,8 @@ class OptimizerConfig:
 
 def make_optimizer(
     config: OptimizerConfig, total_steps: int, params: Tree, frozen: Tree | None = None
-) -> optax.GradientTransformationExtraArgs:
-    """Returns the optimizer of the trained parameters; `lengths` of an update are optional.
+) -> optax.GradientTransformation:
+    """Returns the optimizer of the trained parameters.
 
     Its state is a dict of scalars and moments that has the same structure at every step:
 
@@ -98,8 +103,8 @@ def make_optimizer(
       - `scheduled_rate`: float32, the schedule's rate for the next update.
       - `moments`: `{"from_0": state of the update rule}`, with one entry for each `frozen_until`,
         over the nested dict of the parameters that start at that step.
-      - `outliers`: `outliers.SkipOutliersState`, if `skip_outliers` is set.
-      - `plateau`: `plateau.PlateauState`, if `plateau` is set.
+      - `outliers`: `SkipOutliersState`, if `skip_outliers` is set.
+      - `plateau`: `PlateauState`, if `plateau` is set.
 
     Gradients of parameters that have not started yet count as zero everywhere, and their moments
     and counters do not change: a group behaves like a new optimizer created at its first step.
@@ -133,21 +138,19 @@ def make_optimizer(
         flat = flatten(params)
         state: State = {
             "count": jnp.zeros((), jnp.int32),
-            "scheduled_rate": schedule(0, None),
+            "scheduled_rate": schedule(0),
             "moments": {name: rule.init(part_of(flat, start)) for name, start in parts.items()},
         }
         if skip:
             state["outliers"] = skip.init(flat)
         if config.plateau:
-            state["plateau"] = plateau_lib.init(config.plateau)
+            state["plateau"] = init_plateau(config.plateau)
         return state
 
-    def update(
-        gradients: Tree, state: State, params: Tree, *, lengths: Lengths | None = None
-    ) -> tuple[Tree, State]:
+    def update(gradients: Tree, state: State, params: Tree) -> tuple[Tree, State]:
         count, weights, new = state["count"], flatten(params), dict(state)
         new["count"] = optax.safe_increment(count)
-        new["scheduled_rate"] = schedule(count + 1, lengths)
+        new["scheduled_rate"] = schedule(count + 1)
         flat = {
             path: _from(starts[path], count, leaf, jnp.zeros_like(leaf))
             for path, leaf in flatten(gradients).items()
@@ -157,7 +160,7 @@ def make_optimizer(
         if config.clip_norm is not None and clipped:
             own = {path: flat[path] for path in clipped}
             flat |= optax.clip_by_global_norm(config.clip_norm).update(own, optax.EmptyState())[0]
-        rate = schedule(count, lengths) * _reduction(state)
+        rate = schedule(count) * _reduction(state)
         updates: dict[str, jax.Array] = {}
         new["moments"] = {}
         for name, start in parts.items():
@@ -173,7 +176,7 @@ def make_optimizer(
             lambda keys, _: updates[path_of(keys)], gradients
         ), new
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return optax.GradientTransformation(init, update)
 
 
 def learning_rate(opt_state: State) -> jax.Array:
@@ -211,7 +214,7 @@ def observe_metrics(
     if count == int(plateau.observed):
         return opt_state
     value = metrics[config.plateau.metric]
-    moved = plateau_lib.update(config.plateau, plateau, value, config.learning_rate, count)
+    moved = update_plateau(config.plateau, plateau, value, config.learning_rate, count)
     return opt_state | {"plateau": moved}
 
 

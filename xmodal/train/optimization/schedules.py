@@ -2,18 +2,15 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, NamedTuple
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from xmodal.core.config import Bounds, check_keys, check_value, lookup, read_named, setting
 from xmodal.core.errors import UserError
-
-Count = int | jax.Array
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,7 +26,7 @@ class Constant:
 
     warmup_steps: int = setting(0, at_least=0)
 
-    def factor(self, step: jax.Array, total_steps: Count) -> jax.Array:
+    def factor(self, step: jax.Array, total_steps: int) -> jax.Array:
         """Returns the share of the peak at `step` (int32), without the warm-up."""
         return jnp.ones(())
 
@@ -48,7 +45,7 @@ class Linear(Constant):
     end_fraction: float = setting(0.0, at_least=0, at_most=1)
     every: int = setting(1, at_least=1)
 
-    def factor(self, step: jax.Array, total_steps: Count) -> jax.Array:
+    def factor(self, step: jax.Array, total_steps: int) -> jax.Array:
         """Returns the share of the peak at `step` (int32), without the warm-up."""
         step = step // self.every * self.every
         passed = jnp.clip((step - self.warmup_steps) / (total_steps - self.warmup_steps), 0, 1)
@@ -76,7 +73,7 @@ class Staircase(Constant):
     rate: float = setting(above=0, at_most=1)
     every: int = setting(at_least=1)
 
-    def factor(self, step: jax.Array, total_steps: Count) -> jax.Array:
+    def factor(self, step: jax.Array, total_steps: int) -> jax.Array:
         """Returns the share of the peak at `step` (int32), without the warm-up."""
         return self.rate ** jnp.float32(step // self.every)
 
@@ -96,7 +93,7 @@ class Piecewise(Constant):
         for step, factor in _by_step(where, self.steps).items():
             check_value(f"{where}.{step}", Annotated[float, Bounds(at_least=0)], factor)
 
-    def factor(self, step: jax.Array, total_steps: Count) -> jax.Array:
+    def factor(self, step: jax.Array, total_steps: int) -> jax.Array:
         """Returns the share of the peak at `step` (int32), without the warm-up."""
         return optax.piecewise_constant_schedule(1.0, _by_step("steps", self.steps))(step)
 
@@ -115,31 +112,8 @@ def read_schedule(section: Mapping[str, Any]) -> Constant:
     return read_named("config.optimizer.schedule", section, SCHEDULES, lambda row: row)[1]
 
 
-class Lengths(NamedTuple):
-    """Lengths that differ between runs of one config, as arguments of a compiled program.
-
-    Attributes:
-      total_steps: int32 scalar, length of the run.
-      warmup_steps: int32 scalar, length of its warm-up.
-    """
-
-    total_steps: Any
-    warmup_steps: Any
-
-
-Rate = Callable[[Count, Lengths | None], jax.Array]
-
-
-def read_lengths(section: Mapping[str, Any], total_steps: int) -> Lengths:
-    """Returns the lengths of a run with the schedule `section`."""
-    return Lengths(np.int32(total_steps), np.int32(read_schedule(section).warmup_steps))
-
-
-def make_schedule(section: Mapping[str, Any], peak: float, total_steps: int) -> Rate:
-    """Returns the function (step, lengths) -> learning rate (float32 scalar).
-
-    With lengths, which equal those of the schedule, a program that calls it is the same for runs of
-    other lengths; with None they are constants.
+def make_schedule(section: Mapping[str, Any], peak: float, total_steps: int) -> optax.Schedule:
+    """Returns the function from the step to the learning rate (float32 scalar).
 
     Args:
       section: `config.optimizer.schedule`.
@@ -154,12 +128,10 @@ def make_schedule(section: Mapping[str, Any], peak: float, total_steps: int) -> 
             f"config.total_steps={total_steps}; lower it, or train longer."
         )
 
-    def rate(step: Count, lengths: Lengths | None = None) -> jax.Array:
+    def rate(step: optax.typing.Count) -> jax.Array:
         step = jnp.asarray(step, jnp.int32)
-        total, rising = lengths or (total_steps, warmup)
-        rise = jnp.minimum(step / rising, 1) if warmup else 1.0
-        own = dataclasses.replace(schedule, warmup_steps=rising)
-        return jnp.float32(peak * rise * own.factor(step, total))
+        rise = jnp.minimum(step / warmup, 1) if warmup else 1.0
+        return jnp.float32(peak * rise * schedule.factor(step, total_steps))
 
     return rate
 

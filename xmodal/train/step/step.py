@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -18,12 +18,11 @@ from xmodal.models import DualEncoder, Embedding, Mode
 from xmodal.train import rngs
 from xmodal.train.optimization.optimizer import learning_rate, pass_time, skipped_updates
 from xmodal.train.optimization.parameter_groups import select
-from xmodal.train.optimization.schedules import Lengths
 from xmodal.train.step import accumulation
 from xmodal.train.step.task_losses import clamp_scales, compute_losses, observe_batch
-from xmodal.train.step.tasks import Task, modalities
+from xmodal.train.step.tasks import Task
 from xmodal.train.step.views import embed_views
-from xmodal.train.tree import TrainState, Tree, flatten, frozen_parts, matches, merge
+from xmodal.train.tree import TrainState, Tree, flatten, frozen_parts, merge
 
 Batch = Mapping[str, jax.Array]
 Scalars = dict[str, jax.Array]
@@ -45,49 +44,11 @@ class L2Config:
     scale: float = setting(above=0)
 
 
-def check_modalities(
-    model: DualEncoder, tasks: tuple[Task, ...], freeze: Sequence[str] = ()
-) -> None:
-    """Raises an error if the tasks do not fit the parts that the model has.
-
-    They train exactly these parts, and a similarity that is not symmetric compares images with
-    texts, in this order, as in evaluation.
-
-    Args:
-      model: two towers, or one.
-      tasks: the tasks.
-      freeze: `config.freeze`; a modality that is frozen as a whole needs no task.
-    """
-    trained = {modality for modality in model.towers if not matches(freeze, f"{modality}/")}
-    if not trained <= modalities(tasks) <= set(model.towers):
-        raise UserError(
-            f"config.tasks compare views of the modalities {sorted(modalities(tasks))}, "
-            f"config.model has {sorted(model.towers)}; set the other modality to None, freeze it "
-            "or add a task for it."
-        )
-    for task in tasks:
-        similarity = task.similarity or model.similarity
-        is_reversed = task.views[0] != "image" and task.views[1:] == ("image",)
-        if is_reversed and not similarity.symmetric:
-            raise UserError(
-                f"config.tasks.{task.name}.views={list(task.views)}, but the similarity "
-                f"{similarity.name!r} compares images with texts; set them to "
-                f"{list(reversed(task.views))}."
-            )
-    if (model.cross_encoder is None) == any(task.loss.pairs for task in tasks):
-        raise UserError(
-            "A task with the loss 'matching' trains config.model.cross_encoder, which is "
-            f"{'None' if model.cross_encoder is None else 'trained by no task'}; set both or "
-            "neither."
-        )
-
-
 def make_step(
     model: DualEncoder,
     tasks: tuple[Task, ...],
-    optimizer: optax.GradientTransformationExtraArgs,
+    optimizer: optax.GradientTransformation,
     *,
-    seed: int,
     mesh: Mesh,
     l2: L2Config | None = None,
     accumulation_steps: int = 1,
@@ -100,7 +61,6 @@ def make_step(
       model: two towers, or one.
       tasks: tasks whose weighted losses are summed.
       optimizer: optimizer of the trained parameters.
-      seed: seed of dropout, drop-connect and the losses' draws.
       mesh: devices that the batch is split over.
       l2: see `L2Config`.
       accumulation_steps: parts that the batch is embedded and its pairs are scored in, see
@@ -110,12 +70,11 @@ def make_step(
       length_bucketing: see `embed_views`.
 
     Returns:
-      (state, batch, step, lengths, key_data) -> (state, scalars). `batch` holds global arrays as
-      `data.batch_spec` describes them; without `lengths`, see `schedules.make_schedule`, and
-      `key_data`, see `rngs`, those of the run are constants of the program. The update happens only
-      if loss and gradient are finite and `step` is the state's own step: unless such a batch is
-      skipped, the state stays as it was before the failing batch, although later steps may have
-      been dispatched already.
+      (state, batch, step, key_data) -> (state, scalars). `batch` holds global arrays as
+      `data.batch_spec` describes them, `key_data` the seed of dropout, drop-connect and the losses'
+      draws, see `rngs`. The update happens only if loss and gradient are finite and `step` is the
+      state's own step: unless such a batch is skipped, the state stays as it was before the failing
+      batch, although later steps may have been dispatched already.
     """
     embed: Callable[..., tuple[dict[str, Embedding], Tree]]
     embed = functools.partial(embed_views, train=True)
@@ -125,7 +84,7 @@ def make_step(
     rate = momentum_rate(tasks)
 
     def compute_loss(
-        params: Tree, state: TrainState, batch: Batch, seed: int | jax.Array
+        params: Tree, state: TrainState, batch: Batch, seed: jax.Array
     ) -> tuple[jax.Array, tuple[Tree, Tree, Scalars]]:
         frozen, model_state, number = state.frozen, state.model_state, state.step
         everything = merge(params, frozen)
@@ -167,16 +126,13 @@ def make_step(
         state: TrainState,
         batch: Batch,
         step: jax.Array,
-        lengths: Lengths | None = None,
-        key_data: jax.Array | None = None,
+        key_data: jax.Array,
     ) -> tuple[TrainState, Scalars]:
         gradients, (model_state, observed, scalars) = jax.grad(compute_loss, has_aux=True)(
-            state.params, state, batch, seed if key_data is None else key_data
+            state.params, state, batch, key_data
         )
         with jax.named_scope("update"):
-            updates, opt_state = optimizer.update(
-                gradients, state.opt_state, state.params, lengths=lengths
-            )
+            updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
             params = optax.apply_updates(state.params, updates)
             trained = flatten(params)
             seen = {path: x for path, x in flatten(observed).items() if path in trained}

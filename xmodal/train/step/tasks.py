@@ -2,11 +2,12 @@
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
 
+from xmodal import data
 from xmodal.core.config import (
     alternatives,
     check_options,
@@ -18,10 +19,10 @@ from xmodal.core.config import (
 )
 from xmodal.core.errors import UserError
 from xmodal.losses import LOSSES, Loss, NonNegative
-from xmodal.models import Embedding, TaskModule, make_task_module
+from xmodal.models import DualEncoder, Embedding, TaskModule, make_task_module
 from xmodal.similarity import Similarity, make_similarity
 from xmodal.train.optimization import schedules
-from xmodal.train.tree import Tree, flatten
+from xmodal.train.tree import Tree, flatten, matches
 
 VIEW = re.compile(r"image|caption_(\d+)")
 NEGATIVES = ("image", "pair", "none")
@@ -179,12 +180,6 @@ def _check_views(where: str, config: TaskConfig, loss: Loss) -> None:
             f"{where}.views={views}, but the loss {name!r} takes an image and a text, in this "
             "order: set them to ['image', 'caption_0']."
         )
-    texts = _of_texts(config.loss.inputs)
-    if texts and len({*views} - {"image"}) > 1:
-        raise UserError(
-            f"{where}.loss.inputs names {texts[0]!r}, which a task reads of one caption, but "
-            f"{where}.views={views} are two; remove one of them, or the input."
-        )
 
 
 def _of_texts(names: Iterable[str]) -> list[str]:
@@ -229,3 +224,63 @@ def shared_parameters(task: Task, flat: Mapping[str, Any]) -> dict[str, Any]:
 def modalities_of(task: Task, views: Mapping[str, Embedding]) -> tuple[Embedding, Embedding | None]:
     """Returns the embeddings of a task's left and right view; None for a single view."""
     return views[task.views[0]], views[task.views[1]] if len(task.views) == 2 else None
+
+
+def check_tasks(
+    model: DualEncoder,
+    tasks: tuple[Task, ...],
+    config: data.DataConfig,
+    freeze: Sequence[str],
+    batch: Collection[str],
+) -> None:
+    """Raises an error if the tasks do not fit the model and the data.
+
+    They train exactly the parts that the model has, and a similarity that is not symmetric compares
+    images with texts, in this order, as in evaluation.
+
+    Args:
+      model: two towers, or one.
+      tasks: the tasks.
+      config: `config.data`.
+      freeze: `config.freeze`; a modality that is frozen as a whole needs no task.
+      batch: columns of a batch.
+    """
+    if (last := max(caption_indices(tasks), default=0)) >= config.captions_per_image:
+        raise UserError(
+            f"config.tasks compare caption_{last}, but config.data.captions_per_image="
+            f"{config.captions_per_image} draws only caption_0 to "
+            f"caption_{config.captions_per_image - 1}."
+        )
+    if reads_mined(tasks) != bool(config.mined_negatives):
+        raise UserError(
+            f"config.data.mined_negatives={config.mined_negatives!r}, and config.tasks "
+            f"{'have' if reads_mined(tasks) else 'lack'} the loss 'quintuplet', which compares "
+            "mined negatives: set both or neither. `xmodal mine` writes them."
+        )
+    trained = {modality for modality in model.towers if not matches(freeze, f"{modality}/")}
+    if not trained <= modalities(tasks) <= set(model.towers):
+        raise UserError(
+            f"config.tasks compare views of the modalities {sorted(modalities(tasks))}, "
+            f"config.model has {sorted(model.towers)}; set the other modality to None, freeze it "
+            "or add a task for it."
+        )
+    for task in tasks:
+        similarity = task.similarity or model.similarity
+        is_reversed = task.views[0] != "image" and task.views[1:] == ("image",)
+        if is_reversed and not similarity.symmetric:
+            raise UserError(
+                f"config.tasks.{task.name}.views={list(task.views)}, but the similarity "
+                f"{similarity.name!r} compares images with texts; set them to "
+                f"{list(reversed(task.views))}."
+            )
+    if (model.cross_encoder is None) == any(task.loss.pairs for task in tasks):
+        raise UserError(
+            "A task with the loss 'matching' trains config.model.cross_encoder, which is "
+            f"{'None' if model.cross_encoder is None else 'trained by no task'}; set both or "
+            "neither."
+        )
+    if unknown := sorted(columns(tasks) - set(batch)):
+        raise UserError(
+            f"config.tasks read the columns {unknown}, and a batch has {sorted(batch)}; name "
+            "the labels of the dataset in config.data.labels."
+        )
