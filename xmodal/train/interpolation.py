@@ -12,7 +12,7 @@ from xmodal.core.errors import UserError
 from xmodal.core.json_files import read_numbers
 from xmodal.core.result_files import write_files
 from xmodal.core.text_table import Bold, format_table
-from xmodal.evals.reports.best_values import find_best
+from xmodal.evals.reports.metrics import find_best
 from xmodal.train.evaluation.model_identity import ModelIdentity
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.subjects import Opened

@@ -5,36 +5,22 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tests.evals.reports.directions import make_direction
 from xmodal.core.errors import UserError
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.reports import paired_differences, summary, uncertainty
-from xmodal.evals.reports.correlation_intervals import compute_difference_interval
 from xmodal.evals.reports.metrics import (
     compute_influence,
     compute_median_rank,
-    compute_recall_values,
     compute_spearman,
     draw_pairs,
 )
-from xmodal.evals.reports.results import BenchmarkResult, CorrelationResult, DirectionResult
+from xmodal.evals.reports.results import CorrelationResult, Result
 from xmodal.evals.reports.store import StoredResults
+from xmodal.evals.reports.uncertainty import compute_difference_interval
 
 METRICS = ("recall@1", "recall@10", "median_rank")
 CLUSTERS = np.repeat(np.arange(90), 3).astype(np.int32)
-
-
-def make_direction(rank, clusters=CLUSTERS):
-    rank = np.asarray(rank, np.int32)
-    return DirectionResult(
-        query_ids=10 * np.arange(len(rank)) + 7,
-        clusters=clusters,
-        values=compute_recall_values(rank, METRICS),
-        rank=rank,
-        tied=np.zeros(len(rank), bool),
-        gallery=500,
-        skipped=0,
-        has_median=True,
-    )
 
 
 def make_model(seed, *, shift=0.0, **changes):
@@ -44,14 +30,14 @@ def make_model(seed, *, shift=0.0, **changes):
     hard = common.normal(1.5, 1.5, 90)[CLUSTERS] + common.normal(0, 1, len(CLUSTERS))
     noise = own.normal(0, 0.5, (2, len(CLUSTERS)))
     directions = {
-        "t2i": make_direction(np.exp(hard + noise[0] + shift)),
+        "t2i": make_direction(np.exp(hard + noise[0] + shift), CLUSTERS),
         "i2t": make_direction(np.exp(hard + noise[1] + shift)[::3], CLUSTERS[::3]),
     }
     images = common.permutation(np.repeat(np.arange(90), 4)).reshape(2, 180)
     rated = common.normal(0, 1, 180)
     scores = rated + common.normal(0, 0.5, 180) + own.normal(0, 0.5 + shift, 180)
     correlations = {"sts": correlate(rated, scores, images)}
-    benchmark = BenchmarkResult("b", "any", "00ff", directions, correlations)
+    benchmark = Result("b", "any", "00ff", directions, correlations)
     return StoredResults([dataclasses.replace(benchmark, **changes)], f"model {seed}")
 
 
@@ -136,32 +122,23 @@ def test_queries_are_matched_by_id():
     )
 
 
-def other_direction(model):
-    directions = {"i2i": model.results[0].directions["i2t"]}
-    return make_model(2, directions=directions, correlations={})
-
-
-def other_labels(model):
-    return make_model(2, label_hash="beef")
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (other_labels, "labels of benchmark b differ: 00ff against beef"),
-        (lambda _: make_model(2, name="c"), r"there are \['b'\] against \['c'\]"),
-        (other_direction, "no metric in common on b"),
+        ({"label_hash": "beef"}, "labels of benchmark b differ: 00ff against beef"),
+        ({"name": "c"}, r"there are \['b'\] against \['c'\]"),
+        ({"directions": {}, "correlations": {}}, "no metric in common on b"),
     ],
 )
 def test_models_that_cannot_be_compared(change, message):
     with pytest.raises(UserError, match=message):
-        paired_differences.compare(make_model(1), change(make_model(2)))
+        paired_differences.compare(make_model(1), make_model(2, **change))
 
 
 def test_table_and_numbers():
     found = {
-        "b/t2i/recall@1": paired_differences.Difference(50.0, 47.5, 2.5, 0.25, 4.75, True),
-        "b/t2i/median_rank": paired_differences.Difference(2.0, 3.0, -1.0, -1.0, 0.0, False),
+        "b/t2i/recall@1": paired_differences.Difference(50.0, 47.5, 0.25, 4.75),
+        "b/t2i/median_rank": paired_differences.Difference(2.0, 3.0, -1.0, 0.0),
     }
     differences = paired_differences.Differences(found, name="new", other="old")
     text = str(differences)

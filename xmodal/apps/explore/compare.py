@@ -222,7 +222,7 @@ class Comparison:
         drawn, theirs_too = "", self._evaluations[theirs]
         for name in (each for each in self._evaluations[ours] if each in theirs_too):
             stored = [load_ranks(self._evaluations[model][name]) for model in (ours, theirs)]
-            if all(each.results or each.numbers for each in stored):
+            if all(each.results for each in stored):
                 # Second stages on other candidates cannot be compared.
                 with contextlib.suppress(UnequalCandidatesError):
                     differences = compare_results(*stored)

@@ -25,8 +25,7 @@ from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.split import name_image
 from xmodal.evals.labels.types import GradedPairs
-from xmodal.evals.reports.example_page import make_groups
-from xmodal.evals.reports.example_rules import Pick, pick_fixed
+from xmodal.evals.reports.examples import Pick, make_groups, pick_fixed
 from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.similarities import draw_similarities
 

@@ -90,3 +90,9 @@ def definitions_of(dataset: str) -> dict[str, Definition]:
 def _read() -> dict[str, dict[str, dict[str, Any]]]:
     path = pathlib.Path(__file__).with_name("definitions.toml")
     return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def find_title(benchmark: str) -> str:
+    """Returns the display name of a benchmark of any dataset; "" if it has none."""
+    titles = (each[benchmark].get("title", "") for each in _read().values() if benchmark in each)
+    return next(titles, "")
