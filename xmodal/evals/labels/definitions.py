@@ -43,6 +43,7 @@ class Definition:
       name: prefix of all its metrics.
       sentence: description of the positives, for reports.
       title: display name, for reports; "" for the name alone.
+      published: `Benchmark.label_hash` of the labels that papers use; "" for none.
       directions: directions to evaluate; a direction without any positive is left out.
       metrics: names, see `xmodal.evals.labels.types.DirectionLabels`.
       own: whether a caption and its image, and captions of one image, are positives.
@@ -63,6 +64,7 @@ class Definition:
     name: str
     sentence: str = "A caption and its own image, and captions of one image."
     title: str = ""
+    published: str = ""
     directions: tuple[str, ...] = tuple(DIRECTIONS)
     metrics: tuple[str, ...] = ("recall@1", "recall@5", "recall@10", "median_rank")
     own: bool = True

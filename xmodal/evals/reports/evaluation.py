@@ -150,25 +150,19 @@ class Evaluation:
 
     def _describe(self, result: Result) -> dict[str, Any]:
         """A result for `benchmarks.json`."""
-        facts: dict[str, Any] = {
+        directions = result.directions.items()
+        return {
             "definition": result.definition,
             "label_hash": result.label_hash,
             "similarity": self.similarity,
+            "bootstrap": {"samples": self.samples, "seed": self.seed},
+            "galleries": {name: count_queries(each) for name, each in directions},
+            "skipped": dict(result.skipped),
+            "rescored": {n: dataclasses.asdict(x.rescored) for n, x in directions if x.rescored},
+            "missing": {f"{n}/{tag}": why for n, x in directions for tag, why in x.missing.items()},
+            "records": dict(self.provenance.records),
+            "trained_on": dict(self.trained_on),
         }
-        if not result.metrics:
-            directions = result.directions
-            facts["bootstrap"] = {"samples": self.samples, "seed": self.seed}
-            facts["galleries"] = {name: count_queries(each) for name, each in directions.items()}
-            facts["skipped"] = dict(result.skipped)
-            if rescored := {n: x.rescored for n, x in directions.items() if x.rescored}:
-                facts["rescored"] = {n: dataclasses.asdict(each) for n, each in rescored.items()}
-            facts["missing"] = {
-                f"{name}/{metric}": reason
-                for name, each in directions.items()
-                for metric, reason in each.missing.items()
-            }
-        records = {"records": self.provenance.records, "trained_on": self.trained_on}
-        return facts | {key: dict(hashes) for key, hashes in records.items()}
 
 
 def evaluate_source(
@@ -212,16 +206,10 @@ def evaluate_source(
         own = source.similarity if source.modalities else "none"
         similarity = evaluator.options.ranks_by or own
     page = None
-    if (
-        examples
-        and split is not None
-        and isinstance(evaluator, BenchmarksEvaluator)
-        and isinstance(source, Embeddings | ScoreMatrix)
-    ):
-        rankings = evaluator.open_rankings(source)
-        page = make_example_page(
-            evaluator, rankings, results, split, examples, name=name, other=other
-        )
+    if examples and isinstance(evaluator, BenchmarksEvaluator):
+        assert split is not None
+        assert isinstance(source, Embeddings | ScoreMatrix)
+        page = make_example_page(evaluator, source, results, split, examples, name, other)
     provenance, options = evaluator.provenance, evaluator.options
     notes = [*provenance.notes, *notes, *adapter.notes]
     warnings = [*provenance.warnings, *evaluator.warnings()]

@@ -25,6 +25,7 @@ from xmodal.evals.reports.results import DirectionResult, Result
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.score_rows import Scores
+from xmodal.evals.scores.sources import Embeddings, ScoreMatrix
 
 _SHOWN = 5  # Items per row.
 _ARROWS = {"i2t": "image to text", "t2i": "text to image"}
@@ -80,19 +81,18 @@ def check_examples(count: int, options: Mapping[str, Options]) -> None:
 
 def make_example_page(
     evaluator: BenchmarksEvaluator,
-    rankings: Callable[[str], Scores],
+    source: Embeddings | ScoreMatrix,
     results: Sequence[Result],
     split: Items,
     count: int,
-    *,
     name: str,
-    other: StoredResults | None = None,
+    other: StoredResults | None,
 ) -> Page:
     """Returns the page.
 
     Args:
       evaluator: evaluator whose benchmarks were evaluated.
-      rankings: direction -> scores, see `BenchmarksEvaluator.open_rankings`.
+      source: embeddings, or a matrix of scores.
       results: results of the evaluator on these benchmarks.
       split: has the captions, and pictures if there are any.
       count: largest number of queries per rule, direction and benchmark.
@@ -100,7 +100,8 @@ def make_example_page(
       other: results of another model on the same benchmarks.
     """
     picks = _pick_examples(evaluator.benchmarks, results, count, other)
-    groups = make_groups(evaluator, functools.cache(rankings), picks, split)
+    rankings = functools.cache(evaluator.open_rankings(source))
+    groups = make_groups(evaluator, rankings, picks, split)
     notes = [*evaluator.provenance.warnings, _HOW_TO_READ]
     if not split.has_pictures:
         notes.append("The dataset has no pictures; images are named by their first caption.")
@@ -215,9 +216,10 @@ def make_groups(
     picks: Sequence[Pick],
     split: Items,
 ) -> list[Group]:
-    """Returns a section for every query of every pick; see `make_example_page` for arguments.
+    """Returns a section for every query of every pick, see `make_example_page`.
 
-    `rankings` is called once for every pick.
+    `rankings` has the scores of a direction, see `BenchmarksEvaluator.open_rankings`; it is called
+    once for every pick.
     """
     shown, groups = _ShownItems(split), []
     ids = {"image": evaluator.labels.image_ids, "text": evaluator.labels.caption_ids}
@@ -304,18 +306,10 @@ def _find_ratings(
     SIS rates thousands of pairs in both orders; either score may make a pair a positive.
     """
     found: dict[int, list[str]] = {}
-    graded = {
-        name: pairs
-        for each in benchmarks
-        if direction in each.directions
-        for name, pairs in each.graded.items()
-    }
-    for name, pairs in graded.items():
-        left, right = pairs.modalities
-        for ends, own, items in (
-            ((left, right), pairs.left, pairs.right),
-            ((right, left), pairs.right, pairs.left),
-        ):
+    rated = [each.graded for each in benchmarks if direction in each.directions]
+    for name, pairs in {name: x for graded in rated for name, x in graded.items()}.items():
+        forward = pairs.modalities, pairs.left, pairs.right
+        for ends, own, items in (forward, (pairs.modalities[::-1], pairs.right, pairs.left)):
             for at in np.flatnonzero(own == row) if ends == DIRECTIONS[direction] else ():
                 rating = f"rated {pairs.scores[at]:.2f} ({name})"
                 found.setdefault(int(items[at]), []).append(rating)

@@ -24,14 +24,11 @@ from xmodal.evals.reports.uncertainty import (
 
 Samples = Literal["", "pools", "images", "runs"]
 
-_MEANS = {
-    "": "",
-    "runs": " Intervals are those of t-tests over the runs.",
-    "images": " Intervals of accuracies are those of a paired t-test over the images.",
-    "pools": (
-        " Intervals of pools are those of a paired t-test over the pools. Pools share pairs, so "
-        "the intervals cover other pools of these pairs, but are too narrow for other pairs."
-    ),
+_TESTS = {
+    "runs": "Intervals are those of t-tests over the runs.",
+    "images": "Intervals of accuracies are those of a paired t-test over the images.",
+    "pools": "Intervals of pools are those of a paired t-test over the pools. Pools share pairs, "
+    "so the intervals cover other pools of these pairs, but are too narrow for other pairs.",
 }
 _SAME_IMAGES = (
     "Both models see the same images, so items that are hard for both cancel out. Intervals leave "
@@ -116,17 +113,15 @@ class Differences(dict[str, Difference]):
         for tag, each in shown.items():
             digits = 0 if tag.endswith(MEDIAN_RANK) and not each.samples else 2
             best = (min if lower_is_better(tag) else max)(each.value, each.other)
-            values, signed = (
-                ["-" if math.isnan(x) else f"{x:{sign}.{digits}f}" for x in numbers]
-                for sign, numbers in (
-                    ("", (each.value, each.other)),
-                    ("+", (each.difference, each.low, each.high)),
-                )
+            cells = []
+            for value in (each.value, each.other):
+                text = _format(value, f".{digits}f")
+                cells.append(Bold(text) if value == best or not each.separable else text)
+            difference, low, high = (
+                _format(x, f"+.{digits}f") for x in (each.difference, each.low, each.high)
             )
-            is_bold = [x == best or not each.separable for x in (each.value, each.other)]
-            cells = [Bold(x) if bold else x for x, bold in zip(values, is_bold, strict=True)]
-            interval = "-" if math.isnan(each.low) else " to ".join(signed[1:])
-            rows.append([tag, *cells, signed[0], interval, "yes" if each.separable else "no"])
+            interval = low if low == "-" else f"{low} to {high}"
+            rows.append([tag, *cells, difference, interval, "yes" if each.separable else "no"])
         count = sum(each.separable for each in shown.values())
         how_to_read = (
             f"{count} of {len(shown)} differences are separable from noise: 0 lies outside "
@@ -137,7 +132,8 @@ class Differences(dict[str, Difference]):
             correlated = any(tag.endswith("/spearman") for tag in self)
             excepted = ", those of correlations excepted" * correlated
             how_to_read += f" Intervals are from {self.drawn}{excepted}."
-        how_to_read += "".join(_MEANS[x] for x in sorted({each.samples for each in shown.values()}))
+        kinds = sorted({each.samples for each in shown.values()} - {""})
+        how_to_read += "".join(f" {_TESTS[kind]}" for kind in kinds)
         return format_document([f"## {self.name} against {self.other}", rows, how_to_read], format)
 
     def flatten(self) -> dict[str, float]:
@@ -148,6 +144,10 @@ class Differences(dict[str, Difference]):
             found[f"{tag}_difference_low"], found[f"{tag}_difference_high"] = each.low, each.high
             found[f"{tag}_separable"] = float(each.separable)
         return found
+
+
+def _format(value: float, digits: str) -> str:
+    return "-" if math.isnan(value) else f"{value:{digits}}"
 
 
 def compare(

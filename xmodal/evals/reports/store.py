@@ -104,16 +104,10 @@ def find_ranks(folder: epath.PathLike, like: StoredResults) -> StoredResults:
     ]
     if len(found) == 1:
         return found[0]
-    listed = "; ".join(f"{place} ({_listed(each)})" for place, each in stored.items())
-    problem = "several evaluations" if found else "no evaluation"
     raise UserError(
-        f"{folder} has {problem} on the labels of {like.name} ({_listed(like)}): {listed}. Name "
-        "the folder of one that was evaluated on the same split."
+        f"{folder} has {len(found)} evaluations on the labels of {like.name}, {like.labels}: name "
+        f"the folder of one; there are {', '.join(map(str, stored))}."
     )
-
-
-def _listed(stored: StoredResults) -> str:
-    return ", ".join(f"{name} {digits}" for name, digits in stored.labels.items())
 
 
 def load_ranks(path: epath.PathLike) -> StoredResults:
