@@ -7,8 +7,8 @@ starting at 1; a query is right by a benchmark if its rank is 1.
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
 
 import numpy as np
 
@@ -117,48 +117,52 @@ def _pick_examples(
     other: StoredResults | None,
 ) -> list[Pick]:
     """The queries of every rule that selects any; see `make_example_page` for arguments."""
-    theirs = {benchmark.name: benchmark.directions for benchmark in other.results} if other else {}
+    theirs = {each.name: each.directions for each in other.results} if other else {}
     picks = []
-
-    def pick(rule: str, note: str, place: tuple, columns: Sequence[Any], keys: np.ndarray) -> None:
-        """Takes the queries with the smallest keys below infinity; columns are ids and ranks."""
-        order = np.lexsort((columns[0], keys))[: min(count, int(np.sum(keys < np.inf)))]
-        if len(order):
-            picks.append(Pick(rule, note, *place, *(each[order] for each in columns)))
-
     for direction, main, ranked in _ranked_directions(benchmarks, results):
-        own, place = next(iter(ranked)), (direction, main)
-        ids, rank, tied = ranked[main].query_ids, _rank(ranked[main]), ranked[main].tied
-        note = "Queries whose best positive is ranked lowest."
-        pick("worst rank", note, place, (ids, rank), np.where(rank > 0, -1.0 * rank, np.inf))
+        ranks = {name: _ranks_by_query(each) for name, each in ranked.items()}
         before = theirs.get(main, {}).get(direction)
-        if before is not None and before.rank is not None:
-            both, mine, yours = np.intersect1d(ids, before.query_ids, return_indices=True)
-            ranks = rank[mine], before.rank[yours]
-            change = np.abs(np.log1p(ranks[0]) - np.log1p(ranks[1]))
-            note = "Queries with the largest ratio between the ranks of the two models."
-            keys = np.where(change > 0, -change, np.inf)
-            pick("changed", note, place, (both, *ranks), keys)
-        for right, wrong in itertools.permutations(ranked, 2):
-            if own in (right, wrong):
-                both, *rows = np.intersect1d(
-                    ranked[right].query_ids, ranked[wrong].query_ids, return_indices=True
-                )
-                up, down = _rank(ranked[right])[rows[0]], _rank(ranked[wrong])[rows[1]]
-                note = (
-                    f"The first item is a positive of {right} but not of {wrong}; ranks are those "
-                    f"of {wrong}."
-                )
-                keys = np.where((up == 0) & (down > 0), -1.0 * down, np.inf)
-                rule = f"right by {right}, wrong by {wrong}"
-                pick(rule, note, (direction, wrong), (both, down), keys)
-        if tied is not None:
-            note = (
-                "The best positive ties exactly with another item, so its rank depends on the tie "
-                "rule."
-            )
-            pick("tied", note, place, (ids, rank), np.where(tied, rank, np.inf))
+        old = {} if before is None else _ranks_by_query(before)
+        for rule, note, name, keys in _find_queries(main, ranks, ranked[main].tied, old):
+            if queries := sorted(keys, key=lambda query: (keys[query], query))[:count]:
+                found = np.array([ranks[name][query] for query in queries])
+                others = np.array([old[query] for query in queries]) if rule == "changed" else None
+                picks.append(Pick(rule, note, direction, name, np.array(queries), found, others))
     return picks
+
+
+def _find_queries(
+    main: str, ranks: Mapping[str, dict[int, int]], tied: np.ndarray | None, old: dict[int, int]
+) -> Iterator[tuple[str, str, str, dict[int, float]]]:
+    """Yields rules with their notes, benchmarks, and query -> key, of which the least are shown.
+
+    Args:
+      main: the main benchmark.
+      ranks: benchmark -> query -> items ahead of its best positive.
+      tied: whether the queries of the main benchmark tie, bool [Q]; None if unknown.
+      old: the ranks of another model by the main benchmark.
+    """
+    wide, own = ranks[main], next(iter(ranks))
+    note = "Queries whose best positive is ranked lowest."
+    yield "worst rank", note, main, {query: -rank for query, rank in wide.items() if rank}
+    both = {query: (rank, old[query]) for query, rank in wide.items() if query in old}
+    ratios = {q: -abs(math.log1p(a) - math.log1p(b)) for q, (a, b) in both.items() if a != b}
+    note = "Queries with the largest ratio between the ranks of the two models."
+    yield "changed", note, main, ratios
+    for right, wrong in itertools.permutations(ranks, 2):
+        if own in (right, wrong):
+            note = f"The first item is a positive of {right} but not of {wrong}; ranks are those "
+            keys = {q: -x for q, x in ranks[wrong].items() if x and ranks[right].get(q) == 0}
+            yield f"right by {right}, wrong by {wrong}", f"{note}of {wrong}.", wrong, keys
+    note = "The best positive ties exactly with another item, so its rank depends on the tie rule."
+    yield "tied", note, main, dict(itertools.compress(wide.items(), [] if tied is None else tied))
+
+
+def _ranks_by_query(result: DirectionResult) -> dict[int, int]:
+    """Query id -> items ahead of its best positive, if known."""
+    if result.rank is None:
+        return {}
+    return dict(zip(result.query_ids.tolist(), result.rank.tolist(), strict=True))
 
 
 def pick_fixed(
@@ -174,9 +178,10 @@ def pick_fixed(
     """
     picks = []
     for direction, main, ranked in _ranked_directions(benchmarks, results):
-        ids = ranked[main].query_ids
-        at = np.argsort(ids)[space_evenly(count, len(ids))]
-        picks.append(Pick("fixed", "", direction, main, ids[at], _rank(ranked[main])[at]))
+        ranks = _ranks_by_query(ranked[main])
+        ids = np.sort(ranked[main].query_ids)[space_evenly(count, len(ranks))]
+        found = np.array([ranks[query] for query in ids.tolist()])
+        picks.append(Pick("fixed", "", direction, main, ids, found))
     return picks
 
 
@@ -196,18 +201,16 @@ def _ranked_directions(
     found = {result.name: result.directions for result in results}
     for direction in DIRECTIONS:
         ranked, widths = {}, {}
-        for name, labels in ((each.name, each.directions.get(direction)) for each in benchmarks):
-            result = found[name].get(direction)
-            is_known = result is not None and result.rank is not None and labels is not None
-            if is_known and labels.folds is None and isinstance(labels.positives, Ragged):
-                ranked[name] = result
-                widths[name] = len(result.query_ids), len(labels.positives.values)
+        for benchmark in benchmarks:
+            labels = benchmark.directions.get(direction)
+            result = found[benchmark.name].get(direction)
+            if labels is None or result is None or result.rank is None or labels.folds is not None:
+                continue
+            if isinstance(labels.positives, Ragged):
+                ranked[benchmark.name] = result
+                widths[benchmark.name] = len(result.query_ids), len(labels.positives.values)
         if ranked:
             yield direction, max(widths, key=widths.__getitem__), ranked
-
-
-def _rank(result: DirectionResult) -> np.ndarray:
-    return cast(np.ndarray, result.rank)
 
 
 def make_groups(

@@ -23,12 +23,9 @@ from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.evals.labels.split import different_records
 from xmodal.evals.reports.results import CorrelationResult, DirectionResult, Rescored, Result
 
-_FORMAT = {"format": "xmodal ranks", "version": 2}
-# Field of a result -> the kind of its parts.
-_KINDS = {"directions": DirectionResult, "correlations": CorrelationResult}
-# Field of several arrays -> the list of their names in the header.
-_NESTED = {"values": "metrics", "repeats": "repeats"}
+_FORMAT = {"format": "xmodal ranks", "version": 3}
 RANKS = "ranks.npz"  # In the folder of an evaluation.
+_ARRAY = "array"  # Marks an array in the header, with its name.
 # Name of the evaluator of an evaluation that stands alone, as of own functions.
 SINGLE = "."
 
@@ -59,7 +56,7 @@ def pack_ranks(stored: StoredResults) -> bytes:
     """Returns the content of `ranks.npz`; equal results have equal bytes."""
     arrays: dict[str, Any] = {}
     results = [dataclasses.replace(each, metrics={}, chance={}) for each in stored.results]
-    packed = [_pack(each, each.name, arrays) for each in results]
+    packed = [_pack(dataclasses.asdict(each), each.name, arrays) for each in results]
     header = {"model": stored.name, "records": dict(stored.records), "benchmarks": packed}
     arrays["header"] = np.array(json.dumps(_FORMAT | header, default=np.generic.item))
     buffer = io.BytesIO()
@@ -126,52 +123,40 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
         header = parse_json_text(str(arrays["header"]))
         if header["version"] != _FORMAT["version"]:
             raise ValueError(f"version {header['version']} of {header['format']}")
-        packed = [*header["benchmarks"], *header.get("numbers", ())]  # Of older files.
-        results = [_unpack(Result, each, each["name"], arrays) for each in packed]
+        results = [_unpack(each, arrays) for each in header["benchmarks"]]
+        model, records = header["model"], header["records"]
     except (AttributeError, *DAMAGE) as error:
         raise UserError(
             f"{path} is not the {RANKS} of an evaluation, or it is damaged or of another version "
             f"({error}): evaluate that model again."
         ) from error
     folder = str(path.parent) if path.parent.name else path.name
-    return StoredResults(results, header["model"], folder, dict(header.get("records", {})))
+    return StoredResults(results, model, folder, records)
 
 
-def _pack(record: Any, prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
-    """The part of the header for a result, whose arrays are added under a prefix."""
-    header: dict[str, Any] = {}
-    for key, value in vars(record).items():
-        if key in _KINDS:
-            header[key] = {
-                name: _pack(each, f"{prefix}/{name}", arrays) for name, each in value.items()
-            }
-        elif key in _NESTED:
-            arrays |= {f"{prefix}/{key}/{tag}": np.asarray(x) for tag, x in value.items()}
-            header[_NESTED[key]] = list(value)
-        elif isinstance(value, np.ndarray):
-            arrays[f"{prefix}/{key}"] = value
-        elif isinstance(value, Rescored):
-            header[key] = dataclasses.asdict(value)
-        elif value is not None:
-            header[key] = value
-    return header
+def _pack(value: Any, path: str, arrays: dict[str, Any]) -> Any:
+    """A tree of values without its arrays, which are added under their paths."""
+    if isinstance(value, Mapping):
+        parts = {"directions": path, "correlations": path}  # Paths skip these levels.
+        return {k: _pack(x, parts.get(k, f"{path}/{k}"), arrays) for k, x in value.items()}
+    if not isinstance(value, np.ndarray | list):
+        return value
+    arrays[path] = np.asarray(value)
+    return {_ARRAY: path}
 
 
-def _unpack(kind: Any, header: Mapping[str, Any], prefix: str, arrays: Mapping[str, Any]) -> Any:
-    """The result that `_pack` took."""
-    given: dict[str, Any] = {}
-    for key in (field.name for field in dataclasses.fields(kind)):
-        if f"{prefix}/{key}" in arrays:
-            given[key] = arrays[f"{prefix}/{key}"]
-        elif key in _NESTED:
-            given[key] = {t: arrays[f"{prefix}/{key}/{t}"] for t in header.get(_NESTED[key], ())}
-        elif key in header:
-            value = given[key] = header[key]
-            if key in _KINDS:
-                given[key] = {
-                    name: _unpack(_KINDS[key], each, f"{prefix}/{name}", arrays)
-                    for name, each in value.items()
-                }
-            elif key == "rescored":
-                given[key] = Rescored(**value)
-    return kind(**given)
+def _unpack(packed: dict[str, Any], arrays: Mapping[str, Any]) -> Result:
+    """The result whose fields `_pack` took."""
+
+    def fill(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return arrays[value[_ARRAY]] if _ARRAY in value else {k: fill(x) for k, x in value.items()}
+
+    fields = fill(packed)
+    for name, each in fields["directions"].items():
+        rescored = each["rescored"] and Rescored(**each["rescored"])
+        fields["directions"][name] = DirectionResult(**each | {"rescored": rescored})
+    for name, each in fields["correlations"].items():
+        fields["correlations"][name] = CorrelationResult(**each)
+    return Result(**fields)
