@@ -26,6 +26,7 @@ setuptools.setup(
         "xmodal": ["py.typed", "__init__.pyi"],
         "xmodal.data": ["__init__.pyi"],
         "xmodal.evals": ["__init__.pyi"],
+        "xmodal.evals.labels": ["definitions.toml"],
         "xmodal.core": ["page.html"],
         "xmodal.apps.explore": ["leaderboard.html", "leaderboard.css", "leaderboard.js"],
         "xmodal.apps.annotate": ["*.sql", "*.toml", "templates/*.html", "static/*"],

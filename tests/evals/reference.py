@@ -1,15 +1,11 @@
-"""All numbers of the COCO benchmarks, computed slowly from the released files and the papers'
-texts.
+"""All numbers of the COCO benchmarks, computed slowly from the labels and the papers' texts.
 
 One query at a time in plain Python, and without the package, except for the random draws of pairs,
 which have to be the same. The results have the names used in `xmodal.evals.reports.summary`.
 """
 
-import csv
 import dataclasses
-import json
 import warnings
-from pathlib import Path
 
 import numpy as np
 from scipy import stats
@@ -18,7 +14,6 @@ from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.reports.metrics import draw_pairs
 
 RECALL_AT = (1, 5, 10)
-DIRECTIONS = {"i2t": "image_to_caption", "t2i": "caption_to_image"}
 MODALITIES = {"i2t": "IT", "t2i": "TI", "t2t": "TT", "i2i": "II"}  # query and gallery, I or T
 THRESHOLDS = {"sts": 3.0, "sits": 3.0, "sis": 2.5}
 RATED_SIDES = {"sts": "TT", "sis": "II", "sits": "TI"}
@@ -45,70 +40,23 @@ class Split:
     fold_of: dict
 
 
-def read_split(folder, images, fold_captions):
-    """Reads the part of the test split that shows some images, from the released files.
-
-    Args:
-      folder: path with the folders `cxc`, `eccv_caption` and `coco`.
-      images: ids to keep; None for all.
-      fold_captions: number of captions per fold, in Karpathy's order.
-    """
-    released = folder / "eccv_caption"
-    order = [int(caption) for caption in np.load(released / "coco_test_ids.npy")]
-    of_whole = {
-        int(caption): owner[0]
-        for caption, owner in read_json(released / "original_caption_to_image.json").items()
-    }
-    wholes = {"I": set(of_whole.values()), "T": set(order)}
-    kept_images = wholes["I"] if images is None else set(images)
-    captions = [caption for caption in order if of_whole[caption] in kept_images]
-    images = list(dict.fromkeys(of_whole[caption] for caption in captions))
-    ids = {"I": images, "T": captions}
-    gone = {kind: wholes[kind] - set(ids[kind]) for kind in "IT"}
-    lists = {}
-    for name in ("eccv", "cxc"):
-        for direction, modality in DIRECTIONS.items():
-            query_kind, item_kind = MODALITIES[direction]
-            kept = {}
-            for query, items in read_json(released / f"{name}_{modality}.json").items():
-                items = [item for item in items if item not in gone[item_kind]]
-                if int(query) not in gone[query_kind] and items:
-                    kept[int(query)] = items
-            lists.setdefault(name, {})[direction] = kept
-    ratings = {}
-    for rating, (left_kind, right_kind) in RATED_SIDES.items():
-        ratings[rating] = [
-            row
-            for row in read_ratings(folder / "cxc" / f"{rating}_test.csv")
-            if row[0] not in gone[left_kind] and row[1] not in gone[right_kind]
-        ]
-    with np.load(folder / "coco" / "val2014_categories.npz") as table:
-        at = {int(image): row for row, image in enumerate(table["image_ids"])}
-        labels = table["labels"]
-        categories = {
-            image: set(np.flatnonzero(labels[at[image]]).tolist()) if image in at else set()
-            for image in images
-        }
-    fold_of = {"T": {caption: i // fold_captions for i, caption in enumerate(captions)}}
-    fold_of["I"] = {of_whole[caption]: fold for caption, fold in fold_of["T"].items()}
-    image_of = {caption: of_whole[caption] for caption in captions}
-    return Split(ids, image_of, lists, ratings, categories, fold_of)
-
-
-def read_json(path):
-    return json.loads(Path(path).read_text())
-
-
-def read_ratings(path):
-    """Rows (left, right, score); ids end in `:123` or `_000000000123.jpg`."""
-
-    def number(name):
-        return int(name.removesuffix(".jpg").replace(":", "_").split("_")[-1])
-
-    with open(path, newline="") as file:
-        return [
-            (number(a), number(b), float(score)) for a, b, score, _ in list(csv.reader(file))[1:]
-        ]
+def split_of(labels):
+    """The labels in plain Python."""
+    images, captions = labels.image_ids.tolist(), labels.caption_ids.tolist()
+    image_of = dict(zip(captions, labels.caption_image_ids.tolist(), strict=True))
+    lists, ratings = {}, {}
+    for name, directions in labels.lists.items():
+        for direction, pairs in directions.items():
+            found = lists.setdefault(name, {}).setdefault(direction, {})
+            for query, item in zip(*(ids.tolist() for ids in pairs), strict=True):
+                found.setdefault(query, []).append(item)
+    for rating, rows in labels.ratings.items():
+        columns = (rows[key].tolist() for key in ("left_ids", "right_ids", "scores"))
+        ratings[rating] = list(zip(*columns, strict=True))
+    shown = {i: set(np.flatnonzero(x)) for i, x in zip(images, labels.categories, strict=True)}
+    fold_of = {"I": dict(zip(images, labels.folds.tolist(), strict=True))}
+    fold_of["T"] = {caption: fold_of["I"][image] for caption, image in image_of.items()}
+    return Split({"I": images, "T": captions}, image_of, lists, ratings, shown, fold_of)
 
 
 # Positives of every query of a direction: dict of sets.
@@ -147,21 +95,11 @@ def listed_positives(split, direction, name):
 
 def plausible_positives(split, direction, zeta):
     """Items whose images differ in at most zeta categories; nothing matches an empty image."""
-    labeled = [image for image in split.ids["I"] if split.categories[image]]
-    matching = {
-        image: {
-            other
-            for other in labeled
-            if len(split.categories[image] ^ split.categories[other]) <= zeta
-        }
-        for image in labeled
-    }
+    shown = split.categories
+    labeled = [image for image in split.ids["I"] if shown[image]]
+    matching = {a: {b for b in labeled if len(shown[a] ^ shown[b]) <= zeta} for a in labeled}
     if direction == "t2i":
-        return {
-            caption: matching[image]
-            for caption, image in split.image_of.items()
-            if image in matching
-        }
+        return {c: matching[image] for c, image in split.image_of.items() if image in matching}
     captions = own_positives(split, "i2t")
     return {
         image: set().union(*(captions[other] for other in others))
@@ -254,15 +192,11 @@ class Reference:
     def _recalls(self, benchmark, direction, positives, fold_of=None, at=RECALL_AT):
         if not positives:
             return
-        query_kind, item_kind = MODALITIES[direction]
         ranks, tied, sizes = [], 0, set()
-        for query in self.split.ids[query_kind]:
+        for query in self.split.ids[MODALITIES[direction][0]]:
             if query not in positives:
                 continue
-            ranking = self.rankings[direction][query]
-            if fold_of is not None:
-                own = fold_of[query_kind][query]
-                ranking = [item for item in ranking if fold_of[item_kind][item] == own]
+            ranking = self._in_fold(direction, query, fold_of)
             sizes.add(len(ranking))
             ranks.append(first_hit(ranking, positives[query]))
             tied += self._is_tied(direction, query, ranking, positives[query])
@@ -275,6 +209,14 @@ class Reference:
             middle = (middle[(len(ranks) - 1) // 2] + middle[len(ranks) // 2]) / 2
             self.numbers[f"{benchmark}/{direction}/median_rank"] = int(middle) + 1
         self._counts(benchmark, direction, len(ranks), tied, max(sizes))
+
+    def _in_fold(self, direction, query, fold_of):
+        """The ranking of a query among the items of its fold."""
+        query_kind, item_kind = MODALITIES[direction]
+        ranking = self.rankings[direction][query]
+        if fold_of is None:
+            return ranking
+        return [i for i in ranking if fold_of[item_kind][i] == fold_of[query_kind][query]]
 
     def _is_tied(self, direction, query, gallery, positives):
         """Whether another item of the gallery ties with the best positive."""
@@ -289,10 +231,8 @@ class Reference:
     def _cuts_a_tie(self, direction, query, ranking, r):
         """Whether the item after the first R ties with the last of them."""
         query_kind, item_kind = MODALITIES[direction]
-        row, at = (
-            self.matrices[direction][self.position[query_kind][query]],
-            self.position[item_kind],
-        )
+        row = self.matrices[direction][self.position[query_kind][query]]
+        at = self.position[item_kind]
         return r < len(ranking) and row[at[ranking[r - 1]]] == row[at[ranking[r]]]
 
     def _eccv(self, direction):
@@ -305,7 +245,7 @@ class Reference:
             self.numbers[f"eccv/{direction}/{metric}"] = np.mean(values)
 
     def _pmrp(self, benchmark, direction, zetas, cap=None, only_labeled=False, fold_of=None):
-        query_kind, item_kind = MODALITIES[direction]
+        item_kind = MODALITIES[direction][1]
         gallery = set(self.split.ids[item_kind])
         if only_labeled:
             image_of = self.split.image_of if item_kind == "T" else {i: i for i in gallery}
@@ -314,10 +254,9 @@ class Reference:
         for zeta in zetas:
             positives = plausible_positives(self.split, direction, zeta)
             for query, own in positives.items():
-                ranking = [item for item in self.rankings[direction][query] if item in gallery]
+                ranking = self._in_fold(direction, query, fold_of)
+                ranking = [item for item in ranking if item in gallery]
                 if fold_of is not None:
-                    fold = fold_of[query_kind][query]
-                    ranking = [item for item in ranking if fold_of[item_kind][item] == fold]
                     own = own.intersection(ranking)
                     sizes.add(len(ranking))
                 values.append(r_precision(ranking, own, cap))
@@ -346,13 +285,8 @@ class Reference:
                 found[f"{benchmark}/mean/{metric}"] = sum(pair) / 2
             if "recall@10" in metrics:
                 found[f"{benchmark}/mean_recall@10"] = found[f"{benchmark}/mean/recall@10"]
-                keys = [
-                    f"{benchmark}/{direction}/recall@{k}"
-                    for direction in ("i2t", "t2i")
-                    for k in (1, 5, 10)
-                ]
-                if set(keys) <= set(found):
-                    found[f"{benchmark}/rsum"] = sum(found[key] for key in keys)
+                means = (found[f"{benchmark}/mean/{metric}"] for metric in recalls)
+                found[f"{benchmark}/rsum"] = 2 * sum(means)
         for benchmark in ("pmrp", "pmrp_zeta0", "pmrp_pcme", "pmrp_pcme_1k"):
             found[f"{benchmark}/mean"] = (found[f"{benchmark}/i2t"] + found[f"{benchmark}/t2i"]) / 2
 
@@ -373,11 +307,8 @@ class Reference:
                 pairs_of.setdefault(row[end], []).append(pair)
         kind = right_kind
         lists = [pairs_of[item] for item in self.split.ids[kind] if item in pairs_of]
-        drawn = draw_pairs(
-            Ragged(np.cumsum([0, *map(len, lists)]), np.concatenate(lists)),
-            samples=self.samples,
-            seed=self.seed,
-        )
+        pairs = Ragged(np.cumsum([0, *map(len, lists)]), np.concatenate(lists))
+        drawn = draw_pairs(pairs, samples=self.samples, seed=self.seed)
         left, right = self.position[left_kind], self.position[right_kind]
         model = np.array([matrix[left[a], right[b]] for a, b, _ in rows])
         human = np.array([score for _, _, score in rows])

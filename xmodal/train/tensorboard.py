@@ -38,9 +38,8 @@ from xmodal.evals.labels.definitions import DIRECTIONS
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.split import name_image
-from xmodal.evals.reports.example_page import make_groups
-from xmodal.evals.reports.example_rules import pick_fixed
-from xmodal.evals.reports.results import BenchmarkResult, Result
+from xmodal.evals.reports.examples import make_groups, pick_fixed
+from xmodal.evals.reports.results import Result
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.similarities import draw_similarities
 from xmodal.evals.scores.sources import Embeddings
@@ -239,9 +238,8 @@ class Views:
         if not isinstance(evaluator, BenchmarksEvaluator):
             return
         self._shown[name] = source, items
-        of_benchmarks = [each for each in results if isinstance(each, BenchmarkResult)]
         rankings = functools.cache(evaluator.open_rankings(source))
-        picks = pick_fixed(evaluator.benchmarks, of_benchmarks, self._config.queries)
+        picks = pick_fixed(evaluator.benchmarks, results, self._config.queries)
         benchmarks = {benchmark.name: benchmark for benchmark in evaluator.benchmarks}
         histograms: dict[str, np.ndarray] = {}
         for pick in picks if self._config.pairs else ():

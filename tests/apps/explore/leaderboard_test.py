@@ -11,16 +11,10 @@ import pytest
 from tests.apps.explore.compare_test import save
 from tests.browser import check_accessibility, check_layout, open_page
 from xmodal.apps.explore import leaderboard as leaderboard_lib
-from xmodal.apps.explore.compare import open_results
+from xmodal.apps.explore.compare import Comparison
 from xmodal.apps.explore.leaderboard import Leaderboard
 
 TAG = "shapes_own/i2t/recall@1"
-
-
-def write_numbers(folder, numbers):
-    folder.mkdir(parents=True)
-    (folder / "metrics.json").write_text(json.dumps(numbers))
-    return str(folder)
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +29,11 @@ def stored(tmp_path_factory):
 
 def test_ranks_are_intervals_of_separable_places(tmp_path):
     values = {"a": (50, 48, 52), "b": (51, 49, 53), "c": (40, 39, 41), "d": (30, 20, 45)}
-    folders = {
-        name: write_numbers(tmp_path / name, {TAG: value, f"{TAG}_low": low, f"{TAG}_high": high})
-        for name, (value, low, high) in values.items()
-    }
-    comparison = open_results(folders)
+    for name, (value, low, high) in values.items():
+        (tmp_path / name).mkdir()
+        numbers = {TAG: value, f"{TAG}_low": low, f"{TAG}_high": high}
+        (tmp_path / name / "metrics.json").write_text(json.dumps(numbers))
+    comparison = Comparison({name: tmp_path / name for name in values})
     # a and b overlap; c is below both; d overlaps only with c.
     assert comparison.rank_limits(TAG) == {"a": (1, 2), "b": (1, 2), "c": (3, 4), "d": (3, 4)}
 
@@ -74,7 +68,7 @@ def test_the_command_writes_tables_and_a_page(stored, tmp_path, monkeypatch, cap
 
 @pytest.mark.slow
 def test_the_page_sorts_and_filters(chromium, stored, tmp_path):
-    leaderboard = Leaderboard(open_results(stored), {"paper": {TAG: 61.5}}, ["*/recall@*"])
+    leaderboard = Leaderboard(Comparison(stored), {"paper": {TAG: 61.5}}, ["*/recall@*"])
     path = tmp_path / "leaderboard.html"
     path.write_text(leaderboard.page().to_html())
     with open_page(chromium, path, size="phone") as page:

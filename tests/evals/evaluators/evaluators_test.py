@@ -62,7 +62,7 @@ def test_tags_begin_with_the_evaluator_once():
         (
             {"type": "benchmarks", "benchmarks": ["coco5k"]},
             MODALITIES,
-            r"Unknown benchmark\(s\) \['coco5k'\]",
+            "Unknown name 'coco5k' in the benchmarks of",
         ),
         ({"type": "benchmarks"}, ["image"], "a tower only for image, which no benchmark"),
     ],

@@ -5,36 +5,22 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tests.evals.reports.directions import make_direction
 from xmodal.core.errors import UserError
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.reports import paired_differences, summary, uncertainty
-from xmodal.evals.reports.correlation_intervals import compute_difference_interval
 from xmodal.evals.reports.metrics import (
     compute_influence,
     compute_median_rank,
-    compute_recall_values,
     compute_spearman,
     draw_pairs,
 )
-from xmodal.evals.reports.results import BenchmarkResult, CorrelationResult, DirectionResult
+from xmodal.evals.reports.results import CorrelationResult, Result
 from xmodal.evals.reports.store import StoredResults
+from xmodal.evals.reports.uncertainty import compute_difference_interval
 
 METRICS = ("recall@1", "recall@10", "median_rank")
 CLUSTERS = np.repeat(np.arange(90), 3).astype(np.int32)
-
-
-def make_direction(rank, clusters=CLUSTERS):
-    rank = np.asarray(rank, np.int32)
-    return DirectionResult(
-        query_ids=10 * np.arange(len(rank)) + 7,
-        clusters=clusters,
-        values=compute_recall_values(rank, METRICS),
-        rank=rank,
-        tied=np.zeros(len(rank), bool),
-        gallery=500,
-        skipped=0,
-        has_median=True,
-    )
 
 
 def make_model(seed, *, shift=0.0, **changes):
@@ -44,35 +30,19 @@ def make_model(seed, *, shift=0.0, **changes):
     hard = common.normal(1.5, 1.5, 90)[CLUSTERS] + common.normal(0, 1, len(CLUSTERS))
     noise = own.normal(0, 0.5, (2, len(CLUSTERS)))
     directions = {
-        "t2i": make_direction(np.exp(hard + noise[0] + shift)),
+        "t2i": make_direction(np.exp(hard + noise[0] + shift), CLUSTERS),
         "i2t": make_direction(np.exp(hard + noise[1] + shift)[::3], CLUSTERS[::3]),
     }
     images = common.permutation(np.repeat(np.arange(90), 4)).reshape(2, 180)
     rated = common.normal(0, 1, 180)
     scores = rated + common.normal(0, 0.5, 180) + own.normal(0, 0.5 + shift, 180)
-    correlations = {"sts": correlate(rated, scores, images)}
-    benchmark = BenchmarkResult("b", "any", "00ff", directions, correlations)
-    return StoredResults([dataclasses.replace(benchmark, **changes)], f"model {seed}")
-
-
-def correlate(rated, scores, images, *, samples=400, seed=0):
-    """A correlation with every pair a query of its own."""
-    queries = Ragged(np.arange(len(rated) + 1), np.arange(len(rated)))
-    drawn = draw_pairs(queries, samples=samples, seed=seed)
-    influence = compute_influence(scores, rated, np.full(len(rated), 1 / len(rated)))
+    # Every pair is a query of its own.
+    drawn = draw_pairs(Ragged(np.arange(181), np.arange(180)), samples=400, seed=0)
+    influence = 100 * compute_influence(scores, rated, np.full(180, 1 / 180))
     spearman = 100 * compute_spearman(scores, rated, drawn)
-    return CorrelationResult(spearman, len(rated) // 2, images, 100 * influence)
-
-
-def reorder(direction, rows):
-    return dataclasses.replace(
-        direction,
-        query_ids=direction.query_ids[rows],
-        clusters=direction.clusters[rows],
-        values={metric: values[rows] for metric, values in direction.values.items()},
-        rank=direction.rank[rows],
-        tied=direction.tied[rows],
-    )
+    sts = CorrelationResult(spearman, 90, images, influence)
+    benchmark = Result("b", "any", "00ff", directions, {"sts": sts})
+    return StoredResults([dataclasses.replace(benchmark, **changes)], f"model {seed}")
 
 
 def test_equals_a_slow_loop():
@@ -90,10 +60,9 @@ def test_equals_a_slow_loop():
             median = compute_median_rank(a) - compute_median_rank(b)
             slow["median_rank"].append(median)
         for metric, samples in slow.items():
-            low, high = uncertainty.compute_interval(np.array(samples))
+            limits = uncertainty.compute_interval(np.array(samples))
             difference = found[f"b/{name}/{metric}"]
-            assert (difference.low, difference.high) == pytest.approx((low, high), abs=1e-12)
-            assert difference.separable == (low > 0 or high < 0)
+            assert (difference.low, difference.high) == pytest.approx(limits, abs=1e-12)
     values, others = (summary.summarize(m.results, intervals=False) for m in (ours, theirs))
     assert set(found) == {
         *(f"b/{direction}/{metric}" for direction in ("t2i", "i2t") for metric in METRICS),
@@ -101,9 +70,7 @@ def test_equals_a_slow_loop():
         "b/mean/recall@10",
         "b/sts/spearman",
     }
-    for tag, each in found.items():
-        assert (each.value, each.other) == (values[tag], others[tag])
-        assert each.difference == values[tag] - others[tag]
+    assert all((x.value, x.other) == (values[tag], others[tag]) for tag, x in found.items())
     spearman = found["b/sts/spearman"]
     pair = (model.results[0].correlations["sts"] for model in (ours, theirs))
     assert (spearman.low, spearman.high) == compute_difference_interval(*pair)
@@ -120,48 +87,35 @@ def test_a_model_against_itself_and_against_a_worse_one():
 
 
 def test_queries_are_matched_by_id():
-    ours, theirs = (make_model(seed, correlations={}) for seed in (1, 2))
-    generator = np.random.default_rng(0)
-
-    def shuffle(model):
-        (benchmark,) = model.results
-        directions = {
-            name: reorder(direction, generator.permutation(len(direction.rank)))
-            for name, direction in benchmark.directions.items()
-        }
-        return StoredResults([dataclasses.replace(benchmark, directions=directions)], model.name)
-
-    assert paired_differences.compare(shuffle(ours), shuffle(theirs)) == paired_differences.compare(
-        ours, theirs
-    )
-
-
-def other_direction(model):
-    directions = {"i2i": model.results[0].directions["i2t"]}
-    return make_model(2, directions=directions, correlations={})
-
-
-def other_labels(model):
-    return make_model(2, label_hash="beef")
+    ours, theirs = make_model(1), make_model(2)
+    rows = np.random.default_rng(0).permutation(len(CLUSTERS))
+    (benchmark,), t2i = theirs.results, theirs.results[0].directions["t2i"]
+    names = ("query_ids", "clusters", "rank", "tied")
+    fields = {name: getattr(t2i, name)[rows] for name in names}
+    fields["values"] = {metric: values[rows] for metric, values in t2i.values.items()}
+    directions = benchmark.directions | {"t2i": dataclasses.replace(t2i, **fields)}
+    shuffled = make_model(2, directions=directions)
+    found, expected = (paired_differences.compare(ours, x) for x in (shuffled, theirs))
+    assert found == expected
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (other_labels, "labels of benchmark b differ: 00ff against beef"),
-        (lambda _: make_model(2, name="c"), r"there are \['b'\] against \['c'\]"),
-        (other_direction, "no metric in common on b"),
+        ({"label_hash": "beef"}, "labels of benchmark b differ: 00ff against beef"),
+        ({"name": "c"}, r"there are \['b'\] against \['c'\]"),
+        ({"directions": {}, "correlations": {}}, "no metric in common on b"),
     ],
 )
 def test_models_that_cannot_be_compared(change, message):
     with pytest.raises(UserError, match=message):
-        paired_differences.compare(make_model(1), change(make_model(2)))
+        paired_differences.compare(make_model(1), make_model(2, **change))
 
 
 def test_table_and_numbers():
     found = {
-        "b/t2i/recall@1": paired_differences.Difference(50.0, 47.5, 2.5, 0.25, 4.75, True),
-        "b/t2i/median_rank": paired_differences.Difference(2.0, 3.0, -1.0, -1.0, 0.0, False),
+        "b/t2i/recall@1": paired_differences.Difference(50.0, 47.5, 0.25, 4.75),
+        "b/t2i/median_rank": paired_differences.Difference(2.0, 3.0, -1.0, 0.0),
     }
     differences = paired_differences.Differences(found, name="new", other="old")
     text = str(differences)
@@ -175,12 +129,9 @@ def test_table_and_numbers():
         "Differences are new minus old. "
         "Both models see the same images, so items that are hard for both cancel out. "
     )
-    assert "bootstrap" not in text
     drawn = str(paired_differences.compare(make_model(1), make_model(2), samples=20, seed=3))
-    said = "Intervals are from 20 bootstrap samples of the images, seed 3, those of correlations ex"
-    assert said in drawn
-    flat = {tag: x for tag, x in differences.flatten().items() if "recall@1" in tag}
-    assert flat == {
+    assert "from 20 bootstrap samples of the images, seed 3, those of correlations exc" in drawn
+    assert {tag: x for tag, x in differences.flatten().items() if "recall@1" in tag} == {
         "b/t2i/recall@1_difference": 2.5,
         "b/t2i/recall@1_difference_low": 0.25,
         "b/t2i/recall@1_difference_high": 4.75,

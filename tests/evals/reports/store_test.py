@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from xmodal.core.errors import UserError
-from xmodal.core.result_files import write_files
 from xmodal.evals.reports import store
-from xmodal.evals.reports.results import BenchmarkResult, CorrelationResult, DirectionResult
+from xmodal.evals.reports.results import CorrelationResult, DirectionResult, Result
 
 
 def make_results():
@@ -25,71 +24,46 @@ def make_results():
         skipped=3,
         has_median=True,
     )
-    truncated = dataclasses.replace(
-        full,
-        rank=None,
-        tied=None,
-        has_median=False,
-        values={},
-        missing={"recall@10": "lists of 5 items"},
-    )
+    missing = {"recall@10": "lists of 5 items"}
+    truncated = dataclasses.replace(full, rank=None, tied=None, values={}, missing=missing)
     samples = generator.random(17)
     samples[3] = np.nan
+    sts = CorrelationResult(samples, 13, np.arange(80).reshape(2, 40), samples[:16])
+    directions, skipped = {"i2t": full, "t2t": truncated}, {"i2i": "no images"}
     return [
-        BenchmarkResult(
-            "cxc",
-            "Own pairs — and rated ones.",
-            "0123456789abcdef",
-            {"i2t": full, "t2t": truncated},
-            {"sts": CorrelationResult(samples, 13, np.arange(80).reshape(2, 40), samples[:16])},
-            {"i2i": "no images"},
-        ),
-        BenchmarkResult("pmrp", "Plausible.", "ff", {}, {}),
+        Result("cxc", "Pairs — rated.", "0123456789abcdef", directions, {"sts": sts}, skipped),
+        Result("pools", "Pools.", "ff", repeats={"t2i/recall@1": np.arange(3.0)}),
     ]
-
-
-def _save(path, results, **keywords):
-    stored = store.StoredResults(results, **keywords)
-    write_files(path.parent, {path.name: store.pack_ranks(stored)})
 
 
 @pytest.fixture
 def saved(tmp_path):
-    path = tmp_path / "out" / "ranks.npz"
-    _save(path, make_results(), name="ours")
-    return path
+    stored = store.StoredResults(make_results(), name="ours")
+    (tmp_path / "ranks.npz").write_bytes(store.pack_ranks(stored))
+    return tmp_path / "ranks.npz"
 
 
 def test_round_trip(saved):
     loaded = store.load_ranks(saved)
     assert loaded.name == "ours"
     assert store.pack_ranks(loaded) == saved.read_bytes()  # Nothing was lost.
-    (found, _), (expected, _) = loaded.results, make_results()
+    (found, pools), (expected, _) = loaded.results, make_results()
+    assert pools.repeats["t2i/recall@1"].tolist() == [0, 1, 2]
     for name, direction in expected.directions.items():
         for field, value in vars(direction).items():
             np.testing.assert_equal(getattr(found.directions[name], field), value)
-    assert [entry.name for entry in saved.parent.iterdir()] == ["ranks.npz"]
 
-
-def test_ranks_are_readable_without_xmodal(saved):
+    # Readable without xmodal.
     with np.load(saved, allow_pickle=False) as file:
-        np.testing.assert_array_equal(
-            file["cxc/i2t/rank"], make_results()[0].directions["i2t"].rank
-        )
+        np.testing.assert_array_equal(file["cxc/i2t/rank"], expected.directions["i2t"].rank)
         assert not {"cxc/t2t/rank", "cxc/t2t/tied"} & set(file)
-        assert json.loads(str(file["header"]))["benchmarks"][0]["label_hash"] == "0123456789abcdef"
 
 
 def with_header(saved, **changes):
     with np.load(saved) as file:
         arrays = dict(file)
-    header = json.loads(str(arrays["header"])) | changes
-    return npz(**(arrays | {"header": np.array(json.dumps(header))}))
-
-
-def npz(**arrays):
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
+    header, buffer = json.loads(str(arrays["header"])) | changes, io.BytesIO()
+    np.savez(buffer, **(arrays | {"header": np.array(json.dumps(header))}))
     return buffer.getvalue()
 
 

@@ -6,38 +6,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tests.evals.reports.directions import make_direction
 from xmodal.evals.reports import summary
-from xmodal.evals.reports.results import BenchmarkResult, CorrelationResult, DirectionResult
-
-
-def direction(rank, clusters, *, metrics=("recall@1", "recall@10"), values=None, skipped=0):
-    rank = None if rank is None else np.array(rank, np.int32)
-    if values is None:
-        values = {m: 100.0 * (rank < int(m.removeprefix("recall@"))) for m in metrics}
-    return DirectionResult(
-        query_ids=np.arange(len(clusters)),
-        clusters=np.array(clusters, np.int32),
-        values=values,
-        rank=rank,
-        tied=np.arange(len(clusters)) == 1,
-        gallery=20,
-        skipped=skipped,
-        has_median=rank is not None and "recall@1" in values,
-    )
-
-
-def benchmark(name="b", correlations=None, **directions):
-    return BenchmarkResult(name, "any", "0", directions, correlations or {})
-
+from xmodal.evals.reports.results import CorrelationResult, Result
 
 BOTH = {
-    "i2t": direction([0, 3, 12], [0, 1, 2], skipped=4),
-    "t2i": direction([0, 0, 5, 11], [0, 0, 1, 2]),
+    "i2t": make_direction([0, 3, 12], [0, 1, 2], skipped=4),
+    "t2i": make_direction([0, 0, 5, 11], [0, 0, 1, 2]),
 }
 
 
 def test_numbers_by_hand():
-    found = summary.summarize([benchmark(**BOTH)], intervals=False)
+    found = summary.summarize([Result("b", "any", "0", BOTH)], intervals=False)
     assert found == {
         "b/i2t/recall@1": pytest.approx(100 / 3),
         "b/i2t/recall@10": pytest.approx(200 / 3),
@@ -69,7 +49,7 @@ def test_correlations_over_their_defined_samples():
     # Without any influence only the noise of the draws is left.
     half = stats.t.ppf(0.975, 17) * np.std([50, 54, 52]) / np.sqrt(3)
     width = half / 100 / (1 - 0.52**2)
-    found = summary.summarize([benchmark(correlations=correlations)], intervals=True)
+    found = summary.summarize([Result("b", "any", "0", {}, correlations)], intervals=True)
     assert found == pytest.approx(
         {
             "b/sts/spearman": 52.0,
@@ -78,10 +58,7 @@ def test_correlations_over_their_defined_samples():
             "b/sts/spearman_std": np.std([50, 54, 52]),
             "b/sts/pairs": 9,
             "b/sts/pairs_per_sample": 4,
-            "b/sis/spearman": math.nan,
-            "b/sis/spearman_low": math.nan,
-            "b/sis/spearman_high": math.nan,
-            "b/sis/spearman_std": math.nan,
+            **{f"b/sis/spearman{end}": math.nan for end in ("", "_low", "_high", "_std")},
             "b/sis/pairs": 8,
             "b/sis/pairs_per_sample": 3,
         },
@@ -99,12 +76,11 @@ def test_correlations_over_their_defined_samples():
 )
 def test_the_metric_that_selects_checkpoints(directions, expected):
     made = {
-        "i2t": direction([9, 10, 11], [0, 1, 2]),
-        "t2i": direction([0, 0, 0], [0, 1, 2]),
-        "t2t": direction([0, 10, 9], [0, 1, 2]),
-        "i2i": direction([5, 5, 5], [0, 1, 2]),
+        "i2t": make_direction([9, 10, 11], [0, 1, 2]),
+        "t2i": make_direction([0, 0, 0], [0, 1, 2]),
+        "t2t": make_direction([0, 10, 9], [0, 1, 2]),
+        "i2i": make_direction([5, 5, 5], [0, 1, 2]),
     }
-    found = summary.summarize(
-        [benchmark(**{name: made[name] for name in directions})], intervals=False
-    )
+    made = {name: made[name] for name in directions}
+    found = summary.summarize([Result("b", "any", "0", made)], intervals=False)
     assert found.get("b/mean_recall@10") == (expected and pytest.approx(expected))

@@ -1,69 +1,62 @@
-"""Intervals against a slow loop that lists the queries of every resample."""
+"""Intervals against slow loops over the queries of every resample, and over all rated pairs."""
+
+import dataclasses
 
 import numpy as np
 import pytest
 
+from tests.evals.reports.directions import make_direction
+from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.reports import uncertainty
-from xmodal.evals.reports.metrics import compute_median_rank, compute_recall_values
-from xmodal.evals.reports.results import BenchmarkResult, DirectionResult
+from xmodal.evals.reports.metrics import (
+    compute_influence,
+    compute_median_rank,
+    compute_shares,
+    draw_pairs,
+)
+from xmodal.evals.reports.results import CorrelationResult, Result
 
 
-def make_direction(generator, num_images, *, most=7, spread=200, metrics=("recall@1", "recall@5")):
+def draw_direction(generator, num_images, *, most=7, spread=200):
     """0 to `most` queries per image whose ranks have much in common, in no order."""
     images = np.repeat(np.arange(num_images), generator.integers(0, most + 1, num_images))
-    images = generator.permutation(images).astype(np.int32)
+    images = generator.permutation(images)
     common = generator.exponential(spread, num_images)
     rank = (common[images] * generator.random(len(images))).astype(np.int32)
-    values = compute_recall_values(rank, metrics)
-    values["map@r"] = 100 * generator.random(len(images))
-    return DirectionResult(
-        query_ids=np.arange(len(images)),
-        clusters=images,
-        values=values,
-        rank=rank,
-        tied=np.zeros(len(images), bool),
-        gallery=1000,
-        skipped=0,
-        has_median=rank is not None,
-    )
-
-
-def make_benchmark(**directions):
-    return BenchmarkResult("b", "any", "0", directions, {})
+    found = make_direction(rank, images, ("recall@1", "recall@5"))
+    lists = {"map@r": 100 * generator.random(len(images))}
+    return dataclasses.replace(found, values=found.values | lists)
 
 
 def slow_resamples(direction, images, resamples):
     """Lists the queries of every resample, then applies the plain definitions."""
     at = np.searchsorted(images, direction.clusters)
-    means, medians = [], []
+    found = {name: [] for name in (*direction.values, "median_rank")}
     for weights in resamples.counts.astype(int):
         chosen = np.repeat(np.arange(len(at)), weights[at])
-        if len(chosen) == 0:
-            means.append({name: np.nan for name in direction.values})
-            medians.append(np.nan)
-            continue
-        means.append({name: np.mean(values[chosen]) for name, values in direction.values.items()})
-        medians.append(compute_median_rank(direction.rank[chosen]))
-    found = {name: np.array([row[name] for row in means]) for name in direction.values}
-    return found | {"median_rank": np.array(medians)}
+        for name, values in direction.values.items():
+            found[name].append(np.mean(values[chosen]) if len(chosen) else np.nan)
+        median = compute_median_rank(direction.rank[chosen]) if len(chosen) else np.nan
+        found["median_rank"].append(median)
+    return found
 
 
 @pytest.mark.parametrize(("num_images", "spread"), [(1, 3), (2, 50), (77, 2), (313, 300)])
 def test_equals_listing_the_queries(num_images, spread):
     generator = np.random.default_rng(num_images)
-    direction = make_direction(generator, num_images, spread=spread)
-    other = make_direction(generator, num_images, most=1, spread=spread)
-    found = uncertainty.Bootstrap(samples=101, seed=5).resample(
-        make_benchmark(i2t=direction, t2i=other)
-    )
-    images = np.unique(np.concatenate([direction.clusters, other.clusters]))
+    both = {
+        "i2t": draw_direction(generator, num_images, spread=spread),
+        "t2i": draw_direction(generator, num_images, most=1, spread=spread),
+    }
+    found = uncertainty.Bootstrap(samples=101, seed=5).resample(Result("b", "any", "0", both))
+    images = np.unique(np.concatenate([each.clusters for each in both.values()]))
     resamples = uncertainty.Resamples(len(images), samples=101, seed=5)
-    for name, one in (("i2t", direction), ("t2i", other)):
-        expected = slow_resamples(one, images, resamples)
-        assert set(expected) == {"recall@1", "recall@5", "map@r", "median_rank"}
+    for name, each in both.items():
+        expected = slow_resamples(each, images, resamples)
+        assert set(found[name]) == set(expected)
         for metric, values in expected.items():
             np.testing.assert_allclose(
-                found[f"b/{name}/{metric}"], values, rtol=1e-12, atol=1e-12, err_msg=metric
+                found[name][metric], values, rtol=1e-12, atol=1e-12, err_msg=metric
             )
 
 
@@ -71,7 +64,63 @@ def test_resamples_are_multinomial():
     counts = uncertainty.Resamples(50, samples=2000, seed=1).counts
     assert counts.shape == (2000, 50)
     assert (counts.sum(1) == 50).all()
-    assert counts.mean() == 1
     # An image is missing from a resample with probability (1 - 1/50)^50.
     assert (counts == 0).mean() == pytest.approx((1 - 1 / 50) ** 50, abs=0.01)
     assert counts.var() == pytest.approx(1 - 1 / 50, abs=0.02)
+
+
+def spearman_with_shares(x, y, shares):
+    """By plain loops."""
+
+    def ranks(values):
+        above = [np.sum(shares * ((values < v) + 0.5 * (values == v))) for v in values]
+        return np.array(above) - 0.5
+
+    a, b = ranks(x), ranks(y)
+    return np.sum(shares * a * b) / np.sqrt(np.sum(shares * a * a) * np.sum(shares * b * b))
+
+
+def test_influence_is_the_derivative_by_the_share():
+    generator = np.random.default_rng(3)
+    x, y = generator.integers(0, 8, (2, 41)).astype(float)  # ties on both sides
+    shares = generator.random(41)
+    shares /= shares.sum()
+    step = 1e-6
+    for pair, influence in enumerate(compute_influence(x, y, shares)):
+        up, down = shares * (1 - step), shares * (1 + step)
+        up[pair] += step
+        down[pair] -= step
+        slope = (spearman_with_shares(x, y, up) - spearman_with_shares(x, y, down)) / (2 * step)
+        assert influence == pytest.approx(shares[pair] * slope, abs=1e-7)
+
+
+def test_shares_are_those_of_the_draws():
+    queries = Ragged(np.array([0, 1, 4, 6]), np.array([0, 0, 1, 2, 2, 3]))
+    drawn = draw_pairs(queries, samples=30_000, seed=0)
+    shares = compute_shares(queries, 5)
+    assert shares.sum() == pytest.approx(1)
+    np.testing.assert_allclose(
+        np.bincount(drawn.ravel(), minlength=5) / drawn.size, shares, atol=0.01
+    )
+
+
+def test_the_variance_is_over_pairs_that_share_an_image():
+    generator = np.random.default_rng(4)
+    images, influence = generator.integers(9, size=(2, 60)), generator.normal(size=60)
+    influence += 0.8 * generator.normal(size=9)[images].sum(axis=0)
+    samples = np.full(3, 50.0)
+    result = CorrelationResult(samples, 9, images, influence)
+    variance = sum(
+        influence[a] * influence[b]
+        for a in range(60)
+        for b in range(60)
+        if set(images[:, a]) & set(images[:, b])
+    )
+    nothing = dataclasses.replace(result, influence=np.zeros(60))
+    low, high = uncertainty.compute_difference_interval(result, nothing)
+    assert (high - low) / 2 == pytest.approx(2.306004 * np.sqrt(variance))  # of t with 8 degrees
+    # Any order of the pairs gives the same.
+    order = generator.permutation(60)
+    shuffled = CorrelationResult(samples, 9, images[::-1, order], influence[order])
+    found = uncertainty.compute_difference_interval(shuffled, nothing)
+    assert found == pytest.approx((low, high))

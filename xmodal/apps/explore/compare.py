@@ -91,21 +91,11 @@ def compare(results: Mapping[str, str | os.PathLike]) -> "Comparison":
     """
     if not isinstance(results, Mapping) or len(results) < 2:
         raise UserError(f"results are {results!r}; pass two or more names and their folders.")
-    return open_results(results)
-
-
-def open_results(results: Mapping[str, str | os.PathLike]) -> "Comparison":
-    """Opens the results of one or more models; see `compare` for arguments and errors."""
-    runs = {name: _find_runs(folder) for name, folder in results.items()}
-    if max(map(len, runs.values())) > 1:
-        comparison: Comparison = SeedComparison(runs)
-    else:
-        comparison = Comparison({name: folder for name, (folder,) in runs.items()})
-    return comparison
+    return Comparison(results)
 
 
 def _find_runs(given: str | os.PathLike) -> list[epath.Path]:
-    """The results in a folder, or in all folders of a pattern."""
+    """The results in a folder, or in all folders of a pattern, in the order of their seeds."""
     given, places = os.fspath(given), []
     found = [] if epath.Path(given).exists() else sorted(glob.glob(given))
     for folder in map(epath.Path, [each for each in found if os.path.isdir(each)] or [given]):
@@ -113,34 +103,7 @@ def _find_runs(given: str | os.PathLike) -> list[epath.Path]:
         if not (place / "metrics.json").exists():
             raise UserError(f"{folder} is neither a finished run nor the results of an evaluation.")
         places.append(place)
-    return places
-
-
-def _evaluations_of(folders: Mapping[str, epath.Path]) -> dict[str, dict[str, epath.Path]]:
-    """Model -> evaluator -> its folder, where an evaluator has one name for all models.
-
-    A single evaluation, as of own functions, has the name of the evaluator of another model's run
-    that has the same labels and records; `SINGLE` if all are single.
-    """
-    found = {model: find_evaluations(folder) for model, folder in folders.items()}
-    named = next((each for each in found.values() if each and SINGLE not in each), None)
-    for model, each in found.items():
-        if named and SINGLE in each:
-            same = find_same(each[SINGLE], named)
-            if len(same) != 1:
-                places = ", ".join(map(str, named.values()))
-                raise UserError(
-                    f"The labels and records of {model} in {folders[model]} are those of "
-                    f"{'several' if same else 'none'} of {places}: evaluate on the same split, or "
-                    "name one of these folders in place of the run."
-                )
-            found[model] = {same[0]: each[SINGLE]}
-    return found
-
-
-def _tag_of(evaluator: str, tag: str) -> str:
-    """The tag in `metrics.json` of a metric of an evaluation."""
-    return tag if evaluator == SINGLE else evaluator_tag(evaluator, tag)
+    return sorted(places, key=lambda place: (_read_seed(place), os.fspath(place)))
 
 
 def _read_seed(results: epath.Path) -> str:
@@ -150,27 +113,77 @@ def _read_seed(results: epath.Path) -> str:
     return str(found.get("seed", ""))
 
 
+def _find_evaluations(folders: Sequence[epath.Path]) -> dict[epath.Path, dict[str, epath.Path]]:
+    """Results -> evaluator -> its folder, where an evaluator has one name for all results.
+
+    A single evaluation, as of own functions, has the name of the evaluator of another model's run
+    that has the same labels and records; `SINGLE` if all are single.
+    """
+    found = {folder: find_evaluations(folder) for folder in folders}
+    named = next((each for each in found.values() if each and SINGLE not in each), None)
+    for folder, each in found.items():
+        if named and SINGLE in each:
+            same = find_same(each[SINGLE], named)
+            if len(same) != 1:
+                places = ", ".join(map(str, named.values()))
+                raise UserError(
+                    f"The labels and records of {folder} are those of "
+                    f"{'several' if same else 'none'} of {places}: evaluate on the same split, or "
+                    "name one of these folders in place of the run."
+                )
+            found[folder] = {same[0]: each[SINGLE]}
+    return found
+
+
+def _tag_of(evaluator: str, tag: str) -> str:
+    """The tag in `metrics.json` of a metric of an evaluation."""
+    return tag if evaluator == SINGLE else evaluator_tag(evaluator, tag)
+
+
 class Comparison:
-    """Results of several models; made by `xmodal.compare`.
+    """Results of several models, or of several runs of each; made by `xmodal.compare`.
 
     Attributes:
-      metrics: model -> tag -> number, as `metrics.json` has them, NaN where undefined.
+      metrics: model -> tag -> number, as `metrics.json` has them, NaN where undefined; of several
+        runs the means, and `_std` of a tag, the sample standard deviation of the runs.
     """
 
-    def __init__(self, folders: Mapping[str, epath.Path]) -> None:
-        """Reads the numbers; `folders` has the folders of the results by model."""
-        self._evaluations = _evaluations_of(folders)
+    def __init__(self, results: Mapping[str, str | os.PathLike]) -> None:
+        """Reads the numbers; see `compare`, also for one model."""
+        self._runs = {name: _find_runs(given) for name, given in results.items()}
+        folders = list(itertools.chain(*self._runs.values()))
+        self._evaluations = _find_evaluations(folders)
         self._differences = functools.cache(self._compute_differences)
-        self.metrics: dict[str, dict[str, float]] = {}
-        for name, folder in folders.items():
-            (found,) = load_models([os.fspath(folder)]).values()
-            if (folder / RANKS).exists():
-                (evaluator,) = self._evaluations[name]
-                found = {_tag_of(evaluator, tag): value for tag, value in found.items()}
-            self.metrics[name] = found
         for evaluator in {each for found in self._evaluations.values() for each in found}:
             places = (each[evaluator] for each in self._evaluations.values() if evaluator in each)
             check_labels([os.fspath(place) for place in places])
+        self._has_seeds = len(folders) > len(self._runs)
+        self.metrics: dict[str, dict[str, float]] = {}
+        self._of_runs: dict[str, dict[str, list[float]]] = {}
+        for name, runs in self._runs.items():
+            numbers = {os.fspath(run): self._read_numbers(run) for run in runs}
+            if not self._has_seeds:
+                (self.metrics[name],) = numbers.values()
+                continue
+            if len(runs) < 2:
+                raise UserError(
+                    f"{name} has one run, {runs[0]}, and another model several: the variance "
+                    "between seeds needs two runs or more of each."
+                )
+            found = self._of_runs[name] = {
+                tag: [each.get(tag, math.nan) for each in numbers.values()]
+                for tag in choose_metrics(numbers, ["*"], at_least=1)
+            }
+            means = {tag: float(np.mean(values)) for tag, values in found.items()}
+            deviations = {f"{tag}_std": float(np.std(x, ddof=1)) for tag, x in found.items()}
+            self.metrics[name] = means | deviations
+
+    def _read_numbers(self, folder: epath.Path) -> dict[str, float]:
+        (found,) = load_models([os.fspath(folder)]).values()
+        if (folder / RANKS).exists():
+            (evaluator,) = self._evaluations[folder]
+            found = {_tag_of(evaluator, tag): value for tag, value in found.items()}
+        return found
 
     def table(self, tags: Sequence[str] | None = None, format: str = "markdown") -> str:
         """Returns a table with a row for every metric and a column for every model.
@@ -203,8 +216,8 @@ class Comparison:
         """Returns a table of the paired differences of two models, with intervals.
 
         Evaluations without values for single items or samples, such as those of type
-        `embedding_similarity`, are left out. Tags are those of `metrics.json`; `tags` chooses some,
-        as in `table`.
+        `embedding_similarity`, are left out. Means over runs are compared by a t-test. Tags are
+        those of `metrics.json`; `tags` chooses some, as in `table`.
         """
         for name in (ours, theirs):
             lookup("model", name, self.metrics)
@@ -217,12 +230,20 @@ class Comparison:
         return found.table(format, None if tags is None else self._choose(tags))
 
     def _compute_differences(self, ours: str, theirs: str) -> Differences:
-        """Paired differences by the tags of `metrics`; empty without values by query."""
+        """Differences by the tags of `metrics`; empty without values by query."""
+        runs = self._runs[ours], self._runs[theirs]
+        if self._has_seeds:
+            seeds, others = ([_read_seed(run) for run in each] for each in runs)
+            paired = seeds == others and "" not in seeds and len(set(seeds)) == len(seeds)
+            how = f"paired by their seeds, {', '.join(seeds)}" if paired else "not paired (Welch)"
+            shared = f"Means of {len(seeds)} and {len(others)} runs, {how}."
+            means = compare_means(self._of_runs[ours], self._of_runs[theirs], "runs", paired=paired)
+            return Differences(means, name=ours, other=theirs, shared=shared)
         found: dict[str, Difference] = {}
-        drawn, theirs_too = "", self._evaluations[theirs]
-        for name in (each for each in self._evaluations[ours] if each in theirs_too):
-            stored = [load_ranks(self._evaluations[model][name]) for model in (ours, theirs)]
-            if all(each.results or each.numbers for each in stored):
+        drawn, (own, other) = "", (self._evaluations[run] for (run,) in runs)
+        for name in (each for each in own if each in other):
+            stored = load_ranks(own[name]), load_ranks(other[name])
+            if all(each.results for each in stored):
                 # Second stages on other candidates cannot be compared.
                 with contextlib.suppress(UnequalCandidatesError):
                     differences = compare_results(*stored)
@@ -243,14 +264,12 @@ class Comparison:
           Model -> ranks from 1, of the models that have the metric.
         """
         values, ahead = self._values(tag), -1.0 if lower_is_better(tag) else 1.0
-        better, worse = dict.fromkeys(values, 0), dict.fromkeys(values, 0)
-        for one, other in itertools.combinations(values, 2):
-            difference = ahead * (values[one] - values[other])
-            if difference and self.separates(one, other, tag):
-                first, second = (one, other) if difference > 0 else (other, one)
-                better[second] += 1
-                worse[first] += 1
-        return {name: (1 + better[name], len(values) - worse[name]) for name in values}
+        best, worst = dict.fromkeys(values, 1), dict.fromkeys(values, len(values))
+        for one, other in itertools.permutations(values, 2):
+            if ahead * (values[one] - values[other]) > 0 and self.separates(one, other, tag):
+                best[other] += 1
+                worst[one] -= 1
+        return {name: (best[name], worst[name]) for name in values}
 
     def _values(self, tag: str) -> dict[str, float]:
         """The models that have a metric, and its values."""
@@ -262,7 +281,7 @@ class Comparison:
         values = self._values(tag)
         if len(values) < 2:
             return []
-        best = (min if lower_is_better(tag) else max)(values, key=lambda name: values[name])
+        best = (min if lower_is_better(tag) else max)(values, key=values.__getitem__)
         return [name for name in values if name == best or not self.separates(best, name, tag)]
 
     def separates(self, ours: str, theirs: str, tag: str) -> bool:
@@ -289,6 +308,8 @@ class Comparison:
         if math.isnan(value):
             return "-"
         low, high = self.limits(model, tag)
+        if self._has_seeds and f"{tag}_std" in self.metrics[model]:
+            return f"{value:.2f} ± {self.metrics[model][f'{tag}_std']:.2f}"
         with_interval = format == "latex" and low < high
         return f"{value:.2f} [{low:.2f}, {high:.2f}]" if with_interval else f"{value:.2f}"
 
@@ -303,52 +324,6 @@ class Comparison:
         """Returns a PNG with a line per model over the metrics; see `table` for `tags`."""
         ranks = ranks_of_models(self.metrics, choose_metrics(self.metrics, tags))
         return draw_bump_chart(ranks, title=f"Ranks of {len(self.metrics)} models")
-
-
-class SeedComparison(Comparison):
-    """Means over several runs of every model, such as of several seeds; see `Comparison`.
-
-    Attributes:
-      metrics: model -> tag -> mean; `_std` of a tag is the sample standard deviation of the runs.
-    """
-
-    def __init__(self, runs: Mapping[str, Sequence[epath.Path]]) -> None:
-        """Reads the numbers of the runs of every model; `runs` has their folders."""
-        super().__init__({os.fspath(each): each for folders in runs.values() for each in folders})
-        self._seeds: dict[str, list[str]] = {}
-        self._of_runs: dict[str, dict[str, list[float]]] = {}
-        for name, folders in runs.items():
-            if len(folders) < 2:
-                raise UserError(
-                    f"{name} has one run, {folders[0]}, and another model several: the variance "
-                    "between seeds needs two runs or more of each."
-                )
-            seeds = sorted((_read_seed(each), os.fspath(each)) for each in folders)
-            self._seeds[name] = [seed for seed, _ in seeds]
-            numbers = {run: self.metrics[run] for _, run in seeds}
-            self._of_runs[name] = {
-                tag: [each.get(tag, math.nan) for each in numbers.values()]
-                for tag in choose_metrics(numbers, ["*"], at_least=1)
-            }
-        self.metrics = {
-            name: {tag: float(np.mean(values)) for tag, values in found.items()}
-            | {f"{tag}_std": float(np.std(values, ddof=1)) for tag, values in found.items()}
-            for name, found in self._of_runs.items()
-        }
-
-    def _compute_differences(self, ours: str, theirs: str) -> Differences:
-        """Differences of the means over runs."""
-        seeds, others = self._seeds[ours], self._seeds[theirs]
-        paired = seeds == others and "" not in seeds and len(set(seeds)) == len(seeds)
-        values = self._of_runs[ours], self._of_runs[theirs]
-        how = f"paired by their seeds, {', '.join(seeds)}" if paired else "not paired (Welch)"
-        shared = f"Means of {len(seeds)} and {len(others)} runs, {how}."
-        found = compare_means(*values, "runs", paired=paired)
-        return Differences(found, name=ours, other=theirs, shared=shared)
-
-    def _cell(self, model: str, tag: str, format: str) -> str:
-        value, deviation = super()._cell(model, tag, format), self.metrics[model].get(f"{tag}_std")
-        return value if value == "-" or deviation is None else f"{value} ± {deviation:.2f}"
 
 
 if __name__ == "__main__":

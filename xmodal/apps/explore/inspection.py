@@ -3,7 +3,7 @@
 import functools
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import ml_collections
 import numpy as np
@@ -20,13 +20,12 @@ from xmodal.core.errors import UserError
 from xmodal.core.page import Page
 from xmodal.evals import Evaluation, evaluate_source
 from xmodal.evals.evaluators.benchmarks import BenchmarksEvaluator
-from xmodal.evals.labels.definitions import DIRECTIONS
+from xmodal.evals.labels.definitions import DIRECTIONS, KINDS
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.split import name_image
 from xmodal.evals.labels.types import GradedPairs
-from xmodal.evals.reports.example_page import make_groups
-from xmodal.evals.reports.example_rules import Pick, pick_fixed
+from xmodal.evals.reports.examples import Pick, make_groups, pick_fixed, space_evenly
 from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.similarities import draw_similarities
 
@@ -133,18 +132,15 @@ class Inspection:
           direction: "i2t", "t2i", "t2t" or "i2i".
           queries: ids of images or captions, or the number of evenly spaced queries.
         """
-        benchmark = lookup("direction", direction, self._benchmarks)
-        (result,) = (
-            b.directions[direction] for b in self.evaluation.benchmarks if b.name == benchmark
-        )
+        name = lookup("direction", direction, self._benchmarks)
+        (result,) = (b.directions[direction] for b in self.evaluation.benchmarks if b.name == name)
         ids = result.query_ids
         if isinstance(queries, int | np.integer):
-            count = max(1, min(int(queries), len(ids)))
-            rows = (2 * np.arange(count) + 1) * len(ids) // (2 * count)
+            rows = space_evenly(max(1, int(queries)), len(ids))
         else:
             rows = Positions("query", ids)(np.asarray(queries))
         assert result.rank is not None
-        pick = Pick("neighbors", _NOTE, direction, benchmark, ids[rows], result.rank[rows])
+        pick = Pick("neighbors", _NOTE, direction, name, ids[rows], result.rank[rows])
         groups = make_groups(self._evaluator, self._rankings, [pick], self._items)
         return Page(f"{self.name}: {pick.title}", groups)
 
@@ -164,12 +160,11 @@ class Inspection:
             raise UserError("Embeddings from a file have no model to embed a query.")
         upright = not isinstance(image, bytes)
         hits = self._index.query(text, image=image, top=top, find=find, upright=upright)
-        rows = self._rows(find)
 
         def picture(hit: Hit) -> bytes | None:
             if find == "caption" or not self._items.has_pictures:
                 return None
-            return bytes(self._items.pictures(rows[[hit.row]])[0])
+            return bytes(self._items.pictures(self._rows[find][[hit.row]])[0])
 
         return as_page("a picture" if text is None else text, hits, picture)
 
@@ -190,13 +185,10 @@ class Inspection:
 
     def draw_scores(self) -> bytes:
         """Returns a PNG of the similarities of positive and other pairs, by direction."""
-        found = {}
+        found, benchmarks = {}, {each.name: each for each in self._evaluator.benchmarks}
         for direction, name in self._benchmarks.items():
-            (benchmark,) = (each for each in self._evaluator.benchmarks if each.name == name)
-            positives = benchmark.directions[direction].positives
-            assert isinstance(positives, Ragged)
-            same = len(set(DIRECTIONS[direction])) == 1
-            scores = self._rankings(direction)
+            positives = cast(Ragged, benchmarks[name].directions[direction].positives)
+            scores, same = self._rankings(direction), len(set(DIRECTIONS[direction])) == 1
             found[direction] = draw_similarities(scores, positives, _PAIRS, exclude_self=same)
         return rating_plots.draw_similarities_by_label(found, title=self.name)
 
@@ -211,27 +203,29 @@ class Inspection:
             if pairs.modalities in directions
         }
 
-    def _rows(self, kind: str) -> np.ndarray:
-        """The positions in the split of the embedded images or captions, int [N]."""
+    @functools.cached_property
+    def _rows(self) -> dict[str, np.ndarray]:
+        """The positions in the split of the embedded images and captions, int [N]."""
         labels, items = self._evaluator.labels, self._items
-        if kind == "image":
-            return Positions("image", items.image_ids)(labels.image_ids)
-        return Positions("caption", items.caption_ids)(labels.caption_ids)
+        return {
+            "image": Positions("image", items.image_ids)(labels.image_ids),
+            "caption": Positions("caption", items.caption_ids)(labels.caption_ids),
+        }
 
     @functools.cached_property
     def _index(self) -> Index:
         assert self.model is not None
-        galleries, tokens = {}, self.embeddings.tokens
+        items, found = self._items, self.embeddings
         names = {
-            "image": [name_image(self._items, each) for each in self._evaluator.labels.image_ids],
-            "caption": [self._items.caption_texts[row] for row in self._rows("caption")],
+            "image": [name_image(items, each) for each in self.image_ids],
+            "text": [items.caption_texts[row] for row in self._rows["caption"]],
         }
-        for kind, modality, vectors in (
-            ("image", "image", self.embeddings.images),
-            ("caption", "text", self.embeddings.captions),
-        ):
-            if vectors is not None:
-                galleries[kind] = IndexGallery(names[kind], vectors, tokens=tokens.get(modality))
+        galleries = {
+            KINDS[modality]: IndexGallery(
+                names[modality], vectors, tokens=found.tokens.get(modality)
+            )
+            for modality, vectors in found.by_modality.items()
+        }
         return Index(self.model, galleries)
 
     @functools.cached_property

@@ -18,7 +18,7 @@ import jinja2
 from data_prep.reading.csv_files import read_csv
 from xmodal.apps.analysis.metric_tables import choose_metrics, load_models
 from xmodal.apps.arguments import make_parser, name_list
-from xmodal.apps.explore.compare import Comparison, open_results, read_names
+from xmodal.apps.explore.compare import Comparison, read_names
 from xmodal.core import console
 from xmodal.core.errors import UnexpectedFilesError, UserError
 from xmodal.core.page import Page
@@ -84,8 +84,17 @@ class Leaderboard:
             raise UserError(f"{sorted(twice)} are both measured and published: write NAME=FOLDER.")
         self.tags = choose_metrics({**comparison.metrics, **published}, metrics, at_least=1)
         self.published = {*published}
-        columns = [_measure(comparison, tag) for tag in self.tags]
-        rows = {name: [column[name] for column in columns] for name in comparison.metrics}
+        rows: dict[str, list[Cell]] = {name: [] for name in comparison.metrics}
+        for tag in self.tags:
+            ranks, best = comparison.rank_limits(tag), comparison.find_best(tag)
+            for name, row in rows.items():
+                cell = Cell(math.nan)
+                if name in ranks:
+                    low, high = comparison.limits(name, tag)
+                    interval = (low, high) if low < high else ()
+                    value = comparison.metrics[name][tag]
+                    cell = Cell(value, interval, ranks[name], name in best)
+                row.append(cell)
         for name, numbers in published.items():
             rows[name] = [Cell(numbers.get(tag, math.nan)) for tag in self.tags]
         self.rows = {name: row for name, row in rows.items() if any(x.text != "-" for x in row)}
@@ -113,33 +122,15 @@ class Leaderboard:
 
     def page(self) -> Page:
         """Returns the page with a table to sort and filter."""
-        template = jinja2.Template(
-            _read("leaderboard.html"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+        html, style, script = (
+            pathlib.Path(__file__).with_name(f"leaderboard.{end}").read_text(encoding="utf-8")
+            for end in ("html", "css", "js")
         )
+        template = jinja2.Template(html, autoescape=True, trim_blocks=True, lstrip_blocks=True)
         lower = {tag: lower_is_better(tag) for tag in self.tags}
-        return Page(
-            f"Leaderboard of {len(self.rows)} models",
-            notes=[_HOW_TO_READ],
-            body=template.render(rows=self.rows, lower=lower, published=self.published),
-            style=_read("leaderboard.css"),
-            script=_read("leaderboard.js"),
-        )
-
-
-def _measure(comparison: Comparison, tag: str) -> dict[str, Cell]:
-    """Model -> its cell."""
-    ranks, best, cells = comparison.rank_limits(tag), comparison.find_best(tag), {}
-    for name in comparison.metrics:
-        cells[name] = Cell(math.nan)
-        if name in ranks:
-            low, high = comparison.limits(name, tag)
-            interval, value = (low, high) if low < high else (), comparison.metrics[name][tag]
-            cells[name] = Cell(value, interval, ranks[name], name in best)
-    return cells
-
-
-def _read(name: str) -> str:
-    return (pathlib.Path(__file__).parent / name).read_text(encoding="utf-8")
+        body = template.render(rows=self.rows, lower=lower, published=self.published)
+        title = f"Leaderboard of {len(self.rows)} models"
+        return Page(title, notes=[_HOW_TO_READ], body=body, style=style, script=script)
 
 
 def load_published(path: str) -> dict[str, dict[str, float]]:
@@ -148,13 +139,10 @@ def load_published(path: str) -> dict[str, dict[str, float]]:
         return load_models([path])
     models: dict[str, dict[str, float]] = {}
     for where, row in read_csv(pathlib.Path(path), columns=("model", "metric", "value")):
-        numbers = models.setdefault(row["model"], {})
         try:
-            value = float(row["value"])
+            models.setdefault(row["model"], {})[row["metric"]] = float(row["value"])
         except ValueError as error:
             raise UserError(f"{path}, {where}: {error}; value must be a number.") from error
-        if numbers.setdefault(row["metric"], value) != value:
-            raise UserError(f"{path}, {where}: {row['model']!r} has {row['metric']} twice.")
     return models
 
 
@@ -168,7 +156,7 @@ def main() -> None:
     parser.add_argument("--output", required=True, help="folder of the page and the tables")
     args = parser.parse_args()
     check_writable(args.output)
-    comparison = open_results(read_names(args.models))
+    comparison = Comparison(read_names(args.models))
     published = load_published(args.published) if args.published else {}
     leaderboard = Leaderboard(comparison, published, args.metrics)
     files = {

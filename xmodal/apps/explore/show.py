@@ -6,10 +6,8 @@ r"""A page of captions: the words that a model attends to, and the pictures that
 
 Figures 6 and 7 of the CMCM paper, for any models on a dataset, by default that of the first model,
 which then has to be a run: random captions of a split and, for every model, the words shaded by
-their weights (if it has attention), the caption's own picture, dark where the model attends little
-(if it has attention over patches, as CLIP and SigLIP do), and the top pictures of the whole split,
-with the own one framed, or added with its rank if it is not among them. The page embeds its
-pictures.
+their weights (if it has attention), and the top pictures of the whole split, with the own one
+framed, or added with its rank if it is not among them. The page embeds its pictures.
 """
 
 import argparse
@@ -18,7 +16,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
-import PIL.Image
 
 from xmodal.apps.arguments import (
     add_dataset,
@@ -39,7 +36,6 @@ if TYPE_CHECKING:
     from xmodal.evals.scores.embed import Items
 
 _TOP = 5
-_ATTENDED = "attention over patches"
 _DEEP = 1000  # A rank beyond this one is not looked for.
 
 
@@ -60,11 +56,8 @@ def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: i
     notes: dict[str, None] = {}
     for model in models:
         attention, best = _attention(model, texts), _find_best(model, texts, split)
-        attended = _attended_pictures(model, split, own)
         if attention is not None:
             notes["Words are shaded by their attention weights."] = None
-        if attended is not None:
-            notes["The caption's own picture is dark where the model attends little."] = None
         if best is not None:
             without = ", without its cross-encoder" if model.pairs is not None else ""
             notes[f"Pictures are the top {min(_TOP, total)} of {total:,}, own ones framed."] = None
@@ -73,9 +66,6 @@ def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: i
             found: list[list[PageItem]] = []
             if attention is not None:
                 found.append([PageItem(words=attention[number])])
-            if attended is not None:
-                alt = _name(split, place)
-                found.append([PageItem(picture=attended[number], alt=alt, notes=[_ATTENDED])])
             if best is not None:
                 found.append(_show(split, best[number], int(place)))
             shown[number] += map(PageRow, found, [model.name] + [""] * len(found))
@@ -88,36 +78,6 @@ def _attention(model: "Model", texts: Sequence[str]) -> list[list[tuple[str, flo
         return model.attend(texts)
     except UserError:  # For models without attention, only the pictures are shown.
         return None
-
-
-def _attended_pictures(
-    model: "Model", split: "EvalSplit", places: np.ndarray
-) -> list[PIL.Image.Image] | None:
-    """The pictures at `places` as the model sees them, dark where it attends little."""
-    if "image" not in model.modalities or not split.has_pictures:
-        return None
-    pictures = list(split.pictures(places))
-    try:
-        weights = model.attend_images(pictures, upright=False)  # As in evaluation.
-    except UserError:  # As above.
-        return None
-    shares = weights / weights.max(axis=(1, 2), keepdims=True)
-    views = model.preprocess(pictures, upright=False)
-    return [_darken(*each) for each in zip(views, shares, strict=True)]
-
-
-def _darken(view: np.ndarray, shares: np.ndarray) -> PIL.Image.Image:
-    """The pixels [S, S, 3] times 0.2 to 1, by the shares [G, G] of the largest weight."""
-    smooth = PIL.Image.fromarray(shares.astype(np.float32)).resize(
-        view.shape[1::-1], PIL.Image.Resampling.BILINEAR
-    )
-    return PIL.Image.fromarray(
-        (view * (0.2 + 0.8 * np.asarray(smooth)[..., None])).astype(np.uint8)
-    )
-
-
-def _name(split: "EvalSplit", place: int) -> str:
-    return name_image(cast("Items", split), split.image_ids[place])
 
 
 def _find_best(model: "Model", texts: Sequence[str], split: "EvalSplit") -> list[list[int]] | None:
@@ -137,16 +97,14 @@ def _find_best(model: "Model", texts: Sequence[str], split: "EvalSplit") -> list
 def _show(split: "EvalSplit", best: Sequence[int], own: int) -> list[PageItem]:
     """The top images and the caption's own, each with its rank."""
     shown = [*best[:_TOP], *([] if own in best[:_TOP] else [own])]
-    total = len(split.image_ids)
-    items = []
-    for rank, (place, picture) in enumerate(
-        zip(shown, split.pictures(np.array(shown)), strict=True), 1
-    ):
+    items, total, pictures = [], len(split.image_ids), split.pictures(np.array(shown))
+    for rank, (place, picture) in enumerate(zip(shown, pictures, strict=True), 1):
         note, mark = f"{rank}", "own" if place == own else ""
         if rank > _TOP:
             note = f"rank {best.index(own) + 1:,}" if own in best else f"after rank {len(best):,}"
             note += f" of {total:,}"
-        items.append(PageItem(picture=picture, alt=_name(split, place), notes=[note], mark=mark))
+        alt = name_image(cast("Items", split), split.image_ids[place])
+        items.append(PageItem(picture=picture, alt=alt, notes=[note], mark=mark))
     return items
 
 

@@ -14,7 +14,7 @@ from xmodal.evals.labels.definitions import DIRECTIONS, definitions_of
 from xmodal.evals.labels.make import make_benchmarks
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.types import Benchmark, DirectionLabels, GradedPairs
-from xmodal.evals.reports.results import BenchmarkResult
+from xmodal.evals.reports.results import Result
 from xmodal.evals.reports.summary import list_tags
 from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.sources import ModelAdapter
@@ -74,7 +74,7 @@ class AmbiguityEvaluator(Evaluator):
         """See `Evaluator`."""
         return list_tags(self._benchmark, modalities)
 
-    def run(self, adapter: ModelAdapter) -> list[BenchmarkResult]:
+    def run(self, adapter: ModelAdapter) -> list[Result]:
         """See `Evaluator`."""
         source = order_embeddings(self.embeddings(adapter), self._split)
         options, benchmark, images = self.options, self._benchmark, images_of(self._labels)
@@ -87,9 +87,7 @@ class AmbiguityEvaluator(Evaluator):
                 found[name] = correlate(
                     values[pairs.left], pairs, shown, options.bootstrap_samples, options.seed
                 )
-        return [
-            BenchmarkResult(benchmark.name, benchmark.definition, benchmark.label_hash, {}, found)
-        ]
+        return [Result(benchmark.name, benchmark.definition, benchmark.label_hash, {}, found)]
 
 
 def compute_uncertainty(

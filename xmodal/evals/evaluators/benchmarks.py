@@ -27,7 +27,7 @@ from xmodal.evals.labels.same_texts import describe_texts, number_texts
 from xmodal.evals.labels.types import Labels
 from xmodal.evals.model_adapter import EncoderAdapter
 from xmodal.evals.reports.metrics import SELECTED
-from xmodal.evals.reports.results import BenchmarkResult
+from xmodal.evals.reports.results import Result
 from xmodal.evals.reports.summary import list_tags
 from xmodal.evals.scores import completed_concepts
 from xmodal.evals.scores.arrays import check_origin
@@ -219,7 +219,7 @@ class BenchmarksEvaluator(Evaluator):
         assert stage is not None
         return collect_scores(stage, source, self.labels, self.reranker.first_stage)
 
-    def run(self, adapter: ModelAdapter) -> list[BenchmarkResult]:
+    def run(self, adapter: ModelAdapter) -> list[Result]:
         """See `Evaluator`."""
         source, options = self.source(adapter), self.options
         results = compute_benchmarks(

@@ -11,7 +11,7 @@ import numpy as np
 from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.evaluator import Evaluator, Options
 from xmodal.evals.labels.split import Split
-from xmodal.evals.reports.results import Numbers
+from xmodal.evals.reports.results import Result
 from xmodal.evals.reports.uncertainty import Resamples, compute_interval
 from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.line_files import read_lines
@@ -125,7 +125,7 @@ class ClassificationEvaluator(Evaluator):
         del modalities
         return [*self._chance(), "queries", "gallery", "tied_queries", *self.options.figures]
 
-    def run(self, adapter: ModelAdapter) -> list[Numbers]:
+    def run(self, adapter: ModelAdapter) -> list[Result]:
         """See `Evaluator`."""
         scores, figures = self.options.score(self, adapter)
         own = np.take_along_axis(scores, self._classes[:, None], axis=1)

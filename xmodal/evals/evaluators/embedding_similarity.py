@@ -9,8 +9,8 @@ import numpy as np
 from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split
 from xmodal.evals.labels.ids import Positions
-from xmodal.evals.reports.correlation_intervals import compute_pairs_interval
 from xmodal.evals.reports.metrics import compute_influence, compute_pearson_influence
+from xmodal.evals.reports.uncertainty import compute_pairs_interval
 from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.sources import Embeddings
 from xmodal.evals.scores.vector_scores import open_scores

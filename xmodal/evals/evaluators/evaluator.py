@@ -13,7 +13,7 @@ from xmodal.core.errors import UserError
 from xmodal.evals.labels.ids import LabelHash
 from xmodal.evals.labels.split import Split
 from xmodal.evals.reports.paired_differences import check_comparable
-from xmodal.evals.reports.results import Numbers, Result
+from xmodal.evals.reports.results import Result
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.scores.sources import Embeddings, ModelAdapter, Source
 from xmodal.similarity import make_similarity
@@ -223,10 +223,13 @@ class Evaluator:
         self,
         metrics: Mapping[str, float],
         repeats: Mapping[str, Sequence[float]] | None = None,
-    ) -> Numbers:
+    ) -> Result:
         """The result with these metrics, and their values in samples shared by all models."""
         facts = self.options.type, self._definition, self._label_hash.digits()
-        return Numbers(*facts, metrics, repeats or {}, self._chance(), self.samples or "pools")
+        return Result(
+            *facts, metrics=metrics, repeats=repeats or {}, chance=self._chance(),
+            samples=self.samples or "pools",
+        )  # fmt: skip
 
     def _chance(self) -> dict[str, float]:
         """Metrics of a model that guesses, by tag; empty if they are not known."""

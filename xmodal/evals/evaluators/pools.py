@@ -15,7 +15,7 @@ from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged, own_pairs
 from xmodal.evals.labels.same_texts import describe_texts, number_texts
 from xmodal.evals.labels.types import DirectionLabels
-from xmodal.evals.reports.results import Numbers
+from xmodal.evals.reports.results import Result
 from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.ranks import rank_queries
 from xmodal.evals.scores.rerank import RerankedScores, make_reranker
@@ -158,7 +158,7 @@ class PoolsEvaluator(Evaluator):
             for metric, x in found.items()
         }
 
-    def run(self, adapter: ModelAdapter) -> list[Numbers]:
+    def run(self, adapter: ModelAdapter) -> list[Result]:
         """See `Evaluator`."""
         source = order_embeddings(self.embeddings(adapter), self._split)
         found = [

@@ -20,7 +20,7 @@ from xmodal.evals.reports.metrics import (
     compute_spearman,
     draw_pairs,
 )
-from xmodal.evals.reports.results import BenchmarkResult, CorrelationResult, DirectionResult
+from xmodal.evals.reports.results import CorrelationResult, DirectionResult, Result
 from xmodal.evals.scores import galleries
 from xmodal.evals.scores.files import name_of, open_source
 from xmodal.evals.scores.from_candidates import ScoredCandidates
@@ -185,7 +185,7 @@ def compute_benchmarks(
     mesh: Mesh | None = None,
     precision: str = "float32",
     **reranking: Any,
-) -> list[BenchmarkResult]:
+) -> list[Result]:
     """Computes everything on the benchmarks that the source allows, and names the rest.
 
     Args:
@@ -247,7 +247,7 @@ def compute_benchmarks(
             if name not in directions | correlated
         }
         facts = (benchmark.name, benchmark.definition, benchmark.label_hash)
-        results.append(BenchmarkResult(*facts, directions, correlated, skipped))
+        results.append(Result(*facts, directions, correlated, skipped))
     return results
 
 

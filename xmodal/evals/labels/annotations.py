@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from data_prep.cxc import cxc_files
+from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.folders import walk
 from xmodal.core.untrusted.json_text import parse_json_text
@@ -20,7 +21,6 @@ from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.types import Labels
 from xmodal.evals.scores.arrays import first_line
 
-_DATASET = "coco_captions"
 _FOLD_IMAGES = 1000
 _ENDS = ("left_ids", "right_ids")
 # Modality -> the fields of labels with a row per item.
@@ -57,15 +57,12 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
     Raises:
       UserError: the folder or the list of captions and images is missing, or a file is damaged.
     """
-    found = [name for name, part in cxc_files.SPLITS.items() if split in (name, part)]
-    if not found:
-        raise UserError(f"Unknown split {split!r}; known: {', '.join(cxc_files.SPLITS)}.")
-    (split,) = found
+    split = "validation" if split == "val" else split
+    lookup("the splits of the annotations", split, cxc_files.SPLITS)
     names = {rating: cxc_files.file_name(rating, split) for rating in cxc_files.RATINGS}
     others = [_ORDERS[split], *_CATEGORIES]
     if split == "test":
-        listed_in = (name for files in _LISTS.values() for name in files.values())
-        others += [_OWN, _SHORTLIST, *listed_in]
+        others += [_OWN, _SHORTLIST, *(name for x in _LISTS.values() for name in x.values())]
     files = _find_files(Path(folder), [*names.values(), *others])
     ratings = {
         rating: cxc_files.read_cxc_file(files[name], rating)
@@ -80,7 +77,7 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
     else:
         raise UserError(
             f"{folder} does not say which captions and images are in the {split} split: add "
-            f"{names['sits']}" + (f", or {_OWN} and {_ORDERS[split]}." * (split == "test") or ".")
+            f"{names['sits']}" + f", or {_OWN} and {_ORDERS[split]}" * (split == "test") + "."
         )
     folds = categories = caption_categories = shortlist = None
     if order := files.get(_ORDERS[split]):
@@ -99,15 +96,11 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
             listed = [int(line) for line in path.read_text(encoding="utf-8").split()]
         shortlist = np.isin(image_ids, listed)
     lists = {
-        name: {
-            direction: read_lists(files[file])
-            for direction, file in by_direction.items()
-            if file in files
-        }
-        for name, by_direction in _LISTS.items()
+        name: {key: read_lists(files[file]) for key, file in listed_in.items() if file in files}
+        for name, listed_in in _LISTS.items()
     }
     return Labels(
-        name=_DATASET, split=split, image_ids=image_ids, caption_ids=caption_ids,
+        name="coco_captions", split=split, image_ids=image_ids, caption_ids=caption_ids,
         caption_image_ids=owners, ratings=ratings, lists=lists, categories=categories,
         caption_categories=caption_categories, folds=folds, shortlist=shortlist,
     )  # fmt: skip
@@ -136,7 +129,7 @@ def restrict(
     wholes = {"image": labels.image_ids, "text": labels.caption_ids}
     given = {"image": image_ids, "text": caption_ids}
     keep = {
-        kind: np.ones(len(ids), bool) if given[kind] is None else np.isin(ids, given[kind])
+        kind: np.full(len(ids), True) if given[kind] is None else np.isin(ids, given[kind])
         for kind, ids in wholes.items()
     }
     for kind, found in keep.items():
@@ -145,13 +138,17 @@ def restrict(
                 f"None of the {len(given[kind])} {KINDS[kind]} ids are among the {len(found)} of "
                 f"{labels.name} {labels.split}: another split?"
             )
-    if all(found.all() for found in keep.values()):
+    parts = [
+        f"{found.sum():,} of {len(found):,} {KINDS[kind]}s"
+        for kind, found in keep.items()
+        if not found.all()
+    ]
+    if not parts:
         return labels
-    gone = {kind: ids[~keep[kind]] for kind, ids in wholes.items()}
 
-    def kept(ends: Iterable[np.ndarray], kinds: Sequence[str]) -> np.ndarray:
-        lost = [np.isin(ids, gone[kind]) for ids, kind in zip(ends, kinds, strict=True)]
-        return ~(lost[0] | lost[1])
+    def stay(pairs: Iterable[np.ndarray], kinds: Sequence[str]) -> np.ndarray:
+        ends = zip(pairs, kinds, strict=True)
+        return ~np.any([np.isin(ids, wholes[kind][~keep[kind]]) for ids, kind in ends], axis=0)
 
     changes: dict[str, Any] = {
         field: values[keep[kind]]
@@ -161,20 +158,14 @@ def restrict(
     }
     changes["ratings"], changes["lists"] = {}, {name: {} for name in labels.lists}
     for rating, rated in labels.ratings.items():
-        stays = kept((rated[end] for end in _ENDS), RATING_SIDES[rating][:2])
-        changes["ratings"][rating] = {key: column[stays] for key, column in rated.items()}
+        kept = stay((rated[end] for end in _ENDS), RATING_SIDES[rating][:2])
+        changes["ratings"][rating] = {key: column[kept] for key, column in rated.items()}
     for name, directions in labels.lists.items():
         for direction, pairs in directions.items():
-            stays = kept(pairs, DIRECTIONS[direction])
-            changes["lists"][name][direction] = tuple(ids[stays] for ids in pairs)
-    parts = [
-        f"{found.sum():,} of {len(found):,} {KINDS[kind]}s"
-        for kind, found in keep.items()
-        if not found.all()
-    ]
-    return dataclasses.replace(
-        labels, **changes, folds=None, shortlist=None, partial=" and ".join(parts)
-    )
+            kept = stay(pairs, DIRECTIONS[direction])
+            changes["lists"][name][direction] = tuple(ids[kept] for ids in pairs)
+    partial = " and ".join(parts)
+    return dataclasses.replace(labels, **changes, folds=None, shortlist=None, partial=partial)
 
 
 def _find_files(folder: Path, names: Sequence[str]) -> dict[str, Path]:
@@ -186,10 +177,8 @@ def _find_files(folder: Path, names: Sequence[str]) -> dict[str, Path]:
             if first != path and not filecmp.cmp(first, path, shallow=False):
                 raise UserError(f"{first} and {path} differ: keep the right one.")
     if not found:
-        raise UserError(
-            f"There are no annotations in the folder {folder} or below it; looked for "
-            f"{', '.join(sorted(names))}."
-        )
+        looked = f"looked for {', '.join(sorted(names))}"
+        raise UserError(f"There are no annotations in the folder {folder} or below it; {looked}.")
     return found
 
 
@@ -222,8 +211,8 @@ def _read_categories(path: Path, image_ids: np.ndarray) -> np.ndarray:
 
     def shrink(section: dict) -> object:
         # Object outlines make up most of the file, so they are dropped as soon as they are read.
-        is_object = "category_id" in section
-        return (section["image_id"], section["category_id"]) if is_object else section
+        pair = (section.get("image_id"), section.get("category_id"))
+        return section if None in pair else pair
 
     with _reading(path):
         if path.suffix == ".npz":

@@ -1,9 +1,10 @@
-"""Benchmarks of every dataset, as data: their positives and their metrics."""
+"""Benchmarks of every dataset, as data: definitions.toml has their positives and metrics."""
 
 import dataclasses
-from collections.abc import Mapping
-
-from data_prep.cxc.cxc_files import THRESHOLDS
+import functools
+import pathlib
+import tomllib
+from typing import Any
 
 # Direction -> (query modality, gallery modality).
 DIRECTIONS = {
@@ -23,24 +24,12 @@ RATING_SIDES = {
     "expert": ("text", "image", ("right",)),
     "crowd": ("text", "image", ("right",)),
 }
-# Labels -> the released files that hold them.
-RELEASED_FILES = {
-    "sts": "sts_val.csv or sts_test.csv",
-    "sis": "sis_val.csv or sis_test.csv",
-    "sits": "sits_val.csv or sits_test.csv",
-    "eccv": "eccv_image_to_caption.json and eccv_caption_to_image.json",
-    "categories": "instances_val2014.json or val2014_categories.npz",
-    "folds": "coco_test_ids.npy",
-    "shortlist": "test_img_keys_1k.tsv",
-    "matches": "the config matches of the dataset",
-}
 # Public datasets, whose published protocols define the positives. In all other datasets, captions
 # of equal texts are one text, and all of its images are positives.
 PUBLIC = frozenset(
     ("cite", "clue", "coco_captions", "conceptual_captions", "crisscrossed_shapes", "flickr30k")
     + ("flickr8k", "pinterest", "region_features", "sbu")
 )
-_RECALLS = ("recall@1", "recall@5", "recall@10")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,11 +42,13 @@ class Definition:
     Attributes:
       name: prefix of all its metrics.
       sentence: description of the positives, for reports.
+      title: display name, for reports; "" for the name alone.
+      published: `Benchmark.label_hash` of the labels that papers use; "" for none.
       directions: directions to evaluate; a direction without any positive is left out.
       metrics: names, see `xmodal.evals.labels.types.DirectionLabels`.
       own: whether a caption and its image, and captions of one image, are positives.
-      thresholds: rating -> lowest score of a positive; own pairs are positive whatever their
-        rating.
+      rated: ratings whose high scores make positives, see `cxc_files.THRESHOLDS`; own pairs are
+        positive whatever their rating.
       correlations: ratings whose scores are compared with the model's.
       released: name of a released list of positives; if the labels have it, nothing else counts.
       unreachable: positives of the released list that are known to be outside the split.
@@ -71,11 +62,13 @@ class Definition:
     """
 
     name: str
-    sentence: str
+    sentence: str = "A caption and its own image, and captions of one image."
+    title: str = ""
+    published: str = ""
     directions: tuple[str, ...] = tuple(DIRECTIONS)
-    metrics: tuple[str, ...] = (*_RECALLS, "median_rank")
+    metrics: tuple[str, ...] = ("recall@1", "recall@5", "recall@10", "median_rank")
     own: bool = True
-    thresholds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    rated: tuple[str, ...] = ()
     correlations: tuple[str, ...] = ()
     released: str = ""
     unreachable: int = 0
@@ -87,141 +80,21 @@ class Definition:
     variant: bool = False
 
 
-_INTERMODAL = ("i2t", "t2i")
-_CXC_RATINGS = ("sts", "sis", "sits")
-_MERGED = (
-    "own pairs, co-captions, and pairs rated at least 3 (STS, SITS) or 2.5 (SIS); SIS positives "
-    "in either order of the pair"
-)
-
-DEFINITIONS: dict[str, tuple[Definition, ...]] = {
-    "coco_captions": (
-        Definition("coco5k", "A caption and its own image, and captions of one image."),
-        Definition(
-            "coco1k",
-            "A caption and its own image, in five folds of 1,000 images in Karpathy's order.",
-            directions=_INTERMODAL,
-            metrics=_RECALLS,
-            folded=True,
-        ),
-        Definition(
-            "cxc",
-            f"Crisscrossed Captions, union labels: {_MERGED}.",
-            thresholds=THRESHOLDS,
-            correlations=_CXC_RATINGS,
-        ),
-        # The labels that the eccv_caption library calls CxC. Its JSON files and the ratings
-        # agree.
-        Definition(
-            "cxc_sits_only",
-            "Caption and image rated at least 3 (SITS); an own pair rated lower is not a positive.",
-            directions=_INTERMODAL,
-            own=False,
-            thresholds={"sits": THRESHOLDS["sits"]},
-            released="cxc",
-        ),
-        # Captions 144675 and 467259 are positives of test images but not of the 25,000 test
-        # captions; the published numbers count them.
-        Definition(
-            "eccv",
-            "ECCV Caption: pairs that people verified, on the released queries.",
-            directions=_INTERMODAL,
-            metrics=("map@r", "r_precision", "recall@1"),
-            released="eccv",
-            unreachable=2,
-        ),
-        Definition(
-            "pmrp",
-            "Plausible matches: images whose categories differ in at most 2 of 80, the own pair "
-            "included, R at most 50 (reproduces the ECCV Caption paper, table 4).",
-            directions=_INTERMODAL,
-            metrics=("pmrp",),
-            zetas=(2,),
-            cap=50,
-        ),
-        Definition(
-            "pmrp_zeta0",
-            "Plausible matches: images of exactly the same categories, the own pair included, R at "
-            "most 50 (as the text of the ECCV Caption paper has it).",
-            directions=_INTERMODAL,
-            metrics=("pmrp",),
-            zetas=(0,),
-            cap=50,
-            variant=True,
-        ),
-        # PCME's evaluation also removes items without a category from the ranked lists.
-        Definition(
-            "pmrp_pcme",
-            "Plausible matches as in PCME: R-Precision averaged over images whose categories "
-            "differ in at most 0, 1 and 2 of 80, among the images that have any, R not capped.",
-            directions=_INTERMODAL,
-            metrics=("pmrp",),
-            zetas=(0, 1, 2),
-            labeled_gallery=True,
-            variant=True,
-        ),
-        # PCME prints the mean of its folds; they differ by a few items without a category.
-        Definition(
-            "pmrp_pcme_1k",
-            "Plausible matches as in PCME, in five folds of 1,000 images in Karpathy's order: the "
-            "mean over the queries of all folds.",
-            directions=_INTERMODAL,
-            metrics=("pmrp",),
-            zetas=(0, 1, 2),
-            labeled_gallery=True,
-            folded=True,
-            variant=True,
-        ),
-        Definition(
-            "vinvl_1k",
-            "A caption and its own image, among the 1,000 images on the list of microsoft/Oscar, "
-            "which Oscar and VinVL report as COCO 1K.",
-            directions=_INTERMODAL,
-            metrics=_RECALLS,
-            shortlisted=True,
-            variant=True,
-        ),
-    ),
-    "crisscrossed_shapes": (
-        Definition("shapes_own", "A caption and its own image, and captions of one image."),
-        Definition(
-            "shapes",
-            f"The built-in dataset's union labels: {_MERGED}.",
-            thresholds=THRESHOLDS,
-            correlations=_CXC_RATINGS,
-        ),
-        Definition(
-            "shapes_matches",
-            "All captions that are true of an image, and all images that a caption is true of; R "
-            "is at most 256.",
-            directions=_INTERMODAL,
-            metrics=("map@r", "r_precision", "recall@1"),
-            released="matches",
-            cap=256,
-            variant=True,
-        ),
-    ),
-    "captioned_images": (
-        Definition(
-            "captioned_images",
-            "A caption and its own image, and captions of one image.",
-            # Of few images, most recalls are equal, or 100.
-            metrics=(*_RECALLS, "mrr", "median_rank"),
-            correlations=_CXC_RATINGS,
-        ),
-    ),
-    "flickr8k": (
-        Definition(
-            "flickr8k",
-            "A caption and its own image, and captions of one image.",
-            metrics=(*_RECALLS, "median_rank", "map@r"),
-            correlations=("expert", "crowd"),
-        ),
-    ),
-}
-
-
 def definitions_of(dataset: str) -> dict[str, Definition]:
     """Benchmark name -> definition; a dataset without an entry has one of its own pairs."""
-    own = Definition(dataset, "A caption and its own image, and captions of one image.")
-    return {each.name: each for each in DEFINITIONS.get(dataset, (own,))}
+    return {
+        name: Definition(name, **{k: tuple(x) if isinstance(x, list) else x for k, x in e.items()})
+        for name, e in _read().get(dataset, {dataset: {}}).items()
+    }
+
+
+@functools.cache
+def _read() -> dict[str, dict[str, dict[str, Any]]]:
+    path = pathlib.Path(__file__).with_name("definitions.toml")
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def find_title(benchmark: str) -> str:
+    """Returns the display name of a benchmark of any dataset; "" if it has none."""
+    titles = (each[benchmark].get("title", "") for each in _read().values() if benchmark in each)
+    return next(titles, "")

@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from data_prep.cxc.cxc_files import THRESHOLDS
+from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.evals.labels.definitions import (
     DIRECTIONS,
     PUBLIC,
     RATING_SIDES,
-    RELEASED_FILES,
     Definition,
     definitions_of,
 )
@@ -19,6 +20,16 @@ from xmodal.evals.labels.positives import Ragged, own_pairs, plausible_matches, 
 from xmodal.evals.labels.types import Benchmark, DirectionLabels, GradedPairs, Labels
 
 _NOTHING_LEFT = "neither positives nor ratings are left"
+_NO_PAIRS = np.zeros((2, 0), np.int64)
+# Labels -> the released files that hold them.
+_FILES = {
+    **{rating: f"{rating}_val.csv or {rating}_test.csv" for rating in THRESHOLDS},
+    "eccv": "eccv_image_to_caption.json and eccv_caption_to_image.json",
+    "categories": "instances_val2014.json or val2014_categories.npz",
+    "folds": "coco_test_ids.npy",
+    "shortlist": "test_img_keys_1k.tsv",
+    "matches": "the config matches of the dataset",
+}
 
 
 def make_benchmarks(labels: Labels, names: Sequence[str] | None = None) -> list[Benchmark]:
@@ -32,20 +43,16 @@ def make_benchmarks(labels: Labels, names: Sequence[str] | None = None) -> list[
       UserError: a label names an item that is not in the galleries, a benchmark is unknown, or a
         benchmark requested by name lacks its labels.
     """
-    known, maker = definitions_of(labels.name), _Maker(labels)
-    if unknown := [name for name in names or () if name not in known]:
-        raise UserError(
-            f"Unknown benchmark(s) {unknown} of {labels.name}; known: {', '.join(known)}."
-        )
-    if names is None:
-        main = [each for each in known.values() if not each.variant and not _lacking(labels, each)]
-        return [benchmark for each in main if (benchmark := maker.make(each)).is_made]
-    benchmarks = []
-    for definition in (known[name] for name in dict.fromkeys(names)):
-        why = _lacking(labels, definition) or _NOTHING_LEFT
-        if _lacking(labels, definition) or not (benchmark := maker.make(definition)).is_made:
-            raise UserError(f"Benchmark {definition.name} cannot be computed: {why}.")
-        benchmarks.append(benchmark)
+    known, maker, benchmarks = definitions_of(labels.name), _Maker(labels), []
+    chosen = [each.name for each in known.values() if not each.variant] if names is None else names
+    for name in dict.fromkeys(chosen):
+        definition = lookup(f"the benchmarks of {labels.name}", name, known)
+        why = _lacking(labels, definition)
+        benchmark = None if why else maker.make(definition)
+        if benchmark is not None and benchmark.is_made:
+            benchmarks.append(benchmark)
+        elif names is not None:
+            raise UserError(f"Benchmark {name} cannot be computed: {why or _NOTHING_LEFT}.")
     return benchmarks
 
 
@@ -55,8 +62,7 @@ def explain_left_out(labels: Labels, benchmarks: Sequence[Benchmark]) -> dict[st
     reasons: dict[str, list[str]] = {}
     for name, definition in definitions_of(labels.name).items():
         if name not in made and not definition.variant:
-            reason = _lacking(labels, definition) or _NOTHING_LEFT
-            reasons.setdefault(reason, []).append(name)
+            reasons.setdefault(_lacking(labels, definition) or _NOTHING_LEFT, []).append(name)
     return reasons
 
 
@@ -77,7 +83,7 @@ class _Maker:
         self._own = own_pairs(self._own_image, group, one_text)
         # A dataset may have ratings that none of its benchmarks uses.
         used = definitions_of(labels.name).values()
-        names = {rating for each in used for rating in (*each.thresholds, *each.correlations)}
+        names = {rating for each in used for rating in (*each.rated, *each.correlations)}
         self._graded = {
             rating: self._grade(rating, pairs)
             for rating, pairs in labels.ratings.items()
@@ -86,7 +92,7 @@ class _Maker:
 
     def make(self, definition: Definition) -> Benchmark:
         """Makes one benchmark."""
-        label_hash = LabelHash()
+        label_hash, partial = LabelHash(), self._labels.partial
         for kind, gallery in self._galleries.items():
             label_hash.add(kind, gallery.ids)
         make = self._plausible if definition.zetas else self._paired
@@ -99,7 +105,6 @@ class _Maker:
                 graded[rating] = pairs
                 ids = (self._labels.ratings[rating][end] for end in ("left_ids", "right_ids"))
                 label_hash.add(rating, *map(np.asarray, ids), pairs.scores)
-        partial = self._labels.partial
         sentence = definition.sentence + (f" Only {partial}." if partial else "")
         return Benchmark(definition.name, sentence, directions, graded, label_hash.digits())
 
@@ -107,9 +112,7 @@ class _Maker:
         left_kind, right_kind, query_modalities = RATING_SIDES[rating]
         left = self._galleries[left_kind](pairs["left_ids"])
         right = self._galleries[right_kind](pairs["right_ids"])
-        queries = np.concatenate(
-            [{"left": left, "right": right}[modality] for modality in query_modalities]
-        )
+        queries = np.concatenate([{"left": left, "right": right}[end] for end in query_modalities])
         pair = np.tile(np.arange(len(left)), len(query_modalities))
         _, rows = np.unique(queries, return_inverse=True)  # Only rated items are queries.
         of_query = Ragged.from_pairs(rows, pair, int(rows.max(initial=-1)) + 1)
@@ -139,7 +142,6 @@ class _Maker:
     def _find_pairs(self, definition: Definition, direction: str) -> tuple[np.ndarray, np.ndarray]:
         """Positions [2, P] of positive pairs, and ids [2, U] of those beyond the gallery."""
         query, gallery = (self._galleries[kind] for kind in DIRECTIONS[direction])
-        none = np.zeros((2, 0), np.int64)
         if _is_listed(self._labels, definition):
             ids = np.stack(self._labels.lists[definition.released][direction])
             found = gallery.find(ids[1])
@@ -147,27 +149,27 @@ class _Maker:
             if beyond.shape[1] > definition.unreachable:
                 gallery(beyond[1])  # The error names them.
             return np.stack([query(ids[0]), found])[:, found >= 0], beyond
-        pairs = [self._own.get(direction, none)] if definition.own else [none]
-        for rating, threshold in definition.thresholds.items():
+        pairs = [self._own.get(direction, _NO_PAIRS) if definition.own else _NO_PAIRS]
+        for rating in definition.rated:
             graded = self._graded[rating]
-            good = graded.scores >= threshold
+            good = graded.scores >= THRESHOLDS[rating]
             rated = rated_pairs(graded.modalities, graded.left[good], graded.right[good])
-            pairs.append(rated.get(direction, none))
-        return np.concatenate(pairs, axis=1), none
+            pairs.append(rated.get(direction, _NO_PAIRS))
+        return np.concatenate(pairs, axis=1), _NO_PAIRS
 
     def _folds(
         self, definition: Definition, direction: str, label_hash: LabelHash
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Folds of the queries [Q] and of the gallery items [N]; None for a whole gallery."""
-        if not (definition.shortlisted or definition.folded):
-            return None
-        of_images = self._labels.folds
+        of_images = self._labels.folds if definition.folded else None
         if definition.shortlisted:
             of_images = (~self._labels.shortlist).astype(np.int32)
-        query, gallery = self._by_kind(of_images, direction)
+        if of_images is None:
+            return None
+        folds = self._by_kind(of_images, direction)
         ids = self._galleries[DIRECTIONS[direction][0]].ids
-        label_hash.add(f"folds of {direction}", ids, query)
-        return query, gallery
+        label_hash.add(f"folds of {direction}", ids, folds[0])
+        return folds
 
     def _by_kind(self, of_images: Any, direction: str) -> tuple[np.ndarray, np.ndarray]:
         """A property of images [N] for the queries and the gallery items of a direction."""
@@ -187,15 +189,14 @@ class _Maker:
         if not relations[-1].lengths.any():
             return None
         # The vectors and the rule determine the pairs, in far fewer bytes.
-        columns = np.packbits(query, axis=1).T
         rule = f"{direction} {definition.zetas} {definition.cap} {definition.labeled_gallery}"
-        label_hash.add(rule, self._galleries[kinds[0]].ids, *columns)
+        label_hash.add(rule, self._galleries[kinds[0]].ids, *np.packbits(query, axis=1).T)
         if definition.labeled_gallery:  # Items without a category are a fold of their own.
-            folds = folds or (np.zeros(len(query), np.int32), np.zeros(len(gallery), np.int32))
-            apart = folds[0].max() + 1
+            own = folds or (np.zeros(len(query), np.int32), np.zeros(len(gallery), np.int32))
+            last = own[0].max() + 1
             of_query, of_gallery = (
-                np.where(rows.any(1), own, apart).astype(np.int32)
-                for rows, own in zip((query, gallery), folds, strict=True)
+                np.where(rows.any(1), each, last).astype(np.int32)
+                for rows, each in zip((query, gallery), own, strict=True)
             )
             folds = of_query, of_gallery
         positives = relations[0] if len(relations) == 1 else relations
@@ -207,18 +208,16 @@ def _lacking(labels: Labels, definition: Definition) -> str:
     if (definition.shortlisted or definition.folded) and labels.partial:
         what = "list needs" if definition.shortlisted else "folds need"
         return f"its {what} the whole split, and this is {labels.partial}"
-    missing = []
-    if not _is_listed(labels, definition):
-        missing += [rating for rating in definition.thresholds if rating not in labels.ratings]
-        missing += [definition.released] * bool(definition.released and not definition.thresholds)
     needed = {
         "categories": bool(definition.zetas) and labels.caption_categories is None,
         "folds": definition.folded and labels.folds is None,
         "shortlist": definition.shortlisted and labels.shortlist is None,
     }
-    missing += [name for name, is_missing in needed.items() if is_missing]
-    wanted = " and ".join(f"{each!r} ({RELEASED_FILES[each]})" for each in missing)
-    return f"{labels.name} lacks the labels {wanted}" if missing else ""
+    if not _is_listed(labels, definition):
+        needed = {rating: rating not in labels.ratings for rating in definition.rated} | needed
+        needed |= {definition.released: not definition.rated} if definition.released else {}
+    missing = [f"{name!r} ({_FILES[name]})" for name, is_missing in needed.items() if is_missing]
+    return f"{labels.name} lacks the labels {' and '.join(missing)}" if missing else ""
 
 
 def _is_listed(labels: Labels, definition: Definition) -> bool:

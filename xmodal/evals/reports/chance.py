@@ -25,30 +25,41 @@ def compute_chance(labels: DirectionLabels, items: int, *, exclude_self: bool) -
     sizes = np.full(len(rows), items)
     if labels.folds is not None:
         sizes = np.bincount(labels.folds[1])[labels.folds[0][rows]]
-    sizes = sizes - exclude_self
     found: dict[str, list[float]] = {metric: [] for metric in labels.metrics}
     for relation in labels.relations:
         positives = _count_reachable(labels, relation)[rows]
         depths = compute_r(labels, relation)[rows]
+        facts, counts = np.unique(
+            np.stack([sizes - exclude_self, positives, depths]), axis=1, return_counts=True
+        )
         for metric, values in found.items():
-            values.append(_expect(metric, sizes, positives, depths))
+            values.append(_expect(metric, *facts, counts / len(rows)))
     return {metric: float(np.mean(values)) for metric, values in found.items()}
 
 
-def _expect(metric: str, sizes: np.ndarray, positives: np.ndarray, depths: np.ndarray) -> float:
-    """Expectation over queries with P of G items positive [Q], and R of lists [Q]."""
+def _expect(
+    metric: str, sizes: np.ndarray, positives: np.ndarray, depths: np.ndarray, shares: np.ndarray
+) -> float:
+    """Expectation over queries with P of G items positive, R of lists, and their shares, [Q]."""
     if metric == MEDIAN_RANK:
-        return _find_median(sizes, positives)
-    if metric.startswith(RECALL):
-        missed = _survive(sizes, positives, int(metric.removeprefix(RECALL)))[-1]
-        return 100.0 * float(np.mean(1 - missed))
+        reached = np.zeros(int(sizes.max()))
+        for *fact, share in zip(sizes, positives, shares, strict=True):
+            reached += share * (1 - _survive(*fact, len(reached)))
+        at = np.flatnonzero(reached >= 0.5 * (1 - 1e-12))
+        return float(at[0] + 1 if len(at) else sizes.max() + 1)
     if metric == RECIPROCAL_RANK:
-        return 100.0 * _expect_reciprocal_rank(sizes, positives)
-    seen = np.minimum(depths, sizes)
-    if metric == "map@r":
-        return 100.0 * float(np.mean(_expect_precisions(sizes, positives, seen) / depths))
-    # Each of the first R items is a positive with probability P / G.
-    return 100.0 * float(np.mean(seen * positives / sizes / np.maximum(depths, 1)))
+        values = [
+            -np.diff(_survive(*fact, fact[0]), prepend=1.0) @ (1 / np.arange(1, fact[0] + 1))
+            for fact in zip(sizes, positives, strict=True)
+        ]
+    elif metric.startswith(RECALL):
+        depth = int(metric.removeprefix(RECALL))
+        values = 1 - _survive(sizes, positives, depth)[-1]
+    elif metric == "map@r":
+        values = _expect_precisions(sizes, positives, np.minimum(depths, sizes)) / depths
+    else:  # Each of the first R items is a positive with probability P / G.
+        values = np.minimum(depths, sizes) * positives / sizes / np.maximum(depths, 1)
+    return 100.0 * float(np.dot(values, shares))
 
 
 def _expect_precisions(sizes: np.ndarray, positives: np.ndarray, seen: np.ndarray) -> np.ndarray:
@@ -62,31 +73,11 @@ def _expect_precisions(sizes: np.ndarray, positives: np.ndarray, seen: np.ndarra
     return positives / sizes * (harmonic + (seen - harmonic) * others)
 
 
-def _survive(sizes: np.ndarray, positives: np.ndarray, depth: int) -> np.ndarray:
-    """Probability that none of the first 1 to `depth` items is a positive, float64 [depth, Q]."""
-    ahead = np.arange(depth)[:, None]
-    left = np.maximum(sizes - ahead, 1)
-    return np.cumprod(np.clip((sizes - positives - ahead) / left, 0, 1), axis=0)
-
-
-def _expect_reciprocal_rank(sizes: np.ndarray, positives: np.ndarray) -> float:
-    """Sum over ranks of the probability that the best positive has this rank, over the rank."""
-    pairs, counts = np.unique(np.stack([sizes, positives]), axis=1, return_counts=True)
-    total = 0.0
-    for (size, positive), count in zip(pairs.T, counts, strict=True):
-        missed = _survive(size[None], positive[None], int(size))[:, 0]
-        total += count * float(np.sum(-np.diff(missed, prepend=1.0) / np.arange(1, size + 1)))
-    return total / len(sizes)
-
-
-def _find_median(sizes: np.ndarray, positives: np.ndarray) -> float:
-    """The first rank, from 1, that half of the best positives reach."""
-    pairs, counts = np.unique(np.stack([sizes, positives]), axis=1, return_counts=True)
-    share = np.zeros(int(sizes.max()))
-    for (size, positive), count in zip(pairs.T, counts, strict=True):
-        share += count * (1 - _survive(size[None], positive[None], len(share))[:, 0])
-    reached = np.flatnonzero(share >= len(sizes) / 2 * (1 - 1e-12))
-    return float(reached[0] + 1 if len(reached) else sizes.max() + 1)
+def _survive(size: np.ndarray, positives: np.ndarray, depth: int) -> np.ndarray:
+    """Probability that none of the first 1 to `depth` items is a positive, [depth, ...]."""
+    ahead = np.arange(depth).reshape(-1, *[1] * np.ndim(size))
+    left = np.maximum(size - ahead, 1)
+    return np.cumprod(np.clip((size - positives - ahead) / left, 0, 1), axis=0)
 
 
 def _count_reachable(labels: DirectionLabels, relation: Ragged | Relation) -> np.ndarray:

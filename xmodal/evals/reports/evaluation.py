@@ -12,10 +12,10 @@ from xmodal.core.page import Page, from_markdown
 from xmodal.core.result_files import format_csv, format_json, write_files
 from xmodal.evals.evaluators.benchmarks import BenchmarksEvaluator
 from xmodal.evals.evaluators.evaluator import Evaluator, Provenance
-from xmodal.evals.reports.evaluation_report import format_report
-from xmodal.evals.reports.example_page import find_examples, make_example_page
+from xmodal.evals.reports.examples import make_example_page
 from xmodal.evals.reports.paired_differences import Differences, compare
-from xmodal.evals.reports.results import BenchmarkResult, Numbers, Result, evaluator_tag
+from xmodal.evals.reports.report import format_report
+from xmodal.evals.reports.results import Result, evaluator_tag
 from xmodal.evals.reports.store import RANKS, StoredResults, find_ranks, pack_ranks
 from xmodal.evals.reports.summary import compute_chance_values, count_queries, summarize
 from xmodal.evals.scores.embed import Items
@@ -27,17 +27,11 @@ from xmodal.evals.scores.sources import (
     ScoreMatrix,
 )
 
-_DIGITS = 16  # Digits of a hash in the report; benchmarks.json has all of them.
 # Files in the folder of an evaluation.
 EXAMPLES = "examples.html"
 REPORT = "report.html"
 LATEX = "report.tex"
 _COMPARISON = ("comparison.json", "comparison.md")
-_NOTE_ON_CORRELATIONS = (
-    "A correlation and its ± are mean and deviation of the protocol's samples, half of the rated "
-    "queries with one pair each. Its interval is that of the mean and treats the images as a "
-    "random sample."
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,8 +48,7 @@ class Evaluation:
       seed: seed of every bootstrap.
       evaluator: its name in `config.evals`; "" for a source from files.
       trained_on: hash of the records of the model's training data, by name, if known.
-      examples: lines at the end of the report, see `example_page.find_examples`.
-      page: example queries, see `example_page.make_example_page`.
+      page: example queries, see `examples.make_example_page`.
     """
 
     name: str
@@ -66,18 +59,22 @@ class Evaluation:
     seed: int = 0
     evaluator: str = ""
     trained_on: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    examples: Sequence[str] = ()
     page: Page | None = None
 
     @property
-    def benchmarks(self) -> list[BenchmarkResult]:
+    def benchmarks(self) -> list[Result]:
         """The results that are benchmarks."""
-        return [each for each in self.results if isinstance(each, BenchmarkResult)]
+        return [each for each in self.results if not each.metrics]
 
     @functools.cached_property
     def metrics(self) -> dict[str, float]:
         """Benchmark/direction/metric -> number, with 95 % intervals; see `summary.summarize`."""
         return summarize(self.results, intervals=True, samples=self.samples, seed=self.seed)
+
+    @functools.cached_property
+    def chance(self) -> dict[str, float]:
+        """The values of a random order or a guess, by tag."""
+        return compute_chance_values(self.results)
 
     @property
     def tagged(self) -> dict[str, float]:
@@ -87,39 +84,8 @@ class Evaluation:
         return {evaluator_tag(self.evaluator, tag): x for tag, x in self.metrics.items()}
 
     def report(self, format: str = "markdown") -> str:
-        """Returns the tables in "markdown" or "latex", see `evaluation_report.format_report`."""
-        notes = [f"Similarity: {self.similarity}."]
-        if self.benchmarks:
-            notes[0] += (
-                f" Intervals: 95 %, from {self.samples:,} bootstrap samples of the images; seed "
-                f"{self.seed}."
-            )
-        notes += [
-            f"{benchmark.name}/{direction}: {each.rescored.describe()}."
-            for benchmark in self.benchmarks
-            for direction, each in benchmark.directions.items()
-            if each.rescored is not None
-        ]
-        notes += [_NOTE_ON_CORRELATIONS] * any(
-            benchmark.correlations for benchmark in self.benchmarks
-        )
-        notes += self.provenance.notes
-        records = {"Evaluated": self.provenance.records, "Trained on": self.trained_on}
-        for verb, hashes in records.items():
-            named = [f"{name} `{digits[:_DIGITS]}`" for name, digits in hashes.items()]
-            notes += [f"{verb}: {', '.join(named)} (hash of the records)."] * bool(named)
-        return format_report(
-            self.name,
-            self.metrics,
-            title=": ".join(filter(None, (self.provenance.title, self.evaluator))),
-            benchmarks=self.benchmarks,
-            numbers=[each for each in self.results if isinstance(each, Numbers)],
-            warnings=self.provenance.warnings,
-            notes=notes,
-            examples=self.examples,
-            chance=compute_chance_values(self.results),
-            format=format,
-        )
+        """Returns the tables in "markdown" or "latex", see `report.format_report`."""
+        return format_report(self, format)
 
     def __repr__(self) -> str:
         """Returns the report: consoles and notebooks show it in place of all ranks."""
@@ -130,10 +96,8 @@ class Evaluation:
     @property
     def stored(self) -> StoredResults:
         """The results that can be compared with those of another model."""
-        numbers = [each for each in self.results if isinstance(each, Numbers) and each.repeats]
-        return StoredResults(
-            self.benchmarks, self.name, numbers=numbers, records=self.provenance.records
-        )
+        kept = [each for each in self.results if each.repeats or not each.metrics]
+        return StoredResults(kept, self.name, records=self.provenance.records)
 
     def compare(self, other: "Evaluation | epath.PathLike | StoredResults") -> Differences:
         """Returns the paired differences from another model on the same labels, by tag.
@@ -165,11 +129,10 @@ class Evaluation:
           UserError: the folder cannot be written.
         """
         page, tables = self.report(), self.report("latex")
+        facts = {each.name: self._describe(each) for each in self.results}
         contents: dict[str, str | bytes] = {
             RANKS: pack_ranks(self.stored),
-            "benchmarks.json": format_json(
-                {each.name: self._describe(each) for each in self.results}
-            ),
+            "benchmarks.json": format_json(facts),
             "report.md": page,
         }
         if self.page is not None:
@@ -186,26 +149,20 @@ class Evaluation:
         write_files(folder, contents, stale={*_COMPARISON, EXAMPLES} - set(contents))
 
     def _describe(self, result: Result) -> dict[str, Any]:
-        """A benchmark for `benchmarks.json`."""
-        facts: dict[str, Any] = {
+        """A result for `benchmarks.json`."""
+        directions = result.directions.items()
+        return {
             "definition": result.definition,
             "label_hash": result.label_hash,
             "similarity": self.similarity,
+            "bootstrap": {"samples": self.samples, "seed": self.seed},
+            "galleries": {name: count_queries(each) for name, each in directions},
+            "skipped": dict(result.skipped),
+            "rescored": {n: dataclasses.asdict(x.rescored) for n, x in directions if x.rescored},
+            "missing": {f"{n}/{tag}": why for n, x in directions for tag, why in x.missing.items()},
+            "records": dict(self.provenance.records),
+            "trained_on": dict(self.trained_on),
         }
-        if isinstance(result, BenchmarkResult):
-            directions = result.directions
-            facts["bootstrap"] = {"samples": self.samples, "seed": self.seed}
-            facts["galleries"] = {name: count_queries(each) for name, each in directions.items()}
-            facts["skipped"] = dict(result.skipped)
-            if rescored := {n: x.rescored for n, x in directions.items() if x.rescored}:
-                facts["rescored"] = {n: dataclasses.asdict(each) for n, each in rescored.items()}
-            facts["missing"] = {
-                f"{name}/{metric}": reason
-                for name, each in directions.items()
-                for metric, reason in each.missing.items()
-            }
-        records = {"records": self.provenance.records, "trained_on": self.trained_on}
-        return facts | {key: dict(hashes) for key, hashes in records.items()}
 
 
 def evaluate_source(
@@ -246,24 +203,13 @@ def evaluate_source(
     similarity = "rankings" if isinstance(source, RankedLists) else "scores"
     if isinstance(source, Embeddings):
         # A model without embeddings has a similarity in name only.
-        similarity = evaluator.options.ranks_by or (
-            source.similarity if source.modalities else "none"
-        )
-    lines: list[str] = []
+        own = source.similarity if source.modalities else "none"
+        similarity = evaluator.options.ranks_by or own
     page = None
-    if (
-        split is not None
-        and isinstance(evaluator, BenchmarksEvaluator)
-        and isinstance(source, Embeddings | ScoreMatrix)
-    ):
-        rankings = evaluator.open_rankings(source)
-        benchmarks = [each for each in results if isinstance(each, BenchmarkResult)]
-        if any("t2i" in benchmark.directions for benchmark in benchmarks):
-            lines = find_examples(rankings("t2i"), evaluator.labels, split)
-        if examples:
-            page = make_example_page(
-                evaluator, rankings, benchmarks, split, examples, name=name, other=other
-            )
+    if examples and isinstance(evaluator, BenchmarksEvaluator):
+        assert split is not None
+        assert isinstance(source, Embeddings | ScoreMatrix)
+        page = make_example_page(evaluator, source, results, split, examples, name, other)
     provenance, options = evaluator.provenance, evaluator.options
     notes = [*provenance.notes, *notes, *adapter.notes]
     warnings = [*provenance.warnings, *evaluator.warnings()]
@@ -271,5 +217,5 @@ def evaluate_source(
         name=name, results=results, similarity=similarity,
         provenance=dataclasses.replace(provenance, notes=notes, warnings=warnings),
         samples=options.bootstrap_samples, seed=options.seed, evaluator=evaluator_name,
-        trained_on=trained_on or {}, examples=lines, page=page,
+        trained_on=trained_on or {}, page=page,
     )  # fmt: skip

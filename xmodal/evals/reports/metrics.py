@@ -1,6 +1,6 @@
 """Recall, median rank, precision and correlation: functions of ranks, lists and scores."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -46,6 +46,28 @@ def tie_breakers(tag: str) -> list[str]:
     at = family.index(metric)
     others = [*family[at + 1 :], *reversed(family[:at])]
     return [f"{table}/{other}" for other in others for table in tables]
+
+
+def find_best(tag: str, models: Sequence[Mapping[str, float]]) -> list[bool]:
+    """Returns for each model whether it is the best or its interval overlaps that of the best.
+
+    Args:
+      tag: the metric.
+      models: metrics by tag; `_low` and `_high` of the tag are its 95 % interval, without which
+        values are taken as exact.
+
+    Returns:
+      A boolean per model; all false if fewer than two have the metric.
+    """
+    values = np.array([each.get(tag, np.nan) for each in models])
+    if np.sum(~np.isnan(values)) < 2:
+        return [False] * len(models)
+    low, high = (
+        np.array([each.get(f"{tag}_{end}", x) for each, x in zip(models, values, strict=True)])
+        for end in ("low", "high")
+    )
+    best = np.nanargmin(values) if lower_is_better(tag) else np.nanargmax(values)
+    return [bool(x) for x in (low <= high[best]) & (low[best] <= high) & ~np.isnan(values)]
 
 
 def compute_recall_values(rank: np.ndarray, metrics: Sequence[str]) -> dict[str, np.ndarray]:

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -12,23 +12,25 @@ from xmodal.core.errors import UserError
 from xmodal.core.text_table import Bold, format_document
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.split import different_records
-from xmodal.evals.reports.correlation_intervals import compute_difference_interval
 from xmodal.evals.reports.metrics import MEDIAN_RANK, lower_is_better
-from xmodal.evals.reports.results import BenchmarkResult, DirectionResult
+from xmodal.evals.reports.results import DirectionResult, Result
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import compute_samples, compute_values
-from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
+from xmodal.evals.reports.uncertainty import (
+    Bootstrap,
+    compute_difference_interval,
+    compute_interval,
+)
 
-_MEANS = {
-    "": "",
-    "runs": " Intervals are those of t-tests over the runs.",
-    "images": " Intervals of accuracies are those of a paired t-test over the images.",
-    "pools": (
-        " Intervals of pools are those of a paired t-test over the pools. Pools share pairs, so "
-        "the intervals cover other pools of these pairs, but are too narrow for other pairs."
-    ),
+Samples = Literal["", "pools", "images", "runs"]
+
+_TESTS = {
+    "runs": "Intervals are those of t-tests over the runs.",
+    "images": "Intervals of accuracies are those of a paired t-test over the images.",
+    "pools": "Intervals of pools are those of a paired t-test over the pools. Pools share pairs, "
+    "so the intervals cover other pools of these pairs, but are too narrow for other pairs.",
 }
-SAME_IMAGES = (
+_SAME_IMAGES = (
     "Both models see the same images, so items that are hard for both cancel out. Intervals leave "
     "out the variance between training seeds: two seeds of one config may be separable, so compare "
     "several runs of each."
@@ -45,19 +47,26 @@ class UnequalCandidatesError(UserError):
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """One metric of two models: `value - other`, with its 95 % interval.
+    """One metric of two models, with the 95 % interval `low` to `high` of `value - other`.
 
-    The difference is NaN if one of them is undefined; it is separable from noise if 0 lies outside
-    the interval. `samples` names those of both models whose mean the metric is, if it is one.
+    `samples` names those of both models whose mean the metric is, if it is one.
     """
 
     value: float
     other: float
-    difference: float
     low: float
     high: float
-    separable: bool
-    samples: Literal["", "pools", "images", "runs"] = ""
+    samples: Samples = ""
+
+    @property
+    def difference(self) -> float:
+        """`value - other`; NaN if one of them is undefined."""
+        return self.value - self.other
+
+    @property
+    def separable(self) -> bool:
+        """Whether it is separable from noise: 0 lies outside the interval."""
+        return bool(self.low > 0 or self.high < 0)
 
 
 class Differences(dict[str, Difference]):
@@ -70,7 +79,7 @@ class Differences(dict[str, Difference]):
         name: str = "ours",
         other: str = "theirs",
         drawn: str = "",
-        shared: str = SAME_IMAGES,
+        shared: str = _SAME_IMAGES,
     ) -> None:
         """Takes the differences and the names of the models.
 
@@ -98,25 +107,21 @@ class Differences(dict[str, Difference]):
           tags: metrics to show; None for all.
           format: "markdown" or "latex", in which a better value is bold if it is separable, and
             both if they are not.
-
-        Raises:
-          UserError: the format is unknown.
         """
         rows = [["Metric", self.name, self.other, "difference", "95 % interval", "separable"]]
         shown = {tag: each for tag, each in self.items() if tags is None or tag in tags}
         for tag, each in shown.items():
             digits = 0 if tag.endswith(MEDIAN_RANK) and not each.samples else 2
             best = (min if lower_is_better(tag) else max)(each.value, each.other)
-            row: list[str] = [tag]
+            cells = []
             for value in (each.value, each.other):
-                text = "-" if math.isnan(value) else f"{value:.{digits}f}"
-                row.append(Bold(text) if value == best or not each.separable else text)
-            signed = [
-                "-" if math.isnan(x) else f"{x:+.{digits}f}"
-                for x in (each.difference, each.low, each.high)
-            ]
-            interval = "-" if math.isnan(each.low) else " to ".join(signed[1:])
-            rows.append([*row, signed[0], interval, "yes" if each.separable else "no"])
+                text = _format(value, f".{digits}f")
+                cells.append(Bold(text) if value == best or not each.separable else text)
+            difference, low, high = (
+                _format(x, f"+.{digits}f") for x in (each.difference, each.low, each.high)
+            )
+            interval = low if low == "-" else f"{low} to {high}"
+            rows.append([tag, *cells, difference, interval, "yes" if each.separable else "no"])
         count = sum(each.separable for each in shown.values())
         how_to_read = (
             f"{count} of {len(shown)} differences are separable from noise: 0 lies outside "
@@ -127,18 +132,22 @@ class Differences(dict[str, Difference]):
             correlated = any(tag.endswith("/spearman") for tag in self)
             excepted = ", those of correlations excepted" * correlated
             how_to_read += f" Intervals are from {self.drawn}{excepted}."
-        how_to_read += "".join(_MEANS[x] for x in sorted({each.samples for each in shown.values()}))
+        kinds = sorted({each.samples for each in shown.values()} - {""})
+        how_to_read += "".join(f" {_TESTS[kind]}" for kind in kinds)
         return format_document([f"## {self.name} against {self.other}", rows, how_to_read], format)
 
     def flatten(self) -> dict[str, float]:
         """Returns `<tag>_difference`, with `_low` and `_high`, and `<tag>_separable` (1 or 0)."""
-        ends = {"difference": "difference", "difference_low": "low", "difference_high": "high"}
-        ends["separable"] = "separable"
-        return {
-            f"{tag}_{end}": float(getattr(each, field))
-            for tag, each in self.items()
-            for end, field in ends.items()
-        }
+        found: dict[str, float] = {}
+        for tag, each in self.items():
+            found[f"{tag}_difference"] = each.difference
+            found[f"{tag}_difference_low"], found[f"{tag}_difference_high"] = each.low, each.high
+            found[f"{tag}_separable"] = float(each.separable)
+        return found
+
+
+def _format(value: float, digits: str) -> str:
+    return "-" if math.isnan(value) else f"{value:{digits}}"
 
 
 def compare(
@@ -165,25 +174,20 @@ def compare(
             f"{ours.name} and {other_name} were evaluated on different records of "
             f"{' and '.join(names)}; evaluate both models on the same prepared dataset."
         )
-    bootstrap = Bootstrap(samples=samples, seed=seed)
-    stored: list[Any] = [*theirs.results, *theirs.numbers]
-    others = {each.name: each for each in stored}
+    bootstrap, drawn = Bootstrap(samples=samples, seed=seed), ""
+    others = {each.name: each for each in theirs.results}
     found: dict[str, Difference] = {}
-    for numbers in ours.numbers:
-        if numbers.name in others:
-            found |= compare_means(numbers.repeats, others[numbers.name].repeats, numbers.samples)
-    is_drawn = False
-    for benchmark in ours.results:
-        if benchmark.name in others:
-            pair = _pair_benchmarks(benchmark, others[benchmark.name])
-            is_drawn |= bool(pair[0].directions)
-            found |= _compare_benchmarks(*pair, bootstrap)
+    for each in ours.results:
+        if other := others.get(each.name):
+            found |= compare_means(each.repeats, other.repeats, each.samples)
+            found |= _compare_benchmark(each, other, bootstrap)
+            if each.directions.keys() & other.directions.keys():
+                drawn = f"{samples:,} bootstrap samples of the images, seed {seed}"
     if not found:
         raise UserError(
             f"{ours.name} and {other_name} have no metric in common on {', '.join(ours.labels)}; "
             "evaluate both on the same kind of items."
         )
-    drawn = f"{samples:,} bootstrap samples of the images, seed {seed}" if is_drawn else ""
     return Differences(found, name=ours.name, other=other_name, drawn=drawn)
 
 
@@ -191,7 +195,7 @@ def check_comparable(ours: Mapping[str, str], theirs: StoredResults) -> None:
     """Raises an error if an evaluation cannot be compared with another model's.
 
     Args:
-      ours: the hash of its labels by the name of the benchmark, or of other numbers.
+      ours: the hash of its labels by the name of the result.
       theirs: the other evaluation.
 
     Raises:
@@ -215,7 +219,7 @@ def check_comparable(ours: Mapping[str, str], theirs: StoredResults) -> None:
 def compare_means(
     ours: Mapping[str, Sequence[float]],
     theirs: Mapping[str, Sequence[float]],
-    samples: Literal["pools", "images", "runs"],
+    samples: Samples,
     *,
     paired: bool = True,
 ) -> dict[str, Difference]:
@@ -227,80 +231,58 @@ def compare_means(
       samples: what they are.
       paired: whether both models have the same samples; otherwise, the test is Welch's.
     """
+    from scipy import stats  # Slow to import, and few comparisons have these intervals.
+
     found: dict[str, Difference] = {}
     for tag in (tag for tag in ours if tag in theirs):
-        values, others = (np.asarray(each[tag], np.float64) for each in (ours, theirs))
-        value, other = values.mean(), others.mean()
-        if paired:
-            low, high = compute_t_interval(values - others)
-        else:
-            from scipy import stats  # Slow to import.
-
-            with warnings.catch_warnings(action="ignore"):  # All values may be equal.
-                welch = stats.ttest_ind(values, others, equal_var=False)
-            low, high = welch.confidence_interval()
-        separable = bool(low > 0 or high < 0)
-        found[tag] = Difference(value, other, value - other, low, high, separable, samples)
+        values = [np.asarray(each[tag], np.float64) for each in (ours, theirs)]
+        with warnings.catch_warnings(action="ignore"):  # All values may be equal.
+            test = stats.ttest_rel(*values) if paired else stats.ttest_ind(*values, equal_var=False)
+        interval = test.confidence_interval()
+        found[tag] = Difference(*(x.mean() for x in values), *interval, samples)
     return found
 
 
 def compute_t_interval(values: np.ndarray) -> tuple[float, float]:
     """Returns the limits of the 95 % interval of the mean of values [N]; NaN for one value."""
-    count = len(values)
-    if count < 2:
-        return math.nan, math.nan
-    from scipy import special  # Slow to import, and few comparisons have these intervals.
+    from scipy import stats  # Slow to import.
 
-    mean, error = values.mean(), values.std(ddof=1) / math.sqrt(count)
-    width = special.stdtrit(count - 1, 0.975) * error
-    return float(mean - width), float(mean + width)
+    with warnings.catch_warnings(action="ignore"):  # All values may be equal.
+        interval = stats.ttest_1samp(values, 0.0).confidence_interval()
+    return float(interval.low), float(interval.high)
 
 
-def _compare_benchmarks(
-    ours: BenchmarkResult, theirs: BenchmarkResult, bootstrap: Bootstrap
-) -> dict[str, Difference]:
-    """Differences of two benchmarks with the same directions, by tag."""
-    drawn, others = (compute_samples(each, bootstrap) for each in (ours, theirs))
-    both = drawn.keys() & others.keys()
-    limits = {tag: compute_interval(drawn[tag] - others[tag]) for tag in both}
-    limits |= {
-        f"{ours.name}/{name}/spearman": compute_difference_interval(each, theirs.correlations[name])
-        for name, each in ours.correlations.items()
-    }
-    values, other_values = compute_values(ours), compute_values(theirs)
-    found = {}
-    for tag, value in values.items():
-        if tag in other_values:
-            difference = value - other_values[tag]
-            low, high = (math.nan, math.nan) if math.isnan(difference) else limits[tag]
-            separable = low > 0 or high < 0
-            found[tag] = Difference(value, other_values[tag], difference, low, high, separable)
-    return found
+def _compare_benchmark(ours: Result, theirs: Result, bootstrap: Bootstrap) -> dict[str, Difference]:
+    """Differences of two benchmarks in their common directions and ratings, by tag.
 
-
-def _pair_benchmarks(
-    ours: BenchmarkResult, theirs: BenchmarkResult
-) -> tuple[BenchmarkResult, BenchmarkResult]:
-    """Both benchmarks, with their common directions and with queries in the order of ours.
-
-    Resamples depend on the images in the directions, so those that only one model has must not
-    count.
+    Resamples depend on the images in the directions, so those that only one model has do not count.
     """
-    names = [name for name in ours.directions if name in theirs.directions]
     rated = [name for name in ours.correlations if name in theirs.correlations]
-    own, others = (
+    directions = {
+        name: (each, _align(f"{ours.name}/{name}", each, theirs.directions[name]))
+        for name, each in ours.directions.items()
+        if name in theirs.directions
+    }
+    one, other = (
         dataclasses.replace(
             each,
-            directions={name: each.directions[name] for name in names},
+            directions={name: pair[side] for name, pair in directions.items()},
             correlations={name: each.correlations[name] for name in rated},
         )
-        for each in (ours, theirs)
+        for side, each in enumerate((ours, theirs))
     )
-    aligned = {
-        name: _align(f"{ours.name}/{name}", own.directions[name], others.directions[name])
-        for name in names
+    drawn, others = compute_samples(one, bootstrap), compute_samples(other, bootstrap)
+    limits = {tag: compute_interval(x - others[tag]) for tag, x in drawn.items() if tag in others}
+    for name in rated:
+        limits[f"{ours.name}/{name}/spearman"] = compute_difference_interval(
+            one.correlations[name], other.correlations[name]
+        )
+    other_values = compute_values(other)
+    return {
+        tag: Difference(value, other_values[tag], *limits[tag])
+        for tag, value in compute_values(one).items()
+        if tag in other_values
     }
-    return own, dataclasses.replace(others, directions=aligned)
 
 
 def _align(place: str, ours: DirectionResult, theirs: DirectionResult) -> DirectionResult:

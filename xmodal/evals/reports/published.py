@@ -9,18 +9,14 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from xmodal.evals.labels.definitions import definitions_of
 from xmodal.evals.reports.results import RSUM
 
 # Benchmark -> `Benchmark.label_hash` of the released labels of the MS-COCO 5K test split. The hash
 # covers the ids of all items, the positives and the ratings, so no other split, subset or numbering
 # has it: published numbers can be compared only on these labels.
 PUBLISHED_LABELS: Mapping[str, str] = {
-    "coco5k": "0dc52fa5a267b33f",
-    "coco1k": "b9c6643427c4ee1a",
-    "cxc": "1e710e4249e27423",
-    "cxc_sits_only": "bfe9ed4c3051c55e",
-    "eccv": "3658cf91e3323425",
-    "pmrp": "092a5116ace59141",
+    name: each.published for name, each in definitions_of("coco_captions").items() if each.published
 }
 # File -> its tables whose rows reports print.
 _PRINTED = {
@@ -53,7 +49,7 @@ def _columns(table: Mapping[str, Any]) -> list[str]:
 
 
 def _read(group: str, name: str) -> Iterator[tuple[str, dict[str, float]]]:
-    """The rows of a table: the key of a system with its file, and its numbers by tag."""
+    """The rows of a table: the label of a system, and its numbers by tag."""
     (table,) = (each for each in _files()[group]["tables"] if each["name"] == name)
     for key, cells in table["published"].items():
         row: dict[str, float] = {}
@@ -61,12 +57,9 @@ def _read(group: str, name: str) -> Iterator[tuple[str, dict[str, float]]]:
             value, _, deviation = text.partition("±")
             row |= {tag: float(value)} if value != "-" else {}
             row |= {f"{tag}_std": float(deviation)} if deviation else {}
-        yield key if "/" in key else f"{group}/{key}", row
-
-
-def _label(system: str) -> str:
-    group, key = system.split("/")
-    return _files()[group].get("systems", {}).get(key, {}).get("label", key)
+        owner, _, system = key.rpartition("/")
+        systems = _files()[owner or group].get("systems", {})
+        yield systems.get(system, {}).get("label", system), row
 
 
 @functools.cache
@@ -74,8 +67,8 @@ def published_numbers() -> dict[str, Rows]:
     """Returns benchmark -> model -> tag -> number: retrieval by direction and correlations."""
     found: dict[str, Rows] = {benchmark: {} for benchmark in PUBLISHED_LABELS}
     for group, names in _PRINTED.items():
-        for system, row in itertools.chain(*(_read(group, name) for name in names)):
-            label = f"{_label(system)} (open_clip)" if group == "clip" else _label(system)
+        for label, row in itertools.chain(*(_read(group, name) for name in names)):
+            label += " (open_clip)" * (group == "clip")
             for tag, number in row.items():
                 found[tag.partition("/")[0]].setdefault(label, {})[tag] = number
     for benchmark, rows in found.items():
@@ -95,15 +88,12 @@ def eccv_table_4() -> Rows:
     Its column "1K R@1", where the first revision mixes galleries, is the mean of the directions
     within 1K, where they are published.
     """
-    rows = {_label(system): row for system, row in _read("eccv_caption", "table 4")}
-    modalities = "coco1k/i2t/recall@1", "coco1k/t2i/recall@1"
-    within = [*_read("vse_infinity", "1K")]
-    for name in _PRINTED["eccv_caption"]:
-        within += _read("eccv_caption", name)
-    for system, row in within:
-        if _label(system) in rows and set(modalities) <= set(row):
-            mean = sum(row[modality] for modality in modalities) / 2
-            rows[_label(system)]["coco1k/mean/recall@1"] = round(mean, 2)
+    rows = dict(_read("eccv_caption", "table 4"))
+    i2t, t2i = "coco1k/i2t/recall@1", "coco1k/t2i/recall@1"
+    tables = (_read("eccv_caption", name) for name in _PRINTED["eccv_caption"])
+    for label, row in itertools.chain(_read("vse_infinity", "1K"), *tables):
+        if label in rows and {i2t, t2i} <= set(row):
+            rows[label]["coco1k/mean/recall@1"] = round((row[i2t] + row[t2i]) / 2, 2)
     return rows
 
 

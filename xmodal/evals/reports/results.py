@@ -6,6 +6,8 @@ from typing import Literal
 
 import numpy as np
 
+RSUM = "rsum"  # Follows the benchmark in tags: the sum of the recalls of both directions.
+
 
 @dataclasses.dataclass(frozen=True)
 class Rescored:
@@ -56,13 +58,11 @@ class Rescored:
         if self.first_stage:
             order = f"the order of {self.first_stage}" if self.given else "its order"
             others = f"other items follow in {order}"
-            measuring = [self.recalls] if self.recalls else []
-            if self.undecided:
-                measuring.append(
-                    f"mAP@R, R-Precision and PMRP of {self.undecided:,} queries with more "
-                    "positives than candidates"
-                )
-            if measuring:
+            lists = (
+                f"mAP@R, R-Precision and PMRP of {self.undecided:,} queries with more positives "
+                "than candidates"
+            )
+            if measuring := [x for x in (self.recalls, lists * bool(self.undecided)) if x]:
                 others += f", which {' and '.join(measuring)} also measure"
         return (
             f"ranked by {self.score} among {self.candidates}, which lack "
@@ -125,42 +125,33 @@ class CorrelationResult:
 
 
 @dataclasses.dataclass(frozen=True)
-class BenchmarkResult:
-    """Results of one benchmark by direction or rating, see `labels.types.Benchmark`.
+class Result:
+    """What an evaluator computed: a benchmark by direction and rating, or only numbers.
 
-    `skipped` gives the reasons for those that are left out.
+    Attributes:
+      name: name of the benchmark, or the type of the evaluator.
+      definition: describes what is computed.
+      label_hash: hash of the labels.
+      directions: direction -> its queries, see `labels.types.Benchmark`.
+      correlations: rating -> its pairs.
+      skipped: direction or rating that is left out -> the reason.
+      metrics: tag -> number, for results without directions and ratings. `<tag>_std` is the
+        deviation of `<tag>`; `<tag>_low` and `<tag>_high` are the limits of its interval.
+      repeats: tag -> [S], values of a metric in samples that all models share, whose mean it is.
+      chance: tag -> the number of a model that guesses.
+      samples: the kind of the samples of `repeats`.
     """
 
     name: str
     definition: str
     label_hash: str
-    directions: Mapping[str, DirectionResult]
-    correlations: Mapping[str, CorrelationResult]
+    directions: Mapping[str, DirectionResult] = dataclasses.field(default_factory=dict)
+    correlations: Mapping[str, CorrelationResult] = dataclasses.field(default_factory=dict)
     skipped: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True)
-class Numbers:
-    """Results that are only numbers.
-
-    `<tag>_std` is the deviation of `<tag>`; `<tag>_low` and `<tag>_high` are the limits of its
-    interval. `repeats` has the values of a metric in samples that all models share, whose mean
-    it is: tag -> [S]; `samples` names their kind. `chance` has the metrics of a model that
-    guesses.
-    """
-
-    name: str
-    definition: str
-    label_hash: str
-    metrics: Mapping[str, float]
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
     repeats: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
     chance: Mapping[str, float] = dataclasses.field(default_factory=dict)
     samples: Literal["pools", "images"] = "pools"
-
-
-Result = BenchmarkResult | Numbers
-
-RSUM = "rsum"  # Follows the benchmark in tags: the sum of the recalls of both directions.
 
 
 def evaluator_tag(evaluator: str, tag: str) -> str:

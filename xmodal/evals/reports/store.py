@@ -3,7 +3,7 @@
 The file has one array per key, readable with `numpy.load` alone. Directions have
 `<benchmark>/<direction>/query_ids`, `/clusters`, `/values/<metric>` and, if known, `/rank` and
 `/tied`; correlations have `<benchmark>/<rating>/samples`, `/images` and `/influence`; `header` is a
-JSON string with everything that is not an array. Numbers without benchmarks have
+JSON string with everything that is not an array. Results without benchmarks have
 `<name>/repeats/<tag>`.
 """
 
@@ -21,22 +21,11 @@ from xmodal.core.result_files import FINAL
 from xmodal.core.untrusted.json_text import parse_json_text
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.evals.labels.split import different_records
-from xmodal.evals.reports.results import (
-    BenchmarkResult,
-    CorrelationResult,
-    DirectionResult,
-    Numbers,
-    Rescored,
-)
+from xmodal.evals.reports.results import CorrelationResult, DirectionResult, Rescored, Result
 
-_FORMAT = "xmodal ranks"
-_VERSION = 2
-_HEADER = "header"
-# Field of a benchmark -> the kind of its results.
-_KINDS = {"directions": DirectionResult, "correlations": CorrelationResult}
-# Field of several arrays -> the list of their names in the header.
-_NESTED = {"values": "metrics", "repeats": "repeats"}
+_FORMAT = {"format": "xmodal ranks", "version": 3}
 RANKS = "ranks.npz"  # In the folder of an evaluation.
+_ARRAY = "array"  # Marks an array in the header, with its name.
 # Name of the evaluator of an evaluation that stands alone, as of own functions.
 SINGLE = "."
 
@@ -46,41 +35,30 @@ class StoredResults:
     """A stored evaluation.
 
     Attributes:
-      results: results of the benchmarks.
-      numbers: numbers of evaluators without benchmarks that have values in shared samples.
+      results: results of benchmarks, and others that have values in shared samples.
       name: name of the model.
       place: the file's folder; "" for results that are not in a file.
       records: hash of the records of every evaluated dataset, by name; empty if unknown.
     """
 
-    results: Sequence[BenchmarkResult]
+    results: Sequence[Result]
     name: str
     place: str = ""
-    numbers: Sequence[Numbers] = ()
     records: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def labels(self) -> dict[str, str]:
-        """The hash of the labels of every benchmark, and of other numbers, by name."""
-        found = {benchmark.name: benchmark.label_hash for benchmark in self.results}
-        return found | {each.name: each.label_hash for each in self.numbers}
+        """The hash of the labels of every result, by name."""
+        return {each.name: each.label_hash for each in self.results}
 
 
 def pack_ranks(stored: StoredResults) -> bytes:
     """Returns the content of `ranks.npz`; equal results have equal bytes."""
     arrays: dict[str, Any] = {}
-    header = {
-        "format": _FORMAT,
-        "version": _VERSION,
-        "model": stored.name,
-        "records": dict(stored.records),
-        "benchmarks": [_pack(benchmark, benchmark.name, arrays) for benchmark in stored.results],
-        "numbers": [
-            _pack(dataclasses.replace(each, metrics={}, chance={}), each.name, arrays)
-            for each in stored.numbers
-        ],
-    }
-    arrays[_HEADER] = np.array(json.dumps(header, default=np.generic.item))
+    results = [dataclasses.replace(each, metrics={}, chance={}) for each in stored.results]
+    packed = [_pack(dataclasses.asdict(each), each.name, arrays) for each in results]
+    header = {"model": stored.name, "records": dict(stored.records), "benchmarks": packed}
+    arrays["header"] = np.array(json.dumps(_FORMAT | header, default=np.generic.item))
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
     return buffer.getvalue()
@@ -104,18 +82,17 @@ def find_ranks(folder: epath.PathLike, like: StoredResults) -> StoredResults:
     """Returns the results in a folder that have the labels and records of an evaluation.
 
     Args:
-      folder: `ranks.npz`, the folder of an evaluation, or one with the folders of several, such as
-        a run's, at most two levels below it.
+      folder: `ranks.npz`, the folder of an evaluation, or one with the folders of several, see
+        `find_evaluations`.
       like: the evaluation.
 
     Raises:
       UserError: there is no such evaluation, or several; lists all evaluations.
     """
-    place = epath.Path(folder)
-    files = sorted([*place.glob(f"*/{RANKS}"), *place.glob(f"*/*/{RANKS}")])
-    if not files or (place / RANKS).exists():
-        return load_ranks(place)
-    stored = {file.parent: load_ranks(file) for file in files}
+    places = find_evaluations(folder)
+    if not places or SINGLE in places:
+        return load_ranks(folder)
+    stored = {place: load_ranks(place) for place in places.values()}
     found = [
         each
         for each in stored.values()
@@ -124,16 +101,10 @@ def find_ranks(folder: epath.PathLike, like: StoredResults) -> StoredResults:
     ]
     if len(found) == 1:
         return found[0]
-    listed = "; ".join(f"{at} ({_listed(each)})" for at, each in stored.items())
-    problem = "several evaluations" if found else "no evaluation"
     raise UserError(
-        f"{place} has {problem} on the labels of {like.name} ({_listed(like)}): {listed}. Name the "
-        "folder of one that was evaluated on the same split."
+        f"{folder} has {len(found)} evaluations on the labels of {like.name}, {like.labels}: name "
+        f"the folder of one; there are {', '.join(map(str, stored))}."
     )
-
-
-def _listed(stored: StoredResults) -> str:
-    return ", ".join(f"{name} {digits}" for name, digits in stored.labels.items())
 
 
 def load_ranks(path: epath.PathLike) -> StoredResults:
@@ -149,54 +120,43 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
     try:
         with load_arrays(io.BytesIO(path.read_bytes())) as file:
             arrays = dict(file)
-        header = parse_json_text(str(arrays[_HEADER]))
-        if (header["format"], header["version"]) != (_FORMAT, _VERSION):
+        header = parse_json_text(str(arrays["header"]))
+        if header["version"] != _FORMAT["version"]:
             raise ValueError(f"version {header['version']} of {header['format']}")
-        benchmarks = [_unpack(BenchmarkResult, x, x["name"], arrays) for x in header["benchmarks"]]
-        numbers = [_unpack(Numbers, x, x["name"], arrays) for x in header.get("numbers", ())]
-        records = dict(header.get("records", {}))
+        results = [_unpack(each, arrays) for each in header["benchmarks"]]
+        model, records = header["model"], header["records"]
     except (AttributeError, *DAMAGE) as error:
         raise UserError(
             f"{path} is not the {RANKS} of an evaluation, or it is damaged or of another version "
             f"({error}): evaluate that model again."
         ) from error
     folder = str(path.parent) if path.parent.name else path.name
-    return StoredResults(benchmarks, header["model"], folder, numbers, records)
+    return StoredResults(results, model, folder, records)
 
 
-def _pack(record: Any, prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
-    """The part of the header for a result, whose arrays are added under a prefix."""
-    header: dict[str, Any] = {}
-    for key, value in vars(record).items():
-        if key in _KINDS:
-            header[key] = {
-                name: _pack(each, f"{prefix}/{name}", arrays) for name, each in value.items()
-            }
-        elif key in _NESTED:
-            arrays |= {f"{prefix}/{key}/{tag}": np.asarray(x) for tag, x in value.items()}
-            header[_NESTED[key]] = list(value)
-        elif isinstance(value, np.ndarray):
-            arrays[f"{prefix}/{key}"] = value
-        elif isinstance(value, Rescored):
-            header[key] = dataclasses.asdict(value)
-        elif value is not None:
-            header[key] = value
-    return header
+def _pack(value: Any, path: str, arrays: dict[str, Any]) -> Any:
+    """A tree of values without its arrays, which are added under their paths."""
+    if isinstance(value, Mapping):
+        parts = {"directions": path, "correlations": path}  # Paths skip these levels.
+        return {k: _pack(x, parts.get(k, f"{path}/{k}"), arrays) for k, x in value.items()}
+    if not isinstance(value, np.ndarray | list):
+        return value
+    arrays[path] = np.asarray(value)
+    return {_ARRAY: path}
 
 
-def _unpack(kind: Any, header: Mapping[str, Any], prefix: str, arrays: Mapping[str, Any]) -> Any:
-    """The result that `_pack` took."""
-    given: dict[str, Any] = {}
-    for key in (field.name for field in dataclasses.fields(kind)):
-        if key in _KINDS:
-            given[key] = {
-                name: _unpack(_KINDS[key], each, f"{prefix}/{name}", arrays)
-                for name, each in header[key].items()
-            }
-        elif key in _NESTED:
-            given[key] = {t: arrays[f"{prefix}/{key}/{t}"] for t in header[_NESTED[key]]}
-        elif f"{prefix}/{key}" in arrays:
-            given[key] = arrays[f"{prefix}/{key}"]
-        elif key in header:
-            given[key] = Rescored(**header[key]) if key == "rescored" else header[key]
-    return kind(**given)
+def _unpack(packed: dict[str, Any], arrays: Mapping[str, Any]) -> Result:
+    """The result whose fields `_pack` took."""
+
+    def fill(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return arrays[value[_ARRAY]] if _ARRAY in value else {k: fill(x) for k, x in value.items()}
+
+    fields = fill(packed)
+    for name, each in fields["directions"].items():
+        rescored = each["rescored"] and Rescored(**each["rescored"])
+        fields["directions"][name] = DirectionResult(**each | {"rescored": rescored})
+    for name, each in fields["correlations"].items():
+        fields["correlations"][name] = CorrelationResult(**each)
+    return Result(**fields)

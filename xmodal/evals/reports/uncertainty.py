@@ -1,10 +1,17 @@
-"""95 % confidence intervals: a bootstrap over images.
+"""95 % confidence intervals: a bootstrap over images, and the influences of rated pairs.
 
 Queries that show or describe one image, such as its five captions, succeed and fail together, so
 images are resampled, with replacement. All metrics of a benchmark, and two models on one benchmark,
-use the
-same resamples: means over directions and differences between models keep the variation that their
-parts share.
+use the same resamples: means over directions and differences between models keep the variation that
+their parts share.
+
+The samples of a correlation draw one pair per query. The reported mean of a thousand samples
+averages over all pairs of a query, so it varies less than a single sample. To first order, its
+error is the sum of the influences of the pairs, see `metrics.compute_influence`. Influences of
+pairs that share an image are correlated, others are not: the variance of the sum is the sum of
+their products over all such couples of pairs (the dyadic cluster-robust variance of Aronow, Samii
+and Assenova 2015). A bootstrap of queries with all their pairs would count a pair that is drawn
+from both of its ends as two, and its intervals would be too narrow by up to a half.
 """
 
 import functools
@@ -12,10 +19,9 @@ import functools
 import numpy as np
 
 from xmodal.evals.reports.metrics import MEDIAN_RANK
-from xmodal.evals.reports.results import BenchmarkResult, metric_tag
+from xmodal.evals.reports.results import CorrelationResult, Result
 
-_PERCENTILES = (2.5, 97.5)
-_BLOCKS = 16
+_LEVEL = 0.975  # The two tails leave 5 %.
 
 
 class Resamples:
@@ -42,22 +48,12 @@ class Resamples:
         """
         order = np.argsort(rank, kind="stable")
         rank, images = rank[order].astype(np.int64), images[order]
-        # Queries are counted by blocks, and one by one only in the block of the median.
-        size = -(-len(rank) // _BLOCKS) or 1
-        keys = images.astype(np.int64) * _BLOCKS + np.arange(len(rank)) // size
-        table = np.bincount(keys, minlength=self.counts.shape[1] * _BLOCKS)
-        sums = self.compute_sums(table.reshape(-1, _BLOCKS).astype(np.float64))
-        ends = np.cumsum(sums, axis=1)
         medians = np.full(len(self.counts), np.nan)
-        for sample in np.flatnonzero(ends[:, -1]):
-            total, end = int(ends[sample, -1]), ends[sample]
-            middle = np.array([(total - 1) // 2, total // 2])
-            first, last = np.searchsorted(end, middle, side="right")
-            start = first * size
-            places = np.cumsum(self.counts[sample][images[start : (last + 1) * size]])
-            places += end[first] - sums[sample, first]  # Of the last copy of a query, from 1.
-            chosen = rank[start + np.searchsorted(places, middle, side="right")]
-            medians[sample] = chosen.sum() // 2 + 1
+        for sample, counts in enumerate(self.counts if len(rank) else ()):
+            ends = np.cumsum(counts[images])  # Of the copies of a query, from 1.
+            if total := int(ends[-1]):
+                middle = np.searchsorted(ends, [(total - 1) // 2, total // 2], side="right")
+                medians[sample] = rank[middle].sum() // 2 + 1
         return medians
 
 
@@ -67,11 +63,11 @@ class Bootstrap:
     def __init__(self, *, samples: int = 1000, seed: int = 0) -> None:
         self._draw = functools.cache(functools.partial(Resamples, samples=samples, seed=seed))
 
-    def resample(self, benchmark: BenchmarkResult) -> dict[str, np.ndarray]:
-        """Returns every metric of every direction, recomputed on each resample.
+    def resample(self, benchmark: Result) -> dict[str, dict[str, np.ndarray]]:
+        """Returns direction -> metric -> float64 [S], its value on each resample.
 
-        The images of a benchmark are those in any of its directions. Tags map to float64 [S], with
-        NaN if a resample has no query of the direction.
+        The images of a benchmark are those in any of its directions. Values are NaN if a resample
+        has no query of the direction.
         """
         directions = benchmark.directions
         if not directions:
@@ -86,15 +82,13 @@ class Bootstrap:
         ]
         # One product for the whole benchmark, since every product reads the large matrix.
         sums = iter(drawn.compute_sums(np.stack(columns, axis=1).astype(np.float64)).T)
-        found = {}
+        found: dict[str, dict[str, np.ndarray]] = {}
         for name, each in directions.items():
             queries = next(sums)
-            for metric in each.values:
-                with np.errstate(invalid="ignore"):  # 0 / 0 for a resample without queries.
-                    found[metric_tag(benchmark.name, name, metric)] = next(sums) / queries
-            if each.has_median:
-                medians = drawn.compute_medians(each.rank, at[name])
-                found[metric_tag(benchmark.name, name, MEDIAN_RANK)] = medians
+            with np.errstate(invalid="ignore"):  # 0 / 0 for a resample without queries.
+                found[name] = {metric: next(sums) / queries for metric in each.values}
+            if each.rank is not None and each.has_median:
+                found[name][MEDIAN_RANK] = drawn.compute_medians(each.rank, at[name])
         return found
 
 
@@ -106,5 +100,83 @@ def compute_interval(samples: np.ndarray) -> tuple[float, float]:
     samples = samples[~np.isnan(samples)]
     if len(samples) == 0:
         return np.nan, np.nan
-    low = np.percentile(samples, _PERCENTILES[0], method="lower")
-    return float(low), float(np.percentile(samples, _PERCENTILES[1], method="higher"))
+    low = np.percentile(samples, 2.5, method="lower")
+    return float(low), float(np.percentile(samples, 97.5, method="higher"))
+
+
+def compute_correlation_interval(result: CorrelationResult) -> tuple[float, float]:
+    """Returns the limits in percent, by Fisher's transform; NaN if there is no correlation."""
+    mean, noise = _average(result.samples)
+    low, high = _limit(
+        mean / 100, _compute_half_width(result.images, result.influence, noise) / 100
+    )
+    return 100 * low, 100 * high
+
+
+def compute_pairs_interval(
+    value: float, items: np.ndarray, influence: np.ndarray
+) -> tuple[float, float]:
+    """Returns the limits of a correlation of pairs in -1..1, or of a mean of several.
+
+    Args:
+      value: the correlation.
+      items: ids [2, P] of both items of every pair.
+      influence: float [P], influence of every pair on the correlation.
+    """
+    return _limit(value, _compute_half_width(items, influence, 0.0))
+
+
+def _limit(value: float, half: float) -> tuple[float, float]:
+    """Limits around a value in -1..1, by Fisher's transform."""
+    if abs(value) >= 1:  # Nothing varies.
+        return value, value
+    low, high = np.tanh(np.arctanh(value) + np.array([-1, 1]) * half / (1 - value * value))
+    return float(low), float(high)
+
+
+def compute_difference_interval(
+    ours: CorrelationResult, theirs: CorrelationResult
+) -> tuple[float, float]:
+    """Returns the limits, in percent, of ours minus theirs on the same rated pairs in any order."""
+    (mean, noise), (other, other_noise) = _average(ours.samples), _average(theirs.samples)
+    noise += other_noise
+    if len(ours.samples) == len(theirs.samples):  # Samples of the same draws are correlated.
+        noise = _average(ours.samples - theirs.samples)[1]
+    if np.array_equal(ours.images, theirs.images):
+        images, influence = ours.images, ours.influence - theirs.influence
+    else:
+        images = np.concatenate([ours.images, theirs.images], axis=1)
+        influence = np.concatenate([ours.influence, -theirs.influence])
+    half = _compute_half_width(images, influence, noise)
+    return mean - other - half, mean - other + half
+
+
+def _compute_half_width(images: np.ndarray, influence: np.ndarray, noise: float) -> float:
+    """Half of the width of an interval; `noise` is the variance of the protocol's draws.
+
+    Args:
+      images: ids [2, P] of the images, or other items, of every pair.
+      influence: float [P].
+      noise: a variance.
+    """
+    ids, ends = np.unique(images, return_inverse=True)
+    low, high = np.sort(ends.reshape(2, -1), axis=0).astype(np.int64)
+    by_image = np.bincount(low, influence, len(ids))
+    by_image += np.bincount(high, np.where(low == high, 0, influence), len(ids))
+    # Pairs that share two images would count twice.
+    dyads, dyad = np.unique(low * len(ids) + high, return_inverse=True)
+    by_dyad = np.bincount(dyad, influence) ** 2
+    within_image = dyads // len(ids) == dyads % len(ids)
+    variance = np.sum(by_image**2) - np.sum(by_dyad[~within_image])
+    variance = max(variance, np.sum(by_dyad))  # For few images, it may even be negative.
+    from scipy import special  # Slow to import, and not every evaluation has intervals.
+
+    return float(special.stdtrit(max(len(ids) - 1, 1), _LEVEL) * np.sqrt(variance + noise))
+
+
+def _average(samples: np.ndarray) -> tuple[float, float]:
+    """Mean of the defined draws, and its variance; NaN without any."""
+    defined = samples[~np.isnan(samples)]
+    if len(defined) == 0:
+        return np.nan, np.nan
+    return float(defined.mean()), float(defined.var() / len(defined))

@@ -163,7 +163,7 @@ def write_all(
     metrics, reports, headline = dict(kept or {}), {}, []
     for each in evaluations:
         other, comparison = others.get(each.evaluator), None
-        if other is not None and (each.stored.results or each.stored.numbers):
+        if other is not None and each.stored.results:
             comparison = each.compare(other)
         each.save(os.path.join(output, each.evaluator), comparison=comparison)
         reports[f"{each.evaluator}/report".strip("/")] = each.report()
