@@ -28,7 +28,7 @@ from xmodal.evals.labels.types import GradedPairs
 from xmodal.evals.reports.example_page import make_groups
 from xmodal.evals.reports.example_rules import Pick, pick_fixed
 from xmodal.evals.scores.galleries import order_embeddings
-from xmodal.evals.scores.similarities import draw_similarities
+from xmodal.evals.scores.score_rows import draw_similarities
 
 if TYPE_CHECKING:
     from xmodal.api.model import Model

@@ -17,7 +17,7 @@ from xmodal.core.event_writer import EventWriter
 from xmodal.evals import Evaluation, read_options
 from xmodal.evals.evaluators import Options
 from xmodal.evals.evaluators.benchmarks import BenchmarksOptions
-from xmodal.evals.scores.files import modalities_of, name_of, open_items
+from xmodal.evals.scores.files import modalities_of, name_of, open_source
 from xmodal.train.evaluation.evaluation_files import event_writer, read_others, write_all
 from xmodal.train.evaluation.model_identity import ModelIdentity
 from xmodal.train.evaluation.suite import FINAL_SPLITS, EvalSuite, Request, Subject
@@ -97,7 +97,7 @@ def open_file(
     """Returns a file of a model, and the evaluators of a config.
 
     Args:
-      path: file of embeddings by id or by sentence, of scores or of ranked lists.
+      path: file of embeddings, of scores or of ranked lists.
       config: config of a run; only its sections `data` and `evals` are used.
       kind: "embeddings", "scores" or "rankings".
       ids: see `open_source`.
@@ -109,7 +109,7 @@ def open_file(
       UserError: the file cannot be used, an evaluator is unknown or needs more than the file has,
         or a dataset is missing.
     """
-    source = open_items(kind, path, ids, similarity)
+    source = open_source(kind, path, ids, similarity)
     sections = {name: config[name].to_dict() for name in ("data", "evals")}
     sections = resolve_epochs(resolve_sizes(sections, 0), 1)
     options = read_options(sections["evals"])

@@ -15,11 +15,11 @@ from xmodal.core import processes
 from xmodal.core.errors import UserError
 from xmodal.evals import Evaluation, evaluate_source, make_evaluator
 from xmodal.evals.evaluators import Evaluator, Options
-from xmodal.evals.evaluators.benchmarks import BenchmarksEvaluator
+from xmodal.evals.evaluators.benchmarks import BenchmarksEvaluator, BenchmarksOptions
 from xmodal.evals.reports.example_page import check_examples
 from xmodal.evals.reports.results import evaluator_tag
 from xmodal.evals.reports.store import SINGLE, StoredResults, find_evaluations, load_ranks
-from xmodal.evals.scores import saving
+from xmodal.evals.scores import arrays
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.sources import Embeddings, FileOrigin, ModelAdapter
 from xmodal.train.tensorboard.example_views import View
@@ -35,7 +35,7 @@ class Request:
       examples: queries of every rule on the pages of examples; 0 for no pages.
       save_embeddings: npz file for the embeddings, of which all evaluators must share one set; None
         for no file.
-      save_scores: npz file for the pairs that the second stage of an evaluator scored; None for no
+      save_scores: npz file for the scores that an evaluator of benchmarks ranks by; None for no
         file.
     """
 
@@ -205,8 +205,8 @@ class EvalSuite:
         # Files are checked before any work, and in all processes, which would wait for one that
         # failed.
         for path in filter(None, (request.save_embeddings, request.save_scores)):
-            processes.first_does(f"check {path}", functools.partial(saving.check_savable, path))
-        reranker = self._reranker() if request.save_scores is not None else ""
+            processes.first_does(f"check {path}", functools.partial(arrays.check_savable, path))
+        scored = self._scored() if request.save_scores is not None else ""
         if request.save_embeddings is not None:
             self._save_embeddings(request.save_embeddings, subject, [*used.values()])
         evaluations = []
@@ -226,27 +226,26 @@ class EvalSuite:
             if view is not None and isinstance(source := evaluator.source(adapter), Embeddings):
                 view(name, evaluator, source, evaluation.results, items)
         if request.save_scores is not None:
-            evaluator, items = used[reranker]
+            evaluator, items = used[scored]
             scores = cast(BenchmarksEvaluator, evaluator).scores(adapter)  # In all processes.
             if jax.process_index() == 0:
                 origin = FileOrigin(subject.name, items.hashes)
-                saving.save_scores(request.save_scores, dataclasses.replace(scores, origin=origin))
+                arrays.save_scores(request.save_scores, dataclasses.replace(scores, origin=origin))
         return evaluations
 
-    def _reranker(self) -> str:
-        """Returns the only evaluator with a second stage.
+    def _scored(self) -> str:
+        """Returns the evaluator whose scores are saved: with a cross-encoder, else of benchmarks.
 
         Raises:
           UserError: there are none or several.
         """
-        found = [
-            name for name, each in self.options.items() if each.scores_pairs or each.compares_tokens
-        ]
+        named = self.options.items()
+        found = [name for name, x in named if x.scores_pairs]
+        found = found or [name for name, x in named if isinstance(x, BenchmarksOptions)]
         if len(found) != 1:
             raise UserError(
-                "--save_scores writes the pairs that one evaluator scored, and the evaluators with "
-                f"a reranker 'cross_encoder' or 'similarity' are {found}: use --evaluators to name "
-                "one, or set a reranker."
+                f"--save_scores writes the scores of one evaluator of benchmarks, and there are "
+                f"{found}: use --evaluators to name one."
             )
         return found[0]
 
@@ -264,7 +263,7 @@ class EvalSuite:
         found = evaluator.embeddings(subject.adapter)
         if jax.process_index() == 0:
             origin = FileOrigin(subject.name, items.hashes)
-            saving.save_embeddings(path, dataclasses.replace(found, origin=origin))
+            arrays.save_embeddings(path, dataclasses.replace(found, origin=origin))
 
 
 def _load_other(place: str, name: str) -> StoredResults:

@@ -18,7 +18,7 @@ from xmodal.evals.reports.example_page import make_groups
 from xmodal.evals.reports.example_rules import pick_fixed
 from xmodal.evals.reports.results import BenchmarkResult, Result
 from xmodal.evals.scores.embed import Items
-from xmodal.evals.scores.similarities import draw_similarities
+from xmodal.evals.scores.score_rows import draw_similarities
 from xmodal.evals.scores.sources import Embeddings
 from xmodal.train.tensorboard.drawing import draw_section
 from xmodal.train.tensorboard.projector import write_projector
