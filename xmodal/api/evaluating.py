@@ -20,7 +20,7 @@ from xmodal.evals.evaluators.benchmarks import (
 )
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.scores.embed import Items
-from xmodal.evals.scores.files import modalities_of, name_of, open_items, open_source
+from xmodal.evals.scores.files import modalities_of, name_of, open_source
 from xmodal.evals.scores.galleries import ids_of
 from xmodal.evals.scores.sources import Candidates, ModelAdapter, RankedLists
 from xmodal.similarity import SIMILARITIES
@@ -85,7 +85,7 @@ def evaluate(
         PyTorch tensor or an array that NumPy reads; None for a model of texts. Images are decoded
         as for the models of this project, without rotation by their EXIF orientation.
       embed_texts: the same for texts; None for a model of images.
-      embeddings: npz file or its arrays, see `arrays.load_embeddings` and `read_sentences`.
+      embeddings: npz file or its arrays, see `arrays.load_embeddings`.
       scores: file or arrays of a matrix or of candidates, see `arrays.load_scores`.
       rankings: file or mapping, see `files.load_rankings`.
       ids: ids of a bare matrix of scores.
@@ -136,7 +136,7 @@ def evaluate(
     ((kind, file),) = files.items()
     if dataset:
         _refuse(given, _FOR_LABELS, "a dataset, but with the argument annotations instead of it")
-        adapter = open_items(kind, file, ids, similarity)
+        adapter = open_source(kind, file, ids, similarity)
         name = name or name_of(file)
         return _evaluate_dataset(given, adapter, sorted(modalities_of(adapter)), name)
     _refuse(given, _FOR_DATASETS, "annotations, but with a dataset=NAME")

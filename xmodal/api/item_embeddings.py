@@ -44,7 +44,7 @@ class ItemEmbeddings:
         sigma = None if self.log_sigma is None else self.log_sigma[items]
         tokens = self.tokens
         if tokens is not None:
-            tokens = tokens.take(np.atleast_1d(np.arange(len(self))[items]))
+            tokens = tokens[np.atleast_1d(np.arange(len(self))[items])]
         return ItemEmbeddings(self.vector[items], sigma, self.modality, tokens)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

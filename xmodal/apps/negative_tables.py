@@ -20,8 +20,7 @@ from xmodal.core.untrusted.saved_arrays import load_arrays
 from xmodal.data.mined_negatives import CARD
 from xmodal.evals.labels.make import make_benchmarks
 from xmodal.evals.labels.positives import Ragged, Relation, own_pairs
-from xmodal.evals.scores.nearest import find_negatives
-from xmodal.evals.scores.score_rows import Scores
+from xmodal.evals.scores.score_rows import Scores, top_items
 
 if TYPE_CHECKING:
     from xmodal.api.model import Model
@@ -116,6 +115,38 @@ def open_model_scores(model: "Model", galleries: Mapping[str, "IndexGallery"]) -
     )  # fmt: skip
     mesh = make_mesh(jax.local_devices())
     return open_scores(embeddings, mesh=mesh)["image", "text"]
+
+
+def find_negatives(
+    scores: Scores, queries: np.ndarray, top: int, positives: Sequence[Ragged | Relation]
+) -> np.ndarray:
+    """Returns the best negatives of queries at positions [q], best first, int32 [q, top].
+
+    Of equal scores, the earlier item comes first.
+
+    Args:
+      scores: scores of all queries and items.
+      queries: positions.
+      top: number of negatives per query.
+      positives: relations whose items are left out.
+
+    Raises:
+      UserError: a query has fewer negatives.
+    """
+    items, found = np.arange(scores.shape[1]), []
+    for at, block in scores.blocks(queries):
+        rows = np.array(block)
+        for each in positives:
+            own = each.expand(queries[at]) if isinstance(each, Ragged) else None
+            rows[each.contains(queries[at][:, None], items) if own is None else own] = -np.inf
+        fewest = int(np.count_nonzero(rows > -np.inf, axis=1).min())
+        if fewest < top:
+            raise UserError(
+                f"A query has only {fewest:,} negatives among {len(items):,} items, fewer than "
+                f"{top:,}; mine fewer."
+            )
+        found.append(top_items(rows, top).astype(np.int32))
+    return np.concatenate(found)
 
 
 def mine_blocks(

@@ -207,9 +207,14 @@ class Similarity:
         """Returns the type of scores on a platform: float64 for Euclidean distances on CPUs."""
         return DOUBLE if self.name == "euclidean" and platform == "cpu" else SINGLE
 
-    def place(self, *sides: np.ndarray, platform: str = "cpu") -> list[np.ndarray]:
-        """Returns vectors to prepare and score, in their precision and without their offset."""
-        offset, dtype = self.find_offset(*sides), self.choose_precision(platform)
+    def place(
+        self, *sides: np.ndarray, platform: str = "cpu", dtype: np.dtype | None = None
+    ) -> list[np.ndarray]:
+        """Returns vectors to prepare and score, in a precision and without their offset.
+
+        The precision is that of `choose_precision` by default.
+        """
+        offset, dtype = self.find_offset(*sides), dtype or self.choose_precision(platform)
         return [remove_offset(side, offset, dtype) for side in sides]
 
     def score(

@@ -41,7 +41,7 @@ from xmodal.evals.labels.split import name_image
 from xmodal.evals.reports.examples import make_groups, pick_fixed
 from xmodal.evals.reports.results import Result
 from xmodal.evals.scores.embed import Items
-from xmodal.evals.scores.similarities import draw_similarities
+from xmodal.evals.scores.score_rows import draw_similarities
 from xmodal.evals.scores.sources import Embeddings
 
 # In pixels. TensorBoard shows pictures about 350 wide, so text is legible only in few columns. A

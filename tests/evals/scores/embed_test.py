@@ -9,7 +9,7 @@ import pytest
 from tests.evals.tiny_split import CAPTIONS, IMAGES, PARAMS, TinySplit, look_up
 from xmodal.evals import Embedder, evaluate_source, make_evaluator, read_options
 from xmodal.evals.reports.summary import summarize
-from xmodal.evals.scores import arrays, saving
+from xmodal.evals.scores import arrays
 from xmodal.evals.scores.embed import Predictor, _Group
 from xmodal.similarity import make_similarity
 
@@ -99,7 +99,7 @@ def test_learned_parameters_and_several_vectors_travel_with_the_file(tmp_path):
     embedder = Embedder(embed_with_sigma, ("image", "text"), similarity=similarity)
     found = embedder(params, {}, TinySplit(), 4)
     assert found.images.shape == (4, 2, 4)
-    saving.save_embeddings(tmp_path / "model.npz", found)
+    arrays.save_embeddings(tmp_path / "model.npz", found)
     assert [path.name for path in tmp_path.iterdir()] == ["model.npz"]
     loaded = arrays.load_embeddings(tmp_path / "model.npz")
     assert loaded.similarity == "match_probability"

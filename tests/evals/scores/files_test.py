@@ -12,7 +12,7 @@ from xmodal.core.errors import UserError
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.types import Benchmark, DirectionLabels
 from xmodal.evals.scores import arrays, lists
-from xmodal.evals.scores.files import load_rankings, open_items, open_source
+from xmodal.evals.scores.files import load_rankings, open_source
 
 IMAGE_IDS, CAPTION_IDS = np.array([7, 3, 11]), np.array([70, 30, 110, 71, 31])
 
@@ -79,7 +79,6 @@ def with_nan(row):
             "not finite in float32 in 2 of 5 rows",
         ),
         ({"match_scale": np.ones(2)}, r"match_scale in .* is \[1.0, 1.0\], which cannot"),
-        ({"predictions/x/other": np.ones((3, 1))}, r"is \[3, 1\]; save predictions/x/images"),
         ({"image_embeddings": [[1.0, 2.0], [3.0]]}, "image_embeddings in <arrays> are not a NumPy"),
     ],
 )
@@ -154,10 +153,6 @@ CANDIDATES = {
     "t2i_candidates": np.array([[5, 6], [6, 7], [7, 5], [5, 7]], np.uint16),
     "t2i_scores": np.arange(8.0).reshape(4, 2),
 }
-FIRST = {
-    "image_embeddings": np.eye(3, dtype=np.float32),
-    "caption_embeddings": np.eye(3, dtype=np.float32)[[0, 1, 2, 0]],
-}
 
 
 def change(**changes):
@@ -165,17 +160,16 @@ def change(**changes):
 
 
 def test_candidates_of_one_or_both_directions(tmp_path):
-    np.savez(tmp_path / "both.npz", **CANDIDATES, **FIRST, similarity="dot")
+    np.savez(tmp_path / "both.npz", **CANDIDATES)
     found = open_source("scores", tmp_path / "both.npz")
     for direction in ("i2t", "t2i"):
         items, scores = found.directions[direction]
         np.testing.assert_array_equal(items, CANDIDATES[f"{direction}_candidates"])
         np.testing.assert_array_equal(scores, CANDIDATES[f"{direction}_scores"])
-    assert (found.definition, found.first.similarity) == ("the scores of a file", "dot")
+    assert found.definition == "the scores of a file"
     one = change(i2t_candidates=None, i2t_scores=None, score_definition="logit + cosine")
     found = open_source("scores", one)
-    facts = list(found.directions), found.definition, found.first
-    assert facts == (["t2i"], "logit + cosine", None)
+    assert (list(found.directions), found.definition) == (["t2i"], "logit + cosine")
     with pytest.raises(UserError, match=r"both.npz has candidates .* best first, as rankings"):
         read_source(str(tmp_path / "both.npz"), None)
 
@@ -246,44 +240,3 @@ def test_lists_become_positions_in_the_order_of_the_split():
 def test_lists_that_do_not_fit_the_split(i2t, message):
     with pytest.raises(UserError, match=message):
         order(i2t)
-
-
-TEXTS = ["a dog", "a cat ", "no dog", "a dog"]
-VECTORS = np.float32([[1, 0], [0, 1], [1, 1], [1, 0]])
-FILE = {"sentences": np.array(TEXTS), "sentence_embeddings": VECTORS}
-SPLIT = types.SimpleNamespace(
-    name="semeval_sts", caption_ids=np.array([7, 9, 4]), caption_texts=["a cat", " no dog", "a dog"]
-)
-
-
-def test_captions_are_found_by_their_texts(tmp_path):
-    path = tmp_path / "model.npz"
-    np.savez(path, **FILE, similarity="cosine", other=np.zeros(3))
-    found = open_items("embeddings", path).items(SPLIT)
-    np.testing.assert_array_equal(found.caption_ids, [7, 9, 4])
-    np.testing.assert_array_equal(found.captions, VECTORS[[1, 2, 0]])
-    assert (found.images, found.similarity, found.place) == (None, "cosine", str(path))
-    split = types.SimpleNamespace(**vars(SPLIT) | {"caption_texts": ["a cat", "a cow", "two cows"]})
-    message = "no embedding for 2 of the 3 sentences of semeval_sts; the first is 'a cow'"
-    with pytest.raises(UserError, match=message):
-        open_items("embeddings", path).items(split)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "rounding", "different"),
-    [(np.float32, 1e-6, 1e-4), (ml_dtypes.bfloat16, 1e-2, 1e-1)],
-)
-def test_sentences_that_differ_by_rounding(tmp_path, dtype, rounding, different):
-    rng = np.random.default_rng(0)
-    vectors = rng.normal(size=(4, 37))
-
-    def load(difference):
-        vectors[3] = vectors[0] * (1 + difference * rng.choice([-1, 1], 37))
-        path = tmp_path / "model.npz"
-        np.savez(path, sentences=np.array(TEXTS), sentence_embeddings=vectors.astype(dtype))
-        return open_items("embeddings", path, similarity="dot")
-
-    found = load(rounding)
-    assert found.rows == {"a dog": 0, "a cat": 1, "no dog": 2}
-    with pytest.raises(UserError, match="different embeddings for 'a dog', in rows 0 and 3"):
-        load(different)

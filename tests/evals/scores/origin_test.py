@@ -8,8 +8,7 @@ import pytest
 from tests.evals.tiny_split import TinySplit
 from xmodal.core.errors import UserError
 from xmodal.evals import load_embeddings, make_evaluator, read_options, save_embeddings
-from xmodal.evals.scores.arrays import load_scores
-from xmodal.evals.scores.saving import save_scores
+from xmodal.evals.scores.arrays import load_scores, save_scores
 from xmodal.evals.scores.sources import Candidates, Embeddings, FileOrigin, ScoreMatrix
 
 SPLIT = TinySplit()

@@ -103,9 +103,11 @@ def test_both_directions(source, budget, monkeypatch):
         DirectionLabels(random_positives(generator, 233, 171), LISTS, unreachable),
         DirectionLabels(Ragged.from_pairs(columns, rows, 233), RECALLS, folds=folds[::-1]),
     ]
-    found = rank_directions(scores, forward, backward, budget=budget)
+    rated = generator.integers(0, 171, 90), generator.integers(0, 233, 90)
+    found = rank_directions(scores, forward, backward, rated=[rated], budget=budget)
+    np.testing.assert_array_equal(found[2][0], matrix[rated])
     for directions, answers, each in zip(
-        (forward, backward), found, (matrix, matrix.T), strict=True
+        (forward, backward), found[:2], (matrix, matrix.T), strict=True
     ):
         for direction, answer in zip(directions, answers, strict=True):
             assert (answer.rank is None) == (direction.metrics == ("r_precision",))
@@ -122,7 +124,7 @@ def test_within_one_gallery(devices, budget, monkeypatch):
     items = generator.integers(-2, 3, (301, 3)).astype(np.float32)
     direction = DirectionLabels(random_positives(generator, 301, 301, within=True), LISTS)
     scores = open_vectors(items[:9], items, devices=devices)["text", "text"]
-    (found,), nothing = rank_directions(scores, [direction], exclude_self=True, budget=budget)
+    (found,), nothing, _ = rank_directions(scores, [direction], exclude_self=True, budget=budget)
     assert nothing == []
     assert_equals_slow(found, items @ items.T, direction, exclude_self=True)
 
@@ -130,17 +132,13 @@ def test_within_one_gallery(devices, budget, monkeypatch):
 def test_half_of_the_products_serve_both_modalities(monkeypatch):
     monkeypatch.setattr(score_rows, "BLOCK", 64)
     items = np.random.default_rng(0).normal(size=(300, 33)).astype(np.float32)
-    scores, asked = open_vectors(items[:9], items)["text", "text"].hold(1 << 30), []
+    scores, asked = open_vectors(items[:9], items)["text", "text"], []
     compute = vector_scores._score_tile
     monkeypatch.setattr(vector_scores, "_score_tile", lambda *of: asked.append(of) or compute(*of))
-    for queries in (np.arange(300), np.flatnonzero(np.arange(300) % 3)):
-        asked.clear()
-        matrix = np.empty((len(queries), 300), np.float32)
-        for at, rows in scores.blocks(queries):
-            matrix[at] = rows
-        assert len(asked) == 5 * 6 // 2
-        np.testing.assert_array_equal(matrix[:, queries], matrix[:, queries].T)
-        np.testing.assert_allclose(matrix, items[queries] @ items.T, rtol=1e-4, atol=1e-4)
+    matrix = scores.hold(1 << 30).rows(np.arange(300))
+    assert len(asked) == 5 * 6 // 2
+    np.testing.assert_array_equal(matrix, matrix.T)
+    np.testing.assert_allclose(matrix, items @ items.T, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
@@ -155,12 +153,12 @@ def test_duplicates_tie_exactly_in_real_numbers(similarity, budget, monkeypatch)
     labels = DirectionLabels(Ragged.from_pairs(np.arange(45), np.full(45, 250), 45), RECALLS)
     back = DirectionLabels(Ragged.from_pairs(np.array([250]), np.array([7]), 301), RECALLS)
     scores = open_vectors(queries, items, similarity)["image", "text"]
-    (found,), _ = rank_directions(scores, [labels], [back], budget=budget)
+    (found,), *_ = rank_directions(scores, [labels], [back], budget=budget)
     np.testing.assert_array_equal(found.rank, 2)  # Behind 40 and 200.
     assert found.tied.all()
     within = DirectionLabels(Ragged.from_pairs(np.array([40]), np.array([250]), 301), RECALLS)
     scores = open_vectors(queries, items, similarity)["text", "text"]
-    (found,), _ = rank_directions(scores, [within], exclude_self=True, budget=budget)
+    (found,), *_ = rank_directions(scores, [within], exclude_self=True, budget=budget)
     assert (found.rank[40], found.tied[40]) == (1, True)
 
 
@@ -180,7 +178,7 @@ def test_several_relations(cap, folded):
     direction = DirectionLabels(relations, ("pmrp",), cap=cap, folds=folds)
     turned = tuple(Relation(*groups[::-1], each.related.T) for each in relations)
     backward = DirectionLabels(turned, ("pmrp",), cap=cap)
-    (found,), (back,) = rank_directions(MatrixScores(matrix), [direction], [backward])
+    (found,), (back,), _ = rank_directions(MatrixScores(matrix), [direction], [backward])
     assert found.rank is None
     assert 5 < found.tied.sum() < 70
     assert_equals_slow(found, matrix, direction)
@@ -211,10 +209,10 @@ def test_ranks_that_rounding_decides_are_counted_and_float64_has_them(case, simi
     labels = DirectionLabels(random_positives(generator, 71, 133), RECALLS)
     of_items = DirectionLabels(random_positives(generator, 133, 71), RECALLS)
     scores = open_vectors(left, right, similarity)["image", "text"]
-    for found in rank_directions(scores, [labels], [of_items]):
+    for found in rank_directions(scores, [labels], [of_items])[:2]:
         assert (found[0].rounded > 0.1) == (case != "ordinary")
     scores = open_vectors(left, right, similarity, precision="float64")["image", "text"]
-    (found,), _ = rank_directions(scores, [labels])
+    (found,), *_ = rank_directions(scores, [labels])
     assert found.rounded == 0
     if similarity == "cosine":
         left, right = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (left, right))

@@ -1,10 +1,8 @@
 """Reranked rows against loops over queries."""
 
-import jax
 import numpy as np
 import pytest
 
-from xmodal.core.errors import UserError
 from xmodal.evals.scores import rerank
 from xmodal.evals.scores.score_rows import MatrixScores
 from xmodal.evals.scores.sources import Predictions
@@ -52,24 +50,3 @@ def test_selective_refinement_of_whole_rows(monkeypatch, transposed, at_a_time):
     assert 0 < changed.sum() < len(changed)
     rows, columns = (index.ravel() for index in np.indices(scores.shape))
     np.testing.assert_allclose(found.pairs(rows, columns), expected.ravel(), rtol=1e-5)
-
-
-def test_predictions_are_split_where_their_logits_are_sums():
-    generator = np.random.default_rng(1)
-    left, right = generator.normal(size=(6, 4)), generator.normal(size=(9, 4))
-    weights = generator.normal(size=(2, 4, 3))
-
-    def add(images, captions):
-        logits = (images @ weights[0])[:, None] + (captions @ weights[1])[None] - 0.5
-        return jax.nn.sigmoid(logits)
-
-    predictions = Predictions(left.astype(np.float32), right.astype(np.float32), add)
-    parts = Predictions(*predictions.split())
-    rows, columns = np.repeat(np.arange(6), 9), np.tile(np.arange(9), 6)
-    np.testing.assert_allclose(
-        parts.pairs(rows, columns), predictions.pairs(rows, columns), atol=1e-5
-    )
-    assert parts.split()[0] is parts.images
-    multiplied = Predictions(left, right, lambda x, y: jax.nn.sigmoid(x @ y.T)[..., None])
-    with pytest.raises(UserError, match="not sums of an image"):
-        multiplied.split()

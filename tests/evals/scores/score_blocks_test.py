@@ -8,8 +8,7 @@ from tests.similarity.slow_saf import real_items, score_pairs
 from tests.similarity.token_views import make_params, make_view
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
-from xmodal.evals.scores import arrays, saving, score_blocks
-from xmodal.evals.scores.files import choose_similarity
+from xmodal.evals.scores import arrays, score_blocks
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
 from xmodal.evals.scores.sources import Embeddings
 from xmodal.evals.scores.vector_scores import open_scores
@@ -76,39 +75,14 @@ def test_a_killed_computation_continues_with_the_first_unfinished_block(tmp_path
     assert len(rounds) == 4  # Everything is finished.
 
 
-def make_embeddings(**changes):
+def test_only_the_scores_of_token_sets_are_saved(tmp_path):
     views, items, params = make_items()
-    return Embeddings(
-        "a model",
-        np.arange(IMAGES),
-        views[0].vector,
-        np.arange(CAPTIONS),
-        views[1].vector,
-        similarity="saf",
-        parameters=params,
-        options={"width": 5},
-        **{"tokens": {"image": items[0].tokens, "text": items[1].tokens}, **changes},
-    )
-
-
-def test_a_saved_file_has_ragged_tokens_options_and_parameters(tmp_path):
-    embeddings = make_embeddings()
-    saving.save_embeddings(tmp_path / "saf.npz", embeddings)
-    found = choose_similarity(arrays.load_embeddings(tmp_path / "saf.npz"), None)
-    assert found.options == {"width": 5}
-    assert found.similarity == "saf"
-    expected = open_scores(embeddings)["image", "text"].pairs(np.arange(7), np.arange(7))
-    np.testing.assert_array_equal(
-        open_scores(found)["image", "text"].pairs(np.arange(7), np.arange(7)), expected
-    )
-    by_vectors = choose_similarity(arrays.load_embeddings(tmp_path / "saf.npz"), "cosine")
-    assert ("text", "text") in open_scores(by_vectors)
-    with np.load(tmp_path / "saf.npz") as file:
-        content = dict(file)
-    assert len(content["caption_tokens"]) == embeddings.tokens["text"].lengths.sum()
-    content["caption_token_counts"][0] += 1
-    with pytest.raises(UserError, match=r"\[200, 6\] for 201 items"):
-        arrays.load_embeddings(content)
-    content = {key: x for key, x in content.items() if "token" not in key}
-    with pytest.raises(UserError, match="'saf' compares tokens by parameters"):
-        choose_similarity(arrays.load_embeddings(content), None)
+    embeddings = Embeddings(
+        "a model", np.arange(IMAGES), views[0].vector, np.arange(CAPTIONS), views[1].vector,
+        similarity="saf", parameters=params, options={"width": 5},
+        tokens={"image": items[0].tokens, "text": items[1].tokens},
+    )  # fmt: skip
+    scores = open_scores(embeddings)["image", "text"]
+    np.testing.assert_array_equal(scores.rows(np.arange(IMAGES)), compute())
+    with pytest.raises(UserError, match="a model ranks token sets by 'saf'.* use --save_scores"):
+        arrays.save_embeddings(tmp_path / "saf.npz", embeddings)

@@ -27,7 +27,8 @@ class Table:
         return self.table[images, captions]
 
     def take(self, images, captions):
-        return Table(self.table[images][:, captions])
+        images = slice(None) if images is None else images
+        return Table(self.table[images][:, slice(None) if captions is None else captions])
 
 
 def make_scores(seed=0, shape=(70, 131)):
@@ -35,10 +36,6 @@ def make_scores(seed=0, shape=(70, 131)):
     rng = np.random.default_rng(seed)
     first = np.round(rng.normal(size=shape), 1).astype(np.float32)
     return first, np.round(rng.normal(size=shape) - 3, 1).astype(np.float32)
-
-
-def open_stage(first, second, options):
-    return SecondStage(MatrixScores(first), "cosine", Table(second), "logit", options, "model")
 
 
 def slow_order(first, second, top):
@@ -57,7 +54,7 @@ def test_ranks_are_those_of_two_keys(top, transposed, weight):
     first, second = make_scores()
     table = Table(second)
     options = PairReranker(top, weight)
-    stage = SecondStage(MatrixScores(first), "cosine", table, "logit", options, "model")
+    stage = SecondStage(MatrixScores(first), "cosine", table, options, "model")
     rows, columns = np.indices(first.T.shape if transposed else first.shape)
     direction = stage(transposed)
     found = direction.pairs(rows.ravel(), columns.ravel()).reshape(rows.shape)
@@ -82,7 +79,7 @@ def test_only_queries_with_positives_are_scored(transposed, metrics):
     first, second = make_scores()
     options = PairReranker(7, 0.5)
     table = Table(second)
-    stage = SecondStage(MatrixScores(first), "dot", table, "logit", options, "model")
+    stage = SecondStage(MatrixScores(first), "dot", table, options, "model")
     queries, items = first.T.shape if transposed else first.shape
     rng = np.random.default_rng(4)
     rows, found = rng.choice([2, 66, 69], 12), rng.integers(0, items, 12).astype(np.int32)
@@ -104,7 +101,7 @@ def test_scores_that_are_not_finite_are_refused():
     second[0, 0] = np.nan
     for table, message in ((Table(second), "diverged"), (None, "none: evaluate a run with")):
         with pytest.raises(UserError, match=message):
-            SecondStage(MatrixScores(first), "dot", table, "logit", PairReranker(), "model")(False)
+            SecondStage(MatrixScores(first), "dot", table, PairReranker(), "model")(False)
 
 
 def open_case(pairs, **reranker):

@@ -13,7 +13,7 @@ from xmodal.core.errors import UserError
 from xmodal.core.folders import walk
 from xmodal.core.picture_names import IMAGE_ENDINGS, is_picture
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
-from xmodal.evals.scores.line_files import lines_of
+from xmodal.evals.scores.files import lines_of
 
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit

@@ -18,7 +18,6 @@ from etils import epath
 from xmodal.api.item_embeddings import ItemEmbeddings
 from xmodal.core.errors import UserError
 from xmodal.core.mesh import pad_rows
-from xmodal.evals.scores.nearest import merge_best
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
 from xmodal.evals.scores.score_blocks import HostItems
 from xmodal.similarity import Embedding, Similarity
@@ -325,3 +324,26 @@ def _score(
     sides = (items, query) if items_left else (query, items)
     left, right = (similarity.prepare(side, parameters) for side in sides)
     return similarity.score(left, right, parameters).ravel()
+
+
+@jax.jit
+def merge_best(
+    scores: jax.Array, items: jax.Array, tile: jax.Array, start: jax.Array, count: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Merges the best items so far with those of a tile; of equal scores, the earlier comes first.
+
+    Args:
+      scores: the best scores so far [Q, K], descending.
+      items: their items, int32 [Q, K].
+      tile: scores [Q, N] of later items.
+      start: position of the first of these items.
+      count: number of columns of the tile that are real.
+    """
+    top = scores.shape[1]
+    tile = jnp.where(tile == 0, 0.0, tile)  # By the bits, as top_k sorts, -0.0 is smaller.
+    tile = jnp.where(jnp.arange(tile.shape[1]) < count, tile, -jnp.inf)
+    found, places = jax.lax.top_k(tile, min(top, tile.shape[1]))
+    # Those so far are on the left: of equals, top_k takes the left one.
+    scores, chosen = jax.lax.top_k(jnp.concatenate([scores, found], axis=1), top)
+    items = jnp.concatenate([items, start + places.astype(jnp.int32)], axis=1)
+    return scores, jnp.take_along_axis(items, chosen, axis=1)

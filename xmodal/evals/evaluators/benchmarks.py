@@ -32,7 +32,6 @@ from xmodal.evals.reports.summary import list_tags
 from xmodal.evals.scores import completed_concepts
 from xmodal.evals.scores.arrays import check_origin
 from xmodal.evals.scores.completed_concepts import RULES
-from xmodal.evals.scores.from_candidates import collect_scores
 from xmodal.evals.scores.galleries import check_coverage
 from xmodal.evals.scores.rerank import make_benchmark_reranker
 from xmodal.evals.scores.score_rows import Scores
@@ -56,9 +55,7 @@ class BenchmarksOptions(Options):
         for the dataset's own labels.
       benchmarks: names of benchmarks; None for every benchmark that the labels allow.
       reranker: `{"name": ..., **options}`, see `ranking.rerank`; `{"name": "cross_encoder", "top":
-        K}` ranks the best K items of the towers by the model's cross-encoder, `{"name":
-        "similarity", "top": K, "first_stage": FILE}` those of another model by this one's
-        similarity of token sets.
+        K}` ranks the best K items of the towers by the model's cross-encoder.
       task: task whose predictions the reranker uses; not for a second stage.
       concepts: of a model with the head "consensus", "own" labels a caption with the concepts of
         its own words; "completed" also with those of similar captions of the split, by the rule of
@@ -78,11 +75,6 @@ class BenchmarksOptions(Options):
         """See `Options`."""
         return (self.reranker or {}).get("name") == "cross_encoder"
 
-    @property
-    def compares_tokens(self) -> bool:
-        """See `Options`."""
-        return (self.reranker or {}).get("name") == "similarity"
-
     def check(self, where: str) -> None:
         """See `Options`."""
         super().check(where)
@@ -90,8 +82,7 @@ class BenchmarksOptions(Options):
         if self.task and isinstance(reranker, PairReranker):
             raise UserError(
                 f"{where}.task={self.task!r} names predictions, which the reranker "
-                f"{(self.reranker or {})['name']!r} "
-                "does not use; remove the task, or choose another reranker."
+                "'cross_encoder' does not use; remove the task, or choose another reranker."
             )
 
     def check_dataset(self, where: str, dataset: str) -> None:
@@ -204,20 +195,22 @@ class BenchmarksEvaluator(Evaluator):
         return OpenScores(source, self.labels, **self._ranking).ranking
 
     def scores(self, adapter: ModelAdapter) -> Candidates | ScoreMatrix:
-        """Returns the pairs that the second stage of `run` scored, with their scores.
+        """Returns the scores that `run` ranks images and captions by, as a file has them.
 
-        Raises:
-          UserError: there is no second stage.
+        They are those of all pairs, or of the pairs that a second stage scored.
         """
-        source = self.source(adapter)
-        if not isinstance(self.reranker, PairReranker) or not isinstance(source, Embeddings):
-            raise UserError(
-                f"{adapter.place} is ranked without a second stage, whose scores could be saved: "
-                "set a reranker 'cross_encoder' or 'similarity'."
-            )
-        stage = OpenScores(source, self.labels, **self._ranking).stage
-        assert stage is not None
-        return collect_scores(stage, source, self.labels, self.reranker.first_stage)
+        source: Any = self.source(adapter)
+        labels = self.labels
+        opened = OpenScores(source, labels, **self._ranking)
+        ids = labels.image_ids, labels.caption_ids
+        if opened.stage is None or opened.stage.scores_all:
+            scores = opened.ranking("i2t")
+            return ScoreMatrix(source.place, *ids, scores.rows(np.arange(scores.shape[0])))
+        directions = {}
+        for direction, items in (("i2t", ids[1]), ("t2i", ids[0])):
+            positions, found = opened.stage.candidates(direction == "t2i")
+            directions[direction] = np.asarray(items, np.int64)[positions], found
+        return Candidates(source.place, *ids, directions, opened.stage.definition)
 
     def run(self, adapter: ModelAdapter) -> list[Result]:
         """See `Evaluator`."""

@@ -13,8 +13,8 @@ from xmodal.evals.evaluators.evaluator import Evaluator, Options
 from xmodal.evals.labels.split import Split
 from xmodal.evals.reports.results import Result
 from xmodal.evals.reports.uncertainty import Resamples, compute_interval
+from xmodal.evals.scores.files import lines_of
 from xmodal.evals.scores.galleries import order_embeddings
-from xmodal.evals.scores.line_files import read_lines
 from xmodal.evals.scores.ranks import count_ahead
 from xmodal.evals.scores.score_rows import count_not_finite
 from xmodal.evals.scores.sources import Embeddings, ModelAdapter
@@ -214,6 +214,24 @@ class ClassificationEvaluator(Evaluator):
             raise UserError(f"{bad:,} of {len(vectors):,} vectors of {place} are not finite.")
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         return (vectors / np.where(norms > 0, norms, 1)).astype(np.float32)
+
+
+def read_lines(entries: Sequence[str], where: str) -> tuple[str, ...]:
+    """Returns texts; of an entry that ends in .txt, the lines of that file that are not empty.
+
+    Raises:
+      UserError: a file is missing, or not text.
+    """
+    texts: list[str] = []
+    for entry in entries:
+        if not entry.endswith(".txt"):
+            texts.append(entry)
+            continue
+        try:
+            texts += lines_of(entry)
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{where}: the file {entry!r} cannot be read: {error}.") from error
+    return tuple(texts)
 
 
 def _overlap(split: str, other: str) -> bool:

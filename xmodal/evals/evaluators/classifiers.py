@@ -13,8 +13,8 @@ from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.classification import (
     ClassificationEvaluator,
     ClassificationOptions,
+    read_lines,
 )
-from xmodal.evals.scores.line_files import read_lines
 from xmodal.evals.scores.sources import ModelAdapter
 
 Scored = tuple[np.ndarray, dict[str, float]]

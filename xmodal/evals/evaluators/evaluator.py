@@ -68,11 +68,6 @@ class Options:
         return False
 
     @property
-    def compares_tokens(self) -> bool:
-        """Whether the model's similarity of token sets ranks the best items of another model."""
-        return False
-
-    @property
     def labels_read(self) -> tuple[str, ...]:
         """Label columns of the dataset that the evaluator reads."""
         return ()

@@ -175,15 +175,7 @@ class PoolsEvaluator(Evaluator):
         self, source: Embeddings, images: np.ndarray, captions: np.ndarray, asking: np.ndarray
     ) -> dict[str, float]:
         """Metrics of the pairs at the given positions, over those that are queries."""
-        pool = dataclasses.replace(
-            source,
-            images=source.images[images],
-            captions=source.captions[captions],
-            predictions={
-                task: each.take(images, captions) for task, each in source.predictions.items()
-            },
-            tokens=source.take_tokens({"image": images, "text": captions}),
-        )
+        pool = source.take(images, captions)
         scores = open_scores(pool, mesh=self._mesh, precision=self.options.precision)
         between = scores["image", "text"]
         held = between.hold(memory_budget()) if self._reranker is None else between

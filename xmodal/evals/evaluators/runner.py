@@ -1,8 +1,7 @@
 """Computes benchmarks: the scores of every two galleries once, for all benchmarks together."""
 
-import functools
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,15 +19,15 @@ from xmodal.evals.reports.metrics import (
     compute_spearman,
     draw_pairs,
 )
-from xmodal.evals.reports.results import CorrelationResult, DirectionResult, Result
+from xmodal.evals.reports.results import CorrelationResult, DirectionResult, Rescored, Result
 from xmodal.evals.scores import galleries
 from xmodal.evals.scores.files import name_of, open_source
-from xmodal.evals.scores.from_candidates import ScoredCandidates
-from xmodal.evals.scores.lists import answer_lists, order_rankings
+from xmodal.evals.scores.lists import answer_lists, order_rankings, pad_lists, sort_candidates
 from xmodal.evals.scores.ranks import RankedQueries, has_positives, rank_directions, rank_queries
 from xmodal.evals.scores.rerank import RerankedScores, RowReranker
-from xmodal.evals.scores.score_rows import Scores, equal_scores
-from xmodal.evals.scores.second_stage import PairReranker, SecondStage, SimilarityReranker
+from xmodal.evals.scores.score_files import hash_arrays
+from xmodal.evals.scores.score_rows import MatrixScores, Scores
+from xmodal.evals.scores.second_stage import PairReranker, SecondStage, describe_candidates
 from xmodal.evals.scores.sources import (
     Candidates,
     Embeddings,
@@ -37,18 +36,26 @@ from xmodal.evals.scores.sources import (
     ScoreMatrix,
     Source,
 )
-from xmodal.evals.scores.token_pairs import open_token_pairs
 from xmodal.evals.scores.vector_scores import open_scores
 
 _DIGITS = 12  # Of the hash that tells files of one name apart.
 
 Modalities = tuple[str, str]
 Reranker = RowReranker | PairReranker
-ScoresOfPairs = Scores | SecondStage
+Answers = dict[tuple[str, str], RankedQueries]
+"""Results by the names of benchmark and direction."""
+
+Describe = Callable[[str, DirectionLabels], Rescored | None]
+"""(direction, its labels) -> facts of the second stage, if there is one."""
 
 
 class OpenScores:
-    """The scores between every two galleries of a split, and those that rank its directions."""
+    """The scores between every two galleries of a split, and those that rank its directions.
+
+    Attributes:
+      between: scores by the modalities of queries and items.
+      stage: the second stage, if there is one; nothing is computed yet.
+    """
 
     def __init__(
         self,
@@ -61,45 +68,30 @@ class OpenScores:
         precision: str = "float32",
     ) -> None:
         """Opens the scores of a source in the order of the labels, see `compute_benchmarks`."""
-        self._reranker, self._task, self._mesh = reranker, task, mesh
-        self._source, self._first = source, ""
+        self._reranker, self._task = reranker, task
         self.between: dict[Modalities, Scores] = {}
+        self.stage: SecondStage | None = None
+        pairs, name, both = None, "", ("image", "text")
         if isinstance(source, ScoreMatrix):
-            self.between["image", "text"] = galleries.order_scores(source, labels)
+            self.between[both] = galleries.order_scores(source, labels)
         else:
-            self._source = ordered = galleries.order_embeddings(source, labels)
-            self._first = ordered.similarity
-            # Opening a similarity of token sets scores all pairs.
-            if ordered.modalities and not isinstance(reranker, SimilarityReranker):
-                self.between |= open_scores(ordered, mesh=mesh, precision=precision)
-            elif not isinstance(reranker, PairReranker):
-                raise UserError(
-                    f"{source.place} has no embeddings, only a cross-encoder: set the evaluator's "
-                    "reranker to {'name': 'cross_encoder'}."
-                )
-            elif not reranker.first_stage:
-                sizes = len(labels.image_ids), len(labels.caption_ids)
-                self.between["image", "text"], self._first = equal_scores(*sizes), ""
-            if isinstance(reranker, PairReranker) and (path := reranker.first_stage):
-                found, self._first = _open_first_stage(path, labels, mesh)
-                self.between["image", "text"] = found
-
-    @functools.cached_property
-    def stage(self) -> SecondStage | None:
-        """The second stage, if there is one; nothing is computed yet."""
-        source, reranker = self._source, self._reranker
-        if not isinstance(reranker, PairReranker):
-            return None
-        pairs, definition = None, ""
-        if isinstance(source, Embeddings):
-            pairs = source.pairs
-            if isinstance(reranker, SimilarityReranker):
-                pairs = open_token_pairs(source, self._mesh, reranker.top)
-                definition = source.similarity
-            elif source.pairs is not None:
-                definition = source.pairs.definition
-        between = self.between.get(("image", "text"))
-        return SecondStage(between, self._first, pairs, definition, reranker, source.place)
+            source = galleries.order_embeddings(source, labels)
+            pairs, name = source.pairs, source.similarity
+            if source.modalities:
+                self.between = open_scores(source, mesh=mesh, precision=precision)
+        self._source = source
+        if isinstance(reranker, PairReranker):
+            if reranker.first_stage:
+                self.between[both], name = _open_first_stage(reranker.first_stage, labels, mesh)
+            elif both not in self.between:
+                shape, name = (len(labels.image_ids), len(labels.caption_ids)), ""
+                self.between[both] = MatrixScores(np.broadcast_to(np.float32(0), shape))
+            self.stage = SecondStage(self.between[both], name, pairs, reranker, source.place)
+        elif isinstance(source, Embeddings) and not source.modalities:
+            raise UserError(
+                f"{source.place} has no embeddings, only a cross-encoder: set the evaluator's "
+                "reranker to {'name': 'cross_encoder'}."
+            )
 
     def ranking(self, direction: str, asked: np.ndarray | None = None) -> Scores:
         """Returns the scores that rank the queries of a direction.
@@ -119,13 +111,14 @@ class OpenScores:
 
     def answer(
         self, benchmarks: Sequence[Benchmark], budget: int | None
-    ) -> tuple[dict[tuple[str, str], RankedQueries], dict[Modalities, ScoresOfPairs]]:
-        """Ranks all directions of benchmarks, and returns scores of single pairs that were graded.
+    ) -> tuple[Answers, dict[str, np.ndarray]]:
+        """Ranks all directions of benchmarks, and returns the scores of rated pairs by rating.
 
         The scores of every two galleries are computed once, if they fit the budget, and are
         released before those of the next.
         """
-        answers: dict[tuple[str, str], RankedQueries] = {}
+        answers: Answers = {}
+        values: dict[str, np.ndarray] = {}
         for modalities, between in self.between.items():
             within = modalities[0] == modalities[1]
             both = [
@@ -137,18 +130,32 @@ class OpenScores:
                 }
                 for asked in dict.fromkeys((modalities, modalities[::-1]))
             ]
-            found: Iterable[Sequence[RankedQueries]]
+            rated = {
+                name: ends
+                for benchmark in benchmarks
+                for name, pairs in benchmark.graded.items()
+                for compared, ends in [_orient(pairs)]
+                if compared == modalities
+            }
             if within or self._reranker is None:
-                lists_of = (list(each.values()) for each in both)
-                found = rank_directions(between, *lists_of, exclude_self=within, budget=budget)
+                lists = (list(each.values()) for each in both)
+                *found, read = rank_directions(
+                    between, *lists, rated=[*rated.values()], exclude_self=within, budget=budget
+                )
             else:
                 found = [self._rank_again(each) for each in both]
+                read = [(self.stage or between).pairs(*ends) for ends in rated.values()]
             for directions, each in zip(both, found, strict=False):
                 answers |= zip(directions, each, strict=True)
-        graded: dict[Modalities, ScoresOfPairs] = dict(self.between)
-        if self.stage is not None:
-            graded["image", "text"] = self.stage
-        return answers, graded
+            values |= zip(rated, read, strict=True)
+        return answers, values
+
+    def describe(self, direction: str, labels: DirectionLabels) -> Rescored | None:
+        """See `Describe`."""
+        query, gallery = DIRECTIONS[direction]
+        if self.stage is None or query == gallery:
+            return None
+        return self.stage.describe(labels, query == "text")
 
     def _rank_again(
         self, directions: Mapping[tuple[str, str], DirectionLabels]
@@ -158,6 +165,13 @@ class OpenScores:
         asked = np.any([has_positives(labels) for labels in directions.values()], axis=0)
         scores = self.ranking(next(iter(directions))[1], asked)
         return rank_queries(scores, list(directions.values()))
+
+
+def _orient(pairs: GradedPairs) -> tuple[Modalities, tuple[np.ndarray, np.ndarray]]:
+    """The modalities of pairs and their positions, images first."""
+    if pairs.modalities == ("text", "image"):
+        return ("image", "text"), (pairs.right, pairs.left)
+    return pairs.modalities, (pairs.left, pairs.right)
 
 
 def predictions_of(source: Source, task: str) -> Predictions:
@@ -182,9 +196,7 @@ def compute_benchmarks(
     bootstrap_samples: int = 1000,
     seed: int = 0,
     budget: int | None = None,
-    mesh: Mesh | None = None,
-    precision: str = "float32",
-    **reranking: Any,
+    **opening: Any,
 ) -> list[Result]:
     """Computes everything on the benchmarks that the source allows, and names the rest.
 
@@ -195,44 +207,30 @@ def compute_benchmarks(
       bootstrap_samples: samples of every correlation.
       seed: seed of their draws.
       budget: bytes that a matrix of scores may take, see `rank_directions`.
-      mesh: galleries are sharded over its `data` axis.
-      precision: "float32" or "float64", of scores of vectors.
-      reranking: `reranker`, which maps complete rows of scores between images and captions to the
-        rows to rank by, while correlations use the original scores; or scores pairs, also those of
-        correlations. `task`: whose predictions it uses.
+      opening: `mesh`: galleries are sharded over its `data` axis. `precision`: "float32" or
+        "float64", of scores of vectors. `reranker`, which maps complete rows of scores between
+        images and captions to the rows to rank by, while correlations use the original scores; or
+        scores pairs, also those of correlations. `task`: whose predictions it uses.
 
     Raises:
       UserError: an embedding or a score is not finite; the source lacks items of the labels, or
         the predictions of the task.
     """
-    stage: SecondStage | ScoredCandidates | None = None
-    rating: dict[Modalities, ScoresOfPairs] = {}
-    if isinstance(source, RankedLists):
-        ranked = order_rankings(source, labels, benchmarks)
-        sizes = {"image": len(labels.image_ids), "text": len(labels.caption_ids)}
-        answers = {
-            (benchmark.name, name): answer_lists(
-                ranked[name], direction, sizes[DIRECTIONS[name][1]]
-            )
-            for benchmark in benchmarks
-            for name, direction in benchmark.directions.items()
-            if name in ranked
-        }
-    elif isinstance(source, Candidates):
-        if reranking.get("reranker") is not None:
-            raise UserError(
-                f"{source.place} has candidates, which are ranked; remove the reranker."
-            )
-        stage = ScoredCandidates(source, labels, mesh=mesh, precision=precision)
-        answers = stage.answer(benchmarks)
-        if (whole := stage.whole()) is not None:
-            rating["image", "text"] = whole
+    values: dict[str, np.ndarray] = {}
+    if isinstance(source, RankedLists | Candidates):
+        if opening.get("reranker") is not None:
+            raise UserError(f"{source.place} has ranked lists; remove the reranker.")
+        answers, describe = _read_lists(source, labels, benchmarks)
     else:
-        scores = OpenScores(source, labels, mesh=mesh, precision=precision, **reranking)
-        answers, rating = scores.answer(benchmarks, budget)
-        stage = scores.stage
-    correlations = _correlate_benchmarks(rating, labels, benchmarks, bootstrap_samples, seed)
-    make_result = _results_of(labels, stage)
+        opened = OpenScores(source, labels, **opening)
+        (answers, values), describe = opened.answer(benchmarks, budget), opened.describe
+    images, correlations = images_of(labels), dict[str, CorrelationResult]()
+    for rating, pairs in {k: x for each in benchmarks for k, x in each.graded.items()}.items():
+        if rating in values:
+            ends = zip(*_orient(pairs), strict=True)
+            shown = np.stack([images[modality][at] for modality, at in ends])
+            correlations[rating] = correlate(values[rating], pairs, shown, bootstrap_samples, seed)
+    make_result = _results_of(labels, describe)
     results = []
     for benchmark in benchmarks:
         directions = {
@@ -249,6 +247,31 @@ def compute_benchmarks(
         facts = (benchmark.name, benchmark.definition, benchmark.label_hash)
         results.append(Result(*facts, directions, correlated, skipped))
     return results
+
+
+def _read_lists(
+    source: RankedLists | Candidates, labels: Labels, benchmarks: Sequence[Benchmark]
+) -> tuple[Answers, Describe]:
+    """Answers the directions that have lists."""
+    lists = sort_candidates(source) if isinstance(source, Candidates) else source
+    ranked = order_rankings(lists, labels, benchmarks)
+    sizes = {"image": len(labels.image_ids), "text": len(labels.caption_ids)}
+
+    def describe(direction: str, labels: DirectionLabels) -> Rescored | None:
+        if isinstance(source, RankedLists):
+            return None
+        table = np.sort(pad_lists(ranked[direction]), axis=1)
+        given = hash_arrays("", [table], {})[:_DIGITS]
+        gallery = sizes[DIRECTIONS[direction][1]]
+        return describe_candidates(table, labels, gallery, source.definition, given=given)
+
+    answers = {
+        (benchmark.name, name): answer_lists(ranked[name], each, sizes[DIRECTIONS[name][1]])
+        for benchmark in benchmarks
+        for name, each in benchmark.directions.items()
+        if name in ranked
+    }
+    return answers, describe
 
 
 def _open_first_stage(path: str, items: galleries.Ids, mesh: Mesh | None) -> tuple[Scores, str]:
@@ -297,32 +320,8 @@ def images_of(labels: Labels) -> dict[str, np.ndarray]:
     return {modality: np.asarray(each, np.int64) for modality, each in ids.items()}
 
 
-def _correlate_benchmarks(
-    scores: Mapping[Modalities, ScoresOfPairs],
-    labels: Labels,
-    benchmarks: Sequence[Benchmark],
-    samples: int,
-    seed: int,
-) -> dict[str, CorrelationResult]:
-    """The correlations of all ratings of pairs that have scores, by rating."""
-    images, results = images_of(labels), dict[str, CorrelationResult]()
-    for rating, pairs in {
-        name: x for each in benchmarks for name, x in each.graded.items()
-    }.items():
-        between, ends = pairs.modalities, (pairs.left, pairs.right)
-        if between == ("text", "image"):
-            between, ends = between[::-1], ends[::-1]
-        if between in scores:
-            shown = np.stack(
-                [images[modality][at] for modality, at in zip(between, ends, strict=True)]
-            )
-            values = scores[between].pairs(*ends)
-            results[rating] = correlate(values, pairs, shown, samples, seed)
-    return results
-
-
 def _results_of(
-    labels: Labels, stage: SecondStage | ScoredCandidates | None
+    labels: Labels, describe: Describe
 ) -> Callable[[DirectionLabels, RankedQueries, str], DirectionResult]:
     """Returns the function (labels, answer, direction) -> results of queries with a positive."""
     image_ids, own = np.asarray(labels.image_ids), np.asarray(labels.caption_image_ids)
@@ -345,16 +344,13 @@ def _results_of(
         if positives.folds is not None:
             sizes = np.bincount(positives.folds[1])
             items = int(sizes[positives.folds[0][rows]].max(initial=0))
-        rescored = None
-        if stage is not None and not is_same:
-            rescored = stage.describe(positives, transposed=query == "text")
         return DirectionResult(
             query_ids=ids[query][rows].astype(np.int64),
             clusters=clusters[query][rows].astype(np.int32),
             values=values, rank=rank, tied=None if answer.tied is None else answer.tied[rows],
             rounded=answer.rounded, gallery=items - is_same, skipped=len(ids[query]) - len(rows),
             has_median="median_rank" in positives.metrics and rank is not None,
-            missing=answer.missing, rescored=rescored, chance=chance,
+            missing=answer.missing, rescored=describe(direction, positives), chance=chance,
         )  # fmt: skip
 
     return make

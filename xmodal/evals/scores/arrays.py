@@ -1,9 +1,11 @@
-"""Reads the arrays of any model: embeddings, scores and candidates, in npz or npy files.
+"""Reads and writes the arrays of any model: embeddings, scores and candidates, in npz or npy files.
 
 Ids are the dataset's own (COCO's caption and image ids); `galleries` puts the arrays in the order
-of a split's labels, and `saving` writes such files.
+of a split's labels.
 """
 
+import io
+import json
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -14,33 +16,27 @@ import numpy as np
 from etils import epath
 
 from xmodal.core.errors import UserError
-from xmodal.core.tree_paths import unflatten
+from xmodal.core.result_files import check_writable, write_file
 from xmodal.core.untrusted.json_text import parse_json_text
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.evals.labels.definitions import KINDS
-from xmodal.evals.scores.ragged_tokens import RaggedTokens
 from xmodal.evals.scores.score_rows import count_not_finite
 from xmodal.evals.scores.sources import (
     LARGEST_SCORE,
     Candidates,
     Embeddings,
     FileOrigin,
-    Predictions,
     ScoreMatrix,
 )
+from xmodal.similarity import LATE_INTERACTIONS
 
-SENTENCES, SENTENCE_EMBEDDINGS = "sentences", "sentence_embeddings"
 SIMILARITY, DEFINITION, ORIGIN = "similarity", "score_definition", "xmodal_origin"
-OPTIONS, PARAMETERS = "similarity_options", "similarity/"
-# Prefix of prediction names, followed by TASK/images or TASK/captions.
-PREDICTIONS = "predictions/"
 # Scalars that a similarity may need: scale and shift of PCME's match probability.
 _NUMBERS = ("match_scale", "match_shift")
 # Other arrays of a file may be anything and are not read.
 _KNOWN = re.compile(
-    r"(image|caption)_(ids|embeddings|log_sigma|tokens|token_counts)|(i2t|t2i)_(candidates|scores)"
-    r"|scores|score_definition|sentences|sentence_embeddings|similarity|similarity_options"
-    r"|match_scale|match_shift|xmodal_origin|predictions/.*|similarity/.*"
+    r"(image|caption)_(ids|embeddings|log_sigma)|(i2t|t2i)_(candidates|scores)|scores"
+    r"|score_definition|similarity|match_scale|match_shift|xmodal_origin"
 )
 _ROWS_AT_A_TIME = 1024  # Of a matrix that may be on disk.
 
@@ -123,19 +119,14 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Emb
     Args:
       source: npz file, or its arrays in a mapping. Embeddings of any float type are read,
         bfloat16 included. `similarity` (a name), `match_scale` and `match_shift` (numbers)
-        are optional, and so are `predictions/TASK/images` [N, C] and `predictions/TASK/captions`
-        [M, C], whose sums are the logits of the probabilities that a task predicts for pairs, and
-        `image_log_sigma` [N, D] and `caption_log_sigma` [M, D]. For a similarity of token sets:
-        `image_tokens` [P, W], the tokens of one item after those of the other,
-        `image_token_counts` [N], the same for captions, `similarity_options`, JSON of its
-        keywords, and its parameters, such as `similarity/local/kernel`.
+        are optional, and so are `image_log_sigma` [N, D] and `caption_log_sigma` [M, D].
     """
     return read_embeddings(*open_arrays(source, "embeddings"))
 
 
 def read_embeddings(place: str, arrays: Arrays) -> Embeddings:
     """Returns the embeddings in arrays of a place, see `load_embeddings`."""
-    ids, vectors, log_sigma, tokens = {}, {}, {}, {}
+    ids, vectors, log_sigma = {}, {}, {}
     for modality, kind in KINDS.items():
         names = f"{kind}_ids", f"{kind}_embeddings"
         if arrays.keys().isdisjoint(names):
@@ -145,8 +136,6 @@ def read_embeddings(place: str, arrays: Arrays) -> Embeddings:
         vectors[modality] = read_vectors(arrays, names[1], place, count)
         if (spread := f"{kind}_log_sigma") in arrays:
             log_sigma[modality] = read_vectors(arrays, spread, place, count, most=2)
-        if f"{kind}_tokens" in arrays:
-            tokens[modality] = _read_tokens(arrays, kind, place)
     if not ids:
         raise UserError(
             f"{place} holds {sorted(arrays)}, none of which is known; embeddings are expected "
@@ -157,19 +146,13 @@ def read_embeddings(place: str, arrays: Arrays) -> Embeddings:
             f"{place}: images have {vectors['image'].shape[-1]} dimensions and captions "
             f"{vectors['text'].shape[-1]}; both must come from one joint space."
         )
-    parameters: dict[str, Any] = {
+    parameters = {
         name: _read_value(arrays, name, place, float) for name in _NUMBERS if name in arrays
     }
-    options: dict[str, Any] = {}
-    if tokens:
-        of_module = {k: x for k, x in arrays.items() if k.startswith(PARAMETERS)}
-        parameters |= unflatten({k.removeprefix(PARAMETERS): x for k, x in of_module.items()})
-        options = _read_value(arrays, OPTIONS, place, parse_json_text)
     return Embeddings(
         place, ids.get("image"), vectors.get("image"), ids.get("text"), vectors.get("text"),
         read_text(arrays, SIMILARITY, place), parameters,
-        _read_predictions(arrays, place, {modality: len(each) for modality, each in ids.items()}),
-        log_sigma, tokens, options, origin=_read_origin(arrays, place),
+        log_sigma=log_sigma, origin=_read_origin(arrays, place),
     )  # fmt: skip
 
 
@@ -184,8 +167,7 @@ def load_scores(
         `image_ids` and `caption_ids`; or, instead of `scores`, with `i2t_candidates` and
         `i2t_scores` [N, K], ids of captions and their scores, a row per image, and
         `t2i_candidates` and `t2i_scores` [M, K], a row per caption, or only one direction, and
-        optionally `score_definition`, a string, and the embeddings of their first stage with its
-        `similarity`, see `load_embeddings`.
+        optionally `score_definition`, a string.
       ids: npz file (or mapping) with `image_ids` and `caption_ids`, if they are not in `source`.
     """
     place, matrix = place_of(source, "scores"), None
@@ -225,7 +207,6 @@ def has_candidates(names: Collection[str]) -> bool:
 def _read_candidates(
     arrays: Arrays, place: str, modalities: list[np.ndarray], origin: FileOrigin | None
 ) -> Candidates:
-    """Candidates, with the embeddings of their first stage if there are any."""
     directions = {}
     for direction, queries in zip(("i2t", "t2i"), modalities, strict=True):
         if (name := f"{direction}_candidates") not in arrays:
@@ -244,10 +225,8 @@ def _read_candidates(
                 "Leave out items that were not scored."
             )
         directions[direction] = items.astype(np.int64), scores
-    has_first = any(f"{kind}_embeddings" in arrays for kind in KINDS.values())
-    first = read_embeddings(place, arrays) if has_first else None
     definition = read_text(arrays, DEFINITION, place) or "the scores of a file"
-    return Candidates(place, modalities[0], modalities[1], directions, definition, first, origin)
+    return Candidates(place, modalities[0], modalities[1], directions, definition, origin)
 
 
 def _require(arrays: Arrays, name: str, place: str) -> np.ndarray:
@@ -306,33 +285,6 @@ def read_text(arrays: Arrays, name: str, place: str) -> str:
     return _read_value(arrays, name, place, str) if name in arrays else ""
 
 
-def _read_tokens(arrays: Arrays, kind: str, place: str) -> RaggedTokens:
-    name = f"{kind}_tokens"
-    lengths = _require(arrays, f"{kind}_token_counts", place)
-    values = read_vectors(arrays, name, place, int(lengths.sum()), most=2)
-    return RaggedTokens(values.astype(np.float32), lengths.astype(np.int64))
-
-
-def _read_predictions(
-    arrays: Arrays, place: str, counts: Mapping[str, int]
-) -> dict[str, Predictions]:
-    """Predictions by task."""
-    modalities = {"images": "image", "captions": "text"}
-    found: dict[str, dict[str, np.ndarray]] = {}
-    for key in (key for key in arrays if key.startswith(PREDICTIONS)):
-        task, _, kind = key.removeprefix(PREDICTIONS).rpartition("/")
-        part, count = arrays[key], counts.get(modalities.get(kind, ""), -1)
-        parts = found.setdefault(task, {})
-        if part.shape[:1] != (count,) or any(x.shape[1:] != part.shape[1:] for x in parts.values()):
-            raise UserError(
-                f"{key} in {place} is {list(part.shape)}; save {PREDICTIONS}{task}/images [N, C] "
-                f"and {PREDICTIONS}{task}/captions [M, C] of the items, with one C, or one of them "
-                "if the task reads one modality."
-            )
-        parts[kind] = read_vectors(arrays, key, place, count, most=2).astype(np.float32)
-    return {t: Predictions(x.get("images"), x.get("captions")) for t, x in found.items()}
-
-
 def _read_origin(arrays: Arrays, place: str) -> FileOrigin | None:
     """The origin in some arrays; None for those of other programs."""
     if ORIGIN not in arrays:
@@ -358,3 +310,53 @@ def check_origin(path: str, place: str, records: Mapping[str, str]) -> None:
 def named_similarity(path: str) -> str:
     """Returns the similarity that an npz file of embeddings names; "" if it names none."""
     return str(_read_one(path, SIMILARITY).get(SIMILARITY, ""))
+
+
+def save_embeddings(path: str | os.PathLike, embeddings: Embeddings) -> None:
+    """Writes the file that `load_embeddings` reads.
+
+    Raises:
+      UserError: the model ranks by the tokens of its items, which no file has.
+    """
+    if embeddings.similarity in LATE_INTERACTIONS:
+        raise UserError(
+            f"{embeddings.place} ranks token sets by {embeddings.similarity!r}, and a file has "
+            "only vectors: use --save_scores, which writes the scores of all pairs."
+        )
+    found: dict[str, Any] = {SIMILARITY: np.array(embeddings.similarity)}
+    ids = {"image": embeddings.image_ids, "text": embeddings.caption_ids}
+    for modality, vectors in embeddings.by_modality.items():
+        found |= {f"{KINDS[modality]}_ids": ids[modality], f"{KINDS[modality]}_embeddings": vectors}
+    found |= {f"{KINDS[modality]}_log_sigma": x for modality, x in embeddings.log_sigma.items()}
+    found |= {name: np.float32(x) for name, x in embeddings.parameters.items()}
+    _save(path, found, embeddings.origin)
+
+
+def save_scores(path: str | os.PathLike, found: Candidates | ScoreMatrix) -> None:
+    """Writes the file that `load_scores` reads."""
+    saved: dict[str, Any] = {"image_ids": found.image_ids, "caption_ids": found.caption_ids}
+    if isinstance(found, ScoreMatrix):
+        saved["scores"] = found.matrix
+    else:
+        saved[DEFINITION] = np.array(found.definition)
+        for direction, (items, scores) in found.directions.items():
+            saved |= {f"{direction}_candidates": items, f"{direction}_scores": scores}
+    _save(path, saved, found.origin)
+
+
+def check_savable(path: str | os.PathLike) -> None:
+    """Raises an error if a name does not end in .npz, or its folder is not writable."""
+    place = epath.Path(path)
+    if place.suffix != ".npz":
+        raise UserError(f"Arrays are saved as npz: {path} must end in .npz.")
+    check_writable(place.parent)
+
+
+def _save(path: str | os.PathLike, saved: Mapping[str, Any], origin: FileOrigin | None) -> None:
+    check_savable(path)
+    if origin is not None:
+        fields = {"model": origin.model, "records": dict(origin.records)}
+        saved = {**saved, ORIGIN: np.array(json.dumps(fields))}
+    buffer = io.BytesIO()
+    np.savez(buffer, **saved)
+    write_file(path, buffer.getvalue())

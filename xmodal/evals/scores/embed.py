@@ -184,7 +184,7 @@ class Embedder:
                     ]
             if found[0].tokens is not None:
                 ragged = [RaggedTokens.from_padded(*part.tokens) for part in found]
-                tokens[modality] = RaggedTokens.join(ragged).take(order)
+                tokens[modality] = RaggedTokens.join(ragged)[order]
             if found[0].features is not None:
                 features[modality] = Tokens.join([(rows, part.features) for rows, part in parts])
         vectors = kept["vectors"]

@@ -1,13 +1,11 @@
 """Checks the items of embeddings and scores and puts them in the order of a split."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
 
 from xmodal.core.errors import UserError
-from xmodal.evals.labels.definitions import KINDS
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.types import Labels
 from xmodal.evals.scores.score_rows import MatrixScores
@@ -60,28 +58,6 @@ def ids_of(source: Embeddings | ScoreMatrix | Candidates) -> dict[str, np.ndarra
     return {kind: each for kind, each in ids.items() if each is not None}
 
 
-def find_items(place: str, kind: str, ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Returns the position, int64 [N], of every item of a split in a source.
-
-    Args:
-      place: names the source in messages.
-      kind: "image" or "caption".
-      ids: ids of the source.
-      wanted: ids [N] of the split.
-
-    Raises:
-      UserError: the source lacks an item.
-    """
-    found = Positions(kind, ids).find(wanted)
-    if (lacking := found < 0).any():
-        raise UserError(
-            f"{place} lacks {lacking.sum()} of the {len(wanted)} {kind}s of the split, the first "
-            f"is {kind} id {wanted[lacking.argmax()]}: export all of them, with the ids of the "
-            "prepared dataset."
-        )
-    return found
-
-
 class Ids(Protocol):
     """Items of a split by id: those of `Labels`, or of a prepared dataset."""
 
@@ -96,55 +72,26 @@ class Ids(Protocol):
 
 def order_embeddings(source: Embeddings, labels: Ids) -> Embeddings:
     """Returns the embeddings in the order of the split; arrays in this order are not copied."""
-    at = _find(source, labels)
-    moved = {
-        kind: positions
-        for kind, positions in at.items()
-        if not _is_whole(positions, len(ids_of(source)[kind]))
-    }
-    if not moved:
-        return source
-
-    def move(kind: str, rows: np.ndarray | None) -> np.ndarray | None:
-        return rows[moved[kind]] if rows is not None and kind in moved else rows
-
-    return dataclasses.replace(
-        source,
-        image_ids=move("image", source.image_ids),
-        images=move("image", source.images),
-        caption_ids=move("caption", source.caption_ids),
-        captions=move("caption", source.captions),
-        pairs=source.pairs and source.pairs.take(at["image"], at["caption"]),
-        predictions={
-            task: predictions.take(at.get("image"), at.get("caption"))
-            for task, predictions in source.predictions.items()
-        },
-        log_sigma={
-            modality: rows[at[KINDS[modality]]] for modality, rows in source.log_sigma.items()
-        },
-        tokens=source.take_tokens(
-            {modality: at[kind] for modality, kind in KINDS.items() if kind in at}
-        ),
-    )
+    return source.take(*_find(source, labels))
 
 
 def order_scores(source: ScoreMatrix, labels: Ids) -> MatrixScores:
     """Returns the scores in the order of the split; a matrix on disk stays there."""
-    at = _find(source, labels)
-    sizes = zip(("image", "caption"), source.matrix.shape, strict=True)
-    return MatrixScores(
-        source.matrix, *(None if _is_whole(at[kind], size) else at[kind] for kind, size in sizes)
-    )
+    return MatrixScores(source.matrix, *_find(source, labels))
 
 
-def _find(source: Embeddings | ScoreMatrix, labels: Ids) -> dict[str, np.ndarray]:
-    """Position in the source of every item of the split, by kind."""
-    wanted = {"image": np.asarray(labels.image_ids), "caption": np.asarray(labels.caption_ids)}
-    return {
-        kind: find_items(source.place, kind, ids, wanted[kind])
-        for kind, ids in ids_of(source).items()
-    }
-
-
-def _is_whole(positions: np.ndarray, size: int) -> bool:
-    return len(positions) == size and np.array_equal(positions, np.arange(size))
+def _find(source: Embeddings | ScoreMatrix, labels: Ids) -> list[np.ndarray | None]:
+    """Positions in the source of the images and the captions of the split; None for all of them."""
+    wanted, positions = {"image": labels.image_ids, "caption": labels.caption_ids}, ids_of(source)
+    found: list[np.ndarray | None] = []
+    for kind, ids in wanted.items():
+        own = positions.get(kind)
+        at = None if own is None or np.array_equal(own, ids) else Positions(kind, own).find(ids)
+        if at is not None and (lacking := at < 0).any():
+            raise UserError(
+                f"{source.place} lacks {lacking.sum()} of the {len(ids)} {kind}s of the split, the "
+                f"first is {kind} id {ids[lacking.argmax()]}: export all of them, with the ids of "
+                "the prepared dataset."
+            )
+        found.append(at)
+    return found

@@ -21,7 +21,6 @@ from xmodal.data.pixels.images import (
 )
 from xmodal.data.pixels.regions import pad_rows
 from xmodal.data.text.tokenizers import Tokenizer
-from xmodal.evals.scores.text_lengths import Lengths, multiples
 
 Picture = str | os.PathLike | bytes | PIL.Image.Image | np.ndarray
 """A file, its content, a PIL image, uint8 pixels [H, W, 3] or [H, W], or stored features."""
@@ -50,7 +49,7 @@ class GivenItems:
         upright: bool = True,
         first: int = 0,
         unreadable: dict[int, str] | None = None,
-        lengths: Lengths = multiples,
+        lengths: Sequence[int] = (),
     ) -> None:
         """Takes texts with their tokenizer, or images with their preprocessing.
 
@@ -62,7 +61,7 @@ class GivenItems:
           upright: see `prepare_image`.
           first: position of the first image among all that are embedded.
           unreadable: see `Model.embed_images`.
-          lengths: chooses the padded lengths of the texts.
+          lengths: the only padded lengths of the texts; by default, multiples of 4.
         """
         self._images, self._config, self._upright = images, config, upright
         self._first, self._unreadable = first, unreadable
@@ -72,8 +71,9 @@ class GivenItems:
         self.caption_image_ids = self.caption_ids
         if texts and tokenizer is not None:
             self._ids, self._mask = tokenizer.encode(texts)
-            tokens, longest = self._mask.sum(axis=1), self._mask.shape[1]
-            self._lengths = np.array(lengths(tokens, longest), np.int32)
+            longest = self._mask.shape[1]
+            # Few lengths, because each is compiled.
+            self._lengths = np.array(lengths or [*range(4, longest, 4), longest], np.int32)
 
     @functools.cached_property
     def caption_lengths(self) -> np.ndarray:

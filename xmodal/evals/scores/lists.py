@@ -1,4 +1,7 @@
-"""Answers directions from ranked lists; truncation leaves some metrics undetermined."""
+"""Answers directions from ranked lists; truncation leaves some metrics undetermined.
+
+The candidates of a second stage are such lists.
+"""
 
 from collections.abc import Sequence
 
@@ -18,7 +21,17 @@ from xmodal.evals.scores.ranks import (
     has_positives,
     listed_positives,
 )
-from xmodal.evals.scores.sources import RankedLists
+from xmodal.evals.scores.sources import Candidates, RankedLists
+
+
+def sort_candidates(source: Candidates) -> RankedLists:
+    """Returns the candidates by descending score; of equal scores, the smaller id comes first."""
+    lists = {}
+    for direction, (items, scores) in source.directions.items():
+        queries = source.image_ids if direction == "i2t" else source.caption_ids
+        ranked = np.take_along_axis(items, np.lexsort((items, -scores)), axis=1)
+        lists[direction] = dict(zip(queries.tolist(), ranked, strict=True))
+    return RankedLists(source.place, lists.get("i2t"), lists.get("t2i"))
 
 
 def order_rankings(
@@ -77,7 +90,7 @@ def answer_lists(lists: Ragged, labels: DirectionLabels, gallery: int) -> Ranked
     if it has at least k items; within folds, only items of the query's fold count. `lists` are
     items by descending score, with an empty row for a query that has no positive.
     """
-    table = _pad(lists, labels)
+    table = pad_lists(lists, labels.folds)
     is_query = has_positives(labels)
     rows = np.flatnonzero(is_query)
     length = np.sum(table >= 0, axis=1)
@@ -111,11 +124,11 @@ def answer_lists(lists: Ragged, labels: DirectionLabels, gallery: int) -> Ranked
     return RankedQueries(rank, None, values=values, missing=missing)
 
 
-def _pad(lists: Ragged, labels: DirectionLabels) -> np.ndarray:
-    """Lists as int32 [Q, depth] with -1 after the last item, without other folds' items."""
+def pad_lists(lists: Ragged, folds: tuple[np.ndarray, np.ndarray] | None = None) -> np.ndarray:
+    """Returns lists as int32 [Q, depth] with -1 after the last item, without other folds' items."""
     rows, items = lists.expand(np.arange(len(lists.lengths)))
-    if labels.folds is not None:
-        own = labels.folds[0][rows] == labels.folds[1][items]
+    if folds is not None:
+        own = folds[0][rows] == folds[1][items]
         rows, items = rows[own], items[own]
     counts = np.bincount(rows, minlength=len(lists.lengths))
     table = np.full((len(counts), max(1, int(counts.max(initial=0)))), -1, np.int32)

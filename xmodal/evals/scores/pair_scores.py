@@ -205,10 +205,13 @@ class PairScores:
         file.complete()
         return np.asarray(file.scores[images, captions])
 
-    def take(self, images: np.ndarray, captions: np.ndarray) -> "PairScores":
-        """Returns the scores of the items at these positions, which share all that is computed."""
-        taken = copy.copy(self)
-        taken._at = self._at[0][images], self._at[1][captions]
+    def take(self, images: np.ndarray | None, captions: np.ndarray | None) -> "PairScores":
+        """Returns the scores of the items at these positions, which share all that is computed.
+
+        None for all.
+        """
+        taken, at = copy.copy(self), zip(self._at, (images, captions), strict=True)
+        taken._at = tuple(own if new is None else own[new] for own, new in at)
         return taken
 
     def _compute(self, wanted: np.ndarray, texts: int) -> None:

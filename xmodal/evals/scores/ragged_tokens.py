@@ -39,7 +39,7 @@ class RaggedTokens:
     def _starts(self) -> np.ndarray:
         return np.cumsum(self.lengths) - self.lengths
 
-    def take(self, positions: np.ndarray) -> "RaggedTokens":
+    def __getitem__(self, positions: np.ndarray) -> "RaggedTokens":
         """Returns the items at some positions."""
         lengths = self.lengths[positions]
         ends = np.cumsum(lengths)

@@ -1,4 +1,4 @@
-"""Exact ranks, ties and the tops of lists of all label sets, from the same rows of scores."""
+"""Exact ranks, ties, tops of lists and scores of rated pairs, from the same rows of scores."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,13 @@ from xmodal.core.progress import progress
 from xmodal.evals.labels.positives import Ragged, Relation
 from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.reports.metrics import compute_map_at_r, compute_r_precision
-from xmodal.evals.scores.score_rows import Scores, memory_budget, take_rows, top_items
+from xmodal.evals.scores.score_rows import (
+    PairReader,
+    Scores,
+    memory_budget,
+    take_rows,
+    top_items,
+)
 
 # Metrics of the top of a list, and their functions.
 LIST_METRICS = {
@@ -17,6 +23,8 @@ LIST_METRICS = {
     "r_precision": compute_r_precision,
     "pmrp": compute_r_precision,
 }
+Pairs = Sequence[tuple[np.ndarray, np.ndarray]]
+
 _CHUNK = 64  # Rows that are compared while they are in a processor's cache.
 _SAMPLE = 8  # One of as many chunks shows how many ranks rounding decides.
 
@@ -49,10 +57,11 @@ def rank_directions(
     forward: Sequence[DirectionLabels],
     backward: Sequence[DirectionLabels] = (),
     *,
+    rated: Pairs = (),
     exclude_self: bool = False,
     budget: int | None = None,
-) -> tuple[list[RankedQueries], list[RankedQueries]]:
-    """Answers all directions between two galleries.
+) -> tuple[list[RankedQueries], list[RankedQueries], list[np.ndarray]]:
+    """Answers all directions between two galleries, and reads the scores of rated pairs.
 
     The order is a stable descending sort: of two equal scores the smaller position comes first.
 
@@ -60,6 +69,7 @@ def rank_directions(
       scores: scores of Q queries and N items.
       forward: labels of the queries.
       backward: labels of the items, which then rank the queries.
+      rated: see `read_rows`.
       exclude_self: whether queries and items are one gallery, in which no item is compared with
         itself; `backward` is then empty.
       budget: bytes that the matrix of scores may take, see `memory_budget`; a larger one is
@@ -67,18 +77,36 @@ def rank_directions(
     """
     if forward and (exclude_self or backward):
         scores = scores.hold(memory_budget() if budget is None else budget)
-    found = rank_queries(scores, forward, exclude_self=exclude_self)
-    return found, rank_queries(scores.transpose(), backward) if backward else []
+    found, values = read_rows(scores, forward, rated, exclude_self=exclude_self)
+    return found, rank_queries(scores.transpose(), backward), values
 
 
-def rank_queries(
-    scores: Scores, directions: Sequence[DirectionLabels], *, exclude_self: bool = False
-) -> list[RankedQueries]:
+def rank_queries(scores: Scores, directions: Sequence[DirectionLabels]) -> list[RankedQueries]:
     """Answers directions of the same queries and items, see `rank_directions`."""
-    if not directions:
-        return []
+    return read_rows(scores, directions)[0]
+
+
+def read_rows(
+    scores: Scores,
+    directions: Sequence[DirectionLabels],
+    rated: Pairs = (),
+    *,
+    exclude_self: bool = False,
+) -> tuple[list[RankedQueries], list[np.ndarray]]:
+    """Answers directions, and returns the scores of `rated` pairs of queries and items.
+
+    `rated`: (queries, items), int [P] each; all are read from the same rows as the ranks.
+    """
+    if not (directions or rated):
+        return [], []
     answers = [_Answer(labels, scores.shape) for labels in directions]
-    asked = np.flatnonzero(np.any([has_positives(labels) for labels in directions], axis=0))
+    readers = [PairReader(*pairs, scores.dtype) for pairs in rated]
+    is_asked = np.zeros(scores.shape[0], bool)
+    for labels in directions:
+        is_asked |= has_positives(labels)
+    for reader in readers:
+        is_asked[reader.queries] = True
+    asked = np.flatnonzero(is_asked)
     what = f"Ranking {scores.shape[1]:,} items for {len(asked):,} queries"
     # Fresh memory for every comparison takes ten times as long as the comparison.
     flags = np.empty((_CHUNK, scores.shape[1]), bool)
@@ -88,6 +116,8 @@ def rank_queries(
                 some = slice(start, start + _CHUNK)
                 queries, rows = asked[part][some], block[some]
                 rounding = None if number % _SAMPLE else scores.rounding(queries)
+                for reader in readers:
+                    reader.read(queries, rows)
                 own = np.arange(len(rows)), queries
                 if exclude_self:
                     rows = np.require(rows, requirements="W")
@@ -100,7 +130,7 @@ def rank_queries(
                 if exclude_self:
                     rows[own] = kept
             advance(len(block))
-    return [answer.result() for answer in answers]
+    return [answer.result() for answer in answers], [reader.values for reader in readers]
 
 
 class _Chunk:

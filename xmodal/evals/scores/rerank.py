@@ -2,11 +2,11 @@
 
 `RERANKERS` maps names to functions of (scores [B, N], probabilities [B, N, C], **options) that
 return [B, N]; `config.evals.NAME.reranker = {"name": ..., **options}` picks one. An evaluator of
-benchmarks also knows "cross_encoder" and "similarity", see `second_stage`.
+benchmarks also knows "cross_encoder", see `second_stage`.
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import jax
@@ -15,7 +15,7 @@ import numpy as np
 
 from xmodal.core.config import Bounds, check_options, lookup, read
 from xmodal.evals.scores.score_rows import Scores
-from xmodal.evals.scores.second_stage import PairReranker, SimilarityReranker
+from xmodal.evals.scores.second_stage import PairReranker
 from xmodal.evals.scores.sources import Predictions
 from xmodal.similarity.vectors import in_precision
 
@@ -101,14 +101,15 @@ def refine_selectively(
 RowReranker = Callable[[jax.Array, jax.Array], jax.Array]
 
 RERANKERS: dict[str, Callable[..., jax.Array]] = {"selective_refinement": refine_selectively}
-_SECOND_STAGES: dict[str, type[PairReranker]] = {
-    "cross_encoder": PairReranker,
-    "similarity": SimilarityReranker,
-}
+_CROSS_ENCODER = "cross_encoder"
 
 
-def make_reranker(where: str, options: Mapping[str, Any] | None) -> RowReranker | None:
+def make_reranker(
+    where: str, options: Mapping[str, Any] | None, also: Sequence[str] = ()
+) -> RowReranker | None:
     """Returns the reranker that `{"name": ..., **options}` describes; None for None.
+
+    `also`: other names, for the message.
 
     Raises:
       UserError: an unknown name or option in the section `where`.
@@ -116,7 +117,8 @@ def make_reranker(where: str, options: Mapping[str, Any] | None) -> RowReranker 
     if options is None:
         return None
     given = dict(options)
-    function = lookup(f"{where}.name", given.pop("name", ""), RERANKERS)
+    known: dict[str, Any] = {**dict.fromkeys(also), **RERANKERS}
+    function = lookup(f"{where}.name", given.pop("name", ""), known)
     check_options(where, function, given)
     return functools.partial(function, **given)
 
@@ -129,12 +131,10 @@ def make_benchmark_reranker(
     Raises:
       UserError: an unknown name or option in the section `where`, or no file of a first stage.
     """
-    if options is None:
-        return None
-    lookup(f"{where}.name", options.get("name", ""), {**RERANKERS, **_SECOND_STAGES})
-    if options["name"] not in _SECOND_STAGES:
-        return make_reranker(where, options)
-    given = dict(options)
-    found = read(_SECOND_STAGES[given.pop("name")], where, given)
+    given = dict(options or {})
+    if given.get("name") != _CROSS_ENCODER:
+        return make_reranker(where, options, also=(_CROSS_ENCODER,))
+    del given["name"]
+    found = read(PairReranker, where, given)
     found.check(where)
     return found

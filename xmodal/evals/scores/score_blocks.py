@@ -50,7 +50,7 @@ class HostItems:
 
     def block(self, positions: np.ndarray, length: int) -> Embedding:
         """Returns the items at some positions, with tokens padded to a length."""
-        tokens, mask = self.tokens.take(positions).pad(length)
+        tokens, mask = self.tokens[positions].pad(length)
         vectors: Any = np.asarray(self.vectors[positions], np.float32)
         return Embedding(vectors, extras={"tokens": tokens, "mask": mask})
 

@@ -1,13 +1,15 @@
 """Scores by rows: a block of queries with the whole gallery, in memory, from a file or computed.
 
-Everything that is read from scores (positives, ranks, ties, lists) is read from the same row, so
-that nothing depends on how two products round.
+Everything that is read from scores (positives, ranks, ties, lists, rated pairs) is read from the
+same row, so that nothing depends on how two products round.
 """
 
 import os
 from collections.abc import Iterator
 
 import numpy as np
+
+from xmodal.evals.labels.positives import Ragged
 
 GROUP = 64  # Rows of a block are a multiple of this.
 BLOCK = 1280  # Items per product.
@@ -17,6 +19,27 @@ _ROWS_BYTES = 1 << 29  # Of a block of rows, unless a single product of them is 
 def memory_budget() -> int:
     """Returns a quarter of the machine's memory, in bytes: the most for a matrix of scores."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+
+
+class PairReader:
+    """Reads the scores of pairs from rows.
+
+    Attributes:
+      queries: int [P], positions.
+      values: scores [P], filled by `read`.
+    """
+
+    def __init__(self, queries: np.ndarray, items: np.ndarray, dtype: np.dtype) -> None:
+        """Takes pairs at positions [P], and the type of their scores."""
+        self.queries, self._items = queries, items
+        self._order = np.argsort(queries, kind="stable")
+        self.values = np.empty(len(queries), dtype)
+
+    def read(self, at: np.ndarray, rows: np.ndarray) -> None:
+        """Reads the pairs of queries at ascending positions [q] from their rows [q, N]."""
+        ends = np.searchsorted(self.queries, [at[0], at[-1] + 1], sorter=self._order)
+        some = self._order[slice(*ends)]
+        self.values[some] = rows[np.searchsorted(at, self.queries[some]), self._items[some]]
 
 
 class Scores:
@@ -40,14 +63,10 @@ class Scores:
 
     def pairs(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Returns the scores [P] of single pairs at positions [P]."""
-        found = np.empty(len(queries), self.dtype)
-        asked, where = np.unique(queries, return_inverse=True)
-        order = np.argsort(where, kind="stable")
+        reader, asked = PairReader(queries, items, self.dtype), np.unique(queries)
         for at, rows in self.blocks(asked):
-            start, end = np.searchsorted(where[order], [at.start, at.stop])
-            some = order[start:end]
-            found[some] = rows[where[some] - at.start, items[some]]
-        return found
+            reader.read(asked[at], rows)
+        return reader.values
 
     def find_scored(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Returns which pairs at positions [P] have a score, and not only a rank; bool [P]."""
@@ -91,9 +110,14 @@ class MatrixScores(Scores):
         matrix: np.ndarray,
         rows: np.ndarray | None = None,
         columns: np.ndarray | None = None,
+        roundings: tuple[np.ndarray | None, np.ndarray | None] = (None, None),
     ) -> None:
-        """Takes a matrix, and positions in it of the queries [Q] and items [N]; None for all."""
+        """Takes a matrix, and positions in it of the queries [Q] and items [N]; None for all.
+
+        `roundings`: see `rounding`, of all rows and of all columns.
+        """
         self._matrix, self._rows, self._columns = matrix, rows, columns
+        self._roundings = roundings
         sizes = zip(matrix.shape, (rows, columns), strict=True)
         queries, items = (size if at is None else len(at) for size, at in sizes)
         self.shape, self.dtype = (queries, items), np.result_type(matrix.dtype, np.float32)
@@ -104,20 +128,18 @@ class MatrixScores(Scores):
         found = found if self._columns is None else found[:, self._columns]
         return np.ascontiguousarray(found, self.dtype)
 
+    def rounding(self, queries: np.ndarray) -> np.ndarray | None:
+        """See `Scores`."""
+        return None if self._roundings[0] is None else self._roundings[0][queries]
+
     @property
     def height(self) -> int:
         """See `Scores`; few rows, so that copies of them stay in a processor's cache."""
         return 2 * GROUP
 
-    def pairs(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """See `Scores`."""
-        queries = queries if self._rows is None else self._rows[queries]
-        items = items if self._columns is None else self._columns[items]
-        return np.asarray(self._matrix[queries, items], self.dtype)
-
     def transpose(self) -> "MatrixScores":
         """See `Scores`."""
-        return MatrixScores(self._matrix.T, self._columns, self._rows)
+        return MatrixScores(self._matrix.T, self._columns, self._rows, self._roundings[::-1])
 
 
 def take_rows(matrix: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -134,11 +156,6 @@ def count_not_finite(values: np.ndarray) -> int:
         if np.isfinite(np.sum(values, dtype=np.float64)):
             return 0
     return int(np.sum(~np.isfinite(values).all(axis=tuple(range(1, values.ndim)))))
-
-
-def equal_scores(queries: int, items: int) -> Scores:
-    """Returns scores that do not rank, all of them 0."""
-    return MatrixScores(np.broadcast_to(np.float32(0), (queries, items)))
 
 
 def top_items(rows: np.ndarray, count: int) -> np.ndarray:
@@ -166,3 +183,32 @@ def top_items(rows: np.ndarray, count: int) -> np.ndarray:
     is_best = place < count
     found[row[is_best], place[is_best]] = item[is_best]
     return found
+
+
+def draw_similarities(
+    scores: Scores, positives: Ragged, count: int, *, exclude_self: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the scores of random positive pairs and of random other pairs, float32 [<= count].
+
+    The same pairs are drawn for the same labels, so that the histograms of two steps are
+    comparable. Pairs that a second stage has not scored are left out.
+
+    Args:
+      scores: scores of Q queries and N items.
+      positives: positives of every query.
+      count: largest number of pairs of either kind.
+      exclude_self: whether queries and items are one gallery; an item is then not paired with
+        itself.
+    """
+    generator = np.random.default_rng(0)
+    rows = np.repeat(np.arange(len(positives.lengths)), positives.lengths)
+    chosen = generator.permutation(len(rows))[:count]
+    owners, matches = rows[chosen], positives.values[chosen].astype(np.int64)
+    scored = scores.find_scored(owners, matches)
+    matching = scores.pairs(owners[scored], matches[scored])
+    queries = generator.integers(scores.shape[0], size=count)
+    items = generator.integers(scores.shape[1], size=count)
+    other = ~positives.contains(queries, items) & scores.find_scored(queries, items)
+    if exclude_self:
+        other &= queries != items
+    return matching, scores.pairs(queries[other], items[other])

@@ -8,7 +8,6 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 
@@ -17,18 +16,12 @@ from xmodal.core.errors import UserError
 from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.reports.metrics import RECALL
 from xmodal.evals.reports.results import Rescored
+from xmodal.evals.scores.pair_scores import PairScores
 from xmodal.evals.scores.ranks import LIST_METRICS, find_deepest
 from xmodal.evals.scores.score_rows import GROUP, Scores, top_items
 from xmodal.evals.scores.sources import LARGEST_SCORE
 
 _PAIRS_AT_A_TIME = 1 << 22  # Looked up among positives.
-
-
-class Pairs(Protocol):
-    """Scores of pairs of images and captions."""
-
-    def pairs(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
-        """Returns the scores [P] of pairs at positions [P]."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,20 +55,6 @@ class PairReranker:
             )
 
 
-@dataclasses.dataclass(frozen=True)
-class SimilarityReranker(PairReranker):
-    """The reranker "similarity": the similarity of token sets ranks another model's best items."""
-
-    def check(self, where: str) -> None:
-        """See `PairReranker`; a first stage is needed."""
-        if not self.first_stage:
-            raise UserError(
-                f"{where} is 'similarity', whose first stage is another model: name a file of its "
-                f"embeddings in {where}.first_stage, or remove the reranker to score all pairs."
-            )
-        super().check(where)
-
-
 def name_sum(pairs: str, weight: float, similarity: str) -> str:
     """Returns the definition of a pair's score with that of the first stage added, if it is."""
     factor = "" if weight == 1 else f"{weight:g} "
@@ -89,15 +68,9 @@ class JoinedScores(Scores):
     equal for equal scores of the first stage.
     """
 
-    def __init__(
-        self, first: Scores, candidates: np.ndarray, scores: np.ndarray, *, exact: bool
-    ) -> None:
-        """Takes a first stage [Q, N], and positions [Q, K] of scored items with their scores.
-
-        `exact`: whether the scores are not rounded.
-        """
+    def __init__(self, first: Scores, candidates: np.ndarray, scores: np.ndarray) -> None:
+        """Takes a first stage [Q, N], and positions [Q, K] of scored items with their scores."""
         self._first, self._candidates, self._scores = first, candidates, scores
-        self._exact = exact
         self.shape, self.dtype = first.shape, np.result_type(np.float32, scores)
 
     def rows(self, queries: np.ndarray) -> np.ndarray:
@@ -120,7 +93,7 @@ class JoinedScores(Scores):
 
     def rounding(self, queries: np.ndarray) -> np.ndarray | None:
         """See `Scores`; a network's scores are rounded at least to their own precision."""
-        if self._exact or self.dtype == np.float64:
+        if self.dtype == np.float64:
             return None
         return np.finfo(np.float32).eps * np.abs(self._scores[queries]).max(axis=1)
 
@@ -136,20 +109,60 @@ def count_smaller(rows: np.ndarray) -> np.ndarray:
     return found
 
 
-class Stage:
-    """Scores of some items of every query, and the first stage that ranks the others.
+class SecondStage:
+    """Scores of images and captions in both directions; pairs are scored when needed.
 
     Attributes:
-      first: scores of N images and M captions in the first stage.
-      first_name: their name; "" if they do not rank.
       definition: names the scores of pairs.
-      exact: whether these are not rounded.
     """
 
-    first: Scores
-    first_name: str
-    definition: str
-    exact = False
+    def __init__(
+        self,
+        first: Scores,
+        first_name: str,
+        pairs: PairScores | None,
+        options: PairReranker,
+        place: str,
+    ) -> None:
+        """Takes the scores of the first stage and their name, and the scores of pairs.
+
+        Without a first stage, its scores are equal and its name is "": all pairs are scored.
+
+        Raises:
+          UserError: there is no cross-encoder, or no first stage to choose from; `place` names the
+            source.
+        """
+        weight = options.first_stage_weight
+        if pairs is None:
+            raise UserError(
+                f"The reranker 'cross_encoder' needs a model with a cross-encoder, and {place} has "
+                "none: evaluate a run with config.model.cross_encoder, or remove the reranker."
+            )
+        if not first_name and (options.top is not None or weight):
+            raise UserError(
+                f"The reranker 'cross_encoder' has top={options.top} and "
+                f"first_stage_weight={weight}, but {place} has no embeddings, which would be its "
+                "first stage: remove both, so that all pairs are scored, or name another model's "
+                "embeddings in first_stage."
+            )
+        self._first, self._first_name = first, first_name
+        self.definition = name_sum(pairs.definition, weight, first_name)
+        self._pairs, self._options, self._place = pairs, options, place
+        self._found = functools.cache(self._find)
+
+    def __call__(self, transposed: bool, asked: np.ndarray | None = None) -> JoinedScores:
+        """Returns the scores to rank by, see `candidates`."""
+        return JoinedScores(self._from(transposed), *self.candidates(transposed, asked))
+
+    def pairs(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
+        """Returns the scores [P] of exactly these pairs.
+
+        Raises:
+          UserError: a score is not finite.
+        """
+        found = self._pairs.pairs(images, captions)
+        weight = self._options.first_stage_weight
+        return self._add(found, self._first.pairs(images, captions) if weight else found)
 
     def candidates(
         self, transposed: bool, asked: np.ndarray | None = None
@@ -161,54 +174,102 @@ class Stage:
           asked: bool [Q], queries whose candidates are scored; scores of others are 0. None for
             all.
         """
-        raise NotImplementedError
+        items, first = self._found(transposed)
+        rows = np.arange(len(items)) if asked is None else np.flatnonzero(asked)
+        queries, chosen = np.repeat(rows, items.shape[1]), items[rows].ravel()
+        found = self._pairs.pairs(*((chosen, queries) if transposed else (queries, chosen)))
+        found = self._add(found.reshape(len(rows), -1), first[rows])
+        scores = np.zeros(items.shape, found.dtype)
+        scores[rows] = found
+        return items, scores
 
-    def first_stage(self, transposed: bool) -> Scores:
-        """Returns the scores of the first stage, whose queries are captions if `transposed`."""
-        return self.first.transpose() if transposed else self.first
-
-    def __call__(self, transposed: bool, asked: np.ndarray | None = None) -> JoinedScores:
-        """Returns the scores to rank by, see `candidates`."""
-        found = self.candidates(transposed, asked)
-        return JoinedScores(self.first_stage(transposed), *found, exact=self.exact)
-
-    def positions(self, transposed: bool) -> np.ndarray:
-        """Returns the positions of `candidates`; none is scored."""
-        raise NotImplementedError
-
-    def hash_of_given(self, transposed: bool) -> str:
-        """Returns the hash of candidates that are given; "" for chosen ones."""
-        del transposed
-        return ""
-
-    def describe(self, direction: DirectionLabels, transposed: bool) -> Rescored:
+    def describe(self, labels: DirectionLabels, transposed: bool) -> Rescored:
         """Returns the facts of a direction's second stage."""
-        candidates, gallery = self.positions(transposed), self.first_stage(transposed).shape[1]
-        total = np.sum([relation.lengths for relation in direction.relations], axis=0)
-        inside, undecided, deeper = total, 0, []
-        if candidates.shape[1] < gallery:
-            inside = sum(_count(candidates, each.contains) for each in direction.relations)
-            scored = np.full(len(candidates), candidates.shape[1])
-            if (folds := direction.folds) is not None:
-                scored = _count(candidates, lambda rows, items: folds[1][items] == folds[0][rows])
-            if set(LIST_METRICS).intersection(direction.metrics):
-                undecided = int(np.sum(find_deepest(direction) > scored))
-            fewest = int(scored[total > 0].min(initial=gallery))
-            recalls = (name for name in direction.metrics if name.startswith(RECALL))
-            deeper = [name for name in recalls if int(name.removeprefix(RECALL)) > fewest]
-        return Rescored(
-            score=self.definition,
-            first_stage=self.first_name,
-            top=candidates.shape[1],
-            gallery=gallery,
-            positives=int(total.sum()),
-            outside=int((total - inside).sum()),
-            queries=int(np.sum(total > 0)),
-            missed=int(np.sum((total > 0) & (inside == 0))),
-            undecided=undecided,
-            given=self.hash_of_given(transposed),
-            recalls=", ".join(deeper),
+        candidates, gallery = self._found(transposed)[0], self._from(transposed).shape[1]
+        return describe_candidates(candidates, labels, gallery, self.definition, self._first_name)
+
+    @property
+    def scores_all(self) -> bool:
+        """Whether all pairs are scored, in both directions."""
+        top = self._options.top
+        return top is None or top >= max(self._first.shape)
+
+    def _from(self, transposed: bool) -> Scores:
+        return self._first.transpose() if transposed else self._first
+
+    def _add(self, found: np.ndarray, first: np.ndarray) -> np.ndarray:
+        """The scores of pairs, with those of the first stage if they count."""
+        if weight := self._options.first_stage_weight:
+            found = found + weight * first
+        if not np.all(np.abs(found) < LARGEST_SCORE):
+            raise UserError(
+                f"The cross-encoder of {self._place} returns scores that are not finite or above "
+                f"{LARGEST_SCORE:,}; the model diverged."
+            )
+        return found
+
+    def _find(self, transposed: bool) -> tuple[np.ndarray, np.ndarray]:
+        """The best items of every query in the first stage, int [Q, K]; if K is all, by position.
+
+        And their scores there, [Q, K]; [Q, 0] if these serve nothing.
+        """
+        first = self._from(transposed)
+        queries, items = first.shape
+        top = min(self._options.top or items, items)
+        if top == items and not self._options.first_stage_weight:
+            every = np.broadcast_to(np.arange(items, dtype=np.int32), first.shape)
+            return every, np.empty((queries, 0), first.dtype)
+        found, scores = np.empty((queries, top), np.int32), np.empty((queries, top), first.dtype)
+        for at, rows in first.blocks(np.arange(queries)):
+            found[at] = top_items(rows, top) if top < items else np.arange(items)
+            scores[at] = np.take_along_axis(rows, found[at], axis=1)
+        return found, scores
+
+
+def describe_candidates(
+    candidates: np.ndarray,
+    labels: DirectionLabels,
+    gallery: int,
+    definition: str,
+    first_name: str = "",
+    given: str = "",
+) -> Rescored:
+    """Returns the facts of a direction whose candidates were scored.
+
+    Args:
+      candidates: int [Q, K], positions; -1 for none.
+      labels: labels of the direction.
+      gallery: number N of items.
+      definition: names the scores.
+      first_name: name of the scores that rank the other items; "" if they are not ranked.
+      given: hash of candidates from a file; "" for chosen ones.
+    """
+    total = np.sum([relation.lengths for relation in labels.relations], axis=0)
+    inside, undecided, deeper = total, 0, []
+    if candidates.shape[1] < gallery:
+        inside = sum(_count(candidates, each.contains) for each in labels.relations)
+        folds = labels.folds or (np.zeros(len(candidates)), np.zeros(gallery))
+        scored = _count(
+            candidates, lambda rows, items: (items >= 0) & (folds[1][items] == folds[0][rows])
         )
+        if set(LIST_METRICS).intersection(labels.metrics):
+            undecided = int(np.sum(find_deepest(labels) > scored))
+        fewest = int(scored[total > 0].min(initial=gallery))
+        recalls = (name for name in labels.metrics if name.startswith(RECALL))
+        deeper = [name for name in recalls if int(name.removeprefix(RECALL)) > fewest]
+    return Rescored(
+        score=definition,
+        first_stage=first_name,
+        top=candidates.shape[1],
+        gallery=gallery,
+        positives=int(total.sum()),
+        outside=int((total - inside).sum()),
+        queries=int(np.sum(total > 0)),
+        missed=int(np.sum((total > 0) & (inside == 0))),
+        undecided=undecided,
+        given=given,
+        recalls=", ".join(deeper),
+    )
 
 
 def _count(
@@ -222,103 +283,3 @@ def _count(
     return np.concatenate(
         [np.count_nonzero(holds(rows[:, None], candidates[rows]), axis=1) for rows in parts]
     )
-
-
-class SecondStage(Stage):
-    """Scores of images and captions in both directions; pairs are scored when needed."""
-
-    def __init__(
-        self,
-        first: Scores | None,
-        first_name: str,
-        pairs: Pairs | None,
-        definition: str,
-        options: PairReranker,
-        place: str,
-    ) -> None:
-        """Takes the scores of the first stage and their name, and the scores of pairs and theirs.
-
-        Without a first stage, its scores are equal and its name is "": all pairs are scored.
-
-        Raises:
-          UserError: there is no cross-encoder, or no first stage to choose from; `place` names the
-            source.
-        """
-        weight = options.first_stage_weight
-        if pairs is None or first is None:
-            raise UserError(
-                f"The reranker 'cross_encoder' needs a model with a cross-encoder, and {place} has "
-                "none: evaluate a run with config.model.cross_encoder, or remove the reranker."
-            )
-        if not first_name and (options.top is not None or weight):
-            raise UserError(
-                f"The reranker 'cross_encoder' has top={options.top} and "
-                f"first_stage_weight={weight}, but {place} has no embeddings, which would be its "
-                "first stage: remove both, so that all pairs are scored, or name another model's "
-                "embeddings in first_stage."
-            )
-        self.first, self.first_name = first, first_name
-        self.definition = name_sum(definition, weight, first_name)
-        self._pairs, self._options, self._place = pairs, options, place
-        self._found = functools.cache(self._find)
-
-    def pairs(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
-        """Returns the scores [P] of exactly these pairs.
-
-        Raises:
-          UserError: a score is not finite.
-        """
-        found = self._pairs.pairs(images, captions)
-        weight = self._options.first_stage_weight
-        return self._add(found, self.first.pairs(images, captions) if weight else found)
-
-    def _add(self, found: np.ndarray, first: np.ndarray) -> np.ndarray:
-        """The scores of pairs, with those of the first stage if they count."""
-        if weight := self._options.first_stage_weight:
-            found = found + weight * first
-        if not np.all(np.abs(found) < LARGEST_SCORE):
-            raise UserError(
-                f"The cross-encoder of {self._place} returns scores that are not finite or above "
-                f"{LARGEST_SCORE:,}; the model diverged."
-            )
-        return found
-
-    def positions(self, transposed: bool) -> np.ndarray:
-        """See `Stage`."""
-        return self._found(transposed)[0]
-
-    def candidates(
-        self, transposed: bool, asked: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """See `Stage`."""
-        items, first = self._found(transposed)
-        rows = np.arange(len(items)) if asked is None else np.flatnonzero(asked)
-        queries, chosen = np.repeat(rows, items.shape[1]), items[rows].ravel()
-        found = self._pairs.pairs(*((chosen, queries) if transposed else (queries, chosen)))
-        found = self._add(found.reshape(len(rows), -1), first[rows])
-        scores = np.zeros(items.shape, found.dtype)
-        scores[rows] = found
-        return items, scores
-
-    @property
-    def scores_all(self) -> bool:
-        """Whether all pairs are scored, in both directions."""
-        top = self._options.top
-        return top is None or top >= max(self.first.shape)
-
-    def _find(self, transposed: bool) -> tuple[np.ndarray, np.ndarray]:
-        """The best items of every query in the first stage, int [Q, K]; if K is all, by position.
-
-        And their scores there, [Q, K]; [Q, 0] if these serve nothing.
-        """
-        first = self.first_stage(transposed)
-        queries, items = first.shape
-        top = min(self._options.top or items, items)
-        if top == items and not self._options.first_stage_weight:
-            every = np.broadcast_to(np.arange(items, dtype=np.int32), first.shape)
-            return every, np.empty((queries, 0), first.dtype)
-        found, scores = np.empty((queries, top), np.int32), np.empty((queries, top), first.dtype)
-        for at, rows in first.blocks(np.arange(queries)):
-            found[at] = top_items(rows, top) if top < items else np.arange(items)
-            scores[at] = np.take_along_axis(rows, found[at], axis=1)
-        return found, scores

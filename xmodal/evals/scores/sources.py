@@ -19,11 +19,8 @@ from xmodal.similarity import Similarity, make_similarity
 if TYPE_CHECKING:
     from xmodal.evals.scores.pair_scores import PairScores
 
-# Largest error of a probability that is combined from its two parts.
-_TOLERANCE = 1e-4
 # Scores of pairs are smaller, and integers that rank all other items are exact in float32.
 LARGEST_SCORE = 1 << 22
-_SMALLEST = 1e-7  # float32 cannot represent the logits of smaller probabilities.
 
 
 def add_logits(images: jax.Array | None, captions: jax.Array | None) -> jax.Array:
@@ -78,45 +75,9 @@ class Predictions:
     def _combine(self, *rows: np.ndarray | None) -> jax.Array:
         return self.combine(*(None if each is None else jnp.asarray(each) for each in rows))
 
-    def split(self) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Returns parts of images [N, C] and captions [M, C] whose sums are the logits.
 
-        A modality that is not read has no part.
-
-        Raises:
-          UserError: the logits are not such sums, so a file cannot hold them.
-        """
-        if self.combine is add_logits:
-            return self.images, self.captions
-        if self.images is None:
-            return None, _logits(self._combine(None, self.captions))[0]
-        if self.captions is None:
-            return _logits(self._combine(self.images, None))[:, 0], None
-        generator = np.random.default_rng(0)
-        rows, columns = (generator.integers(len(x), size=64) for x in (self.images, self.captions))
-        sample = self.pairs(rows, columns)
-        # The pairs near 1/2 determine the logits best.
-        at = np.abs(_logits(sample)).max(axis=1).argmin()
-        image, caption = rows[at : at + 1], columns[at : at + 1]
-        of_images = _logits(self._combine(self.images, self.captions[caption]))[:, 0]
-        of_captions = _logits(self._combine(self.images[image], self.captions))[0]
-        of_captions = of_captions - _logits(sample[at])
-        sums = jax.nn.sigmoid(of_images[rows] + of_captions[columns])
-        if np.abs(sample - sums).max() > _TOLERANCE:
-            raise UserError(
-                "The logits of the task's predictions are not sums of an image part and a "
-                "caption part; a file of embeddings can hold only such predictions."
-            )
-        return of_images, of_captions
-
-
-def _rows(array: np.ndarray | None, at: np.ndarray | None) -> np.ndarray | None:
+def _rows(array: Any, at: np.ndarray | None) -> Any:
     return array if array is None or at is None else array[at]
-
-
-def _logits(probabilities: jax.typing.ArrayLike) -> np.ndarray:
-    clipped = np.clip(np.asarray(probabilities, np.float64), _SMALLEST, 1 - _SMALLEST)
-    return np.log(clipped / (1 - clipped)).astype(np.float32)
 
 
 class ModelAdapter:
@@ -280,11 +241,24 @@ class Embeddings(_Given):
         """Returns the similarity, of a modality that has one."""
         return make_similarity({"name": self.similarity, **self.options}, "similarity")
 
-    def take_tokens(self, positions: Mapping[str, np.ndarray]) -> dict[str, RaggedTokens]:
-        """Returns the tokens of the items at some positions, by modality; others are left out."""
-        return {
-            modality: self.tokens[modality].take(positions[modality]) for modality in self.tokens
-        }
+    def take(self, images: np.ndarray | None, captions: np.ndarray | None) -> "Embeddings":
+        """Returns the items at the given positions; None for all."""
+        at = {"image": images, "text": captions}
+
+        def move(arrays: Mapping[str, Any]) -> dict[str, Any]:
+            return {modality: _rows(each, at[modality]) for modality, each in arrays.items()}
+
+        return dataclasses.replace(
+            self,
+            image_ids=_rows(self.image_ids, images),
+            images=_rows(self.images, images),
+            caption_ids=_rows(self.caption_ids, captions),
+            captions=_rows(self.captions, captions),
+            predictions={t: each.take(images, captions) for t, each in self.predictions.items()},
+            log_sigma=move(self.log_sigma),
+            tokens=move(self.tokens),
+            pairs=self.pairs and self.pairs.take(images, captions),
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -316,7 +290,6 @@ class Candidates(_Given):
       directions: "i2t", "t2i" or both -> ids int64 [Q, K] of the items that were scored for every
         query, and their scores, floats [Q, K].
       definition: names the score, such as "logit + cosine".
-      first: embeddings of the first stage, which ranks all other items; None if they have no order.
     """
 
     place: str
@@ -324,7 +297,6 @@ class Candidates(_Given):
     caption_ids: np.ndarray
     directions: Mapping[str, tuple[np.ndarray, np.ndarray]]
     definition: str
-    first: Embeddings | None = None
     origin: FileOrigin | None = None
 
 

@@ -3,6 +3,7 @@
 import copy
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,18 +17,10 @@ from xmodal.core.errors import UserError
 from xmodal.core.mesh import BATCH_AXIS, make_mesh, put, to_host
 from xmodal.evals.scores import score_rows
 from xmodal.evals.scores.score_blocks import HostItems, compute_score_matrix
-from xmodal.evals.scores.score_rows import (
-    GROUP,
-    MatrixScores,
-    Scores,
-    count_not_finite,
-    take_rows,
-)
+from xmodal.evals.scores.score_rows import GROUP, MatrixScores, Scores, count_not_finite
 from xmodal.evals.scores.sources import Embeddings
 from xmodal.similarity import Similarity
-from xmodal.similarity.vectors import DOUBLE, in_precision, remove_offset
-
-_PAIRS = 256  # Single pairs that are scored at a time.
+from xmodal.similarity.vectors import DOUBLE, in_precision
 
 
 def one_device(platform: str | None = None) -> Mesh:
@@ -58,29 +51,18 @@ class Gallery:
             self.tiles.append(self._place(jax.tree.map(np.asarray, prepared), P(BATCH_AXIS)))
         self._parts = [to_host(tile, mesh) for tile in self.tiles]  # On a CPU, the same memory.
 
-    def take(self, positions: np.ndarray) -> Any:
-        """Returns items [P, ...] on the host."""
-        block, row = np.divmod(positions, self.height)
-
-        def gather(*parts: np.ndarray) -> np.ndarray:
-            found = np.empty((len(positions), *parts[0].shape[1:]), parts[0].dtype)
-            for number in np.unique(block):
-                found[block == number] = parts[number][row[block == number]]
-            return found
-
-        return jax.tree.map(gather, *self._parts)
-
     def queries(self, positions: np.ndarray, height: int) -> Any:
         """Returns items on every device, repeated up to a height."""
-        return self._place(self.take(np.resize(positions, height)), P())
+        places = list(zip(*np.divmod(np.resize(positions, height), self.height), strict=True))
+
+        def gather(*parts: np.ndarray) -> np.ndarray:
+            return np.stack([parts[block][row] for block, row in places])
+
+        return self._place(jax.tree.map(gather, *self._parts), P())
 
     def columns(self, number: int) -> slice:
         """Returns the positions of the items of a block."""
         return slice(number * self.height, min((number + 1) * self.height, self.size))
-
-    def block(self, number: int) -> Any:
-        """Returns a block of items on every device."""
-        return self._place(self._parts[number], P())
 
     def _place(self, tree: Any, spec: P) -> Any:
         with in_precision(self.dtype):
@@ -89,72 +71,49 @@ class Gallery:
     @functools.cached_property
     def lengths(self) -> np.ndarray:
         """Lengths of the prepared vectors, float32 [N]; of several, of the longest."""
-        parts = [part["vectors"] if isinstance(part, dict) else part for part in self._parts]
-        found = [np.linalg.norm(part, axis=-1) for part in parts]
-        return np.concatenate([x if x.ndim == 1 else x.max(axis=1) for x in found])[: self.size]
-
-
-Tiles = dict[tuple[int, int], np.ndarray]
-"""Scores [q, n] of blocks of queries and items, by the numbers of both."""
+        found = [np.linalg.norm(part, axis=-1).reshape(len(part), -1) for part in self._parts]
+        return np.concatenate([lengths.max(axis=1) for lengths in found])[: self.size]
 
 
 class VectorScores(Scores):
     """Scores of two galleries of vectors; no row is kept."""
 
-    # Whether the items are on the left side of a similarity that is not symmetric.
-    _flips: bool
-    # Tiles that blocks of rows keep for the other direction, and those that it keeps for them.
-    _kept: Tiles | None = None
-    _given: Tiles
-
     def __init__(
-        self,
-        queries: Gallery,
-        items: Gallery,
-        similarity: Similarity,
-        score: Any,
-        place: str,
+        self, queries: Gallery, items: Gallery, similarity: Similarity, score: Any, place: str
     ) -> None:
         """Takes two galleries, the same object within one; `place` names the model."""
         self._queries, self._items = queries, items
         self._similarity, self._score, self._place = similarity, score, place
-        self._flips, self._given = False, {}
+        self._flips = False  # Whether the items are on the left side of an asymmetric similarity.
         self.shape, self.dtype = (queries.size, items.size), items.dtype
 
     def rows(self, queries: np.ndarray) -> np.ndarray:
         """See `Scores`."""
         return self._fill(queries, np.empty((len(queries), self.shape[1]), self.dtype))
 
-    def _fill(self, queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def blocks(self, queries: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+        """See `Scores`."""
+        # One array for all blocks: systems take long to clear fresh memory.
+        rows = np.empty((min(self.height, len(queries)), self.shape[1]), self.dtype)
+        for start in range(0, len(queries), self.height):
+            at = slice(start, min(start + self.height, len(queries)))
+            yield at, self._fill(queries[at], rows[: at.stop - start])
+
+    def _fill(self, queries: np.ndarray, rows: np.ndarray, first: int = 0) -> np.ndarray:
+        """Fills the rows of queries, from the items of a block on."""
         # Few heights, because each is compiled.
-        height = GROUP << max(0, -(-len(queries) // GROUP) - 1).bit_length()
-        if len(queries) <= self.height < height:
-            height = self.height
-        numbers = range(len(self._items.tiles))
-        for number, tile in self._compute(self._queries.queries(queries, height), numbers):
+        unit = GROUP << max(0, (len(queries) // GROUP).bit_length() - 3)
+        placed = self._queries.queries(queries, -(-len(queries) // unit) * unit)
+        for number, tile in self._compute(placed, range(first, len(self._items.tiles))):
             columns = self._items.columns(number)
             rows[:, columns] = tile[: len(queries), : columns.stop - columns.start]
         return rows
-
-    def pairs(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """See `Scores`."""
-        found = np.empty(len(queries), self.dtype)
-        for start in range(0, len(queries), _PAIRS):
-            some = slice(start, start + _PAIRS)
-            ends = [np.resize(each[some], _PAIRS) for each in (queries, items)]
-            ends = [self._queries.take(ends[0]), self._items.take(ends[1])]
-            with in_precision(self.dtype):
-                scores = _score_pairs(self._score, *(ends[::-1] if self._flips else ends))
-            found[some] = scores[: len(queries[some])]
-        return found
 
     def transpose(self) -> "VectorScores":
         """See `Scores`."""
         turned = copy.copy(self)
         turned._queries, turned._items, turned.shape = self._items, self._queries, self.shape[::-1]
         turned._flips = not self._similarity.symmetric and not self._flips
-        if self._kept is not None:
-            turned._kept, turned._given = self._given, self._kept
         return turned
 
     def rounding(self, queries: np.ndarray) -> np.ndarray | None:
@@ -164,48 +123,19 @@ class VectorScores(Scores):
         typical = np.sqrt(np.mean(np.square(self._items.lengths)))
         return np.finfo(np.float32).eps * typical * self._queries.lengths[queries]
 
-    def hold(self, budget: int) -> "VectorScores":
-        """See `Scores`; `blocks` keep what those of the transpose, or later ones, read again."""
-        within = self._queries is self._items
-        needed = self.shape[0] * self.shape[1] * self.dtype.itemsize // (4 if within else 1)
-        if needed > budget or (within and not self._similarity.symmetric):
+    def hold(self, budget: int) -> Scores:
+        """See `Scores`; the scores of a gallery with itself are computed by halves."""
+        if math.prod(self.shape) * self.dtype.itemsize > budget:
             return self
-        held = copy.copy(self)
-        held._given = {}
-        held._kept = held._given if within else {}
-        return held
-
-    def blocks(self, queries: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-        """See `Scores`."""
-        # One array for all blocks: systems take long to clear fresh memory.
-        kept = self._kept
-        if kept is None or 2 * len(queries) < self.shape[0]:
-            rows = np.empty((min(self.height, len(queries)), self.shape[1]), self.dtype)
-            for start in range(0, len(queries), self.height):
-                at = slice(start, min(start + self.height, len(queries)))
-                yield at, self._fill(queries[at], rows[: at.stop - start])
-            return
-        rows = np.empty((self._queries.height, self.shape[1]), self.dtype)
+        matrix = np.empty(self.shape, self.dtype)
+        halves = self._queries is self._items and self._similarity.symmetric
         for number in range(len(self._queries.tiles)):
-            own = self._queries.columns(number)
-            self._fill_block(number, rows[: own.stop - own.start], kept)
-            start, end = np.searchsorted(queries, [own.start, own.stop])
-            for first in range(start, end, GROUP):
-                at = slice(first, min(first + GROUP, end))
-                yield at, take_rows(rows, queries[at] - own.start)
-
-    def _fill_block(self, i: int, rows: np.ndarray, kept: Tiles) -> None:
-        """Fills the rows of a block of queries, reading the tiles that are given."""
-        numbers = range(len(self._items.tiles))
-        given = {j: self._given.pop((j, i)) for j in numbers if (j, i) in self._given}
-        for j, tile in given.items():
-            _transpose(tile, rows[:, self._items.columns(j)])
-        left = [j for j in numbers if j not in given]
-        for j, tile in self._compute(self._queries.block(i), left):
-            columns = self._items.columns(j)
-            rows[:, columns] = tile[: len(rows), : columns.stop - columns.start]
-            if kept is not self._given or j > i:
-                kept[i, j] = tile
+            at = self._queries.columns(number)
+            self._fill(np.arange(at.start, at.stop), matrix[at], number if halves else 0)
+            if halves:
+                _mirror(matrix, at)
+        roundings = (each.rounding(np.arange(each.shape[0])) for each in (self, self.transpose()))
+        return MatrixScores(matrix, roundings=tuple(roundings))
 
     def _compute(self, placed: Any, numbers: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
         """Yields numbers of blocks of items, and their scores [q, n] with queries on the devices.
@@ -232,11 +162,12 @@ class VectorScores(Scores):
             yield number, found
 
 
-def _transpose(tile: np.ndarray, into: np.ndarray) -> None:
-    """Writes the transpose of scores [q, n], in parts that stay in a processor's cache."""
-    for start in range(0, into.shape[1], 2 * GROUP):
-        some = slice(start, min(start + 2 * GROUP, into.shape[1]))
-        into[:, some] = tile[some, : len(into)].T
+def _mirror(matrix: np.ndarray, rows: slice) -> None:
+    """Copies the part of some rows that is right of the diagonal to the columns below them."""
+    # In parts that stay in a processor's cache.
+    for start in range(rows.stop, len(matrix), 2 * GROUP):
+        some = slice(start, start + 2 * GROUP)
+        matrix[some, rows] = matrix[rows, some].T
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -252,12 +183,6 @@ def _score_tile(score: Any, flips: bool, mesh: Mesh, queries: Any, items: Any) -
         check_vma=False,
     )  # fmt: skip
     return spread(queries, items)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _score_pairs(score: Any, left: Any, right: Any) -> jax.Array:
-    """Scores [P] of item i on the left with item i on the right."""
-    return score.similarity.paired(left, right, dict(score.parameters))
 
 
 def open_scores(
@@ -279,7 +204,11 @@ def open_scores(
     similarity, given = embeddings.make_similarity(), embeddings.by_modality
     mesh = mesh or one_device()
     if similarity.module is not None:
-        return _open_module(similarity, embeddings, mesh)
+        if len(given) < 2:
+            return {}
+        items = [HostItems(given[each], embeddings.tokens[each]) for each in ("image", "text")]
+        matrix = compute_score_matrix(similarity, embeddings.parameters, *items, mesh=mesh)
+        return {("image", "text"): MatrixScores(matrix)}
     for modality, rows in given.items():
         if bad := count_not_finite(rows):
             raise UserError(
@@ -287,13 +216,11 @@ def open_scores(
                 "finite: the model diverged or the file is damaged."
             )
     prepare, score = similarity.scorer(embeddings.parameters)
-    dtype = similarity.choose_precision(mesh.devices.flat[0].platform)
-    if precision == "float64":
-        dtype, mesh = DOUBLE, one_device("cpu")
-    offset = similarity.find_offset(*given.values())
+    mesh, dtype = (one_device("cpu"), DOUBLE) if precision == "float64" else (mesh, None)
+    placed = similarity.place(*given.values(), platform=mesh.devices.flat[0].platform, dtype=dtype)
     galleries = {
-        modality: Gallery(remove_offset(rows, offset, dtype), prepare, mesh)
-        for modality, rows in given.items()
+        modality: Gallery(vectors, prepare, mesh)
+        for modality, vectors in zip(given, placed, strict=True)
     }
     return {
         (left, right): VectorScores(
@@ -302,21 +229,3 @@ def open_scores(
         for left, right in (("image", "text"), ("text", "text"), ("image", "image"))
         if {left, right} <= set(galleries)
     }
-
-
-def _open_module(
-    similarity: Similarity, embeddings: Embeddings, mesh: Mesh
-) -> dict[tuple[str, str], Scores]:
-    vectors = embeddings.by_modality
-    if len(vectors) < 2:
-        return {}
-    if not set(vectors) <= set(embeddings.tokens):
-        raise UserError(
-            f"Similarity {similarity.name!r} compares tokens, but {embeddings.place} has only "
-            "vectors; save its embeddings again, or name a similarity of vectors."
-        )
-    items = [
-        HostItems(vectors[modality], embeddings.tokens[modality]) for modality in ("image", "text")
-    ]
-    matrix = compute_score_matrix(similarity, embeddings.parameters, *items, mesh=mesh)
-    return {("image", "text"): MatrixScores(matrix)}

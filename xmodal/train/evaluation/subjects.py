@@ -28,7 +28,7 @@ from xmodal.evals.reports.evaluation import EXAMPLES, REPORT
 from xmodal.evals.reports.metrics import MEAN_SELECTED
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import select_curves
-from xmodal.evals.scores.files import modalities_of, name_of, open_items
+from xmodal.evals.scores.files import modalities_of, name_of, open_source
 from xmodal.train.evaluation.suite import FINAL_SPLITS, EvalSuite, Request, Subject
 from xmodal.train.optimization.run_lengths import resolve_epochs, resolve_sizes
 from xmodal.train.tensorboard import TensorBoardConfig, Views
@@ -217,7 +217,7 @@ def open_file(
     """Returns a file of a model, and the evaluators of a config.
 
     Args:
-      path: file of embeddings by id or by sentence, of scores or of ranked lists.
+      path: file of embeddings, of scores or of ranked lists.
       config: config of a run; only its sections `data` and `evals` are used.
       kind: "embeddings", "scores" or "rankings".
       ids: see `open_source`.
@@ -229,7 +229,7 @@ def open_file(
       UserError: the file cannot be used, an evaluator is unknown or needs more than the file has,
         or a dataset is missing.
     """
-    source = open_items(kind, path, ids, similarity)
+    source = open_source(kind, path, ids, similarity)
     sections = {name: config[name].to_dict() for name in ("data", "evals")}
     sections = resolve_epochs(resolve_sizes(sections, 0), 1)
     options = read_options(sections["evals"])

@@ -14,10 +14,11 @@ from xmodal.core import processes
 from xmodal.core.errors import UserError
 from xmodal.evals import Evaluation, evaluate_source, make_evaluator
 from xmodal.evals.evaluators import Evaluator, Options
+from xmodal.evals.evaluators.benchmarks import BenchmarksOptions
 from xmodal.evals.reports.examples import check_examples
 from xmodal.evals.reports.results import evaluator_tag
 from xmodal.evals.reports.store import SINGLE, StoredResults, find_evaluations, load_ranks
-from xmodal.evals.scores import saving
+from xmodal.evals.scores import arrays
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.sources import Embeddings, FileOrigin, ModelAdapter
 from xmodal.train.tensorboard import View
@@ -33,7 +34,7 @@ class Request:
       examples: queries of every rule on the pages of examples; 0 for no pages.
       save_embeddings: npz file for the embeddings, of which all evaluators must share one set; None
         for no file.
-      save_scores: npz file for the pairs that the second stage of an evaluator scored; None for no
+      save_scores: npz file for the scores that an evaluator of benchmarks ranks by; None for no
         file.
     """
 
@@ -195,14 +196,16 @@ class EvalSuite:
         # Files are checked before any work, and in all processes, which would wait for one that
         # failed.
         for path in filter(None, (request.save_embeddings, request.save_scores)):
-            processes.first_does(f"check {path}", functools.partial(saving.check_savable, path))
+            processes.first_does(f"check {path}", functools.partial(arrays.check_savable, path))
         saved = []
         if request.save_embeddings is not None:
             sets = {(id(used[n][1]), repr(x.similarity)): n for n, x in self.options.items()}
             name = _only(sets.values(), "embeddings")
             saved.append((request.save_embeddings, "embeddings", name))
         if request.save_scores is not None:
-            names = [n for n, x in self.options.items() if x.scores_pairs or x.compares_tokens]
+            named = self.options.items()
+            names = [n for n, x in named if x.scores_pairs]
+            names = names or [n for n, x in named if isinstance(x, BenchmarksOptions)]
             saved.append((request.save_scores, "scores", _only(names, "scores")))
         evaluations = []
         for name, (evaluator, items) in used.items():
@@ -225,7 +228,7 @@ class EvalSuite:
             found = getattr(evaluator, kind)(adapter)  # In all processes.
             if jax.process_index() == 0:
                 origin = FileOrigin(subject.name, items.hashes)
-                getattr(saving, f"save_{kind}")(path, dataclasses.replace(found, origin=origin))
+                getattr(arrays, f"save_{kind}")(path, dataclasses.replace(found, origin=origin))
         return evaluations
 
 
