@@ -13,10 +13,10 @@ DIR/tower.json, and its head if it has one, in `model.text`.
 """
 
 import argparse
+import re
 
 from xmodal.apps.arguments import make_parser, name_list
 from xmodal.core import console
-from xmodal.core.config import check_pattern
 from xmodal.core.errors import UserError
 from xmodal.pretrained.variants import CONVERTERS, MODELS, TOWERS
 
@@ -32,8 +32,10 @@ def main() -> None:
 
     allowed = {name: getattr(args, name) for name in ("allow_missing", "allow_unexpected")}
     for name, patterns in allowed.items():
-        for pattern in patterns:
-            check_pattern(f"--{name}", pattern)
+        try:
+            list(map(re.compile, patterns))
+        except re.error as error:
+            raise UserError(f"--{name} has no regular expression: {error}.") from error
     check_new(args.output)
     reports: list[str] = []
     source = (args.model or args.tower, args.source, args.variant, args.vocabulary)
