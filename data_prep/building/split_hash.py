@@ -55,15 +55,11 @@ class SplitHash:
         return hashlib.sha256(f"{self._count} {self._sum:064x}".encode()).hexdigest()
 
 
-def _is_image(feature: Any) -> bool:
-    return isinstance(feature, tfds.features.Image)
-
-
 def _encoder(feature: Any) -> Callable[[Any], bytes]:
     """Returns a function that serializes a feature's values; different values give other bytes."""
     if isinstance(feature, tfds.features.Text):
         return lambda text: _sized(_as_bytes(text))
-    if _is_image(feature):
+    if isinstance(feature, tfds.features.Image):
         return lambda image: _sized(image if isinstance(image, bytes) else image.getvalue())
     if isinstance(feature, tfds.features.Tensor):
         return _array_encoder(feature.np_dtype, len(feature.shape))

@@ -66,7 +66,7 @@ def read_cxc_file(path: AnyPath, rating: str) -> dict[str, np.ndarray]:
         not from 0 to 5, or a pair appears twice.
     """
     try:
-        ratings = read_ratings(path, rating, own_methods=True)
+        ratings = read_ratings(path, rating)
     except FileNotFoundError as error:
         raise UserError(f"{path} does not exist; get the CxC ratings from {HOME}") from error
     except UnexpectedFilesError as error:

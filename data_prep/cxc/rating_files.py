@@ -68,7 +68,6 @@ def read_ratings(
     rating: str,
     *,
     released: bool = True,
-    own_methods: bool = False,
     need_scores: bool = True,
 ) -> list[Rating]:
     """Reads a file.
@@ -76,24 +75,19 @@ def read_ratings(
     Args:
       path: path of the file.
       rating: `sts`, `sis` or `sits`.
-      released: whether the file is a released one: then items have the names of COCO's val2014,
-        sampling methods are known, and no pair appears twice. Other files may use plain ids and
-        methods of their own.
-      own_methods: whether sampling methods may be others than the released ones anyway.
+      released: whether the file is in the released form: then items have the names of COCO's
+        val2014, and no pair appears twice. Other files may use plain ids.
       need_scores: whether the column of scores must exist.
 
     Raises:
       FileNotFoundError: the file is missing.
       UnexpectedFilesError: a column is missing, a row is no valid pair, or the file is truncated.
     """
-    methods = RELEASED[rating]["test"] if released and not own_methods else {}
     columns = (*SIDES[rating], *([SCORE] if need_scores else []), METHOD)
     found: dict[object, Rating] = {}
     for where, row in read_csv(path, columns=columns):
         try:
             pair = _read_row(where, row, rating, released)
-            if methods and pair.method not in methods:
-                raise ValueError(f"unknown sampling method {pair.method!r}")
             first = found.setdefault((pair.left_id, pair.right_id) if released else where, pair)
             if first is not pair:
                 raise ValueError(f"pair appears twice, first in {first.where}")

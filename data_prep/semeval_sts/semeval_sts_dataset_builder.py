@@ -46,39 +46,31 @@ class Builder(RandomAccessBuilder):
         if needed := [str(each) for each in absent if has_tasks and not each.is_optional]:
             raise FileNotFoundError(f"{folder} lacks the sets {', '.join(needed)}")
         # A wrong row says more than the counts.
-        examples = {
-            split: list(_examples({each: found[each] for each in SETS if each in found}, split))
-            for split in ("train", "validation", "test")
-        }
+        examples: dict[str, list[Record]] = {each.split: [] for each in SETS if each in found}
+        for each in (each for each in SETS if each in found):
+            examples[each.split] += _examples(each, found[each])
         counts = {str(each): len(pairs) for each, pairs in found.items()}
         schema.check_counts(counts, {name: self.EXPECTED[name] for name in counts}, str(folder))
         self.info.metadata["absent"] = [str(each) for each in absent]
-        return {split: iter(records) for split, records in examples.items() if records}
+        return examples
 
 
-def _examples(sets: Mapping[RatedSet, Sequence[Scored]], split: str) -> Iterator[Record]:
-    """Yields the pairs of a split.
+def _examples(rated_set: RatedSet, pairs: Sequence[Scored]) -> Iterator[Record]:
+    """Yields the pairs of a set.
 
     Raises:
       UnexpectedFilesError: a score is not from 0 to 5, or a sentence is empty.
     """
-    for rated_set, pairs in sets.items():
-        for pair_id, pair in enumerate(pairs, first_id(rated_set)):
-            if rated_set.split == split:
-                example = schema.sentence_pair_example(
-                    pair_id, rated_set.name, pair.sentences, _score(pair), year=rated_set.year
-                )
-                yield pair_id, example
-
-
-def _score(pair: Scored) -> float:
-    try:
-        score = float(pair.score)
-    except ValueError:
-        score = math.nan
-    if not 0 <= score <= 5 or not all(pair.sentences):
-        raise UnexpectedFilesError(
-            f"{pair.where}: the score is {pair.score!r:.60}, not from 0 to 5, or a sentence of "
-            f"{pair.sentences!r:.80} is empty; remove the line if it is a header"
-        )
-    return score
+    for pair_id, pair in enumerate(pairs, first_id(rated_set)):
+        try:
+            score = float(pair.score)
+        except ValueError:
+            score = math.nan
+        if not 0 <= score <= 5 or not all(pair.sentences):
+            raise UnexpectedFilesError(
+                f"{pair.where}: the score is {pair.score!r:.60}, not from 0 to 5, or a sentence of "
+                f"{pair.sentences!r:.80} is empty; remove the line if it is a header"
+            )
+        sentences, year = pair.sentences, rated_set.year
+        example = schema.sentence_pair_example(pair_id, rated_set.name, sentences, score, year=year)
+        yield pair_id, example
