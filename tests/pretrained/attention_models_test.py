@@ -11,8 +11,6 @@ import pytest
 from published_matching import shake_norms
 from published_polysemous import torch_hinges
 
-from tests import clipped_adam
-from xmodal.api.model_sources import read_folder
 from xmodal.losses import LOSSES, Context
 from xmodal.pretrained import converters
 from xmodal.pretrained.model_folder import read_model, save_model
@@ -114,22 +112,16 @@ def make(torch, kind, options=None):
     modules, functions = published.make_sgraf(torch, kind, channels=CHANNELS, rows=ROWS)
     for module in modules:
         shake_norms(torch, module)
-    if kind == "sgr":  # Without zeros, no gradient is so small that Adam amplifies its rounding.
-        with torch.no_grad():
-            for step in modules[2].SGR_module:
-                step.sim_graph_w.bias.abs_().add_(0.5)
     return modules, functions
 
 
 def test_scan_equals_torch(torch, tmp_path):
     modules, functions = make(torch, "scan", SCAN)
     compare(torch, "scan", modules, functions, tmp_path, SCAN, train=False)
-    folder = read_folder(tmp_path / "0/made", "best")
-    assert "similarity" not in folder.params
 
 
 def compare(torch, kind, modules, functions, folder, options, *, train):
-    """Scores, loss and gradients; with `train`, also three steps and running statistics."""
+    """Scores, loss and gradients; with `train`, also running statistics."""
     model, params, state = read(convert(torch, kind, modules, folder, options))
     # Recomputed tiles, one of them smaller, where the statistics of the batch count.
     engine = "chunked" if kind == "saf" else "dense"
@@ -154,16 +146,11 @@ def compare(torch, kind, modules, functions, folder, options, *, train):
     assert loss == pytest.approx(expected.item(), rel=1e-4)
     expected.backward()
     parameters = [p for module in modules for p in module.parameters()]
-    values = [p.detach().clone() for p in parameters]
     with torch.no_grad():
         for p in parameters:
             p.copy_(0 * p if p.grad is None else p.grad)
     _, theirs, _ = read(convert(torch, kind, modules, folder, options))
     check_layers(gradients, theirs)
-    with torch.no_grad():
-        for p, value in zip(parameters, values, strict=True):
-            p.copy_(value)
-    return params, parameters, lambda params: differentiate(params)[1]
 
 
 def check_layers(found, converted):
@@ -207,34 +194,8 @@ def check_running(torch, functions, modules, modalities, replay, observed):
     assert parity.relative(found["variance"], replay.running_var) < 1e-4
 
 
-# SGR's third step reads its logits for one node only: their gradients are as small as Adam's
-# epsilon, which turns their rounding into movement: on one processor, 2 % of it with torch and 14 %
-# with ours, on another at most twice as much as with torch.
-LAST_LOGITS = ("similarity/step3/query/", "similarity/step3/key/")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sgr", "saf"])
 def test_sgraf_equals_torch_in_training(torch, tmp_path, kind):
     modules, functions = make(torch, kind)
-    params, parameters, gradients = compare(
-        torch, kind, modules, functions, tmp_path, {}, train=True
-    )
-    trained, norms = clipped_adam.train(params, gradients)
-
-    def compute_loss():
-        modalities = torch_modalities(torch, functions)
-        return SIZE * torch_hinges(torch, functions.loss_score(*modalities), 0.2)
-
-    expected = clipped_adam.train_torch(torch, parameters, compute_loss)
-    theirs = flatten(read(convert(torch, kind, modules, tmp_path, {}))[1])
-    assert norms == pytest.approx(expected, rel=1e-4)
-    kept = [
-        {
-            path: x
-            for path, x in flatten(tree).items()
-            if not path.startswith(STATISTICS + UNTRAINED + LAST_LOGITS)
-        }
-        for tree in (params, trained, theirs)
-    ]
-    clipped_adam.check_movement(*kept)
+    compare(torch, kind, modules, functions, tmp_path, {}, train=True)

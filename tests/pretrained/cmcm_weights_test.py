@@ -19,13 +19,10 @@ from tests.saved_run import evaluate_weights
 from xmodal.core.tree_paths import unflatten
 from xmodal.data.text.tokenizer_files import read_vocabulary
 from xmodal.evals.scores.rerank import refine_selectively
-from xmodal.evals.scores.sources import Predictions
-from xmodal.losses import LOSSES, Context
-from xmodal.models import Embedding, make_dual_encoder, make_task_module
+from xmodal.models import make_dual_encoder, make_task_module
 from xmodal.pretrained.converters import convert
 from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_folder import read_model, read_part, save_model
-from xmodal.similarity import make_similarity
 from xmodal.train import published_towers
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.tree import flatten
@@ -70,54 +67,46 @@ def save(torch, modules, path, prefix="", classifier="discourse_classifier"):
     torch.save(checkpoint, path)
 
 
-def check_gradients(torch, folder, modules, functions, images, labels, source):
-    """Checks gradients of both losses, for texts and classifier, converted like weights.
+def check_gradients(torch, folder, modules, functions, images, source):
+    """Checks gradients of the texts and the classifier, which are converted like weights.
 
     The pictures' bottleneck has the layers of the texts'.
     """
-    images, labels = images.detach(), torch.tensor(labels).float()
-    pos_weight = tuple(range(1, 7))
     texts, _ = functions.texts(torch.tensor(IDS), LENGTHS)
-    entropy = torch.nn.functional.binary_cross_entropy_with_logits(
-        functions.classify(texts, images), labels, pos_weight=torch.tensor(pos_weight)
-    )
-    (published.triplet_loss(torch, images, texts) + entropy).backward()
+    classes = torch.stack([functions.classify(texts, image.expand(5, 8)) for image in images])
+    (parity.probe(texts) + parity.probe(torch.sigmoid(classes))).backward()
     gradients = copy.deepcopy(modules)
     for copied, module in zip(gradients.values(), modules.values(), strict=True):
         for own, parameter in zip(copied.parameters(), module.parameters(), strict=True):
             own.data = torch.zeros_like(own) if parameter.grad is None else parameter.grad
     save(torch, gradients, folder / "gradients.ckpt.pt")
-    wanted, _, _ = convert("cmcm", folder / "gradients.ckpt.pt", *source)
-
-    description = read_model(folder / "made")
+    wanted, description, _ = convert("cmcm", folder / "gradients.ckpt.pt", *source)
     tower = make_dual_encoder(description.model()).towers["text"]
-    ((name, task),) = description.tasks.items()
-    module = make_task_module("m", "relation_classifier", task["loss"]["module"])
+    module, classifier = read_classifier(folder / "made")
     params, state = parity.nest(read_weights(folder / "made/text"))
     columns = {"text_ids": IDS.astype(np.int32), "text_mask": MASK.astype(np.int32)}
-    items, image = jnp.arange(len(LENGTHS)), Embedding(jnp.asarray(images.numpy()))
 
-    def compute_loss(params, classifier):
-        text, _ = tower.apply(params, state, columns)
-        outputs, _ = module.apply(classifier, {}, image, text, {}, {})
-        context = Context(
-            items, items, make_similarity({"name": "euclidean"}),
-            outputs=outputs, columns={"relations": labels.numpy()},
-        )  # fmt: skip
-        triplet, _ = LOSSES["distance_triplet"].function(image, text, context, margin=0.3)
-        entropy, _ = LOSSES["relation_bce"].function(image, text, context, pos_weight=pos_weight)
-        return triplet + entropy
+    def compute(params, classifier):
+        text = tower.apply(params, state, columns)[0].vector
+        predicted = module.predict(classifier, images.numpy(), text)
+        return parity.probe(text) + parity.probe(predicted)
 
-    classifier = unflatten(read_part(folder / "made", "tasks"))[name]["module"]
-    found = jax.jit(jax.grad(compute_loss, argnums=(0, 1)))(params, classifier)
+    found = jax.jit(jax.grad(compute, argnums=(0, 1)))(params, classifier)
     # Those of gates are sums of terms up to a thousand times as large, which are rounded.
     rounding = 1e-6 * max(np.abs(each).max() for each in wanted.values())
-    for prefix, tree in zip(("text/params/", f"tasks/{name}/module/"), found, strict=True):
+    for prefix, tree in zip(("text/params/", "tasks/relations/module/"), found, strict=True):
         assert jax.tree.leaves(tree)
         for path, gradient in flatten(tree).items():
             expected = wanted[prefix + path]
             assert np.any(expected), path
             np.testing.assert_allclose(gradient, expected, 1e-4, rounding, err_msg=path)
+
+
+def read_classifier(folder):
+    """The module of the relations of a converted folder, and its parameters."""
+    section = read_model(folder).tasks["relations"]["loss"]["module"]
+    params = unflatten(read_part(folder, "tasks"))["relations"]["module"]
+    return make_task_module("m", "relation_classifier", section), params
 
 
 @pytest.mark.slow
@@ -139,7 +128,7 @@ def test_cmcm_equals_torch(torch, tmp_path, vocabulary, attention, prefix, class
     save_model(folder, *made)
     assert read_vocabulary(folder / "text/vocab.txt") == ["<pad>", "<unk>", *WORDS]
 
-    model, description, found = parity.embed_converted(folder, PIXELS, IDS, MASK)
+    model, _, found = parity.embed_converted(folder, PIXELS, IDS, MASK)
     with torch.no_grad():
         images = functions.images(torch_pixels(torch, PIXELS))
         texts, weights = functions.texts(torch.tensor(IDS), LENGTHS)
@@ -151,31 +140,11 @@ def test_cmcm_equals_torch(torch, tmp_path, vocabulary, attention, prefix, class
         np.testing.assert_allclose(ours[: len(each)], each, rtol=1e-4, atol=1e-6)
         assert not np.any(ours[len(each) :])
 
-    (task,) = description.tasks.values()
-    module = make_task_module("m", "relation_classifier", task["loss"]["module"])
-    params = unflatten(read_part(folder, "tasks"))["relations"]["module"]
+    module, params = read_classifier(folder)
     modalities = [found[view] for view in ("image", "text")]
     predicted = module.predict(params, *(modality.vector for modality in modalities))
     np.testing.assert_allclose(predicted, torch.sigmoid(logits), rtol=1e-4, atol=1e-6)
-
-    # The training losses, and the similarity used for ranking in the paper's tables.
-    items = jnp.arange(len(LENGTHS))
-    context = Context(items, items, make_similarity({"name": "euclidean"}))
-    value, _ = LOSSES["distance_triplet"].function(*modalities, context, margin=0.3)
-    assert value == pytest.approx(published.triplet_loss(torch, images, texts).item(), rel=1e-4)
-    labels = RNG.integers(0, 2, (len(LENGTHS), 6))
-    pos_weight = (0.485, 14.117, 5.379, 3.122, 1.558, 10.518)
-    wanted = torch.nn.functional.binary_cross_entropy_with_logits(
-        functions.classify(texts, images), torch.tensor(labels).float(),
-        pos_weight=torch.tensor(pos_weight),
-    )  # fmt: skip
-    outputs, _ = module.apply(params, {}, *modalities, {}, {})
-    context = Context(
-        items, items, context.similarity, outputs=outputs, columns={"relations": labels}
-    )
-    value, _ = LOSSES["relation_bce"].function(*modalities, context, pos_weight=pos_weight)
-    assert value == pytest.approx(wanted.item(), rel=1e-4)
-    check_gradients(torch, tmp_path, modules, functions, images, labels, (attention, vocabulary))
+    check_gradients(torch, tmp_path, modules, functions, images, (attention, vocabulary))
 
     scores = model.similarity.score(
         *(model.similarity.prepare(modality) for modality in modalities)
@@ -189,7 +158,6 @@ def test_cmcm_equals_torch(torch, tmp_path, vocabulary, attention, prefix, class
 
 @pytest.mark.slow
 def test_a_folder_is_evaluated_with_its_classifier(torch, tmp_path, vocabulary, few_shapes):
-    """Refined pools and relations of the folder equal those computed from its arrays by hand."""
     cnn, forward = make_resnet(torch, SMALL)
     modules, _ = published.make_cmcm(
         torch, cnn, forward, channels=CHANNELS, rows=ROWS, attention="scaled"
@@ -212,14 +180,5 @@ def test_a_folder_is_evaluated_with_its_classifier(torch, tmp_path, vocabulary, 
         each.evaluator: each.tagged
         for each in evaluate_weights(evaluation, params, state, name="released")
     }
-    source = evaluation.suite.evaluator("relations", "test").embeddings(
-        evaluation.adapter(params, state)
-    )
-    own = unflatten(read_part(folder, "tasks"))["relations"]["module"]
-    by_hand = Predictions(source.images @ own["left"], source.captions @ own["right"] + own["bias"])
-    rows = RNG.integers(len(source.images), size=(2, 9))
-    np.testing.assert_allclose(
-        source.predictions["relations"].pairs(*rows), by_hand.pairs(*rows), rtol=1e-4, atol=1e-6
-    )
     assert found["relations"]["relations/Story/base_rate"] > 0
     assert np.isfinite(found["refined"]["refined/t2i/median_rank"])

@@ -9,9 +9,14 @@ from xmodal.models.encoders import resnet
 
 
 @pytest.fixture
-def torch(monkeypatch):
-    """PyTorch with a seed; our ResNet-50 is as small as `make_resnet(torch, (2, 2))`."""
+def small(monkeypatch):
+    """Our ResNet-50 is as small as `make_resnet(torch, (2, 2))`."""
     monkeypatch.setitem(resnet.DEPTHS, "50", (2, 2))
+
+
+@pytest.fixture
+def torch(small):
+    """PyTorch with a seed, and a small ResNet-50."""
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)
     return torch

@@ -71,6 +71,4 @@ def test_names_of_slim_are_those_of_the_same_layers():
                 arrays[f"InceptionV3/{name}/{leaf}"] = array
     flat, report = parity.convert_arrays("inception_v3", arrays)
     assert len(report.unexpected) == 1
-    assert flat.keys() == expected.keys()
-    for name, array in expected.items():
-        np.testing.assert_array_equal(flat[name], array)
+    parity.assert_equal_arrays(flat, expected)

@@ -84,11 +84,7 @@ def test_lite2_equals_the_code_that_it_was_released_with(tmp_path, monkeypatch):
     folder = locate_tower(WHERE, "pip:efficientnet_lite2")
     description = read_description(folder)
     assert dict(description.preprocessing) == {"normalization": "efficientnet_lite", "size": 260}
-    tower = parity.tower(**_keywords(description), normalization="efficientnet_lite")
+    encoder = {**description.encoder, "normalization": "efficientnet_lite"}
+    tower = parity.tower(encoder.pop("name"), **encoder)
     ours = parity.embed(tower, read_weights(folder), images)
     assert parity.relative(ours, expected) < 1e-4
-
-
-def _keywords(description):
-    name, *_ = description.encoder.values()
-    return {"encoder": name, **{k: v for k, v in description.encoder.items() if k != "name"}}

@@ -5,6 +5,7 @@ import pathlib
 
 import h5py
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -30,6 +31,12 @@ def real_file(name):
 
 def images(batch, size, seed=1):
     return np.random.default_rng(seed).integers(0, 256, (batch, size, size, 3), np.uint8)
+
+
+def assert_equal_arrays(one, other):
+    assert one.keys() == other.keys()
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, other[name], err_msg=name)
 
 
 def relative(ours, reference):
@@ -93,6 +100,14 @@ def embed_converted(folder, images, ids, mask):
         params, state = nest(read_weights(folder / modality))
         found[modality], _ = jax.jit(model.towers[modality].apply)(params, state, columns)
     return model, description, found
+
+
+def all_pairs(model, params, images, texts):
+    """The features of all pairs of images and texts, prepared for the cross-encoder."""
+    images = model.cross_encoder.prepare("image", params, images)
+    texts = model.cross_encoder.prepare("text", params, texts)
+    count = len(jax.tree.leaves(images)[0])
+    return images, jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *x.shape)), texts)
 
 
 def check_gradients(found, converted, ignored=()):
@@ -180,13 +195,19 @@ def new_folder(parent):
     return folder
 
 
-def convert_torch(model, checkpoint, path, words):
+def probe(x):
+    """A sum of the numbers of an array of jax or torch, each with another weight."""
+    weights = np.cos(np.arange(np.prod(x.shape), dtype=np.float32)).reshape(x.shape)
+    return (x * (x.new_tensor(weights) if hasattr(x, "new_tensor") else weights)).sum()
+
+
+def convert_torch(model, checkpoint, path, words, variant=""):
     """The folder of a model converted from a checkpoint, saved at `path`, and a vocabulary."""
     import torch
 
     torch.save(checkpoint, path)
     path.with_name("vocab.txt").write_text("\n".join(words))
-    made = convert(model, path, vocabulary=str(path.with_name("vocab.txt")))
+    made = convert(model, path, variant, str(path.with_name("vocab.txt")))
     save_model(path.with_name("made"), *made)
     return path.with_name("made")
 

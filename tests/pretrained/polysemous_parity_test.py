@@ -1,26 +1,19 @@
-"""PVSE and PCME against torch: embeddings, every loss, and the gradient of every weight.
+"""PVSE and PCME against torch: embeddings, and the gradient of every weight.
 
 The weights come through the converters, under the names of the released checkpoints.
 """
+
+import itertools
 
 import jax
 import numpy as np
 import parity
 import pytest
-from published_polysemous import (
-    make_pcme,
-    make_pvse,
-    torch_pcme_loss,
-    torch_pixels,
-    torch_pvse_loss,
-)
+from published_polysemous import make_pcme, make_pvse, torch_pixels
 from torch_resnet import make_resnet
 
-from xmodal.losses import LOSSES, Context
 from xmodal.models import make_dual_encoder
-from xmodal.pretrained import converters
-from xmodal.pretrained.model_folder import read_model, save_model
-from xmodal.similarity import make_similarity
+from xmodal.pretrained.model_folder import read_model
 
 SMALL, CHANNELS, ROWS, SIZE = (2, 2), 512, 9, 5
 LENGTHS = (7, 1, 4, 2, 3)
@@ -32,139 +25,78 @@ INPUTS = {
         "text_mask": np.int32(np.arange(7) < np.array(LENGTHS)[:, None]),
     },
 }
-PVSE_TASKS = [
-    ("triplet", 1.0, {"margin": 0.1, "mining": "hardest", "reduction": "mean"}),
-    ("diversity", 0.1, {}),
-    ("mmd", 0.01, {}),
-]
 
 
-@pytest.fixture
-def convert(torch, tmp_path):
-    """Converts a state dict by file: the description, `params` and `model_state` of the model."""
+def compare(torch, folder, model, functions, read, kind, variant="", **criterion):
+    """Outputs of both modalities, and the gradients of a sum of them, equal torch's.
 
-    def make(name, weights, variant=""):
-        root = tmp_path / f"files{len(list(tmp_path.iterdir()))}"
-        root.mkdir()
-        (root / "vocab.txt").write_text("".join(f"w{n}\n" for n in range(ROWS)))
-        own = {key: array for key, array in weights.items() if ".cnn.fc." not in f".{key}"}
-        torch.save(own, root / "model.pth")
-        made = converters.convert(name, root / "model.pth", variant, str(root / "vocab.txt"))
-        save_model(root / "made", *made)
-        return read_model(root / "made"), *parity.load(root / "made")[1:]
+    Args:
+      torch: the library.
+      folder: a folder for files.
+      model: the torch module.
+      functions: its functions of both modalities to outputs.
+      read: function from one of our embeddings to the same outputs.
+      kind: the converter.
+      variant: its variant.
+      **criterion: further arrays of the checkpoint.
 
-    return make
-
-
-def embed(model, params, state):
-    return [model.embed(modality, params, state, INPUTS[modality])[0] for modality in INPUTS]
-
-
-def compute(tasks, views, similarity, similarity_params):
-    ids = np.arange(SIZE, dtype=np.int32)
-    context = Context(ids, ids, similarity, similarity_params)
-    terms = [
-        weight * LOSSES[name].function(*views, context, **options)[0]
-        for name, weight, options in tasks
-    ]
-    return sum(terms)
-
-
-def check_gradients(found, weights, convert, name, variant=""):
-    """Compares the gradients of a modality's parameters with those in torch.
-
-    The gradients of a state dict are converted like weights.
+    Returns:
+      The description of the converted model.
     """
-    missing = {key: value for key, value in weights.items() if value.grad is None}
-    gradients = {key: value.grad for key, value in weights.items() if value.grad is not None}
-    gradients |= {key: value.detach() * 0 for key, value in missing.items()}
-    converted = convert(name, gradients, variant)[1]
-    parity.check_gradients(found, converted, ["image/encoder/"])
 
+    def convert(weights):
+        own = {name: x for name, x in weights.items() if ".cnn.fc." not in name}
+        words = [f"w{number}" for number in range(ROWS)]
+        path = parity.new_folder(folder) / "model.pth"
+        return parity.convert_torch(kind, own | criterion, path, words, variant)
 
-def named(model, buffers):
-    """Parameters, and statistics that have no gradient, by the names of the state dict."""
-    return dict(model.named_parameters()) | buffers
+    made = convert(model.state_dict())
+    ours = make_dual_encoder(read_model(made).model())
+    _, params, state = parity.load(made)
 
+    def compute(params):
+        encoder = jax.lax.stop_gradient(params["image"]["encoder"])
+        params = {**params, "image": {**params["image"], "encoder": encoder}}
+        views = [ours.embed(each, params, state, INPUTS[each])[0] for each in INPUTS]
+        found = list(itertools.chain.from_iterable(map(read, views)))
+        return sum(map(parity.probe, found)), found
 
-def freeze(params):
-    image = {**params["image"], "encoder": jax.lax.stop_gradient(params["image"]["encoder"])}
-    return {**params, "image": image}
+    (_, found), gradients = jax.jit(jax.value_and_grad(compute, has_aux=True))(params)
+    images = functions.images(torch_pixels(torch, INPUTS["image"]["image"]))
+    wanted = [*images, *functions.texts(torch.tensor(IDS), torch.tensor(LENGTHS))]
+    for output, expected in zip(found, wanted, strict=True):
+        expected = expected.detach().reshape(output.shape)
+        assert parity.relative(output, expected) < 1e-4
+    sum(parity.probe(x) for x in wanted).backward()
+    theirs = convert(dict(model.named_buffers()) | parity.gradients_of(torch, model))
+    parity.check_gradients(gradients, parity.load(theirs)[1], ["image/encoder/"])
+    return read_model(made)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("embeddings", "variant"), [(1, "legacy"), (2, "legacy"), (3, "final")])
-def test_pvse_equals_torch(torch, convert, embeddings, variant):
+@pytest.mark.parametrize(("embeddings", "variant"), [(1, "legacy"), (3, "final")])
+def test_pvse_equals_torch(torch, tmp_path, embeddings, variant):
     cnn, forward = make_resnet(torch, SMALL)
     model, functions = make_pvse(
         torch, cnn, forward,
         channels=CHANNELS, rows=ROWS, embeddings=embeddings, legacy=variant == "legacy",
     )  # fmt: skip
-    description, params, state = convert("pvse", model.state_dict(), variant)
-    ours = make_dual_encoder(description.model())
-    assert ours.similarity.name == ("cosine" if embeddings == 1 else "max_cosine")
-    tasks = PVSE_TASKS[:1] if embeddings == 1 else PVSE_TASKS
 
-    def loss(params):
-        views = embed(ours, freeze(params), state)
-        return compute(tasks, views, ours.similarity, {}), views
+    def read(view):
+        return view.vector, view.extras["residuals"], view.extras["attention"]
 
-    run = jax.jit(jax.value_and_grad(loss, has_aux=True))
-    (value, views), gradients = run(params)
-    pixels = torch_pixels(torch, INPUTS["image"]["image"])
-    images = functions.images(pixels)
-    texts = functions.texts(torch.tensor(IDS), torch.tensor(LENGTHS))
-    for view, (vectors, residuals, attention) in zip(views, (images, texts), strict=True):
-        expected = vectors[:, 0] if embeddings == 1 else vectors
-        assert view.vector.shape == expected.shape
-        assert parity.relative(view.vector, expected.detach()) < 1e-4
-        assert parity.relative(view.extras["residuals"], residuals.detach()) < 1e-4
-        assert parity.relative(view.extras["attention"], attention.detach()) < 1e-4
-    expected = torch_pvse_loss(torch, images, texts)
-    np.testing.assert_allclose(value, expected.item(), rtol=1e-4)
-    expected.backward()
-    check_gradients(gradients, named(model, dict(model.named_buffers())), convert, "pvse", variant)
+    made = compare(torch, tmp_path, model, functions, read, "pvse", variant)
+    assert made.similarity == {"name": "cosine" if embeddings == 1 else "max_cosine"}
 
 
 @pytest.mark.slow
-def test_pcme_equals_torch(torch, convert):
+def test_pcme_equals_torch(torch, tmp_path):
     cnn, forward = make_resnet(torch, SMALL)
     model, functions, criterion = make_pcme(torch, cnn, forward, channels=CHANNELS, rows=ROWS)
-    for module in (model.img_enc.uncertain_net, model.txt_enc.uncertain_net):
-        for weight in module.parameters():  # Spreads near 1, as for samples.
-            weight.data *= 0.3
     learned = {f"criterion.{name}": array for name, array in criterion.state_dict().items()}
-    description, params, state = convert("pcme", model.state_dict() | learned)
-    assert description.parameters == pytest.approx({"match_scale": 0.7, "match_shift": 1.3})
-    ours = make_dual_encoder(description.model())
-    tasks = [("soft_contrastive", 1.0, {"kl_weight": 0.01})]
-    numbers = {"match_scale": np.float32(0.7), "match_shift": np.float32(1.3)}
 
-    def loss(params, numbers):
-        views = embed(ours, freeze(params), state)
-        similarity = make_similarity({"name": "match_probability"})
-        return compute(tasks, views, similarity, numbers), views
+    def read(view):
+        return view.extras["mean"], view.log_sigma
 
-    run = jax.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))
-    (value, views), (gradients, of_numbers) = run(params, numbers)
-    pixels = torch_pixels(torch, INPUTS["image"]["image"])
-    modalities = [
-        functions.images(pixels),
-        functions.texts(torch.tensor(IDS), torch.tensor(LENGTHS)),
-    ]
-    samples, spreads = [], []
-    for view, (mean, spread) in zip(views, modalities, strict=True):
-        assert parity.relative(view.extras["mean"], mean.detach()) < 1e-4
-        assert parity.relative(view.log_sigma, spread.detach()) < 1e-4
-        # Use our noise, so that the samples are the same.
-        noise = (view.vector - view.extras["mean"][:, None]) / np.exp(view.log_sigma)[:, None]
-        samples.append(mean[:, None] + spread.exp()[:, None] * torch.tensor(np.array(noise)))
-        spreads.append(spread)
-        assert parity.relative(view.vector, samples[-1].detach()) < 1e-4
-    expected = torch_pcme_loss(torch, *samples, spreads, criterion, 0.01)
-    np.testing.assert_allclose(value, expected.item(), rtol=1e-4)
-    expected.backward()
-    check_gradients(gradients, named(model, dict(model.named_buffers())), convert, "pcme")
-    for name, scalar in (("scale", criterion.negative_scale), ("shift", criterion.shift)):
-        found = of_numbers[f"match_{name}"]
-        np.testing.assert_allclose(found, scalar.grad.item(), rtol=1e-4)
+    made = compare(torch, tmp_path, model, functions, read, "pcme", **learned)
+    assert made.parameters == pytest.approx({"match_scale": 0.7, "match_shift": 1.3})

@@ -14,6 +14,8 @@ from xmodal.pretrained import converters
 
 MERGES = "#version: 0.2\nt h\nth e</w>\na t</w>\n"
 ROWS, END, TEXT, PIXELS = 512 + 3 + 2, 516, 12, 24
+COLORS = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+"""The mean and the standard deviation of CLIP's pixels."""
 _VISION = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
            "intermediate_size": 96, "patch_size": 8, "image_size": PIXELS}  # fmt: skip
 _WORDS = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -157,88 +159,74 @@ def _renamed(arrays, names, layer):
     return found
 
 
+_FLAX_LAYER = {
+    "layer_norm1": "LayerNorm_0", "layer_norm2": "LayerNorm_1",
+    "mlp.fc1": "MlpBlock_0/Dense_0", "mlp.fc2": "MlpBlock_0/Dense_1",
+    **{f"self_attn.{name[0]}_proj": f"MultiHeadDotProductAttention_0/{name}"
+       for name in ("query", "key", "value")},
+    "self_attn.out_proj": "MultiHeadDotProductAttention_0/out",
+}  # fmt: skip
+
+
 def big_vision_arrays(arrays, heads, stacked):
     """A SigLIP of transformers under the names and in the layouts of big_vision."""
+    vision, text = _below(arrays, "vision_model."), _below(arrays, "text_model.")
     found = {
-        "img/embedding/kernel": arrays["vision_model.embeddings.patch_embedding.weight"]
-        .transpose(2, 3, 1, 0),
-        "img/embedding/bias": arrays["vision_model.embeddings.patch_embedding.bias"],
-        "img/pos_embedding": arrays["vision_model.embeddings.position_embedding.weight"][None],
-        "img/MAPHead_0/probe": arrays["vision_model.head.probe"],
-        "txt/Embed_0/embedding": arrays["text_model.embeddings.token_embedding.weight"],
-        "txt/pos_embedding": arrays["text_model.embeddings.position_embedding.weight"][None],
-        "txt/head/kernel": arrays["text_model.head.weight"].T,
-        "txt/head/bias": arrays["text_model.head.bias"],
+        "img/embedding/kernel": vision["embeddings.patch_embedding.weight"].transpose(2, 3, 1, 0),
+        "img/embedding/bias": vision["embeddings.patch_embedding.bias"],
+        "img/pos_embedding": vision["embeddings.position_embedding.weight"][None],
+        "img/MAPHead_0/probe": vision["head.probe"],
+        "txt/Embed_0/embedding": text["embeddings.token_embedding.weight"],
+        "txt/pos_embedding": text["embeddings.position_embedding.weight"][None],
+        "txt/head/kernel": text["head.weight"].T,
+        "txt/head/bias": text["head.bias"],
         "t": arrays["logit_scale"].reshape(1),
         "b": arrays["logit_bias"].reshape(1),
-    }  # fmt: skip
-    stacks = {
-        "img/Transformer": ("vision_model", "vision_model.post_layernorm", heads["image"]),
-        "txt/Encoder_0": ("text_model", "text_model.final_layer_norm", heads["text"]),
     }
-    for theirs, (own, norm, count) in stacks.items():
-        found |= _flax_norm(f"{theirs}/encoder_norm", arrays, norm)
+    for theirs, own, norm, count in (
+        ("img/Transformer", vision, "post_layernorm", heads["image"]),
+        ("txt/Encoder_0", text, "final_layer_norm", heads["text"]),
+    ):
+        for new, old in (("scale", "weight"), ("bias", "bias")):
+            found[f"{theirs}/encoder_norm/{new}"] = own[f"{norm}.{old}"]
         layers = []
-        while f"{own}.encoder.layers.{len(layers)}.layer_norm1.weight" in arrays:
-            layers.append(_flax_layer(arrays, f"{own}.encoder.layers.{len(layers)}.", count))
-        if stacked:
-            for name in layers[0]:
+        while layer := _below(own, f"encoder.layers.{len(layers)}."):
+            layers.append(_flax_layer(layer, count))
+        for name in layers[0]:
+            if stacked:
                 found[f"{theirs}/encoderblock/{name}"] = np.stack([one[name] for one in layers])
-        else:
-            for number, layer in enumerate(layers):
-                found |= {f"{theirs}/encoderblock_{number}/{n}": a for n, a in layer.items()}
-    found |= {f"img/MAPHead_0/{n}": a for n, a in _flax_head(arrays, heads["image"]).items()}
+            else:
+                for number, layer in enumerate(layers):
+                    found[f"{theirs}/encoderblock_{number}/{name}"] = layer[name]
+    head = {
+        name.replace("attention.", "self_attn.").replace("layernorm", "layer_norm1"): array
+        for name, array in _below(vision, "head.").items()
+        if name != "probe"
+    }
+    for kind in ("weight", "bias"):
+        parts = np.split(head.pop(f"self_attn.in_proj_{kind}"), 3)
+        head |= {f"self_attn.{part}_proj.{kind}": p for part, p in zip("qkv", parts, strict=True)}
+    found |= {f"img/MAPHead_0/{n}": a for n, a in _flax_layer(head, heads["image"]).items()}
     return {f"params/{name}": array for name, array in found.items()}
 
 
-def _flax_norm(theirs, arrays, own):
-    return {f"{theirs}/scale": arrays[f"{own}.weight"], f"{theirs}/bias": arrays[f"{own}.bias"]}
+def _below(arrays, start):
+    return {n.removeprefix(start): array for n, array in arrays.items() if n.startswith(start)}
 
 
-def _flax_attention(kernels, biases, output, heads):
+def _flax_layer(arrays, heads):
     """Kernels [W, H, D] of torch's [out, in], and the output's [H, D, W]."""
-    found, start = {}, "MultiHeadDotProductAttention_0"
-    for part, kernel, bias in zip(("query", "key", "value"), kernels, biases, strict=True):
-        found[f"{start}/{part}/kernel"] = kernel.T.reshape(len(kernel), heads, -1)
-        found[f"{start}/{part}/bias"] = bias.reshape(heads, -1)
-    found[f"{start}/out/kernel"] = output[0].T.reshape(heads, -1, len(output[0]))
-    found[f"{start}/out/bias"] = output[1]
+    found = {}
+    for name, array in arrays.items():
+        part, _, kind = name.rpartition(".")
+        theirs = _FLAX_LAYER[part]
+        if theirs.endswith(("query", "key", "value")):
+            array = array.T.reshape(*array.shape[1:], heads, -1)
+        elif array.ndim > 1:
+            array = array.T.reshape(heads, -1, len(array)) if "out_proj" in part else array.T
+        new = "scale" if "norm" in part else "kernel"
+        found[f"{theirs}/{new if kind == 'weight' else kind}"] = array
     return found
-
-
-def _flax_mlp(arrays, start):
-    return {
-        f"MlpBlock_0/Dense_{number - 1}/{new}": change(arrays[f"{start}mlp.fc{number}.{old}"])
-        for number in (1, 2)
-        for new, old, change in (("kernel", "weight", np.transpose), ("bias", "bias", np.copy))
-    }
-
-
-def _flax_layer(arrays, start, heads):
-    parts = [f"{start}self_attn.{each}_proj." for each in "qkv"]
-    output = [arrays[f"{start}self_attn.out_proj.{kind}"] for kind in ("weight", "bias")]
-    return {
-        **_flax_norm("LayerNorm_0", arrays, f"{start}layer_norm1"),
-        **_flax_norm("LayerNorm_1", arrays, f"{start}layer_norm2"),
-        **_flax_attention(
-            [arrays[f"{part}weight"] for part in parts],
-            [arrays[f"{part}bias"] for part in parts], output, heads,
-        ),
-        **_flax_mlp(arrays, start),
-    }  # fmt: skip
-
-
-def _flax_head(arrays, heads):
-    start = "vision_model.head."
-    output = [arrays[f"{start}attention.out_proj.{kind}"] for kind in ("weight", "bias")]
-    return {
-        **_flax_norm("LayerNorm_0", arrays, f"{start}layernorm"),
-        **_flax_attention(
-            np.split(arrays[f"{start}attention.in_proj_weight"], 3),
-            np.split(arrays[f"{start}attention.in_proj_bias"], 3), output, heads,
-        ),
-        **_flax_mlp(arrays, start),
-    }  # fmt: skip
 
 
 def script(torch, arrays, path, **buffers):

@@ -62,18 +62,6 @@ def make_cmcm(torch, cnn, forward, *, channels, rows, attention, relations=6, wo
     return modules, functions
 
 
-def triplet_loss(torch, images, texts, margin=0.3):
-    """For 2B anchors: their only positive, and the nearest item that shows something else."""
-    items, count = torch.cat([images, texts]), len(images)
-    total = 0.0
-    for anchor in range(2 * count):
-        distances = [(items[anchor] - other).pow(2).sum().sqrt() for other in items]
-        own = (anchor + count) % (2 * count)
-        others = [d for i, d in enumerate(distances) if i not in (anchor, own)]
-        total += (distances[own] - min(others) + margin).clamp(min=0)
-    return total / (2 * count)
-
-
 def refine(torch, functions, images, texts, strength=0.12, gap=0.05):
     """Refined similarities of every text, one query and one candidate at a time."""
     rows = []

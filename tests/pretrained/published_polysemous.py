@@ -141,44 +141,6 @@ def torch_hinges(torch, scores, margin):
     return rows.max(1)[0].mean() + columns.max(0)[0].mean()
 
 
-def torch_pvse_loss(torch, images, texts):
-    (x, x_residuals, _), (y, y_residuals, _) = images, texts
-    embeddings = x.shape[1]
-    scores = torch.einsum("ikd,jld->ijkl", x, y).flatten(2).max(-1)[0]
-    loss = torch_hinges(torch, scores, 0.1)
-    if embeddings == 1:
-        return loss
-    for residuals in (x_residuals, y_residuals):
-        unit = residuals / residuals.norm(dim=-1, keepdim=True)
-        cosines = (unit @ unit.transpose(1, 2)) * (1 - torch.eye(embeddings))
-        loss = loss + 0.1 * (cosines.flatten(1).norm(dim=1) / embeddings**2).mean()
-    x, y = x.flatten(0, 1), y.flatten(0, 1)
-
-    def kernel(one, other):
-        return torch.exp(-0.5 * torch.norm(one[:, None] - other, dim=2))
-
-    return loss + 0.01 * (kernel(x, x) - 2 * kernel(x, y) + kernel(y, y)).mean()
-
-
-def distances(x, y):
-    """Between all samples of all pairs of items, [N, M, K, L]."""
-    return ((x[:, None, :, None] - y[None, :, None]) ** 2).sum(-1).add(1e-6).sqrt()
-
-
-def torch_pcme_loss(torch, x, y, spreads, criterion, kl_weight, distances=distances):
-    """Sums over all pairs of items, counted once per direction, and the divergence."""
-    logits = -criterion.negative_scale * distances(x, y) + criterion.shift
-    logits = logits.flatten(2)
-    signs = 2 * torch.eye(len(x))[..., None] - 1
-    both = torch.logsumexp(torch.stack([logits, -logits]), 0)
-    log_p = torch.logsumexp(signs * logits - both, -1) - np.log(logits.shape[-1])
-    loss = -2 * log_p.sum()
-    for samples, spread in zip((x, y), spreads, strict=True):
-        mean = samples.mean(1)
-        loss = loss - kl_weight * 0.5 * (1 + spread - mean**2 - spread.exp()).sum()
-    return loss
-
-
 def torch_pixels(torch, images):
     """Images as expected by torchvision's weights: [N, 3, H, W], normalized for ImageNet."""
     mean, std = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])

@@ -5,47 +5,16 @@ import pickle
 import sys
 import types
 
-import numpy as np
-import parity
-import pytest
-from published_polysemous import make_pcme, make_pvse
+from published_polysemous import make_pvse
 from torch_resnet import make_resnet
 
 from xmodal.apps import convert as command
-from xmodal.core.errors import UserError
-from xmodal.pretrained.converters import convert
 from xmodal.pretrained.model_folder import read_model
 from xmodal.pretrained.vocabularies import read_words
 
 SMALL = (2, 2)
 CHANNELS = 512
 WORDS = ["<pad>", "<start>", "<end>", "<unk>", "a", "dog", "café", "n't"]
-LENGTHS = (7, 1, 4, 2, 3)
-RNG = np.random.default_rng(0)
-IDS = RNG.integers(0, len(WORDS), (len(LENGTHS), 7))
-MASK = np.arange(7) < np.array(LENGTHS)[:, None]
-IMAGES = parity.images(len(LENGTHS), 75)
-
-
-def pcme(torch):
-    cnn, forward = make_resnet(torch, SMALL)
-    return make_pcme(torch, cnn, forward, channels=CHANNELS, rows=len(WORDS))
-
-
-@pytest.mark.slow
-def test_every_array_counts(torch, tmp_path):
-    model, _, _ = pcme(torch)
-    weights = model.state_dict()
-    torch.save(weights, tmp_path / "model.pt")
-    (tmp_path / "vocab.txt").write_text("\n".join(WORDS))
-    words = str(tmp_path / "vocab.txt")
-    with pytest.raises(UserError, match=r"2 array.* not expected.*\n  img_enc.cnn.fc.bias"):
-        convert("pcme", tmp_path / "model.pt", vocabulary=words)
-    weights = {name: array for name, array in weights.items() if ".cnn.fc." not in name}
-    del weights["txt_enc.uncertain_net.rnn.bias_hh_l0_reverse"]
-    torch.save(weights, tmp_path / "model.pt")
-    with pytest.raises(UserError, match=r"(?s)3 array.* missing.*log_sigma/recurrent/layer1_b"):
-        convert("pcme", tmp_path / "model.pt", vocabulary=words)
 
 
 def test_the_command_makes_a_folder(torch, tmp_path, monkeypatch, capsys):

@@ -4,17 +4,11 @@ import pytest
 from safetensors.numpy import save_file
 from torch_resnet import make_resnet
 
-from xmodal.models.encoders import resnet
 from xmodal.pretrained.weight_files import load_source
 
 # The fewest units such that some widen, some have a stride, and some do neither.
 SMALL = (2, 2)
 SIZE = 75
-
-
-@pytest.fixture
-def small(monkeypatch):
-    monkeypatch.setitem(resnet.DEPTHS, "50", SMALL)
 
 
 def _keras():

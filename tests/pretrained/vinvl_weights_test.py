@@ -13,12 +13,9 @@ import pytest
 
 from xmodal.apps import convert as command
 from xmodal.data.pixels.regions import pad_rows
-from xmodal.evals.scores import pair_scores
-from xmodal.evals.scores.pair_scores import PairProgram, PairScores, Tokens
 from xmodal.models import Features
 from xmodal.pretrained import converters
 from xmodal.pretrained.model_folder import read_model, save_model
-from xmodal.train.pair_functions import make_pair_functions
 
 ROWS, WIDTH, HEADS, HIDDEN, DEPTH, REGION, LONGEST = 20, 32, 2, 48, 2, 10, 12
 SEP = 3
@@ -124,15 +121,14 @@ def embed_images(model, params):
     return model.embed("image", params, {"image": {}}, columns)[0].extras["features"]
 
 
-def text_features():
-    return Features(jnp.asarray(pad(CAPTIONS))[..., None], jnp.asarray(pad(CAPTIONS) > 0))
-
-
 def our_logits(model, params):
-    images = model.cross_encoder.prepare("image", params, embed_images(model, params))
-    texts = model.cross_encoder.prepare("text", params, text_features())
-    every = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(TAGS), *x.shape)), texts)
-    return model.cross_encoder.logits(params, images, every)
+    texts = Features(jnp.asarray(pad(CAPTIONS))[..., None], jnp.asarray(pad(CAPTIONS) > 0))
+    pairs = parity.all_pairs(model, params, embed_images(model, params), texts)
+    return model.cross_encoder.logits(params, *pairs)
+
+
+def odds_of(logits):
+    return logits[..., 1] - logits[..., 0]
 
 
 def loss_of(log_p):
@@ -154,9 +150,7 @@ def test_scores_gradients_and_updates_equal_torch(tmp_path):
         return loss_of(jax.nn.log_softmax(our_logits(model, params)))
 
     logits = jax.jit(lambda params: our_logits(model, params))(params)
-    wanted = all_logits(theirs).detach()
-    odds = wanted[..., 1] - wanted[..., 0]
-    assert parity.relative(logits[..., 1] - logits[..., 0], odds) < 1e-5
+    assert parity.relative(odds_of(logits), odds_of(all_logits(theirs).detach())) < 1e-5
     parity.check_three_steps(
         theirs,
         torch.optim.AdamW(theirs.parameters(), RATE, (0.9, 0.999), 1e-8, weight_decay=DECAY),
@@ -190,7 +184,7 @@ def test_the_command_notes_assumed_values_and_another_evaluation(tmp_path, monke
 
 
 @pytest.mark.slow
-def test_pretrained_classes_score_in_blocks(tmp_path, monkeypatch):
+def test_pretrained_classes_become_those_of_retrieval(tmp_path):
     import torch
 
     theirs = make_oscar()
@@ -201,12 +195,5 @@ def test_pretrained_classes_score_in_blocks(tmp_path, monkeypatch):
     weights["cls.seq_relationship.bias"] = torch.tensor([bias[1], 7, bias[0]])
     weights["cls.predictions.bias"] = torch.zeros(ROWS)
     model, params, _ = parity.load(convert(weights, tmp_path))
-    # Texts of several padded lengths in a block.
-    monkeypatch.setattr(pair_scores, "_MANY_PAIRS", 0)
-    program = PairProgram(make_pair_functions(model), None)
-    images = embed_images(model, params)
-    images = Tokens(*(np.asarray(x) for x in (images.tokens, images.mask)), images.extras)
-    texts = Tokens(pad(CAPTIONS)[..., None], pad(CAPTIONS) > 0)
-    found = PairScores(program, params, images, texts).pairs(*np.indices((3, 3)).reshape(2, -1))
-    logits = all_logits(theirs).detach()
-    assert parity.relative(found.reshape(3, 3), logits[..., 1] - logits[..., 0]) < 1e-5
+    wanted = odds_of(all_logits(theirs).detach())
+    assert parity.relative(odds_of(our_logits(model, params)), wanted) < 1e-5

@@ -8,7 +8,7 @@ import numpy as np
 
 from xmodal.core.errors import UserError
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.image_text import IMAGES, gru_encoder, sentences
+from xmodal.pretrained.image_text import IMAGES, sentences, word_encoder
 from xmodal.pretrained.layer_rules import Arrays, Table, Taken, array_shape, find_prefix, nest
 from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.resnet_weights import torchvision_encoder
@@ -73,7 +73,7 @@ def describe_pcme(source: WeightSource) -> Published:
     start = find_prefix(arrays, anchor)
     image, text = f"{start}img_enc.", f"{start}txt_enc."
     width, _ = array_shape(arrays, start + anchor)
-    words, text_table = gru_encoder(arrays, text)
+    words, text_table = word_encoder(arrays, text)
     encoder, image_table = torchvision_encoder(arrays, f"{image}cnn.")
     head = {"name": "gaussian", "width": width}
     of_image = {**head, "source": "mean", "linear": True, "recurrent": False}
@@ -114,7 +114,7 @@ def describe_pvse(source: WeightSource) -> Published:
     image, text = f"{start}img_enc.", f"{start}txt_enc."
     embeddings, _ = array_shape(arrays, start + anchor)
     width, _ = array_shape(arrays, f"{image}fc.weight")
-    words, text_table = gru_encoder(arrays, text)
+    words, text_table = word_encoder(arrays, text)
     head = {"name": "pie", "width": width, "embeddings": embeddings}
     encoder, image_table = torchvision_encoder(arrays, f"{image}cnn.")
     of_image = {**head, "source": "mean", "linear": True}
@@ -153,7 +153,7 @@ def describe_vsepp(source: WeightSource) -> Published:
         projection["normalize_input"] = True
     else:
         encoder, pixels = {"name": "precomputed", "features": inputs}, {"size": 0}
-    words, text_table = gru_encoder(arrays, find_prefix(arrays, "1.embed.weight") + "1.")
+    words, text_table = word_encoder(arrays, find_prefix(arrays, "1.embed.weight") + "1.")
     return Published(
         towers={
             "image": Description(encoder, {"name": "mean"}, pixels, projection=projection),
@@ -192,21 +192,9 @@ def describe_cmcm(source: WeightSource) -> Published:
     image = find_prefix(arrays, "resnet.encoder.0.weight")
     text = find_prefix(arrays, "sent_encoder.embed_layer.weight")
     sent, cnn = f"{text}sent_encoder.", f"{image}resnet.encoder."
-    rows, words = array_shape(arrays, f"{sent}embed_layer.weight")
-    _, width = array_shape(arrays, f"{sent}rnn.weight_hh_l0")
-    text_encoder = {
-        "name": "rnn",
-        "cell": "lstm",
-        "vocab_size": rows,
-        "embedding_width": words,
-        "width": width,
-        "layers": 1,
-        "bidirectional": True,
-    }
+    text_encoder, text_table = word_encoder(arrays, sent, table="embed_layer", cell="lstm")
     head: dict[str, Any] = {"name": "lasttoken", "source": "state"}
-    text_table = {
-        "encoder/table": f"{sent}embed_layer.weight",
-        "encoder/recurrent": f"{sent}rnn",
+    text_table |= {
         "projection/batch_norm": f"{text}bn",
         "projection": f"{text}fc",
         "head/hidden": f"{sent}atten_layer.fc",
@@ -232,7 +220,7 @@ def describe_cmcm(source: WeightSource) -> Published:
     for modality, layer in (("image", f"{image}bottleneck.1"), ("text", f"{text}fc")):
         width, _ = array_shape(arrays, f"{layer}.weight")
         projections[modality] = {"batch_norm": True, "width": width, "normalize": True}
-    vocabulary = words_of(source, rows, CMCM_FIRST_WORDS)
+    vocabulary = words_of(source, text_encoder["vocab_size"], CMCM_FIRST_WORDS)
     return Published(
         towers={
             "image": Description(

@@ -33,13 +33,12 @@ class Report:
 
     def text(self) -> str:
         """Returns all names, one per line, grouped by kind with their number, and the notes."""
-        groups = {
-            "loaded": _arrows(self.loaded),
-            "missing": _arrows(self.missing),
-            "unexpected": self.unexpected,
-        }
         lines = []
-        for kind, names in groups.items():
+        for kind, names in (
+            ("loaded", _arrows(self.loaded)),
+            ("missing", _arrows(self.missing)),
+            ("unexpected", self.unexpected),
+        ):
             lines += [f"{kind}: {len(names)}", *(f"  {name}" for name in sorted(names))]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes), ""])
 
@@ -63,26 +62,22 @@ class Report:
         Raises:
           UserError: names arrays that are missing or unexpected and match no expression.
         """
-        missing = _arrows(
-            {
-                name: names
-                for name, names in self.missing.items()
-                if not _matches(name, expected_missing)
-            }
-        )
+        missing = {n: s for n, s in self.missing.items() if not _matches(n, expected_missing)}
         unexpected = [name for name in self.unexpected if not _matches(name, expected_unexpected)]
         if missing or unexpected:
             raise UserError(
                 "The source is not the requested architecture.\n"
-                f"{len(missing)} array(s) are missing:{_list(missing)}\n"
-                f"{len(unexpected)} array(s) are not expected:{_list(unexpected)}\n"
+                f"{len(missing)} array(s) are missing: {_shorten(_arrows(missing))}\n"
+                f"{len(unexpected)} array(s) are not expected: {_shorten(unexpected)}\n"
                 "Request the architecture that it has, or allow differences with regular "
                 "expressions: --allow_missing (our names), --allow_unexpected (the source's)."
             )
 
 
 def take_all(
-    arrays: Arrays, wanted: Mapping[str, tuple[Taken, Sequence[int]]], notes: Sequence[str] = ()
+    arrays: Arrays,
+    wanted: Mapping[str, tuple[Taken, tuple[int, ...] | None]],
+    notes: Sequence[str] = (),
 ) -> tuple[dict[str, np.ndarray], Report]:
     """Returns our arrays by name, float32, and the report.
 
@@ -92,7 +87,7 @@ def take_all(
     Args:
       arrays: arrays of the source.
       wanted: our name, such as `params/...` -> the array of the source, and the shape of the
-        result.
+        result; None for any shape.
       notes: see `Report`.
 
     Raises:
@@ -102,12 +97,12 @@ def take_all(
     loaded: dict[str, Sequence[str]] = {}
     missing: dict[str, Sequence[str]] = {}
     for name, (taken, shape) in wanted.items():
-        is_stacked = "{}" in taken.name
+        is_stacked = shape is not None and "{}" in taken.name
         names = [taken.name.format(number) for number in range(shape[0] if is_stacked else 1)]
         if absent := [source for source in names if source not in arrays]:
             missing[name] = absent
             continue
-        own = tuple(shape)[is_stacked:]
+        own = shape and shape[is_stacked:]
         layers = [_take(np.asarray(arrays[source]), source, taken, own, name) for source in names]
         flat[name] = np.asarray(np.stack(layers) if is_stacked else layers[0], order="C")
         loaded[name] = names
@@ -117,13 +112,14 @@ def take_all(
 
 
 def _take(
-    array: np.ndarray, source: str, taken: Taken, wanted: tuple[int, ...], name: str
+    array: np.ndarray, source: str, taken: Taken, wanted: tuple[int, ...] | None, name: str
 ) -> np.ndarray:
     # Integers may be quantized with a scale elsewhere.
     if array.dtype != ml_dtypes.bfloat16 and array.dtype.kind != "f":
         raise UserError(f"{source} has the type {array.dtype}: save the weights as float32.")
     try:
         found = taken.apply(array)
+        wanted = found.shape if wanted is None else wanted
         found = found.reshape(wanted) if found.ndim > len(wanted) else found
     except (ValueError, IndexError):
         found = None  # Its shape is so different that it cannot be changed.
@@ -141,11 +137,6 @@ def _matches(name: str, patterns: Collection[str]) -> bool:
 
 def _arrows(arrays: Mapping[str, Sequence[str]]) -> list[str]:
     return [f"{name} <- {_shorten(names)}" for name, names in arrays.items()]
-
-
-def _list(names: Sequence[str]) -> str:
-    more = [f"... and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
-    return "".join(f"\n  {name}" for name in [*sorted(names)[:_SHOWN], *more])
 
 
 def _shorten(names: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -96,7 +96,7 @@ def convert_once(key: str, card: str, make: Callable[[], Any]) -> epath.Path:
 def take_arrays(published: Published, arrays: Arrays) -> tuple[dict[str, np.ndarray], Report]:
     """Returns the arrays by our names, learned numbers as `similarity/NAME`, and the report."""
     arrays = arrays if published.arrays is None else published.arrays
-    wanted: dict[str, tuple[Taken, Sequence[int]]] = {
+    wanted: dict[str, tuple[Taken, tuple[int, ...] | None]] = {
         name: (published.find(arrays, name), shape) for name, shape in published.shapes().items()
     }
     for name, scalar in published.parameters.items():

@@ -9,7 +9,7 @@ from xmodal.core.errors import UserError
 from xmodal.data.text.concept_graph import normalize_adjacency, read_concepts
 from xmodal.data.text.vocabulary import UNKNOWN
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.image_text import SENTENCES, gru_encoder, regions
+from xmodal.pretrained.image_text import SENTENCES, regions, word_encoder
 from xmodal.pretrained.layer_rules import Arrays, Taken, array_shape, find_prefix, nest
 from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.vocabularies import as_file, words_of
@@ -60,7 +60,7 @@ def describe_cvse(source: WeightSource) -> Published:
         "graph_width": graph,
         "eval_fusion": fusion,
     }
-    encoder, text_table = gru_encoder(arrays, f"{start}1.", directions="mean")
+    encoder, text_table = word_encoder(arrays, f"{start}1.", directions="mean")
     labels = {"unit_query": True, "vocab_size": encoder["vocab_size"], "label_share": share}
     image_table = {
         "head/instance/linear": f"{start}0.fc",

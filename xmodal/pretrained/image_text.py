@@ -52,25 +52,33 @@ def sentences(
     return Description(encoder, head, SENTENCES, files, projection)
 
 
-def gru_encoder(
-    arrays: Arrays, start: str, *, recurrent: str = "rnn", **options: Any
+def word_encoder(
+    arrays: Arrays,
+    start: str,
+    *,
+    table: str = "embed",
+    recurrent: str = "rnn",
+    cell: str = "gru",
+    **options: Any,
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Returns the section of a table of word vectors with one layer of GRU, and its table.
+    """Returns the section of a table of word vectors with one recurrent layer, and its table.
 
     Args:
-      arrays: arrays of a source, with `embed` and `recurrent`.
+      arrays: arrays of a source, with `table` and `recurrent`.
       start: start of their names.
-      recurrent: name of the GRU.
+      table: name of the word vectors.
+      recurrent: name of the layer.
+      cell: "gru" or "lstm".
       **options: further keywords of the encoder.
 
     Raises:
       UserError: the source has no such arrays.
     """
-    rows, words = array_shape(arrays, f"{start}embed.weight")
+    rows, words = array_shape(arrays, f"{start}{table}.weight")
     _, width = array_shape(arrays, f"{start}{recurrent}.weight_hh_l0")
     encoder = {
         "name": "rnn",
-        "cell": "gru",
+        "cell": cell,
         "vocab_size": rows,
         "embedding_width": words,
         "width": width,
@@ -79,6 +87,6 @@ def gru_encoder(
         **options,
     }
     return encoder, {
-        "encoder/table": f"{start}embed.weight",
+        "encoder/table": f"{start}{table}.weight",
         "encoder/recurrent": f"{start}{recurrent}",
     }

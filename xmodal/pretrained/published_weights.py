@@ -9,8 +9,7 @@ import numpy as np
 
 from xmodal.core.tree_paths import leaves_by_path
 from xmodal.data.pixels.images import ImageConfig
-from xmodal.losses import LOSSES
-from xmodal.models import Embedding, make_dual_encoder, make_task_module, make_tower
+from xmodal.models import make_dual_encoder, make_tower
 from xmodal.pretrained.folder import Description, model_section
 from xmodal.pretrained.layer_rules import Arrays, Table, Taken, find
 
@@ -43,8 +42,8 @@ class Published:
     unused: tuple[str, ...] = ()
     arrays: Arrays | None = None
 
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Returns shapes by name.
+    def shapes(self) -> dict[str, tuple[int, ...] | None]:
+        """Returns shapes by name; None for the arrays of tasks, which are taken as they are.
 
         Names are `MODALITY/params/...`, `similarity/...` and `tasks/NAME/module/...`; `params/...`
         and `batch_stats/...` for a single tower.
@@ -63,18 +62,9 @@ class Published:
         }
         scorers = ("similarity", "cross_encoder")
         trees |= {part: params[part] for part in scorers if part in self.layers}
-        if self.tasks:
-            vectors = {
-                modality: jax.eval_shape(
-                    tower.apply, params[modality], state[modality], inputs[modality]
-                )[0]
-                for modality, tower in model.towers.items()
-            }
-            trees["tasks"] = {
-                name: {"module": _task_shapes(section, vectors)}
-                for name, section in self.tasks.items()
-            }
-        return _flat_shapes(trees)
+        return _flat_shapes(trees) | {
+            f"tasks/{path}": None for path in self.layers.get("tasks", ())
+        }
 
     def find(self, arrays: Arrays, name: str) -> Taken:
         """Returns the array of the source for one of ours; see `shapes`."""
@@ -97,13 +87,5 @@ def _example(description: Description) -> dict[str, np.ndarray]:
     return {"image": np.zeros((1, *config.shape), np.uint8)}
 
 
-def _task_shapes(section: Mapping[str, Any], vectors: Mapping[str, Embedding]) -> Any:
-    """The shapes of the parameters of a task's module."""
-    loss = section["loss"]
-    module = make_task_module("the task", LOSSES[loss["name"]].module, loss["module"])
-    left, right = (vectors["image" if v == "image" else "text"] for v in section["views"])
-    return jax.eval_shape(module.init, jax.random.key(0), left, right, {}, {})[0]
-
-
-def _flat_shapes(tree: Any) -> dict[str, tuple[int, ...]]:
+def _flat_shapes(tree: Any) -> dict[str, tuple[int, ...] | None]:
     return {path: leaf.shape for path, leaf in leaves_by_path(tree).items()}

@@ -6,7 +6,7 @@ from typing import Any
 from xmodal.core.errors import UserError
 from xmodal.pretrained.bert_weights import HUGGING_FACE, bert_sizes
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.image_text import gru_encoder, regions, sentences
+from xmodal.pretrained.image_text import regions, sentences, word_encoder
 from xmodal.pretrained.layer_rules import (
     Arrays,
     Table,
@@ -78,11 +78,11 @@ def describe_scan(source: WeightSource) -> Published:
 def _unit_words(
     source: WeightSource, start: str, **keywords: Any
 ) -> tuple[Mapping[str, Any], dict[str, str]]:
-    """The result of `gru_encoder`, with the mean of both directions as each token."""
+    """The result of `word_encoder`, with the mean of both directions as each token."""
     for name in ("no_imgnorm", "no_txtnorm"):
         if source.options.get(name):
             raise UserError(f"its tokens are not normalized ({name}), which is not supported.")
-    words, table = gru_encoder(source.arrays, start, **keywords)
+    words, table = word_encoder(source.arrays, start, **keywords)
     return words | {"directions": "mean" if words["bidirectional"] else "joined"}, table
 
 
@@ -157,7 +157,7 @@ def describe_vsrn(source: WeightSource) -> Published:
     for number in numbers:
         table |= nest(f"head/layer{number}/", f"{image}Rs_GCN_{number}.", _VSRN_LAYER)
     projection = {"batch_norm": True} if is_flickr else None
-    words, text_table = gru_encoder(arrays, find_prefix(arrays, "embed.weight"))
+    words, text_table = word_encoder(arrays, find_prefix(arrays, "embed.weight"))
     return Published(
         towers={
             "image": regions(inputs, head, projection=projection),
@@ -226,7 +226,7 @@ def _vse_infinity_text(source: WeightSource) -> tuple[Description, Table]:
     start = find_prefix(arrays, words if is_bert else "embed.weight")
     head, table = _gpo(arrays, start)
     if not is_bert:
-        encoder, own = gru_encoder(arrays, start, directions="mean")
+        encoder, own = word_encoder(arrays, start, directions="mean")
         return sentences(source, encoder, head), {**own, **table}
     encoder = {"name": "bert", **bert_sizes(arrays, f"{start}bert.")}
     head["width"], _ = array_shape(arrays, f"{start}linear.weight")

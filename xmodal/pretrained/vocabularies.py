@@ -116,7 +116,7 @@ def find_tokenizer(
       UserError: there is none, it is of another kind, or has another number of tokens.
     """
     places = [name for name, kind in TOKENIZER_FILES.items() if kind in kinds]
-    there = next((name for name in places if source.content(name) is not None), "")
+    there = next((name for name in places if source.beside(name).exists()), "")
     where = source.vocabulary or there or next((_PACKAGED[k] for k in kinds if k in _PACKAGED), "")
     if not where:
         raise UserError(
@@ -124,7 +124,7 @@ def find_tokenizer(
             "to name the file."
         )
     if where == there:
-        file = parse_file(TOKENIZER_FILES[there], source.content(there) or b"", there)
+        file = parse_file(TOKENIZER_FILES[there], source.beside(there).read_bytes(), there)
     else:
         file = read_vocabulary(where)
     if file.name not in kinds or len(file) != rows:

@@ -35,7 +35,6 @@ SMALL_FILES = (
 )
 _KERAS = (".keras", ".h5", ".hdf5")
 _KNOWN = (".safetensors", ".npz", *_KERAS, *torch_files.SUFFIXES)
-_SCHEMES = ("gs", "s3", "az")
 _SHARDS = ".safetensors.index.json"
 # What holds the weights of a folder, the first that there is: of a download in several formats, and
 # beside options and states of a run in files of the same kind.
@@ -90,11 +89,6 @@ class WeightSource:
             )
         return self.variant or trained or usual
 
-    def content(self, name: str) -> bytes | None:
-        """Returns any file in the folder of the weights as it is; None if there is none."""
-        file = self.beside(name)
-        return file.read_bytes() if file.exists() else None
-
     def beside(self, name: str) -> epath.Path:
         """Returns the path of a file in the folder of the weights, whether it exists or not."""
         path = epath.Path(self.path)
@@ -107,9 +101,6 @@ def load_source(path: str | os.PathLike) -> WeightSource:
     Raises:
       UserError: the path does not exist, is in an unknown format, or cannot be read.
     """
-    scheme, colon, _ = os.fspath(path).partition("://")
-    if colon and scheme not in _SCHEMES:
-        raise UserError(f"{path} cannot be read here: download it, or use a gs:// path.")
     given = epath.Path(path)
     given = given.parent if given.name == "saved_model.pb" else given
     file = _find(given)
