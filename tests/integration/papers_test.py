@@ -23,10 +23,8 @@ PAPERS = {
     # VSRN, with negatives drawn from tables.
     "aoq": ["shapes/i2t/recall@10"],
     "vse_infinity": ["shapes/i2t/recall@10"],
-    "vse_infinity:quick_grids": ["shapes/i2t/recall@10"],
     "scan": ["shapes/i2t/recall@10"],
     "sgraf": ["shapes/i2t/recall@10"],
-    "sgraf:sgr_quick": ["shapes/i2t/recall@10"],
     "cvse": ["shapes/i2t/recall@10"],
     "vete": ["shapes/i2t/recall@10", "sts/c2c_isim/pearson"],
     "cmcm_clue": [

@@ -133,14 +133,6 @@ def test_another_tower_than_the_configs(bert, towers, text, message):
         inherit(config)
 
 
-def test_the_vocabulary_must_be_the_towers(bert, tmp_path):
-    config = tiny.make_config_with_towers(bert)
-    assert inherit(config).data.text.vocabulary == f"{bert}/vocab.txt"
-    config.data.text.vocabulary = write_vocabulary(tmp_path / "vocab.txt", WORDS[:-1])
-    with pytest.raises(UserError, match="data.text.vocabulary is .*vocab.txt., the weights have"):
-        inherit(config)
-
-
 @pytest.fixture(scope="module")
 def other_run(tmp_path_factory):
     """The folder of a run of the tiny model, with its own words."""

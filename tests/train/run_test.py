@@ -87,17 +87,6 @@ def test_modalities_of_model_data_and_tasks_go_together(config):
         resolve(config)
 
 
-def test_a_short_run_shortens_the_default_warmup_alone(text_config, few_shapes):
-    config = text_config
-    config.data.data_dir, config.batch_size, config.total_steps = few_shapes, 16, 4
-    config.optimizer.schedule = {"name": "cosine", "warmup_steps": "up to 40"}
-    parts = resolve(config)
-    assert parts.config.optimizer.schedule.warmup_steps == 1
-    config.optimizer.schedule.warmup_steps = "40"
-    with pytest.raises(UserError, match=r"warmup_steps=40 leaves nothing of .*total_steps=4"):
-        resolve(config)
-
-
 def test_lengths_in_epochs_become_steps(text_config, few_shapes):
     config, epoch = text_config, 750 // 16
     config.data.data_dir, config.batch_size = few_shapes, 16
@@ -119,23 +108,6 @@ def test_lengths_in_epochs_become_steps(text_config, few_shapes):
     assert parts.tasks[0].config.weight["end"] == 2 * epoch
     assert set(parts.state_shapes.opt_state["moments"]) == {"from_0", f"from_{2 * epoch}"}
     assert config.total_steps == "3 epochs"  # The caller's config is unchanged.
-
-
-def test_the_vocabulary_fills_the_size_of_the_model(text_config, few_shapes):
-    config = text_config
-    config.data.data_dir = few_shapes
-    assert config.model.text.encoder.vocab_size == 0
-    parts = resolve(config)
-    rows = data.vocabulary_size(config.data.to_dict())
-    # Rounded up, so that vocabularies of similar size share compiled programs.
-    assert rows < parts.config.model.text.encoder.vocab_size == 512
-    table = parts.shapes[0]["text"]["encoder"]["word_embeddings"]
-    assert table.shape == (512, 64)
-    config.model.text.encoder.vocab_size = rows - 1
-    with pytest.raises(UserError, match=f"vocab_size={rows - 1} is smaller than .*{rows} entries"):
-        resolve(config)
-    config.model.text.encoder.vocab_size = rows + 5
-    assert resolve(config).config.model.text.encoder.vocab_size == rows + 5
 
 
 @pytest.mark.slow

@@ -108,10 +108,9 @@ def compile_step(
     """
     started, programs = time.monotonic(), {}
     layouts = lower_step(run, state, features)
-    on_cpu = run.mesh.devices.flat[0].platform == "cpu"
+    options = _CPU_STEP_OPTIONS if run.mesh.devices.flat[0].platform == "cpu" else None
     with progress("Compiling the training step", len(layouts)) as done:
         for layout, lowered in layouts.items():
-            options = _CPU_STEP_OPTIONS if on_cpu else None
             programs[layout] = compile_program(lowered, STEP, options)
             done(1)
     logging.info("Compiled the training step in %.0f s.", time.monotonic() - started)

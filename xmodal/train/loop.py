@@ -92,7 +92,7 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
         # An evaluator may have been added to a finished run.
         compiled = compile_step(run, state, features) if first_step < total_steps else None
         # Only now: what the start allocated is not needed again.
-        keep_freed_memory(run.mesh.devices.flat[0].platform)
+        keep_freed_memory(jax.default_backend())
         # Before the config, because a concurrent evaluation waits for the config.
         run_folder.save_records(run_dir, run.records)
         has_texts = settings.data.text is not None
@@ -112,7 +112,8 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
             may_skip=settings.non_finite == "skip",
         )
         trace = stack.enter_context(profiler(settings.profile, run_dir))
-        _write_facts(writer, run)
+        facts = {"config": run.config.to_json_best_effort(indent=2), "parameters": describe(run)}
+        writer.write_texts(0, {tag: f"```\n{text}\n```" for tag, text in facts.items()})
 
         def evaluate(state: TrainState) -> TrainState:
             """Evaluates and saves a state; returns it with the resulting learning rate."""
@@ -165,12 +166,6 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
         logging.warning("Stopped before the final evaluation; the same command makes it.")
         return False
     return True
-
-
-def _write_facts(writer: EventWriter, run: Run) -> None:
-    """Writes the config and a table of all parameters for TensorBoard's TEXT tab."""
-    texts = {"config": run.config.to_json_best_effort(indent=2), "parameters": describe(run)}
-    writer.write_texts(0, {tag: f"```\n{text}\n```" for tag, text in texts.items()})
 
 
 def make_batches(

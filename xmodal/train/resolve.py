@@ -18,7 +18,7 @@ from ml_collections import ConfigDict
 from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core import processes
-from xmodal.core.config import check_keys, flatten_section, lookup
+from xmodal.core.config import check_keys, flatten_section, lookup, read
 from xmodal.core.errors import UserError
 from xmodal.data.text.text_config import ID_FIELDS
 from xmodal.evals import read_options
@@ -80,56 +80,44 @@ def resolve(
     """
     mesh = mesh_lib.make_mesh() if mesh is None else mesh
     config = inherit(config, run_dir)
-    source, before = data.parse(config.data), Records()
+    source, before = read(data.DataConfig, "config.data", config.data), Records()
     if run_dir is not None:
         data.check_outside(source, run_dir)
         before = run_folder.load_records(run_dir)
+
+    def build(records: Records, entries: int | None) -> Run:
+        run = build_run(fill(config, records.get("examples"), entries), mesh, records)
+        run = dataclasses.replace(run, settings=fill_metrics(run.settings, run.evals))
+        check_start(run)
+        return run
+
     if not data.is_prepared(source):
         has_file = source.text is not None and source.text.vocabulary
-        entries = len(data.load_vocabulary(source)) if has_file else None
-        run = _build_checked(config, mesh, before, entries)
+        run = build(before, len(data.load_vocabulary(source)) if has_file else None)
     try:
-        found, entries = _ask(source, config.get("train_split", RunConfig.train_split))
+        split = config.get("train_split", RunConfig.train_split)
+        data.prepare(source, splits=[split])
     except data.DatasetMissingError as error:
         if needs_data or data.is_prepared(source):
             raise
         return dataclasses.replace(run, missing=str(error))
-    # A dataset without a hash may come between two with one.
-    known = before.get("train", {})
-    train = {k: known.get(k, x) if x == data.UNKNOWN_HASH else x for k, x in found["train"].items()}
-    run = _build_checked(config, mesh, found | {"train": train, "devices": mesh.size}, entries)
-    if run_dir is not None:
-        for change in check_changes(run_dir, run.settings, run.records, allow_changes):
-            logging.warning("%s resumes with a change: %s.", run_dir, change)
-    return run
-
-
-def _ask(config: data.DataConfig, train_split: str) -> tuple[Records, int | None]:
-    """Prepares the training data if necessary.
-
-    Returns:
-      Records: `train`, the hash of the training split by its name and version, see
-      `data.split_hashes`; `examples`, the examples of an epoch. Entries of the vocabulary, which is
-      learned if necessary; None without texts.
-    """
-    data.prepare(config, splits=[train_split])
 
     def read_captions() -> int:
-        if config.text is not None:
-            data.load_vocabulary(config, train_split)
-        return data.num_train_examples(config, train_split)
+        if source.text is not None:
+            data.load_vocabulary(source, split)
+        return data.num_train_examples(source, split)
 
     # Columns and vocabularies are written beside the dataset for the other processes.
     processes.first_does("read the captions of the training split", read_captions)
-    examples = read_captions()
-    entries = None if config.text is None else data.vocabulary_size(config, train_split)
-    return {"train": data.split_hashes(config, train_split), "examples": examples}, entries
-
-
-def _build_checked(config: ConfigDict, mesh: Mesh, records: Records, entries: int | None) -> Run:
-    run = build_run(fill(config, records.get("examples"), entries), mesh, records)
-    run = dataclasses.replace(run, settings=fill_metrics(run.settings, run.evals))
-    check_start(run)
+    examples, hashes = read_captions(), data.split_hashes(source, split)
+    entries = None if source.text is None else data.vocabulary_size(source, split)
+    # A dataset without a hash may come between two with one.
+    known = before.get("train", {})
+    train = {k: known.get(k, x) if x == data.UNKNOWN_HASH else x for k, x in hashes.items()}
+    run = build({"train": train, "examples": examples, "devices": mesh.size}, entries)
+    if run_dir is not None:
+        for change in check_changes(run_dir, run.settings, run.records, allow_changes):
+            logging.warning("%s resumes with a change: %s.", run_dir, change)
     return run
 
 
@@ -213,26 +201,6 @@ def check_start(run: Run) -> None:
     check_patterns("config.init_from.published", settings.init_from.published, trained | frozen)
     if settings.l2 is not None:
         select_l2(settings.l2.pattern, trained)
-    _check_frozen(run, trained, frozen)
-    for name, options in run.evals.items():
-        if not (run.model.cross_encoder if options.scores_pairs else run.model.embeds):
-            part = "a cross-encoder" if options.scores_pairs else "embeddings"
-            raise UserError(
-                f"config.evals.{name} ranks by {part}, and config.model has none; change its "
-                "reranker, or remove it."
-            )
-    examples = run.records.get("examples", settings.batch_size)
-    if settings.batch_size > examples:
-        raise UserError(
-            f"config.batch_size={settings.batch_size} is more than the {examples:,} training "
-            f"examples of config.train_split={settings.train_split!r}; lower it, or set it to "
-            "'auto'."
-        )
-
-
-def _check_frozen(run: Run, trained: Collection[str], frozen: Collection[str]) -> None:
-    """Raises an error if frozen features would change, or towers share a part frozen on one."""
-    settings = run.settings
     shared = tuple(f"{part}/" for part in run.model.shared)
     for path in frozen:
         modality, _, rest = path.partition("/")
@@ -260,6 +228,20 @@ def _check_frozen(run: Run, trained: Collection[str], frozen: Collection[str]) -
                 f"change while the run trains: {changing[0]}; change that, or leave {modality!r} "
                 "out."
             )
+    for name, options in run.evals.items():
+        if not (run.model.cross_encoder if options.scores_pairs else run.model.embeds):
+            part = "a cross-encoder" if options.scores_pairs else "embeddings"
+            raise UserError(
+                f"config.evals.{name} ranks by {part}, and config.model has none; change its "
+                "reranker, or remove it."
+            )
+    examples = run.records.get("examples", settings.batch_size)
+    if settings.batch_size > examples:
+        raise UserError(
+            f"config.batch_size={settings.batch_size} is more than the {examples:,} training "
+            f"examples of config.train_split={settings.train_split!r}; lower it, or set it to "
+            "'auto'."
+        )
 
 
 def check_changes(

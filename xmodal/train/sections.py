@@ -91,12 +91,6 @@ class InitConfig:
                 f"config.init_from.model={self.model!r} provides both towers, and "
                 f"config.init_from.towers={towers} names others; set one of the two."
             )
-        if self.interpolate.run and self.run and self.optimizer:
-            raise UserError(
-                f"config.init_from.interpolate.run={self.interpolate.run!r} changes the weights, "
-                f"so that the moments of {self.run!r} no longer fit; set "
-                "config.init_from.optimizer=False."
-            )
 
 
 @dataclasses.dataclass(frozen=True)

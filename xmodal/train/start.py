@@ -4,9 +4,10 @@ import collections
 import dataclasses
 
 import jax
+import numpy as np
 from absl import logging
 
-from xmodal import data
+from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
 from xmodal.core.progress import progress
 from xmodal.train.folder import checkpoints, run_folder
@@ -50,32 +51,16 @@ def starting_state(run: Run, run_dir: str, *, sets_aside: bool = False) -> Train
 def initial_state(run: Run) -> TrainState:
     """Returns the state at step 0, a function of the config; see `starting_state` for errors."""
     settings, shapes, source = run.settings, run.state_shapes, run.settings.init_from
-    towers = from_towers.load_towers(shapes, source)
-    with progress("Compiling and drawing the initial weights", 1):
-        state = create_state(run.init_state, shapes, run.key_data)
-    state, taken, split = replace_arrays(state, towers), set(towers), settings.train_split
-    if source.word_vectors.file:
-        words = data.load_vocabulary(settings.data, split)
-        state = from_words.fill_table(state, source.word_vectors, words)
-        taken.add(from_words.TABLE)
-    state = from_words.fill_concepts(state, source, settings.data, split, settings.seed)
-    paths = state.flat_params()
+    data_config, split = settings.data, settings.train_split
+    arrays = from_towers.load_towers(shapes, source)
+    arrays |= from_words.load_constants(shapes, source, data_config, split, settings.seed)
+    rows = from_words.load_rows(shapes, source.word_vectors, data_config, split)
     if source.run:
-        taken |= {path for path in paths if matches(source.include, path)}
-    fresh = sorted(set(paths) - taken)
-    missing = [p for p in source.published if any(matches([p], path) for path in fresh)]
+        arrays |= from_run.load_weights(shapes, source)
+    fresh = sorted(shapes.flat_params().keys() - arrays - ({from_words.TABLE} if rows else set()))
     if frozen := flatten(shapes.frozen).keys() & set(fresh):
         logging.warning("Frozen at random initial values: %s.", top_levels(frozen))
-    if source.run:
-        state = from_run.take_weights(state, source)
-    if source.interpolate.run:
-        if fresh:
-            raise UserError(
-                f"config.init_from.interpolate needs two whole models, but {fresh[0]} would start "
-                "at random in the first: name its weights in config.init_from.run, towers or model."
-            )
-        state = from_run.interpolate_weights(state, source.interpolate)
-    if missing:
+    if missing := [p for p in source.published if any(matches([p], path) for path in fresh)]:
         logging.warning(
             "%s: random at the start, but this experiment uses published weights. Published "
             "numbers cannot be reproduced this way. Convert the weights with "
@@ -83,6 +68,24 @@ def initial_state(run: Run) -> TrainState:
             "config.init_from.run; the header of the config has the commands.",
             ", ".join(missing),
         )
+    if source.interpolate.run:
+        if fresh:
+            raise UserError(
+                f"config.init_from.interpolate needs two whole models, but {fresh[0]} would start "
+                "at random in the first: name its weights in config.init_from.run, towers or model."
+            )
+        arrays = from_run.interpolate(arrays, source.interpolate)
+    with progress("Compiling and drawing the initial weights", 1):
+        state = create_state(run.init_state, shapes, run.key_data)
+    state = replace_arrays(state, arrays)
+    if rows:  # The other rows keep their random values.
+        table = state.flat_params()[from_words.TABLE]
+        filled = np.array(mesh_lib.to_host(table, table.sharding.mesh))
+        filled[list(rows)] = list(rows.values())
+        state = replace_arrays(state, {from_words.TABLE: filled})
+    if source.run and source.optimizer:
+        moments = from_run.load_moments(shapes, source)
+        state = dataclasses.replace(state, opt_state=state.opt_state | {"moments": moments})
     return state
 
 

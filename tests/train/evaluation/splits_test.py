@@ -26,11 +26,3 @@ def test_what_an_evaluator_leaves_out_is_that_of_the_run():
         "a photo of {}",
     )
     assert open_source(image=None).image is None
-
-
-def test_evaluators_of_one_dataset_share_their_labels():
-    shape, color = ({"type": "knn", "labels": name, "data": {"image": None}} for name in "ab")
-    options = read_options({"x": shape, "y": color, "z": {"type": "benchmarks"}})
-    found = read_datasets(RUN["data"], options)
-    assert found["x"] == found["y"] != found["z"]
-    assert found["x"].labels == ("a", "b")

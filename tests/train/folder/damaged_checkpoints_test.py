@@ -5,11 +5,10 @@ import json
 import jax
 import numpy as np
 import pytest
-from checkpoints_test import BEST, make_state, restore_latest, save
+from checkpoints_test import make_state, restore_latest, save
 
-from tests import tiny_encoder as tiny
 from xmodal.core.errors import UserError
-from xmodal.train.folder import checkpoints, run_folder
+from xmodal.train.folder import run_folder
 from xmodal.train.folder.checkpoints import HASHES, newest_whole
 
 
@@ -58,21 +57,6 @@ def test_the_state_before_the_damage_comes_back(tmp_path, caplog):
         restored = restore_latest(str(tmp_path), make_state(0))
         jax.tree.map(np.testing.assert_array_equal, restored, make_state(3))
         save(tmp_path, [make_state(7)])
-
-
-@pytest.mark.parametrize(("item", "kept"), [("params", [3, 7]), ("opt_state", [3, 5, 7])])
-def test_the_best_checkpoint_needs_its_model_but_no_optimizer_state(tmp_path, item, kept):
-    config = tiny.make_config()
-    config.best_checkpoint.metric, config.best_checkpoint.mode = BEST, "max"
-    run_folder.save_config(str(tmp_path), config)
-    metrics = {3: {BEST: 3.0}, 5: {BEST: 9.0}, 7: {BEST: 1.0}}
-    save(tmp_path, map(make_state, metrics), metrics)
-    flip(largest(tmp_path / "checkpoints/5" / item))
-    assert newest_whole(str(tmp_path), sets_aside=True) == 7
-    assert run_folder.steps(str(tmp_path)) == kept
-    best = run_folder.best_step(str(tmp_path))
-    assert best == kept[-2]
-    checkpoints.check_whole(str(tmp_path), best, ("params", "model_state"))
 
 
 def test_what_cannot_be_replaced_ends_the_run(tmp_path):

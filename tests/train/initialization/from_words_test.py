@@ -2,36 +2,19 @@
 
 import json
 
-import jax
 import numpy as np
 import pytest
 
 from configs import cvse
 from xmodal import data
-from xmodal.core import mesh as mesh_lib
 from xmodal.core.config import read
 from xmodal.core.errors import UserError
 from xmodal.train.initialization import from_words
 from xmodal.train.resolve import resolve
 from xmodal.train.sections import InitConfig, WordVectorsConfig
-from xmodal.train.tree import TrainState, flatten
+from xmodal.train.tree import TrainState
 
 WORDS = ["<pad>", "<start>", "<end>", "<unk>", "red", "t-shirt", "circle", "zzz"]
-
-
-@pytest.fixture
-def fill(tmp_path):
-    """Fills a random table of width 3 from a file with the given lines."""
-
-    def fill(*lines, frozen=False, **options):
-        (tmp_path / "glove.txt").write_text("\n".join(lines) + "\n")
-        table = jax.device_put(RANDOM, mesh_lib.replicated(mesh_lib.make_mesh()))
-        tree = {"text": {"encoder": {"table": table, "other": table}}}
-        state = TrainState(0, {} if frozen else tree, tree if frozen else {}, {}, ())
-        source = WordVectorsConfig(str(tmp_path / "glove.txt"), **options)
-        return flatten(from_words.fill_table(state, source, WORDS).all_params())
-
-    return fill
 
 
 RANDOM = np.random.default_rng(0).normal(size=(len(WORDS), 3)).astype(np.float32)
@@ -39,20 +22,27 @@ CONCEPTS = ("circle", "circles", "red")
 LINES = "red 1 2 3", "tshirt 4 5 6", "blue 7 8 9"
 
 
-@pytest.mark.parametrize("frozen", [False, True])
-def test_found_words_take_their_vectors_and_others_stay(fill, frozen):
-    found = fill(*LINES, frozen=frozen)
-    expected = RANDOM.copy()
-    expected[4], expected[5] = [1, 2, 3], [4, 5, 6]
-    np.testing.assert_array_equal(found["text/encoder/table"], expected)
-    np.testing.assert_array_equal(found["text/encoder/other"], RANDOM)
-    expected[5] = RANDOM[5]
-    np.testing.assert_array_equal(fill(*LINES, oov="random")["text/encoder/table"], expected)
+@pytest.fixture
+def load_rows(tmp_path, monkeypatch):
+    """Reads a file with the given lines for a table of width 3."""
+
+    def load(*lines, **options):
+        (tmp_path / "glove.txt").write_text("\n".join(lines) + "\n")
+        state = TrainState(0, {"text": {"encoder": {"table": RANDOM}}}, {}, {}, ())
+        monkeypatch.setattr(data, "load_vocabulary", lambda *_: WORDS)
+        source = WordVectorsConfig(str(tmp_path / "glove.txt"), **options)
+        return from_words.load_rows(state, source, None, "train")
+
+    return load
 
 
-def test_vectors_of_another_width_are_refused(fill):
+def test_words_take_their_vectors(load_rows):
+    found = load_rows(*LINES)
+    assert list(found) == [4, 5]
+    np.testing.assert_array_equal(found[5], [4, 5, 6])
+    assert list(load_rows(*LINES, oov="random")) == [4]
     with pytest.raises(UserError, match="vectors of 2 numbers for 1 words .* a table of 3"):
-        fill("red 7 8")
+        load_rows("red 7 8")
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +55,6 @@ def parts(few_shapes):
 @pytest.fixture
 def load(parts, tmp_path):
     """The constants of the run with another `init_from`, and a concept file."""
-    state = jax.tree.map(
-        lambda leaf: jax.device_put(np.zeros(leaf.shape, leaf.dtype), leaf.sharding),
-        parts.state_shapes,
-    )
 
     def load(content=None, **options):
         if content is not None:
@@ -76,8 +62,8 @@ def load(parts, tmp_path):
             options["concepts"] = str(tmp_path / "concepts.json")
         given = {**parts.config.init_from.to_dict(), **options}
         source = read(InitConfig, "config.init_from", given)
-        filled = from_words.fill_concepts(state, source, parts.settings.data, "train", 0)
-        return flatten(filled.model_state)
+        shapes, config = parts.state_shapes, parts.settings.data
+        return from_words.load_constants(shapes, source, config, "train", 0)
 
     return load
 

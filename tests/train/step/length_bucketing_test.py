@@ -9,7 +9,6 @@ from tests import tiny_encoder as tiny
 from xmodal.core import mesh as mesh_lib
 from xmodal.data.text.length_bucketing import LengthBucketing
 from xmodal.models import make_dual_encoder
-from xmodal.train.compiled_step import CompiledStep, lower_step
 from xmodal.train.step import tasks
 from xmodal.train.step.views import RANK, embed_views
 
@@ -34,30 +33,6 @@ def make_batch(size, devices, parts):
     mask = (np.arange(tiny.TOKENS) < lengths[..., None]).astype(np.int32)
     ids = rng.integers(1, tiny.WORDS, mask.shape, np.int32) * mask
     return batch | {"text_ids": ids, "text_mask": mask}, {RANK: ranks}
-
-
-@pytest.mark.slow
-def test_a_step_in_parts_is_that_of_one_length():
-    config = tiny.make_config(batch_size=32, accumulation_steps=2)
-    config.data.length_bucketing = {"length": SHORT.length, "share": SHORT.share}
-    parts = tiny.make_parts(config, devices=4)
-    lowered = lower_step(parts, tiny.start(parts))
-    compiled = CompiledStep({layout: each.compile() for layout, each in lowered.items()}, parts)
-    batch, ranks = make_batch(32, devices=4, parts=2)
-    batch = {name: batch[name] for name in parts.batch}
-    results, flops = [], []
-    for columns in (batch, batch | ranks):
-        on_devices = mesh_lib.global_batch(columns, parts.mesh)
-        flops.append(compiled.flops(on_devices))
-        number = mesh_lib.put_step(0, parts.mesh)
-        results.append(tiny.copy(compiled(tiny.start(parts), on_devices, number)))
-    (one, scalars), (two, other_scalars) = results
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
-        (one.params, scalars),
-        (two.params, other_scalars),
-    )
-    assert flops[1] < 0.8 * flops[0]
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar, cast
 
+import jax
 import ml_collections
 import numpy as np
 from absl import logging
@@ -221,7 +222,8 @@ def open_interpolation(
         restored = checkpoints.restore_model(run_dir, step, parts.shapes, parts.mesh)
         last = dict(zip(first, restored, strict=True))
         for weight in weights:
-            adapter = evaluation.adapter(**mix(last, first, 1 - weight))
+            mixed = jax.tree.map(lambda a, b, w=weight: mix(a, b, 1 - w), last, first)
+            adapter = evaluation.adapter(**mixed)
             name = f"{weight:g} {parts.config.name} step {step}"
             yield Subject(name, adapter, trained_on=records, step=round(100 * weight))
 

@@ -11,6 +11,7 @@ from jax.sharding import Mesh
 
 from xmodal import data
 from xmodal.core import processes
+from xmodal.core.config import read
 from xmodal.core.errors import UserError
 from xmodal.evals import Evaluation, evaluate_source, make_evaluator
 from xmodal.evals.evaluators import Evaluator, Options
@@ -270,12 +271,12 @@ def read_datasets(
         `text` that the run's tokenizer has already decided.
     """
     found, labels = {}, collections.defaultdict[str, set[str]](set)
-    run = data.parse(run)
+    run = read(data.DataConfig, "config.data", run)
     section = dataclasses.asdict(run)
     for name, each in options.items():
         where = f"config.evals.{name}.data"
         changed = data.with_changes({**section, "labels": each.labels_read}, each.data or {})
-        own = data.parse(changed, where)
+        own = read(data.DataConfig, where, changed)
         if own.text is not None and (text := run.text) is not None:
             vocabulary = own.text.vocabulary or text.vocabulary  # The run may have learned one.
             if dataclasses.replace(own.text, prompt=text.prompt, vocabulary=vocabulary) != text:

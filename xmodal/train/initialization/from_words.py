@@ -1,37 +1,40 @@
 """A run's table of word vectors, and the concepts of the head "consensus"."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from absl import logging
 
 from xmodal import data
-from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
 from xmodal.data.text.concept_graph import Concepts
 from xmodal.pretrained.word_vectors import find_vectors
 from xmodal.train.sections import InitConfig, WordVectorsConfig
-from xmodal.train.tree import TrainState, flatten, replace_arrays
+from xmodal.train.tree import TrainState, flatten
 
 TABLE = "text/encoder/table"
 _GRAPH = "constants/head/graph"
 _CONCEPTS = "text/constants/head/concept_of_word"
 
 
-def fill_table(state: TrainState, source: WordVectorsConfig, words: Sequence[str]) -> TrainState:
-    """Returns the state with published vectors, such as GloVe's, in its word table.
+def load_rows(
+    state: TrainState, source: WordVectorsConfig, config: data.DataConfig, train_split: str
+) -> dict[int, np.ndarray]:
+    """Returns published vectors, such as GloVe's, by row of the word table; {} without a file.
 
     Args:
-      state: words that the file lacks keep their vectors in it.
+      state: shapes of the state they are for.
       source: `config.init_from.word_vectors`.
-      words: the vocabulary.
+      config: `config.data`, whose vocabulary is looked up.
+      train_split: `config.train_split`.
     """
+    if not source.file:
+        return {}
     table = state.flat_params().get(TABLE)
     if table is None:
         raise UserError(
             f"config.init_from.word_vectors.file={source.file!r}, but the text encoder has no word "
             "table."
         )
+    words = data.load_vocabulary(config, train_split)
     rows = find_vectors(source.file, words, source.oov)
     width = len(next(iter(rows.values()), ()))
     if width != table.shape[1]:
@@ -40,21 +43,19 @@ def fill_table(state: TrainState, source: WordVectorsConfig, words: Sequence[str
             f"vocabulary, but config.model.text.encoder has a table of {table.shape[1]}."
         )
     logging.info("%s: %d of %d words of the vocabulary.", source.file, len(rows), len(words))
-    filled = np.array(mesh_lib.to_host(table, table.sharding.mesh))
-    filled[list(rows)] = list(rows.values())
-    return replace_arrays(state, {TABLE: filled})
+    return rows
 
 
-def fill_concepts(
+def load_constants(
     state: TrainState, source: InitConfig, config: data.DataConfig, train_split: str, seed: int
-) -> TrainState:
-    """Returns the state with its graph of concepts, and the words that name them.
+) -> dict[str, np.ndarray]:
+    """Returns the graph of concepts, and the words that name them, by path; {} without concepts.
 
     Vectors of concepts come from the concept file, else from `config.init_from.word_vectors`; those
     that neither has are drawn from N(0, 1).
 
     Args:
-      state: it may be of a model without concepts.
+      state: shapes of the state they are for.
       source: `config.init_from`; a model that it names has constants of its own.
       config: `config.data`, whose vocabulary is looked up.
       train_split: `config.train_split`.
@@ -63,7 +64,7 @@ def fill_concepts(
     flat = flatten(state.model_state)
     graphs = [g for g in (f"image/{_GRAPH}", f"text/{_GRAPH}") if f"{g}/vectors" in flat]
     if source.model or not graphs:
-        return state
+        return {}
     count, width = flat[f"{graphs[0]}/vectors"].shape
     concepts = data.load_concepts(source.concepts, config, count, train_split)
     if len(concepts.words) != count:
@@ -78,7 +79,7 @@ def fill_concepts(
         words = data.load_vocabulary(config, train_split)
         found[_CONCEPTS] = np.full(flat[_CONCEPTS].shape, count, np.int32)
         found[_CONCEPTS][: len(words)] = concepts.concept_of_word(words)
-    return replace_arrays(state, found)
+    return found
 
 
 def _find_vectors(concepts: Concepts, source: InitConfig, width: int, seed: int) -> np.ndarray:

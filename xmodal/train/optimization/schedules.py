@@ -128,7 +128,7 @@ def make_schedule(section: Mapping[str, Any], peak: float, total_steps: int) -> 
             f"config.total_steps={total_steps}; lower it, or train longer."
         )
 
-    def rate(step: optax.typing.Count) -> jax.Array:
+    def rate(step: int | jax.Array) -> jax.Array:
         step = jnp.asarray(step, jnp.int32)
         rise = jnp.minimum(step / warmup, 1) if warmup else 1.0
         return jnp.float32(peak * rise * schedule.factor(step, total_steps))

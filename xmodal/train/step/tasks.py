@@ -22,7 +22,7 @@ from xmodal.losses import LOSSES, Loss, NonNegative
 from xmodal.models import DualEncoder, Embedding, TaskModule, make_task_module
 from xmodal.similarity import Similarity, make_similarity
 from xmodal.train.optimization import schedules
-from xmodal.train.tree import Tree, flatten, matches
+from xmodal.train.tree import Tree, flatten
 
 VIEW = re.compile(r"image|caption_(\d+)")
 NEGATIVES = ("image", "pair", "none")
@@ -257,7 +257,7 @@ def check_tasks(
             f"{'have' if reads_mined(tasks) else 'lack'} the loss 'quintuplet', which compares "
             "mined negatives: set both or neither. `xmodal mine` writes them."
         )
-    trained = {modality for modality in model.towers if not matches(freeze, f"{modality}/")}
+    trained = {m for m in model.towers if not any(re.match(p, f"{m}/") for p in freeze)}
     if not trained <= modalities(tasks) <= set(model.towers):
         raise UserError(
             f"config.tasks compare views of the modalities {sorted(modalities(tasks))}, "
