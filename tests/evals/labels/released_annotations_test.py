@@ -54,30 +54,12 @@ def test_published_counts(real, benchmark, direction, queries, positives):
     assert totals(real[benchmark].directions[direction]) == (queries, positives)
 
 
-def renumbered(labels):
-    """The same labels with image ids that count from 0."""
-    at = np.argsort(labels.image_ids)
-    rank = dict(zip(labels.image_ids[at].tolist(), range(len(at)), strict=True))
-    own = np.array([rank[image] for image in labels.caption_image_ids.tolist()])
-    images = np.array([rank[image] for image in labels.image_ids.tolist()])
-    return dataclasses.replace(
-        labels, image_ids=images, caption_image_ids=own, ratings={}, lists={}
-    )
-
-
-def with_another_rating(labels):
-    rated = dict(labels.ratings["sis"])
-    rated["scores"] = rated["scores"].copy()
-    rated["scores"][0] += 0.01
-    return dataclasses.replace(labels, ratings=labels.ratings | {"sis": rated})
+def without_an_image(labels):
+    return annotations.restrict(labels, labels.image_ids[1:], labels.caption_ids[5:])
 
 
 def in_other_folds(labels):
     return dataclasses.replace(labels, folds=np.roll(labels.folds, 1))
-
-
-def without_an_image(labels):
-    return annotations.restrict(labels, labels.image_ids[1:], labels.caption_ids[5:])
 
 
 @pytest.mark.parametrize(
@@ -85,9 +67,7 @@ def without_an_image(labels):
     [
         (lambda labels: labels, {"coco5k", "coco1k", "cxc", "cxc_sits_only", "eccv", "pmrp"}),
         (without_an_image, set()),
-        (renumbered, set()),
         (in_other_folds, {"coco5k", "cxc", "cxc_sits_only", "eccv", "pmrp"}),
-        (with_another_rating, {"coco5k", "coco1k", "cxc_sits_only", "eccv", "pmrp"}),
     ],
 )
 def test_published_labels_are_those_of_the_whole_test_split(coco_test, change, benchmarks_left):
@@ -114,9 +94,6 @@ def test_validation_takes_its_galleries_from_the_ratings(coco_test, real_data):
     assert labels.split == "validation"
     made = {benchmark.name: benchmark for benchmark in benchmarks.make_benchmarks(labels)}
     assert list(made) == ["coco5k", "cxc", "cxc_sits_only", "pmrp"]
-    assert not any(
-        benchmark.label_hash == PUBLISHED_LABELS[name] for name, benchmark in made.items()
-    )
     assert totals(made["coco5k"].directions["i2t"]) == (5_000, 25_000)
     assert totals(made["pmrp"].directions["i2t"])[0] == 4_948
     assert not set(labels.caption_ids) & set(coco_test.caption_ids)
