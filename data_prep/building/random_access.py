@@ -244,18 +244,17 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         kept = counts["kept"]
         lost = {split: sum(reasons.values()) for split, reasons in counts["left_out"].items()}
         missing, total = sum(lost.values()), sum(lost.values()) + sum(kept.values())
+        fault = ""
         if not self.allow_missing and missing > self.MOST_LOST * total:
-            raise UnexpectedFilesError(
-                f"{self._title}: {missing:,} of {total:,} records cannot be used, more than "
-                f"{self.MOST_LOST:.4g} of them. Correct the files, or accept it with "
-                "--allow_missing of data_prep.build"
-            )
-        if short := [s for s in kept if kept[s] < self.min_kept * (kept[s] + lost[s])]:
+            share = f"more than {self.MOST_LOST:.4g} of them"
+            fault = f"{missing:,} of {total:,} records cannot be used, {share}"
+        elif short := [s for s in kept if kept[s] < self.min_kept * (kept[s] + lost[s])]:
             share = "all" if self.min_kept == 1 else f"{self.min_kept:.4g}"
+            fault = f"keeps less than {share} of the records of {', '.join(short)}"
+        if fault:
             raise UnexpectedFilesError(
-                f"{self._title} keeps less than {share} of the records of "
-                f"{', '.join(short)}; download the rest, or accept it with --min_kept of "
-                "data_prep.build"
+                f"{self._title}: {fault}; correct the files, download the rest, or accept it with "
+                "--allow_missing or --min_kept of data_prep.build"
             )
         if kept:
             self.info.metadata.update(counts, split_hashes=self._hashes)

@@ -15,7 +15,7 @@ from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.captioned_images.captioned_pictures import CaptionedPicture, ReadingOptions
 from data_prep.captioned_images.layouts import Items, Layout, find_layout, find_ratings
-from data_prep.captioned_images.preview import Examples, preview_page, summary
+from data_prep.captioned_images.preview import Example, keep_example, preview_page, summary
 from data_prep.captioned_images.splits import Picked, choose_splits
 from data_prep.captioned_images.user_ratings import rated_pairs
 from data_prep.reading.image_files import ImageFile
@@ -52,7 +52,7 @@ class Builder(RandomAccessBuilder):
             return {}
         self._folder, options = folder, ReadingOptions.read(folder)
         layout = find_layout(folder, options)
-        examples, left_out = Examples(), collections.Counter[str]()
+        examples, left_out = list[Example](), collections.Counter[str]()
         plan = self._examine(layout, examples, left_out, by_content=options.split == "none")
         pictures = [each for each in plan.values() if isinstance(each, Picked)]
         notes = choose_splits(pictures)
@@ -82,7 +82,7 @@ class Builder(RandomAccessBuilder):
     def _examine(
         self,
         layout: Layout,
-        examples: Examples,
+        examples: list[Example],
         left_out: collections.Counter[str],
         *,
         by_content: bool,
@@ -117,7 +117,7 @@ class Builder(RandomAccessBuilder):
             picked = Picked(item.name, item.captions, split, hashlib.sha256(encoded).hexdigest())
             first = picked if item.is_file else same.setdefault((picked.digest, split), picked)
             if first is picked:
-                examples.add(picked, encoded)
+                keep_example(examples, picked, encoded)
                 plan[item.name] = picked
             else:
                 first.captions = tuple(dict.fromkeys([*first.captions, *item.captions]))

@@ -1,10 +1,10 @@
 """Shows how a folder was read: in a few lines, and on a page of pictures with their captions."""
 
+import bisect
 import collections
 import contextlib
-import itertools
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from data_prep.building.image_check import checked_image
 from data_prep.building.record_counts import listing
@@ -18,27 +18,17 @@ _MOST_SHOWN = 20
 _EXAMPLES = 3
 _WIDTH = 200  # characters of the captions of an example
 
+Example = tuple[str, str, Picked, bytes]
+"""Digest and name of a picture, itself, and its encoded image."""
 
-class Examples:
+
+def keep_example(examples: list[Example], picture: Picked, encoded: bytes) -> None:
     """Keeps the pictures with the smallest digests, so that any order gives the same ones."""
-
-    def __init__(self) -> None:
-        self._pictures: dict[str, tuple[Picked, bytes]] = {}
-
-    def add(self, picture: Picked, encoded: bytes) -> None:
-        """Keeps a picture if it is among the first ones."""
-        if len(self._pictures) < _MOST_SHOWN or picture.digest < max(self._pictures):
-            with contextlib.suppress(BadImageError):  # The build lists it.
-                image = checked_image(encoded, upright=True).encoded
-                self._pictures[picture.digest] = picture, image
-            if len(self._pictures) > _MOST_SHOWN:
-                del self._pictures[max(self._pictures)]
-
-    def __iter__(self) -> Iterator[tuple[Picked, bytes]]:
-        return (self._pictures[digest] for digest in sorted(self._pictures))
+    bisect.insort(examples, (picture.digest, picture.name, picture, encoded))
+    del examples[_MOST_SHOWN:]
 
 
-def preview_page(title: str, text: str, examples: Examples) -> str:
+def preview_page(title: str, text: str, examples: Sequence[Example]) -> str:
     """Returns a page that needs no other file.
 
     Args:
@@ -46,10 +36,13 @@ def preview_page(title: str, text: str, examples: Examples) -> str:
       text: the printed reading of the folder.
       examples: the pictures.
     """
-    items = [
-        PageItem(_captions(each), image, alt=each.name, notes=(each.name, each.split))
-        for each, image in examples
-    ]
+    items = []
+    for *_, each, encoded in examples:
+        with contextlib.suppress(BadImageError):  # The build lists it.
+            image = checked_image(encoded, upright=True).encoded
+            items.append(
+                PageItem(_captions(each), image, alt=each.name, notes=(each.name, each.split))
+            )
     section = Section("Examples", [PageRow(items)])
     return Page(title, [Group("", [section])], notes=text.splitlines()).to_html()
 
@@ -63,7 +56,7 @@ def summary(
     pictures: Sequence[Picked],
     notes: Sequence[str],
     left_out: Mapping[str, int],
-    examples: Examples,
+    examples: Sequence[Example],
     ratings: pathlib.Path | None,
 ) -> str:
     """Returns lines on the layout, files, columns, images, splits, items left out, and examples."""
@@ -81,6 +74,6 @@ def summary(
         "ratings": ratings.name if ratings is not None else "",
         "left out": listing(left_out) or "nothing",
     }
-    for number, (each, _) in enumerate(itertools.islice(examples, _EXAMPLES), 1):
+    for number, (*_, each, _) in enumerate(examples[:_EXAMPLES], 1):
         lines[f"example {number}"] = f"{each.name} -> {_captions(each):.{_WIDTH}}"
     return "\n".join(f"  {name:<9} {text}" for name, text in lines.items() if text)

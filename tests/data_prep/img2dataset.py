@@ -9,20 +9,10 @@ import PIL.Image
 import pyarrow
 import pyarrow.parquet
 
+_TEXTS = ("caption", "url", "key", "status", "error_message", "exif", "sha256")
+_SIZES = ("width", "height", "original_width", "original_height")
 _SCHEMA = pyarrow.schema(
-    [
-        ("caption", pyarrow.string()),
-        ("url", pyarrow.string()),
-        ("key", pyarrow.string()),
-        ("status", pyarrow.string()),
-        ("error_message", pyarrow.string()),
-        ("width", pyarrow.int32()),
-        ("height", pyarrow.int32()),
-        ("original_width", pyarrow.int32()),
-        ("original_height", pyarrow.int32()),
-        ("exif", pyarrow.string()),
-        ("sha256", pyarrow.string()),
-    ]
+    [(name, pyarrow.string()) for name in _TEXTS] + [(name, pyarrow.int32()) for name in _SIZES]
 )
 NOT_FOUND = "HTTP Error 404: Not Found"
 

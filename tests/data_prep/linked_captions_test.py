@@ -31,16 +31,12 @@ class _Links(LinkList):
         return LinkedRow(f"list row {row}", row, self._urls_of_rows[row], [(row, "a text")], name)
 
 
-class _Named(_Links):
-    NAMED_BY_FILE = True
+def _links(*args, **attributes):
+    return type("_Named", (_Links,), attributes)(*args)
 
 
-class _Numbered(_Links):
-    NAMED_BY_ROW = True
-
-
-def _rows(images=None):
-    images = images or [jpeg(4), jpeg(5), None, jpeg(5), jpeg(8)]
+def _rows():
+    images = [jpeg(4), jpeg(5), None, jpeg(5), jpeg(8)]
     return [(url, f"caption {n}", images[n]) for n, url in enumerate(_URLS)]
 
 
@@ -106,10 +102,10 @@ def test_loose_images_are_named_by_row_or_as_a_dataset_says(tmp_path):
         member = tarfile.TarInfo("00004.jpg")
         member.size = len(jpeg(4))
         archive.addfile(member, io.BytesIO(jpeg(4)))
-    found, left_out = _join(folder, _Numbered(_URLS))
+    found, left_out = _join(folder, _links(_URLS, NAMED_BY_ROW=True))
     assert found == {0: jpeg(4), 3: jpeg(5), 2: jpeg(8)}
     assert [item.where for item in left_out] == ["list row 1", "list row 4"]
-    names = _Named(_URLS[:3], ["no.jpg", "4.jpg", "00004"])
+    names = _links(_URLS[:3], ["no.jpg", "4.jpg", "00004"], NAMED_BY_FILE=True)
     assert _join(folder, names)[0] == {1: jpeg(9), 2: jpeg(4)}
 
 
@@ -118,6 +114,6 @@ def test_numbers_beyond_the_rows_are_an_error(tmp_path, names):
     for name in names:
         (tmp_path / f"{name:03d}.jpg").write_bytes(jpeg(4))
     with pytest.raises(UnexpectedFilesError, match=r"list row 4: all images may be shifted"):
-        _join(tmp_path, _Numbered(_URLS))
+        _join(tmp_path, _links(_URLS, NAMED_BY_ROW=True))
     # Names that are not numbers of rows say nothing about them.
     assert _join(tmp_path)[0] == {}

@@ -93,15 +93,9 @@ def test_folders_with_two_readings(tmp_path, names, message):
         read(tmp_path / "mine", tmp_path / "tfds")
 
 
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (["train/Cat/1.png", "test/cat/2.png"], "'train/Cat' and 'test/cat', two spellings"),
-        (["train/polar bear/1.png", "val/polar_bear/2.png"], "polar bear' and 'val/polar_bear'"),
-    ],
-)
-def test_two_spellings_of_a_class_in_two_splits_are_an_error(tmp_path, names, message):
-    write(tmp_path / "mine", *names)
+def test_two_spellings_of_a_class_in_two_splits_are_an_error(tmp_path):
+    write(tmp_path / "mine", "train/Polar bear/1.png", "test/polar_bear/2.png")
+    message = "'train/Polar bear' and 'test/polar_bear', two spellings"
     with pytest.raises(UnexpectedFilesError, match=message):
         prepare(tmp_path / "mine", tmp_path / "tfds")
 

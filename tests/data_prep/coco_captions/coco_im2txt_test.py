@@ -31,11 +31,11 @@ def _captions(part, ids):
         for image_id in reversed(ids)
     ]
     images = [{"id": i, "file_name": _file_name(part, i), "height": 4} for i in ids]
-    return {"info": {}, "licenses": [], "images": images, "annotations": annotations}
+    return {"images": images, "annotations": annotations}
 
 
 def _instances(part, ids, shown):
-    outline = {"segmentation": [[1.5, 2.0, 3.5, 1.0]], "area": 3.0, "iscrowd": 0, "bbox": [0, 0]}
+    outline = {"segmentation": [[1.5, 2.0, 3.5, 1.0]], "area": 3.0}
     return {
         "images": [{"id": i, "file_name": _file_name(part, i)} for i in ids],
         "annotations": [

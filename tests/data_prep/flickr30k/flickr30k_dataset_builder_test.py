@@ -27,17 +27,8 @@ def _write_karpathy(folder):
     names = [(split, name) for split, names in _KARPATHY.items() for name in names]
     images = [
         {
-            "sentids": [5 * number + k for k in range(5)],
             "imgid": number,
-            "sentences": [
-                {
-                    "tokens": ["two", "men"],
-                    "raw": _caption(name, k),
-                    "imgid": number,
-                    "sentid": 5 * number + k,
-                }
-                for k in range(5)
-            ],
+            "sentences": [{"raw": _caption(name, k), "sentid": 5 * number + k} for k in range(5)],
             "split": split,
             "filename": name,
         }
