@@ -74,8 +74,6 @@ def main() -> None:
 def _within(args: argparse.Namespace, groups: Groups) -> tuple[dict[str, np.ndarray], Any]:
     """Returns pairs within a modality, by method, and the settings to record."""
     paths = {"image": args.images, "caption": args.captions}
-    if not any(paths.values()):
-        raise UserError("Use --images, --captions or both: pairs come from embeddings.")
     images, captions = ([group_vectors(path, kind, groups) for path in each]
                         for kind, each in paths.items())  # fmt: skip
     options = {"neighbors": args.neighbors, "drawn": args.draw}

@@ -21,7 +21,6 @@ from absl import flags, logging
 from xmodal.apps import config_flag, output_flag
 from xmodal.apps.arguments import require_extra
 from xmodal.apps.output_flag import OUTPUT
-from xmodal.core.errors import UserError
 
 if TYPE_CHECKING:
     from xmodal.data.text.text_config import TextConfig
@@ -61,12 +60,7 @@ def learn_vectors(sentences: Sequence[Sequence[str]], **options: Any) -> str:
     """
     from gensim.models import Word2Vec
 
-    try:
-        words = Word2Vec(sentences, workers=1, **options).wv
-    except RuntimeError as error:  # gensim's error for an empty vocabulary
-        raise UserError(
-            f"No word occurs often enough in {len(sentences):,} captions; lower --min_count."
-        ) from error
+    words = Word2Vec(sentences, workers=1, **options).wv
     rows = zip(words.index_to_key, words.vectors.tolist(), strict=True)
     lines = (f"{word} {' '.join(f'{x:.6g}' for x in row)}\n" for word, row in rows if word)
     return "".join(lines)
