@@ -7,22 +7,6 @@ from configs import cmcm_clue
 from xmodal.apps.analysis import caption_relations
 
 
-def test_words_that_tell_a_relation_are_found():
-    pytest.importorskip("sklearn")
-    generator = np.random.default_rng(0)
-    labels = generator.random((300, 3)) < [0.3, 0.1, 1.0]
-    captions = [
-        " ".join(["a", str(generator.choice(["Dog", "cat"])), *["near"] * one, *["so far"] * two])
-        for one, two, _ in labels.tolist()
-    ]
-    found = caption_relations.predict_relations(captions, labels.astype(int), captions)
-    assert found.shape == (300, 3)
-    for column in range(2):
-        scores, positive = found[:, column], labels[:, column]
-        assert scores[positive].min() > 0 > scores[~positive].max()
-    assert np.ptp(found[:, 2]) == 0  # of all: nothing to learn
-
-
 @pytest.mark.slow
 def test_evaluators_of_a_config_evaluate_it(few_shapes):
     pytest.importorskip("sklearn")
