@@ -31,7 +31,6 @@ WIDTH = flags.DEFINE_integer("width", 128, "Width of the vectors.", lower_bound=
 WINDOW = flags.DEFINE_integer("window", 5, "Context words on either side.", lower_bound=1)
 MIN_COUNT = flags.DEFINE_integer("min_count", 4, "Rarer words have no vector.", lower_bound=1)
 EPOCHS = flags.DEFINE_integer("epochs", 20, "Passes over the captions.", lower_bound=1)
-NEGATIVES = flags.DEFINE_integer("negatives", 5, "Negative samples per word.", lower_bound=1)
 SKIP_GRAM = flags.DEFINE_bool("skip_gram", True, "Skip-gram; else a continuous bag of words.")
 
 AS_TOKENIZED = flags.DEFINE_bool(
@@ -85,7 +84,6 @@ def main(argv: list[str]) -> None:
         vector_size=WIDTH.value,
         window=WINDOW.value,
         epochs=EPOCHS.value,
-        negative=NEGATIVES.value,
         sg=int(SKIP_GRAM.value),
         seed=config.seed,
     )
