@@ -71,21 +71,14 @@ def find_config_file(name: str) -> str:
         returned unchanged; both with or without an `:ARGUMENT`.
     """
     file, colon, argument = name.partition(":")
-    files = _files()
-    if not file.endswith(".py"):
-        if file not in files:
-            raise UserError(
-                f"--config={file} names no config; {suggest([file], files)} The name of your own "
-                "file must end in .py."
-            )
-        return f"{files[file]}{colon}{argument}"
-    stem = pathlib.Path(file).stem
-    if stem in files and not os.path.exists(file):
+    if file.endswith(".py"):
+        return name
+    if file not in (files := _files()):
         raise UserError(
-            f"--config: {file} does not exist; --config={stem}{colon}{argument} is the config that "
-            "came with the installation."
+            f"--config={file} names no config; {suggest([file], files)} The name of your own file "
+            "must end in .py."
         )
-    return name
+    return f"{files[file]}{colon}{argument}"
 
 
 def describe_configs() -> dict[str, str]:

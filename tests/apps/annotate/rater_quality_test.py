@@ -11,10 +11,10 @@ from xmodal.apps.annotate.rater_quality import compute_alphas
 ORDER = ["no", "weak_no", "weak_yes", "yes"]
 
 
-def answer(unit, rater, value, kind="sits", golden=None, state="finished", seconds=3.0):
+def answer(unit, rater, value, kind, golden=None):
     return Answer(
-        *(unit, 0, rater, kind, 10 + unit, 1, None, golden, "", str(value), seconds),
-        *(False, state, False, True),
+        *(unit, 0, rater, kind, 10 + unit, 1, None, golden, "", value, 3.0),
+        *(False, "finished", False, True),
     )
 
 
@@ -42,35 +42,22 @@ def ordinal(everything):
     return distance
 
 
-@pytest.fixture
-def drawn():
-    """Rater, unit and number of answers, with gaps."""
+def test_alphas_of_matches():
     rng = np.random.default_rng(2)
     truth = rng.integers(0, 4, 12)
-    return [
-        (f"rater{r}", unit, int(np.clip(truth[unit] + rng.integers(-1, 2), 0, 3)))
-        for unit in range(12)
-        for r in rng.permutation(4)[: rng.integers(1, 5)]
+    values = [
+        {r: int(np.clip(value + rng.integers(-1, 2), 0, 3)) for r in rng.permutation(4)[:count]}
+        for value, count in zip(truth, rng.integers(1, 5, 12), strict=True)
     ]
-
-
-def by_unit(drawn, change=lambda value: value):
-    return [[change(v) for _, u, v in drawn if u == unit] for unit in range(12)]
-
-
-def test_alpha_of_sliders_is_that_of_a_slow_loop(drawn):
-    answers = [answer(unit, rater, value + 0.25) for rater, unit, value in drawn]
-    answers.append(answer(0, "rater9", 4.5, state="rejected"))
-    expected = slow_alpha(by_unit(drawn), lambda a, b: (a - b) ** 2)
-    assert compute_alphas(answers) == {"sits": {"interval": pytest.approx(expected)}}
-    assert 0 < expected < 1
-
-
-def test_alphas_of_matches(drawn):
-    answers = [answer(unit, rater, ORDER[value], "match") for rater, unit, value in drawn]
+    answers = [
+        answer(unit, f"rater{rater}", ORDER[value], "match")
+        for unit, by_rater in enumerate(values)
+        for rater, value in by_rater.items()
+    ]
     answers.append(answer(0, "rater9", "yes", "match", golden="no"))
-    paired = [v for values in by_unit(drawn) if len(values) > 1 for v in values]
+    by_unit = [list(by_rater.values()) for by_rater in values]
+    paired = [value for own in by_unit if len(own) > 1 for value in own]
     found = compute_alphas(answers)["match"]
-    assert found["ordinal"] == pytest.approx(slow_alpha(by_unit(drawn), ordinal(paired)))
-    yes = by_unit(drawn, lambda value: value >= 2)
+    assert found["ordinal"] == pytest.approx(slow_alpha(by_unit, ordinal(paired)))
+    yes = [[value >= 2 for value in own] for own in by_unit]
     assert found["nominal"] == pytest.approx(slow_alpha(yes, lambda a, b: a != b))

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from xmodal.apps.reproduction.entries import STATUSES, Files, PublishedResults, System, read_results
+from xmodal.apps.reproduction.entries import STATUSES, read_results
 from xmodal.evals.reports import published
 from xmodal.pretrained.packaged_towers import PACKAGED
 
@@ -59,31 +59,6 @@ def test_reports_print_no_unverified_number(results):
     assert doubtful
     assert checked & printed
     assert not (doubtful - checked) & printed
-
-
-def test_files_are_found_in_both_kinds_of_folders(tmp_path, monkeypatch):
-    files = {
-        "labels": Files("labels", "the labels", "https://labels", ("a.csv|b.csv",), folder="."),
-        "model": Files("model", "the model", "https://model", ("m.bin",), folder="weights",
-                       sha256={"m.bin": "12ab"}),
-        "package": Files("package", "a package", "pip", ("__init__.py",), package="numpy"),
-    }  # fmt: skip
-    results, system = (
-        PublishedResults({}, (), files),
-        System("group/system", "system", needs=(*files,)),
-    )
-    monkeypatch.delenv("XMODAL_TEST_DATA", raising=False)
-    assert results.missing(system, results.find_folders([])) == {
-        "labels": ["a.csv|b.csv"],
-        "model": ["m.bin"],
-    }
-    (tmp_path / "cxc").mkdir()
-    (tmp_path / "cxc/b.csv").touch()  # In a folder of the folder.
-    monkeypatch.setenv("XMODAL_TEST_DATA", str(tmp_path))
-    assert results.missing(system, results.find_folders([])) == {"model": ["m.bin"]}
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other/m.bin").touch()
-    assert not results.missing(system, results.find_folders([f"weights={tmp_path}/other"]))
 
 
 def test_packaged_towers_have_the_published_checksums(results):

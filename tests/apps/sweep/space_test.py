@@ -2,10 +2,9 @@
 
 import dataclasses
 
-import optuna
 import pytest
 
-from xmodal.apps.sweep.plan import Plan, describe, keep, parse_space, with_values
+from xmodal.apps.sweep.plan import Plan, describe, parse_space, with_values
 from xmodal.core.errors import UserError
 
 RATE = "optimizer.learning_rate"
@@ -40,24 +39,6 @@ def test_another_entry_has_no_options_of_the_one_before(config):
     drawn = {"optimizer.options": {"momentum": 0.9}, "optimizer.name": "sgd"}
     expected = {"name": "sgd", "options": {"momentum": 0.9}, "learning_rate": 0.1}
     assert with_values(config, drawn).optimizer.to_dict() == expected
-
-
-def test_a_folder_keeps_to_its_plan(plan):
-    study = plan.make_study(optuna.storages.InMemoryStorage())
-    keep(plan, study)
-    moved = plan.config.copy_and_resolve_references()
-    moved.data.data_dir, moved.log_every = "/elsewhere", 7
-    keep(dataclasses.replace(plan, config=moved), study)
-    longer = plan.config.copy_and_resolve_references()
-    longer.total_steps = 8
-    for changes, line in (
-        ({"config": longer}, "config.total_steps: 4 -> 8"),
-        ({"seed": 1}, "draw_seed: 0 -> 1"),
-        ({"space": {RATE: ("log", 1e-3, 1.0)}}, f"space.{RATE}: log:0.001:0.1 -> log:0.001:1.0"),
-    ):
-        with pytest.raises(UserError, match="has trials of another sweep") as caught:
-            keep(dataclasses.replace(plan, **changes), study)
-        assert line in str(caught.value)
 
 
 def test_flags_and_mistakes_in_them():

@@ -14,21 +14,13 @@ LIGHT = "#d8d8d8"
 COLORS = ("#2f6fab", "#c4572a", "#4a8f4f", "#8a5aa8", "#a98317", "#3f9aa3")
 _STYLE: Any = {
     "text.parse_math": False,  # Text comes from data.
-    "axes.edgecolor": GRAY,
-    "axes.labelcolor": GRAY,
-    "axes.labelsize": 9,
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlesize": 10,
     "figure.constrained_layout.use": True,
-    "figure.titlesize": 12,
-    "legend.fontsize": 8,
+    "font.size": 9,
     "legend.frameon": False,
     "savefig.dpi": 150,
-    "xtick.color": GRAY,
-    "xtick.labelsize": 8,
-    "ytick.color": GRAY,
-    "ytick.labelsize": 8,
 }
 
 

@@ -19,7 +19,6 @@ from absl import flags
 from xmodal.apps import config_flag, output_flag
 from xmodal.apps.arguments import require_extra
 from xmodal.apps.output_flag import OUTPUT
-from xmodal.core.errors import UserError
 
 if TYPE_CHECKING:
     from xmodal.evals import Evaluation
@@ -27,23 +26,17 @@ if TYPE_CHECKING:
 
 flags.adopt_module_key_flags(config_flag)
 flags.adopt_module_key_flags(output_flag)
-INVERSE_PENALTY = flags.DEFINE_float(
-    "inverse_penalty", 1.0, "C of scikit-learn's regression.", lower_bound=0
-)
 
 _NAME = "TF-IDF, logistic regression"
 
 
-def predict_relations(
-    train: Sequence[str], labels: np.ndarray, test: Sequence[str], inverse_penalty: float = 1.0
-) -> np.ndarray:
+def predict_relations(train: Sequence[str], labels: np.ndarray, test: Sequence[str]) -> np.ndarray:
     """Predicts relations by one logistic regression per relation on the words of captions.
 
     Args:
       train: N captions.
       labels: their labels, 0 or 1 [N, R].
       test: M captions.
-      inverse_penalty: C of scikit-learn's regression.
 
     Returns:
       The logits of the test captions, float32 [M, R]; constant for relations of all or none.
@@ -53,13 +46,13 @@ def predict_relations(
     from sklearn.multiclass import OneVsRestClassifier
 
     words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
-    one = LogisticRegression(C=inverse_penalty, class_weight="balanced", max_iter=1000)
+    one = LogisticRegression(class_weight="balanced", max_iter=1000)
     with warnings.catch_warnings(action="ignore"):  # scikit-learn's, of constant labels.
         model = OneVsRestClassifier(one).fit(words.fit_transform(train), labels)
     return model.decision_function(words.transform(test)).reshape(len(test), -1).astype(np.float32)
 
 
-def judge_baseline(config: dict[str, Any], inverse_penalty: float = 1.0) -> dict[str, "Evaluation"]:
+def judge_baseline(config: dict[str, Any]) -> dict[str, "Evaluation"]:
     """Returns the evaluation by every relations evaluator of a config, by evaluator name."""
     from xmodal import data
     from xmodal.evals import evaluate_source, make_evaluator, read_options
@@ -77,9 +70,7 @@ def judge_baseline(config: dict[str, Any], inverse_penalty: float = 1.0) -> dict
         train = data.eval_split(config["data"] | read, split=config["train_split"])
         labels = train.labels[options.labels][train.caption_rows] > 0
         labels = labels[:, list(options.select) or slice(None)].astype(int)
-        predicted = predict_relations(
-            train.caption_texts, labels, split.caption_texts, inverse_penalty
-        )
+        predicted = predict_relations(train.caption_texts, labels, split.caption_texts)
         source = Embeddings(
             _NAME,
             image_ids=None,
@@ -90,8 +81,6 @@ def judge_baseline(config: dict[str, Any], inverse_penalty: float = 1.0) -> dict
             predictions={options.task: Predictions(None, predicted)},
         )
         evaluations[name] = evaluate_source(evaluator, source, name=_NAME, evaluator_name=name)
-    if not evaluations:
-        raise UserError("config.evals has no evaluator of type 'relations' to evaluate with.")
     return evaluations
 
 
@@ -103,7 +92,7 @@ def main(argv: list[str]) -> None:
     from xmodal.core.result_files import check_writable
 
     check_writable(OUTPUT.value)
-    for name, each in judge_baseline(config.to_dict(), INVERSE_PENALTY.value).items():
+    for name, each in judge_baseline(config.to_dict()).items():
         print(f"{each.report()}\n", flush=True)
         each.save(f"{OUTPUT.value}/{name}")
 

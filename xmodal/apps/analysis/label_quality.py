@@ -69,8 +69,10 @@ def label_quality(
             found &= set(annotated.get(query, ()))
         if found:
             precisions.append(100 * len(true & found) / len(found))
-    means = (float(np.mean(each)) if each else math.nan for each in (precisions, recalls))
-    return LabelQuality(*means, len(precisions), len(recalls))
+    precision, recall = (
+        float(np.mean(each)) if each else math.nan for each in (precisions, recalls)
+    )
+    return LabelQuality(precision, recall, len(precisions), len(recalls))
 
 
 @console.readable_errors(FileNotFoundError, UnexpectedFilesError)
@@ -82,8 +84,8 @@ def main() -> None:
     parser.add_argument("--annotated", help="items that were looked at, by query")
     parser.add_argument("--latex", action="store_true", help="LaTeX in place of Markdown")
     args = parser.parse_args()
-    paths = [path and pathlib.Path(path) for path in (args.labels, args.truth, args.annotated)]
-    labels, truth, annotated = (path and read_positives(path) for path in paths)
+    labels, truth = (read_positives(pathlib.Path(path)) for path in (args.labels, args.truth))
+    annotated = read_positives(pathlib.Path(args.annotated)) if args.annotated else None
     found = label_quality(labels, truth, annotated=annotated)
     rows = [["", "percent", "queries"]]
     for name in ("precision", "recall"):

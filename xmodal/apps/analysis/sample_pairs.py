@@ -22,8 +22,6 @@ import numpy as np
 
 from data_prep.cxc.cxc_files import file_name
 from data_prep.sampling.groups import Groups
-from data_prep.sampling.nearest_neighbors import NEIGHBORS
-from data_prep.sampling.scheme import PER_SOURCE
 from xmodal.apps.analysis.ratings.rated_pairs import is_rated, read_folder
 from xmodal.apps.analysis.samplers import (
     file_contents,
@@ -38,7 +36,6 @@ from xmodal.apps.arguments import (
     make_parser,
     name_list,
     natural_int,
-    positive_int,
     prepared_dir,
 )
 from xmodal.core import console
@@ -74,20 +71,16 @@ def main() -> None:
 def _within(args: argparse.Namespace, groups: Groups) -> tuple[dict[str, np.ndarray], Any]:
     """Returns pairs within a modality, by method, and the settings to record."""
     paths = {"image": args.images, "caption": args.captions}
-    if not any(paths.values()):
-        raise UserError("Use --images, --captions or both: pairs come from embeddings.")
     images, captions = ([group_vectors(path, kind, groups) for path in each]
                         for kind, each in paths.items())  # fmt: skip
-    options = {"neighbors": args.neighbors, "drawn": args.draw}
-    pairs = sample_within(groups, images, captions, seed=args.seed, **options)
-    return pairs, options | {"files": paths}
+    pairs = sample_within(groups, images, captions, seed=args.seed, drawn=args.draw)
+    return pairs, {"drawn": args.draw, "files": paths}
 
 
 def _across(args: argparse.Namespace, groups: Groups) -> tuple[dict[str, np.ndarray], Any]:
     """Returns pairs of captions and images, by method, and the settings to record."""
     rated = read_folder(pathlib.Path(args.ratings_dir), args.split)
-    pairs = sample_across(groups, rated, seed=args.seed, per_source=args.per_source)
-    return pairs, {"per_source": args.per_source, "files": {"ratings": args.ratings_dir}}
+    return sample_across(groups, rated, seed=args.seed), {"files": {"ratings": args.ratings_dir}}
 
 
 def _parse() -> argparse.Namespace:
@@ -97,18 +90,12 @@ def _parse() -> argparse.Namespace:
     within.add_argument("--images", type=name_list, default=[], help="embeddings, FILE,...")
     within.add_argument("--captions", type=name_list, default=[], help="embeddings, FILE,...")
     within.add_argument(
-        "--neighbors", type=positive_int, default=NEIGHBORS, help="per item and encoder"
-    )
-    within.add_argument(
         "--draw",
         action="store_true",
         help="c2c_isim: random captions, as in the paper, not captions in turn, as released",
     )
     across = commands.add_parser("across")
     across.add_argument("--ratings_dir", required=True, help="folder of rated pairs")
-    across.add_argument(
-        "--per_source", type=positive_int, default=PER_SOURCE, help="pairs per image and rating"
-    )
     for command, run in ((within, _within), (across, _across)):
         command.set_defaults(run=run)
         place = command.add_mutually_exclusive_group(required=True)

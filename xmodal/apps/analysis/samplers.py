@@ -10,7 +10,7 @@ from data_prep.reading.csv_files import read_csv
 from data_prep.reading.split_names import split_of_name
 from data_prep.sampling import scheme
 from data_prep.sampling.groups import Groups, make_groups, positions
-from data_prep.sampling.nearest_neighbors import NEIGHBORS, nearest
+from data_prep.sampling.nearest_neighbors import nearest
 from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs, read_folder
 from xmodal.core.errors import UnexpectedFilesError
 
@@ -125,7 +125,6 @@ def sample_within(
     group_vectors: Sequence[np.ndarray],
     *,
     seed: int,
-    neighbors: int = NEIGHBORS,
     drawn: bool = False,
 ) -> dict[str, np.ndarray]:
     """Pairs within a modality, to be rated first.
@@ -136,7 +135,6 @@ def sample_within(
         different images.
       group_vectors: [N, D] of every caption encoder; if empty, there are no pairs of images.
       seed: seed of the draws; leaving out one kind of pairs does not change the others.
-      neighbors: number of neighbors from every encoder.
       drawn: whether to draw the captions of `c2c_isim` at random instead of in turn.
 
     Returns:
@@ -144,7 +142,7 @@ def sample_within(
     """
     pairs = {}
     if image_vectors:
-        images = scheme.joined_images(nearest(v, neighbors, _DECIMALS) for v in image_vectors)
+        images = scheme.joined_images(nearest(v, decimals=_DECIMALS) for v in image_vectors)
         pairs["c2c_isim"] = (
             groups.draw(images, np.random.default_rng((seed, 0)))
             if drawn
@@ -153,13 +151,13 @@ def sample_within(
     pairs["c2c_cocaption"] = scheme.cocaption_cycles(groups, np.random.default_rng((seed, 1)))
     if group_vectors:
         pairs["i2i_csim"] = scheme.image_pairs(
-            nearest(v, neighbors, _DECIMALS) for v in group_vectors
+            nearest(v, decimals=_DECIMALS) for v in group_vectors
         )
     return pairs
 
 
 def sample_across(
-    groups: Groups, rated: Mapping[str, RatedPairs], *, seed: int, per_source: int
+    groups: Groups, rated: Mapping[str, RatedPairs], *, seed: int
 ) -> dict[str, np.ndarray]:
     """Caption-image pairs, made from rated pairs within the modalities.
 
@@ -167,7 +165,6 @@ def sample_across(
       groups: groups of the captions.
       rated: rating -> rated pairs; `sts` or `sis`, or both.
       seed: seed of the draws.
-      per_source: number of pairs that every image takes from each kind of ratings.
 
     Returns:
       Sampling method -> int [P, 2] by position.
@@ -187,7 +184,7 @@ def sample_across(
         )
     rng = np.random.default_rng((seed, 2))
     return {
-        "c2i_intrasim": scheme.cross_pairs(sources, groups, rng, per_source),
+        "c2i_intrasim": scheme.cross_pairs(sources, groups, rng),
         "c2i_original": scheme.original_pairs(groups),
     }
 

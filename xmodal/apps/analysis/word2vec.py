@@ -21,7 +21,6 @@ from absl import flags, logging
 from xmodal.apps import config_flag, output_flag
 from xmodal.apps.arguments import require_extra
 from xmodal.apps.output_flag import OUTPUT
-from xmodal.core.errors import UserError
 
 if TYPE_CHECKING:
     from xmodal.data.text.text_config import TextConfig
@@ -32,7 +31,6 @@ WIDTH = flags.DEFINE_integer("width", 128, "Width of the vectors.", lower_bound=
 WINDOW = flags.DEFINE_integer("window", 5, "Context words on either side.", lower_bound=1)
 MIN_COUNT = flags.DEFINE_integer("min_count", 4, "Rarer words have no vector.", lower_bound=1)
 EPOCHS = flags.DEFINE_integer("epochs", 20, "Passes over the captions.", lower_bound=1)
-NEGATIVES = flags.DEFINE_integer("negatives", 5, "Negative samples per word.", lower_bound=1)
 SKIP_GRAM = flags.DEFINE_bool("skip_gram", True, "Skip-gram; else a continuous bag of words.")
 
 AS_TOKENIZED = flags.DEFINE_bool(
@@ -61,12 +59,7 @@ def learn_vectors(sentences: Sequence[Sequence[str]], **options: Any) -> str:
     """
     from gensim.models import Word2Vec
 
-    try:
-        words = Word2Vec(sentences, workers=1, **options).wv
-    except RuntimeError as error:  # gensim's error for an empty vocabulary
-        raise UserError(
-            f"No word occurs often enough in {len(sentences):,} captions; lower --min_count."
-        ) from error
+    words = Word2Vec(sentences, workers=1, **options).wv
     rows = zip(words.index_to_key, words.vectors.tolist(), strict=True)
     lines = (f"{word} {' '.join(f'{x:.6g}' for x in row)}\n" for word, row in rows if word)
     return "".join(lines)
@@ -91,7 +84,6 @@ def main(argv: list[str]) -> None:
         vector_size=WIDTH.value,
         window=WINDOW.value,
         epochs=EPOCHS.value,
-        negative=NEGATIVES.value,
         sg=int(SKIP_GRAM.value),
         seed=config.seed,
     )

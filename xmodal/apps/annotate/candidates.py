@@ -70,11 +70,5 @@ def _from_lists(
 ) -> list[np.ndarray]:
     lists = (source.i2t if direction == "i2t" else source.t2i) or {}
     known = np.asarray(split.caption_ids if direction == "i2t" else split.image_ids)
-    ranked = {query: lists.get(query, known[:0]) for query in queries.tolist()}
-    best = {query: items[np.isin(items, known)][:depth] for query, items in ranked.items()}
-    if absent := [query for query, items in best.items() if not len(items)]:
-        raise UserError(
-            f"{source.place} ranks no item of the split for {len(absent):,} queries under "
-            f"{direction!r}, the first is {absent[0]}: rank this split's items for every query."
-        )
-    return list(best.values())
+    ranked = [lists.get(query, known[:0]) for query in queries.tolist()]
+    return [items[np.isin(items, known)][:depth] for items in ranked]

@@ -112,13 +112,7 @@ def _open_items(options: Mapping[str, Any]) -> "EvalSplit":
     # Pictures are shown as they are stored.
     section = {name: options[name] for name in _PLACE} | {"image": {"size": 1}, "text": {}}
     data.prepare(section, splits=[options["split"]])
-    split = data.eval_split(section, split=options["split"])
-    if set(split.modalities) != {"image", "text"} or not len(split.caption_ids):
-        raise UserError(
-            f"{split.name}/{options['config']} has no captioned pictures to show: name another "
-            "--config."
-        )
-    return split
+    return data.eval_split(section, split=options["split"])
 
 
 def _pictures_of(split: "EvalSplit", image_ids: set[int]) -> Iterator[tuple[int, str, bytes]]:
@@ -158,16 +152,17 @@ def draw_rated(
     units = []
     for stage, rating in enumerate(name for name in rated if ratings is None or name in ratings):
         pairs = rated[rating]
-        for kind, side in zip(KINDS[rating].sides, (pairs.left_ids, pairs.right_ids), strict=True):
+        ends = [np.asarray(side) for side in (pairs.left_ids, pairs.right_ids)]
+        for kind, side in zip(KINDS[rating].sides, ends, strict=True):
             if len(lost := np.setdiff1d(side, ids[kind])):
                 raise UserError(
                     f"{len(lost):,} of the {kind}s that {folder} pairs in {rating} are not in the "
                     f"split {split.split} of {split.name}, the first is {lost[0]}."
                 )
         order = np.random.default_rng((seed, stage)).permutation(len(pairs))
-        columns = (pairs.left_ids, pairs.right_ids, pairs.methods, order)
-        for *ends, method, position in zip(*(each.tolist() for each in columns), strict=True):
-            question = StudyQuestion(rating, *ends, note=method)
+        columns = (each.tolist() for each in (*ends, pairs.methods, order))
+        for left, right, method, position in zip(*columns, strict=True):
+            question = StudyQuestion(rating, left, right, note=method)
             units.append(StudyUnit((question,), stage=stage, position=position))
     return units
 
@@ -207,8 +202,6 @@ def collect(
       top: number of candidates per model and query.
     """
     queries = {direction: ids for direction, ids in queries.items() if len(ids)}
-    if not queries:
-        raise UserError("--images=0 and --captions=0 leave no query to ask about; draw some.")
     pairs: dict[_Pair, None] = {}
     near: set[_Pair] = set()
     proposed = 0
@@ -314,8 +307,6 @@ def draw_preferences(
     captions = split.caption_ids
     first, second = (np.concatenate(best_items(x, split, "t2i", captions, 1)) for x in models)
     different = np.flatnonzero(first != second)
-    if not len(different):
-        raise UserError("Both models find the same picture for every caption: nothing to compare.")
     units = []
     for position, row in enumerate(generator.permutation(different)[:examples]):
         note = "" if groups is None else json.dumps(groups[row])

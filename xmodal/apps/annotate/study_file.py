@@ -19,8 +19,6 @@ from xmodal.core.atomic import rename_new
 from xmodal.core.config import read, setting
 from xmodal.core.errors import UserError
 
-# An application id distinguishes a study from other SQLite files.
-_APPLICATION = 0x786D6F64
 _SCHEMA = (pathlib.Path(__file__).parent / "schema.sql").read_text(encoding="utf-8")
 
 
@@ -112,12 +110,9 @@ class StudyFile:
             raise UserError(f"There is no study {path}; run python -m xmodal annotate make.")
         try:
             with self.reading() as connection:
-                (kind,) = connection.execute("PRAGMA application_id").fetchone()
                 (text,) = connection.execute("SELECT settings FROM study").fetchone()
         except sqlite3.DatabaseError as error:
             raise UserError(f"{path} cannot be read as a study: {error}.") from error
-        if kind != _APPLICATION:
-            raise UserError(f"{path} is not a study of this version of xmodal.")
         self.settings = read(StudySettings, str(path), json.loads(text))
 
     @property

@@ -326,7 +326,8 @@ def _rows(group: str, entry: dict[str, Any], systems: Mapping[str, System]) -> I
             texts = cells.split() if isinstance(cells, str) else cells
             pairs = zip(tags_of(table, system), texts, strict=bool(texts))
             values.append({tag: Value(text) for tag, text in pairs if text not in ("", "-")})
-        yield LedgerRow(system, table, *values, key if one else system.label)
+        published, measured = values
+        yield LedgerRow(system, table, published, measured, key if one else system.label)
 
 
 def tags_of(table: LedgerTable, system: System) -> Sequence[str]:

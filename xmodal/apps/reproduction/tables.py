@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 
 from xmodal.apps.reproduction.entries import LedgerRow, PublishedResults, tags_of
-from xmodal.core.errors import UserError
 
 COUNTS = "counts"
 _PLACE = re.compile(r"(<!--reproduction:(?P<name>[^>]*)-->\n).*?(<!--end-->)", re.DOTALL)
@@ -31,11 +30,9 @@ def rewrite_pages(results: PublishedResults, root: pathlib.Path) -> list[str]:
     """Makes the tables of all pages of a checkout again; returns the pages that changed."""
     changed = []
     for page in pages_of(results):
-        if not (path := root / page).exists():
-            raise UserError(f"{path} does not exist: the tables are those of a checkout.")
-        text = path.read_text(encoding="utf-8")
+        text = (root / page).read_text(encoding="utf-8")
         if (made := fill_page(text, results)) != text:
-            path.write_text(made, encoding="utf-8")
+            (root / page).write_text(made, encoding="utf-8")
             changed.append(page)
     return changed
 
@@ -91,8 +88,9 @@ def _papers_of(rows: Sequence[LedgerRow]) -> dict[str, str]:
 
 def _agrees(row: LedgerRow) -> bool:
     """Whether the stored numbers are the paper's, within the tolerance."""
-    pairs = [(row.measured[x].number, row.published[x].number) for x in row.measured
-             if x in row.published]  # fmt: skip
+    pairs = [(row.measured[tag].number, row.published[tag].number)
+             for tag in row.measured if tag in row.published]  # fmt: skip
     return bool(pairs) and all(
-        None not in pair and abs(pair[0] - pair[1]) <= row.table.tolerance for pair in pairs
+        ours is not None and paper is not None and abs(ours - paper) <= row.table.tolerance
+        for ours, paper in pairs
     )

@@ -82,7 +82,6 @@ def main(argv: list[str]) -> None:
     del argv
     config = config_flag.read_config()
     # Imported here so that --help and errors in flags or file names appear immediately.
-    from xmodal.core import processes
     from xmodal.core.compilation_cache import use_compilation_cache
 
     require_extra("sweep", "optuna")
@@ -94,12 +93,6 @@ def main(argv: list[str]) -> None:
     from xmodal.apps.sweep.plan import Plan, make_plan
 
     use_compilation_cache()
-    processes.initialize()
-    if processes.count() > 1:
-        raise UserError(
-            "A trial runs in one process. Several sweeps may share a --workdir: start one on each "
-            f"host, without {', '.join(processes.VARIABLES)}."
-        )
     plan = Plan(config, space, studied, DRAW_SEED.value, "", "", SAMPLER.value, PRUNER.value)
     plan = make_plan(plan, SELECT.value)
     if DRY_RUN.value:

@@ -152,9 +152,7 @@ def _run(plan: Plan, study: optuna.Study, trial: optuna.Trial, folder: pathlib.P
         trial.set_user_attr("metrics", numbers)
         trial.set_user_attr("rank", run_training.rank_metrics(config, best))
         trial.set_user_attr("error", "")  # That of an earlier attempt.
-        if math.isnan(score := best[plan.select]):
-            raise UserError(f"{plan.select} of the best checkpoint is undefined.")
-        return score
+        return best[plan.select]
     except optuna.TrialPruned:
         raise
     except (KeyboardInterrupt, _StoppedError, OSError, FolderInUseError, DatasetMissingError):
