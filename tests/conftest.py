@@ -88,15 +88,8 @@ def few_shapes(tmp_path_factory):
     sizes = {"train": 150, "validation": 25, "test": 25}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data_prep.builder_class("crisscrossed_shapes"), "SPLIT_SIZES", sizes)
-        for config in (
-            "images",
-            "ratings",
-            "coherence",
-            "rated_captions",
-            "matches",
-            "objects",
-            "regions",
-        ):
+        names = "images ratings coherence rated_captions matches objects regions"
+        for config in names.split():
             build("crisscrossed_shapes", config, data_dir=folder)
     return folder
 

@@ -10,13 +10,11 @@ import sys
 import jax
 import numpy as np
 import pytest
-import safetensors.numpy
 from converted_models import MODELS, save_converted
 from tiny_dual_encoder import CROSS_ENCODER, SECTION, make_texts, save_run
 
 import xmodal
 from tests import short_runs
-from xmodal.api import model_sources
 from xmodal.api.exporting import export_model
 from xmodal.models.encoders import efficientnet
 
@@ -76,7 +74,7 @@ def test_a_run_and_its_bundle_agree(bundle):
 
 
 def test_the_card_says_what_the_bundle_holds(bundle):
-    folder, run = bundle
+    folder, _ = bundle
     card = json.loads((folder / "bundle.json").read_text())
     assert card["image"]["shape"] == [5]
     assert card["text"]["lengths"] == [8, 16, 20]
@@ -84,10 +82,6 @@ def test_the_card_says_what_the_bundle_holds(bundle):
     assert names == set(card["files"])
     for name, digest in card["files"].items():
         assert digest == hashlib.sha256((folder / name).read_bytes()).hexdigest()
-    weights = safetensors.numpy.load_file(folder / "weights.safetensors")
-    table = model_sources.read_folder(run, "best").params["text"]["encoder"]["table"]
-    np.testing.assert_array_equal(weights["text/params/encoder/table"], table)
-    assert not any(name.startswith("tasks/") for name in weights)
     # Nothing about the machine that created it.
     assert not any(b".py" in path.read_bytes() for path in folder.iterdir())
 

@@ -3,7 +3,7 @@
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import PIL.Image
 from jax.sharding import Mesh
@@ -12,7 +12,7 @@ from xmodal.api.embedding_functions import FunctionAdapter
 from xmodal.core.config import Bounds, check_options, lookup, read
 from xmodal.core.errors import UserError
 from xmodal.evals import Evaluation, evaluate_source
-from xmodal.evals.evaluators import EVALUATORS, Evaluator, read_entry
+from xmodal.evals.evaluators import EVALUATORS, read_entry
 from xmodal.evals.evaluators.benchmarks import (
     BenchmarksEvaluator,
     BenchmarksOptions,
@@ -185,22 +185,7 @@ def _evaluate_labels(given: Mapping[str, Any], kind: str, file: File) -> Evaluat
 def _evaluate_dataset(
     given: Mapping[str, Any], adapter: ModelAdapter, modalities: Sequence[str], name: str
 ) -> Evaluation:
-    """Evaluates a model on a dataset, with a page of examples if there are benchmarks."""
-    evaluator, items = _open_dataset(given, modalities)
-    evaluator.check_adapter("evaluator", adapter)
-    examples = given["examples"]
-    if examples and not isinstance(evaluator, BenchmarksEvaluator):
-        raise UserError(
-            f"examples={examples} shows queries of benchmarks, but the evaluator is of type "
-            f"{evaluator.options.type}; remove it."
-        )
-    if examples is None:
-        examples = 0 if isinstance(adapter, Candidates | RankedLists) else _EXAMPLES
-    return evaluate_source(evaluator, adapter, name=name, split=items, examples=examples)
-
-
-def _open_dataset(given: Mapping[str, Any], modalities: Sequence[str]) -> tuple[Evaluator, Items]:
-    """Returns the evaluator and the items of a split, which is built if possible."""
+    """Evaluates a model on a dataset, which is built if possible, with a page of examples."""
     from xmodal import data  # Slow to import.
 
     bootstrap, where = {key: given[key] for key in _BOOTSTRAP}, "evaluate.evaluator"
@@ -217,11 +202,20 @@ def _open_dataset(given: Mapping[str, Any], modalities: Sequence[str]) -> tuple[
     }
     for each in (split, *(() if options is None else options.splits_read)):
         data.prepare(section, splits=[each])
-    items = data.eval_split(section, split=split)
+    items: Any = data.eval_split(section, split=split)
     if options is None:
         where, labels = "evaluate", os.fspath(given["annotations"])
         # With scores of pairs, the metric is the correlation, as in STS.
         entry = {"type": "embedding_similarity" if items.has_pairs else "benchmarks"}
         options = read_entry(where, bootstrap | entry | ({"annotations": labels} if labels else {}))
-    shown = cast(Items, items)
-    return EVALUATORS[options.type][1](where, options, shown, modalities, given["mesh"]), shown
+    evaluator = EVALUATORS[options.type][1](where, options, items, modalities, given["mesh"])
+    evaluator.check_adapter("evaluator", adapter)
+    examples = given["examples"]
+    if examples and not isinstance(evaluator, BenchmarksEvaluator):
+        raise UserError(
+            f"examples={examples} shows queries of benchmarks, but the evaluator is of type "
+            f"{options.type}; remove it."
+        )
+    if examples is None:
+        examples = 0 if isinstance(adapter, Candidates | RankedLists) else _EXAMPLES
+    return evaluate_source(evaluator, adapter, name=name, split=items, examples=examples)

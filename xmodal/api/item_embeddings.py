@@ -71,11 +71,7 @@ def join(
 
 
 def tokens_of(items: Any) -> RaggedTokens:
-    """Returns the tokens of embeddings.
-
-    Raises:
-      UserError: they have none.
-    """
+    """Returns the tokens of embeddings."""
     if getattr(items, "tokens", None) is None:
         raise UserError(
             "This model compares tokens, but these are only vectors: pass what embed_images and "

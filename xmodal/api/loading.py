@@ -30,9 +30,6 @@ def load(
       step: checkpoint of a run: a number, `best` or `latest`.
       devices: devices that share the work; by default all of this process. If they belong to
         several processes, all of these make the same calls.
-
-    Raises:
-      UserError: the folder is none of these, or damaged, or has no such checkpoint.
     """
     use_compilation_cache()
     mesh = make_mesh(jax.local_devices() if devices is None else devices)

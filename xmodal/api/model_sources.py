@@ -72,11 +72,7 @@ def make_model(stored: Stored, mesh: Mesh) -> Model:
 
 
 def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
-    """Returns the model in a folder, as NumPy arrays, without the parameters of tasks.
-
-    Raises:
-      UserError: see `xmodal.load`.
-    """
+    """Returns the model in a folder, as NumPy arrays, without the parameters of tasks."""
     folder, name = epath.Path(source), os.fspath(source)
     if _is_run(folder):
         return _read_run(name, step)

@@ -39,11 +39,7 @@ class EvaluatedSplit(NamedTuple):
 
 
 def read_run_data(run_dir: str) -> dict[str, Any]:
-    """Returns `config.data` of a run, for `data.eval_split`.
-
-    Raises:
-      UserError: the folder is not a run.
-    """
+    """Returns `config.data` of a run, for `data.eval_split`."""
     return run_folder.load_run(run_dir).data.to_dict()
 
 

@@ -39,12 +39,7 @@ class CheckedConfig:
 
 
 def check_folder(folder: str, config: ml_collections.ConfigDict) -> None:
-    """Raises an error if a folder cannot hold runs of a config.
-
-    Raises:
-      UserError: it cannot be written, is among the files of the dataset, or its path has a
-        character that paths of runs cannot have.
-    """
+    """Raises an error if a folder cannot hold runs of a config."""
     run_folder.check_path(folder)
     data.check_outside(data.parse(config.data), folder)
     check_writable(folder)

@@ -71,9 +71,6 @@ def compare_tokens(
       left: N items, `ItemEmbeddings` with tokens and a modality.
       right: M items of the other modality.
       mesh: devices that share the work.
-
-    Raises:
-      UserError: the items have no tokens, or are of one modality.
     """
     items = [HostItems(np.asarray(each), tokens_of(each)) for each in (left, right)]
     if {left.modality, right.modality} != {"image", "text"}:
@@ -111,9 +108,6 @@ def compute_weights(
 
     Returns:
       Embeddings whose `vector` is [N, max_length] for texts, and [N, G * G] for images.
-
-    Raises:
-      UserError: there are no such weights.
     """
     given, weights = (modality, params, model_state, columns), None
     if modality == "text":

@@ -78,7 +78,7 @@ class Bounds:
                 (value <= self.at_most, f"at most {self.at_most}"),
                 (value < self.below, f"less than {self.below}"),
             ):
-                problem = problem if is_inside else words
+                problem = problem or ("" if is_inside else words)
         if problem:
             raise UserError(f"{where} is {value!r}; it must be {problem}.")
 

@@ -21,7 +21,7 @@ from xmodal.core.untrusted.picture_formats import open_picture, to_rgb
 Picture = bytes | PIL.Image.Image
 
 _SIDE = 320  # In pixels; larger pictures are shrunk.
-_SHOWN = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
+_SHOWN = ("PNG", "JPEG", "GIF", "WEBP")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,12 +45,6 @@ class PageItem:
     notes: Sequence[str] = ()
     mark: str = ""
     link: str = ""
-
-    @property
-    def shades(self) -> list[tuple[str, float, float]]:
-        """Words, their weights, and their shares of the largest weight."""
-        most = max((weight for _, weight in self.words), default=0.0) or 1.0
-        return [(word, weight, weight / most) for word, weight in self.words]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,13 +140,13 @@ def to_data_uri(picture: Picture) -> str:
       Exception: the bytes are not a picture, see `open_picture`.
     """
     opened = open_picture(picture) if isinstance(picture, bytes) else picture
-    kind = _SHOWN.get(opened.format or "", "")
-    if not (isinstance(picture, bytes) and kind and max(opened.size) <= _SIDE):
-        small, file, kind = to_rgb(opened), io.BytesIO(), _SHOWN["JPEG"]
+    kind = opened.format or ""
+    if not (isinstance(picture, bytes) and kind in _SHOWN and max(opened.size) <= _SIDE):
+        small, file, kind = to_rgb(opened), io.BytesIO(), "JPEG"
         small.thumbnail((_SIDE, _SIDE))
-        small.save(file, "JPEG", quality=85)
+        small.save(file, kind, quality=85)
         picture = file.getvalue()
-    return f"data:{kind};base64,{base64.b64encode(picture).decode()}"
+    return f"data:image/{kind.lower()};base64,{base64.b64encode(picture).decode()}"
 
 
 @functools.cache

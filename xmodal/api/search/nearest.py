@@ -150,11 +150,7 @@ class ApproximateSearch:
     def __init__(
         self, scorer: Scorer, vectors: np.ndarray, lists: Any, effort: Sequence[int]
     ) -> None:
-        """Takes items float32 [N, D] or [N, K, D], and their lists, which are built if None.
-
-        Raises:
-          UserError: faiss is not installed.
-        """
+        """Takes items float32 [N, D] or [N, K, D], and their lists, which are built if None."""
         self._scorer, self._vectors, self.effort = scorer, vectors, effort
         self.lists = self._build(self._points(vectors)) if lists is None else lists
 

@@ -44,9 +44,6 @@ def serve(index: Index, name: str, host: str, port: int, url: str = "") -> None:
       host: address to listen at.
       port: port to listen at; 0 for any free one.
       url: address at which browsers reach the server, if there is a proxy.
-
-    Raises:
-      UserError: the address is in use or not this machine's, or the URL is not valid.
     """
     scheme = web_server.split_url(url).scheme or "http"
     app = make_app(index, web_server.host_names(host, url), scheme)
