@@ -128,7 +128,9 @@ def compile_step(parts, first, **options):
         for name, spec in parts.batch.items()
     }
     number = jax.ShapeDtypeStruct((), np.int32, sharding=mesh_lib.replicated(parts.mesh))
-    return step.jit_step(function, first, parts.mesh).lower(first, batch, number).compile()
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, first), mesh_lib.replicated(parts.mesh)
+    jitted = jax.jit(function, donate_argnums=0, out_shardings=shardings)
+    return jitted.lower(first, batch, number).compile()
 
 
 def run_step(parts, compiled, first, batch, number):

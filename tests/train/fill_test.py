@@ -80,3 +80,20 @@ def test_benchmarks_come_before_accuracies(tmp_path):
     accuracies, benchmarks = {"type": "knn", "every": 2}, {"type": "benchmarks", "every": 2}
     assert selected({"animals": accuracies, "shapes": benchmarks}).startswith("shapes/")
     assert selected({"animals": accuracies}) == "animals/accuracy@1"
+
+
+@pytest.mark.parametrize(
+    ("warmup", "total_steps", "steps"),
+    [
+        ("up to 40", 320, 40),
+        ("up to 40", 119, 39),
+        ("up to 3 epochs", "6 epochs", 6),
+        ("up to 0.01 epochs", 100, 0),
+        (40, 10, 40),  # Set by the user: an error of the schedule.
+    ],
+)
+def test_a_default_warmup_is_at_most_a_third_of_the_run(warmup, total_steps, steps):
+    config = own_config()
+    config.batch_size, config.total_steps = 32, total_steps
+    config.optimizer.schedule = {"name": "cosine", "warmup_steps": warmup}
+    assert fill(config, 100, 10).optimizer.schedule.warmup_steps == steps

@@ -1,6 +1,7 @@
 """The training step, compiled once for every layout of a batch's texts."""
 
 import functools
+import re
 import time
 from collections.abc import Mapping, Sequence
 
@@ -10,10 +11,9 @@ from absl import logging
 
 from xmodal import data
 from xmodal.core import mesh as mesh_lib
-from xmodal.core.progress import progress
-from xmodal.train.costs import compile_program, measure
+from xmodal.train.costs import does_not_fit, measure
 from xmodal.train.run import Run
-from xmodal.train.step.step import Batch, Scalars, jit_step, make_step
+from xmodal.train.step.step import Batch, Scalars, make_step
 from xmodal.train.step.views import RANK
 from xmodal.train.tree import TrainState
 
@@ -80,8 +80,9 @@ def lower_step(
         skip_non_finite=settings.non_finite == "skip",
         length_bucketing=settings.data.length_bucketing,
     )
-    jitted = jit_step(step, state, run.mesh)
-    everywhere = mesh_lib.replicated(run.mesh)
+    everywhere, shardings = mesh_lib.replicated(run.mesh), jax.tree.map(lambda x: x.sharding, state)
+    # The new state reuses the memory of the old one.
+    jitted = jax.jit(step, donate_argnums=0, out_shardings=(shardings, everywhere))
     number = jax.ShapeDtypeStruct((), np.int32, sharding=everywhere)
     key = jax.ShapeDtypeStruct(run.key_data.shape, np.uint32, sharding=everywhere)
     lowered = {}
@@ -106,15 +107,35 @@ def compile_step(
     Raises:
       UserError: the compiler finds that a program does not fit in device memory.
     """
-    started, programs = time.monotonic(), {}
-    layouts = lower_step(run, state, features)
+    started, lowered = time.monotonic(), lower_step(run, state, features)
+    logging.info("Compiling the training step.")
     options = _CPU_STEP_OPTIONS if run.mesh.devices.flat[0].platform == "cpu" else None
-    with progress("Compiling the training step", len(layouts)) as done:
-        for layout, lowered in layouts.items():
-            programs[layout] = compile_program(lowered, STEP, options)
-            done(1)
+    programs = {k: compile_program(each, STEP, options) for k, each in lowered.items()}
     logging.info("Compiled the training step in %.0f s.", time.monotonic() - started)
     return CompiledStep(programs, run)
+
+
+def compile_program(
+    lowered: jax.stages.Lowered, what: str, options: dict[str, str | bool] | None = None
+) -> jax.stages.Compiled:
+    """Compiles a program.
+
+    Args:
+      lowered: the lowered program.
+      what: its name, for the error.
+      options: options of XLA, which a version that lacks them does without.
+
+    Raises:
+      UserError: the compiler finds that it does not fit in device memory.
+    """
+    try:
+        return lowered.compile(options)
+    except jax.errors.JaxRuntimeError as error:
+        if re.search("No such compile option|not a valid enum value", str(error)):
+            return lowered.compile()
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise does_not_fit(what, str(error).splitlines()[0]) from error
 
 
 def _layout(batch: Batch) -> Layout:

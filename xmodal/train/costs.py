@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -96,29 +95,6 @@ def format_costs(costs: Mapping[str, Cost], capacity: int | None = None) -> str:
     return align_columns(rows, right=range(1, len(header)))
 
 
-def compile_program(
-    lowered: jax.stages.Lowered, what: str, options: dict[str, str | bool] | None = None
-) -> jax.stages.Compiled:
-    """Compiles a program.
-
-    Args:
-      lowered: the lowered program.
-      what: its name, for the error.
-      options: options of XLA, which a version that lacks them does without.
-
-    Raises:
-      UserError: the compiler finds that it does not fit in device memory.
-    """
-    try:
-        return lowered.compile(options)
-    except jax.errors.JaxRuntimeError as error:
-        if re.search("No such compile option|not a valid enum value", str(error)):
-            return lowered.compile()
-        if "RESOURCE_EXHAUSTED" not in str(error):
-            raise
-        raise _does_not_fit(what, str(error).splitlines()[0]) from error
-
-
 def check_fits(cost: Cost, capacity: int | None, what: str) -> None:
     """Raises an error if a program needs more memory than a device has.
 
@@ -130,10 +106,11 @@ def check_fits(cost: Cost, capacity: int | None, what: str) -> None:
     if capacity is not None and cost.peak_bytes > capacity:
         peak, most, alone = (x / _GIB for x in (cost.peak_bytes, capacity, cost.argument_bytes))
         needs = f"it needs {peak:,.2f} GiB of {most:,.2f} GiB, state and batch alone {alone:,.2f}"
-        raise _does_not_fit(what, f"{needs} GiB, per device")
+        raise does_not_fit(what, f"{needs} GiB, per device")
 
 
-def _does_not_fit(what: str, reason: str) -> UserError:
+def does_not_fit(what: str, reason: str) -> UserError:
+    """Returns the error for a program that needs more memory than a device has."""
     return UserError(
         f"The {what} does not fit: {reason}. In training, --config.model.MODALITY.encoder.remat="
         "True recomputes an encoder's blocks, --config.tasks.NAME.loss.options.engine=ring (or "

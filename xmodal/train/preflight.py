@@ -24,12 +24,11 @@ from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
 from xmodal.train import frozen_features, loop, start
-from xmodal.train.compiled_step import STEP, CompiledStep, compile_step
+from xmodal.train.compiled_step import STEP, CompiledStep, compile_program, compile_step
 from xmodal.train.costs import (
     Cost,
     capacity,
     check_fits,
-    compile_program,
     format_costs,
     measure,
     slice_devices,

@@ -118,40 +118,20 @@ def fill(config: ConfigDict, examples: int | None = None, entries: int | None = 
     if examples is None and any("epoch" in repr(sized.get(key)) for key in keys):
         filled["total_steps"] = _ANY_LENGTH  # Groups that start late are valid in a long run.
     schedule = find_section(filled, "optimizer.schedule") or {}
-    if warmup := schedule.get("warmup_steps"):
-        # "up to 40", the default of a config, is shorter in a short run.
-        total_steps = filled.get("total_steps", RunConfig.total_steps)
-        schedule["warmup_steps"] = choose_warmup(warmup, total_steps)
-    _fill_vocabulary(filled, entries)
-    return ConfigDict(filled, type_safe=False)
-
-
-def choose_warmup(value: Any, total_steps: Any) -> Any:
-    """Returns the warm-up of a run in steps.
-
-    Args:
-      value: `warmup_steps` of a schedule: steps, or "up to 40", which a run of fewer than 120 steps
-        shortens to a third of its steps. Anything else is returned unchanged.
-      total_steps: length of the run; anything else than a number is an error where it is read.
-    """
-    match = re.fullmatch(rf"({UP_TO})?(\d+)", value) if isinstance(value, str) else None
-    if match is None:
-        return value
-    if not match[1] or not isinstance(total_steps, int):
-        return int(match[2])
-    return min(int(match[2]), max(total_steps, 0) // 3)
-
-
-def _fill_vocabulary(config: dict[str, Any], entries: int | None) -> None:
-    """Sets the rows of tables of words, and task modules' outputs over words, if they are 0.
-
-    A table for a learned vocabulary has a few rows more, which no id reads: vocabularies of similar
-    size share compiled programs. Outputs over words have none, since a softmax would count them.
-    """
-    encoder = find_section(config, "model.text.encoder") or {}
+    total_steps = filled.get("total_steps", RunConfig.total_steps)
+    if match := re.fullmatch(rf"({UP_TO})?(\d+)", str(schedule.get("warmup_steps"))):
+        warmup = int(match[2])
+        # "up to 40", the default of a config, is at most a third of the run.
+        if match[1] and isinstance(total_steps, int):
+            warmup = min(warmup, max(total_steps, 0) // 3)
+        schedule["warmup_steps"] = warmup
+    # Rows of tables of words, and task modules' outputs over words, if they are 0. A table for a
+    # learned vocabulary has a few rows more, which no id reads: vocabularies of similar size share
+    # compiled programs. Outputs over words have none, since a softmax would count them.
+    encoder = find_section(filled, "model.text.encoder") or {}
     row = ENCODERS.get(encoder.get("name", ""))
     if row is None or not any(f.name == "vocab_size" for f in dataclasses.fields(row.config)):
-        return
+        return ConfigDict(filled, type_safe=False)
     rows = encoder.get("vocab_size", 0)
     entries = entries or rows or _SOME_ROWS
     if 0 < rows < entries:
@@ -159,16 +139,17 @@ def _fill_vocabulary(config: dict[str, Any], entries: int | None) -> None:
             f"config.model.text.encoder.vocab_size={rows} is smaller than the vocabulary of "
             f"config.data.text ({entries} entries); set it to {entries}, or to 0 to use that size."
         )
-    names = find_section(config, "tasks") or {}
-    losses = [find_section(config, f"tasks.{name}.loss") or {} for name in names]
+    names = find_section(filled, "tasks") or {}
+    losses = [find_section(filled, f"tasks.{name}.loss") or {} for name in names]
     # A file's vocabulary is the same in every run. Losses that share the table, and a sum of
     # squares over parameters, would depend on rows that are not in use.
-    is_exact = (find_section(config, "data.text") or {}).get("vocabulary") or config.get("l2")
+    is_exact = (find_section(filled, "data.text") or {}).get("vocabulary") or filled.get("l2")
     if not is_exact and not any(loss.get("reads") for loss in losses):
         rows = rows or -(-entries // _ROWS) * _ROWS
     encoder["vocab_size"] = rows or entries
-    sizes = [(find_section(config, "model.text.head"), rows or entries)]
+    sizes = [(find_section(filled, "model.text.head"), rows or entries)]
     sizes += [(loss.get("module"), entries) for loss in losses]
     for section, size in sizes:
         if section and section.get("vocab_size") == 0:
             section["vocab_size"] = size
+    return ConfigDict(filled, type_safe=False)

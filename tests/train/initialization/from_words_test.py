@@ -9,7 +9,7 @@ from configs import cvse
 from xmodal import data
 from xmodal.core.config import read
 from xmodal.core.errors import UserError
-from xmodal.train.initialization import from_words
+from xmodal.train import start
 from xmodal.train.resolve import resolve
 from xmodal.train.sections import InitConfig, WordVectorsConfig
 from xmodal.train.tree import TrainState
@@ -31,7 +31,7 @@ def load_rows(tmp_path, monkeypatch):
         state = TrainState(0, {"text": {"encoder": {"table": RANDOM}}}, {}, {}, ())
         monkeypatch.setattr(data, "load_vocabulary", lambda *_: WORDS)
         source = WordVectorsConfig(str(tmp_path / "glove.txt"), **options)
-        return from_words.load_rows(state, source, None, "train")
+        return start.load_rows(state, source, None, "train")
 
     return load
 
@@ -63,7 +63,7 @@ def load(parts, tmp_path):
         given = {**parts.config.init_from.to_dict(), **options}
         source = read(InitConfig, "config.init_from", given)
         shapes, config = parts.state_shapes, parts.settings.data
-        return from_words.load_constants(shapes, source, config, "train", 0)
+        return start.load_constants(shapes, source, config, "train", 0)
 
     return load
 

@@ -4,7 +4,6 @@ import pytest
 
 from xmodal.core.errors import UserError
 from xmodal.train.optimization import run_lengths
-from xmodal.train.run_config import choose_warmup
 
 
 def test_lengths_in_epochs_become_steps_everywhere():
@@ -24,23 +23,6 @@ def test_lengths_in_epochs_become_steps_everywhere():
         "lists": [{"frozen_until": 22}, ({"every": 0}, None)],
         "log_every": 7,
     }
-
-
-@pytest.mark.parametrize(
-    ("warmup", "total_steps", "steps"),
-    [
-        ("up to 40", 320, 40),
-        ("up to 40", 119, 39),
-        ("up to 3 epochs", "6 epochs", 20),
-        ("up to 0.01 epochs", 100, 0),
-        (40, 10, 40),  # Set by the user: an error of the schedule.
-        ("up to 40", "auto", 40),
-    ],
-)
-def test_a_default_warmup_is_at_most_a_third_of_the_run(warmup, total_steps, steps):
-    config = {"total_steps": total_steps, "schedule": {"warmup_steps": warmup}}
-    found = run_lengths.resolve_epochs(config, 10)
-    assert choose_warmup(found["schedule"]["warmup_steps"], found["total_steps"]) == steps
 
 
 @pytest.mark.parametrize(

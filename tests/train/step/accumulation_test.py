@@ -58,6 +58,7 @@ def matching():
     }
     config.model.cross_encoder = {
         "name": "matching_head", "width": 8, "depth": 1, "heads": 2, "mlp_dim": 12,
+        "dropout": 0.0,
     }  # fmt: skip
     # Gradients that cancel, such as those of biases of keys, are rounding.
     config.model.similarity = {"name": "cosine", "temperature": 0.2}

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
-from xmodal.core import mesh as mesh_lib
 from xmodal.core.config import setting
 from xmodal.core.errors import UserError
 from xmodal.core.tree_paths import unflatten
@@ -217,9 +216,3 @@ def _select(accepted: jax.Array, advanced: TrainState, state: TrainState) -> Tra
         dataclasses.replace(state, frozen={}),
     )
     return dataclasses.replace(changed, frozen=state.frozen)
-
-
-def jit_step(step: Step, state: TrainState, mesh: Mesh) -> jax.stages.Wrapped:
-    """Returns the step compiled for the sharding of `state`; it reuses the old state's memory."""
-    shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
-    return jax.jit(step, donate_argnums=0, out_shardings=(shardings, mesh_lib.replicated(mesh)))
