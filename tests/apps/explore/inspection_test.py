@@ -36,11 +36,10 @@ def vectors(split):
 @pytest.fixture(scope="module")
 def path(split, vectors, tmp_path_factory):
     """A file of embeddings, in the reverse order of the split."""
-    images, captions = (each[::-1] for each in vectors)
-    ids = split.image_ids[::-1], split.caption_ids[::-1]
-    source = Embeddings("here", ids[0], images, ids[1], captions, "dot")
+    both = zip((split.image_ids, split.caption_ids), vectors, strict=True)
+    arrays = [each[::-1] for pair in both for each in pair]
     path = str(tmp_path_factory.mktemp("saved") / "model.npz")
-    save_embeddings(path, source)
+    save_embeddings(path, Embeddings("here", *arrays, "dot"))
     return path
 
 

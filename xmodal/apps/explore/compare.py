@@ -240,16 +240,15 @@ class Comparison:
             means = compare_means(self._of_runs[ours], self._of_runs[theirs], "runs", paired=paired)
             return Differences(means, name=ours, other=theirs, shared=shared)
         found: dict[str, Difference] = {}
-        drawn, (own, other) = "", (self._evaluations[run] for (run,) in runs)
+        own, other = (self._evaluations[run] for (run,) in runs)
         for name in (each for each in own if each in other):
             stored = load_ranks(own[name]), load_ranks(other[name])
             if all(each.results for each in stored):
                 # Second stages on other candidates cannot be compared.
                 with contextlib.suppress(UnequalCandidatesError):
-                    differences = compare_results(*stored)
-                    found |= {_tag_of(name, tag): each for tag, each in differences.items()}
-                    drawn = drawn or differences.drawn
-        return Differences(found, name=ours, other=theirs, drawn=drawn)
+                    differences = compare_results(*stored).items()
+                    found |= {_tag_of(name, tag): each for tag, each in differences}
+        return Differences(found, name=ours, other=theirs)
 
     def rank_limits(self, tag: str) -> dict[str, tuple[int, int]]:
         """Returns the best and the worst rank that a model can have by a metric.

@@ -87,23 +87,18 @@ class Inspection:
 
     def __init__(self, found: EvaluatedSplit, model: "Model | None" = None) -> None:
         """Inspects a split and, if a model is given, embeds queries with it."""
-        assert isinstance(found.evaluator, BenchmarksEvaluator)
-        self.name, self.model = found.model_name, model
-        self.embeddings = order_embeddings(found.embeddings, found.evaluator.labels)
-        self._evaluator_name = found.evaluator_name
-        self._evaluator, self._items = found.evaluator, found.items
-        self._rankings = functools.cache(found.evaluator.open_rankings(self.embeddings))
+        self.name, self.model, self._found = found.model_name, model, found
+        self._evaluator = cast(BenchmarksEvaluator, found.evaluator)
+        self._items = found.items
+        self.embeddings = order_embeddings(found.embeddings, self._evaluator.labels)
+        self._rankings = functools.cache(self._evaluator.open_rankings(self.embeddings))
 
     @functools.cached_property
     def evaluation(self) -> Evaluation:
         """Numbers, report and page of examples; its `tagged` has the tags of `metrics.json`."""
+        named = {"name": self.name, "evaluator_name": self._found.evaluator_name}
         return evaluate_source(
-            self._evaluator,
-            self.embeddings,
-            name=self.name,
-            evaluator_name=self._evaluator_name,
-            split=self._items,
-            examples=5,
+            self._evaluator, self.embeddings, **named, split=self._items, examples=5
         )
 
     @property

@@ -82,19 +82,23 @@ class Definition:
 
 def definitions_of(dataset: str) -> dict[str, Definition]:
     """Benchmark name -> definition; a dataset without an entry has one of its own pairs."""
-    return {
-        name: Definition(name, **{k: tuple(x) if isinstance(x, list) else x for k, x in e.items()})
-        for name, e in _read().get(dataset, {dataset: {}}).items()
-    }
-
-
-@functools.cache
-def _read() -> dict[str, dict[str, dict[str, Any]]]:
-    path = pathlib.Path(__file__).with_name("definitions.toml")
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+    return _read().get(dataset) or {dataset: Definition(dataset)}
 
 
 def find_title(benchmark: str) -> str:
     """Returns the display name of a benchmark of any dataset; "" if it has none."""
-    titles = (each[benchmark].get("title", "") for each in _read().values() if benchmark in each)
-    return next(titles, "")
+    return next((each[benchmark].title for each in _read().values() if benchmark in each), "")
+
+
+@functools.cache
+def _read() -> dict[str, dict[str, Definition]]:
+    text = pathlib.Path(__file__).with_name("definitions.toml").read_text(encoding="utf-8")
+    return {
+        dataset: {name: _define(name, fields) for name, fields in benchmarks.items()}
+        for dataset, benchmarks in tomllib.loads(text).items()
+    }
+
+
+def _define(name: str, fields: dict[str, Any]) -> Definition:
+    given: Any = {key: tuple(x) if isinstance(x, list) else x for key, x in fields.items()}
+    return Definition(name, **given)

@@ -25,6 +25,7 @@ from xmodal.evals.reports.uncertainty import (
 Samples = Literal["", "pools", "images", "runs"]
 
 _TESTS = {
+    "": "Intervals are from a bootstrap of the images; those of correlations, from every pair.",
     "runs": "Intervals are those of t-tests over the runs.",
     "images": "Intervals of accuracies are those of a paired t-test over the images.",
     "pools": "Intervals of pools are those of a paired t-test over the pools. Pools share pairs, "
@@ -78,7 +79,6 @@ class Differences(dict[str, Difference]):
         *,
         name: str = "ours",
         other: str = "theirs",
-        drawn: str = "",
         shared: str = _SAME_IMAGES,
     ) -> None:
         """Takes the differences and the names of the models.
@@ -87,11 +87,10 @@ class Differences(dict[str, Difference]):
           found: differences by tag.
           name: the first model.
           other: the other model.
-          drawn: what intervals of benchmarks are from.
           shared: a sentence on what the models have in common.
         """
         super().__init__(found)
-        self.name, self.other, self.drawn, self.shared = name, other, drawn, shared
+        self.name, self.other, self.shared = name, other, shared
 
     def __str__(self) -> str:
         """Returns the table in Markdown."""
@@ -128,11 +127,7 @@ class Differences(dict[str, Difference]):
             f"of the 95 % interval. Differences are {self.name} minus {self.other}. {self.shared} "
             f"{_NOT_CORRECTED}"
         )
-        if self.drawn:
-            correlated = any(tag.endswith("/spearman") for tag in self)
-            excepted = ", those of correlations excepted" * correlated
-            how_to_read += f" Intervals are from {self.drawn}{excepted}."
-        kinds = sorted({each.samples for each in shown.values()} - {""})
+        kinds = sorted({each.samples for each in shown.values()})
         how_to_read += "".join(f" {_TESTS[kind]}" for kind in kinds)
         return format_document([f"## {self.name} against {self.other}", rows, how_to_read], format)
 
@@ -174,21 +169,19 @@ def compare(
             f"{ours.name} and {other_name} were evaluated on different records of "
             f"{' and '.join(names)}; evaluate both models on the same prepared dataset."
         )
-    bootstrap, drawn = Bootstrap(samples=samples, seed=seed), ""
+    bootstrap = Bootstrap(samples=samples, seed=seed)
     others = {each.name: each for each in theirs.results}
     found: dict[str, Difference] = {}
     for each in ours.results:
         if other := others.get(each.name):
             found |= compare_means(each.repeats, other.repeats, each.samples)
             found |= _compare_benchmark(each, other, bootstrap)
-            if each.directions.keys() & other.directions.keys():
-                drawn = f"{samples:,} bootstrap samples of the images, seed {seed}"
     if not found:
         raise UserError(
             f"{ours.name} and {other_name} have no metric in common on {', '.join(ours.labels)}; "
             "evaluate both on the same kind of items."
         )
-    return Differences(found, name=ours.name, other=other_name, drawn=drawn)
+    return Differences(found, name=ours.name, other=other_name)
 
 
 def check_comparable(ours: Mapping[str, str], theirs: StoredResults) -> None:
