@@ -217,7 +217,6 @@ def _evaluate_dataset(
 ) -> Evaluation:
     """Evaluates a model on a dataset, with a page of examples if there are benchmarks."""
     evaluator, items = _open_dataset(given, modalities)
-    evaluator.check_adapter("evaluator", adapter)
     examples = given["examples"]
     if examples and not isinstance(evaluator, BenchmarksEvaluator):
         raise UserError(

@@ -107,8 +107,8 @@ def test_a_clamped_scale_is_that_of_a_free_update_brought_back():
     """Both of the model's similarity and of a task's own: CLIP's clamp after every update."""
     limit = np.log(1.2)
 
-    def make(**clamp):
-        scale = {"name": "cosine", "learned_temperature": True, **clamp}
+    def make(**limit):
+        scale = {"name": "cosine", "learned_temperature": True, **limit}
         config = tiny.make_image_config()
         config.model.similarity = scale
         config.tasks.other = config.tasks.same.copy_and_resolve_references()
@@ -120,7 +120,7 @@ def test_a_clamped_scale_is_that_of_a_free_update_brought_back():
         other = state.params["tasks"]["other"]["similarity"]
         return np.array([state.params["similarity"]["log_scale"], other["log_scale"]])
 
-    clamped, free = make(clamp=True, max_logit_scale=1.2), make()
+    clamped, free = make(max_logit_scale=1.2), make()
     state, reached = tiny.start(clamped[0]), 0
     start = {"log_scale": jax.device_put(np.float32(0.1), state.step.sharding)}
     scaled = {"similarity": start, "tasks": {"other": {"similarity": start}}}

@@ -9,7 +9,6 @@ from etils import epath
 
 from xmodal.core.checksums import sha256_of
 from xmodal.data.text.tokenizer_files import read_vocabulary
-from xmodal.evals.scores.arrays import named_similarity
 
 # Sections of a config that identify a model, besides `data`.
 _OF_THE_MODEL = (
@@ -43,10 +42,9 @@ class ModelIdentity:
           similarity: similarity of embeddings; None for the one that the file names.
           ids: file of the ids of scores.
         """
-        similarity = similarity or named_similarity(path)
         # A missing file is reported when it is loaded.
         files = [epath.Path(each) for each in (path, ids) if each and epath.Path(each).is_file()]
-        parts = [similarity, *map(sha256_of, files)]
+        parts = [similarity or "", *map(sha256_of, files)]
         return cls(f"{path} ({similarity})" if similarity else path, _hash(" ".join(parts)))
 
     @classmethod

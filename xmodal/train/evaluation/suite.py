@@ -21,7 +21,7 @@ from xmodal.evals.reports.results import evaluator_tag
 from xmodal.evals.reports.store import SINGLE, StoredResults, find_evaluations, load_ranks
 from xmodal.evals.scores import arrays
 from xmodal.evals.scores.embed import Items
-from xmodal.evals.scores.sources import Embeddings, FileOrigin, ModelAdapter
+from xmodal.evals.scores.sources import Embeddings, ModelAdapter
 from xmodal.train.tensorboard.example_views import View
 
 
@@ -200,8 +200,6 @@ class EvalSuite:
             for name in self.options
             for split in [self.split_of(name, request.split)]
         }
-        for name, (evaluator, _) in used.items():
-            evaluator.check_adapter(f"config.evals.{name}", adapter)
         # Files are checked before any work, and in all processes, which would wait for one that
         # failed.
         for path in filter(None, (request.save_embeddings, request.save_scores)):
@@ -226,11 +224,10 @@ class EvalSuite:
             if view is not None and isinstance(source := evaluator.source(adapter), Embeddings):
                 view(name, evaluator, source, evaluation.results, items)
         if request.save_scores is not None:
-            evaluator, items = used[scored]
+            evaluator, _ = used[scored]
             scores = cast(BenchmarksEvaluator, evaluator).scores(adapter)  # In all processes.
             if jax.process_index() == 0:
-                origin = FileOrigin(subject.name, items.hashes)
-                arrays.save_scores(request.save_scores, dataclasses.replace(scores, origin=origin))
+                arrays.save_scores(request.save_scores, scores)
         return evaluations
 
     def _scored(self) -> str:
@@ -259,11 +256,10 @@ class EvalSuite:
                 f"The evaluators use {len(sets)} sets of embeddings, but --save_embeddings writes "
                 "one: use --evaluators to name evaluators that share a split and a similarity."
             )
-        (evaluator, items), *_ = used
+        (evaluator, _), *_ = used
         found = evaluator.embeddings(subject.adapter)
         if jax.process_index() == 0:
-            origin = FileOrigin(subject.name, items.hashes)
-            arrays.save_embeddings(path, dataclasses.replace(found, origin=origin))
+            arrays.save_embeddings(path, found)
 
 
 def _load_other(place: str, name: str) -> StoredResults:
