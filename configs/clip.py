@@ -171,7 +171,6 @@ def learned_scale() -> dict[str, Any]:
         "temperature": 0.07,
         "learned_temperature": True,
         "max_logit_scale": 100.0,
-        "clamp": True,
     }
     return {"name": "cosine", **scale}
 

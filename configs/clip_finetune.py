@@ -19,9 +19,8 @@ and starts after the first epoch, as in the configs of PCME++ (naver-ai/pcmepp, 
 and new heads); AdamW's 1e-5 is the upper end of what keeps open_clip's ViT-B/32 from forgetting,
 and decays neither norms, biases nor the scale. A ResNet has no stacked layers:
 `--config.optimizer.groups.image.layer_decay=1`. The scale of a SigLIP may exceed 100, which all but
-`sigmoid` forbid: `--config.model.similarity.max_logit_scale=None
---config.model.similarity.clamp=False`. No results have been measured with these settings. WiSE-FT
-averages the start and the end:
+`sigmoid` forbid: `--config.model.similarity.max_logit_scale=None`. No results have been
+measured with these settings. WiSE-FT averages the start and the end:
 
     python -m xmodal.eval_main --run=runs/clip_finetune_i2t --interpolate=0,0.25,0.5,0.75,1
 
@@ -87,7 +86,7 @@ def sigmoid(config: ConfigDict) -> ConfigDict:
     """Every pair of the batch is classified by itself."""
     config.tasks = {"i2t": base.task("image", "caption_0", "sigmoid", engine="dense")}
     similarity = config.model.similarity
-    similarity.update({"max_logit_scale": None, "clamp": False, "bias": 0.0, "learned_bias": True})
+    similarity.update({"max_logit_scale": None, "bias": 0.0, "learned_bias": True})
     return config
 
 

@@ -1,7 +1,6 @@
 """Sentence similarity of any text encoder: SemEval 2012 to 2016, the STS benchmark and SICK.
 
-Sentence embeddings of any model, from a file with the arrays `sentences` (texts) and
-`sentence_embeddings`:
+Embeddings of any model, from a file with the arrays `caption_ids` and `caption_embeddings`:
 
     python -m xmodal.eval_main --config=configs/sts.py --config.data.manual_dir=STS_DIR \\
         --embeddings=FILE.npz --similarity=cosine --output=OUT

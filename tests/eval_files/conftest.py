@@ -62,11 +62,6 @@ def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
     arrays = embeddings()
     np.savez(folder / "tiny.npz", **arrays)
-    np.savez(folder / "captions.npz", **{k: v for k, v in arrays.items() if "caption" in k})
-    np.savez(
-        folder / "part.npz",
-        **(arrays | {k: arrays[k][:9] for k in ("image_ids", "image_embeddings")}),
-    )
     np.savez(folder / "ids.npz", image_ids=arrays["image_ids"], caption_ids=arrays["caption_ids"])
     products = arrays["image_embeddings"] @ arrays["caption_embeddings"].T
     np.save(folder / "scores.npy", products)

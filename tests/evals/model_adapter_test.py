@@ -50,7 +50,6 @@ def test_a_model_embeds_any_texts_on_any_number_of_devices():
     np.testing.assert_allclose(found[0], table[[7, 3, 3, 0, 5]], rtol=1e-2)
     # Two copies of a model are the model, also for other texts.
     both = Ensemble([(adapter, lambda items: items)] * 2)
-    assert both.embeds == {"text"}
     texts = both.embed("text", ["7", "3"])
     np.testing.assert_allclose(texts @ texts.T, found[0][:2] @ found[0][:2].T, rtol=1e-5)
     one, two = adapter.items(split), both.items(split)

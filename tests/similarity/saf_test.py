@@ -1,15 +1,12 @@
 """SAF against a slow loop and torch, its padding, gradients, cost and errors."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests.similarity.slow_saf import real_items, score_pairs
-from tests.similarity.token_views import compare_cost, make_params, make_view, make_views
-from xmodal.core.errors import UserError
+from tests.similarity.token_views import compare_cost, make_params, make_views
 from xmodal.similarity import make_similarity
 
 SAF = make_similarity({"name": "saf", "width": 5})
@@ -64,10 +61,3 @@ def test_the_cost_is_that_of_the_compiled_program():
     flops, memory, _ = compare_cost({"name": "saf", "width": 64})
     assert 0.8 < flops < 1.3
     assert 0.7 < memory < 1.3
-
-
-def test_errors():
-    with pytest.raises(UserError, match=r"field: 'saf' compares tokens"):
-        make_similarity({"name": "saf", "field": "mean"})
-    with pytest.raises(UserError, match="'saf' compares the tokens.*only vectors"):
-        SAF.prepare(dataclasses.replace(make_view(2, 3), extras={}))

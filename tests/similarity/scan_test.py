@@ -3,15 +3,14 @@
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests.similarity.slow_saf import real_items
-from tests.similarity.token_views import make_view, make_views
+from tests.similarity.token_views import compare_cost, make_views
 from xmodal.similarity import make_similarity
 from xmodal.similarity.scan import POOLS
-from xmodal.similarity.token_attention import NORMS
+from xmodal.similarity.token_sets import NORMS
 
 CLIPPED = ("clipped_l2norm", "clipped")
 POOLED = {
@@ -76,54 +75,8 @@ def test_every_option_equals_the_slow_loop():
             )
 
 
-def test_items_without_tokens_are_finite():
-    views = [make_view(2, 3), make_view(2, 4, seed=1)]
-    none = [
-        dataclasses.replace(
-            view,
-            extras={
-                "tokens": view.extras["tokens"],
-                "mask": view.extras["mask"] & (np.arange(2) > 0)[:, None],
-            },
-        )
-        for view in views
-    ]
-
-    @jax.jit
-    @jax.value_and_grad
-    def compute(tokens):
-        total = 0.0
-        for options in ROWS[:4]:
-            similarity = make_similarity({"name": "scan", **options})
-            sides = [
-                similarity.prepare(dataclasses.replace(view, extras=view.extras | {"tokens": each}))
-                for view, each in zip(none, tokens, strict=True)
-            ]
-            total += jnp.sum(similarity.paired(*sides, {})) + jnp.sum(similarity.score(*sides, {}))
-        return total
-
-    value, gradients = compute([view.extras["tokens"] for view in none])
-    assert np.isfinite(value)
-    for view, gradient in zip(none, gradients, strict=True):
-        assert np.all(np.isfinite(gradient))
-        assert not np.any(gradient[~view.extras["mask"]])
-        assert np.any(gradient[1])
-
-
 @pytest.mark.parametrize("queries", ["text", "image"])
 def test_the_cost_is_that_of_the_compiled_program(queries):
-    similarity = make_similarity({"name": "scan", "queries": queries})
-    views = [make_view(16, 36, 256), make_view(16, 12, 256, seed=1)]
-    sides = [jax.eval_shape(similarity.prepare, view) for view in views]
-
-    def loss(left, right):
-        return jnp.sum(similarity.logits(left, right, {}))
-
-    cost = similarity.cost(*sides)
-    score = jax.jit(similarity.score).lower(*sides, {}).compile()
-    backward = jax.jit(jax.grad(loss, argnums=(0, 1))).lower(*sides).compile()
-    pairs = 16 * 16
-    flops = score.cost_analysis()["flops"] / (pairs * cost.flops)
-    memory = backward.memory_analysis().temp_size_in_bytes / (pairs * cost.bytes)
+    flops, memory, _ = compare_cost({"name": "scan", "queries": queries})
     assert 0.8 < flops < 1.3
     assert 0.7 < memory < 1.3, memory

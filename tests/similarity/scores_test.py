@@ -4,7 +4,6 @@ import jax
 import numpy as np
 import pytest
 
-from tests.losses import references
 from xmodal.similarity import SIMILARITIES, make_similarity
 
 MATCH = {"match_scale": 4.0, "match_shift": 3.5}
@@ -33,31 +32,6 @@ def compute_scores(name, left, right, options=None):
     prepare, score = make_scorer(name)
     prepare, score = jax.jit(prepare), jax.jit(score, compiler_options=options)
     return np.asarray(score(prepare(left), prepare(right)))
-
-
-def reference(name, x, y):
-    """The similarity of two items, [D] or [K, D] each, from its definition."""
-    if name != "match_probability":
-        return references.score_pair(name, x, y)
-    x, y = np.atleast_2d(x).astype(np.float64), np.atleast_2d(y).astype(np.float64)
-    values = []
-    for a in x:
-        for b in y:
-            distance = np.sqrt(np.sum((a - b) ** 2) + 1e-6)
-            logit = MATCH["match_shift"] - MATCH["match_scale"] * distance
-            values.append(np.exp(logit) / (np.exp(logit) + np.exp(-logit)))
-    return np.log(np.mean(values)) - np.log(np.mean(1 - np.array(values)))
-
-
-@pytest.mark.parametrize(
-    ("name", "several"),
-    [(name, (None, None)) for name in NAMES if name not in SEVERAL]
-    + [(name, k) for name in SEVERAL for k in [(1, 1), (7, 7), (3, 5), (4, 1)]],
-)
-def test_equals_the_slow_reference(name, several):
-    left, right = (make_items(count, several[side], 5, side) for side, count in enumerate((13, 29)))
-    expected = [[reference(name, x, y) for y in right] for x in left]
-    np.testing.assert_allclose(compute_scores(name, left, right), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("distance", [0.1, 10.0])

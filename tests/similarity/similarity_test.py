@@ -78,65 +78,16 @@ def test_learned_parameters_get_their_gradient(name):
         np.testing.assert_allclose(gradient[key], slope, rtol=2e-2, atol=2e-2, err_msg=key)
 
 
-def test_a_capped_scale_can_come_back():
-    given = {"name": "dot", "learned_temperature": True, "max_logit_scale": 100.0}
-    similarity = make_similarity(given)
-    one = similarity.prepare(np.ones((1, 1), np.float32))
-
-    def loss(log_scale, sign):
-        params = similarity.limit({"log_scale": log_scale})
-        return sign * similarity.paired(one, one, params)[0]
-
-    below, above = jnp.float32(np.log(50)), jnp.float32(np.log(1000))
-    assert np.isclose(loss(below, 1.0), 50)
-    assert np.isclose(loss(above, 1.0), 100)
-    slope = jax.grad(loss)
-    assert np.isclose(slope(below, 1.0), 50)
-    assert np.isclose(slope(below, -1.0), -50)
-    assert np.isclose(slope(above, 1.0), 100)  # Descent lowers the scale.
-    assert slope(above, -1.0) == 0  # Descent would raise it further.
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters", "message"),
-    [
-        ("match_probability", {"match_scale": 1.0}, "needs .'match_shift'."),
-        ("match_probability", {**MATCH, "match_shift": np.nan}, "match_shift .* not nan"),
-    ],
-)
-def test_bad_parameters(name, parameters, message):
-    with pytest.raises(UserError, match=message):
-        make_similarity({"name": name}).scorer(parameters)
-
-
-SCALE = {"name": "dot", "learned_temperature": True}
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "config.model.similarity lacks a name.*'cosine'"),
         ({"name": "dot", "temperatur": 1.0}, "Unknown key.*Did you mean 'temperature'"),
-        ({"name": "dot", "max_logit_scale": 100.0}, "set learned_temperature=True and"),
-        ({**SCALE, "clamp": True, "max_logit_scale": 9.0, "temperature": 2.0}, "the scale 0.5,"),
-        ({**SCALE, "max_logit_scale": 5.0, "temperature": 0.1}, "the scale 10, .*_scale=5 and"),
+        ({"name": "dot", "max_logit_scale": 100.0}, "set learned_temperature=True, or"),
     ],
 )
 def test_bad_keywords(given, message):
     with pytest.raises(UserError, match=message):
         make_similarity(given)
-
-
-@pytest.mark.parametrize(
-    ("name", "shape", "message"),
-    [
-        ("dot", (4, 2, 3), "'dot' .*\\[4, 2, 3\\].*'max_cosine' or 'match_probability'"),
-        ("max_cosine", (4,), "\\[4\\]"),
-    ],
-)
-def test_bad_shapes(name, shape, message):
-    with pytest.raises(UserError, match=message):
-        make_similarity({"name": name}).prepare(np.zeros(shape))
 
 
 class _Probabilistic:

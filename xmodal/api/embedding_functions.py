@@ -27,7 +27,7 @@ class FunctionAdapter(ModelAdapter):
         batch_size: int,
         similarity: str,
     ) -> None:
-        self.place, self.embeds = "the model", frozenset(functions)
+        self.place = "the model"
         self._functions, self._batch_size, self._similarity = functions, batch_size, similarity
         self._found: dict[int, tuple[Any, Embeddings]] = {}
 

@@ -19,7 +19,6 @@ from xmodal.evals.evaluators.benchmarks import (
     benchmarks_of_annotations,
 )
 from xmodal.evals.reports.store import StoredResults
-from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.files import modalities_of, name_of, open_source
 from xmodal.evals.scores.galleries import ids_of
 from xmodal.evals.scores.sources import Candidates, ModelAdapter, RankedLists
@@ -209,7 +208,6 @@ def _evaluate_dataset(
         entry = {"type": "embedding_similarity" if items.has_pairs else "benchmarks"}
         options = read_entry(where, bootstrap | entry | ({"annotations": labels} if labels else {}))
     evaluator = EVALUATORS[options.type][1](where, options, items, modalities, given["mesh"])
-    evaluator.check_adapter("evaluator", adapter)
     examples = given["examples"]
     if examples and not isinstance(evaluator, BenchmarksEvaluator):
         raise UserError(

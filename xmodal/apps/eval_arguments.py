@@ -98,7 +98,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     add_texts(
         parser,
         save_embeddings="npz file to write, as `files --embeddings` reads it",
-        save_scores="npz file of a reranker's scores, as `files --scores` reads it",
+        save_scores="npz file of the scores that rank, as `files --scores` reads it",
     )
     _add_evaluators(parser)
 
@@ -117,8 +117,7 @@ def _add_evaluators(parser: argparse.ArgumentParser) -> None:
 def _add_files(parser: argparse.ArgumentParser) -> None:
     add_texts(
         parser.add_mutually_exclusive_group(required=True),
-        embeddings="npz: image_ids, image_embeddings, caption_ids, caption_embeddings; with "
-        "--config also sentences, sentence_embeddings",
+        embeddings="npz: image_ids, image_embeddings, caption_ids, caption_embeddings",
         scores="npy or npz of scores, images by captions; or npz of candidates and their scores",
         rankings="JSON of ranked lists, in eccv_caption's format",
     )

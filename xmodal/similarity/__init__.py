@@ -4,9 +4,8 @@ A similarity prepares the embeddings of each side once and compares blocks of pr
 """
 
 from xmodal.similarity.embedding import Embedding
-from xmodal.similarity.from_config import make_similarity
 from xmodal.similarity.late_interaction import LateInteraction, Observer, PairCost
-from xmodal.similarity.similarity import Similarity, SimilarityConfig, select_field
+from xmodal.similarity.similarity import Similarity, SimilarityConfig, make_similarity, select_field
 from xmodal.similarity.table import LATE_INTERACTIONS, SIMILARITIES, Kind
 from xmodal.similarity.vectors import Prepared
 

@@ -14,13 +14,15 @@ import numpy as np
 from xmodal.core.config import setting
 from xmodal.similarity.embedding import Embedding
 from xmodal.similarity.late_interaction import Params
-from xmodal.similarity.token_attention import attend, inverse_attended_lengths, multiply
 from xmodal.similarity.token_sets import (
     TokenItems,
     apply_linear,
+    attend,
     compute_gram,
     einsum,
     init_linear,
+    inverse_attended_lengths,
+    multiply,
     read_tokens,
     unit,
 )
@@ -41,7 +43,7 @@ class Comparing:
 
     Attributes:
       width: S, width of a comparison.
-      attention_scale: lambda of `token_attention.attend`.
+      attention_scale: lambda of `token_sets.attend`.
     """
 
     width: int = setting(256, at_least=1)

@@ -15,8 +15,16 @@ import numpy as np
 from xmodal.core.config import setting
 from xmodal.similarity.embedding import Embedding
 from xmodal.similarity.late_interaction import PairCost, Params
-from xmodal.similarity.token_attention import NORMS, attend, inverse_attended_lengths, multiply
-from xmodal.similarity.token_sets import TokenItems, compute_gram, inverse_length, read_tokens
+from xmodal.similarity.token_sets import (
+    NORMS,
+    TokenItems,
+    attend,
+    compute_gram,
+    inverse_attended_lengths,
+    inverse_length,
+    multiply,
+    read_tokens,
+)
 
 _NAME = "scan"
 
@@ -65,7 +73,7 @@ class Scan:
       pool: a key of `POOLS`: the paper's LSE and AVG (`mean`), and the code's Max and Sum.
       pool_scale: lambda of LSE.
       attention_scale: lambda of the softmax; 9 for text queries in the paper, 4 for images.
-      attention_norm: a key of `token_attention.NORMS`.
+      attention_norm: a key of `token_sets.NORMS`.
     """
 
     queries: str = setting("text", one_of=("text", "image"))

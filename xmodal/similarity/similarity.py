@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.core.config import check_keys, lookup, setting
+from xmodal.core.config import check_keys, lookup, read, set_whole, setting
 from xmodal.core.errors import UserError
 from xmodal.similarity.late_interaction import LateInteraction, PairCost
 from xmodal.similarity.scores import TILE
-from xmodal.similarity.table import SIMILARITIES, Kind
+from xmodal.similarity.table import LATE_INTERACTIONS, SIMILARITIES, Kind
 from xmodal.similarity.tiles import join, split
 from xmodal.similarity.vectors import (
     DOUBLE,
@@ -40,9 +40,8 @@ class SimilarityConfig:
         scratch needs initial logits with about unit spread: near sqrt(D) for dot products, 0.05 to
         0.1 for cosines.
       learned_temperature: whether the logarithm of 1 / temperature is learned (CLIP, SigLIP).
-      max_logit_scale: upper limit of 1 / temperature; 100 in CLIP. None for no limit.
-      clamp: keep the limit as CLIP does: a gradient may raise the scale beyond it, and every update
-        brings it back to 1 to `max_logit_scale`. Otherwise no gradient raises a scale at its limit.
+      max_logit_scale: upper limit of 1 / temperature; 100 in CLIP. Every update brings a learned
+        scale back to 1 to this limit, as CLIP does. None for no limit.
       bias: added to every scaled score; -10 in SigLIP. None means 0.
       learned_bias: whether the bias is learned.
     """
@@ -52,7 +51,6 @@ class SimilarityConfig:
     temperature: float = setting(1.0, above=0)
     learned_temperature: bool = False
     max_logit_scale: float | None = setting(None, above=0)
-    clamp: bool = False
     bias: float | None = None
     learned_bias: bool = False
 
@@ -146,26 +144,13 @@ class Similarity:
         jax.eval_shape(self.prepare, left), jax.eval_shape(self.prepare, right)  # Refuses shapes.
         return self.module.init(key, left, right) | numbers
 
-    def limit(self, params: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        """Returns learned parameters that no gradient raises further at `max_logit_scale`.
-
-        Call it once for all uses of the parameters in all losses: at the limit, it is the sign of
-        the sum of their gradients that counts.
-        """
-        limited = dict(params)
-        if self.config.max_logit_scale is not None and not self.config.clamp:
-            limited["log_scale"] = stop_at(
-                params["log_scale"], math.log(self.config.max_logit_scale)
-            )
-        return limited
-
     def clamp(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Returns learned parameters after an update, with the scale in 1 to `max_logit_scale`.
 
-        All others, and all if `config.clamp` is not set, are as they were.
+        All others, and all without a limit, are as they were.
         """
         clamped = dict(params)
-        if self.config.clamp and self.config.max_logit_scale is not None and "log_scale" in params:
+        if self.config.max_logit_scale is not None and "log_scale" in params:
             limit = math.log(self.config.max_logit_scale)
             clamped["log_scale"] = jnp.clip(params["log_scale"], 0.0, limit)
         return clamped
@@ -322,12 +307,7 @@ class Similarity:
 
     def _scale(self, found: jax.Array, params: Mapping[str, jax.Array]) -> jax.Array:
         if self.config.learned_temperature:
-            log_scale = params["log_scale"]
-            if self.config.max_logit_scale is not None:
-                # The gradient passes here, and is limited once for all uses, by `limit`.
-                excess = jnp.maximum(log_scale - math.log(self.config.max_logit_scale), 0.0)
-                log_scale = log_scale - jax.lax.stop_gradient(excess)
-            found = found * jnp.exp(log_scale)
+            found = found * jnp.exp(params["log_scale"])
         elif self.config.temperature != 1.0:
             found = found / self.config.temperature
         if self.config.learned_bias:
@@ -337,21 +317,42 @@ class Similarity:
         return found
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
-def stop_at(value: jax.Array, limit: float) -> jax.Array:
-    """Returns the value; from the limit on, a gradient that would raise it further is 0.
+def make_similarity(given: Mapping[str, Any], where: str = "config.model.similarity") -> Similarity:
+    """Returns the similarity that a section of the config describes.
 
-    A plain minimum has no gradient beyond the limit, so the value could never come back.
+    Args:
+      given: `name` and keywords: those of `SimilarityConfig`, and initial values of the
+        similarity's own parameters (`match_scale` and `match_shift` of `match_probability`) or
+        fields of its module (`width` of `saf`).
+      where: the section as a user writes it, for errors.
+
+    Raises:
+      UserError: unknown name or keyword, or a number out of its range.
     """
-    del limit
-    return value
-
-
-stop_at.defvjp(
-    lambda value, limit: (value, value >= limit),
-    # Descent raises the value where the cotangent is negative.
-    lambda limit, reached, cotangent: (jnp.where(reached & (cotangent < 0), 0.0, cotangent),),
-)
+    if not isinstance(given, Mapping) or "name" not in given:
+        raise UserError(f"{where} lacks a name; known: {sorted(SIMILARITIES | LATE_INTERACTIONS)}.")
+    row: Any = lookup(f"{where}.name", given["name"], {**SIMILARITIES, **LATE_INTERACTIONS})
+    numbers = row.parameters if isinstance(row, Kind) else {}
+    fields = [] if isinstance(row, Kind) else [each.name for each in dataclasses.fields(row)]
+    shared = [field.name for field in dataclasses.fields(SimilarityConfig)]
+    instead = set_whole(where, name=given["name"])
+    check_keys(where, given, [*shared, *numbers, *fields], instead=instead)
+    settings = read(SimilarityConfig, where, {key: given[key] for key in shared if key in given})
+    if settings.max_logit_scale is not None and not settings.learned_temperature:
+        raise UserError(
+            f"{where}.max_logit_scale limits a learned temperature: set learned_temperature=True, "
+            "or remove it."
+        )
+    if not isinstance(row, Kind):
+        if settings.field != "vector":
+            raise UserError(f"{where}.field: {settings.name!r} compares tokens; leave it out.")
+        keywords = {key: given[key] for key in fields if key in given}
+        return Similarity(settings, module=read(row, where, keywords))
+    initial = {
+        key: finite_number(f"{where}.{key}", given.get(key, start))
+        for key, start in numbers.items()
+    }
+    return Similarity(settings, tuple(initial.items()))
 
 
 # Dataclasses, not closures: equal ones are the same static argument of a jitted function.

@@ -9,7 +9,6 @@ import scipy.stats
 from tests.evals.evaluators.random_vectors import MODALITIES, make_source, make_split, options_of
 from xmodal.core.errors import UserError
 from xmodal.evals import evaluate_source, make_evaluator
-from xmodal.evals.reports.summary import summarize
 
 
 def make_matches(split, seed=8):
@@ -63,8 +62,6 @@ def test_ambiguity_is_the_rank_correlation_with_the_number_of_positives(probabil
         )
         assert low < found < high
         assert evaluation.metrics[f"ambiguity/{tag}/pairs"] == len(known)
-    found = summarize(evaluator.run(source), intervals=False)
-    assert sorted(evaluator.tags(MODALITIES)) == sorted(found)
 
 
 def test_a_model_of_one_embedding_predicts_no_uncertainty():

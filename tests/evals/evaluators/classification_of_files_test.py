@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from tests.evals.evaluators.labeled_split import Clusters, evaluate, make_split
-from tests.evals.evaluators.random_vectors import MODALITIES, options_of
-from xmodal.core.errors import UserError
-from xmodal.evals import Embeddings, make_evaluator
+from xmodal.evals import Embeddings
 
 
 @pytest.fixture
@@ -40,14 +38,3 @@ def test_probes_work_on_a_file_with_both_splits(split, kind):
     # Results with one hash are compared image by image, in any order.
     assert np.std(found.repeats["accuracy@1"]) > 0
     assert found == of_turned
-
-
-def test_a_file_has_no_prompts(split):
-    evaluator = make_evaluator("x", options_of(type="zero_shot"), split, MODALITIES)
-    file = of_file(split)
-    message = r"config.evals.x \(zero_shot\) embeds texts .* model.npz cannot do: .*--run=RUN"
-    with pytest.raises(UserError, match=message):
-        evaluator.check_adapter("config.evals.x", file)
-    with pytest.raises(UserError, match=r"model.npz has .* 3 other texts are needed, .*photo of a"):
-        evaluator.run(file)
-    evaluator.check_adapter("config.evals.x", Clusters())

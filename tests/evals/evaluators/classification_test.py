@@ -10,8 +10,7 @@ from tests.evals.evaluators.random_vectors import MODALITIES, options_of
 from xmodal.core.errors import UserError
 from xmodal.evals import evaluate_source, make_evaluator
 from xmodal.evals.evaluators.classification import compute_accuracies
-from xmodal.evals.evaluators.classifiers import fit, vote
-from xmodal.evals.reports.summary import summarize
+from xmodal.evals.evaluators.classifiers import fit
 from xmodal.evals.reports.uncertainty import Resamples, compute_interval
 
 
@@ -60,8 +59,6 @@ def test_zero_shot_by_hand(split):
     assert 40 < expected["accuracy@1"] < 100
     assert found.metrics["queries"] == 37
     assert found.metrics["gallery"] == 3
-    assert "9" not in found.definition.split("prompts")[0][-3:]
-    assert "3 prompts per class, the first is 'a {}'" in found.definition
 
 
 class Constant(Clusters):
@@ -81,10 +78,6 @@ def test_a_constant_model_is_at_chance(split, kind):
     evaluator = make_evaluator("x", options_of(type=kind), split, MODALITIES)
     found = evaluate_source(evaluator, Constant(), name="constant")
     assert found.metrics["mean_class_accuracy"] == pytest.approx(100 / 3)
-    if kind == "zero_shot":
-        assert found.metrics["accuracy@1"] == pytest.approx(100 / 3)
-        assert found.metrics["tied_queries"] == 37
-        assert "MOST QUERIES ARE TIED: 37 of 37; the order of the items" in found.report()
 
 
 @pytest.mark.parametrize("k", [1, 7, 200])
@@ -101,26 +94,6 @@ def test_neighbors_by_hand(split, k):
         rows.append([vote if vote else -np.inf for vote in votes])
     expected = accuracies(np.array(rows), split.labels["label"])
     assert {tag: found.metrics[tag] for tag in expected} == pytest.approx(expected)
-
-
-def test_classes_without_training_images_and_copies_are_named(split):
-    split.image_hashes, split.train.image_hashes = np.arange(37), np.arange(30, 71)
-    split.labels = {"label": np.arange(37) % 3}
-    # No class 1, so two of seven copies are of another class.
-    split.train.labels = {"label": np.arange(30, 71) % 3 // 2 * 2}
-    for kind in ("knn", "linear_probe"):
-        evaluator = make_evaluator("x", options_of(type=kind), split, MODALITIES)
-        report = evaluate_source(evaluator, Clusters(), name="m").report()
-        assert "CLASSES WITHOUT TRAINING IMAGES: animals train has none of 'cat'." in report
-        assert "COPIES: 7 of 37 evaluated images are also in animals train; 2 images" in report
-
-
-def test_classes_without_a_vote_have_no_rank():
-    queries, train = np.eye(2, dtype=np.float32), np.eye(2, dtype=np.float32)
-    found = vote(queries, train, np.array([2, 0]), classes=4, k=1, temperature=0.01)
-    assert np.isfinite(found).tolist() == [[False, False, True, False], [True, False, False, False]]
-    # exp(1 / 0.01) exceeds float32.
-    np.testing.assert_allclose(found[[0, 1], [2, 0]], 100)
 
 
 def test_a_probe_is_at_the_minimum_of_its_objective():
@@ -166,60 +139,16 @@ def test_intervals_are_those_of_a_plain_bootstrap():
         assert limits == pytest.approx(compute_interval(np.array(values)))
 
 
-@pytest.mark.parametrize("kind", ["zero_shot", "knn", "linear_probe"])
-def test_tags_and_report(split, kind):
-    evaluator = make_evaluator("x", options_of(type=kind), split, MODALITIES)
-    evaluation = evaluate_source(evaluator, Clusters(), name="clusters", evaluator_name="animals")
-    assert sorted(evaluator.tags(MODALITIES)) == sorted(
-        summarize(evaluation.results, intervals=False)
-    )
-    assert "animals/accuracy@1_low" in evaluation.tagged
-    ranked_by = "logits" if kind == "linear_probe" else "cosine"
-    assert f"Similarity: {ranked_by}." in evaluation.report()
+def test_evaluated_images_are_not_learned_from(split):
+    with pytest.raises(UserError, match="learns from the evaluated split, 'test'; name another"):
+        make_evaluator("x", options_of(type="knn", train_split="test"), split, MODALITIES)
 
 
-@pytest.mark.parametrize(
-    ("train_split", "evaluated", "overlaps"),
-    [
-        ("train+validation", "validation", True),
-        ("train", "train[:10%]+test", True),
-        ("train[10%:]", "train[:10%]", False),
-    ],
-)
-def test_evaluated_images_are_not_learned_from(
-    split, monkeypatch, train_split, evaluated, overlaps
-):
-    split.split, options = evaluated, options_of(type="knn", train_split=train_split)
-    monkeypatch.setattr(split, "beside", lambda name: split.train)
-    if overlaps:
-        with pytest.raises(UserError, match="which share images; name another"):
-            make_evaluator("x", options, split, MODALITIES)
-    else:
-        make_evaluator("x", options, split, MODALITIES)
-
-
-@pytest.mark.parametrize(
-    ("section", "modalities", "message"),
-    [
-        ({"type": "zero_shot"}, ["image"], "with text embeddings; this one has only image"),
-        (
-            {"type": "zero_shot", "names": ("dog",)},
-            MODALITIES,
-            "names for 1 classes, .* of class 2",
-        ),
-        (
-            {"type": "zero_shot", "templates": ("foto",)},
-            MODALITIES,
-            "Unknown name 'foto'.*contains {}",
-        ),
-    ],
-)
-def test_mistakes_are_named(split, section, modalities, message):
-    with pytest.raises(UserError, match=message):
-        make_evaluator("x", options_of(**section), split, modalities)
-
-
-def test_unpublished_labels_are_refused(split):
-    split.labels = {"label": split.labels["label"] - 1}
-    with pytest.raises(UserError, match="from -1 in animals test; .* stands for unpublished"):
-        evaluate(split, Clusters(), type="zero_shot")
+def test_classes_without_training_images_and_copies_are_named(split):
+    split.image_hashes, split.train.image_hashes = np.arange(37), np.arange(30, 71)
+    split.labels = {"label": np.arange(37) % 3}
+    # No class 1, so two of seven copies are of another class.
+    split.train.labels = {"label": np.arange(30, 71) % 3 // 2 * 2}
+    classes, copies = make_evaluator("x", options_of(type="knn"), split, MODALITIES).warnings()
+    assert "animals train has none of 'cat'." in classes
+    assert "7 of 37 evaluated images are also in animals train; 2 images" in copies

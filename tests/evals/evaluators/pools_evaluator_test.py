@@ -31,10 +31,6 @@ def pool_ranks(source, split, images, captions):
     return np.array(ranks)
 
 
-def squeeze(text):
-    return " ".join(text.split())
-
-
 @pytest.mark.parametrize("captions", [1, 3])
 def test_pools(captions):
     split = make_split(records=41, captions=captions)
@@ -72,8 +68,7 @@ def test_pools_of_two_models_are_compared_pool_by_pool(tmp_path):
     evaluator = make_evaluator("x", options_of(**section), split, MODALITIES)
     sources = [make_source(split, seed) for seed in (1, 2)]
     ours, theirs = (
-        evaluate_source(evaluator, source, name=name, evaluator_name="x")
-        for source, name in zip(sources, ("A", "B"), strict=True)
+        evaluate_source(evaluator, source, name="A", evaluator_name="x") for source in sources
     )
     theirs.save(tmp_path / "B")
     stored = load_ranks(tmp_path / "B")
@@ -92,11 +87,6 @@ def test_pools_of_two_models_are_compared_pool_by_pool(tmp_path):
     assert each.difference == pytest.approx(np.mean(medians[0]) - np.mean(medians[1]))
     assert (each.low, each.high) == pytest.approx((interval.low, interval.high))
     assert each.separable == (test.pvalue < 0.05)
-    assert set(found) == {f"t2i/{m}" for m in ("median_rank", "recall@1", "recall@5", "recall@10")}
-    ours.save(tmp_path / "A", comparison=found)
-    text = (tmp_path / "A/comparison.md").read_text()
-    assert f"| {each.value:.2f} | {each.other:.2f} | {each.difference:+.2f} |" in squeeze(text)
-    assert "Pools share pairs" in text
     # Different pools, or a file without individual pools, are rejected before any work.
     other = make_evaluator("x", options_of(**section, seed=3), split, MODALITIES)
     with pytest.raises(UserError, match="The labels of benchmark pools differ"):

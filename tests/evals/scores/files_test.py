@@ -72,13 +72,9 @@ def with_nan(row):
     [
         (dict.fromkeys(make_arrays()) | {"features": np.ones(2)}, r"<arrays> holds \['features'\]"),
         ({"caption_ids": np.array([5, 8, 5, 9, 9])}, "with 3 different values"),
-        ({"image_embeddings": np.ones((4, 4))}, r"are float64 \[4, 4\] for 3 items; save"),
+        ({"image_embeddings": np.ones((4, 4))}, r"are float64 \[4, 4\] for 3 items, with"),
         ({"image_embeddings": np.ones((3, 5))}, "images have 5 dimensions and captions 4; both"),
-        (
-            {"caption_embeddings": with_nan([1, 3])},
-            "not finite in float32 in 2 of 5 rows",
-        ),
-        ({"match_scale": np.ones(2)}, r"match_scale in .* is \[1.0, 1.0\], which cannot"),
+        ({"caption_embeddings": with_nan([1, 3])}, "not finite in float32 in 2 rows"),
         ({"image_embeddings": [[1.0, 2.0], [3.0]]}, "image_embeddings in <arrays> are not a NumPy"),
     ],
 )
@@ -128,15 +124,12 @@ def test_scores_are_mapped_or_read_from_one_file(tmp_path):
         np.testing.assert_array_equal(found.matrix, matrix)
         np.testing.assert_array_equal(found.image_ids, IMAGE_IDS)
         np.testing.assert_array_equal(found.caption_ids, CAPTION_IDS)
-    with pytest.raises(UserError, match="has no ids: `ids` names the npz file"):
-        arrays.load_scores(tmp_path / "scores.npy")
 
 
 @pytest.mark.parametrize(
     ("matrix", "message"),
     [
         (np.ones((5, 3)), r"are float64 \[5, 3\] for 3 image_ids "),
-        (np.where(np.eye(3, 5), np.inf, 0), "of 3 images in <arrays> are not finite"),
     ],
 )
 def test_scores_that_do_not_fit(matrix, message):
@@ -174,18 +167,6 @@ def test_candidates_of_one_or_both_directions(tmp_path):
         read_source(str(tmp_path / "both.npz"), None)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (change(i2t_scores=np.ones((3, 3))), r"\[3, 2\] and their scores float64 \[3, 3\] for 3"),
-        (change(i2t_candidates=np.full((3, 2), 50)), "for 3 queries; save .* no item twice"),
-    ],
-)
-def test_candidates_that_do_not_fit_together(given, message):
-    with pytest.raises(UserError, match=message):
-        open_source("scores", given)
-
-
 def test_lists_keep_their_order(tmp_path):
     path = tmp_path / "ranked.json"
     path.write_text(json.dumps({"i2t": {"3": [30, 7, 12], "1": [7]}}))
@@ -201,7 +182,6 @@ def test_lists_keep_their_order(tmp_path):
     ("text", "message"),
     [
         ("{", r"ranked.json cannot be read \(.*line 1"),
-        ('{"image": {}}', r"holds \['image'\]; rankings are expected under 'i2t'"),
         ('{"i2t": {"a.jpg": [1]}}', r"The list of query 'a.jpg' under 'i2t' in .* is \[1\]; it"),
     ],
 )
@@ -228,15 +208,3 @@ def test_lists_become_positions_in_the_order_of_the_split():
     assert found["i2t"].offsets.tolist() == [0, 1, 4, 6]
     assert found["i2t"].values.tolist() == [0, 2, 4, 1, 4, 2]
     assert order({9: [91, 30]}, asked=(False, False, True))["i2t"].lengths.tolist() == [0, 0, 2]
-
-
-@pytest.mark.parametrize(
-    ("i2t", "message"),
-    [
-        ({5: [50], 3: [50, 55, 56], 9: [50]}, "2 of 5 ids of the lists .* captions .* is 55"),
-        ({5: [50]}, "no list under 'i2t' in <arrays> for 2 of the images .* the first is 3"),
-    ],
-)
-def test_lists_that_do_not_fit_the_split(i2t, message):
-    with pytest.raises(UserError, match=message):
-        order(i2t)

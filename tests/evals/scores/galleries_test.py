@@ -43,15 +43,6 @@ def test_embeddings_take_the_order_of_the_split_and_ignore_others():
     np.testing.assert_array_equal(ordered.captions[:, 2], LABELS.caption_ids)
 
 
-def test_embeddings_in_order_are_not_copied_and_a_modality_may_be_missing():
-    saved = embeddings(None, LABELS.caption_ids)
-    ordered = galleries.order_embeddings(saved, LABELS)
-    assert ordered.images is None
-    assert ordered.captions is saved.captions
-    assert ordered.modalities == {"text"}
-    assert coverage(saved) == {"caption": 0}
-
-
 @pytest.mark.parametrize(
     ("image_ids", "caption_ids", "partial", "message"),
     [

@@ -77,7 +77,7 @@ def open_vectors(left, right, similarity="dot", devices=None, **options):
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
-@pytest.mark.parametrize("source", [None, 1, 2, 8, np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("source", [None, 8, np.float16, np.float64])
 def test_both_directions(source, budget, monkeypatch):
     """Odd sizes, with ties everywhere: of vectors on devices, and of matrices of any type."""
     monkeypatch.setattr(score_rows, "BLOCK", 64)
@@ -85,7 +85,7 @@ def test_both_directions(source, budget, monkeypatch):
     generator = np.random.default_rng(0)
     left, right = (generator.integers(-2, 3, (n, 3)).astype(np.float32) for n in (171, 233))
     matrix = left @ right.T
-    if source in (None, 1, 2, 8):
+    if source in (None, 8):
         scores = open_vectors(left, right, devices=source)["image", "text"]
     else:
         scores = MatrixScores(matrix.astype(source))
@@ -135,7 +135,9 @@ def test_half_of_the_products_serve_both_modalities(monkeypatch):
     scores, asked = open_vectors(items[:9], items)["text", "text"], []
     compute = vector_scores._score_tile
     monkeypatch.setattr(vector_scores, "_score_tile", lambda *of: asked.append(of) or compute(*of))
-    matrix = scores.hold(1 << 30).rows(np.arange(300))
+    matrix = np.empty((300, 300), np.float32)
+    for at, rows in scores.hold(1 << 30).blocks(np.arange(300)):
+        matrix[at] = rows
     assert len(asked) == 5 * 6 // 2
     np.testing.assert_array_equal(matrix, matrix.T)
     np.testing.assert_allclose(matrix, items @ items.T, rtol=1e-4, atol=1e-4)

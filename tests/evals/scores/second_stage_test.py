@@ -73,27 +73,20 @@ def test_ranks_are_those_of_two_keys(top, transposed, weight):
     assert table.asked == asked
 
 
-@pytest.mark.parametrize("metrics", [("recall@1", "map@r"), ("r_precision",)])
 @pytest.mark.parametrize("transposed", [False, True])
-def test_only_queries_with_positives_are_scored(transposed, metrics):
+def test_only_queries_with_positives_are_scored(transposed):
     first, second = make_scores()
-    options = PairReranker(7, 0.5)
     table = Table(second)
-    stage = SecondStage(MatrixScores(first), "dot", table, options, "model")
-    queries, items = first.T.shape if transposed else first.shape
-    rng = np.random.default_rng(4)
-    rows, found = rng.choice([2, 66, 69], 12), rng.integers(0, items, 12).astype(np.int32)
-    labels = DirectionLabels(Ragged.from_pairs(rows, found, queries), metrics)
+    stage = SecondStage(MatrixScores(first), "dot", table, PairReranker(7, 0.5), "model")
+    queries = first.shape[transposed]
+    rows = np.array([2, 66, 69])
+    labels = DirectionLabels(Ragged.from_pairs(rows, rows, queries), ("recall@1", "map@r"))
     (expected,) = rank_queries(stage(transposed), [labels])
     table.asked.clear()
-    asked = has_positives(labels)
-    (answer,) = rank_queries(stage(transposed, asked), [labels])
+    (answer,) = rank_queries(stage(transposed, has_positives(labels)), [labels])
     assert {pair[transposed] for pair in table.asked} == set(rows)
-    for name, values in expected.values.items():
-        np.testing.assert_array_equal(answer.values[name], values)
-    np.testing.assert_array_equal(answer.tied[asked], expected.tied[asked])
-    if expected.rank is not None:
-        np.testing.assert_array_equal(answer.rank, expected.rank)
+    np.testing.assert_array_equal(answer.values["map@r"], expected.values["map@r"])
+    np.testing.assert_array_equal(answer.rank, expected.rank)
 
 
 def test_scores_that_are_not_finite_are_refused():

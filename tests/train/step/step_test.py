@@ -1,5 +1,6 @@
 """The update on any number of devices, with frozen towers, and when it is skipped."""
 
+import dataclasses
 import functools
 
 import jax
@@ -100,6 +101,38 @@ def test_update_does_not_depend_on_the_device_count(multitask, one_device, devic
         )
     )
     np.testing.assert_allclose(scalars["train/gradient_norm"], norm, rtol=1e-4)
+
+
+def test_a_clamped_scale_is_that_of_a_free_update_brought_back():
+    """Both of the model's similarity and of a task's own: CLIP's clamp after every update."""
+    limit = np.log(1.2)
+
+    def make(**limit):
+        scale = {"name": "cosine", "learned_temperature": True, **limit}
+        config = tiny.make_image_config()
+        config.model.similarity = scale
+        config.tasks.other = config.tasks.same.copy_and_resolve_references()
+        config.tasks.other.similarity = scale
+        parts = tiny.make_parts(config, devices=1)
+        return parts, tiny.compile_step(parts, tiny.start(parts))
+
+    def scales(state):
+        other = state.params["tasks"]["other"]["similarity"]
+        return np.array([state.params["similarity"]["log_scale"], other["log_scale"]])
+
+    clamped, free = make(max_logit_scale=1.2), make()
+    state, reached = tiny.start(clamped[0]), 0
+    start = {"log_scale": jax.device_put(np.float32(0.1), state.step.sharding)}
+    scaled = {"similarity": start, "tasks": {"other": {"similarity": start}}}
+    state = jax.device_put(tiny.copy(dataclasses.replace(state, params=state.params | scaled)))
+    for number in range(4):
+        batch, fresh = tiny.make_batch(number), jax.device_put(tiny.copy(state))
+        expected = scales(tiny.run_step(*free, fresh, batch, number)[0])
+        state, _ = tiny.run_step(*clamped, state, batch, number)
+        np.testing.assert_allclose(scales(state), np.clip(expected, 0, limit), rtol=1e-5, atol=1e-6)
+        reached += int(np.any(expected > limit))
+        assert np.all(scales(state) <= np.float32(limit))
+    assert reached
 
 
 def deep_config(freeze):

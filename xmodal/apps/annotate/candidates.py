@@ -6,7 +6,7 @@ import numpy as np
 
 from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.runner import OpenScores
-from xmodal.evals.scores.arrays import has_candidates, open_arrays
+from xmodal.evals.scores.arrays import NamedArrays, has_candidates
 from xmodal.evals.scores.files import open_source
 from xmodal.evals.scores.galleries import Ids
 from xmodal.evals.scores.score_rows import top_items
@@ -20,12 +20,12 @@ def read_source(path: str, similarity: str | None) -> Source:
     """Reads rankings (.json), scores (.npz with `scores`) or embeddings (any other .npz)."""
     if path.endswith(".json"):
         return open_source("rankings", path)
-    _, names = open_arrays(path, "embeddings")
-    if has_candidates(names):
+    arrays = NamedArrays(path)
+    if has_candidates(arrays):
         raise UserError(
             f"{path} has candidates and their scores: save their ids, best first, as rankings."
         )
-    if "scores" in names:
+    if "scores" in arrays:
         return open_source("scores", path)
     return open_source("embeddings", path, similarity=similarity)
 

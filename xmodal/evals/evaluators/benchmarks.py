@@ -30,12 +30,10 @@ from xmodal.evals.reports.metrics import SELECTED
 from xmodal.evals.reports.results import Result
 from xmodal.evals.reports.summary import list_tags
 from xmodal.evals.scores import completed_concepts
-from xmodal.evals.scores.arrays import check_origin
 from xmodal.evals.scores.completed_concepts import RULES
 from xmodal.evals.scores.galleries import check_coverage
 from xmodal.evals.scores.rerank import make_benchmark_reranker
 from xmodal.evals.scores.score_rows import Scores
-from xmodal.evals.scores.second_stage import PairReranker
 from xmodal.evals.scores.sources import (
     Candidates,
     Embeddings,
@@ -78,12 +76,7 @@ class BenchmarksOptions(Options):
     def check(self, where: str) -> None:
         """See `Options`."""
         super().check(where)
-        reranker = make_benchmark_reranker(f"{where}.reranker", self.reranker)
-        if self.task and isinstance(reranker, PairReranker):
-            raise UserError(
-                f"{where}.task={self.task!r} names predictions, which the reranker "
-                "'cross_encoder' does not use; remove the task, or choose another reranker."
-            )
+        make_benchmark_reranker(f"{where}.reranker", self.reranker)
 
     def check_dataset(self, where: str, dataset: str) -> None:
         """See `Options`."""
@@ -259,10 +252,6 @@ def benchmarks_of_split(
             f"There is a tower only for {' and '.join(modalities)}, which no benchmark of "
             f"{split.name} compares: {', '.join(evaluator.hashes)}."
         )
-    reranker = evaluator.reranker
-    if isinstance(reranker, PairReranker) and reranker.first_stage:
-        place = f"{where}.reranker.first_stage={reranker.first_stage}"
-        check_origin(reranker.first_stage, place, split.hashes)
     return evaluator
 
 

@@ -1,7 +1,6 @@
 """Classification of images: accuracies of any scores of images and classes, with intervals."""
 
 import dataclasses
-import itertools
 import zlib
 from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
@@ -15,7 +14,6 @@ from xmodal.evals.reports.results import Result
 from xmodal.evals.reports.uncertainty import Resamples, compute_interval
 from xmodal.evals.scores.files import lines_of
 from xmodal.evals.scores.galleries import order_embeddings
-from xmodal.evals.scores.ranks import count_ahead
 from xmodal.evals.scores.score_rows import count_not_finite
 from xmodal.evals.scores.sources import Embeddings, ModelAdapter
 
@@ -38,6 +36,9 @@ class ClassificationOptions(Options):
 
     needs: ClassVar[frozenset[str]] = frozenset({"image"})
     ranks_by: ClassVar[str] = "cosine"
+    asks: ClassVar[frozenset[str]] = (
+        frozenset()
+    )  # Modalities of which more than items are embedded.
     figures: ClassVar[tuple[str, ...]] = ()  # Tags of other figures that `score` returns.
 
     @property
@@ -88,11 +89,10 @@ class ClassificationEvaluator(Evaluator):
         self._train: Split | None = None
         self._trained = np.zeros(0, np.int64)  # The classes of training images.
         for train_split in options.splits_read:
-            if _overlap(train_split, split.split):
+            if train_split == split.split:
                 raise UserError(
-                    f"{self._where} learns from the split {train_split!r} and evaluates "
-                    f"{split.split!r}, which share images; name another one in "
-                    f"{self._where}.train_split."
+                    f"{self._where} learns from the evaluated split, {train_split!r}; name another "
+                    f"one in {self._where}.train_split."
                 )
             self._train = split.beside(train_split)
             self._trained = self._read_classes(self._train)
@@ -129,7 +129,8 @@ class ClassificationEvaluator(Evaluator):
         """See `Evaluator`."""
         scores, figures = self.options.score(self, adapter)
         own = np.take_along_axis(scores, self._classes[:, None], axis=1)
-        better, equal = (each[:, None] for each in count_ahead(scores, own))
+        better = np.count_nonzero(scores > own, axis=1)[:, None]
+        equal = np.count_nonzero(scores == own, axis=1)[:, None]
         # A class without a vote among neighbors is not found.
         hits = np.clip((self._depths - better) / equal, 0, 1) * np.isfinite(own)
         tied = float(np.sum((equal > 1) & np.isfinite(own)))
@@ -232,15 +233,6 @@ def read_lines(entries: Sequence[str], where: str) -> tuple[str, ...]:
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"{where}: the file {entry!r} cannot be read: {error}.") from error
     return tuple(texts)
-
-
-def _overlap(split: str, other: str) -> bool:
-    """Whether two splits in TFDS notation share a part; different slices may be disjoint."""
-    parts = ([part.strip() for part in each.split("+")] for each in (split, other))
-    return any(
-        one == two or one.partition("[")[0] == two.partition("[")[0] in (one, two)
-        for one, two in itertools.product(*parts)
-    )
 
 
 def compute_accuracies(

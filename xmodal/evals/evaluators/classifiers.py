@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from xmodal.core.config import lookup, setting
-from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.classification import (
     ClassificationEvaluator,
     ClassificationOptions,
@@ -60,8 +59,6 @@ class ZeroShotOptions(ClassificationOptions):
     def check(self, where: str) -> None:
         """See `Options`."""
         super().check(where)
-        if not self.templates:
-            raise UserError(f"{where}.templates is empty; name a set of {sorted(TEMPLATES)}.")
         for each in read_lines(self.templates, f"{where}.templates"):
             if "{}" not in each:
                 lookup(f"{where}.templates (a prompt contains {{}})", each, TEMPLATES)
@@ -150,12 +147,6 @@ class LinearProbeOptions(ClassificationOptions):
 
     ranks_by: ClassVar[str] = "logits"
     figures: ClassVar[tuple[str, ...]] = ("regularization",)
-
-    def check(self, where: str) -> None:
-        """See `Options`."""
-        super().check(where)
-        if not self.regularization:
-            raise UserError(f"{where}.regularization is empty; name at least one weight.")
 
     def describe(self) -> str:
         """See `ClassificationOptions`."""

@@ -13,7 +13,7 @@ from xmodal.evals.reports.metrics import compute_influence, compute_pearson_infl
 from xmodal.evals.reports.uncertainty import compute_pairs_interval
 from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.sources import Embeddings
-from xmodal.evals.scores.vector_scores import open_scores
+from xmodal.evals.scores.vector_scores import score_captions
 
 _CORRELATIONS = ("pearson", "spearman")
 
@@ -73,8 +73,7 @@ class EmbeddingSimilarityEvaluator(Evaluator):
     def _compute(self, source: Embeddings) -> dict[str, float]:
         source = dataclasses.replace(source, image_ids=None, images=None, predictions={})
         ordered = order_embeddings(source, self._split)
-        scores = open_scores(ordered, mesh=self._mesh, precision=self.options.precision)
-        values = scores["text", "text"].pairs(*self._ends).astype(np.float64)
+        values = score_captions(ordered, *self._ends, self.options.precision).astype(np.float64)
         of_metric = {metric: self._correlate(values, metric) for metric in _CORRELATIONS}
         metrics: dict[str, float] = {}
         for name in next(iter(of_metric.values())):

@@ -51,8 +51,6 @@ class Options:
     compares_modalities: ClassVar[bool] = False  # Whether images are compared with captions.
     # Modalities, "image" and "text", that a model must have; none if any modality will do.
     needs: ClassVar[frozenset[str]] = frozenset()
-    # Modalities of which a model is asked for more than the split's items.
-    asks: ClassVar[frozenset[str]] = frozenset()
     ranks_by: ClassVar[str] = ""  # The similarity, if it is not that of the model.
 
     @property
@@ -175,20 +173,6 @@ class Evaluator:
                 "%s has no values for single items or samples; it is not compared with %s.",
                 self._where, other.name,
             )  # fmt: skip
-
-    def check_adapter(self, where: str, adapter: ModelAdapter) -> None:
-        """Raises an error if a model cannot embed what the evaluator asks for; embeds nothing.
-
-        Raises:
-          UserError: names the evaluator, whose section is `where`, and what is missing.
-        """
-        if missing := sorted(self.options.asks - adapter.embeds):
-            raise UserError(
-                f"{where} ({self.options.type}) embeds {' and '.join(missing)}s of its own, which "
-                f"{adapter.place} cannot do: it has only the embeddings of its items. Evaluate "
-                "the model itself, with --run=RUN or with the functions of xmodal.evaluate, or "
-                "leave the evaluator out with --evaluators."
-            )
 
     def source(self, adapter: ModelAdapter, split: Split | None = None) -> Source:
         """Returns the embeddings or scores of the split, with the similarity that ranks them."""

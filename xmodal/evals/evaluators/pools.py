@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from xmodal.core.config import lookup, setting
-from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split
 from xmodal.evals.evaluators.runner import predictions_of
 from xmodal.evals.labels.definitions import PUBLIC
@@ -60,8 +59,6 @@ class PoolsOptions(Options):
         """See `Options`."""
         super().check(where)
         make_reranker(f"{where}.reranker", self.reranker)
-        if not self.directions:
-            raise UserError(f"{where}.directions is empty; use 't2i', 'i2t' or both.")
 
     def default_metric(self, dataset: str) -> str:
         """See `Options`."""
@@ -102,10 +99,6 @@ class PoolsEvaluator(Evaluator):
                 self._label_hash.add("texts", ids[1][captions], texts[captions])
         asking = self._find_asking()
         self._asking = [asking[images] for images, _ in self._pools]
-        if not all(map(np.any, self._asking)):
-            raise UserError(
-                f"{self._where}.without={list(options.without)} leaves a pool without queries."
-            )
         if options.without:
             for (_, captions), each in zip(self._pools, self._asking, strict=True):
                 self._label_hash.add("asking", ids[1][captions][each])

@@ -54,18 +54,11 @@ class RelationsEvaluator(Evaluator):
     options: RelationsOptions
 
     def _read(self, modalities: Collection[str]) -> None:
-        where, split, options = self._where, self._split, self.options
-        if not options.task:
-            raise UserError(f"{where}.task is empty: name the task whose predictions to evaluate.")
+        split, options = self._split, self.options
         labels = self._column(options.labels)
         labels = labels.reshape(len(labels), -1)
         known = split.label_names.get(options.labels) or range(labels.shape[1])
         chosen = list(options.select) or list(range(labels.shape[1]))
-        if max(chosen) >= labels.shape[1] or len(options.names or chosen) != len(chosen):
-            raise UserError(
-                f"{where} selects {chosen} and names {list(options.names)}, but {split.name} has "
-                f"{labels.shape[1]} relations, numbered from 0; name those that it selects."
-            )
         labels = labels[:, chosen]
         self._names = options.names or tuple(str(known[position]) for position in chosen)
         self._images = Positions("image", split.image_ids)(split.caption_image_ids)

@@ -61,8 +61,6 @@ class _Embedded(NamedTuple):
 
 # Columns of a batch of one modality -> kept arrays.
 _EmbedBatch = Callable[[Mapping[str, jax.Array]], _Embedded]
-# Positions [R] of items in the split, and their kept arrays.
-_Part = tuple[np.ndarray, _Embedded]
 
 
 class Items(Split, Protocol):
@@ -169,25 +167,20 @@ class Embedder:
         Raises:
           ValueError: the order or number of the items differs from the request.
         """
-        kept: dict[str, dict[str, np.ndarray]] = {name: {} for name in _Embedded._fields[:3]}
-        tokens: dict[str, RaggedTokens] = {}
-        features: dict[str, Tokens] = {}
-        for modality in (each for each in self._modalities if each in split.modalities):
-            embed = functools.partial(self._embed, modality, field, params, model_state)
-            parts = self._embed_modality(embed, modality, split, batch_size)
-            found = [part for _, part in parts]
-            order = np.argsort(np.concatenate([rows for rows, _ in parts]))
-            for name, arrays in kept.items():
-                if getattr(found[0], name) is not None:
-                    arrays[modality] = np.concatenate([getattr(each, name) for each in found])[
-                        order
-                    ]
-            if found[0].tokens is not None:
-                ragged = [RaggedTokens.from_padded(*part.tokens) for part in found]
-                tokens[modality] = RaggedTokens.join(ragged)[order]
-            if found[0].features is not None:
-                features[modality] = Tokens.join([(rows, part.features) for rows, part in parts])
-        vectors = kept["vectors"]
+        found = {
+            modality: self._embed_modality(
+                functools.partial(self._embed, modality, field, params, model_state),
+                modality, split, batch_size,
+            )
+            for modality in self._modalities
+            if modality in split.modalities
+        }  # fmt: skip
+
+        def collect(name: str) -> dict[str, Any]:
+            arrays = {modality: getattr(each, name) for modality, each in found.items()}
+            return {modality: each for modality, each in arrays.items() if each is not None}
+
+        vectors, features = collect("vectors"), collect("features")
         return Embeddings(
             place=f"{split.name} {split.split}",
             image_ids=np.asarray(split.image_ids, np.int64) if "image" in vectors else None,
@@ -196,9 +189,9 @@ class Embedder:
             captions=vectors.get("text"),
             similarity=self._similarity.name,
             parameters=self._learned(params),
-            predictions=self._make_predictions(params, vectors | kept["predicted"]),
-            log_sigma=kept["log_sigma"],
-            tokens=tokens,
+            predictions=self._make_predictions(params, vectors | collect("predicted")),
+            log_sigma=collect("log_sigma"),
+            tokens=collect("tokens"),
             options=self._similarity.options,
             pairs=None
             if self._pairs is None or len(features) < len(_ID_COLUMNS)
@@ -268,16 +261,28 @@ class Embedder:
 
     def _embed_modality(
         self, embed: _EmbedBatch, modality: str, split: Items, batch_size: int
-    ) -> list[_Part]:
-        """Embeds all items of a modality, group by group."""
+    ) -> _Embedded:
+        """Embeds all items of a modality, group by group, and returns them in their order."""
         groups = self._group(modality, split, batch_size)
         count = sum(len(group.rows) for group in groups)
         what = f"Embedding {count:,} {KINDS[modality]}s of {split.title} {split.split}"
         with progress(what, count, jointly=True) as advance:
-            return [
-                (group.rows, self._embed_group(embed, modality, split, group, advance))
-                for group in groups
-            ]
+            parts = [self._embed_group(embed, modality, split, each, advance) for each in groups]
+        order = np.argsort(np.concatenate([group.rows for group in groups]))
+
+        def join(name: str) -> Any:
+            arrays = [getattr(part, name) for part in parts]
+            return None if arrays[0] is None else np.concatenate(arrays)[order]
+
+        tokens = features = None
+        if parts[0].tokens is not None:
+            ragged = [RaggedTokens.from_padded(*part.tokens) for part in parts]
+            tokens = RaggedTokens.join(ragged)[order]
+        if parts[0].features is not None:
+            found = zip(groups, parts, strict=True)
+            features = Tokens.join([(group.rows, part.features) for group, part in found])
+        names = ("vectors", "log_sigma", "predicted")
+        return _Embedded(**{name: join(name) for name in names}, tokens=tokens, features=features)
 
     def _embed_group(
         self,

@@ -84,7 +84,7 @@ def load_rankings(source: str | os.PathLike | Mapping[str, Mapping]) -> RankedLi
       source: JSON file `{"i2t": {image id: [caption ids]}, "t2i": {caption id: [image ids]}}`, or
         the same as mappings, most similar first. One direction may be missing.
     """
-    place = arrays.place_of(source, "rankings")
+    place = arrays.place_of(source)
     content: Any = source if isinstance(source, Mapping) else arrays.read_file(place, _read_json)
     if not isinstance(content, Mapping) or not {"i2t", "t2i"} & set(content):
         found = sorted(content) if isinstance(content, Mapping) else type(content).__name__

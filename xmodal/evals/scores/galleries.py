@@ -80,7 +80,9 @@ def order_scores(source: ScoreMatrix, labels: Ids) -> MatrixScores:
     return MatrixScores(source.matrix, *_find(source, labels))
 
 
-def _find(source: Embeddings | ScoreMatrix, labels: Ids) -> list[np.ndarray | None]:
+def _find(
+    source: Embeddings | ScoreMatrix, labels: Ids
+) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Positions in the source of the images and the captions of the split; None for all of them."""
     wanted, positions = {"image": labels.image_ids, "caption": labels.caption_ids}, ids_of(source)
     found: list[np.ndarray | None] = []
@@ -94,4 +96,4 @@ def _find(source: Embeddings | ScoreMatrix, labels: Ids) -> list[np.ndarray | No
                 "the prepared dataset."
             )
         found.append(at)
-    return found
+    return found[0], found[1]

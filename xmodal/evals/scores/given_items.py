@@ -3,7 +3,7 @@
 import concurrent.futures
 import functools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,12 +32,7 @@ class GivenItems:
     """Items of one modality in the given order, see `scores.embed.Items`; ids are positions."""
 
     name = title = "given"
-    split, partial = "items", ""
-    ratings: Mapping[str, Mapping[str, np.ndarray]] = {}
-    categories = caption_categories = None
-    hashes: Mapping[str, str] = {}
-    labels: Mapping[str, np.ndarray] = {}
-    label_names: Mapping[str, Sequence[str]] = {}
+    split = "items"
 
     def __init__(
         self,
@@ -122,14 +117,6 @@ class GivenItems:
     def _join(self, rows: np.ndarray, read: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
         assert self._config is not None
         regions = self._config.max_regions
-        fixed = slice(1 if regions else 0, None)
-        for row, each in zip(rows, read, strict=True):
-            if each.shape[fixed] != read[0].shape[fixed]:
-                raise UserError(
-                    f"Image {self._first + row} has features {list(each.shape)} and image "
-                    f"{self._first + rows[0]} {list(read[0].shape)}; this model takes features of "
-                    "one shape."
-                )
         if not regions:
             return {"image": np.stack(read), "image_id": rows}
         image, mask = pad_rows(read, regions)
@@ -166,9 +153,8 @@ def _features(given: Any, config: ImageConfig) -> np.ndarray:
             + (got if hasattr(given, "shape") else type(given).__name__)
         )
     with np.errstate(over="ignore"):
-        finite = np.isfinite(features.astype(np.float32)).all()
-    if not finite:
-        raise ValueError("its features hold NaN, infinity or numbers beyond float32")
+        if not np.isfinite(features.astype(np.float32)).all():
+            raise ValueError("its features hold NaN, infinity or numbers beyond float32")
     return features
 
 

@@ -210,8 +210,11 @@ class PairScores:
 
         None for all.
         """
-        taken, at = copy.copy(self), zip(self._at, (images, captions), strict=True)
-        taken._at = tuple(own if new is None else own[new] for own, new in at)
+        taken, (rows, columns) = copy.copy(self), self._at
+        taken._at = (
+            rows if images is None else rows[images],
+            columns if captions is None else columns[captions],
+        )
         return taken
 
     def _compute(self, wanted: np.ndarray, texts: int) -> None:

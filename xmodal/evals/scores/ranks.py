@@ -244,11 +244,6 @@ class _Answer:
         return RankedQueries(rank, self._tied, rounded, self._values)
 
 
-def count_ahead(rows: np.ndarray, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns how many scores of each row [q, N] are above and at its limit [q, 1], int [q]."""
-    return np.count_nonzero(rows > limits, axis=1), np.count_nonzero(rows == limits, axis=1)
-
-
 def listed_positives(labels: DirectionLabels) -> Ragged:
     """Returns the positives of a direction that needs ranks, which are always lists."""
     assert isinstance(labels.positives, Ragged)

@@ -57,16 +57,6 @@ class RerankedScores(Scores):
         with in_precision(self.dtype):  # Float32 would tie what float64 ranks.
             return np.asarray(self._apply(rows, self._predict(queries[at])))[: len(queries)]
 
-    def rounding(self, queries: np.ndarray) -> np.ndarray | None:
-        """See `Scores`; a row is rounded by the same share of its length as before."""
-        found = self._scores.rounding(queries)
-        if found is None:
-            return None
-        before = self._scores.rows(queries)
-        after = np.asarray(self._apply(before, self._predict(queries)))
-        lengths = np.linalg.norm(before, axis=1), np.linalg.norm(after, axis=1)
-        return found * lengths[1] / np.maximum(lengths[0], np.finfo(np.float32).tiny)
-
     def _predict(self, queries: np.ndarray) -> jax.Array:
         return self._predictions.rows(queries, transposed=self._transposed)
 

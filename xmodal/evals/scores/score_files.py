@@ -21,7 +21,6 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xmodal.core import mesh as mesh_lib
-from xmodal.core.atomic import rename_new
 from xmodal.core.cache_folder import cache_folder
 from xmodal.core.errors import UserError
 
@@ -110,7 +109,7 @@ def _remove_complete(kept: int = 0) -> None:
 
 
 def _open_array(path: pathlib.Path, shape: tuple[int, ...], dtype: type) -> np.memmap:
-    """A mapped array, zero if it is new; processes that make it at once get the same file."""
+    """A mapped array, zero if it is new."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         needed, free = math.prod(shape) * np.dtype(dtype).itemsize, shutil.disk_usage(path.parent)
@@ -122,9 +121,7 @@ def _open_array(path: pathlib.Path, shape: tuple[int, ...], dtype: type) -> np.m
             )
         new = path.with_name(f"{uuid.uuid4().hex}-{path.name}")
         np.lib.format.open_memmap(new, "w+", dtype, shape).flush()
-        with contextlib.suppress(FileExistsError):  # Another process has mapped its file.
-            rename_new(new, path)
-        new.unlink(missing_ok=True)
+        new.rename(path)
     return np.lib.format.open_memmap(path, "r+")
 
 

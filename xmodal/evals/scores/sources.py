@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from xmodal.core.errors import UserError
-from xmodal.evals.labels.split import different_records
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
 from xmodal.similarity import Similarity, make_similarity
 
@@ -85,11 +84,9 @@ class ModelAdapter:
 
     Attributes:
       place: names the model in messages.
-      embeds: modalities, "image" and "text", of which it embeds anything it is given.
     """
 
     place: str
-    embeds: frozenset[str] = frozenset()
 
     @property
     def notes(self) -> Sequence[str]:
@@ -136,50 +133,15 @@ class ModelAdapter:
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class FileOrigin:
-    """The model that made the arrays of a file, and its records.
-
-    Attributes:
-      model: name of the model, with the step of a run's checkpoint.
-      records: hashes of the records of the items, by name, see `Split`.
-    """
-
-    model: str
-    records: Mapping[str, str]
-
-    def check(self, place: str, records: Mapping[str, str]) -> None:
-        """Raises an error for other records of one name, whose items may have equal ids."""
-        if names := different_records(self.records, records):
-            raise UserError(
-                f"{place} was saved by {self.model} on other records of {', '.join(names)}: its "
-                "ids may be those of other items. Save it again on these records, or evaluate it "
-                "with the dataset that it was saved on."
-            )
-
-
 class _Given(ModelAdapter):
-    """An adapter that is itself the answer for every split.
-
-    Attributes:
-      origin: its model and records, if they are known.
-    """
-
-    origin: FileOrigin | None = None
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """See `ModelAdapter`."""
-        return [] if self.origin is None else [f"Saved by {self.origin.model}."]
+    """An adapter that is itself the answer for every split."""
 
     def items(
         self, split: Any, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
     ) -> "Source":
         """See `ModelAdapter`."""
-        del batch_size
+        del split, batch_size
         refuse_field(self.place, similarity)
-        if self.origin is not None and split is not None:
-            self.origin.check(self.place, split.hashes)
         assert isinstance(self, Source)
         return with_similarity(self, similarity) if isinstance(self, Embeddings) else self
 
@@ -218,7 +180,6 @@ class Embeddings(_Given):
     tokens: Mapping[str, RaggedTokens] = dataclasses.field(default_factory=dict)
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     pairs: "PairScores | None" = None
-    origin: FileOrigin | None = None
 
     @property
     def modalities(self) -> frozenset[str]:
@@ -276,7 +237,6 @@ class ScoreMatrix(_Given):
     image_ids: np.ndarray
     caption_ids: np.ndarray
     matrix: np.ndarray
-    origin: FileOrigin | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -297,7 +257,6 @@ class Candidates(_Given):
     caption_ids: np.ndarray
     directions: Mapping[str, tuple[np.ndarray, np.ndarray]]
     definition: str
-    origin: FileOrigin | None = None
 
 
 @dataclasses.dataclass(frozen=True)

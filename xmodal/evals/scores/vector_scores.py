@@ -17,7 +17,13 @@ from xmodal.core.errors import UserError
 from xmodal.core.mesh import BATCH_AXIS, make_mesh, put, to_host
 from xmodal.evals.scores import score_rows
 from xmodal.evals.scores.score_blocks import HostItems, compute_score_matrix
-from xmodal.evals.scores.score_rows import GROUP, MatrixScores, Scores, count_not_finite
+from xmodal.evals.scores.score_rows import (
+    GROUP,
+    MatrixScores,
+    Scores,
+    count_not_finite,
+    take_rows,
+)
 from xmodal.evals.scores.sources import Embeddings
 from xmodal.similarity import Similarity
 from xmodal.similarity.vectors import DOUBLE, in_precision
@@ -75,6 +81,10 @@ class Gallery:
         return np.concatenate([lengths.max(axis=1) for lengths in found])[: self.size]
 
 
+Tiles = dict[tuple[int, int], np.ndarray]
+"""Scores [q, n] of blocks of queries and items, by the numbers of both."""
+
+
 class VectorScores(Scores):
     """Scores of two galleries of vectors; no row is kept."""
 
@@ -85,6 +95,7 @@ class VectorScores(Scores):
         self._queries, self._items = queries, items
         self._similarity, self._score, self._place = similarity, score, place
         self._flips = False  # Whether the items are on the left side of an asymmetric similarity.
+        self._halves = False  # Whether blocks of rows share the scores of their pairs.
         self.shape, self.dtype = (queries.size, items.size), items.dtype
 
     def rows(self, queries: np.ndarray) -> np.ndarray:
@@ -93,20 +104,42 @@ class VectorScores(Scores):
 
     def blocks(self, queries: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
         """See `Scores`."""
+        if self._halves:
+            yield from self._halved_blocks(queries)
+            return
         # One array for all blocks: systems take long to clear fresh memory.
         rows = np.empty((min(self.height, len(queries)), self.shape[1]), self.dtype)
         for start in range(0, len(queries), self.height):
             at = slice(start, min(start + self.height, len(queries)))
             yield at, self._fill(queries[at], rows[: at.stop - start])
 
-    def _fill(self, queries: np.ndarray, rows: np.ndarray, first: int = 0) -> np.ndarray:
-        """Fills the rows of queries, from the items of a block on."""
+    def _halved_blocks(self, queries: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+        """See `blocks`; scores on the right of the diagonal wait for the rows on its left."""
+        rows = np.empty((self._queries.height, self.shape[1]), self.dtype)
+        waiting: Tiles = {}
+        for number in range(len(self._queries.tiles)):
+            own = self._queries.columns(number)
+            part = rows[: own.stop - own.start]
+            for earlier in range(number):
+                into = part[:, self._queries.columns(earlier)]
+                _transpose(waiting.pop((earlier, number)), into)
+            self._fill(np.arange(own.start, own.stop), part, number, waiting)
+            start, end = np.searchsorted(queries, [own.start, own.stop])
+            if start < end:
+                yield slice(start, end), take_rows(part, queries[start:end] - own.start)
+
+    def _fill(
+        self, queries: np.ndarray, rows: np.ndarray, first: int = 0, kept: Tiles | None = None
+    ) -> np.ndarray:
+        """Fills the rows of queries from block `first` of the items on; `kept` gets later tiles."""
         # Few heights, because each is compiled.
         unit = GROUP << max(0, (len(queries) // GROUP).bit_length() - 3)
         placed = self._queries.queries(queries, -(-len(queries) // unit) * unit)
         for number, tile in self._compute(placed, range(first, len(self._items.tiles))):
             columns = self._items.columns(number)
             rows[:, columns] = tile[: len(queries), : columns.stop - columns.start]
+            if kept is not None and number > first:
+                kept[first, number] = tile
         return rows
 
     def transpose(self) -> "VectorScores":
@@ -124,18 +157,23 @@ class VectorScores(Scores):
         return np.finfo(np.float32).eps * typical * self._queries.lengths[queries]
 
     def hold(self, budget: int) -> Scores:
-        """See `Scores`; the scores of a gallery with itself are computed by halves."""
-        if math.prod(self.shape) * self.dtype.itemsize > budget:
+        """See `Scores`; a gallery with itself is computed by halves, a quarter of it at a time."""
+        within = self._queries is self._items
+        needed = math.prod(self.shape) * self.dtype.itemsize // (4 if within else 1)
+        if needed > budget or (within and not self._similarity.symmetric):
             return self
+        if within:
+            held = copy.copy(self)
+            held._halves = True
+            return held
         matrix = np.empty(self.shape, self.dtype)
-        halves = self._queries is self._items and self._similarity.symmetric
         for number in range(len(self._queries.tiles)):
-            at = self._queries.columns(number)
-            self._fill(np.arange(at.start, at.stop), matrix[at], number if halves else 0)
-            if halves:
-                _mirror(matrix, at)
-        roundings = (each.rounding(np.arange(each.shape[0])) for each in (self, self.transpose()))
-        return MatrixScores(matrix, roundings=tuple(roundings))
+            own = self._queries.columns(number)
+            self._fill(np.arange(own.start, own.stop), matrix[own])
+        of_rows, of_columns = (
+            each.rounding(np.arange(each.shape[0])) for each in (self, self.transpose())
+        )
+        return MatrixScores(matrix, roundings=(of_rows, of_columns))
 
     def _compute(self, placed: Any, numbers: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
         """Yields numbers of blocks of items, and their scores [q, n] with queries on the devices.
@@ -162,12 +200,11 @@ class VectorScores(Scores):
             yield number, found
 
 
-def _mirror(matrix: np.ndarray, rows: slice) -> None:
-    """Copies the part of some rows that is right of the diagonal to the columns below them."""
-    # In parts that stay in a processor's cache.
-    for start in range(rows.stop, len(matrix), 2 * GROUP):
-        some = slice(start, start + 2 * GROUP)
-        matrix[some, rows] = matrix[rows, some].T
+def _transpose(tile: np.ndarray, into: np.ndarray) -> None:
+    """Writes the transpose of scores [q, n], in parts that stay in a processor's cache."""
+    for start in range(0, into.shape[1], 2 * GROUP):
+        some = slice(start, min(start + 2 * GROUP, into.shape[1]))
+        into[:, some] = tile[some, : len(into)].T
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -209,12 +246,7 @@ def open_scores(
         items = [HostItems(given[each], embeddings.tokens[each]) for each in ("image", "text")]
         matrix = compute_score_matrix(similarity, embeddings.parameters, *items, mesh=mesh)
         return {("image", "text"): MatrixScores(matrix)}
-    for modality, rows in given.items():
-        if bad := count_not_finite(rows):
-            raise UserError(
-                f"{bad:,} of {len(rows):,} {modality} embeddings of {embeddings.place} are not "
-                "finite: the model diverged or the file is damaged."
-            )
+    _check_finite(embeddings)
     prepare, score = similarity.scorer(embeddings.parameters)
     mesh, dtype = (one_device("cpu"), DOUBLE) if precision == "float64" else (mesh, None)
     placed = similarity.place(*given.values(), platform=mesh.devices.flat[0].platform, dtype=dtype)
@@ -229,3 +261,28 @@ def open_scores(
         for left, right in (("image", "text"), ("text", "text"), ("image", "image"))
         if {left, right} <= set(galleries)
     }
+
+
+def score_captions(
+    embeddings: Embeddings, left: np.ndarray, right: np.ndarray, precision: str = "float32"
+) -> np.ndarray:
+    """Returns the scores [P] of pairs of captions at positions [P], and of no others.
+
+    Raises:
+      UserError: an embedding is not finite.
+    """
+    _check_finite(embeddings)
+    similarity, dtype = embeddings.make_similarity(), DOUBLE if precision == "float64" else None
+    (vectors,) = similarity.place(embeddings.vectors("text"), dtype=dtype)
+    with in_precision(vectors.dtype):
+        first, second = (similarity.prepare(vectors[at]) for at in (left, right))
+        return np.asarray(similarity.paired(first, second, embeddings.parameters))
+
+
+def _check_finite(embeddings: Embeddings) -> None:
+    for modality, rows in embeddings.by_modality.items():
+        if bad := count_not_finite(rows):
+            raise UserError(
+                f"{bad:,} of {len(rows):,} {modality} embeddings of {embeddings.place} are not "
+                "finite: the model diverged or the file is damaged."
+            )

@@ -21,7 +21,7 @@ from xmodal.evals.reports.results import evaluator_tag
 from xmodal.evals.reports.store import SINGLE, StoredResults, find_evaluations, load_ranks
 from xmodal.evals.scores import arrays
 from xmodal.evals.scores.embed import Items
-from xmodal.evals.scores.sources import Embeddings, FileOrigin, ModelAdapter
+from xmodal.evals.scores.sources import Embeddings, ModelAdapter
 from xmodal.train.tensorboard import View
 
 
@@ -192,8 +192,6 @@ class EvalSuite:
             for name in self.options
             for split in [self.split_of(name, request.split)]
         }
-        for name, (evaluator, _) in used.items():
-            evaluator.check_adapter(f"config.evals.{name}", adapter)
         # Files are checked before any work, and in all processes, which would wait for one that
         # failed.
         for path in filter(None, (request.save_embeddings, request.save_scores)):
@@ -225,11 +223,9 @@ class EvalSuite:
             if view is not None and isinstance(source := evaluator.source(adapter), Embeddings):
                 view(name, evaluator, source, evaluation.results, items)
         for path, kind, name in saved:
-            evaluator, items = used[name]
-            found = getattr(evaluator, kind)(adapter)  # In all processes.
+            found = getattr(used[name][0], kind)(adapter)  # In all processes.
             if jax.process_index() == 0:
-                origin = FileOrigin(subject.name, items.hashes)
-                getattr(arrays, f"save_{kind}")(path, dataclasses.replace(found, origin=origin))
+                getattr(arrays, f"save_{kind}")(path, found)
         return evaluations
 
 

@@ -58,8 +58,7 @@ def compute_losses(
       `<task>/weight` if the weight changes with the step.
     """
     flat = flatten(params)
-    # Once for all tasks: the sum of their gradients is limited.
-    shared = similarity, similarity.limit(params.get("similarity", {}))
+    shared = similarity, params.get("similarity", {})
     total = jnp.zeros((), jnp.float32)
     states: Tree = {}
     scalars: dict[str, jax.Array] = {}
@@ -87,7 +86,7 @@ def compute_losses(
             )  # fmt: skip
         used, used_params = shared
         if task.similarity is not None:
-            used, used_params = task.similarity, task.similarity.limit(own.get("similarity", {}))
+            used, used_params = task.similarity, own.get("similarity", {})
         ids = batch["image_id"]
         groups = ids if task.config.negatives == "image" else jnp.arange(len(ids))
         mined = zip(MINED_VIEWS["image"], MINED_VIEWS["text"], strict=True)
