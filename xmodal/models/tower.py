@@ -66,11 +66,6 @@ class TowerModule(nn.Module):
             read = {name: features.extras[name] for name in OF_PAIRS if name in features.extras}
             kept = dataclasses.replace(features, extras=read)
             if self.keeps == "ids":
-                if "text_ids" not in inputs:
-                    raise UserError(
-                        "config.model.cross_encoder reads the ids of texts, which stored features "
-                        "replace; remove 'text' from config.frozen_features.modalities."
-                    )
                 ids, mask = read_ids(inputs)
                 kept = Features(ids[..., None], mask)
             embedding = dataclasses.replace(

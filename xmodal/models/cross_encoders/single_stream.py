@@ -164,11 +164,6 @@ class SingleStream(nn.Module):
         found = {"mask": mask, "tokens": x.astype(DTYPES[self.config.dtype])}
         if "tags" not in features.extras:
             return found
-        if self.config.types < 2:
-            raise UserError(
-                "The images have tags, which have the second of BERT's token types, but the pair "
-                "scorer 'single_stream' has types=1; set it to 2, or leave out the tags."
-            )
         ids = features.extras["tags"]
         count = jnp.sum(ids >= 0, axis=1)
         tags = look_up(self.word_embeddings, jnp.maximum(ids, 0), jnp.float32)
@@ -257,7 +252,5 @@ def make_single_stream(config: SingleStreamConfig, text_encoder: nn.Module) -> C
             f"{where} reads the ids of texts, and config.model.text.encoder is a "
             f"{type(text_encoder).__name__}; use 'token_ids' there."
         )
-    if config.classes == 1 and config.score != "logit":
-        raise UserError(f"{where} has classes=1, one logit, and score={config.score!r} reads two.")
     module = SingleStream(config, text_encoder.config.vocab_size)
     return CrossEncoder("single_stream", config.score, module)

@@ -160,11 +160,6 @@ class PatchTokens(Encoder):
         """
         config, image = self.config, inputs["image"]
         dtype = DTYPES[config.dtype]
-        if image.ndim != 3 or image.shape[-1] != 3 * config.patch**2:
-            raise UserError(
-                f"The encoder 'patch_tokens' reads patches of {config.patch} pixels, not "
-                f"{image.dtype} {list(image.shape)}; set config.data.image.patch={config.patch}."
-            )
         sizes = image[:, 0, :2].astype(jnp.int32)
         patches = image[:, 1:]
         pixels = patches.reshape(len(image), -1, config.patch, 3)  # One patch below the other.

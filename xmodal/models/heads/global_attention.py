@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.core.config import setting
-from xmodal.core.errors import UserError
 from xmodal.models.basics import Mode, l2_normalize
 from xmodal.models.batch_norm import torch_batch_norm
 from xmodal.models.features import Features
@@ -223,11 +222,6 @@ class Consensus(nn.Module):
         """1 for the concepts that the words of a text name, else 0, float32 [N, K]."""
         count, rows = self.config.concepts, self.config.vocab_size
         table = self.variable(CONSTANTS, "concept_of_word", jnp.full, (rows,), count, jnp.int32)
-        if "label_ids" not in features.extras:
-            raise UserError(
-                "The head 'consensus' looks up concepts by token ids, which texts of frozen "
-                "features lack; remove 'text' from config.frozen_features.modalities."
-            )
         # Stored weights may be float32.
         named = table.value.astype(jnp.int32)[features.extras["label_ids"]]
         return jax.vmap(lambda found: jnp.zeros(count + 1).at[found].max(1.0)[:count])(named)

@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.core.config import setting
-from xmodal.core.errors import UserError
 from xmodal.models.basics import Mode, l2_normalize
 from xmodal.models.features import Features
 from xmodal.models.heads.pooling import final_state, last_token, mean_tokens
@@ -130,11 +129,6 @@ def summarize(features: Features, source: str, width: int, linear: bool, head: s
     summary = summary.astype(jnp.float32)
     if linear:
         return nn.Dense(width, kernel_init=LINEAR["torch"], name="summary")(summary)
-    if summary.shape[-1] != width:
-        raise UserError(
-            f"The head {head!r} with linear=False and width={width} gets features of width "
-            f"{summary.shape[-1]}; make them equal, or set linear=True."
-        )
     return summary
 
 
@@ -240,10 +234,5 @@ class Branch(nn.Module):
         config = self.config
         if not config.recurrent or self.is_mean:
             return summarize(features, config.source, config.width, config.linear, "gaussian")
-        if config.width % 2:
-            raise UserError(
-                f"The head 'gaussian' with recurrent=True splits its width of {config.width} "
-                "over two directions; set an even width."
-            )
         layer = Recurrent("gru", config.width // 2, 1, True, 0.0, jnp.float32, name="recurrent")
         return layer(words.tokens, words.lengths(), False).last

@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.core.config import setting
-from xmodal.core.errors import UserError
 from xmodal.models.basics import Mode
 from xmodal.models.features import Features
 from xmodal.models.initializers import LINEAR, uniform
@@ -60,11 +59,6 @@ class LanguageModel(nn.Module):
           `targets` float32 [B], their number.
         """
         config, (left, right, columns, reads) = self.config, given
-        if len(reads) != 1 or not {"text_ids", "text_mask"} <= set(columns):
-            raise UserError(
-                "The task module 'language_model' predicts the words of a table: set, in its task, "
-                "inputs=('text_ids', 'text_mask') and reads=('text/encoder/table',)."
-            )
         (table,) = reads.values()
         ids, mask = columns["text_ids"], columns["text_mask"] > 0
         drop = nn.Dropout(config.dropout, deterministic=not mode.drops)
@@ -135,12 +129,6 @@ class CaptionDecoder(nn.Module):
           float32 [B], their number.
         """
         config, left, columns = self.config, given.left, given.columns
-        if "regions" not in left.extras or not {"text_ids", "text_mask"} <= set(columns):
-            raise UserError(
-                "The task module 'caption_decoder' describes an image of a head with regions: use "
-                "the views image and caption_0 and inputs=('text_ids', 'text_mask') in its task, "
-                "and the head 'graph' on the image tower."
-            )
         inputs, targets, counted = shift_captions(columns["text_ids"], columns["text_mask"], config)
         regions, mask = left.extras["regions"], left.extras["region_mask"]
         drop = nn.Dropout(config.dropout, deterministic=not mode.drops)

@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.core.config import setting
-from xmodal.core.errors import UserError
 from xmodal.models.basics import Mode
 from xmodal.models.initializers import uniform
 from xmodal.models.task_modules.task_module import TaskInputs
@@ -45,11 +44,6 @@ class RelationClassifier(nn.Module):
     def __call__(self, given: TaskInputs, mode: Mode) -> dict[str, jax.Array]:
         """Vectors [B, D] of both modalities -> `logits` float32 [B, R]."""
         left, right, *_ = given
-        if any(view is not None and view.vector.ndim != 2 for view in (left, right)):
-            raise UserError(
-                "The task module 'relation_classifier' takes one vector per item; use heads with "
-                "one embedding for the views of its task."
-            )
         of_left, of_right = self.parts(left.vector, None if right is None else right.vector)
         return {"logits": of_left + of_right}
 
@@ -109,12 +103,6 @@ class MomentumQueue(nn.Module):
           the next queue.
         """
         left, right, columns, _ = given
-        if right is None or left.vector.ndim != 2 or "image_id" not in columns:
-            raise UserError(
-                "The task module 'momentum_queue' keeps one vector per item of two views and their "
-                "images; use heads with one embedding, and set config.tasks.NAME.loss.inputs="
-                "['image_id']."
-            )
         new = {"left": left.vector, "right": right.vector, "ids": columns["image_id"]}
         found = {}
         for number, (name, array) in enumerate(new.items()):
