@@ -51,17 +51,15 @@ def _count(args: argparse.Namespace) -> dict[str, Any]:
     vectors = read_vectors(args.word_vectors) if args.word_vectors else None
     place_of = data_prep.builder_class(args.dataset).data_dir_of
     data_dir = place_of(args.config, args.data_dir, args.manual_dir)
-    builder, *others = open_configs(args.dataset, args.config, data_dir)
-    if others:
-        prepared = ", ".join(each.builder_config.name for each in (builder, *others))
+    prepared = open_configs(args.dataset, args.config, data_dir)
+    captioned = [each for each in prepared if "captions" in each.info.features]
+    if len(captioned) != 1:
+        known = ", ".join(each.builder_config.name for each in captioned) or "none"
         raise UnexpectedFilesError(
-            f"{args.dataset} is prepared in several configs: {prepared}; choose one with --config"
+            f"{args.dataset} is prepared in these configs with captions: {known}; choose one with "
+            "--config"
         )
-    columns = read_columns(builder, args.split, ["captions"])
-    if not columns:
-        raise UnexpectedFilesError(
-            f"{args.dataset}/{builder.builder_config.name} has no captions; use another --config"
-        )
+    columns = read_columns(captioned[0], args.split, ["captions"])
     texts = (text.decode("utf-8", "ignore") for each in columns["captions"] for text in each)
     content = count_concepts(
         texts, lemmatize=lemmatize, count=args.count, concepts=names, is_concept=is_concept
@@ -102,11 +100,10 @@ def read_names(path: pathlib.Path) -> list[str]:
     try:
         numbers = parse_json_text(path.read_text(encoding="utf-8"))
         names = sorted(numbers, key=numbers.__getitem__)
-        is_complete = sorted(numbers.values()) == list(range(len(numbers)))
+        if sorted(numbers.values()) != list(range(len(numbers))):
+            raise ValueError("its words are not numbered from 0 on")
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise UnexpectedFilesError(f"{path} is not a category_concepts.json ({error}).") from error
-    if not is_complete:
-        raise UnexpectedFilesError(f"{path} does not number its words from 0 on.")
     return names
 
 
@@ -122,12 +119,10 @@ def read_vectors(path: pathlib.Path) -> np.ndarray:
                 load_arrays(file) if path.suffix == ".npy" else pickles.load(file, encoding="bytes")
             )
         vectors = np.asarray(found, np.float32)
+        if vectors.ndim != 2 or not np.isfinite(vectors).all():
+            raise ValueError(f"an array {list(vectors.shape)}, not finite numbers [K, E]")
     except (*DAMAGE, *pickles.DAMAGE) as error:
         raise UnexpectedFilesError(f"{path} has no word vectors ({error}).") from error
-    if vectors.ndim != 2 or not np.isfinite(vectors).all():
-        raise UnexpectedFilesError(
-            f"{path} has an array {list(vectors.shape)}, not word vectors [K, E]."
-        )
     return vectors
 
 

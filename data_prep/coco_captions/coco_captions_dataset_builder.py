@@ -95,7 +95,9 @@ class Builder(RandomAccessBuilder):
         Training has all images of train2014 and the first 85 % of val2014, validation the next 5 %
         and test the last 10 %.
         """
-        parts = {part: _read_official(folder, part) for part in ("train2014", "val2014")}
+        parts = {
+            part: published_files.read_official(folder, part) for part in ("train2014", "val2014")
+        }
         names = ("train2014", "val2014", "captions")
         expected = {name: self.EXPECTED[name] for name in names}
         source = f"{folder} (captions_*2014.json)"
@@ -142,19 +144,3 @@ def _examples(
             read = functools.partial(pictures.read, image_id)
             features["image"] = ImageFile(photograph.name, read)
         yield image_id, schema.captioned_example(image_id, captions, **features)
-
-
-def _read_official(folder: pathlib.Path, part: str) -> list[published_files.Photograph]:
-    content, source = published_files.read_published_json(folder, f"captions_{part}.json")
-    try:
-        names = {int(each["id"]): str(each["file_name"]) for each in content["images"]}
-        captions: dict[int, list[tuple[int, str]]] = {image_id: [] for image_id in names}
-        for each in content["annotations"]:
-            caption = int(each["id"]), str(each["caption"])
-            captions[each["image_id"]].append(caption)
-    except published_files.WRONG_FORM as error:
-        raise published_files.wrong_form(source, error) from error
-    return [
-        published_files.Photograph(names[number], number, tuple(found))
-        for number, found in captions.items()
-    ]

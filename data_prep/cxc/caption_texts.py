@@ -5,15 +5,12 @@ import pathlib
 from collections.abc import Iterable, Iterator
 
 from data_prep.reading.csv_files import read_csv
-from data_prep.reading.published_files import WRONG_FORM, has_json, read_published_json, wrong_form
+from data_prep.reading.published_files import Photograph, has_json, read_karpathy, read_official
 from xmodal.core.errors import UnexpectedFilesError
 
-# Karpathy's file, or the official captions of val2014, which are also in those of 2017.
-_JSON = (
-    ("dataset_coco.json",),
-    ("captions_val2014.json",),
-    ("captions_train2017.json", "captions_val2017.json"),
-)
+_KARPATHY = "dataset_coco.json"
+# The official captions of val2014, which are also in those of 2017.
+_OFFICIAL = (("val2014",), ("train2017", "val2017"))
 _TABLES = ("captions*.csv", "captions*.csv.gz")
 
 
@@ -32,29 +29,22 @@ def read_caption_texts(folder: pathlib.Path) -> dict[int, str]:
       UnexpectedFilesError: a file is damaged or in another format.
     """
     pairs: Iterable[tuple[int, str]]
-    names = next((each for each in _JSON if all(has_json(folder, name) for name in each)), ())
+    images: Iterable[Photograph] = ()
     tables = sorted(path for pattern in _TABLES for path in folder.glob(pattern))
-    if names:
-        pairs = itertools.chain.from_iterable(_from_json(folder, name) for name in names)
-    elif tables:
+    if has_json(folder, _KARPATHY):
+        images = itertools.chain.from_iterable(read_karpathy(folder, _KARPATHY).values())
+    for parts in _OFFICIAL:
+        if not images and all(has_json(folder, f"captions_{part}.json") for part in parts):
+            images = [image for part in parts for image in read_official(folder, part)]
+    pairs = itertools.chain.from_iterable(image.captions for image in images)
+    if not images:
         pairs = itertools.chain.from_iterable(map(_from_table, tables))
-    else:
-        wanted = ", ".join(" and ".join(each) for each in _JSON)
-        raise FileNotFoundError(f"{folder} has no {wanted} or {_TABLES[0]}")
+        if not tables:
+            raise FileNotFoundError(
+                f"{folder} has no {_KARPATHY}, captions_val2014.json, captions_train2017.json and "
+                f"captions_val2017.json, or {_TABLES[0]}"
+            )
     return {number: raw for number, raw in pairs if raw.strip()}
-
-
-def _from_json(folder: pathlib.Path, name: str) -> Iterator[tuple[int, str]]:
-    content, source = read_published_json(folder, name)
-    try:
-        if name in _JSON[0]:
-            for each in itertools.chain.from_iterable(i["sentences"] for i in content["images"]):
-                yield int(each["sentid"]), str(each["raw"])
-        else:
-            for each in content["annotations"]:
-                yield int(each["id"]), str(each["caption"])
-    except WRONG_FORM as error:
-        raise wrong_form(source, error) from error
 
 
 def _from_table(path: pathlib.Path) -> Iterator[tuple[int, str]]:

@@ -122,6 +122,24 @@ def read_karpathy(folder: pathlib.Path, name: str) -> Photographs:
     return splits
 
 
+def read_official(folder: pathlib.Path, part: str) -> list[Photograph]:
+    """Reads COCO's own captions of a part, such as `val2014`, in the order of the file.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      UnexpectedFilesError: it is damaged or in another format.
+    """
+    content, source = read_published_json(folder, f"captions_{part}.json")
+    try:
+        names = {int(each["id"]): str(each["file_name"]) for each in content["images"]}
+        captions: dict[int, list[tuple[int, str]]] = {image_id: [] for image_id in names}
+        for each in content["annotations"]:
+            captions[each["image_id"]].append((int(each["id"]), str(each["caption"])))
+    except WRONG_FORM as error:
+        raise wrong_form(source, error) from error
+    return [Photograph(names[number], number, tuple(found)) for number, found in captions.items()]
+
+
 def in_splits(karpathy: Photographs) -> dict[str, list[Photograph]]:
     """Karpathy's splits as those of a dataset: train and restval, val, test.
 

@@ -76,8 +76,9 @@ def _examples(
         texts = [
             read_caption(captions[line], f"{split}_caps.txt line {line + 1}") for line in lines
         ]
-        said = [(int(caption_ids[k]), text) for k, text in zip(lines, texts, strict=True)]
         fault = next((text for text in texts if isinstance(text, LeftOut)), None)
+        good = [text for text in texts if isinstance(text, str)]
+        said = list(zip(caption_ids[lines].tolist(), good, strict=False))
         try:
             first = np.asarray(features[number, 0])
             if not np.array_equal(first, features[number, -1]):

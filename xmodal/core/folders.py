@@ -5,8 +5,7 @@ import hashlib
 import os
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 FileId = tuple[int, int] | None
 
@@ -105,22 +104,6 @@ def file_id(path: str | os.PathLike) -> FileId:
     except (OSError, ValueError):  # No path has a NUL.
         return None
     return (status.st_dev, status.st_ino) if status.st_ino else None  # 0 on some network drives
-
-
-def paths_by_file(
-    folder: pathlib.Path, paths: Iterable[str], key: Callable[[str], Any] = lambda path: 0
-) -> dict[FileId | str, list[str]]:
-    """Groups the paths in a folder that lead to the same file, by its `file_id`.
-
-    The paths of a file are sorted by `key`; if that is the same, links come last.
-    """
-    found: dict[FileId | str, list[str]] = {}
-    for path in paths:
-        found.setdefault(file_id(folder / path) or path, []).append(path)
-    return {
-        file: sorted(group, key=lambda path: (key(path), os.path.islink(folder / path)))
-        for file, group in found.items()
-    }
 
 
 def files_below(folder: pathlib.Path, *patterns: str) -> list[pathlib.Path]:
