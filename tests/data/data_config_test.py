@@ -30,18 +30,6 @@ def test_nested_sections_are_read_and_the_rest_keeps_its_default():
 
 
 @pytest.mark.parametrize(
-    ("config", "section", "known"),
-    [
-        ({"datset": 1}, "config.data", "dataset"),
-        ({"text": {"length": 1}}, "config.data.text", "max_length"),
-    ],
-)
-def test_unknown_keys_list_the_known_ones(config, section, known):
-    with pytest.raises(ValueError, match=rf"in {section}; known: .*{known}"):
-        parse({"dataset": "flickr8k"} | config)
-
-
-@pytest.mark.parametrize(
     ("config", "message"),
     [
         ({"image": {"tags": True}, "text": {"tokenizer": "words"}}, "image.tags needs ids of word"),

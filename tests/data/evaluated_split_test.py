@@ -15,7 +15,7 @@ def _concatenate(batches):
     return {key: np.concatenate([batch[key] for batch in batches]) for key in batches[0]}
 
 
-@pytest.mark.parametrize("batch_size", [3, 7, 100])
+@pytest.mark.parametrize("batch_size", [3, 100])
 def test_every_image_once_in_the_order_of_the_ids(tiny_config, batch_size):
     evaluated = data.eval_split(tiny_config, split="validation")
     batches = list(evaluated.images(batch_size))
@@ -55,8 +55,6 @@ def test_captions_in_a_prompt(tiny_config):
     captions = _concatenate(evaluated.captions(7))
     np.testing.assert_array_equal(captions["text_ids"], expected[0])
     assert (evaluated.caption_lengths >= expected[1].sum(axis=1)).all()
-    with pytest.raises(ValueError, match=r"prompt is 'a photo'; it needs {} once"):
-        TextConfig(prompt="a photo")
 
 
 def test_captions_by_length(tiny_config):

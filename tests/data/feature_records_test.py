@@ -36,18 +36,6 @@ def test_items_are_read_by_number_padded_or_cut(tmp_path, length):
         assert mask[place].tolist() == [k < len(expected) for k in range(length)]
 
 
-def test_of_two_writers_the_first_to_finish_counts(tmp_path):
-    folder = str(tmp_path / "f")
-
-    def overtaken():
-        data.write_features(folder, "text_features", {"by": "other"}, _arrays(2))
-        yield from _arrays(3)
-
-    data.write_features(folder, "text_features", {"by": "first"}, overtaken())
-    assert data.open_features(folder).key == {"by": "other"}
-    assert os.listdir(tmp_path) == ["f"]
-
-
 @pytest.fixture
 def config(tiny_config):
     return tiny_config | {"config": "regions", "image": {"max_regions": 4}}

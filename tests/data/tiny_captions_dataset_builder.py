@@ -82,12 +82,9 @@ class Builder(RandomAccessBuilder):
         return tfds.core.DatasetInfo(builder=self, features=info, metadata=metadata)
 
     def _splits(self, folder: pathlib.Path) -> dict[str, Any]:
-        if self.builder_config.name == "ratings":
-            return {"test": self._ratings()}
-        if self.builder_config.name == "matches":
-            return {"test": _matches()}
-        if self.builder_config.name == "pairs":
-            return {"test": _pairs()}
+        others = {"ratings": _ratings, "matches": _matches, "pairs": _pairs}
+        if self.builder_config.name in others:
+            return {"test": others[self.builder_config.name]()}
         return {split: self._examples(*where) for split, where in SPLITS.items()}
 
     def _examples(self, first: int, count: int) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -111,42 +108,23 @@ class Builder(RandomAccessBuilder):
                 example["categories"] = categories(image_id) if is_known else []
             yield image_id, example
 
-    def _ratings(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        for k, rating in enumerate(["sts", "sts", "sis", "sits"]):
-            yield (
-                k,
-                {
-                    "rating": rating,
-                    "left_id": 2000 + k,
-                    "right_id": 200 + k,
-                    "score": 1.5 * k,
-                    "method": f"method{k}",
-                    "rater_scores": [1.0, 2.0],
-                },
-            )
+
+def _ratings() -> Iterator[tuple[int, dict[str, Any]]]:
+    for k, rating in enumerate(["sts", "sts", "sis", "sits"]):
+        ids = {"left_id": 2000 + k, "right_id": 200 + k, "method": f"method{k}"}
+        yield k, {"rating": rating, "score": 1.5 * k, "rater_scores": [1.0, 2.0], **ids}
 
 
 def _matches() -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields lists of one to three positives."""
     positives = {("i2t", 200): (2001, 2010), ("t2i", 2001): (200,), ("t2i", 2010): (200, 202, 201)}
     for number, ((direction, query), ids) in enumerate(positives.items()):
-        yield (
-            number,
-            {"direction": direction, "query_id": query, "positive_ids": ids, "unreachable_ids": ()},
-        )
+        lists = {"positive_ids": ids, "unreachable_ids": ()}
+        yield number, {"direction": direction, "query_id": query, **lists}
 
 
 def _pairs() -> Iterator[tuple[int, dict[str, Any]]]:
     for k in range(4):
-        yield (
-            k,
-            {
-                "pair_id": 50 + k,
-                "year": 2012,
-                "dataset": f"set{k % 2}",
-                "year_average": 2012,
-                "sentence1": f"a red ball {k}",
-                "sentence2": "the table",
-                "score": 1.5 * k,
-            },
-        )
+        texts = {"sentence1": f"a red ball {k}", "sentence2": "the table"}
+        years = {"year": 2012, "dataset": f"set{k % 2}", "year_average": 2012}
+        yield k, {"pair_id": 50 + k, "score": 1.5 * k, **texts, **years}

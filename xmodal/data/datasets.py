@@ -288,9 +288,9 @@ def open_builder(config: DataConfig) -> tfds.core.DatasetBuilder:
     needs_files = bool(builder.MANUAL_DOWNLOAD_INSTRUCTIONS)
     if needs_files and not config.manual_dir:
         raise DatasetMissingError(_remedy(builder))
-    folders = {"data_dir": config.data_dir or None, "manual_dir": config.manual_dir or None}
+    data_dir, manual_dir = config.data_dir or None, config.manual_dir or None
     try:
-        return build(config.dataset, config.config, **folders)
+        return build(config.dataset, config.config, data_dir=data_dir, manual_dir=manual_dir)
     except UnexpectedFilesError as error:
         raise UserError(str(error)) from error
     except OSError as error:

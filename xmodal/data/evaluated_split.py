@@ -201,9 +201,9 @@ class EvalSplit:
             tags = tag_columns(dense(columns["tags"]), tokenizer) if tokenizer else {}
             return image_columns(columns["image"], image) | tags
 
-        if reader := self._features.get(IMAGE_FEATURES):
-            read = reader.read_all
-        return self._batches(read, rows, batch_size, image_id=self.image_ids)
+        reader = self._features.get(IMAGE_FEATURES)
+        found = reader.read_all if reader else read
+        return self._batches(found, rows, batch_size, image_id=self.image_ids)
 
     def pictures(self, rows: np.ndarray) -> np.ndarray:
         """Returns the images at `rows` as stored: encoded pictures, bytes [R]."""

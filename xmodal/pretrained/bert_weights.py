@@ -10,7 +10,6 @@ from xmodal.pretrained.layer_rules import (
     ATTENTION,
     Arrays,
     Table,
-    array_shape,
     count_heads,
     count_layers,
     nest,
@@ -97,7 +96,7 @@ def bert_sizes(arrays: Arrays, start: str, heads: int | None = None) -> dict[str
 
 
 def _sizes(arrays: Arrays, table: Table, heads: int | None) -> dict[str, Any]:
-    rows, width = array_shape(arrays, str(table["word_embeddings"]))
+    rows, width = arrays[str(table["word_embeddings"])].shape
     hidden = str(table["layers/mlp_hidden"])
     hidden += "/bias" if "/" in hidden else ".bias"
     return {
@@ -105,8 +104,8 @@ def _sizes(arrays: Arrays, table: Table, heads: int | None) -> dict[str, Any]:
         "width": width,
         "depth": count_layers(arrays, hidden),
         "heads": heads or count_heads(width),
-        "mlp_dim": array_shape(arrays, hidden.format(0))[0],
-        "max_positions": array_shape(arrays, str(table["position_embeddings"]))[0],
+        "mlp_dim": arrays[hidden.format(0)].shape[0],
+        "max_positions": arrays[str(table["position_embeddings"])].shape[0],
     }
 
 
@@ -174,10 +173,8 @@ def _find_table(arrays: Arrays) -> Table:
             name.removesuffix(norm) for norm in norms for name in arrays if name.endswith(norm)
         ]
         found = [start for start in starts if start + words in arrays]
-        if len(found) > 1:
-            raise UserError(f"it holds several BERTs: {sorted(found)}.")
         if found:
-            return nest("", found[0], table)
+            return nest("", min(found, key=len), table)
     wanted = ", ".join(dict.fromkeys(str(table["word_embeddings"]) for table in _TABLES))
     shown = ", ".join(sorted(arrays)[:4])
     raise UserError(f"it is not a BERT: it has {shown}, ..., but none of {wanted}.")
@@ -199,7 +196,7 @@ def _pooling(source: WeightSource) -> tuple[str | None, bool]:
         raise UserError(f"it has modules after BERT that are not known: {others}.")
     settings = source.files.get("1_Pooling/config.json")
     if settings is None:
-        if "Pooling" in kinds or "sentence_bert_config.json" in source.files:
+        if "Pooling" in kinds:
             raise UserError("it is a sentence encoder, but 1_Pooling/config.json is missing.")
         return None, False
     start = "pooling_mode_"

@@ -15,7 +15,6 @@ from xmodal.pretrained.layer_rules import (
     Arrays,
     Table,
     Taken,
-    array_shape,
     count_heads,
     count_layers,
     find_prefix,
@@ -107,8 +106,8 @@ def _describe_image(arrays: Arrays, start: str) -> tuple[Description, Table]:
     is_timm = f"{start}{_TIMM['encoder/class_token']}" in arrays
     table = nest("", start, _TIMM if is_timm else _TRANSFORMERS)
     table["projection"] = f"{start}vision_proj"
-    width, _, patch, _ = array_shape(arrays, f"{table['encoder/patches']}.weight")
-    _, tokens, _ = array_shape(arrays, str(table["encoder/position_embeddings"]))
+    width, _, patch, _ = arrays[f"{table['encoder/patches']}.weight"].shape
+    _, tokens, _ = arrays[str(table["encoder/position_embeddings"])].shape
     hidden = f"{table['encoder/layers/mlp_hidden']}.weight"
     grid = grid_side(tokens - 1)
     encoder = {
@@ -117,13 +116,13 @@ def _describe_image(arrays: Arrays, start: str) -> tuple[Description, Table]:
         "width": width,
         "depth": count_layers(arrays, hidden),
         "heads": count_heads(width),
-        "mlp_dim": array_shape(arrays, hidden.format(0))[0],
+        "mlp_dim": arrays[hidden.format(0)].shape[0],
         "class_token": True,
         "position_resize": "torch_bicubic",
         "normalization": "clip",
     }
     pixels = {"size": grid * patch, "eval_transform": "squash", "eval_crop": 1.0}
-    projection = {"width": array_shape(arrays, f"{start}vision_proj.weight")[0]}
+    projection = {"width": arrays[f"{start}vision_proj.weight"].shape[0]}
     return Description(encoder, {"name": "cls"}, pixels, projection=projection), table
 
 
@@ -137,7 +136,7 @@ def _describe_text(source: WeightSource, start: str) -> tuple[Description, Table
         "encoder/word_embeddings": Taken(words, lambda table: table[:-_NEW_TOKENS]),
         "projection": f"{start}text_proj",
     }
-    scorer = {
+    scorer: dict[str, str | Taken] = {
         "marker": Taken(words, lambda table: table[-1]),  # The row of [ENC].
         "output": f"{start}itm_head",
     }
@@ -145,5 +144,5 @@ def _describe_text(source: WeightSource, start: str) -> tuple[Description, Table
         block = f"{bert}encoder.layer.{number}.crossattention."
         scorer |= nest(f"layers_{number}/cross_attention/", block, _CROSS_ATTENTION)
     files = words_of(source, encoder["vocab_size"])
-    projection = {"width": array_shape(arrays, f"{start}text_proj.weight")[0]}
+    projection = {"width": arrays[f"{start}text_proj.weight"].shape[0]}
     return Description(encoder, {"name": "cls"}, _TEXTS, files, projection), table, scorer

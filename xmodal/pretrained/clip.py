@@ -132,11 +132,6 @@ def _transformer(clip: _Clip, modality: str) -> dict[str, Any]:
     heads = clip.settings.heads.get(modality, heads)
     if clip.layout.kind == "big_vision":  # Its arrays have an axis of heads.
         heads = clip.layout.shape(f"{modality}/encoder/layers/query/bias")[-2]
-    if not heads or width % heads:
-        raise UserError(
-            f"its {modality} layers are {width} wide, for which no number of heads is known; put "
-            "its config file beside it (open_clip_config.json or config.json)."
-        )
     return {
         "width": width,
         "depth": depth,
@@ -188,11 +183,6 @@ def _resnet(clip: _Clip) -> Description:
 
 
 def _image_inputs(settings: ClipSettings, size: int) -> dict[str, Any]:
-    if settings.size not in (None, size):
-        raise UserError(
-            f"its {settings.file} has images of {settings.size} pixels, but its positions are for "
-            f"{size}: take the file that was published with the weights."
-        )
     return {"size": size, "eval_transform": settings.recipe, "eval_crop": 1.0}
 
 

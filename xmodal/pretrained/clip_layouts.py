@@ -5,6 +5,7 @@ transformers and google-research/big_vision have their own.
 """
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from xmodal.pretrained.layer_rules import (
     TIMM_LAYER,
     Arrays,
     Table,
-    array_shape,
+    Taken,
     count_layers,
     find,
     nest,
@@ -149,30 +150,26 @@ class ClipLayout(NamedTuple):
 
     kind: str
     arrays: Arrays
-    towers: dict[str, Table]
+    towers: Mapping[str, Table]
     parameters: dict[str, str]
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Returns the shape of one of our arrays, such as `image/encoder/norm/scale`.
 
         Heads that are an axis of their own are not joined.
-
-        Raises:
-          UserError: the source has no such array.
         """
         modality, _, path = name.partition("/")
         taken = find(self.arrays, self.towers[modality], path)
-        depth = count_layers(self.arrays, taken.name) if "{}" in taken.name else None
-        first = taken.name.format(0)
-        array_shape(self.arrays, first)
-        shape = taken.apply(np.asarray(self.arrays[first])).shape
-        return shape if depth is None else (depth, *shape)
+        first = taken.apply(np.asarray(self.arrays[taken.name.format(0)]))
+        if "{}" in taken.name:
+            return count_layers(self.arrays, taken.name), *first.shape
+        return first.shape
 
     def has(self, name: str) -> bool:
         """Returns whether the source has the array that one of ours is made of."""
         try:
             self.shape(name)
-        except UserError:
+        except (KeyError, UserError):
             return False
         return True
 
@@ -194,16 +191,11 @@ def find_layout(arrays: Arrays) -> ClipLayout:
         start = found[0]
         if f"{start}text.token_embedding.weight" in arrays:  # As in some models of open_clip.
             text = "text."
-        towers = {
-            "image": nest("", start + image, image_table),
-            "text": nest("", start + text, text_table),
-        }
+        tables = nest("", start + image, image_table), nest("", start + text, text_table)
+        _adapt(kind, arrays, start, *tables)
+        towers = dict(zip(("image", "text"), tables, strict=True))
         scale, bias = ("t", "b") if kind == "big_vision" else ("logit_scale", "logit_bias")
-        layout = ClipLayout(
-            kind, arrays, towers, {"log_scale": start + scale, "bias": start + bias}
-        )
-        _adapt(layout, start)
-        return layout
+        return ClipLayout(kind, arrays, towers, {"log_scale": start + scale, "bias": start + bias})
     wanted = ", ".join(repr(row[1]) for row in _LAYOUTS)
     shown = ", ".join(sorted(arrays)[:4])
     raise UserError(
@@ -211,18 +203,19 @@ def find_layout(arrays: Arrays) -> ClipLayout:
     )
 
 
-def _adapt(layout: ClipLayout, start: str) -> None:
+def _adapt(
+    kind: str,
+    arrays: Arrays,
+    start: str,
+    image: dict[str, str | Taken],
+    text: dict[str, str | Taken],
+) -> None:
     """Changes the tables where models of one layout differ."""
-    arrays, image, text = layout.arrays, dict(layout.towers["image"]), dict(layout.towers["text"])
-    if layout.kind == "big_vision":
-        if len(arrays[f"{start}img/pos_embedding"]) > 1:
-            raise UserError(
-                "it is a NaFlex model, which is not supported: take one of a fixed size."
-            )
+    if kind == "big_vision":
         for table in (image, text):  # The layers may be stacked.
             if str(table["encoder/layers/mlp_norm"]).replace("_{}", "") + "/scale" in arrays:
                 table |= {path: str(name).replace("_{}", "") for path, name in table.items()}
-    elif layout.kind == "transformers" and f"{start}visual_projection.weight" in arrays:
+    elif kind == "transformers" and f"{start}visual_projection.weight" in arrays:
         image["projection"] = f"{start}visual_projection"
         text["projection"] = f"{start}text_projection"
     elif (matrix := str(text["projection"])) in arrays:
@@ -232,4 +225,3 @@ def _adapt(layout: ClipLayout, start: str) -> None:
         unit = f"{start}visual.layer{stage}.{{}}."
         for number in range(count_layers(arrays, f"{unit}conv1.weight")):
             image |= nest(f"encoder/stage{stage}_unit{number + 1}/", unit.format(number), _UNIT)
-    layout.towers.update(image=image, text=text)

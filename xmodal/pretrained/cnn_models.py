@@ -9,7 +9,7 @@ import numpy as np
 from xmodal.core.errors import UserError
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.image_text import IMAGES, sentences, word_encoder
-from xmodal.pretrained.layer_rules import Arrays, Table, Taken, array_shape, find_prefix, nest
+from xmodal.pretrained.layer_rules import Arrays, Table, Taken, find_prefix, nest
 from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.resnet_weights import torchvision_encoder
 from xmodal.pretrained.vocabularies import words_of
@@ -72,7 +72,7 @@ def describe_pcme(source: WeightSource) -> Published:
     arrays, anchor = source.arrays, "img_enc.uncertain_net.fc2.weight"
     start = find_prefix(arrays, anchor)
     image, text = f"{start}img_enc.", f"{start}txt_enc."
-    width, _ = array_shape(arrays, start + anchor)
+    width, _ = arrays[start + anchor].shape
     words, text_table = word_encoder(arrays, text)
     encoder, image_table = torchvision_encoder(arrays, f"{image}cnn.")
     head = {"name": "gaussian", "width": width}
@@ -112,8 +112,8 @@ def describe_pvse(source: WeightSource) -> Published:
     arrays, anchor = source.arrays, "img_enc.pie_net.attention.w_2.weight"
     start = find_prefix(arrays, anchor)
     image, text = f"{start}img_enc.", f"{start}txt_enc."
-    embeddings, _ = array_shape(arrays, start + anchor)
-    width, _ = array_shape(arrays, f"{image}fc.weight")
+    embeddings, _ = arrays[start + anchor].shape
+    width, _ = arrays[f"{image}fc.weight"].shape
     words, text_table = word_encoder(arrays, text)
     head = {"name": "pie", "width": width, "embeddings": embeddings}
     encoder, image_table = torchvision_encoder(arrays, f"{image}cnn.")
@@ -145,7 +145,7 @@ def describe_vsepp(source: WeightSource) -> Published:
     trained = _vsepp_trained(source.options)
     similarity, of_image, of_text = VSEPP_VARIANTS[source.choose("vsepp", trained)]
     image = find_prefix(arrays, "0.fc.weight") + "0."
-    width, inputs = array_shape(arrays, f"{image}fc.weight")
+    width, inputs = arrays[f"{image}fc.weight"].shape
     projection, table = {"width": width, **of_image}, {"projection": f"{image}fc"}
     if any(name.startswith(f"{image}cnn.") for name in arrays):
         encoder, cnn = torchvision_encoder(arrays, f"{image}cnn.module.")
@@ -218,7 +218,7 @@ def describe_cmcm(source: WeightSource) -> Published:
     tasks, task_table = _relations(arrays)
     projections = {}
     for modality, layer in (("image", f"{image}bottleneck.1"), ("text", f"{text}fc")):
-        width, _ = array_shape(arrays, f"{layer}.weight")
+        width, _ = arrays[f"{layer}.weight"].shape
         projections[modality] = {"batch_norm": True, "width": width, "normalize": True}
     vocabulary = words_of(source, text_encoder["vocab_size"], CMCM_FIRST_WORDS)
     return Published(
@@ -239,19 +239,17 @@ def describe_cmcm(source: WeightSource) -> Published:
 def _relations(arrays: Arrays) -> tuple[dict[str, Any], Table]:
     """Returns the section of the classifier of relations as a task, and its table."""
     found = [name.removesuffix(".weight") for name in arrays if _CLASSIFIER.fullmatch(name)]
-    if len(found) > 1:
-        raise UserError(f"it has several classifiers of relations: {', '.join(found)}.")
     if not found:
         return {}, {}
-    (layer,) = found
-    relations, _ = array_shape(arrays, f"{layer}.weight")
+    layer = found[0]
+    relations, _ = arrays[f"{layer}.weight"].shape
     section = {
         "views": ["image", "caption_0"],
         "loss": {"name": "relation_bce", "module": {"relations": relations}},
         "negatives": "none",
     }
     # The classifier's input starts with the text, that of our task with the image.
-    table = {
+    table: Table = {
         "relations/module/bias": f"{layer}.bias",
         "relations/module/left": Taken(f"{layer}.weight", lambda x: np.split(x, 2, axis=1)[1].T),
         "relations/module/right": Taken(f"{layer}.weight", lambda x: np.split(x, 2, axis=1)[0].T),

@@ -97,14 +97,14 @@ def take_all(
     loaded: dict[str, Sequence[str]] = {}
     missing: dict[str, Sequence[str]] = {}
     for name, (taken, shape) in wanted.items():
-        is_stacked = shape is not None and "{}" in taken.name
-        names = [taken.name.format(number) for number in range(shape[0] if is_stacked else 1)]
+        depth = shape[0] if shape and "{}" in taken.name else None
+        names = [taken.name.format(number) for number in range(depth or 1)]
         if absent := [source for source in names if source not in arrays]:
             missing[name] = absent
             continue
-        own = shape and shape[is_stacked:]
+        own = shape[1:] if shape and depth else shape
         layers = [_take(np.asarray(arrays[source]), source, taken, own, name) for source in names]
-        flat[name] = np.asarray(np.stack(layers) if is_stacked else layers[0], order="C")
+        flat[name] = np.asarray(np.stack(layers) if depth else layers[0], order="C")
         loaded[name] = names
     used = {source for names in loaded.values() for source in names}
     unexpected = sorted(name for name in {*arrays} - used if not _COUNTERS.match(name))
@@ -119,14 +119,14 @@ def _take(
         raise UserError(f"{source} has the type {array.dtype}: save the weights as float32.")
     try:
         found = taken.apply(array)
-        wanted = found.shape if wanted is None else wanted
-        found = found.reshape(wanted) if found.ndim > len(wanted) else found
+        if wanted is not None and found.ndim > len(wanted):
+            found = found.reshape(wanted)
     except (ValueError, IndexError):
         found = None  # Its shape is so different that it cannot be changed.
-    if found is None or found.shape != wanted:
+    if found is None or wanted not in (None, found.shape):
         raise UserError(
-            f"{source} has the shape {list(array.shape)}, which does not give {list(wanted)} for "
-            f"{name}: the source has a different size or architecture from the requested one."
+            f"{source} has the shape {list(array.shape)}, which does not give {list(wanted or ())} "
+            f"for {name}: the source has another size or architecture than the requested one."
         )
     return np.asarray(found, np.float32)
 

@@ -70,6 +70,10 @@ def convert(
         report.check(allow_missing, (*published.unused, *allow_unexpected))
     except UserError as error:
         raise UserError(f"{source.path}: {error}") from error
+    except (LookupError, ValueError) as error:
+        raise UserError(
+            f"{source.path} is not a {name} as it was published: it has no {error}."
+        ) from error
     return arrays, _describe(published, arrays), report
 
 

@@ -10,7 +10,7 @@ from xmodal.data.text.concept_graph import normalize_adjacency, read_concepts
 from xmodal.data.text.vocabulary import UNKNOWN
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.image_text import SENTENCES, regions, word_encoder
-from xmodal.pretrained.layer_rules import Arrays, Taken, array_shape, find_prefix, nest
+from xmodal.pretrained.layer_rules import Arrays, Table, Taken, find_prefix, nest
 from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.vocabularies import as_file, words_of
 from xmodal.pretrained.weight_files import WeightSource
@@ -26,14 +26,14 @@ VARIANTS = {"coco": (0.4, 0.9), "flickr30k": (0.35, 0.85)}
 
 # The heads of a tower: attention over its tokens, attention over concepts, and their graph.
 _INSTANCE = {"local": "embedding_1.0", "global": "embedding_2.0", "weight": "embedding_3.0"}
-_CONSENSUS = {
+_CONSENSUS: Table = {
     "concept": "embedding_1.0",
     "concept_norm": "embedding_1.1",
     "item": "embedding_2.0",
     "item_norm": "embedding_2.1",
     "weight": Taken("embedding_3.0.weight", np.transpose),
 }
-_GRAPH = {
+_GRAPH: Table = {
     "hidden": "gc1.weight",
     "output": "gc2.weight",
     "adjacency": Taken("adj_all", normalize_adjacency),
@@ -51,8 +51,8 @@ def describe_cvse(source: WeightSource) -> Published:
     share, fusion = VARIANTS[source.choose("coco", _trained(source.options))]
     start = find_prefix(source.arrays, "6.adj_all")
     arrays, files = _with_concepts(source, f"{start}1.embed.weight")
-    width, inputs = array_shape(arrays, f"{start}0.fc.weight")
-    words, graph = array_shape(arrays, f"{start}6.gc1.weight")
+    width, inputs = arrays[f"{start}0.fc.weight"].shape
+    words, graph = arrays[f"{start}6.gc1.weight"].shape
     head = {
         "name": "consensus",
         "concepts": len(arrays[f"{start}6.adj_all"]),
@@ -105,8 +105,6 @@ def _with_concepts(source: WeightSource, table: str) -> tuple[Arrays, dict[str, 
             "-m data_prep.concepts --concepts=category_concepts.json "
             "--word_vectors=coco_concepts_glove_word2vec.pkl` writes."
         )
-    if UNKNOWN not in words:
-        raise UserError(f"its vocabulary has no {UNKNOWN}: use the one published with it.")
     first = [f"b'{word}" for word in concepts.forms if f"b'{word}" not in words]
     rows = np.repeat(vectors[[words.index(UNKNOWN)]], len(first), axis=0)
     forms = [word.removeprefix("b'") for word in (*words, *first)]

@@ -129,25 +129,11 @@ def read_description(folder: str | os.PathLike) -> Description:
                 f"{folder} is not a converted tower: {needed} is missing. Make one with `xmodal "
                 "convert`."
             )
-    content = read_card(path, "encoder", "head", "preprocessing")
     files = {name: (root / name).read_bytes() for name in FILES if (root / name).exists()}
-    encoder, head, inputs = content["encoder"], content["head"], content["preprocessing"]
-    return Description(encoder, head, inputs, files, content.get("projection"))
-
-
-def read_card(path: epath.Path, *keys: str) -> dict[str, Any]:
-    """Returns the content of `tower.json` or `model.json`.
-
-    Raises:
-      UserError: it is damaged, or has not these keys.
-    """
-    try:
-        content = dict(parse_json_text(path.read_text()))
-        if missing := [key for key in keys if key not in content]:
-            raise ValueError(f"it has no {', '.join(missing)}")
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{path} is damaged ({error}): convert the weights again.") from error
-    return content
+    with damaged(path):
+        card = parse_json_text(path.read_text())
+        encoder, head, inputs = card["encoder"], card["head"], card["preprocessing"]
+        return Description(encoder, head, inputs, files, card.get("projection"))
 
 
 def check_weights(folder: str | os.PathLike) -> None:
@@ -158,7 +144,7 @@ def check_weights(folder: str | os.PathLike) -> None:
     """
     path = epath.Path(folder) / _WEIGHTS
     if not is_in_object_store(path):
-        with _damage(path), safetensors.safe_open(os.fspath(path), "numpy"):
+        with damaged(path), safetensors.safe_open(os.fspath(path), "numpy"):
             pass
 
 
@@ -178,13 +164,14 @@ def read_arrays(path: epath.Path) -> dict[str, np.ndarray]:
     Raises:
       UserError: it is damaged.
     """
-    with _damage(path):
+    with damaged(path):
         return read_safetensors(path)
 
 
 @contextlib.contextmanager
-def _damage(path: epath.Path) -> Iterator[None]:
+def damaged(path: epath.Path) -> Iterator[None]:
+    """Turns errors of reading a file into a sentence."""
     try:
         yield
-    except safetensors.SafetensorError as error:
-        raise UserError(f"{path} cannot be read ({error}): convert the weights again.") from error
+    except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({error}): convert the weights again.") from error

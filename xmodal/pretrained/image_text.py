@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.layer_rules import Arrays, array_shape
+from xmodal.pretrained.layer_rules import Arrays
 from xmodal.pretrained.vocabularies import words_of
 from xmodal.pretrained.weight_files import WeightSource
 
@@ -74,8 +74,8 @@ def word_encoder(
     Raises:
       UserError: the source has no such arrays.
     """
-    rows, words = array_shape(arrays, f"{start}{table}.weight")
-    _, width = array_shape(arrays, f"{start}{recurrent}.weight_hh_l0")
+    rows, words = arrays[f"{start}{table}.weight"].shape
+    _, width = arrays[f"{start}{recurrent}.weight_hh_l0"].shape
     encoder = {
         "name": "rnn",
         "cell": cell,

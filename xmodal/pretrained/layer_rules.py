@@ -133,17 +133,6 @@ def find_prefix(arrays: Arrays, name: str) -> str:
     return found[0]
 
 
-def array_shape(arrays: Arrays, name: str) -> tuple[int, ...]:
-    """Returns the shape of an array of a source.
-
-    Raises:
-      UserError: the source has no such array.
-    """
-    if name not in arrays:
-        raise UserError(f"it has no array {name!r}; it has {', '.join(sorted(arrays)[:4])}, ...")
-    return np.shape(arrays[name])
-
-
 def count_layers(arrays: Arrays, name: str) -> int:
     """Returns the number of layers 0, 1, ... of which a source has the array; {} in its name."""
     number = 0
@@ -158,15 +147,8 @@ def count_heads(width: int) -> int:
 
 
 def grid_side(tokens: int) -> int:
-    """Returns the rows of a square grid of tokens.
-
-    Raises:
-      UserError: the tokens are not a square.
-    """
-    side = math.isqrt(max(tokens, 0))
-    if not tokens or side**2 != tokens:
-        raise UserError(f"it has {tokens} positions of patches, which are not a square.")
-    return side
+    """Returns the rows of a square grid of tokens."""
+    return math.isqrt(tokens)
 
 
 TIMM_LAYER: Table = {

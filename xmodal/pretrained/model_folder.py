@@ -20,13 +20,14 @@ from etils import epath
 
 from xmodal.core.atomic import new_folder
 from xmodal.core.errors import UserError
+from xmodal.core.untrusted.json_text import parse_json_text
 from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import (
     Description,
     check_new,
+    damaged,
     model_section,
     read_arrays,
-    read_card,
     read_description,
     write_tower,
 )
@@ -105,11 +106,12 @@ def read_model(folder: str | os.PathLike) -> ModelDescription:
             "convert --model=...`; a folder of one tower goes to "
             "config.init_from.towers."
         )
-    content = read_card(path, "similarity", "parameters")
     towers = {modality: read_description(epath.Path(folder) / modality) for modality in MODALITIES}
-    similarity, numbers = content["similarity"], content["parameters"]
-    scorer = content.get("cross_encoder") or None
-    return ModelDescription(towers, similarity, numbers, content.get("tasks", {}), scorer)
+    with damaged(path):
+        card = parse_json_text(path.read_text())
+        similarity, numbers = card["similarity"], card["parameters"]
+        scorer = card.get("cross_encoder") or None
+        return ModelDescription(towers, similarity, numbers, card.get("tasks", {}), scorer)
 
 
 def read_part(folder: str | os.PathLike, part: str) -> dict[str, np.ndarray]:

@@ -39,8 +39,6 @@ def convert_once(source: str | os.PathLike) -> epath.Path:
         it.
     """
     path = epath.Path(source)
-    if not path.exists():
-        raise NotPublishedError(f"{os.fspath(source)} does not exist.")
     return converters.convert_once(_hash_of(path), "model.json", lambda: _convert(path))
 
 

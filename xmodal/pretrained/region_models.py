@@ -10,7 +10,7 @@ from xmodal.pretrained.image_text import regions, sentences, word_encoder
 from xmodal.pretrained.layer_rules import (
     Arrays,
     Table,
-    array_shape,
+    Taken,
     count_layers,
     find_prefix,
     nest,
@@ -22,7 +22,6 @@ from xmodal.pretrained.weight_files import WeightSource
 
 _QUERIES = {"t2i": "text", "i2t": "image"}
 _POOLS = {"LogSumExp": "lse", "Mean": "mean", "Max": "max", "Sum": "sum"}
-_NEEDED = ("cross_attn", "agg_func", "lambda_softmax", "raw_feature_norm")
 # A tower's attention over its tokens in SGRAF.
 _GLOBAL = {
     "local": "local.0",
@@ -43,17 +42,13 @@ def describe_scan(source: WeightSource) -> Published:
       UserError: it is not such a checkpoint, or not of a kind that is known here.
     """
     arrays, options = source.arrays, source.options
-    if missing := [name for name in _NEEDED if name not in options]:
-        raise UserError(
-            f"it has no {', '.join(missing)} among its options, 'opt', which alone say how pairs "
-            "are scored; convert the authors' whole file."
-        )
-    queries, pool = _QUERIES.get(options["cross_attn"]), _POOLS.get(options["agg_func"])
     start = find_prefix(arrays, "0.fc.weight")
+    found = [options.get(name, "") for name in ("cross_attn", "agg_func")]
+    queries, pool = _QUERIES.get(found[0]), _POOLS.get(found[1])
     if not queries or not pool or f"{start}0.fc.weight_g" in arrays:
         raise UserError(
-            f"its cross_attn is {options['cross_attn']!r}, its agg_func {options['agg_func']!r}; "
-            f"known are {', '.join(_QUERIES)} and {', '.join(_POOLS)}, without weight_norm."
+            f"its cross_attn is {found[0]!r}, its agg_func {found[1]!r} (in 'opt'); known are "
+            f"{', '.join(_QUERIES)} and {', '.join(_POOLS)}, without weight_norm."
         )
     similarity = {
         "name": "scan",
@@ -63,7 +58,7 @@ def describe_scan(source: WeightSource) -> Published:
         "attention_scale": options["lambda_softmax"],
         "attention_norm": options["raw_feature_norm"],
     }
-    width, inputs = array_shape(arrays, f"{start}0.fc.weight")
+    width, inputs = arrays[f"{start}0.fc.weight"].shape
     words, text_table = _unit_words(source, f"{start}1.")
     return Published(
         towers={
@@ -95,12 +90,12 @@ def describe_sgraf(source: WeightSource) -> Published:
     arrays = source.arrays
     start = find_prefix(arrays, "2.sim_eval_w.weight")
     image, text, pairs = (f"{start}{number}." for number in range(3))
-    width, inputs = array_shape(arrays, f"{image}fc.weight")
-    count, *_ = array_shape(arrays, f"{pairs}v_global_w.embedding_local.1.running_mean")
-    size, _ = array_shape(arrays, f"{pairs}sim_tranloc_w.weight")
+    width, inputs = arrays[f"{image}fc.weight"].shape
+    count, *_ = arrays[f"{pairs}v_global_w.embedding_local.1.running_mean"].shape
+    size, _ = arrays[f"{pairs}sim_tranloc_w.weight"].shape
     words, text_table = _unit_words(source, text, recurrent="cap_rnn", dropout=0.4)
     image_table = {"head/linear": f"{image}fc"}
-    pair_table = {
+    pair_table: dict[str, str | Taken] = {
         "local": f"{pairs}sim_tranloc_w",
         "global": f"{pairs}sim_tranglo_w",
         "score": f"{pairs}sim_eval_w",
@@ -139,7 +134,7 @@ def describe_vsrn(source: WeightSource) -> Published:
     """
     arrays = source.arrays
     image = find_prefix(arrays, "img_rnn.weight_ih_l0")
-    width, inputs = array_shape(arrays, f"{image}fc.weight")
+    width, inputs = arrays[f"{image}fc.weight"].shape
     numbers = [n for n in range(1, 100) if f"{image}Rs_GCN_{n}.g.weight" in arrays]
     is_flickr = f"{image}bn.weight" in arrays
     head = {
@@ -182,7 +177,7 @@ def describe_vse_infinity(source: WeightSource) -> Published:
     anchor = "image_encoder.fc.weight" if has_grids else "mlp.layers.0.weight"
     image = find_prefix(arrays, anchor)
     module = f"{image}image_encoder." if has_grids else image
-    width, inputs = array_shape(arrays, f"{module}fc.weight")
+    width, inputs = arrays[f"{module}fc.weight"].shape
     head, table = _gpo(arrays, module)
     head["width"], table["head/linear"] = width, f"{module}fc"
     if has_grids:
@@ -193,7 +188,7 @@ def describe_vse_infinity(source: WeightSource) -> Published:
         grids = {"size": 512, "eval_transform": "cxc", "eval_crop": 1.0}
         pictures = Description(encoder, head, grids)
     else:
-        head["mlp"], _ = array_shape(arrays, f"{module}mlp.layers.0.weight")
+        head["mlp"], _ = arrays[f"{module}mlp.layers.0.weight"].shape
         mlp = {"mlp_hidden": "layers.0", "mlp_norm": "bns.0", "mlp_output": "layers.1"}
         table |= nest("head/", f"{module}mlp.", mlp)
         pictures = regions(inputs, head)
@@ -229,7 +224,7 @@ def _vse_infinity_text(source: WeightSource) -> tuple[Description, Table]:
         encoder, own = word_encoder(arrays, start, directions="mean")
         return sentences(source, encoder, head), {**own, **table}
     encoder = {"name": "bert", **bert_sizes(arrays, f"{start}bert.")}
-    head["width"], _ = array_shape(arrays, f"{start}linear.weight")
+    head["width"], _ = arrays[f"{start}linear.weight"].shape
     table |= nest("encoder/", f"{start}bert.", HUGGING_FACE) | {"head/linear": f"{start}linear"}
     inputs = {"tokenizer": "wordpiece", "lower_case": True}
     files = words_of(source, encoder["vocab_size"])
@@ -238,7 +233,7 @@ def _vse_infinity_text(source: WeightSource) -> tuple[Description, Table]:
 
 def _gpo(arrays: Arrays, start: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The section of the generalized pooling, and its table."""
-    _, code_width = array_shape(arrays, f"{start}gpool.gru.weight_ih_l0")
-    _, hidden = array_shape(arrays, f"{start}gpool.linear.weight")
+    _, code_width = arrays[f"{start}gpool.gru.weight_ih_l0"].shape
+    _, hidden = arrays[f"{start}gpool.linear.weight"].shape
     section = {"name": "gpo", "code_width": code_width, "hidden": hidden}
     return section, nest("head/position_weights/", start, _GPO)

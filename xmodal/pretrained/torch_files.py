@@ -28,22 +28,15 @@ def read_objects(path: epath.Path) -> Any:
     `pickles.Inert`.
 
     Raises:
-      UserError: torch is not installed, or cannot read the file.
+      UserError: torch is not installed.
+      Exception: it cannot read the file; of any type.
     """
     try:
-        return _load(path)
+        import torch
     except ModuleNotFoundError as error:
         raise UserError(
             f"{path} needs torch: pip install torch --index-url https://download.pytorch.org/whl/cpu"
         ) from error
-    except Exception as error:  # torch raises errors of any type.
-        reason = str(error).split("\n")[0]
-        raise UserError(f"{path} cannot be read ({reason}): download it again.") from error
-
-
-def _load(path: epath.Path) -> Any:
-    import torch
-
     source: Any = io.BytesIO(path.read_bytes()) if is_in_object_store(path) else os.fspath(path)
     is_zip = zipfile.is_zipfile(source)
     if is_zip:

@@ -12,7 +12,6 @@ from xmodal.pretrained.layer_rules import (
     TIMM_LAYER,
     Arrays,
     Table,
-    array_shape,
     count_heads,
     count_layers,
     find_prefix,
@@ -73,8 +72,8 @@ def describe_vilt(source: WeightSource) -> Published:
     image, image_table = _describe_image(arrays, table)
     head, classes = _find_head(arrays)
     text, hidden = str(table["text"]), f"{start}{layer}{parts['mlp_hidden']}.weight"
-    rows, width = array_shape(arrays, f"{text}word_embeddings.weight")
-    length, _ = array_shape(arrays, f"{text}position_embeddings.weight")
+    rows, width = arrays[f"{text}word_embeddings.weight"].shape
+    length, _ = arrays[f"{text}position_embeddings.weight"].shape
     depth = count_layers(arrays, hidden)
     scorer = {
         **{
@@ -105,7 +104,7 @@ def describe_vilt(source: WeightSource) -> Published:
             "width": width,
             "depth": depth,
             "heads": count_heads(width),
-            "mlp_dim": array_shape(arrays, hidden.format(0))[0],
+            "mlp_dim": arrays[hidden.format(0)].shape[0],
             "positions": length,
         },
         notes=(_WARNING,),
@@ -123,8 +122,8 @@ def _find_head(arrays: Arrays) -> tuple[str, int]:
 
 
 def _describe_image(arrays: Arrays, table: Table) -> tuple[Description, Table]:
-    width, _, patch, _ = array_shape(arrays, f"{table['patches']}.weight")
-    _, tokens, _ = array_shape(arrays, str(table["position_embeddings"]))
+    width, _, patch, _ = arrays[f"{table['patches']}.weight"].shape
+    _, tokens, _ = arrays[str(table["position_embeddings"])].shape
     grid = grid_side(tokens - 1)
     encoder = {
         "name": "patch_tokens",

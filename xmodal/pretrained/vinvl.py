@@ -23,7 +23,7 @@ from xmodal.pretrained.bert_weights import (
     check_config,
 )
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.layer_rules import Arrays, Table, Taken, array_shape, find_prefix, nest
+from xmodal.pretrained.layer_rules import Arrays, Table, Taken, find_prefix, nest
 from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.torch_files import attributes, read_objects
 from xmodal.pretrained.vocabularies import words_of
@@ -61,7 +61,7 @@ def describe_vinvl(source: WeightSource) -> Published:
     image, image_table = _describe_image(arrays, bert, settings, arguments)
     scorer, scorer_table = _describe_scorer(arrays, bert, settings)
     length = min(arguments["max_seq_length"], scorer["positions"])
-    rows, _ = array_shape(arrays, f"{bert}embeddings.word_embeddings.weight")
+    rows, _ = arrays[f"{bert}embeddings.word_embeddings.weight"].shape
     text = Description(
         {"name": "token_ids", "vocab_size": rows},
         {"name": "none"},
@@ -105,7 +105,7 @@ def _read_arguments(
 def _describe_image(
     arrays: Arrays, bert: str, settings: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> tuple[Description, Table]:
-    width, features = array_shape(arrays, f"{bert}img_embedding.weight")
+    width, features = arrays[f"{bert}img_embedding.weight"].shape
     encoder = {
         "name": "region_tokens",
         "features": features,

@@ -46,10 +46,8 @@ def read_words(path: str | os.PathLike) -> list[str]:
             text = path.read_bytes().decode("utf-8-sig")
             is_json = path.name.endswith(".json")
             words = _sort(parse_json_text(text)) if is_json else split_vocabulary(text)
-    except (*pickles.DAMAGE, OSError) as error:
+    except (*pickles.DAMAGE, OSError, RuntimeError) as error:
         raise UserError(f"{path} cannot be read as a vocabulary ({error}).") from error
-    if wrong := next((word for word in words if len(word.splitlines()) > 1), None):
-        raise UserError(f"{path}: the word {wrong!r} is not one line.")
     return words
 
 

@@ -73,13 +73,6 @@ def test_a_window_alone_has_the_values_of_the_resized_picture(shape, recipe, mon
     assert np.abs(found.astype(int) - whole).max() <= 1
 
 
-@pytest.mark.parametrize("recipe", EVALUATION_CROPS)
-@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (2, 1)])
-def test_every_recipe_crops_the_smallest_pictures(recipe, shape):
-    found = EVALUATION_CROPS[recipe](np.full((*shape, 3), 7, np.uint8), 4, 0.3)
-    np.testing.assert_array_equal(found, np.full((4, 4, 3), 7, np.uint8))
-
-
 @pytest.mark.parametrize(
     ("height", "width", "size"),
     [(60, 80, 64), (200, 150, 41), (5, 2, 9)],

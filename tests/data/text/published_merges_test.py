@@ -4,7 +4,6 @@ import gzip
 import importlib.metadata
 import importlib.util
 import os
-import shutil
 
 import numpy as np
 import pytest
@@ -68,17 +67,6 @@ def test_ids_of_awkward_texts_are_those_of_open_clip(open_clip, tokenizer):
     assert lengths[-1] == LENGTH
     ids, mask = tokenizer.encode(["<|endoftext|>"])  # open_clip spells it differently.
     assert ids[mask > 0].tolist() == [49_406, 49_407, 49_407]
-
-
-def test_the_archive_has_the_merges_of_a_folder_of_transformers(open_clip, tmp_path):
-    archive = tmp_path / ARCHIVE
-    shutil.copy(open_clip.default_bpe(), archive)
-    file = read_vocabulary(archive)
-    lines = file.content.decode().split("\n")
-    assert (file.name, lines[0], len(lines)) == ("merges.txt", "#version: 0.2", 48_894 + 2)
-    named = tmp_path / "merges.txt"
-    named.write_bytes(file.content)
-    assert read_vocabulary(named) == file == read_vocabulary("pip:open-clip-torch")
 
 
 def test_what_is_not_the_published_file(tmp_path):

@@ -1,4 +1,4 @@
-"""Vocabularies read from files and learned from words."""
+"""Vocabularies learned from words."""
 
 import collections
 import itertools
@@ -6,8 +6,6 @@ import itertools
 import numpy as np
 import pytest
 
-from xmodal.core.errors import UserError
-from xmodal.data.text.tokenizer_files import read_vocabulary
 from xmodal.data.text.vocabulary import WORD_TOKENS, learn_words
 
 
@@ -23,15 +21,3 @@ def test_frequent_words_come_first_and_rare_ones_are_cut(min_count):
     assert ("zz" in words) == (min_count == 1)
     for left, right in itertools.pairwise(words):
         assert counts[left] > counts[right] or (counts[left] == counts[right] and left < right)
-
-
-def test_a_file_has_one_token_per_line(tmp_path):
-    (tmp_path / "vocab.txt").write_text("dog\n \n café \n", encoding="utf-8")
-    assert read_vocabulary(tmp_path / "vocab.txt") == ["dog", "", "café"]
-    (tmp_path / "marked.txt").write_text("[PAD]\n[UNK]\n", encoding="utf-8-sig")
-    assert read_vocabulary(tmp_path / "marked.txt") == ["[PAD]", "[UNK]"]
-    with pytest.raises(UserError, match="vocabulary names '.*absent', which is not a file"):
-        read_vocabulary(tmp_path / "absent")
-    # Runs of earlier versions have no vocab.txt, and no name in their config.
-    with pytest.raises(UserError, match="vocabulary names '', which is not a file"):
-        read_vocabulary("")

@@ -75,14 +75,10 @@ class ImageConfig:
     tags: bool = False
 
     def __post_init__(self) -> None:
-        if self.patch and (self.size % self.patch or self.size < self.patch):
+        if self.patch and (self.augment or self.size % self.patch or not self.size):
             raise UserError(
-                f"config.data.image.size={self.size} is not a multiple of patch={self.patch}."
-            )
-        if self.patch and self.augment is not None:
-            raise UserError(
-                f"config.data.image.patch={self.patch} keeps whole pictures, and augment crops "
-                "them; set config.data.image.augment to None."
+                f"config.data.image.patch={self.patch} needs a size that is a multiple of it, and "
+                f"whole pictures: it is {self.size}, and augment must be None."
             )
 
     @property

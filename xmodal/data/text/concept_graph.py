@@ -86,11 +86,7 @@ def read_concepts(path: str | os.PathLike) -> Concepts:
     """
     try:
         return parse_concepts(parse_json_text(epath.Path(path).read_text(encoding="utf-8")))
-    except FileNotFoundError as error:
-        raise UserError(
-            f"There is no concept file at {path}; write one with `python -m data_prep.concepts`."
-        ) from error
-    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+    except (OSError, AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
         raise UserError(
             f"{path} is not a file of `python -m data_prep.concepts` ({error}); write it again."
         ) from error

@@ -62,11 +62,6 @@ def word_pieces(vocabulary: Sequence[str], config: TextConfig) -> Pieces:
     They differ for characters that Unicode does not assign or that it assigned lately, and for a
     capital sigma that ends a word.
     """
-    if missing := [token for token in SPECIAL_TOKENS[:4] if token not in vocabulary]:
-        raise UserError(
-            f"the vocabulary ({len(vocabulary)} entries) lacks {', '.join(missing)}; "
-            "a BERT vocab.txt has one token per line and all of these"
-        )
     ids = {token: number for number, token in enumerate(vocabulary)}
     tokenizer = Tokenizer(
         models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=_MAX_CHARS_PER_WORD)
@@ -278,8 +273,6 @@ def _load_sentence_pieces(content: bytes) -> Any:
             "A SentencePiece model needs sentencepiece: pip install 'xmodal[tokenizers]', or pip "
             "install sentencepiece."
         ) from error
-    if not content:  # The library takes this for a model.
-        raise ValueError("it is empty")
     try:
         return sentencepiece.SentencePieceProcessor(model_proto=content)
     except RuntimeError as error:

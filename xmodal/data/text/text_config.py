@@ -121,12 +121,6 @@ class TextConfig:
     prompt: str = ""
 
     def __post_init__(self) -> None:
-        marked = self.tokenizer in SUBWORDS or self.special_tokens != "none"
-        if marked and self.max_length < 3:
-            raise UserError(
-                f"config.data.text.max_length is {self.max_length}; special tokens and "
-                "a token need 3"
-            )
         if self.prompt and self.prompt.count("{}") != 1:
             raise UserError(
                 f"config.data.text.prompt is {self.prompt!r}; it needs {{}} once, for the caption"

@@ -159,8 +159,6 @@ def parse_file(name: str, content: bytes, where: str) -> TokenizerFile:
             f"{where} is not a {name}: {error}. The name of a tokenizer's file defines its kind: "
             "merges.txt, NAME.model (SentencePiece), NAME.json (tokenizer.json), or a vocab.txt."
         ) from error
-    if len(tokens) < 2:
-        raise UserError(f"{where} is not a {name} with one token per line: it has one line.")
     if name == "vocab.txt":
         return vocabulary_file(tokens)
     return TokenizerFile(name, content, tuple(tokens))
