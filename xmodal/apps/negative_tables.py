@@ -88,7 +88,8 @@ def find_positives(split: "EvalSplit", benchmarks: Sequence[str]) -> Positives:
     own = own_pairs(split.caption_rows, split.caption_rows)
     sizes = {"i2t": len(split.image_ids), "t2i": len(split.caption_ids)}
     found: dict[str, list[Ragged | Relation]] = {
-        name: [Ragged.from_pairs(*own[name], count)] for name, count in sizes.items()
+        name: [Ragged.from_pairs(own[name][0], own[name][1], count)]
+        for name, count in sizes.items()
     }
     labels = labels_of_split(cast("Any", split), benchmarks) if benchmarks else None
     for benchmark in make_benchmarks(labels, benchmarks) if labels else ():
