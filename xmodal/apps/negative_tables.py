@@ -4,7 +4,7 @@ import argparse
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import jax
 import numpy as np
@@ -90,12 +90,10 @@ def find_positives(split: "EvalSplit", benchmarks: Sequence[str]) -> Positives:
         name: [Ragged.from_pairs(own[name][0], own[name][1], count)]
         for name, count in sizes.items()
     }
-    if benchmarks:
-        items: Any = split
-        for benchmark in make_benchmarks(labels_of_split(items, benchmarks), benchmarks):
-            for name, relations in found.items():
-                if name in benchmark.directions:
-                    relations += benchmark.directions[name].relations
+    labels = labels_of_split(cast("Any", split), benchmarks) if benchmarks else None
+    for benchmark in make_benchmarks(labels, benchmarks) if labels else ():
+        for name in found.keys() & benchmark.directions.keys():
+            found[name] += benchmark.directions[name].relations
     return found
 
 

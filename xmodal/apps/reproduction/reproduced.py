@@ -93,16 +93,17 @@ def _spread(deviation: float, seeds: int, new: int) -> float:
 
 def _measure(tag: str, system: System, metrics: Sequence[Numbers]) -> tuple[float | None, ...]:
     """The mean over seeds, and its interval; `A+B` is the mean of two metrics."""
-    found = [[_find(each, system.evaluator, numbers) for each in tag.split("+")]
-             for numbers in metrics]  # fmt: skip
-    if not found or any("" in names for names in found):
+    means, ends = [], (None, None)
+    for numbers in metrics:
+        names = [_find(each, system.evaluator, numbers) for each in tag.split("+")]
+        if "" in names:
+            return None, None, None
+        means.append(float(np.mean([numbers[name] for name in names])))
+        if len(names) == 1:
+            ends = numbers.get(f"{names[0]}_low"), numbers.get(f"{names[0]}_high")
+    if not means:
         return None, None, None
-    means = np.array([np.mean([numbers[name] for name in names])
-                      for names, numbers in zip(found, metrics, strict=True)])  # fmt: skip
-    if len(means) > 1:
-        return (float(means.mean()), *compute_t_interval(means))
-    ends = (metrics[0].get(f"{found[0][0]}_{end}") for end in ("low", "high"))
-    return (float(means[0]), *(ends if len(found[0]) == 1 else (None, None)))
+    return float(np.mean(means)), *(compute_t_interval(np.array(means)) if means[1:] else ends)
 
 
 def _find(tag: str, evaluator: str, numbers: Numbers) -> str:

@@ -49,11 +49,24 @@ def summarize(rated: Mapping[str, RatedPairs], positive: Mapping[str, float]) ->
       rated: rating -> its pairs.
       positive: rating -> score from which a pair is positive; other ratings have no positives.
     """
-    return [
-        _summarize(pairs, method, rows, positive.get(rating))
-        for rating, pairs in rated.items()
-        for method, rows in methods_of(pairs).items()
-    ]
+    found = []
+    for rating, pairs in rated.items():
+        deviations, threshold = rater_deviations(pairs), positive.get(rating)
+        for method, rows in methods_of(pairs).items():
+            scores, spread = pairs.scores[rows].astype(np.float64), None
+            if deviations is not None and np.isfinite(deviations[rows]).any():
+                spread = float(np.nanmean(deviations[rows]))
+            found.append(Summary(
+                rating=pairs.rating,
+                method=method,
+                pairs=len(scores),
+                mean=float(scores.mean()),
+                quartiles=tuple(np.percentile(scores, (25, 50, 75)).tolist()),
+                threshold=threshold,
+                positives=None if threshold is None else int(np.sum(scores >= threshold)),
+                rater_deviation=spread,
+            ))  # fmt: skip
+    return found
 
 
 def methods_of(pairs: RatedPairs) -> dict[str, np.ndarray]:
@@ -75,26 +88,6 @@ def methods_of(pairs: RatedPairs) -> dict[str, np.ndarray]:
 def name_of(rating: str, method: str) -> str:
     """The name of a method's pairs in figures."""
     return rating if method == ALL else f"{rating}, {method}"
-
-
-def _summarize(
-    pairs: RatedPairs, method: str, rows: np.ndarray, threshold: float | None
-) -> Summary:
-    scores = pairs.scores[rows].astype(np.float64)
-    deviations = rater_deviations(pairs)
-    if deviations is not None:
-        known = deviations[rows & np.isfinite(deviations)]
-        deviations = float(known.mean()) if len(known) else None
-    return Summary(
-        rating=pairs.rating,
-        method=method,
-        pairs=len(scores),
-        mean=float(scores.mean()),
-        quartiles=tuple(np.percentile(scores, (25, 50, 75)).tolist()),
-        threshold=threshold,
-        positives=None if threshold is None else int(np.sum(scores >= threshold)),
-        rater_deviation=deviations,
-    )
 
 
 def spearman(left: np.ndarray, right: np.ndarray) -> float:
