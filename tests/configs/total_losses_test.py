@@ -20,8 +20,8 @@ from tests.similarity.token_views import make_view
 from xmodal.similarity import Embedding, make_similarity
 from xmodal.train import rngs
 from xmodal.train.optimization import run_lengths
+from xmodal.train.optimization.parameter_groups import select
 from xmodal.train.step import task_losses
-from xmodal.train.step.step import select_l2
 from xmodal.train.step.tasks import make_tasks
 from xmodal.train.tree import flatten
 
@@ -110,7 +110,7 @@ def compute_total(name, argument, batch, step, monkeypatch):
     if config["l2"] is not None:
         l2 = config["l2"]
         flat = flatten(batch.weights)
-        decayed = select_l2(l2["pattern"], flat)
+        decayed = select(l2["pattern"], flat, "config.l2")
         total += l2["scale"] * sum(jnp.sum(jnp.square(flat[path])) for path in decayed)
     return float(total)
 

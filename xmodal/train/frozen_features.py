@@ -99,32 +99,16 @@ def _open_modality(
     compute: bool,
 ) -> data.FeatureReader | None:
     """Returns the features of one modality; None if they are missing and not to be computed."""
-    paths = parts.model.towers[modality].frozen_paths(params[modality])
+    settings, tower = parts.settings, parts.model.towers[modality]
+    paths = tower.frozen_paths(params[modality])
     flat, statistics = flatten(params[modality]), flatten(model_state[modality])
     weights = {
         "params": {path: flat[path] for path in paths},
         "state": {path: leaf for path, leaf in statistics.items() if "/encoder/" in path},
     }
     weights = mesh_lib.to_host(weights, parts.mesh)
-    root = parts.settings.frozen_features.folder or os.fspath(items.folder)
-    digits = _hash(parts, items, modality, weights)
-    folder = os.path.join(root, f"{modality}_features-{items.split}-{digits[:16]}")
-    # All processes decide alike, though some may not see the folder, or call it otherwise.
-    stored = processes.gather(
-        f"look for features of the {modality} tower", str(os.path.isdir(folder))
-    )
-    if stored[0] == "False":
-        if not compute:
-            return None
-        tower = parts.model.towers[modality]
-        compute_them = functools.partial(_compute, folder, digits, tower, items, modality, weights)
-        processes.first_does(f"write the features of the {modality} tower", compute_them)
-    return data.open_features(folder)
-
-
-def _hash(parts: Run, items: data.EvalSplit, modality: str, weights: Mapping[str, _Arrays]) -> str:
-    """Returns a hash of the weights, the encoder's settings, the inputs and the pooling."""
-    settings, tower = parts.settings, parts.model.towers[modality]
+    root = settings.frozen_features.folder or os.fspath(items.folder)
+    # Of the weights, the encoder's settings, the inputs and the pooling.
     described = [tower.feature_pooling, settings.model[modality]["encoder"], items.split]
     described += [sorted(items.hashes.items())]
     if modality == "image":
@@ -141,7 +125,18 @@ def _hash(parts: Run, items: data.EvalSplit, modality: str, weights: Mapping[str
         for path, array in sorted(arrays.items()):
             digest.update(f"{kind} {path} {array.shape} {array.dtype}".encode())
             digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
+    digits = digest.hexdigest()
+    folder = os.path.join(root, f"{modality}_features-{items.split}-{digits[:16]}")
+    # All processes decide alike, though some may not see the folder, or call it otherwise.
+    stored = processes.gather(
+        f"look for features of the {modality} tower", str(os.path.isdir(folder))
+    )
+    if stored[0] == "False":
+        if not compute:
+            return None
+        compute_them = functools.partial(_compute, folder, digits, tower, items, modality, weights)
+        processes.first_does(f"write the features of the {modality} tower", compute_them)
+    return data.open_features(folder)
 
 
 def _compute(

@@ -140,7 +140,7 @@ def _take_model(config: dict[str, Any], folder: str) -> None:
             is_words = tower.preprocessing.get("tokenizer") not in SUBWORDS
             unset = {} if is_words else {k: x for k, x in WORD_SETTINGS.items() if k in section}
             size = {"size": section["size"]} if section.get("size") else {}
-            section |= unset | tower.preprocessing | size
+            section |= {**unset, **tower.preprocessing, **size}
 
 
 def _named_weights(source: InitConfig) -> Iterator[_Weights]:

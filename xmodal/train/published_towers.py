@@ -1,5 +1,6 @@
 """Published towers as a model: their weights and a config, without training."""
 
+import functools
 from collections.abc import Collection, Iterator
 
 import jax
@@ -69,21 +70,17 @@ def open_towers(
     for folder in folders:
         own = config.copy_and_resolve_references()
         own.init_from.model = folder
+        parts = build_untrained(own)
+        evaluation = RunEvaluation(parts, names=names, trains=False)
         label = epath.Path(folder).name if len(folders) > 1 else config.name
-        members[folder] = _open(own, label, names)
+        subjects, views = _subjects(evaluation, label), parts.settings.tensorboard
+        members[folder] = Opened(evaluation.suite, subjects, views, own.to_dict())
     return open_ensemble(members, split) if len(members) > 1 else members[folder]
 
 
-def _open(config: ml_collections.ConfigDict, label: str, names: Collection[str] | None) -> Opened:
-    parts = build_untrained(config)
-    evaluation = RunEvaluation(parts, names=names, trains=False)
-
-    def subjects() -> Iterator[Subject]:
-        adapter = evaluation.adapter(*load_weights(parts))
-        yield Subject(label, adapter, lambda split: describe(parts, split))
-
-    views = parts.settings.tensorboard
-    return Opened(evaluation.suite, subjects(), views, config.to_dict())
+def _subjects(evaluation: RunEvaluation, label: str) -> Iterator[Subject]:
+    adapter = evaluation.adapter(*load_weights(evaluation.parts))
+    yield Subject(label, adapter, functools.partial(describe, evaluation.parts))
 
 
 def load_weights(parts: Run) -> tuple[Tree, Tree]:

@@ -33,7 +33,6 @@ from xmodal.train.inherit import inherit
 from xmodal.train.optimization.schedules import read_schedule
 from xmodal.train.run import Run
 from xmodal.train.run_config import RunConfig, fill, read_settings
-from xmodal.train.step.step import select_l2
 from xmodal.train.step.tasks import check_tasks, make_tasks
 from xmodal.train.tree import check_patterns, flatten
 
@@ -200,7 +199,7 @@ def check_start(run: Run) -> None:
     trained, frozen = flatten(shapes.params), flatten(shapes.frozen)
     check_patterns("config.init_from.published", settings.init_from.published, trained | frozen)
     if settings.l2 is not None:
-        select_l2(settings.l2.pattern, trained)
+        check_patterns("config.l2", [settings.l2.pattern], trained)
     shared = tuple(f"{part}/" for part in run.model.shared)
     for path in frozen:
         modality, _, rest = path.partition("/")

@@ -48,7 +48,7 @@ class RunConfig:
         if the activations do not fit in memory; losses see the whole batch, see `accumulation`.
       log_every: steps between two reports.
       non_finite: whether a non-finite loss or gradient stops the run ("stop"), or its batch is
-        skipped ("skip") and recorded in `skipped.jsonl`; ten consecutive skips stop the run.
+        skipped ("skip") and logged; ten consecutive skips stop the run.
       train_split: split of `data` that the run trains on.
       freeze: regular expressions matched from the start of a parameter's path.
       l2: see `L2Config`.

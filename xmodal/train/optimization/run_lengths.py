@@ -12,7 +12,7 @@ _IN_EPOCHS = re.compile(r"\S+ epochs?|[\d.]+ e\w+")
 # Keys of a config whose values are steps.
 _LENGTHS = ("total_steps", "log_every", "every", "warmup_steps", "frozen_until", "start", "end")
 UP_TO = "up to "
-"""Prefix of a warm-up that is shorter in a short run, see `run_config.choose_warmup`."""
+"""Prefix of a warm-up that is shorter in a short run, see `run_config.fill`."""
 
 _AUTO = re.compile(r"auto(?:/([1-9]\d*))?")
 # Smallest number of training examples -> value. A small dataset takes small batches, so that an

@@ -113,7 +113,7 @@ def make_step(
                 copied=copied, accumulation_steps=accumulation_steps,
             )  # fmt: skip
             if l2 is not None:
-                decayed = (trained[path] for path in select_l2(l2.pattern, trained))
+                decayed = (trained[path] for path in select(l2.pattern, trained, "config.l2"))
                 squares = sum(jnp.sum(jnp.square(x)) for x in decayed)
                 scalars["l2"] = jnp.asarray(l2.scale * squares)
                 loss += scalars["l2"]
@@ -202,11 +202,6 @@ def _mode(params: Tree, frozen: Tree, part: str) -> Mode:
     """The mode of a part of the model that is not a tower."""
     is_frozen = flatten(frozen.get(part, {})) and not params.get(part)
     return Mode.FROZEN if is_frozen else Mode.TRAIN
-
-
-def select_l2(pattern: str, paths: Collection[str]) -> list[str]:
-    """Returns the paths of trained parameters that `config.l2.pattern` matches."""
-    return select(pattern, paths, "config.l2")
 
 
 def _select(accepted: jax.Array, advanced: TrainState, state: TrainState) -> TrainState:
