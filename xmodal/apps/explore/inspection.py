@@ -96,10 +96,10 @@ class Inspection:
     @functools.cached_property
     def evaluation(self) -> Evaluation:
         """Numbers, report and page of examples; its `tagged` has the tags of `metrics.json`."""
-        named = {"name": self.name, "evaluator_name": self._found.evaluator_name}
         return evaluate_source(
-            self._evaluator, self.embeddings, **named, split=self._items, examples=5
-        )
+            self._evaluator, self.embeddings, name=self.name, split=self._items, examples=5,
+            evaluator_name=self._found.evaluator_name,
+        )  # fmt: skip
 
     @property
     def directions(self) -> list[str]:

@@ -29,28 +29,33 @@ def compute_chance(labels: DirectionLabels, items: int, *, exclude_self: bool) -
     for relation in labels.relations:
         positives = _count_reachable(labels, relation)[rows]
         depths = compute_r(labels, relation)[rows]
-        facts, counts = np.unique(
-            np.stack([sizes - exclude_self, positives, depths]), axis=1, return_counts=True
-        )
+        facts = np.stack([sizes - exclude_self, positives, depths])
+        key = np.ravel_multi_index(tuple(facts), tuple(facts.max(axis=1) + 1))
+        _, first, counts = np.unique(key, return_index=True, return_counts=True)
         for metric, values in found.items():
-            values.append(_expect(metric, *facts, counts / len(rows)))
+            values.append(_expect(metric, facts[:, first], counts / len(rows)))
     return {metric: float(np.mean(values)) for metric, values in found.items()}
 
 
-def _expect(
-    metric: str, sizes: np.ndarray, positives: np.ndarray, depths: np.ndarray, shares: np.ndarray
-) -> float:
-    """Expectation over queries with P of G items positive, R of lists, and their shares, [Q]."""
+def _expect(metric: str, facts: np.ndarray, shares: np.ndarray) -> float:
+    """Expectation over queries with G items, P of them positive, and R of lists.
+
+    Args:
+      metric: its name.
+      facts: int [3, U], different G, P and R.
+      shares: float [U], shares of the queries that have them.
+    """
+    sizes, positives, depths = facts
     if metric == MEDIAN_RANK:
         reached = np.zeros(int(sizes.max()))
-        for *fact, share in zip(sizes, positives, shares, strict=True):
-            reached += share * (1 - _survive(*fact, len(reached)))
+        for size, positive, share in zip(sizes, positives, shares, strict=True):
+            reached += share * (1 - _survive(size, positive, len(reached)))
         at = np.flatnonzero(reached >= 0.5 * (1 - 1e-12))
         return float(at[0] + 1 if len(at) else sizes.max() + 1)
     if metric == RECIPROCAL_RANK:
         values = [
-            -np.diff(_survive(*fact, fact[0]), prepend=1.0) @ (1 / np.arange(1, fact[0] + 1))
-            for fact in zip(sizes, positives, strict=True)
+            -np.diff(_survive(size, positive, size), prepend=1.0) @ (1 / np.arange(1, size + 1))
+            for size, positive in zip(sizes, positives, strict=True)
         ]
     elif metric.startswith(RECALL):
         depth = int(metric.removeprefix(RECALL))

@@ -133,7 +133,7 @@ def _pick_examples(
 
 def _find_queries(
     main: str, ranks: Mapping[str, dict[int, int]], tied: np.ndarray | None, old: dict[int, int]
-) -> Iterator[tuple[str, str, str, dict[int, float]]]:
+) -> Iterator[tuple[str, str, str, Mapping[int, float]]]:
     """Yields rules with their notes, benchmarks, and query -> key, of which the least are shown.
 
     Args:

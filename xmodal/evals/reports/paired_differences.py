@@ -231,8 +231,8 @@ def compare_means(
         values = [np.asarray(each[tag], np.float64) for each in (ours, theirs)]
         with warnings.catch_warnings(action="ignore"):  # All values may be equal.
             test = stats.ttest_rel(*values) if paired else stats.ttest_ind(*values, equal_var=False)
-        interval = test.confidence_interval()
-        found[tag] = Difference(*(x.mean() for x in values), *interval, samples)
+        low, high = test.confidence_interval()
+        found[tag] = Difference(values[0].mean(), values[1].mean(), low, high, samples)
     return found
 
 

@@ -217,7 +217,7 @@ def _make_table(
       decimals: digits of our numbers.
     """
     metrics = evaluation.metrics
-    rows = [(evaluation.name, metrics, decimals)]
+    rows: list[tuple[str, Mapping[str, float], int]] = [(evaluation.name, metrics, decimals)]
     for name, row in published.items():
         if known := [row[tag] for tag in columns if tag in row]:
             # With one decimal, if its source has no more.

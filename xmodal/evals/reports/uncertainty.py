@@ -21,6 +21,7 @@ import numpy as np
 from xmodal.evals.reports.metrics import MEDIAN_RANK
 from xmodal.evals.reports.results import CorrelationResult, Result
 
+_BLOCKS = 16
 _LEVEL = 0.975  # The two tails leave 5 %.
 
 
@@ -48,12 +49,22 @@ class Resamples:
         """
         order = np.argsort(rank, kind="stable")
         rank, images = rank[order].astype(np.int64), images[order]
+        # Queries are counted by blocks, and one by one only in the block of the median.
+        size = -(-len(rank) // _BLOCKS) or 1
+        keys = images.astype(np.int64) * _BLOCKS + np.arange(len(rank)) // size
+        table = np.bincount(keys, minlength=self.counts.shape[1] * _BLOCKS)
+        sums = self.compute_sums(table.reshape(-1, _BLOCKS).astype(np.float64))
+        ends = np.cumsum(sums, axis=1)
         medians = np.full(len(self.counts), np.nan)
-        for sample, counts in enumerate(self.counts if len(rank) else ()):
-            ends = np.cumsum(counts[images])  # Of the copies of a query, from 1.
-            if total := int(ends[-1]):
-                middle = np.searchsorted(ends, [(total - 1) // 2, total // 2], side="right")
-                medians[sample] = rank[middle].sum() // 2 + 1
+        for sample in np.flatnonzero(ends[:, -1]):
+            total, end = int(ends[sample, -1]), ends[sample]
+            middle = np.array([(total - 1) // 2, total // 2])
+            first, last = np.searchsorted(end, middle, side="right")
+            start = first * size
+            places = np.cumsum(self.counts[sample][images[start : (last + 1) * size]])
+            places += end[first] - sums[sample, first]  # Of the last copy of a query, from 1.
+            chosen = rank[start + np.searchsorted(places, middle, side="right")]
+            medians[sample] = chosen.sum() // 2 + 1
         return medians
 
 
