@@ -120,7 +120,11 @@ class BuildReport:
             self._reasons["left_out" if lost.is_record else "parts"][split][lost.reason] += 1
             # File names may contain bytes that are not text.
             is_new = not self.path.exists()
-            text = {"newline": "", "encoding": "utf-8", "errors": "backslashreplace"}
+            text: dict[str, Any] = {
+                "newline": "",
+                "encoding": "utf-8",
+                "errors": "backslashreplace",
+            }
             with self.path.open("a", **text) as file:
                 rows = [("split", "where", "reason", "detail")] * is_new
                 rows.append((split, lost.where, lost.reason, lost.detail))

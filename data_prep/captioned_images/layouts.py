@@ -194,8 +194,11 @@ def _table_pictures(files: PictureFiles, tables: dict[str, Table], *, with_split
             if not table.embedded:
                 name = cells.get(table.image)
                 image = files.find("" if is_empty(name) else str(name), parent, where)
-            if isinstance(image, LeftOut) or isinstance(captions, LeftOut):
-                yield image if isinstance(image, LeftOut) else captions
+            if isinstance(image, LeftOut):
+                yield image
+                continue
+            if isinstance(captions, LeftOut):
+                yield captions
                 continue
             split = of_table
             if table.split:

@@ -2,7 +2,7 @@
 
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow_datasets as tfds
@@ -67,7 +67,7 @@ class Builder(RandomAccessBuilder):
         rows: list[Record | LeftOut] = []
         for direction, ending in _FILES.items() if name != "gallery" else ():
             path = folder / f"{_LISTS[name]}_{ending}.json"
-            own = [
+            own: list[dict[str, Any]] = [
                 {
                     "direction": direction,
                     "query_id": query,

@@ -2,7 +2,7 @@
 
 import pathlib
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
 
@@ -27,7 +27,7 @@ _SCAN, _ANY, _VINVL = (36, 2048), (None, 2048), (None, 2054)
 # Config -> description, rows and channels of an image (None for any number of rows), and the
 # dataset whose captions, in Karpathy's split, are joined to detections: "own" for any images, in a
 # file of the same format, "" for SCAN's files, which contain captions.
-_CONFIGS = {
+_CONFIGS: dict[str, tuple[str, Any, str]] = {
     "coco": ("SCAN's coco_precomp: 36 regions of every COCO image.", _SCAN, ""),
     "flickr30k": ("SCAN's f30k_precomp: 36 regions of every Flickr30k image.", _SCAN, ""),
     "regions": ("36 regions of any images.", _SCAN, ""),
