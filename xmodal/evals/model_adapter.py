@@ -1,4 +1,4 @@
-"""Providers that embed: a model with its weights, and several models together."""
+"""Model adapters that embed: a model with its weights, and several models together."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
