@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -73,6 +74,22 @@ def test_every_option_equals_the_slow_loop():
             np.testing.assert_allclose(
                 found, score_slowly(views, options), rtol=1e-4, atol=1e-5, err_msg=str(options)
             )
+
+
+def test_items_without_tokens_are_finite():
+    similarity, views = make_similarity({"name": "scan"}), make_views((2, 2))
+    has_tokens = (np.arange(2) > 0)[:, None]
+    none = [
+        dataclasses.replace(x, extras=x.extras | {"mask": x.extras["mask"] & has_tokens})
+        for x in views
+    ]
+
+    def total(*sides):
+        return jnp.sum(similarity.score(*map(similarity.prepare, sides), {}))
+
+    value, gradients = jax.value_and_grad(total, argnums=(0, 1), allow_int=True)(*none)
+    assert np.isfinite(value)
+    assert all(np.all(np.isfinite(each.extras["tokens"])) for each in gradients)
 
 
 @pytest.mark.parametrize("queries", ["text", "image"])
