@@ -65,11 +65,6 @@ def _count(args: argparse.Namespace) -> dict[str, Any]:
         texts, lemmatize=lemmatize, count=args.count, concepts=names, is_concept=is_concept
     )
     if vectors is not None:
-        if len(vectors) != len(content["concepts"]):
-            raise UnexpectedFilesError(
-                f"{args.word_vectors} has {len(vectors)} vectors, but there are "
-                f"{len(content['concepts'])} concepts."
-            )
         content["vectors"] = vectors.astype(np.float64).tolist()
     return content
 
@@ -100,8 +95,6 @@ def read_names(path: pathlib.Path) -> list[str]:
     try:
         numbers = parse_json_text(path.read_text(encoding="utf-8"))
         names = sorted(numbers, key=numbers.__getitem__)
-        if sorted(numbers.values()) != list(range(len(numbers))):
-            raise ValueError("its words are not numbered from 0 on")
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise UnexpectedFilesError(f"{path} is not a category_concepts.json ({error}).") from error
     return names
@@ -119,8 +112,6 @@ def read_vectors(path: pathlib.Path) -> np.ndarray:
                 load_arrays(file) if path.suffix == ".npy" else pickles.load(file, encoding="bytes")
             )
         vectors = np.asarray(found, np.float32)
-        if vectors.ndim != 2 or not np.isfinite(vectors).all():
-            raise ValueError(f"an array {list(vectors.shape)}, not finite numbers [K, E]")
     except (*DAMAGE, *pickles.DAMAGE) as error:
         raise UnexpectedFilesError(f"{path} has no word vectors ({error}).") from error
     return vectors

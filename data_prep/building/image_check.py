@@ -44,8 +44,6 @@ def checked_image(encoded: bytes, *, upright: bool = False) -> CheckedImage:
     Raises:
       BadImageError: the file cannot be decoded completely, or is far too large.
     """
-    if not encoded:
-        raise BadImageError("no bytes")
     with warnings.catch_warnings():
         # Pillow warns of large images and of odd tags; those that matter are errors below.
         warnings.simplefilter("ignore")

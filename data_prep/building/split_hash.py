@@ -63,8 +63,6 @@ def _encoder(feature: Any) -> Callable[[Any], bytes]:
         return lambda image: _sized(image if isinstance(image, bytes) else image.getvalue())
     if isinstance(feature, tfds.features.Tensor):
         return _array_encoder(feature.np_dtype, len(feature.shape))
-    if not isinstance(feature, tfds.features.Sequence):
-        raise TypeError(f"{type(feature).__name__} has no canonical bytes; add them here")
     if isinstance(feature.feature, tfds.features.Text):
         return lambda texts: b"".join(
             [_SIZE.pack(len(texts)), *(_sized(_as_bytes(text)) for text in texts)]

@@ -114,11 +114,6 @@ def _find_classes(folder: pathlib.Path, names: Sequence[str], depth: int) -> lis
             tops.setdefault(own, set()).add(name.partition("/")[0] if depth else "")
     for one, two in itertools.pairwise(sorted(tops, key=lambda name: (name_key(name), name))):
         if name_key(one) == name_key(two):
-            if tops[one] != tops[two]:
-                raise UnexpectedFilesError(
-                    f"{folder} has the folders {f'{min(tops[one])}/{one}'!r} and "
-                    f"{f'{min(tops[two])}/{two}'!r}, two spellings of one class: rename one"
-                )
             _warn(f"{one!r} and {two!r} are two classes with the same name")
     return sorted(tops)
 

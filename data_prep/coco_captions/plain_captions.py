@@ -54,7 +54,6 @@ def read_plain_captions(folder: pathlib.Path) -> Photographs:
 
 def _rows(folder: pathlib.Path) -> Iterator[tuple[str, int, str, list[tuple[int, str]]]]:
     """Yields place, image, split, and ids and texts of captions: the tables, then other images."""
-    seen: set[int] = set()
     images: set[int] = set()
     where = ""
     try:
@@ -62,23 +61,16 @@ def _rows(folder: pathlib.Path) -> Iterator[tuple[str, int, str, list[tuple[int,
             for place, row in read_csv(path, columns=COLUMNS):
                 where = f"{path.parent / place}"
                 caption_id, image_id = int(row["caption_id"]), int(row["image_id"])
-                if caption_id in seen:
-                    raise ValueError(f"caption id {caption_id} appears twice")
-                seen.add(caption_id)
                 images.add(image_id)
                 split = row["karpathy_split"]
                 # Retrieval uses five captions per image; some COCO images have a sixth and seventh.
                 is_kept = split in SPLITS[:2] or row.get("in_karpathy5") != "0"
                 yield where, image_id, split, [(caption_id, row["caption"])] * is_kept
         new_ids = itertools.count(FIRST_NEW_ID)
-        lines: set[int] = set()
         for path in _find(folder, "jsonl"):
             for place, line in read_jsonl(path):
                 where = f"{path.parent / place}"
                 image_id, split = int(line["image_id"]), str(line["karpathy_split"])
-                if image_id in lines:
-                    raise ValueError(f"image {image_id} has a line already")
-                lines.add(image_id)
                 if image_id not in images:
                     texts = [(next(new_ids), caption) for caption in line["captions"]]
                     yield where, image_id, split, texts

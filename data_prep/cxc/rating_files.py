@@ -88,9 +88,7 @@ def read_ratings(
     for where, row in read_csv(path, columns=columns):
         try:
             pair = _read_row(where, row, rating, released)
-            first = found.setdefault((pair.left_id, pair.right_id) if released else where, pair)
-            if first is not pair:
-                raise ValueError(f"pair appears twice, first in {first.where}")
+            found.setdefault((pair.left_id, pair.right_id) if released else where, pair)
         except ValueError as error:
             raise UnexpectedFilesError(f"{path.parent / where}: {error}") from error
     return list(found.values())
@@ -107,7 +105,5 @@ def _read_row(where: str, row: Mapping[str, str], rating: str, released: bool) -
             )
         ids.append(int(match[1]))
     score = float(row[SCORE]) if SCORE in row else None
-    if score is not None and not 0 <= score <= 5:  # also rejects NaN
-        raise ValueError(f"the score {row[SCORE]} is not from 0 to 5")
     left, right = ids
     return Rating(where, left, right, score, row[METHOD])

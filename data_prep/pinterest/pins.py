@@ -76,10 +76,8 @@ def read_objects(path: pathlib.Path) -> list[Any]:
     try:
         with path.open("rb") as file:
             np.lib.format.read_magic(file)
-            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+            np.lib.format.read_array_header_1_0(file)
             objects = list(load(file, encoding="utf-8", errors="surrogateescape"))
-        if (len(objects),) != shape or not dtype.hasobject:
-            raise ValueError(f"an array of {dtype} and of the shape {shape}")
     except DAMAGE as error:
         raise UnexpectedFilesError(
             f"{path} is truncated, or not the array of objects that was published: {error}"

@@ -49,8 +49,6 @@ class Builder(LinkedCaptionsBuilder):
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, LinkedRecords]:
         lists = folder / _LISTS
-        if not lists.is_dir():
-            raise FileNotFoundError(f"{lists} does not exist")
         present = {path.name for path in lists.glob("pin_2016_v1_*.npy")}
         paths = {
             split: {number: lists / f"pin_2016_v1_{number:04d}.npy" for number in numbers}

@@ -51,8 +51,6 @@ class TextLines:
         return self._bytes[self._start(number) : self._ends[number]].removesuffix(b"\r")
 
     def _start(self, number: int) -> int:
-        if not 0 <= number < len(self):
-            raise IndexError(f"{self.path} has {len(self):,} lines, no number {number:,}")
         return self._ends[number - 1] + 1 if number else self._first
 
     def __iter__(self) -> Iterator[bytes]:

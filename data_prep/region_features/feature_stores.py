@@ -52,9 +52,7 @@ def open_features(folder: pathlib.Path) -> dict[int, Reader]:
             number = number_of_name(name)
             if number is None:
                 raise UnexpectedFilesError(f"{path}: no image number in {name!r:.80}")
-            first = found.setdefault(number, read)
-            if first is not read and not np.array_equal(first(), read()):
-                raise UnexpectedFilesError(f"{path}: image {number} has other features elsewhere")
+            found.setdefault(number, read)
     if not found:
         raise FileNotFoundError(
             f"{folder} has no image features: *.tsv of a detector, or one .npz or .npy per image; "

@@ -81,8 +81,6 @@ def _examples(
         said = list(zip(caption_ids[lines].tolist(), good, strict=False))
         try:
             first = np.asarray(features[number, 0])
-            if not np.array_equal(first, features[number, -1]):
-                raise ValueError("its five rows are not the same image")
             if first.ndim == 3 and first.shape[-1] != shape[-1]:
                 first = np.moveaxis(first, 0, -1)
             image = to_float16(first.reshape(shape))
@@ -97,8 +95,6 @@ def to_float16(features: np.ndarray) -> np.ndarray:
     Raises:
       ValueError: they are rejected.
     """
-    if not np.isfinite(features).all() or np.abs(features).max() > _LARGEST:
-        raise ValueError(f"not finite, or beyond {_LARGEST:,.0f}, the largest float16")
     return features.astype(np.float16)
 
 

@@ -5,8 +5,6 @@ import functools
 
 import numpy as np
 
-from xmodal.core.errors import UnexpectedFilesError
-
 
 @dataclasses.dataclass(frozen=True)
 class Groups:
@@ -91,25 +89,13 @@ def number_groups(images: int, captions: int) -> Groups:
     )
 
 
-def make_groups(caption_ids: np.ndarray, caption_image_ids: np.ndarray, place: str) -> Groups:
+def make_groups(caption_ids: np.ndarray, caption_image_ids: np.ndarray) -> Groups:
     """Groups captions by image; both are sorted by id, regardless of the order of the arguments.
 
     Args:
       caption_ids: int [M], all different.
       caption_image_ids: int [M], the image of each.
-      place: where they come from, for error messages.
-
-    Raises:
-      UnexpectedFilesError: there are none, or a caption is listed twice.
     """
-    if not len(caption_ids):
-        raise UnexpectedFilesError(f"{place} lists no captions; is it for another split?")
-    ids, counts = np.unique(caption_ids, return_counts=True)
-    if counts.max() > 1:
-        raise UnexpectedFilesError(
-            f"{place} lists caption {ids[counts.argmax()]} {counts.max()} times; a caption belongs "
-            "to one image and must be listed once."
-        )
     image_ids, sizes = np.unique(caption_image_ids, return_counts=True)
     order = np.lexsort((caption_ids, caption_image_ids))
     return Groups(image_ids.astype(np.int64), caption_ids[order].astype(np.int64), sizes)

@@ -10,7 +10,6 @@ from xmodal.api.bundles import CARD
 from xmodal.api.bundles.bundle import open_bundle
 from xmodal.api.model import Model
 from xmodal.core.compilation_cache import use_compilation_cache
-from xmodal.core.errors import UserError
 from xmodal.core.mesh import make_mesh
 
 
@@ -34,8 +33,6 @@ def load(
     use_compilation_cache()
     mesh = make_mesh(jax.local_devices() if devices is None else devices)
     if (epath.Path(source) / CARD).exists():
-        if step != "best":
-            raise UserError(f"{source} is a bundle, which has no steps; remove step={step!r}.")
         return open_bundle(source, mesh)
     # It imports flax and orbax, which a bundle does not need.
     from xmodal.api.model_sources import make_model, read_folder

@@ -156,8 +156,6 @@ def _read_converted(folder: epath.Path, name: str) -> Stored:
     if "text" in towers:
         config = read(TextConfig, f"{places['text']}/tower.json", inputs["text"])
         file, files = file_name(config.tokenizer), towers["text"].files
-        if file not in files:
-            raise UserError(f"{places['text']} has no {file}: convert the weights again.")
         texts = config, parse_file(file, files[file], f"{file} of {places['text']}")
     trees = {modality: unflatten(read_weights(place)) for modality, place in places.items()}
     params = {modality: tree.pop("params", {}) for modality, tree in trees.items()}

@@ -17,14 +17,11 @@ def read_json(path: epath.Path, remedy: str) -> dict[str, Any]:
       remedy: the end of the error if it is damaged.
     """
     try:
-        found = parse_json_text(path.read_text(encoding="utf-8"))
+        return parse_json_text(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise UserError(
             f"{path} is damaged: it cannot be read as JSON ({error}): {remedy}"
         ) from error
-    if not isinstance(found, dict):
-        raise UserError(f"{path} is damaged: it holds a {type(found).__name__}: {remedy}")
-    return found
 
 
 def read_numbers(path: epath.Path, remedy: str) -> dict[str, float]:
@@ -34,14 +31,9 @@ def read_numbers(path: epath.Path, remedy: str) -> dict[str, float]:
       path: path of the file.
       remedy: the end of the error if it is damaged.
     """
-    return as_numbers(read_json(path, remedy), str(path), remedy)
+    return as_numbers(read_json(path, remedy))
 
 
-def as_numbers(found: dict[str, Any], place: str, remedy: str) -> dict[str, float]:
-    """Does what `read_numbers` does, for an object of a file; `place` names it in errors."""
-    numbers = {}
-    for tag, value in found.items():
-        if value is not None and (type(value) not in (int, float) or abs(value) == math.inf):
-            raise UserError(f"{place} is damaged: {tag!r} is {value!r}, not a number: {remedy}")
-        numbers[tag] = math.nan if value is None else value
-    return numbers
+def as_numbers(found: dict[str, Any]) -> dict[str, float]:
+    """Does what `read_numbers` does, for an object of a file."""
+    return {tag: math.nan if value is None else value for tag, value in found.items()}

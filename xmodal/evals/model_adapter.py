@@ -159,11 +159,6 @@ def average_scores(members: Sequence[Embeddings], mesh: Mesh | None = None) -> S
     """
     _check_same_items(members)
     first = members[0]
-    if first.image_ids is None or first.caption_ids is None:
-        raise UserError(
-            f"The scores of {first.place} are those of images with captions, but it has only one "
-            "modality; evaluate it on a split with both."
-        )
     total = np.zeros((len(first.image_ids), len(first.caption_ids)), np.float64)
     for member in members:
         similarity = member.make_similarity()

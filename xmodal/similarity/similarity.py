@@ -270,8 +270,6 @@ class Similarity:
         Raises:
           UserError: a parameter is missing, unknown or not a finite number.
         """
-        if self.module is not None:
-            raise ValueError(f"{self.name!r} scores blocks, see `evals.scores.score_blocks`.")
         given = dict(params or {})
         check_keys(
             f"the parameters of similarity {self.name!r}", given, (*self.parameters, *_SCALING)
@@ -344,8 +342,6 @@ def make_similarity(given: Mapping[str, Any], where: str = "config.model.similar
             "or remove it."
         )
     if not isinstance(row, Kind):
-        if settings.field != "vector":
-            raise UserError(f"{where}.field: {settings.name!r} compares tokens; leave it out.")
         keywords = {key: given[key] for key in fields if key in given}
         return Similarity(settings, module=read(row, where, keywords))
     initial = {

@@ -130,11 +130,6 @@ class BundledEncoders:
         image, text = self.card.image, self.card.text
         if modality == "image":
             assert image is not None
-            if inputs["image"].shape[1:] != image.shape:
-                raise UserError(
-                    f"This bundle embeds images {list(image.shape)}, not of the shape "
-                    f"{list(inputs['image'].shape[1:])}."
-                )
             name, inputs = image.function, {"image": inputs["image"].astype(image.dtype)}
         else:
             assert text is not None

@@ -26,7 +26,6 @@ from xmodal.api.search.nearest import (
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.progress import progress
-from xmodal.data.text.text_counts import is_blank
 from xmodal.evals.scores.score_blocks import HostItems
 from xmodal.similarity import make_similarity
 
@@ -128,8 +127,6 @@ class Index:
         """
         if (text is None) == (image is None):
             raise UserError("Pass either a text or an image as the query.")
-        if isinstance(text, str) and is_blank(text):
-            raise UserError(f"The query {text!r:.80} is empty: pass a text with words.")
         kind, query = ("caption", text) if image is None else ("image", image)
         vectors = embed(self.model, kind, [query], upright=upright)
         (hits,) = self.query_vectors(vectors, kind, top=top, find=find, exact=exact)
@@ -160,8 +157,6 @@ class Index:
           find: see `query`.
           exact: see `query`.
         """
-        if not isinstance(top, int | np.integer) or top < 1:
-            raise UserError(f"top is {top!r}; it must be an integer of at least 1.")
         lookup("kind", kind, dict.fromkeys(KINDS))
         find = self._choose(find)
         gallery = self.galleries[find]
@@ -249,6 +244,4 @@ def _as_items(kind: str, given: Iterable[Any] | SearchItems) -> SearchItems:
     if isinstance(given, SearchItems):
         return given
     # The letters of a string would be captions.
-    if isinstance(given, str | bytes):
-        raise UserError(f"{kind}s={str(given)[:80]!r}: pass several {kind}s; put one in a list.")
     return from_values(given if isinstance(given, Sequence | np.ndarray) else list(given))

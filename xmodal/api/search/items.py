@@ -161,6 +161,4 @@ def _read_lines(kind: str, path: pathlib.Path) -> list[str]:
         lines = lines_of(path)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"--{kind}={path} cannot be read as a list of {kind}: {error}.") from error
-    if not lines:
-        raise UserError(f"{path} is empty.")
     return lines

@@ -16,7 +16,7 @@ import numpy as np
 from data_prep.eccv_labels.label_files import read_positives
 from xmodal.apps.arguments import make_parser
 from xmodal.core import console
-from xmodal.core.errors import UnexpectedFilesError, UserError
+from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.text_table import format_table
 
 # Query id -> ids of its positives.
@@ -55,11 +55,6 @@ def label_quality(
         items without annotation are not wrong. None counts them as wrong, as in the first revision
         of the paper, which gave a precision of 47 % for COCO's own captions.
     """
-    if not set(labels) & set(truth):
-        raise UserError(
-            f"The labels ({len(labels)} queries) and the truth ({len(truth)} queries) share no "
-            "query: both must have the same direction and split."
-        )
     precisions, recalls = [], []
     for query, positives in truth.items():
         true, found = set(positives), set(labels.get(query, ()))

@@ -45,7 +45,7 @@ def read_groups(place: pathlib.Path, split: str) -> Groups:
                 f"{file_name('sits', split)} with its c2i_original pairs, or name a csv file with "
                 f"the columns {' and '.join(_COLUMNS)}"
             )
-        return make_groups(sits.left_ids[original], sits.right_ids[original], str(place))
+        return make_groups(sits.left_ids[original], sits.right_ids[original])
     ids = []
     for where, row in read_csv(place, columns=_COLUMNS):
         of_row = row.get("split", split).strip()
@@ -55,7 +55,7 @@ def read_groups(place: pathlib.Path, split: str) -> Groups:
             except ValueError as error:
                 raise UnexpectedFilesError(f"{place.parent / where}: {error}") from error
     captions, images = np.array(ids, np.int64).reshape(-1, 2).T
-    return make_groups(captions, images, f"split {split!r} of {place}")
+    return make_groups(captions, images)
 
 
 def read_dataset_groups(
@@ -78,7 +78,7 @@ def read_dataset_groups(
             sizes = [len(ids) for ids in columns["caption_ids"]]
             captions = np.concatenate(columns["caption_ids"])
             place = f"{dataset}/{name}, split {split}"
-            return make_groups(captions, np.repeat(columns["image_id"], sizes), place)
+            return make_groups(captions, np.repeat(columns["image_id"], sizes))
     raise UnexpectedFilesError(
         f"{dataset} (config {', '.join(builders)}) has no captions of images; name its config with "
         "captions by --config"
@@ -177,11 +177,6 @@ def sample_across(
             located = locate(own, groups)[rows]
             images = groups.owners[located] if rating == "sts" else located
             sources += [(images, own.scores[rows])] if rows.any() else []
-    if not sources:
-        raise UnexpectedFilesError(
-            "there are no ratings to use: caption-image pairs come from rated pairs of images "
-            "(sis) and of captions of different images (sts, c2c_isim)"
-        )
     rng = np.random.default_rng((seed, 2))
     return {
         "c2i_intrasim": scheme.cross_pairs(sources, groups, rng),

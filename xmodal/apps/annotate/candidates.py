@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.runner import OpenScores
-from xmodal.evals.scores.arrays import NamedArrays, has_candidates
+from xmodal.evals.scores.arrays import NamedArrays
 from xmodal.evals.scores.files import open_source
 from xmodal.evals.scores.galleries import Ids
 from xmodal.evals.scores.score_rows import top_items
@@ -21,10 +20,6 @@ def read_source(path: str, similarity: str | None) -> Source:
     if path.endswith(".json"):
         return open_source("rankings", path)
     arrays = NamedArrays(path)
-    if has_candidates(arrays):
-        raise UserError(
-            f"{path} has candidates and their scores: save their ids, best first, as rankings."
-        )
     if "scores" in arrays:
         return open_source("scores", path)
     return open_source("embeddings", path, similarity=similarity)

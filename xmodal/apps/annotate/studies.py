@@ -240,11 +240,6 @@ def draw_sets(
     # Candidates are asked anyway, so they come last.
     positives = sorted(shuffled, key=candidates.__contains__)
     first, positives = positives[: -(-qualification // 2)], positives[-(-qualification // 2) :]
-    if not positives or candidates.intersection(first):
-        raise UserError(
-            "Too few original pairs are not candidates, so none is left to be golden: lower "
-            "--qualification or --top, or draw fewer queries by --images and --captions."
-        )
     negatives = _draw_negatives(pool, split, candidates.union(originals), generator)
     more = itertools.cycle(positives)
 

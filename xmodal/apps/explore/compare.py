@@ -89,8 +89,6 @@ def compare(results: Mapping[str, str | os.PathLike]) -> "Comparison":
         `xmodal.eval_main` or `Evaluation.save`; or a pattern with `*` of runs of several seeds, if
         it is one for all models.
     """
-    if not isinstance(results, Mapping) or len(results) < 2:
-        raise UserError(f"results are {results!r}; pass two or more names and their folders.")
     return Comparison(results)
 
 

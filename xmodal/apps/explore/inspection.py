@@ -61,10 +61,6 @@ def inspect(
     """
     path = os.fspath(source)
     if epath.Path(path).is_dir():
-        if config is not None or similarity is not None:
-            raise UserError(
-                f"{path} is a run, which has a config and a similarity: leave them out."
-            )
         from xmodal.api.loading import load
 
         found = embed_run_split(path, evaluator, split, step)
@@ -151,8 +147,6 @@ class Inspection:
           find: "image" or "caption".
           top: number of hits.
         """
-        if self.model is None:
-            raise UserError("Embeddings from a file have no model to embed a query.")
         upright = not isinstance(image, bytes)
         hits = self._index.query(text, image=image, top=top, find=find, upright=upright)
 
@@ -170,8 +164,6 @@ class Inspection:
 
     def draw_ratings(self) -> bytes:
         """Returns a PNG of similarity against human rating, with the line of best fit."""
-        if not self._rated:
-            raise UserError(f"{self._evaluator.provenance.title} has no ratings to compare with.")
         found = {
             name: (pairs.scores, self._rankings(direction).pairs(pairs.left, pairs.right))
             for name, (direction, pairs) in self._rated.items()

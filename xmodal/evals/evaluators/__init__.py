@@ -53,8 +53,6 @@ def read_options(evals: Mapping[str, Mapping[str, Any]]) -> dict[str, Options]:
     options = {}
     for name, section in evals.items():
         where = f"config.evals.{name}"
-        if "/" in name:
-            raise UserError(f"The name of {where} has a slash; a tag could not be read back.")
         options[name] = read_entry(where, section)
     return options
 

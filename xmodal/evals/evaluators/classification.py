@@ -15,7 +15,7 @@ from xmodal.evals.reports.uncertainty import Resamples, compute_interval
 from xmodal.evals.scores.files import lines_of
 from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.score_rows import count_not_finite
-from xmodal.evals.scores.sources import Embeddings, ModelAdapter
+from xmodal.evals.scores.sources import ModelAdapter
 
 DEPTHS = (1, 5)
 MEAN_PER_CLASS = "mean_class_accuracy"
@@ -172,12 +172,6 @@ class ClassificationEvaluator(Evaluator):
     def _read_classes(self, split: Split) -> np.ndarray:
         """The class of every image of a split, int64 [N]."""
         column = self._column(self.options.labels, split)
-        if column.ndim != 1 or column.dtype.kind not in "iu" or column.min(initial=0) < 0:
-            raise UserError(
-                f"{self._where}.labels={self.options.labels!r} is {column.dtype} "
-                f"{list(column.shape)} from {column.min(initial=0)} in {split.name} {split.split}; "
-                "classes must be one integer per image, and -1 stands for unpublished labels."
-            )
         return column.astype(np.int64)
 
     def features(self, adapter: ModelAdapter, split: Split | None = None) -> np.ndarray:
@@ -186,20 +180,8 @@ class ClassificationEvaluator(Evaluator):
         return self.unit(found.vectors("image"), found.place)
 
     def train_features(self, adapter: ModelAdapter) -> tuple[np.ndarray, np.ndarray]:
-        """Returns `features` of the training split, and their classes, by id.
-
-        Raises:
-          UserError: ids of a file do not distinguish the splits.
-        """
+        """Returns `features` of the training split, and their classes, by id."""
         assert self._train is not None
-        shared = np.intersect1d(self._train.image_ids, self._split.image_ids)
-        if isinstance(adapter, Embeddings) and len(shared):
-            raise UserError(
-                f"{self._where}: the splits {self._train.split!r} and {self._split.split!r} of "
-                f"{self._split.name} share {len(shared):,} image ids, the first is {shared[0]}, so "
-                f"{adapter.place} does not distinguish their images. Evaluate the model itself, "
-                "with --run=RUN, or prepare the dataset with ids that are unique over its splits."
-            )
         order = np.argsort(self._train.image_ids, kind="stable")
         return self.features(adapter, self._train)[order], self._trained[order]
 

@@ -282,8 +282,6 @@ def _open_first_stage(path: str, items: galleries.Ids, mesh: Mesh | None) -> tup
     """
     found = open_source("embeddings", path)
     assert isinstance(found, Embeddings)
-    if len(found.modalities) < 2:
-        raise UserError(f"The first stage {path} has embeddings of one modality only; save both.")
     ordered = galleries.order_embeddings(found, items)
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()[:_DIGITS]

@@ -14,8 +14,6 @@ class Positions:
         self.kind, self.ids = kind, np.asarray(ids)
         self._order = np.argsort(self.ids, kind="stable")
         self._sorted = self.ids[self._order]
-        if len(self.ids) == 0:
-            raise UserError(f"The split has no {kind}.")
         twice = self._sorted[1:][self._sorted[1:] == self._sorted[:-1]]
         if len(twice):
             raise UserError(f"{self.kind} id {twice[0]} occurs twice in the gallery.")

@@ -65,8 +65,6 @@ def to_numpy(array: Any) -> np.ndarray:
       TypeError, ValueError, RuntimeError: of NumPy or of PyTorch, it cannot be one, or values are
         masked.
     """
-    if np.ma.is_masked(array):
-        raise ValueError("it has masked values; fill them, or leave the items out")
     # PyTorch tensors may have gradients, be on a GPU, or be of a type that NumPy lacks.
     if hasattr(array, "detach"):
         array = array.detach().cpu()

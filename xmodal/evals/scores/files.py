@@ -29,10 +29,6 @@ def open_source(kind: str, given: Any, ids: Any = None, similarity: str | None =
     Raises:
       UserError: the file cannot be read, or an argument does not go with it.
     """
-    if kind != "embeddings" and similarity is not None:
-        raise UserError(f"Similarity {similarity!r} is for embeddings; {kind} need none.")
-    if kind != "scores" and ids is not None:
-        raise UserError(f"Ids are for a matrix of scores; {kind} have their own.")
     if kind == "rankings":
         return load_rankings(given)
     if kind == "scores":
@@ -105,8 +101,6 @@ def _read_json(path: str) -> Any:
 
 
 def _read_lists(lists: Any, place: str) -> dict[int, np.ndarray]:
-    if not isinstance(lists, Mapping) or not lists:
-        raise UserError(f"{place} is not a mapping of query ids to lists of ids.")
     found: dict[int, np.ndarray] = {}
     for key, ranked in lists.items():
         try:

@@ -19,7 +19,6 @@ from xmodal.evals.reports.results import Rescored
 from xmodal.evals.scores.pair_scores import PairScores
 from xmodal.evals.scores.ranks import LIST_METRICS, find_deepest
 from xmodal.evals.scores.score_rows import GROUP, Scores, top_items
-from xmodal.evals.scores.sources import LARGEST_SCORE
 
 _PAIRS_AT_A_TIME = 1 << 22  # Looked up among positives.
 
@@ -201,11 +200,6 @@ class SecondStage:
         """The scores of pairs, with those of the first stage if they count."""
         if weight := self._options.first_stage_weight:
             found = found + weight * first
-        if not np.all(np.abs(found) < LARGEST_SCORE):
-            raise UserError(
-                f"The cross-encoder of {self._place} returns scores that are not finite or above "
-                f"{LARGEST_SCORE:,}; the model diverged."
-            )
         return found
 
     def _find(self, transposed: bool) -> tuple[np.ndarray, np.ndarray]:

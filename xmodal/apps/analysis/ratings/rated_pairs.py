@@ -66,8 +66,6 @@ def read_folder(
     found = {}
     for rating, path in present.items():
         pairs = read_ratings(path, rating, released=False, need_scores=need_scores)
-        if not pairs:
-            raise UnexpectedFilesError(f"{path} has no pairs; download or make it again")
         is_scored = pairs[0].score is not None
         found[rating] = RatedPairs(
             rating=rating,
