@@ -123,6 +123,8 @@ def read_tags(folder: pathlib.Path) -> dict[int, str]:
             name, _, content = line.partition(b"\t")
             try:
                 number = number_of_name(name.decode())
+                if number is None:
+                    raise ValueError("it names no image")
                 found = parse_json_text(content)
                 objects = found["objects"] if isinstance(found, dict) else found
                 tags[number] = " ".join(each["class"] for each in objects)

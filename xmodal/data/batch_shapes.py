@@ -75,11 +75,6 @@ def batch_spec(
             spec["text_label_ids"] = _struct((*captions, length), np.int32)
     for name in config.labels:
         column = columns[name]
-        if column.is_ragged or column.dtype == STRING or name in spec:
-            raise UserError(
-                f"config.data.labels names {name!r}, whose values are strings, vary in number or "
-                "are in every batch; name numeric columns."
-            )
         spec[name] = _struct((batch_size, *column.fixed_shape), column.dtype)
     return spec
 

@@ -105,16 +105,13 @@ def open_mined(
             f"{_WHERE}={folder!r} was mined from the split {mined!r}, records {records}, but "
             f"config.train_split is {split!r}, records {dict(hashes)}; mine it from this split."
         )
-    captions = _open(os.path.join(folder, "captions.npy"), len(counts))
-    images = _open(os.path.join(folder, "images.npy"), int(counts.sum()))
+    captions = _open(os.path.join(folder, "captions.npy"))
+    images = _open(os.path.join(folder, "images.npy"))
     return MinedNegatives(captions, images, starts, counts)
 
 
-def _open(path: str, rows: int) -> np.ndarray:
+def _open(path: str) -> np.ndarray:
     try:
-        table = load_arrays(path, mmap_mode="r")
+        return load_arrays(path, mmap_mode="r")
     except DAMAGE as error:
         raise UserError(f"{path} is damaged ({error}); {_REMEDY}") from error
-    if table.ndim != 2 or len(table) != rows or not table.size:
-        raise UserError(f"{path} has the shape {list(table.shape)}, not {rows} rows; {_REMEDY}")
-    return table

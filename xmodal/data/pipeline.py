@@ -62,8 +62,6 @@ def train_batches(
       ValueError: the processes cannot share a batch equally.
     """
     config = parse(config)
-    if batch_size % process_count:
-        raise ValueError(f"batch_size={batch_size} does not divide over {process_count} processes")
     rows = batch_size // process_count
     block = slice(process_index * rows, process_index * rows + rows)
     make_batch = _BatchMaker(

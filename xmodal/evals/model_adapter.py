@@ -155,10 +155,11 @@ def average_scores(members: Sequence[Embeddings], mesh: Mesh | None = None) -> S
       mesh: devices that compute the scores.
 
     Raises:
-      UserError: the items differ, or a member has one modality only.
+      UserError: the items differ.
     """
     _check_same_items(members)
     first = members[0]
+    assert first.image_ids is not None and first.caption_ids is not None
     total = np.zeros((len(first.image_ids), len(first.caption_ids)), np.float64)
     for member in members:
         similarity = member.make_similarity()

@@ -117,8 +117,6 @@ def load_source(path: str | os.PathLike) -> WeightSource:
     except Exception as error:  # Libraries raise errors of any type.
         reason = str(error).split("\n")[0]
         raise UserError(f"{file} cannot be read ({reason}): download it again.") from error
-    if not arrays:
-        raise UserError(f"{file} holds no arrays; with torch, save model.state_dict().")
     return WeightSource(os.fspath(given), arrays, files, objects)
 
 

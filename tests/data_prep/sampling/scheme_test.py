@@ -17,7 +17,7 @@ def make_neighbors(seed, number=37, width=5):
 
 def uneven_groups(sizes=(3, 1, 5, 2, 5, 1, 4)):
     owners = np.repeat(np.arange(len(sizes)), sizes)
-    return make_groups(np.arange(len(owners)) + 100, owners + 10, "here")
+    return make_groups(np.arange(len(owners)) + 100, owners + 10)
 
 
 def test_caption_pairs_join_each_pair_of_groups_once():

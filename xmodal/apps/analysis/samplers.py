@@ -72,12 +72,11 @@ def read_dataset_groups(
     from data_prep.prepared import open_configs, read_columns
 
     builders = {each.builder_config.name: each for each in open_configs(dataset, config, data_dir)}
-    for name, builder in builders.items():
+    for builder in builders.values():
         if {"image_id", "caption_ids"} <= set(builder.info.features):
             columns = read_columns(builder, split, ("image_id", "caption_ids"))
             sizes = [len(ids) for ids in columns["caption_ids"]]
             captions = np.concatenate(columns["caption_ids"])
-            place = f"{dataset}/{name}, split {split}"
             return make_groups(captions, np.repeat(columns["image_id"], sizes))
     raise UnexpectedFilesError(
         f"{dataset} (config {', '.join(builders)}) has no captions of images; name its config with "

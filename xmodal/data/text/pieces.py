@@ -89,9 +89,6 @@ def merged_tokens(text: str) -> list[str]:
     """Returns the tokens of the content of a merges.txt, in the order of CLIP's ids.
 
     Bytes, bytes that end a word, merges, and the start and end of a text.
-
-    Raises:
-      ValueError: a line is not two symbols.
     """
     symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
     merges = map("".join, _read_merges(text))
@@ -100,13 +97,8 @@ def merged_tokens(text: str) -> list[str]:
 
 def _read_merges(text: str) -> list[tuple[str, str]]:
     lines = text.rstrip("\n").split("\n")
-    merges = []
-    for number, line in enumerate(lines[lines[0].startswith("#version") :], start=1):
-        left, _, right = line.partition(" ")
-        if not left or not right or " " in right:
-            raise ValueError(f"merge {number} is {line!r}, not two symbols")
-        merges.append((left, right))
-    return merges
+    pairs = (line.partition(" ") for line in lines[lines[0].startswith("#version") :])
+    return [(left, right) for left, _, right in pairs]
 
 
 def byte_pairs(content: bytes, config: TextConfig) -> Pieces:

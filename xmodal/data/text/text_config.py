@@ -50,14 +50,6 @@ class TokenAugmentConfig:
     replace: float = setting(0.1, at_least=0, at_most=1)
     change_special_tokens: bool = False
 
-    def __post_init__(self) -> None:
-        if self.change and (self.unknown or self.delete or self.keep):
-            raise UserError(
-                f"config.data.text.augment.change={self.change} excludes unknown, delete and keep."
-            )
-        if self.mask + self.replace > 1:
-            raise UserError("config.data.text.augment.mask and replace add up to at most 1.")
-
 
 @dataclasses.dataclass(frozen=True)
 class TextConfig:

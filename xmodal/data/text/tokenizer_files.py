@@ -69,14 +69,8 @@ def split_vocabulary(text: str) -> list[str]:
     return [token.strip() for token in text.rstrip("\n").split("\n")]
 
 
-def _vocabulary_tokens(content: bytes) -> list[str]:
-    if content.startswith(b'{"'):
-        raise ValueError("it is JSON")
-    return split_vocabulary(content.decode("utf-8-sig"))
-
-
 FILES: Mapping[str, Callable[[bytes], Sequence[str]]] = {
-    "vocab.txt": _vocabulary_tokens,
+    "vocab.txt": lambda content: split_vocabulary(content.decode("utf-8-sig")),
     "merges.txt": lambda content: merged_tokens(content.decode("utf-8-sig")),
     "sentencepiece.model": sentence_piece_tokens,
     "tokenizer.json": json_tokens,
