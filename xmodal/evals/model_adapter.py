@@ -159,7 +159,8 @@ def average_scores(members: Sequence[Embeddings], mesh: Mesh | None = None) -> S
     """
     _check_same_items(members)
     first = members[0]
-    assert first.image_ids is not None and first.caption_ids is not None
+    assert first.image_ids is not None
+    assert first.caption_ids is not None
     total = np.zeros((len(first.image_ids), len(first.caption_ids)), np.float64)
     for member in members:
         similarity = member.make_similarity()

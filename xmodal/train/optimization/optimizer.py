@@ -117,11 +117,6 @@ def make_optimizer(
     """
     groups = assign_groups(config.read_groups(), flatten(params))
     starts = {path: group.frozen_until for path, group in groups.items()}
-    if (last := max(starts.values())) >= total_steps:
-        raise UserError(
-            f"A group of config.optimizer.groups has frozen_until={last}, which leaves nothing of "
-            f"config.total_steps={total_steps}; use config.freeze."
-        )
     shapes = flatten(params) | flatten(frozen or {})
     clipped = [path for path, group in groups.items() if group.clip]
     multipliers = {path: group.multiplier(path, shapes) for path, group in groups.items()}
