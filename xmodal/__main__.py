@@ -3,8 +3,6 @@
 import runpy
 import sys
 
-from xmodal.core import interrupts
-
 # The module that a command runs, and what `xmodal --help` says of it.
 COMMANDS = {
     "train": ("xmodal.main", "train a config, or check it with --dry_run"),
@@ -41,7 +39,6 @@ COMMANDS = {
 
 def main() -> None:
     """Runs the command that the first argument names."""
-    interrupts.end_at_once()
     arguments = sys.argv[1:]
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_usage())
