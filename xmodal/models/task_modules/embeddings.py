@@ -103,6 +103,7 @@ class MomentumQueue(nn.Module):
           the next queue.
         """
         left, right, columns, _ = given
+        assert right is not None
         new = {"left": left.vector, "right": right.vector, "ids": columns["image_id"]}
         found = {}
         for number, (name, array) in enumerate(new.items()):
