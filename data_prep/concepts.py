@@ -19,7 +19,6 @@ from data_prep.concept_counts import count_concepts
 from xmodal.core import console
 from xmodal.core.errors import NotPreparedError, UnexpectedFilesError
 from xmodal.core.untrusted import pickles
-from xmodal.core.untrusted.json_text import parse_json_text
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 
 _NO_WORDNET = (
@@ -93,7 +92,7 @@ def read_names(path: pathlib.Path) -> list[str]:
       UnexpectedFilesError: it is not such a file.
     """
     try:
-        numbers = parse_json_text(path.read_text(encoding="utf-8"))
+        numbers = json.loads(path.read_text(encoding="utf-8"))
         names = sorted(numbers, key=numbers.__getitem__)
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise UnexpectedFilesError(f"{path} is not a category_concepts.json ({error}).") from error

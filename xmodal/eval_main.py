@@ -43,7 +43,7 @@ from ml_collections import ConfigDict
 
 from xmodal.apps import config_flag, eval_arguments
 from xmodal.core.errors import UserError
-from xmodal.core.object_store import split_folders
+from xmodal.core.files import split_folders
 from xmodal.core.progress import stoppable
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _stoppable() -> contextlib.AbstractContextManager:
 def _evaluate(args: argparse.Namespace, opened: "Opened", output: str) -> None:
     """Evaluates models by the evaluators of a config."""
     from xmodal.core import processes
-    from xmodal.core.result_files import check_writable
+    from xmodal.core.files import check_writable
     from xmodal.train.evaluation import subjects
     from xmodal.train.evaluation.suite import Request
     from xmodal.train.folder import folder_lock
@@ -208,7 +208,7 @@ def _evaluate_on_annotations(args: argparse.Namespace) -> None:
     from xmodal.api import evaluating
     from xmodal.core import mesh as mesh_lib
     from xmodal.core import processes
-    from xmodal.core.result_files import check_writable
+    from xmodal.core.files import check_writable
     from xmodal.evals.reports.store import find_evaluations, load_ranks
     from xmodal.train.evaluation import subjects
     from xmodal.train.tensorboard import TensorBoardConfig, Views
@@ -239,7 +239,7 @@ def _evaluate_on_annotations(args: argparse.Namespace) -> None:
 
 def _output_in_run(args: argparse.Namespace, place: str) -> str:
     """Returns --output, or its default within the run; keeps results out of the run's own."""
-    from xmodal.core.result_files import FINAL
+    from xmodal.core.files import FINAL
 
     output = args.output or os.path.join(args.run, place, args.split or FINAL)
     own = os.path.join(args.run, FINAL)

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 import math
 import pathlib
 import re
@@ -12,7 +13,6 @@ from data_prep.building.record_counts import LeftOut
 from data_prep.reading.split_names import check_split_names, split_of_name
 from data_prep.reading.text_files import read_json
 from xmodal.core.errors import UnexpectedFilesError
-from xmodal.core.untrusted.json_text import parse_json_text
 
 FILE = "captioned_images.json"
 NO_TABLE = "none"
@@ -128,7 +128,7 @@ def read_captions(cells: Iterable[Any], where: str) -> tuple[str, ...] | LeftOut
         if isinstance(cell, str) and re.fullmatch(r"\[.*\]", cell.strip(), re.DOTALL):
             items: Any = [(cell,)]  # A list in another notation is no text.
             with contextlib.suppress(ValueError):
-                items = parse_json_text(cell)
+                items = json.loads(cell)
         else:
             items = cell if isinstance(cell, list) else [cell]
         written += items

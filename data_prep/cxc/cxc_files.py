@@ -13,7 +13,7 @@ from etils import epath
 from data_prep.cxc.rating_files import METHOD, SCORE, SIDES, file_name, read_ratings
 from data_prep.reading.text_files import AnyPath
 from xmodal.core.errors import UnexpectedFilesError, UserError
-from xmodal.core.result_files import csv_text
+from xmodal.core.files import csv_text
 
 __all__ = [
     "HOME",

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import gzip
 import itertools
+import json
 import os
 import pathlib
 import shutil
@@ -22,7 +23,6 @@ from xmodal.core import picture_names
 from xmodal.core.errors import BadImageError
 from xmodal.core.folders import is_note, walk
 from xmodal.core.untrusted.archives import TAR_ERRORS, read_part, tar_members
-from xmodal.core.untrusted.json_text import parse_json_text
 
 SIDECAR_ENDINGS = (".txt", ".json")
 TAR_ENDINGS = (".tar", ".tar.gz", ".tgz")
@@ -181,7 +181,7 @@ def texts_of_images(names: Sequence[str]) -> dict[str, list[str]]:
 def read_meta(data: bytes) -> tuple[Mapping[str, Any], str]:
     """Returns the object in a JSON file beside an image and "", or {} and why it has none."""
     try:
-        meta = parse_json_text(data)
+        meta = json.loads(data)
     except ValueError as error:
         return {}, str(error)
     return (meta, "") if isinstance(meta, dict) else ({}, f"it is no object: {meta!s:.60}")

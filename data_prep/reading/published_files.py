@@ -30,7 +30,7 @@ def read_published_json(folder: pathlib.Path, name: str, **hooks: Any) -> tuple[
     Args:
       folder: folder of the manually downloaded files.
       name: name of the file, such as `captions_val2014.json`.
-      **hooks: see `parse_json_text`.
+      **hooks: see `json.loads`.
 
     Returns:
       Its content, and where it was found.

@@ -1,6 +1,7 @@
 """Readers of lines, JSON and zip archives; a truncated or damaged file is an error."""
 
 import gzip
+import json
 import pathlib
 import zipfile
 import zlib
@@ -11,7 +12,6 @@ from etils import epath
 
 from xmodal.core.errors import DamagedFileError, UnexpectedFilesError
 from xmodal.core.untrusted.archives import ZIP_ERRORS
-from xmodal.core.untrusted.json_text import parse_json_text
 
 AnyPath: TypeAlias = pathlib.Path | epath.Path
 """A path on the disk or, as `epath.Path`, in a bucket."""
@@ -28,13 +28,13 @@ def parse_json(encoded: bytes, source: str, **hooks: Any) -> Any:
     Args:
       encoded: the text as UTF-8.
       source: source of the text.
-      **hooks: see `parse_json_text`.
+      **hooks: see `json.loads`.
 
     Raises:
       DamagedFileError: it is truncated or not JSON, or an object has a key twice.
     """
     try:
-        return parse_json_text(encoded, **hooks)
+        return json.loads(encoded, **hooks)
     except ValueError as error:
         raise DamagedFileError(f"{source} cannot be read as JSON: {error}") from error
 

@@ -1,6 +1,7 @@
 """Captions in Karpathy's format, joined with the regions that a detector found."""
 
 import dataclasses
+import json
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -15,7 +16,6 @@ from data_prep.region_features.feature_stores import TAGS, Reader, number_of_nam
 from data_prep.region_features.scan_files import to_float16
 from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.folders import files_below
-from xmodal.core.untrusted.json_text import parse_json_text
 from xmodal.core.untrusted.saved_arrays import DAMAGE
 
 # Number per image in evaluation; a few COCO images have more.
@@ -125,7 +125,7 @@ def read_tags(folder: pathlib.Path) -> dict[int, str]:
                 number = number_of_name(name.decode())
                 if number is None:
                     raise ValueError("it names no image")
-                found = parse_json_text(content)
+                found = json.loads(content)
                 objects = found["objects"] if isinstance(found, dict) else found
                 tags[number] = " ".join(each["class"] for each in objects)
             except (ValueError, KeyError, TypeError) as error:

@@ -39,11 +39,10 @@ def make_ours(pixels: np.ndarray) -> tuple[Callable[[], None], int]:
     compiled = compile_step(run, state)
     keep_freed_memory(jax.default_backend())
     columns = {"image": pixels, "image_id": np.arange(len(pixels), dtype=np.int32)}
-    batch = mesh_lib.global_batch(columns, run.mesh)
 
     def step() -> None:
         nonlocal state, number
-        state, _ = compiled(state, batch, mesh_lib.put_step(number, run.mesh))
+        state, _ = compiled(state, columns, number)
         jax.block_until_ready(state)
         number += 1
 

@@ -1,32 +1,12 @@
-"""Progress messages of long work, and where it stops."""
+"""Where long work stops; `console_test` has its messages."""
 
-import logging
 import os
 import signal
-import time
 
 import pytest
 
 from xmodal.core import progress as progress_lib
 from xmodal.core.progress import check_stop, progress, stoppable
-
-
-def wait_until(is_true):
-    deadline = time.monotonic() + 20
-    while not is_true() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert is_true()
-
-
-def test_long_work_says_how_far_it_is(monkeypatch, caplog):
-    caplog.set_level(logging.INFO, logger="absl")
-    monkeypatch.setattr(progress_lib, "_PAUSE_SECONDS", 0.1)
-    with progress("Reading", 2000) as advance:
-        wait_until(lambda: "Reading: 0 % (0 of 2,000), 00:00 so far, ? left" in caplog.messages)
-        advance(15)
-        advance(985)
-        wait_until(lambda: caplog.messages[-1].startswith("Reading: 50 % (1,000 of 2,000), 00:0"))
-        assert caplog.messages[-1].endswith(" left")
 
 
 def test_a_signal_ends_the_command_at_the_next_report(caplog):

@@ -71,7 +71,7 @@ def test_a_disturbed_run_ends_like_an_undisturbed_one(few_shapes, tmp_path):
     flip_a_bit(run_folder.step_folder(str(run.folder), newest))
     assert run.run(signal.SIGTERM, lambda: max(run.losses()) > 30) == 143, run.output.read_text()
     assert f"checkpoints/{newest}/" in run.output.read_text()
-    assert (run.folder / f"damaged/{newest}").exists()
+    assert (run.folder / f"damaged-{newest}").exists()
     assert run.run(STRESS_POISON="41") == 1
     assert "Loss or gradient of step 41 is not finite" in run.output.read_text()
     assert math.isnan(run.losses()[41])

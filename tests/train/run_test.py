@@ -57,12 +57,9 @@ def change(config, where, value):
     ("where", "value", "message"),
     [
         ("seeds", 1, r"\['seeds'\] in config; did you mean 'seed'\? Known: "),
-        ("total_steps", "3 weeks", "config.total_steps"),
         ("init_from.run", "runs/none", "'runs/none' is not a run of xmodal.main"),
         ("data.text.max_length", 600, "Texts have 600 tokens.*lower config.data.text.max_length"),
         ("best_checkpoint.mode", "min", "'min' selects the worst checkpoint .* set it to 'max'"),
-        ("model.text.encoder.depht", 3, r"\['depht'\] in config.model.text.encoder.*mean 'depth'"),
-        ("tasks.t2t.loss.name", "sofmax", "'sofmax' in config.tasks.t2t.loss.name; .*'softmax'"),
         ("tasks.t2t.loss.inputs", ["relation"], r"columns \['relation'\].*config.data.labels"),
         ("data.captions_per_image", 1, "caption_1, but config.data.captions_per_image=1"),
     ],

@@ -1,5 +1,8 @@
+import jax
+import numpy as np
 import pytest
 
+from xmodal.core import mesh as mesh_lib
 from xmodal.train import tree
 
 PARAMS = {
@@ -23,16 +26,6 @@ def test_partition_by_path_and_back(patterns, frozen):
     assert tree.merge(trained, kept) == PARAMS
 
 
-def test_a_tower_without_parameters_or_with_frozen_ones_only_stays():
-    params = PARAMS | {"image": {}}
-    trained, frozen = tree.partition(params, ["text/bert/"])
-    assert trained["image"] == {}
-    assert tree.merge(trained, frozen) == params
-    trained, frozen = tree.partition(PARAMS, ["image/"])
-    assert trained["image"] == {}
-    assert tree.merge(trained, frozen) == PARAMS
-
-
 FIXED = ["image/encoder/kernel", "image/projection/bias", "text/encoder/table"]
 
 
@@ -49,3 +42,16 @@ FIXED = ["image/encoder/kernel", "image/projection/bias", "text/encoder/table"]
 )
 def test_parts_that_run_as_in_evaluation(trained, frozen, parts):
     assert tree.frozen_parts(trained, frozen, "image") == parts
+
+
+@pytest.mark.parametrize("rule", [mesh_lib.replicated, mesh_lib.batch_sharded])
+def test_given_rows_of_a_table_are_replaced(rule):
+    home = rule(mesh_lib.make_mesh())
+    table = jax.device_put(np.arange(32.0, dtype=np.float32).reshape(16, 2), home)
+    state = tree.TrainState(0, {"text": {"table": table}}, {}, {}, ())
+    rows = {3: np.array([7.0, 8.0]), 0: np.array([5.0, 6.0])}
+    found = tree.replace_arrays(state, {}, {"text/table": rows}).params["text"]["table"]
+    expected = np.arange(32.0).reshape(16, 2)
+    expected[[3, 0]] = [[7, 8], [5, 6]]
+    np.testing.assert_array_equal(found, expected)
+    assert found.sharding == home

@@ -15,9 +15,9 @@ from jax import export
 from xmodal.api.bundles import KNOWN_PLATFORMS, PLATFORMS, bundle
 from xmodal.api.bundles.bundle import Card, ImageCard, TextCard
 from xmodal.api.model_sources import Stored, make_model, read_folder
-from xmodal.core.atomic import new_folder
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
+from xmodal.core.files import new_folder
 from xmodal.core.mesh import make_mesh
 from xmodal.core.tree_paths import unflatten
 from xmodal.core.version import __version__

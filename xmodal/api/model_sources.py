@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 from xmodal.api.model import Model
 from xmodal.core.config import read
 from xmodal.core.errors import UserError
-from xmodal.core.json_files import read_json
+from xmodal.core.files import read_json
 from xmodal.core.mesh import replicated
 from xmodal.core.tree_paths import unflatten
 from xmodal.data.pixels.images import ImageConfig

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import ml_collections
 
 from xmodal import data
-from xmodal.core.result_files import check_writable
+from xmodal.core.files import check_writable
 from xmodal.train import loop
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.folder import run_folder

@@ -12,8 +12,8 @@ from etils import epath
 
 from xmodal.apps.arguments import dataset_section
 from xmodal.core import processes
-from xmodal.core.atomic import new_folder, replacing
 from xmodal.core.errors import UserError
+from xmodal.core.files import new_folder, replacing
 from xmodal.core.mesh import make_mesh
 from xmodal.core.progress import progress
 from xmodal.core.untrusted.saved_arrays import load_arrays

@@ -97,7 +97,7 @@ def _query(args: argparse.Namespace) -> None:
     from xmodal.api.search import formats
     from xmodal.api.search import items as items_lib
     from xmodal.api.search.index import Index
-    from xmodal.core.result_files import write_file
+    from xmodal.core.files import write_file
 
     image, asked = args.image, None
     if image is not None and image.endswith(".npy"):

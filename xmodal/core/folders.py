@@ -7,8 +7,6 @@ import pathlib
 import re
 from collections.abc import Iterator
 
-FileId = tuple[int, int] | None
-
 _TO_LIST = os.R_OK | os.X_OK
 # Hidden folders, and what github/gitignore, chkdsk, fsck and the makers of network drives list.
 _PRIVATE = re.compile(
@@ -95,15 +93,6 @@ def is_note(path: str) -> bool:
 def is_private(folder: str) -> bool:
     """Returns whether a system or tool keeps a folder for itself: `.git`, `#recycle`, `@eaDir`."""
     return _PRIVATE.fullmatch(folder.lower()) is not None
-
-
-def file_id(path: str | os.PathLike) -> FileId:
-    """Returns what identifies a file under all its paths and links; None if there is none."""
-    try:
-        status = os.stat(path)
-    except (OSError, ValueError):  # No path has a NUL.
-        return None
-    return (status.st_dev, status.st_ino) if status.st_ino else None  # 0 on some network drives
 
 
 def files_below(folder: pathlib.Path, *patterns: str) -> list[pathlib.Path]:

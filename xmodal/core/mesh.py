@@ -151,15 +151,3 @@ def put(array: np.ndarray, sharding: jax.sharding.Sharding) -> jax.Array:
 def put_step(step: int, mesh: Mesh) -> jax.Array:
     """The step number as an int32 scalar on every device."""
     return put(np.asarray(step, np.int32), replicated(mesh))
-
-
-def check_batch_size(batch_size: int, mesh: Mesh, parts: int = 1) -> None:
-    """Raises an error if the devices cannot share each of `parts` of a global batch equally."""
-    devices = mesh.shape[BATCH_AXIS]
-    unit = devices * parts
-    if batch_size % unit:
-        times = f" times config.accumulation_steps={parts}" if parts > 1 else ""
-        raise UserError(
-            f"config.batch_size={batch_size} is not a multiple of the {devices} devices{times}; "
-            f"the next multiple is {batch_size - batch_size % unit + unit}."
-        )

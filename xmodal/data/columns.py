@@ -18,8 +18,8 @@ from absl import logging
 from etils import epath
 
 from data_prep.reading.example_records import read_values, stack
-from xmodal.core.atomic import replacing
 from xmodal.core.errors import UserError
+from xmodal.core.files import replacing
 
 STRING = np.dtype(object)
 

@@ -17,8 +17,8 @@ import ml_dtypes
 import numpy as np
 from array_record.python import array_record_data_source, array_record_module
 
-from xmodal.core.atomic import new_folder
 from xmodal.core.errors import UserError
+from xmodal.core.files import new_folder
 from xmodal.data.columns import read_records
 from xmodal.data.mined_negatives import mined_name
 from xmodal.data.pixels.regions import pad_rows

@@ -11,8 +11,8 @@ from absl import logging
 from etils import epath
 
 from data_prep.concept_counts import count_concepts
-from xmodal.core.atomic import write_atomically
 from xmodal.core.errors import UserError
+from xmodal.core.files import write_atomically
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import Source, read_captions
 from xmodal.data.text.concept_graph import Concepts, parse_concepts, read_concepts

@@ -19,7 +19,7 @@ import numpy as np
 from etils import epath
 
 from xmodal.core.errors import UserError
-from xmodal.core.json_files import read_json
+from xmodal.core.files import read_json
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 
 CARD = "mined.json"

@@ -18,10 +18,8 @@ import numpy as np
 import safetensors
 from etils import epath
 
-from xmodal.core.atomic import new_folder
 from xmodal.core.errors import UserError
-from xmodal.core.object_store import is_in_object_store
-from xmodal.core.untrusted.json_text import parse_json_text
+from xmodal.core.files import is_in_object_store, new_folder
 from xmodal.data.text.tokenizer_files import FILES
 from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.weight_files import read_safetensors, write_safetensors
@@ -131,7 +129,7 @@ def read_description(folder: str | os.PathLike) -> Description:
             )
     files = {name: (root / name).read_bytes() for name in FILES if (root / name).exists()}
     with damaged(path):
-        card = parse_json_text(path.read_text())
+        card = json.loads(path.read_text())
         encoder, head, inputs = card["encoder"], card["head"], card["preprocessing"]
         return Description(encoder, head, inputs, files, card.get("projection"))
 

@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from xmodal.core.atomic import new_folder
 from xmodal.core.errors import UserError
-from xmodal.core.untrusted.json_text import parse_json_text
+from xmodal.core.files import new_folder
 from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import (
     Description,
@@ -108,7 +107,7 @@ def read_model(folder: str | os.PathLike) -> ModelDescription:
         )
     towers = {modality: read_description(epath.Path(folder) / modality) for modality in MODALITIES}
     with damaged(path):
-        card = parse_json_text(path.read_text())
+        card = json.loads(path.read_text())
         similarity, numbers = card["similarity"], card["parameters"]
         scorer = card.get("cross_encoder") or None
         return ModelDescription(towers, similarity, numbers, card.get("tasks", {}), scorer)

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from etils import epath
 
-from xmodal.core.checksums import sha256_of
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
+from xmodal.core.files import sha256_of
 
 INSTALL = "pip install 'xmodal[pretrained]'"
 _PREFIX = "pip:"

@@ -6,8 +6,8 @@ from typing import Any
 
 from etils import epath
 
-from xmodal.core.checksums import sha256_of
 from xmodal.core.errors import UserError
+from xmodal.core.files import sha256_of
 from xmodal.pretrained import converters
 from xmodal.pretrained.clip_layouts import find_layout
 from xmodal.pretrained.converters import convert

@@ -12,7 +12,7 @@ import numpy as np
 from etils import epath
 
 from xmodal.core.errors import UserError
-from xmodal.core.object_store import is_in_object_store
+from xmodal.core.files import is_in_object_store
 from xmodal.core.untrusted import pickles
 
 if TYPE_CHECKING:

@@ -1,5 +1,6 @@
 """Vocabularies and tokenizers as published with models."""
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +9,6 @@ from etils import epath
 
 from xmodal.core.errors import UserError
 from xmodal.core.untrusted import pickles
-from xmodal.core.untrusted.json_text import parse_json_text
 from xmodal.data.text.tokenizer_files import parse_file, read_vocabulary, split_vocabulary
 from xmodal.pretrained.torch_files import SUFFIXES, attributes, read_objects
 from xmodal.pretrained.weight_files import WeightSource
@@ -45,7 +45,7 @@ def read_words(path: str | os.PathLike) -> list[str]:
         else:
             text = path.read_bytes().decode("utf-8-sig")
             is_json = path.name.endswith(".json")
-            words = _sort(parse_json_text(text)) if is_json else split_vocabulary(text)
+            words = _sort(json.loads(text)) if is_json else split_vocabulary(text)
     except (*pickles.DAMAGE, OSError, RuntimeError) as error:
         raise UserError(f"{path} cannot be read as a vocabulary ({error}).") from error
     return words

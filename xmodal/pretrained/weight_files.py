@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import json
 import os
 import re
 import zipfile
@@ -15,8 +16,7 @@ import safetensors.numpy
 from etils import epath
 
 from xmodal.core.errors import UserError
-from xmodal.core.object_store import is_in_object_store
-from xmodal.core.untrusted.json_text import parse_json_text
+from xmodal.core.files import is_in_object_store
 from xmodal.pretrained import tensorflow_files, torch_files
 
 SMALL_FILES = (
@@ -152,7 +152,7 @@ def _read(file: epath.Path) -> dict[str, np.ndarray]:
     if file.name.endswith(_KERAS):
         return _read_keras(file)
     if file.name.endswith(_SHARDS):
-        parts = sorted(set(parse_json_text(file.read_text())["weight_map"].values()))
+        parts = sorted(set(json.loads(file.read_text())["weight_map"].values()))
         shards = [read_safetensors(file.with_name(name)) for name in parts]
         return {name: array for shard in shards for name, array in shard.items()}
     return read_safetensors(file)
@@ -217,6 +217,6 @@ def _small_files(folder: epath.Path) -> dict[str, Any]:
 
 def _parse(path: epath.Path, text: str) -> Any:
     try:
-        return parse_json_text(text)
+        return json.loads(text)
     except ValueError as error:
         raise UserError(f"{path} cannot be read ({error}): download it again.") from error

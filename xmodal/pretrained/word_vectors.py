@@ -132,20 +132,17 @@ def _parse_header(line: bytes) -> tuple[int, int]:
     return (int(fields[0]), int(fields[1])) if is_header else (0, 0)
 
 
-def find_vectors(
-    path: str | os.PathLike, words: Sequence[str], oov: str = "shorten"
-) -> dict[int, np.ndarray]:
+def find_vectors(path: str | os.PathLike, words: Sequence[str]) -> dict[int, np.ndarray]:
     """Returns the vectors of words in a published table, by their positions in `words`.
 
     Args:
       path: see `load_word_vectors`.
-      words: a vocabulary; looked up as written.
-      oov: "shorten" looks the others up by `shorten_word`, "random" leaves them out.
+      words: a vocabulary; looked up as written, and else by `shorten_word`.
 
     Raises:
       UserError: see `load_word_vectors`.
     """
-    spellings = [(word, shorten_word(word)) if oov == "shorten" else (word,) for word in words]
+    spellings = [(word, shorten_word(word)) for word in words]
     table = load_word_vectors(path, {spelling for each in spellings for spelling in each})
     found = {}
     for number, each in enumerate(spellings):

@@ -13,10 +13,11 @@ from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.train.costs import does_not_fit, measure
 from xmodal.train.run import Run
-from xmodal.train.step.step import Batch, Scalars, make_step
+from xmodal.train.step.step import Scalars, make_step
 from xmodal.train.step.views import RANK
 from xmodal.train.tree import TrainState
 
+Rows = Mapping[str, np.ndarray]
 Layout = tuple[int, bool]
 """See `DataConfig.text_layouts`."""
 _NO_TEXTS = (0, False)
@@ -41,15 +42,21 @@ class CompiledStep:
         self.programs, self._run = dict(programs), run
         self._flops = {layout: measure(each).flops for layout, each in programs.items()}
 
-    def flops(self, batch: Batch) -> float:
+    def flops(self, batch: Rows) -> float:
         """FLOPs of a step on one device, as the compiler counts; 0 if it does not."""
         return self._flops[_layout(batch)]
 
-    def __call__(
-        self, state: TrainState, batch: Batch, step: jax.Array
-    ) -> tuple[TrainState, Scalars]:
-        """Returns the next state and the scalars of a step, see `step.make_step`."""
-        return self.programs[_layout(batch)](state, batch, step, self._key)
+    def __call__(self, state: TrainState, rows: Rows, step: int) -> tuple[TrainState, Scalars]:
+        """Returns the next state and the scalars of a step, see `step.make_step`.
+
+        Args:
+          state: the state, which is donated.
+          rows: this process's rows of the batch.
+          step: number of the step.
+        """
+        mesh = self._run.mesh
+        batch, number = mesh_lib.global_batch(dict(rows), mesh), mesh_lib.put_step(step, mesh)
+        return self.programs[_layout(rows)](state, batch, number, self._key)
 
     @functools.cached_property
     def _key(self) -> jax.Array:
@@ -138,5 +145,5 @@ def compile_program(
         raise does_not_fit(what, str(error).splitlines()[0]) from error
 
 
-def _layout(batch: Batch) -> Layout:
+def _layout(batch: Rows) -> Layout:
     return (batch["text_mask"].shape[2], RANK in batch) if "text_mask" in batch else _NO_TEXTS

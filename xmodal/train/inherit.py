@@ -153,8 +153,6 @@ def _named_weights(source: InitConfig) -> Iterator[_Weights]:
         yield _of_tower(modality, folder, of_model=bool(source.model))
     if source.run:
         yield _of_run(source)
-    if source.interpolate.run:
-        yield _of_run(InitConfig(source.interpolate.run, source.interpolate.step))
 
 
 def _of_tower(modality: str, folder: str, *, of_model: bool) -> _Weights:

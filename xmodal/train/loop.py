@@ -14,7 +14,6 @@ import numpy as np
 from absl import logging
 
 from xmodal import data
-from xmodal.core import mesh as mesh_lib
 from xmodal.core import processes
 from xmodal.core.event_writer import EventWriter
 from xmodal.core.progress import StopRequestedError, interruptible, stoppable
@@ -83,7 +82,9 @@ def train(
 
 def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
     """Runs the remaining steps; returns False if a signal stopped it before the last one."""
-    state, settings = starting_state(run, run_dir, sets_aside=True), run.settings
+    settings, description = run.settings, describe(run)
+    logging.info("%s", description)
+    state = starting_state(run, run_dir, sets_aside=True)
     features = frozen_features.open_or_compute(run, state)
     first_step, total_steps = int(state.step), settings.total_steps
     with contextlib.ExitStack() as stack:
@@ -112,7 +113,7 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
             may_skip=settings.non_finite == "skip",
         )
         trace = stack.enter_context(profiler(settings.profile, run_dir))
-        facts = {"config": run.config.to_json_best_effort(indent=2), "parameters": describe(run)}
+        facts = {"config": run.config.to_json_best_effort(indent=2), "parameters": description}
         writer.write_texts(0, {tag: f"```\n{text}\n```" for tag, text in facts.items()})
 
         def evaluate(state: TrainState) -> TrainState:
@@ -126,7 +127,6 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
                 opt_state = observe_metrics(settings.optimizer, state.opt_state, metrics)
                 state = dataclasses.replace(state, opt_state=opt_state)
                 saver.save(state, metrics)
-                reporter.log_evaluation(step, metrics, settings.best_checkpoint, saver.best_step)
             return state
 
         try:
@@ -152,9 +152,8 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
                 with reporter.waiting():
                     local = next(batches)
                 trace(step)
-                batch = mesh_lib.global_batch(local, run.mesh)
-                state, scalars = compiled(state, batch, mesh_lib.put_step(step, run.mesh))
-                reporter.record(step, scalars, local["image_id"], compiled.flops(batch))
+                state, scalars = compiled(state, local, step)
+                reporter.record(step, scalars, local["image_id"], compiled.flops(local))
         except reporting.NonFiniteLossError as failure:
             failure.save(run_dir)
             saver.save(state)  # The last good one.

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import jax
 
 from xmodal import data
+from xmodal.core.files import FINAL, write_files
 from xmodal.core.page import from_markdown
-from xmodal.core.result_files import FINAL, write_files
 from xmodal.core.version import __version__
 from xmodal.evals import Evaluation
 from xmodal.evals.reports.evaluation import REPORT
@@ -60,7 +60,6 @@ def _describe_start(init: InitConfig) -> str:
         "image tower": init.towers.image,
         "text tower": init.towers.text,
         "word vectors": init.word_vectors.file,
-        f"weight {init.interpolate.alpha:g} of": init.interpolate.run,
     }
     named = [f"{kind} `{path}`{describe_source(path)}" for kind, path in sources.items() if path]
     return f"Weights to start from: {', '.join(named)}." if named else "Trained from scratch."

@@ -136,6 +136,7 @@ def feature_shapes(run: Run, modality: str) -> data.FeatureReader:
 
 def _try_out(run: Run, run_dir: str, evaluation: RunEvaluation, compiled: CompiledStep) -> None:
     """Runs two steps and one evaluation, as the run would."""
+    logging.info("%s", start.describe(run))
     state, last = start.starting_state(run, run_dir), run.settings.total_steps
     features = frozen_features.open_or_compute(run, state, compute=False)
     if len(features) < len(run.settings.frozen_features.modalities):
@@ -144,8 +145,8 @@ def _try_out(run: Run, run_dir: str, evaluation: RunEvaluation, compiled: Compil
     first, losses = int(state.step), []
     with contextlib.closing(loop.make_batches(run, first, features)) as batches:
         for step in range(first, min(first + _STEPS, last)):
-            started, batch = time.monotonic(), mesh_lib.global_batch(next(batches), run.mesh)
-            state, scalars = compiled(state, batch, mesh_lib.put_step(step, run.mesh))
+            started = time.monotonic()
+            state, scalars = compiled(state, next(batches), step)
             losses.append(float(scalars["train/loss"]))
             logging.info("step %d  loss %.4f  %.3f s", step, losses[-1], time.monotonic() - started)
     if run.settings.non_finite != "skip" and not all(map(math.isfinite, losses)):

@@ -11,7 +11,7 @@ from etils import epath
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.config import read
 from xmodal.core.errors import UserError
-from xmodal.core.object_store import split_folders
+from xmodal.core.files import split_folders
 from xmodal.evals.scores.embed import Items
 from xmodal.pretrained.model_folder import MODALITIES, read_model
 from xmodal.train.evaluation.run_evaluation import RunEvaluation

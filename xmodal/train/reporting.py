@@ -16,8 +16,7 @@ from tqdm import tqdm
 
 from xmodal.core.errors import UserError
 from xmodal.core.event_writer import EventWriter
-from xmodal.core.result_files import finite_or_none
-from xmodal.train.sections import BestCheckpointConfig
+from xmodal.core.files import finite_or_none
 
 # Consecutive skips: one bad batch is plausible; ten mean the run has diverged.
 _MOST_SKIPPED = 10
@@ -130,23 +129,6 @@ class Reporter:
           NonFiniteLossError: the step before had a non-finite loss or gradient.
         """
         self._read((step, scalars, image_ids, flops))
-
-    def log_evaluation(
-        self,
-        step: int,
-        metrics: Mapping[str, float],
-        best_checkpoint: BestCheckpointConfig,
-        best_step: int | None,
-    ) -> None:
-        """Logs the metric of `best_checkpoint` and one tag per other evaluator."""
-        if not metrics:
-            return
-        shown: dict[str, str] = {}
-        for tag in (best_checkpoint.metric, *metrics):
-            if tag in metrics:
-                shown.setdefault(tag.partition("/")[0], f"{tag} {metrics[tag]:.4g}")
-        best = "" if best_step is None else f"  best so far: step {best_step}"
-        logging.info("step %d/%d  %s%s", step, self._total_steps, "  ".join(shown.values()), best)
 
     def _read(self, following: _Step | None) -> None:
         """Reads the scalars of the pending step, and keeps the following one pending."""

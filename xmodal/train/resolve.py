@@ -194,21 +194,18 @@ def _preference(options: Options) -> int:
 def check_start(run: Run) -> None:
     """Raises an error if a run cannot train on its devices and data."""
     settings = run.settings
-    mesh_lib.check_batch_size(settings.batch_size, run.mesh, settings.accumulation_steps)
+    batch_size, parts = settings.batch_size, settings.accumulation_steps
+    if batch_size % (run.mesh.size * parts):
+        times = f" times config.accumulation_steps={parts}" if parts > 1 else ""
+        raise UserError(
+            f"config.batch_size={batch_size} is not a multiple of the {run.mesh.size} devices"
+            f"{times}; the next multiple is {batch_size + -batch_size % (run.mesh.size * parts)}."
+        )
     shapes = run.state_shapes  # This checks the optimizer and config.sharding.
-    trained, frozen = flatten(shapes.params), flatten(shapes.frozen)
-    check_patterns("config.init_from.published", settings.init_from.published, trained | frozen)
+    trained = flatten(shapes.params)
+    check_patterns("config.init_from.published", settings.init_from.published, shapes.flat_params())
     if settings.l2 is not None:
         check_patterns("config.l2", [settings.l2.pattern], trained)
-    shared = tuple(f"{part}/" for part in run.model.shared)
-    for path in frozen:
-        modality, _, rest = path.partition("/")
-        other = f"{'text' if modality == 'image' else 'image'}/{rest}"
-        if rest.startswith(shared) and other in trained:
-            raise UserError(
-                f"{path} is frozen by config.freeze, but {other} is not, and config.model.shared "
-                "makes them equal; freeze both or neither."
-            )
     for modality in settings.frozen_features.modalities:
         tower = lookup("config.frozen_features.modalities", modality, run.model.towers)
         section: Any = getattr(settings.data, modality)

@@ -24,31 +24,14 @@ class TowersConfig:
 class WordVectorsConfig:
     """`config.init_from.word_vectors`: initial values of the text encoder's word table.
 
+    A word that the file lacks is looked up again without hyphens, periods and apostrophes, and up
+    to the first slash, as PVSE and PCME do. Words that are not found keep their random vectors.
+
     Attributes:
       file: a GloVe, word2vec or fastText file, see `pretrained.word_vectors`; "" for none.
-      oov: what to do with a word that the file lacks (out of vocabulary). "shorten" looks it up
-        again without hyphens, periods and apostrophes, and up to the first slash, as PVSE and PCME
-        do; "random" does not. Words that are not found keep their random vectors.
     """
 
     file: str = ""
-    oov: str = setting("shorten", one_of=("shorten", "random"))
-
-
-@dataclasses.dataclass(frozen=True)
-class InterpolateConfig:
-    """`config.init_from.interpolate`: a second model, whose weights are averaged with the first's.
-
-    Attributes:
-      run: folder of a run with the same parameters; "" for none.
-      step: its checkpoint: a number, `latest` or `best`.
-      alpha: share of this run, b, in (1 - alpha) a + alpha b; a is what the rest of `init_from`
-        names.
-    """
-
-    run: str = ""
-    step: str | int = "best"
-    alpha: float = setting(0.5, at_least=0, at_most=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +50,6 @@ class InitConfig:
       word_vectors: see `WordVectorsConfig`.
       concepts: file of `python -m data_prep.concepts` for the head "consensus"; "" for the most
         frequent words of the training captions, without lemmas.
-      interpolate: see `InterpolateConfig`.
       published: regular expressions matched from the start of a parameter's path: those that the
         experiment takes from published weights. A warning names those that start at random;
         each must match a parameter.
@@ -81,7 +63,6 @@ class InitConfig:
     model: str = ""
     word_vectors: WordVectorsConfig = WordVectorsConfig()
     concepts: str = ""
-    interpolate: InterpolateConfig = InterpolateConfig()
     published: tuple[str, ...] = setting((), pattern=True)
 
     def __post_init__(self) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 from absl import logging
 
 from xmodal import data
-from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
 from xmodal.core.progress import progress
 from xmodal.data.text.concept_graph import Concepts
@@ -29,8 +28,7 @@ def starting_state(run: Run, run_dir: str, *, sets_aside: bool = False) -> Train
     """Returns the newest state of the run, else one with the weights of `config.init_from`.
 
     The order: the run's own newest checkpoint; published towers; published word vectors; another
-    run's weights for the paths that `config.init_from.include` takes; random values. If
-    `config.init_from.interpolate` names a run, they are averaged with its weights.
+    run's weights for the paths that `config.init_from.include` takes; random values.
 
     Args:
       run: the run.
@@ -40,7 +38,6 @@ def starting_state(run: Run, run_dir: str, *, sets_aside: bool = False) -> Train
     Raises:
       UserError: the checkpoint, the towers or the other run do not fit the config.
     """
-    logging.info("%s", describe(run))
     settings, shapes = run.settings, run.state_shapes
     step, last = checkpoints.newest_whole(run_dir, sets_aside=sets_aside), settings.total_steps
     if step is None:
@@ -77,21 +74,9 @@ def initial_state(run: Run) -> TrainState:
             "config.init_from.run; the header of the config has the commands.",
             ", ".join(missing),
         )
-    if source.interpolate.run:
-        if fresh:
-            raise UserError(
-                f"config.init_from.interpolate needs two whole models, but {fresh[0]} would start "
-                "at random in the first: name its weights in config.init_from.run, towers or model."
-            )
-        arrays = from_run.interpolate(arrays, source.interpolate)
     with progress("Compiling and drawing the initial weights", 1):
         state = create_state(run.init_state, shapes, run.key_data)
-    state = replace_arrays(state, arrays)
-    if rows:  # The other rows keep their random values.
-        table = state.flat_params()[TABLE]
-        filled = np.array(mesh_lib.to_host(table, table.sharding.mesh))
-        filled[list(rows)] = list(rows.values())
-        state = replace_arrays(state, {TABLE: filled})
+    state = replace_arrays(state, arrays, {TABLE: rows} if rows else {})
     if source.run and source.optimizer:
         moments = from_run.load_moments(shapes, source)
         state = dataclasses.replace(state, opt_state=state.opt_state | {"moments": moments})
@@ -118,7 +103,7 @@ def load_rows(
             "table."
         )
     words = data.load_vocabulary(config, train_split)
-    rows = find_vectors(source.file, words, source.oov)
+    rows = find_vectors(source.file, words)
     width = len(next(iter(rows.values()), ()))
     if width != table.shape[1]:
         raise UserError(
@@ -171,7 +156,7 @@ def _find_vectors(concepts: Concepts, source: InitConfig, width: int, seed: int)
     if vectors is None:
         vectors = np.random.default_rng(seed).normal(size=(len(concepts.words), width))
         if file:
-            rows = find_vectors(file, concepts.words, source.word_vectors.oov)
+            rows = find_vectors(file, concepts.words)
         if missing := len(concepts.words) - len(rows):
             logging.warning(
                 "%d of %d concepts have random vectors; config.init_from.word_vectors.file names "

@@ -29,8 +29,8 @@ import PIL.ImageFont
 
 from xmodal.core.config import setting
 from xmodal.core.event_writer import EventWriter
+from xmodal.core.files import write_files
 from xmodal.core.page import PageItem, PageRow, Picture, Section
-from xmodal.core.result_files import write_files
 from xmodal.core.untrusted.picture_formats import open_picture, to_rgb
 from xmodal.evals.evaluators import Evaluator
 from xmodal.evals.evaluators.benchmarks import BenchmarksEvaluator

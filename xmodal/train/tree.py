@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -174,13 +175,25 @@ class TrainState:
         return flatten(self.params) | flatten(self.frozen)
 
 
-def replace_arrays(state: TrainState, arrays: Mapping[str, np.ndarray]) -> TrainState:
+def replace_arrays(
+    state: TrainState,
+    arrays: Mapping[str, np.ndarray],
+    rows: Mapping[str, Mapping[int, np.ndarray]] = types.MappingProxyType({}),
+) -> TrainState:
     """Returns a state with other parameters and statistics, by path.
 
     They take the dtype and sharding of the old ones. Paths that the state lacks are ignored.
+
+    Args:
+      state: the state.
+      arrays: whole arrays.
+      rows: number of a row -> its values, for tables of which only some rows are replaced.
     """
 
     def replace(keys: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
+        if (own := rows.get(path_of(keys))) is not None:
+            at, values = np.array([*own]), np.array([*own.values()])
+            return jax.jit(lambda x: x.at[at].set(values), out_shardings=leaf.sharding)(leaf)
         new = arrays.get(path_of(keys))
         return leaf if new is None else mesh_lib.put(new.astype(leaf.dtype), leaf.sharding)
 

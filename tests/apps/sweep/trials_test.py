@@ -15,7 +15,7 @@ from xmodal.apps.sweep import trials as trials_lib
 from xmodal.apps.sweep.sweep_report import name_of
 from xmodal.apps.sweep.trials import open_study, search, trials_of
 from xmodal.core.errors import UserError
-from xmodal.core.result_files import format_json
+from xmodal.core.files import format_json
 from xmodal.train import loop, reporting
 from xmodal.train.folder import run_folder
 

@@ -40,7 +40,6 @@ def test_words_take_their_vectors(load_rows):
     found = load_rows(*LINES)
     assert list(found) == [4, 5]
     np.testing.assert_array_equal(found[5], [4, 5, 6])
-    assert list(load_rows(*LINES, oov="random")) == [4]
     with pytest.raises(UserError, match="vectors of 2 numbers for 1 words .* a table of 3"):
         load_rows("red 7 8")
 
@@ -77,7 +76,7 @@ def test_a_file_gives_forms_and_vectors(parts, load, tmp_path):
         "joint": [],
     }
     (tmp_path / "glove.txt").write_text("red " + " ".join(["0.5"] * 16) + "\n")
-    vectors = {"file": str(tmp_path / "glove.txt"), "oov": "shorten"}
+    vectors = {"file": str(tmp_path / "glove.txt")}
     found = load(content, word_vectors=vectors)
     place = found["image/constants/head/graph/vectors"]
     np.testing.assert_array_equal(place[2], np.full(16, 0.5, np.float32))

@@ -46,12 +46,6 @@ def problem(steps=25):
             lambda t, p: t.AdamW(p, 0.1, weight_decay=0.3, amsgrad=True),
         ),
         ("sgd", {"momentum": 0.9}, 0.0, lambda t, p: t.SGD(p, 0.1, momentum=0.9)),
-        (
-            "sgd",
-            {"momentum": 0.9, "nesterov": True},
-            0.0,
-            lambda t, p: t.SGD(p, 0.1, momentum=0.9, nesterov=True),
-        ),
     ],
 )
 def test_updates_are_those_of_torch(name, options, decay, make):

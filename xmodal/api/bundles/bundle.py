@@ -13,12 +13,10 @@ from jax.sharding import Mesh
 
 from xmodal.api.bundles import CARD
 from xmodal.api.model import Model
-from xmodal.core.checksums import check_files, sha256_of
 from xmodal.core.config import read, setting
 from xmodal.core.errors import UserError
-from xmodal.core.json_files import read_json
+from xmodal.core.files import check_files, format_json, read_json, sha256_of
 from xmodal.core.mesh import replicated
-from xmodal.core.result_files import format_json
 from xmodal.core.tree_paths import unflatten
 from xmodal.data.pixels.images import ImageConfig
 from xmodal.data.text.text_config import TextConfig

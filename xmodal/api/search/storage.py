@@ -22,10 +22,8 @@ from xmodal.api.loading import load
 from xmodal.api.model import Model
 from xmodal.api.search.gallery import IndexGallery
 from xmodal.api.search.nearest import read_lists, save_lists
-from xmodal.core.atomic import new_folder
-from xmodal.core.checksums import check_files, sha256_of
 from xmodal.core.errors import UserError
-from xmodal.core.json_files import read_json
+from xmodal.core.files import check_files, new_folder, read_json, sha256_of
 from xmodal.core.untrusted.saved_arrays import load_arrays
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
 

@@ -14,7 +14,7 @@ from xmodal.apps.analysis.canvas import GRAY, new_figure, to_png
 from xmodal.apps.analysis.metric_tables import Models, check_labels, choose_metrics, load_models
 from xmodal.apps.arguments import make_parser, name_list
 from xmodal.core import console
-from xmodal.core.result_files import check_writable, format_json, write_files
+from xmodal.core.files import check_writable, format_json, write_files
 from xmodal.core.text_table import Rows, format_document
 from xmodal.evals.reports.metrics import lower_is_better
 from xmodal.evals.reports.published import eccv_table_5

@@ -89,7 +89,7 @@ def main(argv: list[str]) -> None:
     del argv
     config = config_flag.read_config()
     require_extra("baselines", "sklearn")
-    from xmodal.core.result_files import check_writable
+    from xmodal.core.files import check_writable
 
     check_writable(OUTPUT.value)
     for name, each in judge_baseline(config.to_dict()).items():

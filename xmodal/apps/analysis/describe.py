@@ -27,7 +27,7 @@ from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs
 from xmodal.apps.arguments import add_dataset, add_texts, make_parser, prepared_dir
 from xmodal.core import console
 from xmodal.core.errors import NotPreparedError, UnexpectedFilesError
-from xmodal.core.result_files import check_writable, write_files
+from xmodal.core.files import check_writable, write_files
 from xmodal.core.text_table import align_columns, format_table
 
 # Figure -> data that it needs.

@@ -9,7 +9,7 @@ from typing import Any
 from etils import epath
 
 from xmodal.core.errors import UserError
-from xmodal.core.json_files import as_numbers, read_json, read_numbers
+from xmodal.core.files import as_numbers, read_json, read_numbers
 from xmodal.evals.reports.metrics import MEAN_SELECTED
 from xmodal.evals.reports.published import eccv_table_5
 

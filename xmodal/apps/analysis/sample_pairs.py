@@ -40,7 +40,7 @@ from xmodal.apps.arguments import (
 )
 from xmodal.core import console
 from xmodal.core.errors import NotPreparedError, UnexpectedFilesError, UserError
-from xmodal.core.result_files import check_writable, write_files
+from xmodal.core.files import check_writable, write_files
 
 _WRITTEN = {"within": ("sts", "sis"), "across": ("sits",)}
 

@@ -71,7 +71,7 @@ def main(argv: list[str]) -> None:
     config = config_flag.read_config()
     require_extra("word2vec", "gensim")
     from xmodal import data
-    from xmodal.core.result_files import check_writable, write_file
+    from xmodal.core.files import check_writable, write_file
 
     output = str(OUTPUT.value)
     check_writable(os.path.dirname(output) or ".")

@@ -15,7 +15,7 @@ from xmodal.apps.annotate.answers import Answer, find_doubts, group, read_answer
 from xmodal.apps.annotate.questions import POSITIVE
 from xmodal.apps.annotate.rater_quality import compute_alphas, quality_file
 from xmodal.core.errors import UserError
-from xmodal.core.result_files import csv_text, format_json, write_files
+from xmodal.core.files import csv_text, format_json, write_files
 from xmodal.core.text_table import Rows, format_document
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 from xmodal.apps.annotate.answers import Answer, group
 from xmodal.apps.annotate.questions import KINDS, POSITIVE
-from xmodal.core.result_files import csv_text
+from xmodal.core.files import csv_text
 
 # Choices as numbers; those of `match` are ordered.
 _NUMBERS = {"no": 0, "weak_no": 1, "weak_yes": 2, "yes": 3}

@@ -15,9 +15,9 @@ import threading
 from collections.abc import Iterable, Iterator
 
 from xmodal.apps.annotate.questions import KINDS
-from xmodal.core.atomic import rename_new
 from xmodal.core.config import read, setting
 from xmodal.core.errors import UserError
+from xmodal.core.files import rename_new
 
 _SCHEMA = (pathlib.Path(__file__).parent / "schema.sql").read_text(encoding="utf-8")
 

@@ -31,8 +31,7 @@ from xmodal.apps.arguments import make_parser, name_list
 from xmodal.core import console
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
-from xmodal.core.json_files import read_json
-from xmodal.core.result_files import FINAL
+from xmodal.core.files import FINAL, read_json
 from xmodal.core.text_table import Bold, format_table
 from xmodal.evals.reports.metrics import lower_is_better
 from xmodal.evals.reports.paired_differences import (

@@ -21,8 +21,8 @@ from xmodal.apps.arguments import make_parser, name_list
 from xmodal.apps.explore.compare import Comparison, read_names
 from xmodal.core import console
 from xmodal.core.errors import UnexpectedFilesError, UserError
+from xmodal.core.files import check_writable, csv_text, write_files
 from xmodal.core.page import Page
-from xmodal.core.result_files import check_writable, csv_text, write_files
 from xmodal.core.text_table import Bold, format_document
 from xmodal.evals.reports.metrics import lower_is_better
 

@@ -136,7 +136,7 @@ def main() -> None:
     args = parser.parse_args()
     # JAX is slow to import, but --help should be fast.
     from xmodal.api.loading import load
-    from xmodal.core.result_files import check_writable, write_file
+    from xmodal.core.files import check_writable, write_file
 
     check_writable(os.path.dirname(args.output) or ".")
     split = _open_split(args, args.model[0])

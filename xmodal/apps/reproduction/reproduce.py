@@ -50,8 +50,7 @@ from xmodal.apps.reproduction.tables import count_rows, rewrite_pages
 from xmodal.core import console
 from xmodal.core.config import suggest
 from xmodal.core.errors import UserError
-from xmodal.core.json_files import read_numbers
-from xmodal.core.result_files import write_file
+from xmodal.core.files import read_numbers, write_file
 from xmodal.core.text_table import align_columns, format_table
 
 OUTSIDE, MISSING = 1, 2

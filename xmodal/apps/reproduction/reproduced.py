@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xmodal.apps.reproduction.entries import LedgerRow, System
-from xmodal.core.result_files import format_json
+from xmodal.core.files import format_json
 from xmodal.core.text_table import Rows
 from xmodal.core.version import __version__
 from xmodal.evals.reports.paired_differences import compute_t_interval

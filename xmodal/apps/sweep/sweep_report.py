@@ -9,7 +9,7 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from xmodal.apps.sweep.plan import Plan, describe
-from xmodal.core.result_files import csv_text, write_files
+from xmodal.core.files import csv_text, write_files
 from xmodal.core.text_table import Rows, format_document
 from xmodal.evals.reports.summary import select_curves
 

@@ -26,8 +26,7 @@ from xmodal.api import run_training
 from xmodal.apps.sweep import sweep_report as report
 from xmodal.apps.sweep.plan import Plan, keep
 from xmodal.core.errors import FolderInUseError, UserError
-from xmodal.core.json_files import read_numbers
-from xmodal.core.result_files import FINAL, write_file
+from xmodal.core.files import FINAL, read_numbers, write_file
 from xmodal.data import DatasetMissingError
 
 LOG = "log.txt"

@@ -5,6 +5,7 @@ section 3.2, and the authors' code, BruceW91/CVSE.
 """
 
 import dataclasses
+import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +14,6 @@ import numpy as np
 from etils import epath
 
 from xmodal.core.errors import UserError
-from xmodal.core.untrusted.json_text import parse_json_text
 
 # Shares of captions are scaled as 5^(share - 0.02) - 5^-0.02; from 0.3 on, concepts are connected.
 _BASE, _SHIFT, _LEAST = 5.0, 0.02, 0.3
@@ -85,7 +85,7 @@ def read_concepts(path: str | os.PathLike) -> Concepts:
       UserError: the file is missing, or not such a file.
     """
     try:
-        return parse_concepts(parse_json_text(epath.Path(path).read_text(encoding="utf-8")))
+        return parse_concepts(json.loads(epath.Path(path).read_text(encoding="utf-8")))
     except (OSError, AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
         raise UserError(
             f"{path} is not a file of `python -m data_prep.concepts` ({error}); write it again."

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import html
 import itertools
+import json
 import string
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +17,6 @@ from typing import Any
 from tokenizers import Encoding, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from xmodal.core.errors import UserError
-from xmodal.core.untrusted.json_text import parse_json_text
 from xmodal.data.text.text_config import TextConfig
 from xmodal.data.text.vocabulary import MASK, PAD, UNKNOWN
 
@@ -168,7 +168,7 @@ def json_pieces(content: bytes, vocabulary: Sequence[str], config: TextConfig) -
             f"The tokenizer.json turns {_PROBE!r} into {marked}, and into {bare} without special "
             "tokens; a text must have tokens, and they must be before and after it."
         )
-    settings = parse_json_text(content.decode("utf-8-sig"))
+    settings = json.loads(content.decode("utf-8-sig"))
     model, number = settings["model"], settings["model"].get("unk_id")
     pad = (settings.get("padding") or {}).get("pad_token")
     return _from_library(

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import filecmp
+import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,7 +15,6 @@ from data_prep.cxc import cxc_files
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.folders import walk
-from xmodal.core.untrusted.json_text import parse_json_text
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.evals.labels.definitions import DIRECTIONS, KINDS, RATING_SIDES
 from xmodal.evals.labels.ids import Positions
@@ -196,7 +196,7 @@ def _reading(path: Path) -> Iterator[None]:
 def read_lists(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Returns query ids and gallery ids, int64 [P] each, from a JSON object of id lists."""
     with _reading(path):
-        content = parse_json_text(path.read_text(encoding="utf-8-sig"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
         pairs = [(int(query), item) for query, items in content.items() for item in items]
         queries, items = np.array(pairs, np.int64).reshape(-1, 2).T
     return queries, items
@@ -221,7 +221,7 @@ def _read_categories(path: Path, image_ids: np.ndarray) -> np.ndarray:
             (row, column), width = np.nonzero(labels), labels.shape[1]
         else:
             text = path.read_text(encoding="utf-8-sig")
-            content = parse_json_text(text, object_hook=shrink)
+            content = json.loads(text, object_hook=shrink)
             pairs = np.array(sorted(set(content["annotations"])), np.int64).reshape(-1, 2)
             categories = sorted(each["id"] for each in content["categories"])
             ids, row = np.unique(pairs[:, 0], return_inverse=True)

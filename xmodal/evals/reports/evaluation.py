@@ -8,8 +8,8 @@ from typing import Any
 from etils import epath
 
 from xmodal.core.errors import UserError
+from xmodal.core.files import format_csv, format_json, write_files
 from xmodal.core.page import Page, from_markdown
-from xmodal.core.result_files import format_csv, format_json, write_files
 from xmodal.evals.evaluators.benchmarks import BenchmarksEvaluator
 from xmodal.evals.evaluators.evaluator import Evaluator, Provenance
 from xmodal.evals.reports.examples import make_example_page
@@ -123,7 +123,7 @@ class Evaluation:
         `comparison.json` and `comparison.md`; otherwise, those of an earlier evaluation are
         removed. `report.html` is the report as a web page, `report.tex` its tables in LaTeX, both
         with the comparison. Everything is computed before the first file is written, see
-        `result_files.write_files`.
+        `files.write_files`.
 
         Raises:
           UserError: the folder cannot be written.

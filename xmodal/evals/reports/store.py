@@ -17,8 +17,7 @@ import numpy as np
 from etils import epath
 
 from xmodal.core.errors import UserError
-from xmodal.core.result_files import FINAL
-from xmodal.core.untrusted.json_text import parse_json_text
+from xmodal.core.files import FINAL
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.evals.labels.split import different_records
 from xmodal.evals.reports.results import CorrelationResult, DirectionResult, Rescored, Result
@@ -120,7 +119,7 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
     try:
         with load_arrays(io.BytesIO(path.read_bytes())) as file:
             arrays = dict(file)
-        header = parse_json_text(str(arrays["header"]))
+        header = json.loads(str(arrays["header"]))
         if header["version"] != _FORMAT["version"]:
             raise ValueError(f"version {header['version']} of {header['format']}")
         results = [_unpack(each, arrays) for each in header["benchmarks"]]

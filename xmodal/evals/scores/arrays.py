@@ -15,7 +15,7 @@ import numpy as np
 from etils import epath
 
 from xmodal.core.errors import UserError
-from xmodal.core.result_files import check_writable, write_file
+from xmodal.core.files import check_writable, write_file
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.evals.labels.definitions import KINDS
 from xmodal.evals.scores.score_rows import count_not_finite

@@ -1,6 +1,7 @@
 """Reads the files of any model: embeddings, scores, candidates or ranked lists."""
 
 import dataclasses
+import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +11,6 @@ from etils import epath
 
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
-from xmodal.core.untrusted.json_text import parse_json_text
 from xmodal.evals.scores import arrays
 from xmodal.evals.scores.sources import Embeddings, RankedLists, Source
 from xmodal.similarity import LATE_INTERACTIONS, SIMILARITIES, make_similarity
@@ -97,7 +97,7 @@ def load_rankings(source: str | os.PathLike | Mapping[str, Mapping]) -> RankedLi
 
 def _read_json(path: str) -> Any:
     with open(path, encoding="utf-8-sig") as file:
-        return parse_json_text(file.read())
+        return json.loads(file.read())
 
 
 def _read_lists(lists: Any, place: str) -> dict[int, np.ndarray]:

@@ -8,7 +8,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import jax
 import ml_collections
@@ -20,9 +20,8 @@ from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
-from xmodal.core.json_files import read_numbers
+from xmodal.core.files import FINAL, read_numbers, write_files
 from xmodal.core.progress import check_stop
-from xmodal.core.result_files import FINAL, write_files
 from xmodal.core.text_table import format_table
 from xmodal.data.text.text_counts import count_texts
 from xmodal.evals import Evaluation
@@ -33,7 +32,6 @@ from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.subjects import Opened, evaluate_subjects
 from xmodal.train.evaluation.suite import EvalSuite, Subject
 from xmodal.train.folder import checkpoints, run_folder
-from xmodal.train.initialization.from_run import mix
 from xmodal.train.resolve import build_run
 from xmodal.train.start import initial_state
 
@@ -222,12 +220,21 @@ def open_interpolation(
         restored = checkpoints.restore_model(run_dir, step, parts.shapes, parts.mesh)
         last = dict(zip(first, restored, strict=True))
         for weight in weights:
-            mixed = jax.tree.map(lambda a, b, w=weight: mix(a, b, 1 - w), last, first)
+            mixed = jax.tree.map(lambda a, b, w=weight: _mix(a, b, 1 - w), last, first)
             adapter = evaluation.adapter(**mixed)
             name = f"{weight:g} {parts.config.name} step {step}"
             yield Subject(name, adapter, trained_on=records, step=round(100 * weight))
 
     return Opened(evaluation.suite, subjects(), parts.settings.tensorboard)
+
+
+def _mix(a: Any, b: Any, alpha: float) -> Any:
+    """Returns (1 - alpha) a + alpha b of two arrays.
+
+    Integers, such as the concepts of words, are those of a: they follow from the vocabulary.
+    """
+    is_number = np.issubdtype(a.dtype, np.floating)
+    return ((1 - alpha) * a + alpha * b).astype(a.dtype) if is_number else a
 
 
 def write_curve(output: str, weights: Sequence[float]) -> str:

@@ -16,11 +16,10 @@ from etils import epath
 
 from xmodal import data
 from xmodal.core import mesh as mesh_lib
-from xmodal.core import result_files
 from xmodal.core.config import read
 from xmodal.core.errors import UserError
 from xmodal.core.event_writer import EventWriter
-from xmodal.core.json_files import read_numbers
+from xmodal.core.files import format_csv, format_json, read_numbers, write_files
 from xmodal.evals import Evaluation, read_options
 from xmodal.evals.evaluators import Options
 from xmodal.evals.evaluators.benchmarks import BenchmarksOptions
@@ -115,7 +114,7 @@ def event_writer(output: str, settings: Mapping[str, Any] | None = None) -> Iter
             yield writer
         if jax.process_index() == 0:
             new = {f"{e.name}{_EVENTS_END}": e.read_bytes() for e in epath.Path(folder).iterdir()}
-            result_files.write_files(output, new, stale=older)
+            write_files(output, new, stale=older)
 
 
 def print_pages(evaluations: Sequence[Evaluation], output: str) -> None:
@@ -181,15 +180,15 @@ def write_all(
     views.writer.write_texts(step or 0, reports)
     views.writer.flush()
     views.write_projector(output)
-    numbers, head = result_files.format_json(metrics), {} if step is None else {"step": step}
+    numbers, head = format_json(metrics), {} if step is None else {"step": step}
     contents = {
-        "metrics.csv": result_files.format_csv(evaluations[0].name, metrics),
-        "metrics.json": result_files.format_json(head | metrics),
+        "metrics.csv": format_csv(evaluations[0].name, metrics),
+        "metrics.json": format_json(head | metrics),
     }
-    result_files.write_files(output, contents)
+    write_files(output, contents)
     if step is not None:
         # Written last: for --follow, this file shows that the step is done.
-        result_files.write_files(os.path.join(output, "steps"), {f"{step}.json": numbers})
+        write_files(os.path.join(output, "steps"), {f"{step}.json": numbers})
 
 
 def read_others(output: str, step: int, evaluators: Collection[str]) -> dict[str, float]:

@@ -6,7 +6,7 @@ vocab.txt               the tokenizer's file, which config.json names; or merges
 records.json            hash and number of the training examples, number of devices
 frozen/                 parameters that never change, written once
 checkpoints/STEP/       params, model_state, opt_state; files.json, the hashes of all files
-damaged/STEP/           a checkpoint that was truncated or changed on disk
+damaged-STEP/           a checkpoint that was truncated or changed on disk
 evaluated.json          the metrics of all evaluated steps
 test/                   results of the final evaluation
 follow/SPLIT/           results of `eval_main --follow`

@@ -21,11 +21,9 @@ from jax.sharding import Mesh
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from xmodal.core import mesh as mesh_lib
-from xmodal.core import object_store, processes
-from xmodal.core.atomic import write_atomically
-from xmodal.core.checksums import check_files, sha256_of
+from xmodal.core import processes
 from xmodal.core.errors import UserError
-from xmodal.core.json_files import read_json
+from xmodal.core.files import absolute, check_files, read_json, sha256_of, write_atomically
 from xmodal.core.tree_paths import leaves_by_path
 from xmodal.train.folder import run_folder
 from xmodal.train.folder.run_folder import ITEMS
@@ -90,13 +88,26 @@ class Checkpoints(preservation_policy.PreservationPolicy):
         return run_folder.best_of(self._best_checkpoint, self._evaluated, self._manager.all_steps())
 
     def save(self, state: TrainState, metrics: Mapping[str, float] | None = None) -> None:
-        """Starts writing the state, unless that step is saved, and writes its metrics."""
+        """Starts writing the state, unless that step is saved; writes and logs its metrics."""
         step = int(state.step)
-        if metrics and self.lacks_metrics(step):
-            self._evaluated[step] = dict(metrics)
+        if metrics:
+            self._evaluated.setdefault(step, dict(metrics))
             run_folder.save_evaluated(self._run_dir, self._evaluated)
-        if not self.lacks(step):
-            return
+        is_new = self.lacks(step)
+        if is_new:
+            self._write(step, state)
+        if metrics:
+            # The metric that selects checkpoints, and one of every other evaluator.
+            shown: dict[str, str] = {}
+            for tag in (self._best_checkpoint.metric, *metrics):
+                if tag in metrics:
+                    shown.setdefault(tag.partition("/")[0], f"{tag} {metrics[tag]:.4g}")
+            best = "" if self.best_step is None else f"  best so far: step {self.best_step}"
+            logging.info("step %d  %s%s", step, "  ".join(shown.values()), best)
+        elif is_new:
+            logging.info("step %d  checkpoint in %s", step, self._manager.directory / str(step))
+
+    def _write(self, step: int, state: TrainState) -> None:
         frozen = run_folder.frozen_folder(self._run_dir)
         if state.frozen and not self._manager.all_steps():
             # Forced: a start that was killed before its first checkpoint may have left some.
@@ -112,8 +123,6 @@ class Checkpoints(preservation_policy.PreservationPolicy):
             step,
             args=ocp.args.Composite(**{n: ocp.args.StandardSave(t) for n, t in items.items()}),
         )
-        if not metrics:  # The line of an evaluation implies it.
-            logging.info("step %d  checkpoint in %s", step, self._manager.directory / str(step))
 
     def _hash_files(self) -> None:
         """Hashes the checkpoint that is being written before it gets its final name."""
@@ -188,9 +197,7 @@ def read_tree(run_dir: str, step: int | None, item: str) -> Tree:
       step: a saved step; None for items that all steps share, such as `frozen`.
       item: its name.
     """
-    parent = (
-        object_store.absolute(run_dir) if step is None else run_folder.step_folder(run_dir, step)
-    )
+    parent = absolute(run_dir) if step is None else run_folder.step_folder(run_dir, step)
     shapes = read_shapes(parent / item)
     return _read(parent / item, _on_host(shapes)) if shapes else {}
 
@@ -278,8 +285,8 @@ def newest_whole(run_dir: str, *, sets_aside: bool = False) -> int | None:
 
     Args:
       run_dir: the run's folder.
-      sets_aside: whether damaged checkpoints are moved to `RUN_DIR/damaged`, so that the run writes
-        those steps again.
+      sets_aside: whether damaged checkpoints are moved to `RUN_DIR/damaged-STEP`, so that
+        the run writes those steps again.
     """
     own = _find(run_dir, sets_aside) if processes.index() == 0 else None
     return json.loads(processes.gather(f"check the checkpoints of {run_dir}", json.dumps(own))[0])
@@ -306,6 +313,8 @@ def _find(run_dir: str, sets_aside: bool) -> int | None:
     for step, error in damaged.items():
         logging.warning("%s The run resumes from step %d without it.", error, newest)
         if sets_aside:
-            aside = object_store.absolute(run_dir) / "damaged" / str(step)
-            object_store.move_folder(run_folder.step_folder(run_dir, step), aside)
+            aside = absolute(run_dir) / f"damaged-{step}"
+            if aside.exists():
+                aside.rmtree()
+            run_folder.step_folder(run_dir, step).rename(aside)
     return newest

@@ -10,10 +10,8 @@ from collections.abc import Mapping
 import ml_collections
 from etils import epath
 
-from xmodal.core.atomic import write_atomically
+from xmodal.core.files import FINAL, read_json, write_atomically
 from xmodal.core.folders import hash_files
-from xmodal.core.json_files import read_json
-from xmodal.core.result_files import FINAL
 
 _MARK = "finished.json"
 

@@ -12,7 +12,7 @@ from etils import epath
 
 from xmodal.core import processes
 from xmodal.core.errors import FolderInUseError, UserError
-from xmodal.core.object_store import is_in_object_store
+from xmodal.core.files import is_in_object_store
 
 _GUARD = ".writer.lock"
 

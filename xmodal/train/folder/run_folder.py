@@ -11,12 +11,9 @@ import ml_collections
 import orbax.checkpoint as ocp
 from etils import epath
 
-from xmodal.core import object_store
-from xmodal.core.atomic import write_atomically
 from xmodal.core.config import read
 from xmodal.core.errors import UserError
-from xmodal.core.json_files import read_json
-from xmodal.core.result_files import finite_or_none
+from xmodal.core.files import absolute, finite_or_none, read_json, write_atomically
 from xmodal.data.text.tokenizer_files import FILES, vocabulary_file
 from xmodal.train.sections import BestCheckpointConfig
 
@@ -33,7 +30,7 @@ Records = dict[str, Any]
 
 def check_path(run_dir: str) -> None:
     """Raises an error if Orbax, which reads paths as patterns, could not save checkpoints."""
-    path = os.fspath(object_store.absolute(run_dir))
+    path = os.fspath(absolute(run_dir))
     if found := sorted(set(path) & set("*?[]\\")):
         raise UserError(
             f"{path} has {' and '.join(found)} in its path, which the folder of a run cannot have; "
@@ -63,7 +60,7 @@ def save_config(
         section = each.get("data") or {}
         for key in _FOLDERS:
             if section.get(key):
-                section[key] = os.fspath(object_store.absolute(section[key]))
+                section[key] = os.fspath(absolute(section[key]))
     if vocabulary is not None:
         file = vocabulary_file(vocabulary)
         config.data.text.vocabulary = file.name
@@ -186,7 +183,7 @@ def resolve_step(run_dir: str, step: int | str) -> int:
 
 def frozen_folder(run_dir: str) -> epath.Path:
     """Returns the folder of parameters that never change."""
-    return object_store.absolute(run_dir) / "frozen"
+    return absolute(run_dir) / "frozen"
 
 
 def step_folder(run_dir: str, step: int) -> epath.Path:
@@ -196,4 +193,4 @@ def step_folder(run_dir: str, step: int) -> epath.Path:
 
 def checkpoints_folder(run_dir: str) -> epath.Path:
     """Returns the folder of all checkpoints."""
-    return object_store.absolute(run_dir) / "checkpoints"
+    return absolute(run_dir) / "checkpoints"

@@ -1,9 +1,5 @@
-"""Weights from another run, selected by path, and the weighted mean of two models' weights.
+"""Weights from another run, selected by path."""
 
-Wortsman et al., "Robust fine-tuning of zero-shot models" (2022), WiSE-FT: (1 - alpha) a + alpha b.
-"""
-
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +7,7 @@ from absl import logging
 
 from xmodal.core.errors import UserError
 from xmodal.train.folder import checkpoints, run_folder
-from xmodal.train.sections import InitConfig, InterpolateConfig
+from xmodal.train.sections import InitConfig
 from xmodal.train.tree import (
     TrainState,
     check_patterns,
@@ -93,31 +89,3 @@ def read_arrays(run: str, step: int) -> dict[str, np.ndarray]:
     for at, item in ((step, "params"), (None, "frozen"), (step, "model_state")):
         found |= flatten(checkpoints.read_tree(run, at, item))
     return found
-
-
-def interpolate(
-    arrays: Mapping[str, np.ndarray], config: InterpolateConfig
-) -> dict[str, np.ndarray]:
-    """Returns (1 - alpha) a + alpha b of every array, by path.
-
-    Args:
-      arrays: a: all weights and running statistics of a model.
-      config: names b, a run with the same parameters, and alpha.
-    """
-    step = run_folder.resolve_step(config.run, config.step)
-    other = read_arrays(config.run, step)
-    if differences := describe_differences(arrays, other):
-        raise UserError(
-            f"config.init_from.interpolate.run={config.run!r} is another model; {differences}"
-        )
-    logging.info("Initial weights: %g of %s, step %d.", config.alpha, config.run, step)
-    return {path: mix(array, other[path], config.alpha) for path, array in arrays.items()}
-
-
-def mix(a: Any, b: Any, alpha: float) -> Any:
-    """Returns (1 - alpha) a + alpha b of two arrays.
-
-    Integers, such as the concepts of words, are those of a: they follow from the vocabulary.
-    """
-    is_number = np.issubdtype(a.dtype, np.floating)
-    return ((1 - alpha) * a + alpha * b).astype(a.dtype) if is_number else a

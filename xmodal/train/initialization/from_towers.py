@@ -18,7 +18,6 @@ from xmodal.train.tree import (
     TrainState,
     describe_differences,
     flatten,
-    matches,
     part_of,
     top_levels,
 )
@@ -48,8 +47,7 @@ def load_towers(state: TrainState, source: InitConfig) -> Arrays:
 
     Args:
       state: shapes of the state they are for.
-      source: `config.init_from`. If it also names a run, `include` may not take anything
-        that the towers provide.
+      source: `config.init_from`.
 
     Returns:
       The float32 arrays by path in a state's parameters and model state, with BERT's lower layers
@@ -79,11 +77,6 @@ def load_towers(state: TrainState, source: InitConfig) -> Arrays:
             found |= _part_params(source.model, part, _below(part, params))
         for name, value in read_model(source.model).parameters.items():
             found[f"similarity/{name}"] = np.asarray(value, np.float32)
-    if both := [path for path in found if source.run and matches(source.include, path)]:
-        raise UserError(
-            f"config.init_from.include={list(source.include)} takes {both[0]} from "
-            f"{source.run}, but {_SECTION} provides it too: narrow include."
-        )
     return found
 
 

@@ -79,20 +79,13 @@ def assign_groups(
     """Returns the group of each parameter path: the first that matches, else `OTHERS`.
 
     Args:
-      groups: `config.optimizer.groups`, in order; every one must get a parameter.
+      groups: `config.optimizer.groups`, in order; every pattern must match.
       paths: paths of the trained parameters.
     """
     assigned = dict.fromkeys(paths, OTHERS)
     for name, group in groups.items():
-        where = f"config.optimizer.groups.{name}"
-        matched = select(group.pattern, assigned, where)
-        fresh = [path for path in matched if assigned[path] is OTHERS]
-        if not fresh:
-            raise UserError(
-                f"{where}.pattern={group.pattern!r} matches only parameters of the groups before "
-                "it; put it first, or remove it."
-            )
-        assigned |= dict.fromkeys(fresh, group)
+        matched = select(group.pattern, assigned, f"config.optimizer.groups.{name}")
+        assigned |= {path: group for path in matched if assigned[path] is OTHERS}
     return assigned
 
 

@@ -16,6 +16,8 @@ from xmodal.train.optimization.parameter_groups import Decay, is_stacked
 # By a part of a path; else the last axis. A row of a word table is a channel in the source, as is a
 # map of a depthwise convolution.
 _CHANNEL_AXES = {"embedding": 0, "table": 0, "depthwise": -2}
+# AdamP: threshold of the cosine, and multiplier of the decay of scale-invariant weights.
+_DELTA, _DECAY_RATIO = 0.1, 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,22 +74,19 @@ class AdamP:
     """AdamP (Heo et al. 2021, algorithm 1 and clovaai/AdamP).
 
     Where a weight looks scale-invariant, its direction loses the part along the weight. A tensor
-    looks so if, for every channel, |cos(gradient, weight)| < delta / sqrt(size of a channel);
-    failing that, if the same holds for the tensor as a whole. Vectors and scalars never do.
+    looks so if, for every channel, |cos(gradient, weight)| < 0.1 / sqrt(size of a channel);
+    failing that, if the same holds for the tensor as a whole. Vectors and scalars never do. Such
+    weights decay by a tenth of the rate.
 
     Attributes:
       b1: decay of the first moment.
       b2: decay of the second moment.
       eps: added to the root of the second moment and to norms.
-      delta: threshold of the cosine.
-      decay_ratio: multiplier of the weight decay of scale-invariant weights.
     """
 
     b1: float = setting(0.9, at_least=0, below=1)
     b2: float = setting(0.999, at_least=0, below=1)
     eps: float = setting(1e-8, at_least=0)
-    delta: float = setting(0.1, above=0)
-    decay_ratio: float = setting(0.1, at_least=0, at_most=1)
 
     def make(self, decay: Decay) -> optax.GradientTransformation:
         """Returns the transformation of gradients into directions."""
@@ -128,13 +127,13 @@ class AdamP:
             norm, length = jnp.sqrt(products[0]), jnp.sqrt(products[1])
             norms = jnp.maximum(length, self.eps) * jnp.maximum(norm, self.eps)
             cosine = (jnp.abs(products[2]) / norms).max()
-            is_invariant = cosine < self.delta / math.sqrt(size)
+            is_invariant = cosine < _DELTA / math.sqrt(size)
             return products[3] / jnp.square(norm + self.eps), is_invariant
 
         by_channel, channels = project(weight.size // weight.shape[channel], products)
         whole, layer = project(weight.size, [jnp.sum(each) for each in products])
         along = jnp.where(channels, by_channel, jnp.where(layer, whole, 0.0))
-        ratio = jnp.where(channels | layer, self.decay_ratio, 1.0)
+        ratio = jnp.where(channels | layer, _DECAY_RATIO, 1.0)
         return direction - along * weight + decay * ratio * weight
 
 
@@ -144,17 +143,15 @@ class Sgd:
 
     Attributes:
       momentum: decay of the running sum of gradients; None for none.
-      nesterov: whether the momentum looks one step ahead.
     """
 
     momentum: float | None = setting(None, at_least=0, below=1)
-    nesterov: bool = False
 
     def make(self, decay: Decay) -> optax.GradientTransformation:
         """Returns the transformation of gradients into directions."""
         if self.momentum is None:
             return _add_decay(decay)
-        return optax.chain(optax.trace(self.momentum, self.nesterov), _add_decay(decay))
+        return optax.chain(optax.trace(self.momentum), _add_decay(decay))
 
 
 Rule = Adam | AdamP | Sgd

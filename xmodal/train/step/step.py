@@ -10,7 +10,6 @@ import optax
 from jax.sharding import Mesh
 
 from xmodal.core.config import setting
-from xmodal.core.errors import UserError
 from xmodal.core.tree_paths import unflatten
 from xmodal.data.text.length_bucketing import LengthBucketing
 from xmodal.models import DualEncoder, Embedding, Mode
@@ -156,19 +155,13 @@ def make_step(
 
 
 def momentum_rate(tasks: Collection[Task]) -> float | None:
-    """Returns the momentum of the copies; None if no task needs copies.
+    """Returns the momentum of the copies, the first task's; None if no task needs copies.
 
     The copies are moving averages of the towers' parameters: He et al., "Momentum Contrast for
     Unsupervised Visual Representation Learning" (2020), equation 2.
     """
     modules = (task.module for task in tasks if task.module is not None)
-    rates = {each.momentum for each in modules if each.momentum is not None}
-    if len(rates) > 1:
-        raise UserError(
-            f"config.tasks have loss.module.rate={sorted(rates)}; a run has one copy of its "
-            "towers, so set them to one value."
-        )
-    return next(iter(rates), None)
+    return next((each.momentum for each in modules if each.momentum is not None), None)
 
 
 def follow(copies: Tree, params: Tree, rate: float, step: jax.Array) -> Tree:
