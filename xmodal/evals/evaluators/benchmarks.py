@@ -32,7 +32,7 @@ from xmodal.evals.reports.summary import list_tags
 from xmodal.evals.scores import completed_concepts
 from xmodal.evals.scores.completed_concepts import RULES
 from xmodal.evals.scores.galleries import check_coverage
-from xmodal.evals.scores.rerank import make_benchmark_reranker
+from xmodal.evals.scores.rerank import make_reranker
 from xmodal.evals.scores.score_rows import Scores
 from xmodal.evals.scores.sources import (
     Candidates,
@@ -76,7 +76,7 @@ class BenchmarksOptions(Options):
     def check(self, where: str) -> None:
         """See `Options`."""
         super().check(where)
-        make_benchmark_reranker(f"{where}.reranker", self.reranker)
+        make_reranker(f"{where}.reranker", self.reranker)
 
     def check_dataset(self, where: str, dataset: str) -> None:
         """See `Options`."""
@@ -118,7 +118,7 @@ class BenchmarksEvaluator(Evaluator):
           UserError: a benchmark is unknown, or the labels allow no benchmark.
         """
         self.options, self.labels, self._split = options, labels, split
-        self.reranker = make_benchmark_reranker(f"{where}.reranker", options.reranker)
+        self.reranker = make_reranker(f"{where}.reranker", options.reranker)
         self._ranking: dict[str, Any] = {
             "mesh": mesh, "reranker": self.reranker, "task": options.task,
             "precision": options.precision,

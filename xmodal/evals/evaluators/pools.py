@@ -58,7 +58,7 @@ class PoolsOptions(Options):
     def check(self, where: str) -> None:
         """See `Options`."""
         super().check(where)
-        make_reranker(f"{where}.reranker", self.reranker)
+        make_reranker(f"{where}.reranker", self.reranker, of_rows=True)
 
     def default_metric(self, dataset: str) -> str:
         """See `Options`."""
@@ -81,7 +81,7 @@ class PoolsEvaluator(Evaluator):
 
     def _read(self, modalities: Collection[str]) -> None:
         options, split = self.options, self._split
-        self._reranker = make_reranker(f"{self._where}.reranker", options.reranker)
+        self._reranker = make_reranker(f"{self._where}.reranker", options.reranker, of_rows=True)
         self._pools = [_draw_pool(split, options, repeat) for repeat in range(options.repeats)]
         if len({frozenset(captions.tolist()) for _, captions in self._pools}) == 1:
             # All pairs: judging them again adds no information and would look like certainty.

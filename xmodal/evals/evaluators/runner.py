@@ -24,10 +24,15 @@ from xmodal.evals.scores import galleries
 from xmodal.evals.scores.files import name_of, open_source
 from xmodal.evals.scores.lists import answer_lists, order_rankings, pad_lists, sort_candidates
 from xmodal.evals.scores.ranks import RankedQueries, has_positives, rank_directions, rank_queries
-from xmodal.evals.scores.rerank import RerankedScores, RowReranker
+from xmodal.evals.scores.rerank import (
+    PairReranker,
+    RerankedScores,
+    RowReranker,
+    SecondStage,
+    describe_candidates,
+)
 from xmodal.evals.scores.score_files import hash_arrays
 from xmodal.evals.scores.score_rows import MatrixScores, Scores
-from xmodal.evals.scores.second_stage import PairReranker, SecondStage, describe_candidates
 from xmodal.evals.scores.sources import (
     Candidates,
     Embeddings,
