@@ -10,7 +10,7 @@ import pytest
 from xmodal.apps.annotate.candidates import read_source
 from xmodal.core.errors import UserError
 from xmodal.evals.labels.positives import Ragged
-from xmodal.evals.labels.types import Benchmark, DirectionLabels
+from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.scores import arrays, lists
 from xmodal.evals.scores.files import load_rankings, open_source
 
@@ -198,8 +198,8 @@ def order(i2t, asked=(True, True, True)):
     )
     rows = np.flatnonzero(asked)
     positives = Ragged.from_pairs(rows, np.zeros_like(rows), len(asked))
-    benchmark = Benchmark("cxc", "", {"i2t": DirectionLabels(positives, ("recall@1",))}, {}, "")
-    return lists.order_rankings(load_rankings({"i2t": i2t}), labels, [benchmark])
+    benchmarks = {("cxc", "i2t"): DirectionLabels(positives, ("recall@1",))}
+    return lists.order_rankings(load_rankings({"i2t": i2t}), labels, benchmarks)
 
 
 def test_lists_become_positions_in_the_order_of_the_split():

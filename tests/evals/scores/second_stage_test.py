@@ -9,8 +9,8 @@ from xmodal.evals import make_evaluator, read_options
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.scores.ranks import has_positives, rank_queries
-from xmodal.evals.scores.score_rows import MatrixScores
 from xmodal.evals.scores.rerank import PairReranker, SecondStage
+from xmodal.evals.scores.score_rows import MatrixScores
 from xmodal.evals.scores.sources import Embeddings
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from jax.sharding import Mesh
@@ -65,8 +65,6 @@ class BenchmarksOptions(Options):
     reranker: Mapping[str, Any] | None = None
     task: str = ""
     concepts: str = setting(completed_concepts.OWN, one_of=(completed_concepts.OWN, *RULES))
-
-    compares_modalities: ClassVar[bool] = True
 
     @property
     def scores_pairs(self) -> bool:

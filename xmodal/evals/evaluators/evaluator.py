@@ -48,7 +48,6 @@ class Options:
     seed: int = setting(0, at_least=0)
     precision: str = setting("float32", one_of=("float32", "float64"))
 
-    compares_modalities: ClassVar[bool] = False  # Whether images are compared with captions.
     # Modalities, "image" and "text", that a model must have; none if any modality will do.
     needs: ClassVar[frozenset[str]] = frozenset()
     ranks_by: ClassVar[str] = ""  # The similarity, if it is not that of the model.
