@@ -59,9 +59,9 @@ def order_rankings(
         lacking[rows] = False
         if lacking.any():
             raise UserError(
-                f"There is no list under {place} for {lacking.sum()} of the {queries.kind}s that are "
-                f"queries of the benchmarks, the first is {queries.ids[lacking.argmax()]}; add them, "
-                "or name in `benchmarks` only benchmarks that do not use them."
+                f"There is no list under {place} for {lacking.sum()} of the {queries.kind}s that "
+                f"are queries of the benchmarks, the first is {queries.ids[lacking.argmax()]}; "
+                "add them, or name in `benchmarks` only benchmarks that do not use them."
             )
         by_row = dict(zip(rows, lists.values(), strict=True))
         ranked = [by_row.get(row, np.zeros(0, np.int64)) for row in range(len(queries.ids))]
