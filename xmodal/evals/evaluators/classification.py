@@ -39,19 +39,8 @@ class ClassificationOptions(Options):
     ranks_by: ClassVar[str] = "cosine"
     figures: ClassVar[tuple[str, ...]] = ()  # Tags of other figures that `score` returns.
 
-    @property
-    def labels_read(self) -> tuple[str, ...]:
-        """See `Options`."""
-        return (self.labels,)
-
-    @property
-    def splits_read(self) -> tuple[str, ...]:
-        """The `train_split` of classifiers that are trained, see `Options`."""
-        return tuple(filter(None, [getattr(self, "train_split", "")]))
-
     def default_metric(self, dataset: str) -> str:
         """See `Options`."""
-        del dataset
         return "accuracy@1"
 
     def describe(self) -> str:
@@ -120,7 +109,6 @@ class ClassificationEvaluator(Evaluator):
 
     def tags(self, modalities: Collection[str]) -> list[str]:
         """See `Evaluator`."""
-        del modalities
         return [*self._chance(), "queries", "gallery", "tied_queries", *self.options.figures]
 
     def run(self, adapter: ModelAdapter) -> list[Result]:

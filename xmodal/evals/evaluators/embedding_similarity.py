@@ -61,7 +61,6 @@ class EmbeddingSimilarityEvaluator(Evaluator):
 
     def tags(self, modalities: Collection[str]) -> list[str]:
         """See `Evaluator`."""
-        del modalities
         years = [f"{kind}{year}" for year in self._years for kind in ("avg", "all")]
         names = [f"{name}/{metric}" for name in (*self._sets, *years) for metric in _CORRELATIONS]
         return names + [f"{name}/pairs" for name in self._sets]

@@ -66,13 +66,13 @@ class Options:
 
     @property
     def labels_read(self) -> tuple[str, ...]:
-        """Label columns of the dataset that the evaluator reads."""
-        return ()
+        """Label columns of the dataset that the evaluator reads, those of its option `labels`."""
+        return tuple(filter(None, [getattr(self, "labels", "")]))
 
     @property
     def splits_read(self) -> tuple[str, ...]:
-        """Splits of the dataset that it reads besides the evaluated one."""
-        return ()
+        """Splits of the dataset that it reads besides the evaluated one, its `train_split`."""
+        return tuple(filter(None, [getattr(self, "train_split", "")]))
 
     def check(self, where: str) -> None:
         """Checks options that `config.read` cannot check; `where` is their section.
@@ -92,7 +92,6 @@ class Options:
 
     def default_metric(self, dataset: str) -> str:
         """Returns the default tag for `best_checkpoint` in a run on this dataset, or ""."""
-        del dataset
         return ""
 
 

@@ -61,7 +61,6 @@ class PoolsOptions(Options):
 
     def default_metric(self, dataset: str) -> str:
         """See `Options`."""
-        del dataset
         return f"{self.directions[0]}/recall@10"
 
 
@@ -134,7 +133,6 @@ class PoolsEvaluator(Evaluator):
 
     def tags(self, modalities: Collection[str]) -> list[str]:
         """See `Evaluator`."""
-        del modalities
         return [f"{tag}{end}" for tag in self._guess() for end in ("", "_std")]
 
     def _chance(self) -> dict[str, float]:
