@@ -151,26 +151,28 @@ class PoolsEvaluator(Evaluator):
     def run(self, adapter: ModelAdapter) -> list[Result]:
         """See `Evaluator`."""
         source = order_embeddings(self.embeddings(adapter), self._split)
-        found = [
-            self._judge_pool(source, *pool, asking)
-            for pool, asking in zip(self._pools, self._asking, strict=True)
-        ]
-        repeats = {tag: [each[tag] for each in found] for tag in found[0]}
+        repeats: dict[str, list[float]] = {}
+        for pool, asking in zip(self._pools, self._asking, strict=True):
+            for direction, rank in self._rank_pool(source, *pool).items():
+                rank = rank[asking] + 1
+                values = {f"recall@{depth}": 100.0 * np.mean(rank <= depth) for depth in _DEPTHS}
+                for metric, value in {"median_rank": np.median(rank), **values}.items():
+                    repeats.setdefault(f"{direction}/{metric}", []).append(float(value))
         metrics: dict[str, float] = {}
-        for tag, values in repeats.items():
-            metrics |= {tag: float(np.mean(values)), f"{tag}_std": float(np.std(values))}
+        for tag, each in repeats.items():
+            metrics |= {tag: float(np.mean(each)), f"{tag}_std": float(np.std(each))}
         return [self._numbers(metrics, repeats)]
 
-    def _judge_pool(
-        self, source: Embeddings, images: np.ndarray, captions: np.ndarray, asking: np.ndarray
-    ) -> dict[str, float]:
-        """Metrics of the pairs at the given positions, over those that are queries."""
+    def _rank_pool(
+        self, source: Embeddings, images: np.ndarray, captions: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Direction -> ranks of the pairs at the given positions, from 0."""
         pool = source.take(images, captions)
         scores = open_scores(pool, mesh=self._mesh, precision=self.options.precision)
         between = scores["image", "text"]
         held = between.hold(memory_budget()) if self._reranker is None else between
         rows, columns = np.nonzero(self._pairs.contains(images[:, None], captions))
-        metrics = {}
+        ranks = {}
         for direction in self.options.directions:
             flips = direction == "t2i"
             ends = (columns, rows) if flips else (rows, columns)
@@ -180,11 +182,8 @@ class PoolsEvaluator(Evaluator):
                 predictions = predictions_of(pool, self.options.task)
                 ranked = RerankedScores(between, predictions, self._reranker, transposed=flips)
             (answer,) = rank_queries(ranked, [DirectionLabels(positives, ("recall@1",))])
-            rank = answer.rank[asking] + 1
-            metrics[f"{direction}/median_rank"] = float(np.median(rank))
-            for depth in _DEPTHS:
-                metrics[f"{direction}/recall@{depth}"] = 100.0 * float(np.mean(rank <= depth))
-        return metrics
+            ranks[direction] = answer.rank
+        return ranks
 
 
 def _draw_pools(

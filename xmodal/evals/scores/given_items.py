@@ -94,10 +94,11 @@ class GivenItems:
         """
 
         assert self._config is not None
+        regions = self._config.max_regions
 
         def make_batch(start: int) -> dict[str, np.ndarray]:
             at = rows[start : start + batch_size]
-            read, regions = list(_WORKERS.map(self._read, at)), self._config.max_regions
+            read = list(_WORKERS.map(self._read, at))
             if not regions:
                 return {"image": np.stack(read), "image_id": at}
             image, mask = pad_rows(read, regions)
