@@ -79,7 +79,8 @@ class PoolsEvaluator(Evaluator):
 
     def _read(self, modalities: Collection[str]) -> None:
         options, split = self.options, self._split
-        self._reranker = make_reranker(f"{self._where}.reranker", options.reranker, of_rows=True)
+        where = f"{self._where}.reranker"
+        self._reranker: Any = make_reranker(where, options.reranker, of_rows=True)
         image_ids, caption_ids = np.asarray(split.image_ids), np.asarray(split.caption_ids)
         owner = Positions("image", image_ids)(split.caption_image_ids)
         self._pools = _draw_pools(image_ids, caption_ids, owner, options)

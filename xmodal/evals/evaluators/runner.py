@@ -246,7 +246,8 @@ def _read_lists(
     """Answers the directions that have lists, and describes the candidates of a file."""
     lists = sort_candidates(source) if isinstance(source, Candidates) else source
     sizes = {"image": len(labels.image_ids), "text": len(labels.caption_ids)}
-    answers, rescored = {}, {}
+    answers: dict[Key, RankedQueries] = {}
+    rescored: dict[Key, Rescored] = {}
     for direction, ranked in order_rankings(lists, labels, asked).items():
         gallery = sizes[DIRECTIONS[direction][1]]
         own = {key: each for key, each in asked.items() if key[1] == direction}
