@@ -10,7 +10,7 @@ import pytest
 from xmodal.apps.annotate.candidates import read_source
 from xmodal.core.errors import UserError
 from xmodal.evals.labels.positives import Ragged
-from xmodal.evals.labels.types import Benchmark, DirectionLabels
+from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.scores import arrays, lists
 from xmodal.evals.scores.files import load_rankings, open_source
 
@@ -75,7 +75,6 @@ def with_nan(row):
         ({"image_embeddings": np.ones((4, 4))}, r"are float64 \[4, 4\] for 3 items, with"),
         ({"image_embeddings": np.ones((3, 5))}, "images have 5 dimensions and captions 4; both"),
         ({"caption_embeddings": with_nan([1, 3])}, "not finite in float32 in 2 rows"),
-        ({"image_embeddings": [[1.0, 2.0], [3.0]]}, "image_embeddings in <arrays> are not a NumPy"),
     ],
 )
 def test_embeddings_that_do_not_fit_together(changes, message):
@@ -94,7 +93,7 @@ def test_files_that_are_no_npz(tmp_path):
         arrays.load_embeddings(tmp_path / "damaged.npz")
 
 
-def test_tensors_of_torch_and_masked_arrays():
+def test_tensors_of_torch():
     torch = pytest.importorskip("torch")
     ids, vectors = torch.arange(3), torch.tensor([[0.5, 1], [2, 3], [4, 5]])
     types = (torch.float16, torch.bfloat16, torch.float8_e4m3fn)
@@ -102,15 +101,10 @@ def test_tensors_of_torch_and_masked_arrays():
         found = arrays.load_embeddings({"image_ids": ids, "image_embeddings": tensor})
         assert (found.image_ids.dtype, found.images.dtype) == (np.int64, np.float32)
         np.testing.assert_array_equal(found.images, vectors.detach().numpy())
-    masked = np.ma.masked_greater(np.ones((3, 2)), 0)
-    for given in (masked, list(masked)):
-        with pytest.raises(UserError, match="image_embeddings in .*: it has masked values"):
-            arrays.load_embeddings({"image_ids": IMAGE_IDS, "image_embeddings": given})
 
 
-def ids(**changes):
-    found = {"image_ids": IMAGE_IDS, "caption_ids": CAPTION_IDS} | changes
-    return {name: value for name, value in found.items() if value is not None}
+def ids():
+    return {"image_ids": IMAGE_IDS, "caption_ids": CAPTION_IDS}
 
 
 def test_scores_are_mapped_or_read_from_one_file(tmp_path):
@@ -126,15 +120,9 @@ def test_scores_are_mapped_or_read_from_one_file(tmp_path):
         np.testing.assert_array_equal(found.caption_ids, CAPTION_IDS)
 
 
-@pytest.mark.parametrize(
-    ("matrix", "message"),
-    [
-        (np.ones((5, 3)), r"are float64 \[5, 3\] for 3 image_ids "),
-    ],
-)
-def test_scores_that_do_not_fit(matrix, message):
-    with pytest.raises(UserError, match=message):
-        arrays.load_scores({"scores": matrix, **ids()})
+def test_scores_that_do_not_fit():
+    with pytest.raises(UserError, match=r"are float64 \[5, 3\] for 3 image_ids "):
+        arrays.load_scores({"scores": np.ones((5, 3)), **ids()})
 
 
 # Two candidates each way.
@@ -181,7 +169,6 @@ def test_lists_keep_their_order(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", r"ranked.json cannot be read \(.*line 1"),
         ('{"i2t": {"a.jpg": [1]}}', r"The list of query 'a.jpg' under 'i2t' in .* is \[1\]; it"),
     ],
 )
@@ -198,8 +185,8 @@ def order(i2t, asked=(True, True, True)):
     )
     rows = np.flatnonzero(asked)
     positives = Ragged.from_pairs(rows, np.zeros_like(rows), len(asked))
-    benchmark = Benchmark("cxc", "", {"i2t": DirectionLabels(positives, ("recall@1",))}, {}, "")
-    return lists.order_rankings(load_rankings({"i2t": i2t}), labels, [benchmark])
+    benchmarks = {("cxc", "i2t"): DirectionLabels(positives, ("recall@1",))}
+    return lists.order_rankings(load_rankings({"i2t": i2t}), labels, benchmarks)
 
 
 def test_lists_become_positions_in_the_order_of_the_split():

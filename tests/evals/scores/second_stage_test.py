@@ -9,8 +9,8 @@ from xmodal.evals import make_evaluator, read_options
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.scores.ranks import has_positives, rank_queries
+from xmodal.evals.scores.rerank import PairReranker, SecondStage
 from xmodal.evals.scores.score_rows import MatrixScores
-from xmodal.evals.scores.second_stage import PairReranker, SecondStage
 from xmodal.evals.scores.sources import Embeddings
 
 
@@ -89,12 +89,9 @@ def test_only_queries_with_positives_are_scored(transposed):
     np.testing.assert_array_equal(answer.rank, expected.rank)
 
 
-def test_scores_that_are_not_finite_are_refused():
-    first, second = make_scores()
-    second[0, 0] = np.nan
-    for table, message in ((Table(second), "diverged"), (None, "none: evaluate a run with")):
-        with pytest.raises(UserError, match=message):
-            SecondStage(MatrixScores(first), "dot", table, PairReranker(), "model")(False)
+def test_a_model_without_a_cross_encoder_has_no_second_stage():
+    with pytest.raises(UserError, match="none: evaluate a run with"):
+        SecondStage(MatrixScores(make_scores()[0]), "dot", None, PairReranker(), "model")
 
 
 def open_case(pairs, **reranker):

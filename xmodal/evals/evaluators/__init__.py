@@ -64,9 +64,6 @@ def read_entry(where: str, section: Mapping[str, Any]) -> Options:
       UserError: an unknown type or option, or a value out of range.
     """
     kind = section.get("type", "") if isinstance(section, Mapping) else ""
-    if not kind:
-        known = sorted(EVALUATORS)
-        raise UserError(f"{where} is {section!r}; it must be a section with a type of {known}.")
     kind_of_options, _ = lookup(f"{where}.type", kind, EVALUATORS)
     instead = set_whole(where, type=kind) if where.startswith("config.") else ""
     options = read(kind_of_options, where, section, instead=instead)

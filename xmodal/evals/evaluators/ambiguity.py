@@ -48,22 +48,19 @@ class AmbiguityEvaluator(Evaluator):
     options: AmbiguityOptions
 
     def _read(self, modalities: Collection[str]) -> None:
-        options, split = self.options, self._split
-        self._labels = labels_of_split(split, (options.benchmark,))
-        (benchmark,) = make_benchmarks(self._labels, (options.benchmark,))
+        benchmarks = (self.options.benchmark,)
+        self._labels = labels_of_split(self._split, benchmarks)
+        (benchmark,) = make_benchmarks(self._labels, benchmarks)
         graded = {
             name: _grade(DIRECTIONS[name][0], direction)
             for name, direction in benchmark.directions.items()
             if DIRECTIONS[name][0] in modalities
         }
-        self._benchmark = Benchmark(
-            _NAME,
+        definition = (
             "Predicted uncertainty of a query (its mean log sigma, else the spread of its K "
-            f"embeddings) and the number of its positives. {benchmark.definition}",
-            {},
-            graded,
-            benchmark.label_hash,
+            f"embeddings) and the number of its positives. {benchmark.definition}"
         )
+        self._benchmark = Benchmark(_NAME, definition, {}, graded, benchmark.label_hash)
 
     @property
     def hashes(self) -> dict[str, str]:
@@ -81,12 +78,11 @@ class AmbiguityEvaluator(Evaluator):
         found = {}
         for name, pairs in benchmark.graded.items():
             modality = pairs.modalities[0]
-            if (own := source.images if modality == "image" else source.captions) is not None:
+            if (own := source.by_modality.get(modality)) is not None:
                 values = compute_uncertainty(source.place, own, source.log_sigma.get(modality))
                 shown = np.stack([images[modality][pairs.left]] * 2)
-                found[name] = correlate(
-                    values[pairs.left], pairs, shown, options.bootstrap_samples, options.seed
-                )
+                how = options.bootstrap_samples, options.seed
+                found[name] = correlate(values[pairs.left], pairs, shown, *how)
         return [Result(benchmark.name, benchmark.definition, benchmark.label_hash, {}, found)]
 
 

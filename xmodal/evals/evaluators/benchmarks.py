@@ -1,9 +1,8 @@
 """Retrieval and rating benchmarks of a captioned dataset."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from jax.sharding import Mesh
@@ -30,9 +29,9 @@ from xmodal.evals.reports.metrics import SELECTED
 from xmodal.evals.reports.results import Result
 from xmodal.evals.reports.summary import list_tags
 from xmodal.evals.scores import completed_concepts
-from xmodal.evals.scores.completed_concepts import RULES
+from xmodal.evals.scores.completed_concepts import RULES, find_neighbors
 from xmodal.evals.scores.galleries import check_coverage
-from xmodal.evals.scores.rerank import make_benchmark_reranker
+from xmodal.evals.scores.rerank import make_reranker
 from xmodal.evals.scores.score_rows import Scores
 from xmodal.evals.scores.sources import (
     Candidates,
@@ -66,8 +65,6 @@ class BenchmarksOptions(Options):
     task: str = ""
     concepts: str = setting(completed_concepts.OWN, one_of=(completed_concepts.OWN, *RULES))
 
-    compares_modalities: ClassVar[bool] = True
-
     @property
     def scores_pairs(self) -> bool:
         """See `Options`."""
@@ -76,7 +73,7 @@ class BenchmarksOptions(Options):
     def check(self, where: str) -> None:
         """See `Options`."""
         super().check(where)
-        make_benchmark_reranker(f"{where}.reranker", self.reranker)
+        make_reranker(f"{where}.reranker", self.reranker)
 
     def check_dataset(self, where: str, dataset: str) -> None:
         """See `Options`."""
@@ -118,7 +115,7 @@ class BenchmarksEvaluator(Evaluator):
           UserError: a benchmark is unknown, or the labels allow no benchmark.
         """
         self.options, self.labels, self._split = options, labels, split
-        self.reranker = make_benchmark_reranker(f"{where}.reranker", options.reranker)
+        self.reranker = make_reranker(f"{where}.reranker", options.reranker)
         self._ranking: dict[str, Any] = {
             "mesh": mesh, "reranker": self.reranker, "task": options.task,
             "precision": options.precision,
@@ -145,7 +142,7 @@ class BenchmarksEvaluator(Evaluator):
             )
         self.provenance = dataclasses.replace(provenance, notes=notes, warnings=warnings)
         # Kept, so that all users of a model share its embeddings.
-        self._complete = functools.lru_cache(maxsize=1)(self._complete_concepts)
+        self._completed: tuple[ModelAdapter, Any] | None = None
 
     @property
     def hashes(self) -> dict[str, str]:
@@ -162,24 +159,20 @@ class BenchmarksEvaluator(Evaluator):
         Raises:
           UserError: concepts are to be completed, but the adapter is not a single model with them.
         """
-        if self.options.concepts == completed_concepts.OWN:
+        rule, batch_size = self.options.concepts, self.options.batch_size
+        if rule == completed_concepts.OWN:
             return super().source(adapter, split)
         if self._split is None or not isinstance(adapter, EncoderAdapter):
             raise UserError(
-                f"concepts={self.options.concepts!r} embeds captions twice, which {adapter.place} "
+                f"concepts={rule!r} embeds captions twice, which {adapter.place} "
                 "cannot do: evaluate a single model itself, or set it to 'own'."
             )
-        return super().source(adapter, self._complete(adapter))
-
-    def _complete_concepts(self, adapter: ModelAdapter) -> Any:
-        """The items of the split, with captions that similar ones label."""
-        fused = {"name": "dot", "field": "fused"}
-        found: Any = adapter.items(
-            self._split, similarity=fused, batch_size=self.options.batch_size
-        )
-        vectors = found.vectors("image"), found.vectors("text")
-        neighbors = completed_concepts.find_neighbors(*vectors, self.options.concepts)
-        return completed_concepts.CompletedItems(self._split, neighbors)
+        if self._completed is None or self._completed[0] is not adapter:
+            fused = {"name": "dot", "field": "fused"}
+            found = adapter.items(self._split, similarity=fused, batch_size=batch_size)
+            neighbors = find_neighbors(found.vectors("image"), found.vectors("text"), rule)
+            self._completed = adapter, completed_concepts.CompletedItems(self._split, neighbors)
+        return super().source(adapter, self._completed[1])
 
     def open_rankings(self, source: Embeddings | ScoreMatrix) -> Callable[[str], Scores]:
         """Returns the function direction -> scores that `run` ranks its queries by."""

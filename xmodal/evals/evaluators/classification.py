@@ -1,6 +1,7 @@
 """Classification of images: accuracies of any scores of images and classes, with intervals."""
 
 import dataclasses
+import itertools
 import zlib
 from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
@@ -36,24 +37,10 @@ class ClassificationOptions(Options):
 
     needs: ClassVar[frozenset[str]] = frozenset({"image"})
     ranks_by: ClassVar[str] = "cosine"
-    asks: ClassVar[frozenset[str]] = (
-        frozenset()
-    )  # Modalities of which more than items are embedded.
     figures: ClassVar[tuple[str, ...]] = ()  # Tags of other figures that `score` returns.
-
-    @property
-    def labels_read(self) -> tuple[str, ...]:
-        """See `Options`."""
-        return (self.labels,)
-
-    @property
-    def splits_read(self) -> tuple[str, ...]:
-        """The `train_split` of classifiers that are trained, see `Options`."""
-        return tuple(filter(None, [getattr(self, "train_split", "")]))
 
     def default_metric(self, dataset: str) -> str:
         """See `Options`."""
-        del dataset
         return "accuracy@1"
 
     def describe(self) -> str:
@@ -88,7 +75,7 @@ class ClassificationEvaluator(Evaluator):
         options, split = self.options, self._split
         self._train: Split | None = None
         self._trained = np.zeros(0, np.int64)  # The classes of training images.
-        for train_split in options.splits_read:
+        for train_split in options.splits_read:  # At most one.
             if train_split == split.split:
                 raise UserError(
                     f"{self._where} learns from the evaluated split, {train_split!r}; name another "
@@ -98,9 +85,9 @@ class ClassificationEvaluator(Evaluator):
             self._trained = self._read_classes(self._train)
         self._classes = self._read_classes(split)
         highest = max(self._classes.max(initial=0), self._trained.max(initial=0))
-        given = read_lines(options.names, f"{self._where}.names")
-        names = given or split.label_names.get(options.labels, ())
-        if len(names) <= highest and (names or "text" in options.asks):
+        names = read_lines(options.names) or split.label_names.get(options.labels, ())
+        by_name = "text" in options.needs
+        if len(names) <= highest and (names or by_name):
             raise UserError(
                 f"{self._where} has names for {len(names)} classes, but {split.name} has images of "
                 f"class {highest}, counted from 0, in {options.labels!r}; name all classes in "
@@ -111,7 +98,7 @@ class ClassificationEvaluator(Evaluator):
         self._label_hash.add("images by id", np.asarray(split.image_ids), self._classes)
         if self._train is not None:
             self._label_hash.add("training", np.asarray(self._train.image_ids), self._trained)
-        if "text" in options.asks:
+        if by_name:
             numbers = np.array([zlib.crc32(name.encode()) for name in self.names])
             self._label_hash.add("names", np.arange(len(numbers)), numbers)
         self._definition = (
@@ -122,7 +109,6 @@ class ClassificationEvaluator(Evaluator):
 
     def tags(self, modalities: Collection[str]) -> list[str]:
         """See `Evaluator`."""
-        del modalities
         return [*self._chance(), "queries", "gallery", "tied_queries", *self.options.figures]
 
     def run(self, adapter: ModelAdapter) -> list[Result]:
@@ -140,9 +126,8 @@ class ClassificationEvaluator(Evaluator):
             hits[order], self._classes[order],
             depths=self._depths, samples=options.bootstrap_samples, seed=options.seed,
         )  # fmt: skip
-        sizes = float(len(hits)), float(len(self.names))
-        metrics |= zip(("queries", "gallery", "tied_queries"), (*sizes, tied), strict=True)
-        return [self._numbers(metrics | figures, of_images)]
+        sizes = {"queries": float(len(hits)), "gallery": float(len(self.names))}
+        return [self._numbers(metrics | sizes | {"tied_queries": tied} | figures, of_images)]
 
     def warnings(self) -> list[str]:
         """See `Evaluator`; compares the images of both splits by their content."""
@@ -199,22 +184,10 @@ class ClassificationEvaluator(Evaluator):
         return (vectors / np.where(norms > 0, norms, 1)).astype(np.float32)
 
 
-def read_lines(entries: Sequence[str], where: str) -> tuple[str, ...]:
-    """Returns texts; of an entry that ends in .txt, the lines of that file that are not empty.
-
-    Raises:
-      UserError: a file is missing, or not text.
-    """
-    texts: list[str] = []
-    for entry in entries:
-        if not entry.endswith(".txt"):
-            texts.append(entry)
-            continue
-        try:
-            texts += lines_of(entry)
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{where}: the file {entry!r} cannot be read: {error}.") from error
-    return tuple(texts)
+def read_lines(entries: Sequence[str]) -> tuple[str, ...]:
+    """Returns texts; of an entry that ends in .txt, the lines of that file that are not empty."""
+    found = (lines_of(each) if each.endswith(".txt") else [each] for each in entries)
+    return tuple(itertools.chain(*found))
 
 
 def compute_accuracies(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from typing import ClassVar
 
 import jax
@@ -53,22 +54,20 @@ class ZeroShotOptions(ClassificationOptions):
     templates: tuple[str, ...] = ("photo",)
 
     needs: ClassVar[frozenset[str]] = frozenset({"image", "text"})
-    asks: ClassVar[frozenset[str]] = frozenset({"text"})
-    compares_modalities: ClassVar[bool] = True
 
     def check(self, where: str) -> None:
         """See `Options`."""
         super().check(where)
-        for each in read_lines(self.templates, f"{where}.templates"):
+        for each in read_lines(self.templates):
             if "{}" not in each:
                 lookup(f"{where}.templates (a prompt contains {{}})", each, TEMPLATES)
 
     @property
     def prompts(self) -> list[str]:
         """All templates, with those of the named sets."""
-        entries = read_lines(self.templates, "templates")
-        sets = [(each,) if "{}" in each else TEMPLATES[each] for each in entries]
-        return list(dict.fromkeys(prompt for found in sets for prompt in found))
+        entries = read_lines(self.templates)
+        sets = ([each] if "{}" in each else TEMPLATES[each] for each in entries)
+        return list(dict.fromkeys(itertools.chain(*sets)))
 
     def describe(self) -> str:
         """See `ClassificationOptions`."""

@@ -25,8 +25,8 @@ class EmbeddingSimilarityOptions(Options):
     needs: ClassVar[frozenset[str]] = frozenset({"text"})
 
 
-# A correlation in -1..1, its pairs, int [R], and the influence of each pair, float [R].
-_Correlation = tuple[float, np.ndarray, np.ndarray]
+# A correlation in -1..1, and the influence of each of its pairs, float [R].
+_Correlation = tuple[float, np.ndarray]
 
 
 class EmbeddingSimilarityEvaluator(Evaluator):
@@ -61,7 +61,6 @@ class EmbeddingSimilarityEvaluator(Evaluator):
 
     def tags(self, modalities: Collection[str]) -> list[str]:
         """See `Evaluator`."""
-        del modalities
         years = [f"{kind}{year}" for year in self._years for kind in ("avg", "all")]
         names = [f"{name}/{metric}" for name in (*self._sets, *years) for metric in _CORRELATIONS]
         return names + [f"{name}/pairs" for name in self._sets]
@@ -74,42 +73,38 @@ class EmbeddingSimilarityEvaluator(Evaluator):
         source = dataclasses.replace(source, image_ids=None, images=None, predictions={})
         ordered = order_embeddings(source, self._split)
         values = score_captions(ordered, *self._ends, self.options.precision).astype(np.float64)
-        of_metric = {metric: self._correlate(values, metric) for metric in _CORRELATIONS}
+        found = {name: (rows, self._correlate(values, rows)) for name, rows in self._sets.items()}
+        for year, names in self._years.items():
+            places, of_sets = zip(*(found[name] for name in names), strict=True)
+            rows, means = np.concatenate(places), dict[str, _Correlation]()
+            for metric in _CORRELATIONS:
+                each, influence = zip(*(of_set[metric] for of_set in of_sets), strict=True)
+                means[metric] = float(np.mean(each)), np.concatenate(influence) / len(names)
+            found[f"avg{year}"] = rows, means
+            found[f"all{year}"] = rows, self._correlate(values, rows)
         metrics: dict[str, float] = {}
-        for name in next(iter(of_metric.values())):
-            for metric, found in of_metric.items():
-                value, rows, influence = found[name]
+        for name, (rows, correlations) in found.items():
+            for metric, (value, influence) in correlations.items():
+                low, high = compute_pairs_interval(value, self._texts[:, rows], influence)
                 tag = f"{name}/{metric}"
-                limits = compute_pairs_interval(value, self._texts[:, rows], influence)
-                metrics |= {tag: value, f"{tag}_low": limits[0], f"{tag}_high": limits[1]}
+                metrics |= {tag: value, f"{tag}_low": low, f"{tag}_high": high}
             if name in self._sets:
-                metrics[f"{name}/pairs"] = float(len(self._sets[name]))
+                metrics[f"{name}/pairs"] = float(len(rows))
         return metrics
 
-    def _correlate(self, values: np.ndarray, metric: str) -> dict[str, _Correlation]:
-        """One kind of correlation per set, year average and whole year."""
-        # Takes half a second to import, and few runs evaluate pairs.
-        from scipy import stats
+    def _correlate(self, values: np.ndarray, rows: np.ndarray) -> dict[str, _Correlation]:
+        """Both correlations over the pairs at `rows`."""
+        from scipy import stats  # Takes half a second to import, and few runs evaluate pairs.
 
-        def correlate(rows: np.ndarray) -> _Correlation:
-            found, gold = values[rows], self._gold[rows]
-            if len(gold) < 2 or np.ptp(found) == 0 or np.ptp(gold) == 0:
-                return float("nan"), rows, np.full(len(rows), np.nan)
-            if metric == "pearson":
-                value = stats.pearsonr(found, gold).statistic
-                return float(value), rows, compute_pearson_influence(found, gold)
-            shares = np.full(len(rows), 1 / len(rows))
-            value = stats.spearmanr(found, gold).statistic
-            return float(value), rows, compute_influence(found, gold, shares)
-
-        results = {name: correlate(rows) for name, rows in self._sets.items()}
-        for year, names in self._years.items():
-            means, rows, influence = zip(*(results[name] for name in names), strict=True)
-            shared = np.concatenate(influence) / len(names)
-            at = np.concatenate(rows)
-            results[f"avg{year}"] = float(np.mean(means)), at, shared
-            results[f"all{year}"] = correlate(at)
-        return results
+        found, gold = values[rows], self._gold[rows]
+        if len(gold) < 2 or np.ptp(found) == 0 or np.ptp(gold) == 0:
+            return dict.fromkeys(_CORRELATIONS, (float("nan"), np.full(len(rows), np.nan)))
+        pearson, spearman = (f(found, gold).statistic for f in (stats.pearsonr, stats.spearmanr))
+        shares = np.full(len(rows), 1 / len(rows))
+        return {
+            "pearson": (float(pearson), compute_pearson_influence(found, gold)),
+            "spearman": (float(spearman), compute_influence(found, gold, shares)),
+        }
 
 
 def _find_pairs(split: Split) -> tuple[np.ndarray, np.ndarray]:

@@ -48,7 +48,6 @@ class Options:
     seed: int = setting(0, at_least=0)
     precision: str = setting("float32", one_of=("float32", "float64"))
 
-    compares_modalities: ClassVar[bool] = False  # Whether images are compared with captions.
     # Modalities, "image" and "text", that a model must have; none if any modality will do.
     needs: ClassVar[frozenset[str]] = frozenset()
     ranks_by: ClassVar[str] = ""  # The similarity, if it is not that of the model.
@@ -67,13 +66,13 @@ class Options:
 
     @property
     def labels_read(self) -> tuple[str, ...]:
-        """Label columns of the dataset that the evaluator reads."""
-        return ()
+        """Label columns of the dataset that the evaluator reads, those of its option `labels`."""
+        return tuple(filter(None, [getattr(self, "labels", "")]))
 
     @property
     def splits_read(self) -> tuple[str, ...]:
-        """Splits of the dataset that it reads besides the evaluated one."""
-        return ()
+        """Splits of the dataset that it reads besides the evaluated one, its `train_split`."""
+        return tuple(filter(None, [getattr(self, "train_split", "")]))
 
     def check(self, where: str) -> None:
         """Checks options that `config.read` cannot check; `where` is their section.
@@ -93,7 +92,6 @@ class Options:
 
     def default_metric(self, dataset: str) -> str:
         """Returns the default tag for `best_checkpoint` in a run on this dataset, or ""."""
-        del dataset
         return ""
 
 

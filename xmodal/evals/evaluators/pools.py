@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from xmodal.core.config import lookup, setting
-from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split
+from xmodal.evals.evaluators.evaluator import Evaluator, Options
 from xmodal.evals.evaluators.runner import predictions_of
 from xmodal.evals.labels.definitions import PUBLIC
 from xmodal.evals.labels.ids import Positions
@@ -47,7 +47,6 @@ class PoolsOptions(Options):
     labels: str = "relations"
     without: tuple[str, ...] = ()
 
-    compares_modalities: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({"image", "text"})
 
     @property
@@ -58,11 +57,10 @@ class PoolsOptions(Options):
     def check(self, where: str) -> None:
         """See `Options`."""
         super().check(where)
-        make_reranker(f"{where}.reranker", self.reranker)
+        make_reranker(f"{where}.reranker", self.reranker, of_rows=True)
 
     def default_metric(self, dataset: str) -> str:
         """See `Options`."""
-        del dataset
         return f"{self.directions[0]}/recall@10"
 
 
@@ -81,28 +79,29 @@ class PoolsEvaluator(Evaluator):
 
     def _read(self, modalities: Collection[str]) -> None:
         options, split = self.options, self._split
-        self._reranker = make_reranker(f"{self._where}.reranker", options.reranker)
-        self._pools = [_draw_pool(split, options, repeat) for repeat in range(options.repeats)]
+        where = f"{self._where}.reranker"
+        self._reranker: Any = make_reranker(where, options.reranker, of_rows=True)
+        image_ids, caption_ids = np.asarray(split.image_ids), np.asarray(split.caption_ids)
+        owner = Positions("image", image_ids)(split.caption_image_ids)
+        self._pools = _draw_pools(image_ids, caption_ids, owner, options)
         if len({frozenset(captions.tolist()) for _, captions in self._pools}) == 1:
             # All pairs: judging them again adds no information and would look like certainty.
             self._pools = self._pools[:1]
-        ids = np.asarray(split.image_ids), np.asarray(split.caption_ids)
-        texts, owners = number_texts(split.caption_texts), split.caption_image_ids
-        is_public, notes = split.name in PUBLIC, describe_texts(split.name, texts, owners)
+        self._size, is_public = len(self._pools[0][0]), split.name in PUBLIC
+        texts = number_texts(split.caption_texts)
+        notes = describe_texts(split.name, texts, split.caption_image_ids)
         self.provenance = dataclasses.replace(self.provenance, notes=notes)
-        owner = Positions("image", ids[0])(owners)
         pairs = own_pairs(owner, owner, None if is_public else texts)["i2t"]
-        self._pairs = Ragged.from_pairs(pairs[0], pairs[1], len(ids[0]))
+        self._pairs = Ragged.from_pairs(pairs[0], pairs[1], len(image_ids))
         for images, captions in self._pools:
-            self._label_hash.add("pool", ids[0][images], ids[1][captions])
+            self._label_hash.add("pool", image_ids[images], caption_ids[captions])
             if not is_public:
-                self._label_hash.add("texts", ids[1][captions], texts[captions])
+                self._label_hash.add("texts", caption_ids[captions], texts[captions])
         asking = self._find_asking()
         self._asking = [asking[images] for images, _ in self._pools]
-        if options.without:
-            for (_, captions), each in zip(self._pools, self._asking, strict=True):
-                self._label_hash.add("asking", ids[1][captions][each])
-        self._size = len(self._pools[0][0])
+        for (_, captions), each in zip(self._pools, self._asking, strict=True):
+            if options.without:
+                self._label_hash.add("asking", caption_ids[captions][each])
         self._definition = self._describe()
 
     def _describe(self) -> str:
@@ -135,7 +134,6 @@ class PoolsEvaluator(Evaluator):
 
     def tags(self, modalities: Collection[str]) -> list[str]:
         """See `Evaluator`."""
-        del modalities
         return [f"{tag}{end}" for tag in self._guess() for end in ("", "_std")]
 
     def _chance(self) -> dict[str, float]:
@@ -154,26 +152,28 @@ class PoolsEvaluator(Evaluator):
     def run(self, adapter: ModelAdapter) -> list[Result]:
         """See `Evaluator`."""
         source = order_embeddings(self.embeddings(adapter), self._split)
-        found = [
-            self._judge_pool(source, *pool, asking)
-            for pool, asking in zip(self._pools, self._asking, strict=True)
-        ]
-        repeats = {tag: [each[tag] for each in found] for tag in found[0]}
+        repeats: dict[str, list[float]] = {}
+        for pool, asking in zip(self._pools, self._asking, strict=True):
+            for direction, rank in self._rank_pool(source, *pool).items():
+                rank = rank[asking] + 1
+                values = {f"recall@{depth}": 100.0 * np.mean(rank <= depth) for depth in _DEPTHS}
+                for metric, value in {"median_rank": np.median(rank), **values}.items():
+                    repeats.setdefault(f"{direction}/{metric}", []).append(float(value))
         metrics: dict[str, float] = {}
-        for tag, values in repeats.items():
-            metrics |= {tag: float(np.mean(values)), f"{tag}_std": float(np.std(values))}
+        for tag, each in repeats.items():
+            metrics |= {tag: float(np.mean(each)), f"{tag}_std": float(np.std(each))}
         return [self._numbers(metrics, repeats)]
 
-    def _judge_pool(
-        self, source: Embeddings, images: np.ndarray, captions: np.ndarray, asking: np.ndarray
-    ) -> dict[str, float]:
-        """Metrics of the pairs at the given positions, over those that are queries."""
+    def _rank_pool(
+        self, source: Embeddings, images: np.ndarray, captions: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Direction -> ranks of the pairs at the given positions, from 0."""
         pool = source.take(images, captions)
         scores = open_scores(pool, mesh=self._mesh, precision=self.options.precision)
         between = scores["image", "text"]
         held = between.hold(memory_budget()) if self._reranker is None else between
         rows, columns = np.nonzero(self._pairs.contains(images[:, None], captions))
-        metrics = {}
+        ranks = {}
         for direction in self.options.directions:
             flips = direction == "t2i"
             ends = (columns, rows) if flips else (rows, columns)
@@ -183,25 +183,25 @@ class PoolsEvaluator(Evaluator):
                 predictions = predictions_of(pool, self.options.task)
                 ranked = RerankedScores(between, predictions, self._reranker, transposed=flips)
             (answer,) = rank_queries(ranked, [DirectionLabels(positives, ("recall@1",))])
-            rank = answer.rank[asking] + 1
-            metrics[f"{direction}/median_rank"] = float(np.median(rank))
-            for depth in _DEPTHS:
-                metrics[f"{direction}/recall@{depth}"] = 100.0 * float(np.mean(rank <= depth))
-        return metrics
+            ranks[direction] = answer.rank
+        return ranks
 
 
-def _draw_pool(split: Split, options: PoolsOptions, repeat: int) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the images and of the captions of a pool, pair by pair."""
-    generator = np.random.default_rng([options.seed, repeat])
-    image_ids, caption_ids = np.asarray(split.image_ids), np.asarray(split.caption_ids)
-    owner = Positions("image", image_ids)(split.caption_image_ids)
+def _draw_pools(
+    image_ids: np.ndarray, caption_ids: np.ndarray, owner: np.ndarray, options: PoolsOptions
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Positions of the images and of the captions of every pool, pair by pair.
+
+    `owner`: int [M], position of every caption's image.
+    """
     # Sorted by id, so that the order of the records does not matter.
     order = np.lexsort([caption_ids, image_ids[owner]])
-    counts = np.bincount(owner, minlength=len(image_ids))
-    with_caption = np.argsort(image_ids, kind="stable")
-    with_caption = with_caption[counts[with_caption] > 0]
-    firsts = np.concatenate([[0], np.cumsum(counts[with_caption])[:-1]])
-    size = min(options.size, len(with_caption))
-    chosen = generator.choice(len(with_caption), size, replace=False)
-    which = (generator.random(size) * counts[with_caption[chosen]]).astype(np.int64)
-    return with_caption[chosen], order[firsts[chosen] + which]
+    _, firsts, counts = np.unique(image_ids[owner][order], return_index=True, return_counts=True)
+    size, pools = min(options.size, len(firsts)), []
+    for repeat in range(options.repeats):
+        generator = np.random.default_rng([options.seed, repeat])
+        chosen = generator.choice(len(firsts), size, replace=False)
+        which = (generator.random(size) * counts[chosen]).astype(np.int64)
+        captions = order[firsts[chosen] + which]
+        pools.append((owner[captions], captions))
+    return pools

@@ -38,11 +38,6 @@ class RelationsOptions(Options):
 
     needs: ClassVar[frozenset[str]] = frozenset({"text"})
 
-    @property
-    def labels_read(self) -> tuple[str, ...]:
-        """See `Options`."""
-        return (self.labels,)
-
 
 class RelationsEvaluator(Evaluator):
     """Average precision per relation over images and their own captions, see `Evaluator`.
@@ -75,7 +70,6 @@ class RelationsEvaluator(Evaluator):
 
     def tags(self, modalities: Collection[str]) -> list[str]:
         """See `Evaluator`."""
-        del modalities
         return [f"{name}/{metric}" for name in (*self._names, "mean") for metric in _METRICS]
 
     def _compute(self, source: Embeddings) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """Computes benchmarks: the scores of every two galleries once, for all benchmarks together."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,15 @@ from xmodal.evals.scores import galleries
 from xmodal.evals.scores.files import name_of, open_source
 from xmodal.evals.scores.lists import answer_lists, order_rankings, pad_lists, sort_candidates
 from xmodal.evals.scores.ranks import RankedQueries, has_positives, rank_directions, rank_queries
-from xmodal.evals.scores.rerank import RerankedScores, RowReranker
+from xmodal.evals.scores.rerank import (
+    PairReranker,
+    RerankedScores,
+    RowReranker,
+    SecondStage,
+    describe_candidates,
+)
 from xmodal.evals.scores.score_files import hash_arrays
 from xmodal.evals.scores.score_rows import MatrixScores, Scores
-from xmodal.evals.scores.second_stage import PairReranker, SecondStage, describe_candidates
 from xmodal.evals.scores.sources import (
     Candidates,
     Embeddings,
@@ -42,11 +47,8 @@ _DIGITS = 12  # Of the hash that tells files of one name apart.
 
 Modalities = tuple[str, str]
 Reranker = RowReranker | PairReranker
-Answers = dict[tuple[str, str], RankedQueries]
-"""Results by the names of benchmark and direction."""
-
-Describe = Callable[[str, DirectionLabels], Rescored | None]
-"""(direction, its labels) -> facts of the second stage, if there is one."""
+Key = tuple[str, str]
+"""Names of benchmark and direction."""
 
 
 class OpenScores:
@@ -110,61 +112,43 @@ class OpenScores:
         return RerankedScores(between, predictions, self._reranker, transposed=transposed)
 
     def answer(
-        self, benchmarks: Sequence[Benchmark], budget: int | None
-    ) -> tuple[Answers, dict[str, np.ndarray]]:
+        self,
+        asked: Mapping[Key, DirectionLabels],
+        rated: Mapping[str, GradedPairs],
+        budget: int | None,
+    ) -> tuple[dict[Key, RankedQueries], dict[str, np.ndarray]]:
         """Ranks all directions of benchmarks, and returns the scores of rated pairs by rating.
 
         The scores of every two galleries are computed once, if they fit the budget, and are
         released before those of the next.
         """
-        answers: Answers = {}
+        answers: dict[Key, RankedQueries] = {}
         values: dict[str, np.ndarray] = {}
         for modalities, between in self.between.items():
             within = modalities[0] == modalities[1]
             both = [
-                {
-                    (benchmark.name, name): direction
-                    for benchmark in benchmarks
-                    for name, direction in benchmark.directions.items()
-                    if DIRECTIONS[name] == asked
-                }
-                for asked in dict.fromkeys((modalities, modalities[::-1]))
+                [key for key in asked if DIRECTIONS[key[1]] == compared]
+                for compared in dict.fromkeys((modalities, modalities[::-1]))
             ]
-            rated = {
-                name: ends
-                for benchmark in benchmarks
-                for name, pairs in benchmark.graded.items()
-                for compared, ends in [_orient(pairs)]
-                if compared == modalities
-            }
+            lists = [[asked[key] for key in keys] for keys in both]
+            oriented = {name: _orient(pairs) for name, pairs in rated.items()}
+            ends = {name: pair for name, (each, pair) in oriented.items() if each == modalities}
             if within or self._reranker is None:
-                lists = (list(each.values()) for each in both)
                 *found, read = rank_directions(
-                    between, *lists, rated=[*rated.values()], exclude_self=within, budget=budget
+                    between, *lists, rated=[*ends.values()], exclude_self=within, budget=budget
                 )
             else:
-                found = [self._rank_again(each) for each in both]
-                read = [(self.stage or between).pairs(*ends) for ends in rated.values()]
-            for directions, each in zip(both, found, strict=False):
-                answers |= zip(directions, each, strict=True)
-            values |= zip(rated, read, strict=True)
+                found = []
+                for keys, each in zip(both, lists, strict=True):
+                    queries = np.any([has_positives(labels) for labels in each], axis=0)
+                    found.append(
+                        rank_queries(self.ranking(keys[0][1], queries), each) if each else []
+                    )
+                read = [(self.stage or between).pairs(*pair) for pair in ends.values()]
+            for keys, ranked in zip(both, found, strict=False):
+                answers |= zip(keys, ranked, strict=True)
+            values |= zip(ends, read, strict=True)
         return answers, values
-
-    def describe(self, direction: str, labels: DirectionLabels) -> Rescored | None:
-        """See `Describe`."""
-        query, gallery = DIRECTIONS[direction]
-        if self.stage is None or query == gallery:
-            return None
-        return self.stage.describe(labels, query == "text")
-
-    def _rank_again(
-        self, directions: Mapping[tuple[str, str], DirectionLabels]
-    ) -> list[RankedQueries]:
-        if not directions:
-            return []
-        asked = np.any([has_positives(labels) for labels in directions.values()], axis=0)
-        scores = self.ranking(next(iter(directions))[1], asked)
-        return rank_queries(scores, list(directions.values()))
 
 
 def _orient(pairs: GradedPairs) -> tuple[Modalities, tuple[np.ndarray, np.ndarray]]:
@@ -216,27 +200,34 @@ def compute_benchmarks(
       UserError: an embedding or a score is not finite; the source lacks items of the labels, or
         the predictions of the task.
     """
+    asked = {(each.name, name): x for each in benchmarks for name, x in each.directions.items()}
+    rated = {name: x for each in benchmarks for name, x in each.graded.items()}
     values: dict[str, np.ndarray] = {}
+    rescored: dict[Key, Rescored] = {}
     if isinstance(source, RankedLists | Candidates):
         if opening.get("reranker") is not None:
             raise UserError(f"{source.place} has ranked lists; remove the reranker.")
-        answers, describe = _read_lists(source, labels, benchmarks)
+        answers, rescored = _read_lists(source, labels, asked)
     else:
         opened = OpenScores(source, labels, **opening)
-        (answers, values), describe = opened.answer(benchmarks, budget), opened.describe
+        answers, values = opened.answer(asked, rated, budget)
+        if opened.stage is not None:
+            rescored = {
+                key: opened.stage.describe(each, key[1] == "t2i")
+                for key, each in asked.items()
+                if key[1] in ("i2t", "t2i")
+            }
     images, correlations = images_of(labels), dict[str, CorrelationResult]()
-    for rating, pairs in {k: x for each in benchmarks for k, x in each.graded.items()}.items():
-        if rating in values:
-            ends = zip(*_orient(pairs), strict=True)
-            shown = np.stack([images[modality][at] for modality, at in ends])
-            correlations[rating] = correlate(values[rating], pairs, shown, bootstrap_samples, seed)
-    make_result = _results_of(labels, describe)
+    for name, found in values.items():
+        ends = zip(*_orient(rated[name]), strict=True)
+        shown = np.stack([images[modality][at] for modality, at in ends])
+        correlations[name] = correlate(found, rated[name], shown, bootstrap_samples, seed)
     results = []
     for benchmark in benchmarks:
         directions = {
-            name: make_result(each, answers[benchmark.name, name], name)
+            name: _make_result(labels, name, each, answers[key], rescored.get(key))
             for name, each in benchmark.directions.items()
-            if (benchmark.name, name) in answers
+            if (key := (benchmark.name, name)) in answers
         }
         correlated = {name: correlations[name] for name in benchmark.graded if name in correlations}
         skipped = {
@@ -250,28 +241,25 @@ def compute_benchmarks(
 
 
 def _read_lists(
-    source: RankedLists | Candidates, labels: Labels, benchmarks: Sequence[Benchmark]
-) -> tuple[Answers, Describe]:
-    """Answers the directions that have lists."""
+    source: RankedLists | Candidates, labels: Labels, asked: Mapping[Key, DirectionLabels]
+) -> tuple[dict[Key, RankedQueries], dict[Key, Rescored]]:
+    """Answers the directions that have lists, and describes the candidates of a file."""
     lists = sort_candidates(source) if isinstance(source, Candidates) else source
-    ranked = order_rankings(lists, labels, benchmarks)
     sizes = {"image": len(labels.image_ids), "text": len(labels.caption_ids)}
-
-    def describe(direction: str, labels: DirectionLabels) -> Rescored | None:
-        if isinstance(source, RankedLists):
-            return None
-        table = np.sort(pad_lists(ranked[direction]), axis=1)
-        given = hash_arrays("", [table], {})[:_DIGITS]
+    answers: dict[Key, RankedQueries] = {}
+    rescored: dict[Key, Rescored] = {}
+    for direction, ranked in order_rankings(lists, labels, asked).items():
         gallery = sizes[DIRECTIONS[direction][1]]
-        return describe_candidates(table, labels, gallery, source.definition, given=given)
-
-    answers = {
-        (benchmark.name, name): answer_lists(ranked[name], each, sizes[DIRECTIONS[name][1]])
-        for benchmark in benchmarks
-        for name, each in benchmark.directions.items()
-        if name in ranked
-    }
-    return answers, describe
+        own = {key: each for key, each in asked.items() if key[1] == direction}
+        answers |= {key: answer_lists(ranked, each, gallery) for key, each in own.items()}
+        if isinstance(source, Candidates):
+            table = np.sort(pad_lists(ranked), axis=1)
+            given = hash_arrays("", [table], {})[:_DIGITS]
+            for key, each in own.items():
+                rescored[key] = describe_candidates(
+                    table, each, gallery, source.definition, given=given
+                )
+    return answers, rescored
 
 
 def _open_first_stage(path: str, items: galleries.Ids, mesh: Mesh | None) -> tuple[Scores, str]:
@@ -318,40 +306,40 @@ def images_of(labels: Labels) -> dict[str, np.ndarray]:
     return {modality: np.asarray(each, np.int64) for modality, each in ids.items()}
 
 
-def _results_of(
-    labels: Labels, describe: Describe
-) -> Callable[[DirectionLabels, RankedQueries, str], DirectionResult]:
-    """Returns the function (labels, answer, direction) -> results of queries with a positive."""
+def _make_result(
+    labels: Labels,
+    direction: str,
+    positives: DirectionLabels,
+    answer: RankedQueries,
+    rescored: Rescored | None,
+) -> DirectionResult:
+    """The results of the queries with a positive."""
+    query, gallery = DIRECTIONS[direction]
+    is_same, rows = query == gallery, np.flatnonzero(has_positives(positives))
     image_ids, own = np.asarray(labels.image_ids), np.asarray(labels.caption_image_ids)
     ids = {"image": image_ids, "text": np.asarray(labels.caption_ids)}
-    # In a part of a split, a caption's image may be missing.
-    image = Positions("image", image_ids).find(own)
-    absent = len(image_ids) + np.unique(own, return_inverse=True)[1]
-    clusters = {"image": np.arange(len(image_ids)), "text": np.where(image >= 0, image, absent)}
-
-    def make(positives: DirectionLabels, answer: RankedQueries, direction: str) -> DirectionResult:
-        query, gallery = DIRECTIONS[direction]
-        is_same = query == gallery
-        rows = np.flatnonzero(has_positives(positives))
-        values = {metric: each[rows] for metric, each in answer.values.items()}
-        rank = None if answer.rank is None else answer.rank[rows]
-        if rank is not None:
-            values = compute_recall_values(rank, positives.metrics) | values
-        items = len(ids[gallery])
-        chance = compute_chance(positives, items, exclude_self=is_same)
-        if positives.folds is not None:
-            sizes = np.bincount(positives.folds[1])
-            items = int(sizes[positives.folds[0][rows]].max(initial=0))
-        return DirectionResult(
-            query_ids=ids[query][rows].astype(np.int64),
-            clusters=clusters[query][rows].astype(np.int32),
-            values=values, rank=rank, tied=None if answer.tied is None else answer.tied[rows],
-            rounded=answer.rounded, gallery=items - is_same, skipped=len(ids[query]) - len(rows),
-            has_median="median_rank" in positives.metrics and rank is not None,
-            missing=answer.missing, rescored=describe(direction, positives), chance=chance,
-        )  # fmt: skip
-
-    return make
+    clusters = np.arange(len(image_ids))
+    if query == "text":
+        # In a part of a split, a caption's image may be missing.
+        image = Positions("image", image_ids).find(own)
+        absent = len(image_ids) + np.unique(own, return_inverse=True)[1]
+        clusters = np.where(image >= 0, image, absent)
+    values = {metric: each[rows] for metric, each in answer.values.items()}
+    rank = None if answer.rank is None else answer.rank[rows]
+    if rank is not None:
+        values = compute_recall_values(rank, positives.metrics) | values
+    items = len(ids[gallery])
+    chance = compute_chance(positives, items, exclude_self=is_same)
+    if positives.folds is not None:
+        sizes = np.bincount(positives.folds[1])
+        items = int(sizes[positives.folds[0][rows]].max(initial=0))
+    return DirectionResult(
+        query_ids=ids[query][rows].astype(np.int64), clusters=clusters[rows].astype(np.int32),
+        values=values, rank=rank, tied=None if answer.tied is None else answer.tied[rows],
+        rounded=answer.rounded, gallery=items - is_same, skipped=len(ids[query]) - len(rows),
+        has_median="median_rank" in positives.metrics and rank is not None,
+        missing=answer.missing, rescored=rescored, chance=chance,
+    )  # fmt: skip
 
 
 def _why_skipped(source: Source, needed: Modalities, name: str) -> str:

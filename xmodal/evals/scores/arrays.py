@@ -125,16 +125,6 @@ class NamedArrays(dict[str, np.ndarray]):
             )
         return array
 
-    def value(self, name: str, make: Callable[[Any], Content]) -> Content:
-        """Returns one number or string as `make` reads it, which raises an error for others."""
-        try:
-            return make(self[name].item())
-        except (TypeError, ValueError) as error:
-            raise UserError(
-                f"{name} in {self.place} is {self[name].tolist()!r:.80}, which cannot be read "
-                f"({first_line(error)}); save one value."
-            ) from error
-
     def _convert(self, key: str, array: Any) -> np.ndarray:
         try:
             return to_numpy(array)
@@ -180,8 +170,8 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Emb
         )
     return Embeddings(
         arrays.place, ids.get("image"), vectors.get("image"), ids.get("text"), vectors.get("text"),
-        arrays.value("similarity", str) if "similarity" in arrays else "",
-        {name: arrays.value(name, float) for name in _NUMBERS if name in arrays},
+        str(arrays["similarity"].item()) if "similarity" in arrays else "",
+        {name: float(arrays[name].item()) for name in _NUMBERS if name in arrays},
         log_sigma=log_sigma,
     )  # fmt: skip
 
@@ -254,9 +244,8 @@ def _read_candidates(arrays: NamedArrays, images: np.ndarray, captions: np.ndarr
                 "Leave out items that were not scored."
             )
         directions[direction] = items.astype(np.int64), scores
-    named = "score_definition" in arrays
-    definition = arrays.value("score_definition", str) if named else "the scores of a file"
-    return Candidates(arrays.place, images, captions, directions, definition)
+    definition = arrays.get("score_definition", np.array("the scores of a file"))
+    return Candidates(arrays.place, images, captions, directions, str(definition.item()))
 
 
 def save_embeddings(path: str | os.PathLike, embeddings: Embeddings) -> None:

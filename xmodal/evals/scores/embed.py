@@ -181,6 +181,7 @@ class Embedder:
             return {modality: each for modality, each in arrays.items() if each is not None}
 
         vectors, features = collect("vectors"), collect("features")
+        read = vectors | collect("predicted")
         return Embeddings(
             place=f"{split.name} {split.split}",
             image_ids=np.asarray(split.image_ids, np.int64) if "image" in vectors else None,
@@ -189,7 +190,15 @@ class Embedder:
             captions=vectors.get("text"),
             similarity=self._similarity.name,
             parameters=self._learned(params),
-            predictions=self._make_predictions(params, vectors | collect("predicted")),
+            predictions={
+                task: Predictions(
+                    read["image"] if "image" in each.modalities else None,
+                    read["text"] if "text" in each.modalities else None,
+                    functools.partial(each.predict, params),
+                )
+                for task, each in self._predict.items()
+                if each.modalities <= set(read)
+            },
             log_sigma=collect("log_sigma"),
             tokens=collect("tokens"),
             options=self._similarity.options,
@@ -225,37 +234,21 @@ class Embedder:
         field = self._similarity.config.field
         return self._embed.lower(modality, field, params, model_state, columns)
 
-    def _make_predictions(
-        self, params: Any, vectors: Mapping[str, np.ndarray]
-    ) -> dict[str, Predictions]:
-        return {
-            task: Predictions(
-                vectors["image"] if "image" in each.modalities else None,
-                vectors["text"] if "text" in each.modalities else None,
-                functools.partial(each.predict, params),
-            )
-            for task, each in self._predict.items()
-            if each.modalities <= set(vectors)
-        }
-
     def _group(self, modality: str, split: Items, batch_size: int) -> list["_Group"]:
         """All items of a split; captions by the length to which their batch is padded."""
         devices = self.mesh.shape["data"] if self.mesh is not None else 1
         processes = mesh_lib.process_count(self.mesh) if self.mesh is not None else 1
-        count = len(split.image_ids if modality == "image" else split.caption_lengths)
+        lengths = np.zeros(len(split.image_ids), np.int32)
+        if modality == "text":
+            lengths = np.asarray(split.caption_lengths)
         # Few sizes, because each is compiled.
-        batch_size = min(batch_size, 1 << max(count - 1, 0).bit_length())
+        batch_size = min(batch_size, 1 << max(len(lengths) - 1, 0).bit_length())
         batch_size = -(-batch_size // devices) * devices
-        size = batch_size // processes
-        if modality == "image":
-            rows = np.arange(count)
-            return [_Group(rows, None, size, processes)] if count else []
-        lengths = np.asarray(split.caption_lengths)
         rows = np.argsort(lengths, kind="stable")
         ends = np.arange(len(rows)) // batch_size * batch_size + batch_size
         of_batch = lengths[rows[np.minimum(ends, len(rows)) - 1]]
         return [
-            _Group(rows[of_batch == length], int(length), size, processes)
+            _Group(rows[of_batch == length], int(length), batch_size // processes, processes)
             for length in np.unique(of_batch)
         ]
 
@@ -276,13 +269,11 @@ class Embedder:
 
         tokens = features = None
         if parts[0].tokens is not None:
-            ragged = [RaggedTokens.from_padded(*part.tokens) for part in parts]
-            tokens = RaggedTokens.join(ragged)[order]
+            tokens = RaggedTokens.join([RaggedTokens.from_padded(*x.tokens) for x in parts])[order]
         if parts[0].features is not None:
             found = zip(groups, parts, strict=True)
             features = Tokens.join([(group.rows, part.features) for group, part in found])
-        names = ("vectors", "log_sigma", "predicted")
-        return _Embedded(**{name: join(name) for name in names}, tokens=tokens, features=features)
+        return _Embedded(join("vectors"), join("log_sigma"), join("predicted"), tokens, features)
 
     def _embed_group(
         self,
@@ -297,7 +288,6 @@ class Embedder:
         if modality == "image":
             read = split.images(size, own)
         else:
-            assert group.length is not None
             read = split.captions(size, own, group.length)
         batches, unread = [], None
         for batch in read:
@@ -336,13 +326,13 @@ class _Group:
 
     Attributes:
       rows: positions [R] of the items in the split.
-      length: length to which captions are padded; None for images.
+      length: length to which captions are padded; 0 for images.
       size: items per batch and process.
       processes: number of processes.
     """
 
     rows: np.ndarray
-    length: int | None
+    length: int
     size: int
     processes: int
 

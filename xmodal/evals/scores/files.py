@@ -13,7 +13,7 @@ from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.evals.scores import arrays
 from xmodal.evals.scores.sources import Embeddings, RankedLists, Source
-from xmodal.similarity import LATE_INTERACTIONS, SIMILARITIES, make_similarity
+from xmodal.similarity import SIMILARITIES, make_similarity
 
 
 def open_source(kind: str, given: Any, ids: Any = None, similarity: str | None = None) -> Source:
@@ -33,9 +33,8 @@ def open_source(kind: str, given: Any, ids: Any = None, similarity: str | None =
         return load_rankings(given)
     if kind == "scores":
         return arrays.load_scores(given, ids)
-    if similarity is not None:
-        # Before reading a large file.
-        lookup("similarity", str(similarity), {**SIMILARITIES, **LATE_INTERACTIONS})
+    if similarity is not None:  # Before reading a large file, which has only vectors.
+        lookup("similarity", str(similarity), SIMILARITIES)
     return choose_similarity(arrays.load_embeddings(given), similarity)
 
 
@@ -56,11 +55,7 @@ def choose_similarity(embeddings: Embeddings, similarity: str | None) -> Embeddi
             f"Name the similarity that the model ranks by, one of {sorted(SIMILARITIES)}: they "
             "rank differently, so there is no default."
         )
-    if name in LATE_INTERACTIONS:
-        raise UserError(
-            f"Similarity {name!r} compares tokens, and a file has only vectors: name a similarity "
-            "of vectors, or evaluate the scores that --save_scores writes."
-        )
+    lookup("similarity", name, SIMILARITIES)  # A file has only vectors.
     chosen = make_similarity({"name": name}, "similarity")
     # A file may hold the numbers of a similarity that was not requested.
     numbers = {key: x for key, x in embeddings.parameters.items() if key in chosen.parameters}

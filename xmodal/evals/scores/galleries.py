@@ -84,10 +84,9 @@ def _find(
     source: Embeddings | ScoreMatrix, labels: Ids
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Positions in the source of the images and the captions of the split; None for all of them."""
-    wanted, positions = {"image": labels.image_ids, "caption": labels.caption_ids}, ids_of(source)
     found: list[np.ndarray | None] = []
-    for kind, ids in wanted.items():
-        own = positions.get(kind)
+    for kind, ids in (("image", labels.image_ids), ("caption", labels.caption_ids)):
+        own = ids_of(source).get(kind)
         at = None if own is None or np.array_equal(own, ids) else Positions(kind, own).find(ids)
         if at is not None and (lacking := at < 0).any():
             raise UserError(

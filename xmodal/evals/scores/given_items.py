@@ -93,9 +93,16 @@ class GivenItems:
         They are `image` [b, ...], and `image_mask` [b, R] if the number of regions varies.
         """
 
+        assert self._config is not None
+        regions = self._config.max_regions
+
         def make_batch(start: int) -> dict[str, np.ndarray]:
             at = rows[start : start + batch_size]
-            return self._join(at, list(_WORKERS.map(self._read, at)))
+            read = list(_WORKERS.map(self._read, at))
+            if not regions:
+                return {"image": np.stack(read), "image_id": at}
+            image, mask = pad_rows(read, regions)
+            return {"image": image, "image_mask": mask, "image_id": at}
 
         return read_ahead(make_batch, range(0, len(rows), batch_size), 1)
 
@@ -113,14 +120,6 @@ class GivenItems:
             raise UserError(
                 f"Image {self._first + place}{name} cannot be embedded: {error}."
             ) from error
-
-    def _join(self, rows: np.ndarray, read: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-        assert self._config is not None
-        regions = self._config.max_regions
-        if not regions:
-            return {"image": np.stack(read), "image_id": rows}
-        image, mask = pad_rows(read, regions)
-        return {"image": image, "image_mask": mask, "image_id": rows}
 
 
 def prepare_image(given: Picture, config: ImageConfig, *, upright: bool = True) -> np.ndarray:

@@ -3,7 +3,7 @@
 The candidates of a second stage are such lists.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from xmodal.core.errors import UserError
 from xmodal.evals.labels.definitions import DIRECTIONS, KINDS
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged
-from xmodal.evals.labels.types import Benchmark, DirectionLabels, Labels
+from xmodal.evals.labels.types import DirectionLabels, Labels
 from xmodal.evals.reports.metrics import RECALL, compute_recall_values
 from xmodal.evals.scores.ranks import (
     LIST_METRICS,
@@ -35,12 +35,12 @@ def sort_candidates(source: Candidates) -> RankedLists:
 
 
 def order_rankings(
-    saved: RankedLists, labels: Labels, benchmarks: Sequence[Benchmark]
+    saved: RankedLists, labels: Labels, asked: Mapping[tuple[str, str], DirectionLabels]
 ) -> dict[str, Ragged]:
     """Returns ranked lists by position in the galleries of a split, by direction.
 
     Lists have one row per query of the split, best item first; a list may be empty only if its
-    query is not used by any of the benchmarks to be computed.
+    query is not used by any of `asked`, by the names of benchmark and direction.
     """
     ids = {"image": labels.image_ids, "text": labels.caption_ids}
     ordered = {}
@@ -52,17 +52,16 @@ def order_rankings(
         rows = _find(
             queries, np.fromiter(lists, np.int64, len(lists)), f"the queries under {place}"
         )
-        asked = np.zeros(len(queries.ids), bool)
-        for benchmark in benchmarks:
-            if direction in benchmark.directions:
-                for relation in benchmark.directions[direction].relations:
-                    asked |= relation.lengths > 0
-        asked[rows] = False
-        if asked.any():
+        lacking = np.zeros(len(queries.ids), bool)
+        for (_, name), each in asked.items():
+            for relation in each.relations if name == direction else ():
+                lacking |= relation.lengths > 0
+        lacking[rows] = False
+        if lacking.any():
             raise UserError(
-                f"There is no list under {place} for {asked.sum()} of the {queries.kind}s that are "
-                f"queries of the benchmarks, the first is {queries.ids[asked.argmax()]}; add them, "
-                "or name in `benchmarks` only benchmarks that do not use them."
+                f"There is no list under {place} for {lacking.sum()} of the {queries.kind}s that "
+                f"are queries of the benchmarks, the first is {queries.ids[lacking.argmax()]}; "
+                "add them, or name in `benchmarks` only benchmarks that do not use them."
             )
         by_row = dict(zip(rows, lists.values(), strict=True))
         ranked = [by_row.get(row, np.zeros(0, np.int64)) for row in range(len(queries.ids))]

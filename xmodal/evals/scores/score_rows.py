@@ -70,12 +70,10 @@ class Scores:
 
     def find_scored(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Returns which pairs at positions [P] have a score, and not only a rank; bool [P]."""
-        del items
         return np.ones(len(queries), bool)
 
     def rounding(self, queries: np.ndarray) -> np.ndarray | None:
         """Returns by how much scores of queries differ from rounding, [q]; None for exact ones."""
-        del queries
         return None
 
     def hold(self, budget: int) -> "Scores":
@@ -83,7 +81,6 @@ class Scores:
 
         Itself if they take more.
         """
-        del budget
         return self
 
     @property

@@ -124,7 +124,6 @@ class ModelAdapter:
         Raises:
           UserError: it embeds nothing of this modality, or an item cannot be read.
         """
-        del similarity
         raise UserError(
             f"{self.place} has the embeddings of its items only, and {len(given):,} other "
             f"{modality}s are needed, the first is {given[0]!r:.80}: evaluate the model itself, "
@@ -140,7 +139,6 @@ class _Given(ModelAdapter):
         self, split: Any, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
     ) -> "Source":
         """See `ModelAdapter`."""
-        del split, batch_size
         refuse_field(self.place, similarity)
         assert isinstance(self, Source)
         return with_similarity(self, similarity) if isinstance(self, Embeddings) else self
