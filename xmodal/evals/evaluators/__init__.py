@@ -6,7 +6,6 @@ from typing import Any
 from jax.sharding import Mesh
 
 from xmodal.core.config import lookup, read, set_whole
-from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.ambiguity import AmbiguityEvaluator, AmbiguityOptions
 from xmodal.evals.evaluators.benchmarks import BenchmarksOptions, benchmarks_of_split
 from xmodal.evals.evaluators.classification import ClassificationEvaluator
