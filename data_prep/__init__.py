@@ -4,9 +4,8 @@
     ratings = tfds.load("cxc/sts", data_dir=..., split="test")
 
 The commands are the modules `build` and `validate`. `schema` has the features that datasets share;
-`linked_captions` and `coherence_pairs` have the shared builders; `checks` is for `validate`. Other
-folders are `building` (checks, counts and hashes of records), `reading` (files) and `sampling`
-(CxC's sampling scheme).
+`linked_captions` and `coherence_pairs` have the shared builders. Other folders are `building`
+(checks, counts and hashes of records), `reading` (files) and `sampling` (CxC's sampling scheme).
 """
 
 import importlib

@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from xmodal import eval_main
 from xmodal.apps import config_flag, eval_arguments
 from xmodal.pretrained.converters import convert
-from xmodal.pretrained.folder import save_tower
+from xmodal.pretrained.folder import save_folder
 
 STS = pathlib.Path(__file__).parents[1] / "configs" / "sts.py"
 CONFIG = pathlib.Path(__file__).parents[1] / "configs" / "baselines.py"
@@ -50,7 +50,7 @@ def tower(tmp_path_factory):
         f"{word} {' '.join(map(str, row))}\n" for word, row in zip(WORDS, vectors, strict=True)
     ]
     (root / "glove.txt").write_text("".join(lines))
-    save_tower(root / "tower", *convert("words", root / "glove.txt"))
+    save_folder(root / "tower", *convert("words", root / "glove.txt"))
     return str(root / "tower")
 
 

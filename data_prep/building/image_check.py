@@ -1,6 +1,5 @@
 """Checks encoded images; keeps valid ones byte for byte, and converts or rejects others."""
 
-import dataclasses
 import io
 import warnings
 
@@ -16,21 +15,7 @@ from xmodal.core.untrusted.picture_formats import TooManyPixelsError, open_pictu
 _PNG_END = b"IEND\xaeB`\x82"
 
 
-@dataclasses.dataclass(frozen=True)
-class CheckedImage:
-    """An image that training can decode.
-
-    Attributes:
-      encoded: an RGB or gray JPEG or PNG with 8 bits per channel.
-      converted: its original format, such as "CMYK JPEG", "16-bit PNG" or "turned JPEG"; "" if
-        the bytes are unchanged.
-    """
-
-    encoded: bytes
-    converted: str = ""
-
-
-def checked_image(encoded: bytes, *, upright: bool = False) -> CheckedImage:
+def checked_image(encoded: bytes, *, upright: bool = False) -> bytes:
     """Decodes an image once and converts it unless it is 8-bit RGB or gray JPEG or PNG.
 
     Converted images are RGB PNGs of the same pixels: 16 bits are scaled to 8, transparent pixels
@@ -59,22 +44,20 @@ def checked_image(encoded: bytes, *, upright: bool = False) -> CheckedImage:
             raise BadImageError("truncated image" if cut else "damaged image", text) from error
 
 
-def _checked(encoded: bytes, upright: bool) -> CheckedImage:
+def _checked(encoded: bytes, upright: bool) -> bytes:
     image = open_picture(encoded)
-    kind = _kind(image, encoded)
-    is_turned = upright and _is_turned(image)
-    if not kind:
+    is_turned, is_kept = upright and _is_turned(image), _is_kept(image, encoded)
+    if is_kept:
         _decode(image, encoded)
         if not is_turned:
-            return CheckedImage(encoded)
-        kind = f"turned {_format(image)}"
+            return encoded
     pixels = to_rgb(PIL.ImageOps.exif_transpose(image) if is_turned else image)
     converted = io.BytesIO()
-    if kind == "turned JPEG":
+    if is_kept and _format(image) == "JPEG":
         pixels.save(converted, "JPEG", quality=95, subsampling="4:4:4")
     else:
         pixels.save(converted, "PNG")
-    return CheckedImage(converted.getvalue(), kind)
+    return converted.getvalue()
 
 
 def _is_turned(image: PIL.Image.Image) -> bool:
@@ -85,10 +68,7 @@ def _is_turned(image: PIL.Image.Image) -> bool:
 
 
 def _decode(image: PIL.Image.Image, encoded: bytes) -> None:
-    """Decodes like `xmodal.data.pixels.images.decode_image`, for training to read stored images.
-
-    A test compares the two on damaged files.
-    """
+    """Decodes like `xmodal.data.pixels.images.decode_image`, for training to read stored images."""
     if image.format == "PNG":
         image.load()
         if _PNG_END not in encoded:
@@ -102,17 +82,13 @@ def _decode(image: PIL.Image.Image, encoded: bytes) -> None:
         image.load()  # Pillow recovers from more kinds of damage.
 
 
-def _kind(image: PIL.Image.Image, encoded: bytes) -> str:
-    """Format of an image that must be converted; "" if it can be kept."""
+def _is_kept(image: PIL.Image.Image, encoded: bytes) -> bool:
+    """Whether an image is an 8-bit RGB or gray JPEG or PNG."""
     name = _format(image)
-    if name not in ("JPEG", "PNG"):
-        return name
     # Pillow silently truncates 16-bit colors; a PNG's header has the depth at a fixed position.
-    if name == "PNG" and encoded[24] != 8:
-        return f"{encoded[24]}-bit PNG"
-    if "transparency" in image.info:
-        return f"transparent {name}"
-    return "" if image.mode in ("RGB", "L") else f"{image.mode} {name}"
+    if name not in ("JPEG", "PNG") or (name == "PNG" and encoded[24] != 8):
+        return False
+    return "transparency" not in image.info and image.mode in ("RGB", "L")
 
 
 def _format(image: PIL.Image.Image) -> str:

@@ -44,7 +44,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
 
     A subclass returns the records of its splits from `_splits`, including unusable ones. These are
     listed in `left_out.csv`, in the folder of the dataset, or above it if the build fails.
-    `info.metadata` of a dataset holds `kept`, `left_out`, `converted` (see
+    `info.metadata` of a dataset holds `kept`, `left_out`, `parts` (see
     `BuildReport.metadata`) and `split_hashes`, split -> hash (see
     `SplitHash`).
 

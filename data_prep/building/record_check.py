@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
-from data_prep.building.image_check import CheckedImage, checked_image
+from data_prep.building.image_check import checked_image
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.building.split_hash import SplitHash
 from xmodal.core.errors import BadImageError, UnexpectedFilesError
@@ -27,13 +27,11 @@ class Entry:
     Attributes:
       left_out: why it cannot be used; None if it can.
       ids: name of a feature -> its ids, which must be unique.
-      converted: original format of its image, if it was converted.
       digest: SHA-256 of a usable record.
     """
 
     left_out: LeftOut | None = None
     ids: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    converted: str = ""
     digest: bytes = b""
 
 
@@ -59,7 +57,7 @@ class RecordCheck:
             return None, Entry(record)
         key, example = record
         ids = {name: example[name] for name in self.unique_ids if name in example}
-        captions, checked = example.get("captions"), CheckedImage(b"")
+        captions = example.get("captions")
         if captions is not None and not (len(captions) and all(map(str.strip, captions))):
             reason = "empty caption" if len(captions) else "no caption"
             return None, Entry(LeftOut(str(key), reason), ids)
@@ -67,10 +65,9 @@ class RecordCheck:
             if isinstance(dict(self.features.items()).get("image"), tfds.features.Image):
                 image = example["image"]
                 encoded = image if isinstance(image, bytes) else image.read()
-                checked = CheckedImage(encoded)
                 if self.check_images:
-                    checked = checked_image(encoded, upright=self.upright)
-                example = example | {"image": checked.encoded}
+                    encoded = checked_image(encoded, upright=self.upright)
+                example = example | {"image": encoded}
             digest = self._hash.digest(example)
         except BadImageError as error:
             # The location of a fetched image says more than its row number.
@@ -78,7 +75,7 @@ class RecordCheck:
             return None, Entry(LeftOut(where, error.reason, error.detail), ids)
         except (UnicodeEncodeError, OverflowError) as error:
             return None, Entry(LeftOut(str(key), "value that cannot be stored", str(error)), ids)
-        return (key, example), Entry(None, ids, checked.converted, digest)
+        return (key, example), Entry(None, ids, digest)
 
     @functools.cached_property
     def _hash(self) -> SplitHash:
@@ -100,8 +97,7 @@ class BuildReport:
         self._title, self._check = title, check
         self._kept: dict[str, int] = {}
         self._reasons: dict[str, dict[str, collections.Counter[str]]] = {
-            kind: collections.defaultdict(collections.Counter)
-            for kind in ("left_out", "parts", "converted")
+            kind: collections.defaultdict(collections.Counter) for kind in ("left_out", "parts")
         }
 
     def start(self, split: str) -> None:
@@ -132,8 +128,6 @@ class BuildReport:
             return
         self._kept[split] += 1
         self._hash.add_digest(entry.digest)
-        if entry.converted:
-            self._reasons["converted"][split][entry.converted] += 1
 
     def finish(self, split: str) -> str:
         """Returns the hash of a split.
@@ -156,7 +150,7 @@ class BuildReport:
 
         Returns:
           `kept`, split -> records; `left_out`, split -> reason -> records; `parts`, the same for
-          parts of records; `converted`, split -> original format of the image -> records.
+          parts of records.
         """
         reasons = {
             kind: {split: dict(found) for split, found in counts.items()}

@@ -1,4 +1,4 @@
-"""Records that cannot be used, and tables of how many were kept, left out or converted."""
+"""Records that cannot be used, and tables of how many were kept or left out."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -33,13 +33,13 @@ def counts_table(metadata: Mapping[str, Any]) -> str:
     Args:
       metadata: value of `BuildReport.metadata`, possibly as stored by TFDS.
     """
-    lines = [f"{'split':<14}{'kept':>11}{'left out':>11}{'converted':>11}  why"]
-    titles = {"left_out": "", "parts": "besides: ", "converted": "converted: "}
+    lines = [f"{'split':<14}{'kept':>11}{'left out':>11}  why"]
+    titles = {"left_out": "", "parts": "besides: "}
     for split, kept in metadata["kept"].items():
         found = {kind: metadata[kind].get(split, {}) for kind in titles}
         why = "; ".join(titles[kind] + listing(own) for kind, own in found.items() if own)
-        counts = kept, sum(found["left_out"].values()), sum(found["converted"].values())
-        lines.append(f"{split:<14}" + "".join(f"{count:>11,}" for count in counts) + f"  {why}")
+        lost = sum(found["left_out"].values())
+        lines.append(f"{split:<14}{kept:>11,}{lost:>11,}  {why}")
     return "\n".join(line.rstrip() for line in lines)
 
 

@@ -39,7 +39,7 @@ def preview_page(title: str, text: str, examples: Sequence[Example]) -> str:
     items = []
     for *_, each, encoded in examples:
         with contextlib.suppress(BadImageError):  # The build lists it.
-            image = checked_image(encoded, upright=True).encoded
+            image = checked_image(encoded, upright=True)
             items.append(
                 PageItem(_captions(each), image, alt=each.name, notes=(each.name, each.split))
             )

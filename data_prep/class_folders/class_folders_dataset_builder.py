@@ -59,7 +59,7 @@ class Builder(RandomAccessBuilder):
         tops = sorted({name.partition("/")[0] for name in names if "/" in name})
         named = [top for top in tops if split_of_name(top)]
         depth = 1 if named else 0
-        classes = _find_classes(folder, names, depth)
+        classes = _find_classes(names, depth)
         below = {name.split("/")[depth + 1] for name in names if name.count("/") > depth + 1}
         is_deeper = (len(classes) == 1 and below) or (not depth and any(map(split_of_name, below)))
         if not classes or 0 < len(named) < len(tops) or is_deeper:
@@ -102,20 +102,13 @@ def _warn(text: str) -> None:
     print(f"class_folders: warning: {text}", file=sys.stderr, flush=True)
 
 
-def _find_classes(folder: pathlib.Path, names: Sequence[str], depth: int) -> list[str]:
-    """Returns the sorted names of the classes.
-
-    Raises:
-      UnexpectedFilesError: two splits spell one differently.
-    """
-    tops: dict[str, set[str]] = {}  # Class -> folders of splits.
-    for name in names:
-        if own := _class_of(name, depth):
-            tops.setdefault(own, set()).add(name.partition("/")[0] if depth else "")
-    for one, two in itertools.pairwise(sorted(tops, key=lambda name: (name_key(name), name))):
+def _find_classes(names: Sequence[str], depth: int) -> list[str]:
+    """Returns the sorted names of the classes; warns of two spellings of one."""
+    found = sorted({own for name in names if (own := _class_of(name, depth))})
+    for one, two in itertools.pairwise(sorted(found, key=lambda name: (name_key(name), name))):
         if name_key(one) == name_key(two):
             _warn(f"{one!r} and {two!r} are two classes with the same name")
-    return sorted(tops)
+    return found
 
 
 def _class_of(name: str, depth: int) -> str:

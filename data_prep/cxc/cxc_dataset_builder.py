@@ -114,8 +114,8 @@ def _checked(pictures: Pictures) -> Callable[[int], bytes]:
         encoded = pictures.read(image_id)
         if image_id not in sound:
             checked = checked_image(encoded)
-            if checked.converted:
-                return checked.encoded
+            if checked != encoded:
+                return checked
             sound.add(image_id)
         return encoded
 

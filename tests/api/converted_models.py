@@ -6,8 +6,7 @@ import numpy as np
 from tests.api.tiny_dual_encoder import TEXT, WORDS
 from xmodal.models import make_dual_encoder
 from xmodal.pretrained.conversion_report import Report
-from xmodal.pretrained.folder import Description
-from xmodal.pretrained.model_folder import ModelDescription, save_model
+from xmodal.pretrained.folder import Description, ModelDescription, save_folder
 from xmodal.train.tree import flatten
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "red", "star", "##s", "above", "the", "circle"]
@@ -66,5 +65,5 @@ def save_converted(folder, section, most=0.5):
     }
     numbers = {name: float(value) for name, value in params.get("similarity", {}).items()}
     description = ModelDescription(modalities, section["similarity"], numbers)
-    save_model(folder, arrays, description, Report({}, {}, [], {}))
+    save_folder(folder, arrays, description, Report({}, {}, [], {}))
     return folder

@@ -10,7 +10,7 @@ from tiny_dual_encoder import SECTION, TEXT, WORDS, make_texts, make_weights, sa
 
 import xmodal
 from xmodal.pretrained.conversion_report import Report
-from xmodal.pretrained.folder import Description, save_tower
+from xmodal.pretrained.folder import Description, save_folder
 from xmodal.train.tree import flatten
 
 TEXTS = make_texts(9)
@@ -50,7 +50,7 @@ def arrays_of(params, modality):
 def test_a_converted_tower(tmp_path):
     params, _ = make_weights()
     text = Description(SECTION["text"]["encoder"], {"name": "mean"}, TEXT, FILES)
-    save_tower(tmp_path / "tower", arrays_of(params, "text"), text, NO_REPORT)
+    save_folder(tmp_path / "tower", arrays_of(params, "text"), text, NO_REPORT)
     model = xmodal.load(tmp_path / "tower")
     assert model.modalities == ("text",)
     np.testing.assert_allclose(model.embed_texts(TEXTS), reference(params), rtol=1e-5)

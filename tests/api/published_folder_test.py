@@ -12,7 +12,7 @@ from configs import clip as clip_config
 from tests.pretrained import published_clip as published
 from xmodal.api.exporting import export_model
 from xmodal.core.errors import UserError
-from xmodal.pretrained import published_models
+from xmodal.pretrained import converters
 from xmodal.train.evaluation.subjects import evaluate_subjects
 from xmodal.train.evaluation.suite import Request
 from xmodal.train.published_towers import open_towers
@@ -96,7 +96,7 @@ def test_a_folder_is_converted_once_and_embeds_as_the_library(clip, cache, tmp_p
     assert np.ptp(weights) > 1e-3
 
     # Again from the cache.
-    monkeypatch.setattr(published_models, "convert", None)
+    monkeypatch.setattr(converters, "convert", None)
     np.testing.assert_array_equal(xmodal.load(str(folder)).embed_texts(TEXTS), vectors)
     export_model(folder, tmp_path / "bundle")
     bundle = xmodal.load(tmp_path / "bundle")
@@ -110,7 +110,7 @@ def test_a_folder_is_converted_once_and_embeds_as_the_library(clip, cache, tmp_p
 
 
 def model_hash(folder):
-    return published_models._hash_of(published_models.epath.Path(folder))
+    return converters._hash_of(converters.epath.Path(folder))
 
 
 def test_a_folder_of_another_model(tmp_path):
@@ -123,7 +123,7 @@ def test_a_folder_of_another_model(tmp_path):
 def test_three_ways_to_evaluate_give_the_same_numbers(clip, few_shapes, tmp_path):
     """A config with the converted folder, the library's functions, and a file of embeddings."""
     theirs, folder = clip
-    converted = published_models.convert_once(folder)
+    converted = converters.convert_published(folder)
     model = xmodal.load(folder)
     config = clip_config.get_config()
     config.init_from.model = str(converted)

@@ -23,7 +23,7 @@ def test_every_ending_that_is_read_can_be_decoded(ending):
     file = io.BytesIO()
     kind = _OF_ENDING.get(ending, ending[1:].upper())
     PIL.Image.new("RGB", (16, 16), (200, 30, 60)).save(file, kind)
-    encoded = checked_image(file.getvalue()).encoded
+    encoded = checked_image(file.getvalue())
     assert np.abs(decode_image(encoded)[8, 8].astype(int) - (200, 30, 60)).max() < 6
     assert is_picture(f"a{ending.upper()}")
     assert not is_unread_picture(f"a{ending}")

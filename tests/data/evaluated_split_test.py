@@ -177,6 +177,6 @@ def test_sentences_of_every_set_that_training_has_seen(tiny_config):
     # Case and punctuation do not count.
     pairs.caption_texts[0] = f"{train.caption_texts[0].upper()} !"
     after = data.count_seen(plain, "train", pairs)
-    seen = {name: after[name].seen - before[name].seen for name in after}
+    seen = {name: after[name][0] - before[name][0] for name in after}
     assert seen == {name: name == pairs.labels["set"][0] for name in after}
-    assert {each.sentences for each in after.values()} == {3}
+    assert {count for _, count in after.values()} == {3}

@@ -10,9 +10,9 @@ import textwrap
 import pytest
 
 import data_prep
-from data_prep import checks
 from data_prep.build import build
 from data_prep.prepared import open_configs
+from data_prep.validate import check
 from tests.data_prep import web_records
 from xmodal.core.errors import NotPreparedError
 
@@ -36,7 +36,7 @@ def _left(files):
 
 
 def _is_sound(builder):
-    return not [row for row in checks.check(builder) if row.differs]
+    return not [row for row in check(builder) if row.differs]
 
 
 # Kills itself when the second split is half written.

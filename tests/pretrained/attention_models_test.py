@@ -13,7 +13,7 @@ from published_polysemous import torch_hinges
 
 from xmodal.losses import LOSSES, Context
 from xmodal.pretrained import converters
-from xmodal.pretrained.model_folder import read_model, save_model
+from xmodal.pretrained.folder import read_model, save_folder
 from xmodal.train.step.task_losses import observe_batch
 from xmodal.train.step.tasks import make_tasks
 from xmodal.train.tree import flatten
@@ -52,13 +52,13 @@ def convert(torch, kind, modules, folder, options):
     torch.save(checkpoint, source)
     name = "scan" if kind == "scan" else "sgraf"
     made = converters.convert(name, source, vocabulary=str(place / "vocab.json"))
-    save_model(place / "made", *made)
+    save_folder(place / "made", *made)
     return place / "made"
 
 
 def read(folder):
     """The model of a folder without dropout, its parameters, and its state."""
-    description = read_model(folder).model()
+    description = read_model(folder).section()
     description["text"]["encoder"]["dropout"] = 0.0
     for modality in ("image", "text"):
         if description[modality]["head"]["name"] == "global_attention":

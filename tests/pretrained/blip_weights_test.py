@@ -8,7 +8,7 @@ import parity
 import pytest
 
 from xmodal.models import Features
-from xmodal.pretrained.model_folder import read_part
+from xmodal.pretrained.folder import read_part
 
 ROWS, WIDTH, EMBED = 16, 64, 10
 ENC = ROWS - 1

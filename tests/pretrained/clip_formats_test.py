@@ -11,7 +11,7 @@ from tests.data.text.tiny_pieces import sentencepiece_model
 from xmodal.core.errors import UserError
 from xmodal.data.text.pieces import sentence_piece_tokens
 from xmodal.pretrained.converters import convert
-from xmodal.pretrained.model_folder import save_model
+from xmodal.pretrained.folder import save_folder
 
 
 def assert_equal(found, wanted, atol=0.0):
@@ -110,7 +110,7 @@ def test_patches_that_leave_out_pixels(torch, tmp_path):
     model = published.make_siglip(torch, len(sentence_piece_tokens(pieces)), pixels=29)
     model.save_pretrained(tmp_path / "theirs")
     (tmp_path / "theirs/spiece.model").write_bytes(pieces)
-    save_model(tmp_path / "ours", *convert("siglip", tmp_path / "theirs"))
+    save_folder(tmp_path / "ours", *convert("siglip", tmp_path / "theirs"))
     images, ids = parity.images(2, 29), np.ones((2, published.TEXT), np.int32)
     _, description, found = parity.embed_converted(tmp_path / "ours", images, ids, ids)
     assert description.towers["image"].preprocessing["size"] == 29

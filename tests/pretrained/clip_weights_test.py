@@ -10,7 +10,7 @@ from xmodal.core.config import read
 from xmodal.core.errors import UserError
 from xmodal.models import make_dual_encoder
 from xmodal.pretrained.converters import convert
-from xmodal.pretrained.model_folder import save_model
+from xmodal.pretrained.folder import save_folder
 from xmodal.train.optimization.optimizer import OptimizerConfig, make_optimizer
 from xmodal.train.step.task_losses import compute_losses
 from xmodal.train.step.tasks import make_tasks
@@ -34,7 +34,7 @@ def make_loss(description, loss, ids, mask, dtype="float32"):
         "image": {"image": IMAGES},
         "text": {"text_ids": ids.astype(np.int32), "text_mask": mask.astype(np.int32)},
     }
-    section = description.model()
+    section = description.section()
     for modality in inputs:
         section[modality]["encoder"]["dtype"] = dtype
     model = make_dual_encoder(section)
@@ -154,7 +154,7 @@ def test_the_resnet_equals_torch(torch, clip, tmp_path):
     source, merges = published.write(tmp_path / "rn", arrays), str(folder / "merges.txt")
     with pytest.raises(UserError, match="nothing in it names the activation"):
         published.convert("clip", source, vocabulary=merges)
-    save_model(tmp_path / "made", *convert("clip", source, "quick_gelu", merges))
+    save_folder(tmp_path / "made", *convert("clip", source, "quick_gelu", merges))
     images = parity.images(3, 64)
     _, description, found = parity.embed_converted(tmp_path / "made", images, IDS[:3], MASK[:3])
     assert description.towers["image"].encoder["units"] == [1, 2, 1, 1]

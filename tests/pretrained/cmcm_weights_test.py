@@ -21,8 +21,7 @@ from xmodal.data.text.tokenizer_files import read_vocabulary
 from xmodal.evals.scores.rerank import refine_selectively
 from xmodal.models import make_dual_encoder, make_task_module
 from xmodal.pretrained.converters import convert
-from xmodal.pretrained.folder import read_weights
-from xmodal.pretrained.model_folder import read_model, read_part, save_model
+from xmodal.pretrained.folder import read_model, read_part, read_weights, save_folder
 from xmodal.train import published_towers
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.tree import flatten
@@ -81,7 +80,7 @@ def check_gradients(torch, folder, modules, functions, images, source):
             own.data = torch.zeros_like(own) if parameter.grad is None else parameter.grad
     save(torch, gradients, folder / "gradients.ckpt.pt")
     wanted, description, _ = convert("cmcm", folder / "gradients.ckpt.pt", *source)
-    tower = make_dual_encoder(description.model()).towers["text"]
+    tower = make_dual_encoder(description.section()).towers["text"]
     module, classifier = read_classifier(folder / "made")
     params, state = parity.nest(read_weights(folder / "made/text"))
     columns = {"text_ids": IDS.astype(np.int32), "text_mask": MASK.astype(np.int32)}
@@ -125,7 +124,7 @@ def test_cmcm_equals_torch(torch, tmp_path, vocabulary, attention, prefix, class
     save(torch, modules, tmp_path / "model_e9499.ckpt.pt", prefix, classifier)
     made = convert("cmcm", tmp_path / "model_e9499.ckpt.pt", attention, vocabulary)
     folder = tmp_path / "made"
-    save_model(folder, *made)
+    save_folder(folder, *made)
     assert read_vocabulary(folder / "text/vocab.txt") == ["<pad>", "<unk>", *WORDS]
 
     model, _, found = parity.embed_converted(folder, PIXELS, IDS, MASK)
@@ -164,7 +163,7 @@ def test_a_folder_is_evaluated_with_its_classifier(torch, tmp_path, vocabulary, 
     )
     save(torch, modules, tmp_path / "model.pt")
     folder = tmp_path / "made"
-    save_model(folder, *convert("cmcm", tmp_path / "model.pt", "", vocabulary))
+    save_folder(folder, *convert("cmcm", tmp_path / "model.pt", "", vocabulary))
 
     config = released.get_config("clue")
     config.init_from.model = str(folder)

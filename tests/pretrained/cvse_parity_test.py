@@ -15,7 +15,7 @@ from configs import cvse
 from xmodal.data.text.concept_graph import read_concepts
 from xmodal.models import make_dual_encoder
 from xmodal.pretrained import converters
-from xmodal.pretrained.model_folder import read_model, save_model
+from xmodal.pretrained.folder import read_model, save_folder
 from xmodal.train.step.task_losses import compute_losses
 from xmodal.train.step.tasks import make_tasks
 from xmodal.train.tree import flatten
@@ -88,7 +88,7 @@ def convert(torch, folder, modules, name="made", **options):
     made = converters.convert(
         "cvse", source, "", str(folder / "vocab.json"), concepts=str(folder / "concepts.json")
     )
-    save_model(folder / name, *made)
+    save_folder(folder / name, *made)
     return folder / name
 
 
@@ -144,7 +144,7 @@ def test_losses_and_gradients_equal_torch(torch, folder, released):
     for module in modules:
         module.train()
     made = convert(torch, folder, modules, "start")
-    section = read_model(made).model()
+    section = read_model(made).section()
     for modality in ("image", "text"):
         section[modality]["head"]["dropout"] = 0.0
     model = make_dual_encoder(section | {"shared": ("head/graph",)})

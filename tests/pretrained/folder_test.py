@@ -21,7 +21,7 @@ REPORT = Report({name: ("x",) for name in ARRAYS}, {}, [], {})
 
 @pytest.fixture
 def saved(tmp_path):
-    folder.save_tower(tmp_path / "tower", ARRAYS, DESCRIPTION, REPORT)
+    folder.save_folder(tmp_path / "tower", ARRAYS, DESCRIPTION, REPORT)
     return tmp_path / "tower"
 
 

@@ -14,7 +14,7 @@ from torch_resnet import make_resnet
 
 from xmodal.core.errors import UserError
 from xmodal.pretrained import converters
-from xmodal.pretrained.model_folder import read_model, save_model
+from xmodal.pretrained.folder import read_model, save_folder
 
 SMALL, CHANNELS, ROWS = (2, 2), 512, 11
 LENGTHS = (7, 1, 4, 2)
@@ -42,7 +42,7 @@ def convert(name, path, variant=""):
     folder = path.parent / "made"
     shutil.rmtree(folder, ignore_errors=True)
     vocabulary = str(path.parent / "vocab.pkl")
-    save_model(folder, *converters.convert(name, path, variant, vocabulary))
+    save_folder(folder, *converters.convert(name, path, variant, vocabulary))
     return folder
 
 

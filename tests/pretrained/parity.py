@@ -13,8 +13,7 @@ import pytest
 from xmodal.core.tree_paths import unflatten
 from xmodal.models import make_dual_encoder, make_tower
 from xmodal.pretrained.converters import convert, take_arrays
-from xmodal.pretrained.folder import read_weights
-from xmodal.pretrained.model_folder import read_model, read_part, save_model
+from xmodal.pretrained.folder import read_model, read_part, read_weights, save_folder
 from xmodal.pretrained.variants import CONVERTERS
 from xmodal.pretrained.weight_files import WeightSource
 from xmodal.train.tree import flatten
@@ -64,7 +63,7 @@ def load(folder, section=None):
     for part in ("similarity", "cross_encoder"):
         if arrays := read_part(folder, part):
             params[part] = unflatten(arrays)
-    return make_dual_encoder(section or description.model()), params, state
+    return make_dual_encoder(section or description.section()), params, state
 
 
 def tower(encoder, **keywords):
@@ -90,7 +89,7 @@ def embed(tower, flat, pixels, jit=True):
 def embed_converted(folder, images, ids, mask):
     """The model of a converted folder, its description, and the embeddings of both modalities."""
     description = read_model(folder)
-    model = make_dual_encoder(description.model())
+    model = make_dual_encoder(description.section())
     inputs = {
         "image": {"image": images},
         "text": {"text_ids": ids.astype(np.int32), "text_mask": mask.astype(np.int32)},
@@ -208,7 +207,7 @@ def convert_torch(model, checkpoint, path, words, variant=""):
     torch.save(checkpoint, path)
     path.with_name("vocab.txt").write_text("\n".join(words))
     made = convert(model, path, variant, str(path.with_name("vocab.txt")))
-    save_model(path.with_name("made"), *made)
+    save_folder(path.with_name("made"), *made)
     return path.with_name("made")
 
 

@@ -13,7 +13,7 @@ from published_polysemous import make_pcme, make_pvse, torch_pixels
 from torch_resnet import make_resnet
 
 from xmodal.models import make_dual_encoder
-from xmodal.pretrained.model_folder import read_model
+from xmodal.pretrained.folder import read_model
 
 SMALL, CHANNELS, ROWS, SIZE = (2, 2), 512, 9, 5
 LENGTHS = (7, 1, 4, 2, 3)
@@ -51,7 +51,7 @@ def compare(torch, folder, model, functions, read, kind, variant="", **criterion
         return parity.convert_torch(kind, own | criterion, path, words, variant)
 
     made = convert(model.state_dict())
-    ours = make_dual_encoder(read_model(made).model())
+    ours = make_dual_encoder(read_model(made).section())
     _, params, state = parity.load(made)
 
     def compute(params):

@@ -9,7 +9,7 @@ from published_polysemous import make_pvse
 from torch_resnet import make_resnet
 
 from xmodal.apps import convert as command
-from xmodal.pretrained.model_folder import read_model
+from xmodal.pretrained.folder import read_model
 from xmodal.pretrained.vocabularies import read_words
 
 SMALL = (2, 2)

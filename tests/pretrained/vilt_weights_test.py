@@ -7,7 +7,7 @@ import optax
 import parity
 import pytest
 
-from xmodal.data.pixels.patches import cut_into_patches
+from xmodal.data.pixels.images import cut_into_patches
 from xmodal.models import Features
 from xmodal.train.tree import flatten
 

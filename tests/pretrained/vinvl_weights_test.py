@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +10,10 @@ import optax
 import parity
 import pytest
 
-from xmodal.apps import convert as command
 from xmodal.data.pixels.regions import pad_rows
 from xmodal.models import Features
 from xmodal.pretrained import converters
-from xmodal.pretrained.model_folder import read_model, save_model
+from xmodal.pretrained.folder import save_folder
 
 ROWS, WIDTH, HEADS, HIDDEN, DEPTH, REGION, LONGEST = 20, 32, 2, 48, 2, 10, 12
 SEP = 3
@@ -98,7 +96,7 @@ def convert(weights, path, words=LONGEST, **settings):
     }  # fmt: skip
     (path / "config.json").write_text(json.dumps(config | settings))
     (path / "vocab.txt").write_text("\n".join(WORDS))
-    save_model(
+    save_folder(
         path / "made", *converters.convert("vinvl", path, vocabulary=str(path / "vocab.txt"))
     )
     return path / "made"
@@ -165,22 +163,6 @@ def test_scores_gradients_and_updates_equal_torch(tmp_path):
         clip=1.0,
         ignored=CONSTANT,
     )
-
-
-def test_the_command_notes_assumed_values_and_another_evaluation(tmp_path, monkeypatch, capsys):
-    described = read_model(convert(make_oscar().state_dict(), tmp_path, words=10))
-    assert described.cross_encoder["length"] == 10
-    assert described.towers["text"].preprocessing["max_length"] == 10
-    assert described.towers["image"].preprocessing == {"max_regions": 6, "tags": True}
-    (tmp_path / "training_args.bin").unlink()
-    source, output = f"--source={tmp_path}", f"--output={tmp_path / 'other'}"
-    monkeypatch.setattr(sys, "argv", ["convert", "--model=vinvl", source, output])
-    command.main()
-    printed = capsys.readouterr().out
-    assert "Note: microsoft/Oscar ranks by probabilities" in printed
-    assert "Note: Assumed as in VinVL's retrieval" in printed
-    assert "max_seq_length=70, max_img_seq_length=70" in printed
-    assert "note: Assumed as in VinVL's" in (tmp_path / "other/report.txt").read_text()
 
 
 @pytest.mark.slow

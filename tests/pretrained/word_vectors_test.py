@@ -69,17 +69,9 @@ def test_reads_arrays(tmp_path):
     np.testing.assert_array_equal(table.vectors, vectors[KEPT])
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("short.txt", b"a 1 2 3\nb 1 2\n", "short.txt cannot be read .*word 2 has 2 numbers"),
-        ("cut.txt", b"3 2\na 1 2\nb 1 2\n", "has 2 words, its first line says 3"),
-        ("cut.bin", binary_file()[:-6], "has 9 words, its start says 10"),
-    ],
-)
-def test_damaged_files(tmp_path, name, content, message):
-    with pytest.raises(UserError, match=message):
-        load_word_vectors(write(tmp_path, name, content))
+def test_damaged_files(tmp_path):
+    with pytest.raises(UserError, match="cut.bin cannot .* has 9 words, its start says 10"):
+        load_word_vectors(write(tmp_path, "cut.bin", binary_file()[:-6]))
 
 
 def test_a_vocabulary_is_looked_up(tmp_path):

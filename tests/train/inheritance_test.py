@@ -10,7 +10,7 @@ from xmodal import data
 from xmodal.core.errors import UserError
 from xmodal.models.tower import make_tower
 from xmodal.pretrained.conversion_report import Report
-from xmodal.pretrained.folder import Description, save_tower
+from xmodal.pretrained.folder import Description, save_folder
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.inherit import inherit
 from xmodal.train.resolve import resolve
@@ -43,7 +43,7 @@ def save(folder, modality, encoder, head, preprocessing, files):
         name: rng.normal(size=leaf.shape).astype(np.float32)
         for name, leaf in flatten({"params": params, **state}).items()
     }
-    save_tower(folder, arrays, description, Report({}, {}, [], {}))
+    save_folder(folder, arrays, description, Report({}, {}, [], {}))
     return str(folder)
 
 

@@ -121,7 +121,7 @@ class Model:
     def embed_texts(self, texts: Iterable[str], *, batch_size: int | None = None) -> Vectors:
         """Embeds texts; texts of similar length share a batch.
 
-        Logs a warning of texts that are empty, cut or without a known word.
+        Logs a warning of texts that are cut or without a known word.
 
         Args:
           texts: any number of texts, also from an iterator.
@@ -265,7 +265,7 @@ class Model:
         return self._require_tokenizer().encode(list(texts))
 
     def count_texts(self, texts: Sequence[str]) -> TextCounts:
-        """Returns how many texts are empty, cut or without a known word."""
+        """Returns how many texts are cut or without a known word."""
         return count_texts(self._require_tokenizer(), texts)
 
     def preprocess(self, images: Iterable[Picture], *, upright: bool = True) -> np.ndarray:

@@ -21,8 +21,13 @@ from xmodal.data.text.text_config import TextConfig
 from xmodal.data.text.tokenizer_files import parse_file, read_vocabulary
 from xmodal.data.text.tokenizers import file_name, make_tokenizer
 from xmodal.models import Devices, make_dual_encoder
-from xmodal.pretrained.folder import read_description, read_weights
-from xmodal.pretrained.model_folder import MODALITIES, read_model, read_part
+from xmodal.pretrained.folder import (
+    MODALITIES,
+    read_description,
+    read_model,
+    read_part,
+    read_weights,
+)
 from xmodal.pretrained.packaged_towers import locate_tower
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.pair_functions import make_pair_functions
@@ -94,10 +99,10 @@ def _convert(source: str) -> epath.Path:
     if (tower := locate_tower("source", source)) != source:
         return epath.Path(tower)
     # It imports readers of other formats, which no other folder needs.
-    from xmodal.pretrained.published_models import NotPublishedError, convert_once
+    from xmodal.pretrained.converters import NotPublishedError, convert_published
 
     try:
-        return convert_once(source)
+        return convert_published(source)
     except NotPublishedError as error:
         if epath.Path(source).exists() and not epath.Path(source).is_dir():
             raise  # A file is nothing else.
@@ -137,7 +142,7 @@ def _read_converted(folder: epath.Path, name: str) -> Stored:
     section: dict[str, Any]
     if (folder / "model.json").exists():
         kind, model = "model", read_model(folder)
-        towers, section = dict(model.towers), model.model()
+        towers, section = dict(model.towers), model.section()
         places = {modality: folder / modality for modality in MODALITIES}
         numbers = {key: np.float32(x) for key, x in model.parameters.items()}
         parts["similarity"] = read_part(folder, "similarity") | numbers

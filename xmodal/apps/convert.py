@@ -4,7 +4,7 @@
     python -m xmodal convert --model=pcme --source=pcme_coco.pth --output=DIR
 
 PATH is the download, local or gs://: a TensorFlow checkpoint, a SavedModel or TF-Hub folder,
-a Hugging Face folder, or a .safetensors, .h5, .keras, .npz or torch file. ResNet and EfficientNet
+a Hugging Face folder, or a .safetensors, .h5, .npz or torch file. ResNet and EfficientNet
 need a --variant. A config then sets `init_from.towers.text = DIR` and has the encoder of
 DIR/tower.json, and its head if it has one, in `model.text`.
 
@@ -27,8 +27,7 @@ def main() -> None:
     args = _parse()
     # The models are slow to import, but --help should be fast.
     from xmodal.pretrained.converters import convert
-    from xmodal.pretrained.folder import check_new, save_tower
-    from xmodal.pretrained.model_folder import save_model
+    from xmodal.pretrained.folder import check_new, save_folder
 
     allowed = {name: getattr(args, name) for name in ("allow_missing", "allow_unexpected")}
     for name, patterns in allowed.items():
@@ -41,8 +40,8 @@ def main() -> None:
     source = (args.model or args.tower, args.source, args.variant, args.vocabulary)
     try:
         made = convert(*source, concepts=args.concepts, **allowed, show=reports.append)
-        (save_model if args.model else save_tower)(args.output, *made)
-        section = made[1].model() if args.model else made[1].section()
+        save_folder(args.output, *made)
+        section = made[1].section()
     except UserError:
         print(*reports, sep="\n", end="")  # There is no folder that keeps them.
         raise

@@ -12,6 +12,7 @@ from .datasets import read_captions as read_captions
 from .datasets import split_hashes as split_hashes
 from .datasets import title_of as title_of
 from .evaluated_split import EvalSplit as EvalSplit
+from .evaluated_split import count_seen as count_seen
 from .evaluated_split import eval_split as eval_split
 from .evaluated_split import text_batches as text_batches
 from .feature_records import FeatureReader as FeatureReader
@@ -25,4 +26,3 @@ from .pipeline import num_train_examples as num_train_examples
 from .pipeline import train_batches as train_batches
 from .preparation import check_outside as check_outside
 from .preparation import prepare as prepare
-from .sentence_pairs import count_seen as count_seen

@@ -45,7 +45,7 @@ class Source:
         Args:
           config: names the dataset and its folders.
           split: split in TFDS notation: `train`, `train[:10%]`, `train+validation`.
-          needs: columns that the caller reads, see `check`.
+          needs: columns that the caller reads.
 
         Raises:
           UserError: the dataset has no such split, or lacks a column.
@@ -54,7 +54,7 @@ class Source:
         self._builder = open_builder(config)
         self._config, self._split = config, split
         self.columns = columns_lib.describe(self._builder.info.features)
-        self.check(needs)
+        check_columns(config, self.columns, needs)
         if self._builder.info.file_format == tfds.core.FileFormat.TFRECORD:
             raise UserError(
                 f"{self.folder} has TFRecords, which are not read by number: prepare it with `tfds "
@@ -110,14 +110,6 @@ class Source:
     @property
     def _metadata(self) -> Mapping[str, Any]:
         return self._builder.info.metadata or {}
-
-    def check(self, needs: Collection[str]) -> None:
-        """Raises an error if records lack a column.
-
-        Raises:
-          UserError: names the missing columns, and what to change.
-        """
-        check_columns(self._config, self.columns, needs)
 
     def read(self, rows: np.ndarray) -> np.ndarray:
         """Reads the records int64 [N] as serialized `tf.train.Example`s, bytes [N].

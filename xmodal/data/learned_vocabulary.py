@@ -17,7 +17,7 @@ from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import Source, read_captions
 from xmodal.data.text.concept_graph import Concepts, parse_concepts, read_concepts
 from xmodal.data.text.pieces import SPECIAL_TOKENS, count_words
-from xmodal.data.text.text_config import SUBWORDS, TextConfig
+from xmodal.data.text.text_config import TextConfig
 from xmodal.data.text.text_counts import count_texts
 from xmodal.data.text.tokenizer_files import TokenizerFile, read_vocabulary, vocabulary_file
 from xmodal.data.text.tokenizers import (
@@ -27,18 +27,21 @@ from xmodal.data.text.tokenizers import (
     needs_mask,
     word_splitter,
 )
-from xmodal.data.text.vocabulary import MASK, learn_words
-from xmodal.data.text.words import cut_text
+from xmodal.data.text.words import MASK, cut_text, learn_words
 
 _TRAIN = "train"
 _LOOKED_AT = 10_000  # Captions that are counted, so that a start takes no longer for more.
+_REMEDY = (
+    "Take config.data.text.vocabulary of their language, or '' to learn one, with min_count=1 or a "
+    "larger vocabulary_size, and tokenizer='wordpiece' for a language without spaces."
+)
 _LEARNER = "tensorflow_text/tools/wordpiece_vocab/wordpiece_tokenizer_learner_lib.py"
 
 
 def vocabulary_size(config: Mapping[str, Any] | DataConfig, train_split: str = _TRAIN) -> int:
     """Returns the number of entries of a vocabulary, see `load_vocabulary`.
 
-    Logs how many training captions are cut, empty or without a known word, a warning for many.
+    Logs how many training captions are cut or without a known word, a warning for many.
 
     Raises:
       UserError: no caption has a known word.
@@ -50,24 +53,11 @@ def vocabulary_size(config: Mapping[str, Any] | DataConfig, train_split: str = _
     tokenizer = load_tokenizer(config, train_split)
     counts = count_texts(tokenizer, captions[::step])
     if said := counts.describe(what, "config.data.text.max_length"):
-        said += f" {_remedy(config.require_text())}" if counts.unknown else ""
-        if counts.empty + counts.unknown == counts.texts:
-            raise UserError(said)
-        is_many = 10 * max(counts.empty, counts.unknown, counts.cut) > counts.texts
+        if counts.unknown == counts.texts:
+            raise UserError(f"{said} {_REMEDY}")
+        is_many = 10 * max(counts.unknown, counts.cut) > counts.texts
         logging.log(logging.WARNING if is_many else logging.INFO, "%s", said)
     return len(tokenizer.vocabulary)
-
-
-def _remedy(text: TextConfig) -> str:
-    """Returns what to change if the tokenizer does not know the words of the captions."""
-    if text.vocabulary:
-        return f"config.data.text.vocabulary={text.vocabulary!r} is of another language."
-    if text.tokenizer in SUBWORDS:
-        return f"Raise config.data.text.vocabulary_size={text.vocabulary_size}."
-    return (
-        "config.data.text.min_count=1 keeps all words. For a language without spaces between "
-        "words, set config.data.text.tokenizer='wordpiece'."
-    )
 
 
 def load_tokenizer(config: Mapping[str, Any] | DataConfig, train_split: str = _TRAIN) -> Tokenizer:

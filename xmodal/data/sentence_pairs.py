@@ -1,17 +1,12 @@
 """Datasets of sentence pairs, such as SemEval STS: records of two captions without an image."""
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from data_prep.same_text import text_key
 from xmodal.data.columns import RaggedColumn, dense
 from xmodal.data.data_config import DataConfig
-from xmodal.data.datasets import Source, needed_columns, read_captions
-
-if TYPE_CHECKING:
-    from xmodal.data.evaluated_split import EvalSplit
+from xmodal.data.datasets import Source, check_columns, needed_columns
 
 # As named in `data_prep.schema.sentence_pair_features`.
 _SENTENCES = ("sentence1", "sentence2")
@@ -25,7 +20,7 @@ def open_captions(config: DataConfig, split: str) -> Source:
       UserError: the dataset has no such split, or lacks a column that the config needs.
     """
     source = Source(config, split)
-    source.check(evaluated_columns(config, source.columns))
+    check_columns(config, source.columns, evaluated_columns(config, source.columns))
     return source
 
 
@@ -69,35 +64,3 @@ def as_captions(
         ),
         "average": columns["year_average"],
     }
-
-
-class Seen(NamedTuple):
-    """Number of distinct sentences in a set, and how many of them are training captions."""
-
-    seen: int
-    sentences: int
-
-
-def count_seen(
-    config: Mapping[str, Any] | DataConfig, train_split: str, split: "EvalSplit"
-) -> dict[str, Seen]:
-    """Counts, for every set of a split of sentence pairs, the sentences seen in training.
-
-    Two texts are equal if their words are equal, ignoring case and punctuation.
-
-    Args:
-      config: `config.data` of the training captions.
-      train_split: their split.
-      split: split of sentence pairs, with the label column `set`.
-
-    Raises:
-      DatasetMissingError: the training dataset is missing.
-    """
-    known = {text_key(text) for text in read_captions(config, train_split)}
-    sets = np.asarray(split.labels["set"])[split.caption_rows]
-    keys = np.array([text_key(text) for text in split.caption_texts], object)
-    found = {}
-    for name in dict.fromkeys(sets):
-        sentences = set(keys[sets == name])
-        found[name] = Seen(len(sentences & known), len(sentences))
-    return found

@@ -1,6 +1,5 @@
 """EfficientNet, Inception v3 and MobileNetV2 from Keras and others, and what CNNs share."""
 
-import collections
 import itertools
 import re
 from collections.abc import Iterable, Mapping
@@ -87,9 +86,6 @@ _SLIM_EXCEPTIONS = {
     "mixed_7a/branch1_d": "Conv2d_1a_3x3",
     "mixed_7b/branch1_c": "Conv2d_0b_3x1",
 }
-_NORM = ("gamma", "beta", "moving_mean", "moving_variance")
-# Number of a layer's variables in a file of Keras 3 -> their names in the order of creation.
-_VARIABLES = {1: ("kernel",), 2: ("kernel", "bias"), 3: _NORM[1:], 4: _NORM}
 
 
 def image_tower(
@@ -116,16 +112,8 @@ def image_tower(
 
 
 def keras_names(arrays: Arrays) -> Arrays:
-    """Returns arrays with Keras 3's `LAYER/0`, `LAYER/1`, ... as `LAYER/kernel`, ..."""
-    counts = collections.Counter(name.rpartition("/")[0] for name in arrays)
-    named = {}
-    for name, array in arrays.items():
-        layer, _, variable = name.rpartition("/")
-        if variable.isdigit() and counts[layer] in _VARIABLES:
-            variable = _VARIABLES[counts[layer]][int(variable)]
-        is_depthwise = variable == "depthwise_kernel"
-        named[f"{layer}/{'kernel' if is_depthwise else variable}" if layer else name] = array
-    return named
+    """Returns arrays with the kernels of depthwise convolutions as `LAYER/kernel`."""
+    return {name.replace("/depthwise_kernel", "/kernel"): array for name, array in arrays.items()}
 
 
 def find_scope(arrays: Arrays, name: str) -> str:

@@ -1,6 +1,7 @@
 """Converters for published weights: towers, and models with both towers."""
 
 import dataclasses
+import hashlib
 import os
 from collections.abc import Callable, Collection
 from typing import Any
@@ -12,14 +13,25 @@ from etils import epath
 from xmodal.core.cache_folder import cache_folder
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
+from xmodal.core.files import sha256_of
+from xmodal.pretrained.clip_layouts import find_layout
 from xmodal.pretrained.conversion_report import Report, take_all
-from xmodal.pretrained.folder import Description, save_tower
+from xmodal.pretrained.folder import Description, ModelDescription, save_folder
 from xmodal.pretrained.layer_rules import Arrays, Taken
-from xmodal.pretrained.model_folder import ModelDescription, save_model
 from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.variants import CONVERTERS, TOWERS
-from xmodal.pretrained.weight_files import load_source
+from xmodal.pretrained.vocabularies import TOKENIZER_FILES
+from xmodal.pretrained.weight_files import SMALL_FILES, load_source
 from xmodal.pretrained.word_vectors import load_word_table
+
+# Of folders of published models; to be raised if the same source would be converted differently.
+_VERSION = b"3"
+# Weights for other libraries in folders of transformers, which are not read.
+_IGNORED = (".h5", ".msgpack", ".onnx", ".md", ".ot")
+
+
+class NotPublishedError(UserError):
+    """A path has no CLIP or SigLIP, or none that can be read."""
 
 
 def convert(
@@ -90,11 +102,58 @@ def convert_once(key: str, card: str, make: Callable[[], Any]) -> epath.Path:
         logging.info("Converting published weights once, into %s.", folder)
         made = make()
         try:
-            (save_model if card == "model.json" else save_tower)(folder, *made)
+            save_folder(folder, *made)
         except (UserError, OSError):
             if not (folder / card).exists():  # Another process may have just made it.
                 raise
     return folder
+
+
+def convert_published(source: str | os.PathLike) -> epath.Path:
+    """Returns the folder of a published CLIP or SigLIP in our format.
+
+    It is converted at the first call and after any change of its files, into
+    `~/.cache/xmodal/converted/HASH`.
+
+    Args:
+      source: weights as `load_source` reads them, with their config and tokenizer beside them.
+
+    Raises:
+      NotPublishedError: it is neither model.
+      UserError: it is one of them, but its files do not fit together, or leave open how to convert
+        it.
+    """
+    path = epath.Path(source)
+
+    def make() -> Any:
+        try:
+            layout = find_layout(load_source(path).arrays)
+        except UserError as error:
+            raise NotPublishedError(f"{path}: {error}") from error
+        kind = "siglip" if layout.has("image/head/probe") else "clip"
+        try:
+            return convert(kind, path)
+        except UserError as error:
+            if "--" not in str(error):
+                raise
+            raise UserError(
+                f"{error} `xmodal convert --model={kind}` has these flags; load the folder that it "
+                "makes."
+            ) from error
+
+    return convert_once(_hash_of(path), "model.json", make)
+
+
+def _hash_of(path: epath.Path) -> str:
+    """Returns a hash of the files that a conversion may read."""
+    files = list(path.iterdir()) if path.is_dir() else [path]
+    if not path.is_dir():
+        files += [path.parent / name for name in {*SMALL_FILES, *TOKENIZER_FILES}]
+    digest = hashlib.sha256(_VERSION)
+    for file in sorted(files, key=os.fspath):  # Two may have the same name.
+        if file.is_file() and not file.name.endswith(_IGNORED):
+            digest.update(f"{file.name} {sha256_of(file)}\n".encode())
+    return digest.hexdigest()[:32]
 
 
 def take_arrays(published: Published, arrays: Arrays) -> tuple[dict[str, np.ndarray], Report]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from xmodal.core.errors import UserError
 from xmodal.data.text.concept_graph import normalize_adjacency, read_concepts
-from xmodal.data.text.vocabulary import UNKNOWN
+from xmodal.data.text.words import UNKNOWN
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.image_text import SENTENCES, regions, word_encoder
 from xmodal.pretrained.layer_rules import Arrays, Table, Taken, find_prefix, nest

@@ -1,10 +1,22 @@
-"""Folders of converted towers.
+"""Folders of converted towers and models.
+
+A tower has
 
 weights.safetensors   our names -> float32 arrays: `params/encoder/...`, `batch_stats/encoder/...`
 tower.json            `encoder`, `head` and `projection` as in a config, `preprocessing` of the
                       inputs
 report.txt            the use of every array of the source
 vocab.txt             the vocabulary of a text tower, or another file of `tokenizer_files.FILES`
+
+and a model
+
+model.json               `similarity` as in a config, its learned numbers, `parameters`, `tasks`,
+                         `cross_encoder` as in a config
+image, text              the towers, without a report
+similarity.safetensors   arrays of the similarity, if it has any
+cross_encoder.safetensors  parameters of the cross-encoder
+tasks.safetensors        parameters of tasks: `NAME/module/...`
+report.txt               the use of every array of the source
 """
 
 import contextlib
@@ -24,7 +36,9 @@ from xmodal.data.text.tokenizer_files import FILES
 from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.weight_files import read_safetensors, write_safetensors
 
+MODALITIES = ("image", "text")
 _WEIGHTS = "weights.safetensors"
+_PARTS = ("similarity", "cross_encoder", "tasks")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,48 +72,85 @@ class Description:
         return section
 
 
-def model_section(
-    towers: Mapping[str, Description],
-    similarity: Mapping[str, Any],
-    cross_encoder: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Returns the section `config.model` of two towers, a similarity, perhaps a cross-encoder."""
-    section: dict[str, Any] = {modality: tower.section() for modality, tower in towers.items()}
-    section["similarity"] = dict(similarity)
-    if cross_encoder is not None:
-        section["cross_encoder"] = dict(cross_encoder)
-    return section
+@dataclasses.dataclass(frozen=True)
+class ModelDescription:
+    """A model, apart from the weights of its towers.
+
+    Attributes:
+      towers: "image" and "text" -> the tower.
+      similarity: the similarity, as in `config.model.similarity`.
+      parameters: learned numbers of the similarity, such as `match_scale`.
+      tasks: name -> section of `config.tasks`, for the tasks with parameters.
+      cross_encoder: the cross-encoder, as in `config.model.cross_encoder`.
+    """
+
+    towers: Mapping[str, Description]
+    similarity: Mapping[str, Any]
+    parameters: Mapping[str, float]
+    tasks: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    cross_encoder: Mapping[str, Any] | None = None
+
+    def section(self) -> dict[str, Any]:
+        """Returns the section `config.model`."""
+        section: dict[str, Any] = {side: tower.section() for side, tower in self.towers.items()}
+        section["similarity"] = dict(self.similarity)
+        if self.cross_encoder is not None:
+            section["cross_encoder"] = dict(self.cross_encoder)
+        return section
 
 
-def save_tower(
+def save_folder(
     folder: str | os.PathLike,
     arrays: Mapping[str, np.ndarray],
-    description: Description,
+    description: Description | ModelDescription,
     report: Report,
 ) -> None:
     """Writes a folder, which appears under its name only when it is complete.
 
+    Args:
+      folder: the folder to create.
+      arrays: arrays by name: of a tower, `params/...` and `batch_stats/...`; of a model, these
+        below `MODALITY/`, and `similarity/...`, `cross_encoder/...`, `tasks/NAME/module/...`.
+      description: description of the tower or model.
+      report: report on the source.
+
     Raises:
-      UserError: the folder exists already.
+      UserError: the folder already exists.
     """
-    target = epath.Path(folder)
-    check_new(target)
-    with new_folder(target) as temporary:
+    check_new(folder)
+    with new_folder(folder) as temporary:
         (temporary / "report.txt").write_text(report.text())
-        write_tower(temporary, arrays, description)
+        if isinstance(description, Description):
+            _write_tower(temporary, arrays, description)
+            return
+        parts: dict[str, dict[str, np.ndarray]] = {}
+        for name, array in arrays.items():
+            part, _, rest = name.partition("/")
+            parts.setdefault(part, {})[rest] = array
+        for modality, tower in description.towers.items():
+            (temporary / modality).mkdir()
+            _write_tower(temporary / modality, parts.pop(modality, {}), tower)
+        for part, own in parts.items():
+            write_safetensors(temporary / f"{part}.safetensors", own)
+        fields = (*_PARTS, "parameters")
+        content = {field: dict(getattr(description, field) or {}) for field in fields}
+        _write_card(temporary / "model.json", content)
 
 
-def write_tower(
+def _write_tower(
     folder: epath.Path, arrays: Mapping[str, np.ndarray], description: Description
 ) -> None:
-    """Writes the files of a tower, without a report, into an existing folder."""
     write_safetensors(folder / _WEIGHTS, arrays)
     for name, file in description.files.items():
         (folder / name).write_bytes(file)
     fields = ("encoder", "head", "projection", "preprocessing")
     content = {field: getattr(description, field) for field in fields}
+    _write_card(folder / "tower.json", content)
+
+
+def _write_card(path: epath.Path, content: Mapping[str, Any]) -> None:
     # Last, because on a bucket files appear one by one: without it the folder is not read.
-    (folder / "tower.json").write_text(json.dumps(content, indent=2) + "\n")
+    path.write_text(json.dumps(content, indent=2) + "\n")
 
 
 def check_new(folder: str | os.PathLike) -> None:
@@ -128,10 +179,31 @@ def read_description(folder: str | os.PathLike) -> Description:
                 "convert`."
             )
     files = {name: (root / name).read_bytes() for name in FILES if (root / name).exists()}
-    with damaged(path):
+    with _damaged(path):
         card = json.loads(path.read_text())
         encoder, head, inputs = card["encoder"], card["head"], card["preprocessing"]
         return Description(encoder, head, inputs, files, card.get("projection"))
+
+
+def read_model(folder: str | os.PathLike) -> ModelDescription:
+    """Returns the description of the model in a folder.
+
+    Raises:
+      UserError: it is not a folder of `xmodal convert --model`, or a file is damaged.
+    """
+    path = epath.Path(folder) / "model.json"
+    if not path.exists():
+        raise UserError(
+            f"{folder} is not a converted model: {path} is missing. Make one with `xmodal "
+            "convert --model=...`; a folder of one tower goes to "
+            "config.init_from.towers."
+        )
+    towers = {modality: read_description(epath.Path(folder) / modality) for modality in MODALITIES}
+    with _damaged(path):
+        card = json.loads(path.read_text())
+        similarity, numbers = card["similarity"], card["parameters"]
+        scorer = card.get("cross_encoder") or None
+        return ModelDescription(towers, similarity, numbers, card.get("tasks", {}), scorer)
 
 
 def check_weights(folder: str | os.PathLike) -> None:
@@ -142,7 +214,7 @@ def check_weights(folder: str | os.PathLike) -> None:
     """
     path = epath.Path(folder) / _WEIGHTS
     if not is_in_object_store(path):
-        with damaged(path), safetensors.safe_open(os.fspath(path), "numpy"):
+        with _damaged(path), safetensors.safe_open(os.fspath(path), "numpy"):
             pass
 
 
@@ -153,21 +225,31 @@ def read_weights(folder: str | os.PathLike) -> dict[str, np.ndarray]:
       UserError: it is not a folder of `xmodal convert`, or a file is missing or damaged.
     """
     read_description(folder)
-    return read_arrays(epath.Path(folder) / _WEIGHTS)
+    return _read_arrays(epath.Path(folder) / _WEIGHTS)
 
 
-def read_arrays(path: epath.Path) -> dict[str, np.ndarray]:
-    """Returns the arrays of a safetensors file of a folder.
+def read_part(folder: str | os.PathLike, part: str) -> dict[str, np.ndarray]:
+    """Returns the arrays of a part of a model by name; {} if it has none.
+
+    Args:
+      folder: the folder of the model.
+      part: "similarity" or "cross_encoder", for names such as `local/kernel`; or "tasks", for
+        `NAME/module/...`.
 
     Raises:
-      UserError: it is damaged.
+      UserError: the file is damaged.
     """
-    with damaged(path):
+    path = epath.Path(folder) / f"{part}.safetensors"
+    return _read_arrays(path) if path.exists() else {}
+
+
+def _read_arrays(path: epath.Path) -> dict[str, np.ndarray]:
+    with _damaged(path):
         return read_safetensors(path)
 
 
 @contextlib.contextmanager
-def damaged(path: epath.Path) -> Iterator[None]:
+def _damaged(path: epath.Path) -> Iterator[None]:
     """Turns errors of reading a file into a sentence."""
     try:
         yield

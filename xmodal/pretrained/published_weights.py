@@ -10,7 +10,7 @@ import numpy as np
 from xmodal.core.tree_paths import leaves_by_path
 from xmodal.data.pixels.images import ImageConfig
 from xmodal.models import make_dual_encoder, make_tower
-from xmodal.pretrained.folder import Description, model_section
+from xmodal.pretrained.folder import Description, ModelDescription
 from xmodal.pretrained.layer_rules import Arrays, Table, Taken, find
 
 
@@ -55,7 +55,10 @@ class Published:
             tower = make_tower("the tower", description.section())
             params, state = jax.eval_shape(tower.init, key, inputs[modality])
             return _flat_shapes({"params": params, **state})
-        model = make_dual_encoder(model_section(self.towers, self.similarity, self.cross_encoder))
+        described = ModelDescription(
+            self.towers, self.similarity, {}, cross_encoder=self.cross_encoder
+        )
+        model = make_dual_encoder(described.section())
         params, state = jax.eval_shape(model.init, key, inputs)
         trees = {
             modality: {"params": params[modality], **state[modality]} for modality in self.towers

@@ -1,11 +1,11 @@
 """Readers of published weights: a path -> {name: array}."""
 
+import collections
 import dataclasses
 import io
 import json
 import os
 import re
-import zipfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +17,7 @@ from etils import epath
 
 from xmodal.core.errors import UserError
 from xmodal.core.files import is_in_object_store
-from xmodal.pretrained import tensorflow_files, torch_files
+from xmodal.pretrained import torch_files
 
 SMALL_FILES = (
     "config.json",
@@ -33,9 +33,13 @@ SMALL_FILES = (
     "vocab.txt",
     "assets/vocab.txt",
 )
-_KERAS = (".keras", ".h5", ".hdf5")
+_KERAS = (".h5", ".hdf5")
 _KNOWN = (".safetensors", ".npz", *_KERAS, *torch_files.SUFFIXES)
 _SHARDS = ".safetensors.index.json"
+# In the files of TensorFlow; the last is the default name of a tf.Variable.
+_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+_NAMELESS = re.compile(r"Variable(_\d+)?")
 # What holds the weights of a folder, the first that there is: of a download in several formats, and
 # beside options and states of a run in files of the same kind.
 _IN_FOLDERS = (
@@ -52,9 +56,7 @@ class WeightSource:
       path: path of the weights.
       arrays: published names -> arrays. For a SavedModel and an object-graph checkpoint, the names
         of the variables without `:0`; for Keras' `.h5`, `LAYER/VARIABLE`, as in
-        `conv1_conv/kernel`; for Keras' `.weights.h5` and `.keras`, which do not name variables,
-        `LAYER/0`, `LAYER/1`, ... in the order in which the layer created them. For torch's files,
-        see `torch_files.collect_arrays`.
+        `conv1_conv/kernel`. For torch's files, see `torch_files.collect_arrays`.
       files: the other files in the folder, by name (see `SMALL_FILES`): `.json` parsed,
         `vocab.txt` as text.
       objects: entries of a torch checkpoint by key, such as its training options, `opt`.
@@ -145,7 +147,7 @@ def _find(path: epath.Path) -> epath.Path:
 
 def _read(file: epath.Path) -> dict[str, np.ndarray]:
     if file.name.endswith(".index"):
-        return tensorflow_files.read_checkpoint(file.with_suffix(""))
+        return _read_checkpoint(file.with_suffix(""))
     if file.name.endswith(".npz"):
         with file.open("rb") as opened, np.load(opened) as arrays:
             return {name: _with_bfloat16(array) for name, array in arrays.items()}
@@ -173,6 +175,45 @@ def write_safetensors(file: epath.Path, arrays: Mapping[str, np.ndarray]) -> Non
         safetensors.numpy.save_file(dict(arrays), os.fspath(file))
 
 
+def _read_checkpoint(prefix: epath.Path) -> dict[str, np.ndarray]:
+    """Returns all numeric arrays of a checkpoint.
+
+    Args:
+      prefix: common start of the names of its files.
+
+    Returns:
+      {name: array}. Object-based checkpoints name every array by its place in the tree of objects;
+      here it has the name of its variable, unless another array has the same name.
+    """
+    import tensorflow as tf
+
+    reader = tf.train.load_checkpoint(str(prefix))
+    types = reader.get_variable_to_dtype_map()
+    keys = [
+        key for key, dtype in types.items() if dtype != tf.string and "OPTIMIZER_SLOT" not in key
+    ]
+    arrays = {key: np.asarray(reader.get_tensor(key)) for key in keys}
+    names = {key: key.removesuffix(_VALUE) for key in keys}
+    if _GRAPH in types:
+        found = _readable_names(reader.get_tensor(_GRAPH))
+        readable = {key: name for key, name in found.items() if key in names}
+        counts = collections.Counter((names | readable).values())
+        names |= {key: name for key, name in readable.items() if counts[name] == 1}
+    return {names[key]: array for key, array in arrays.items()}
+
+
+def _readable_names(graph: bytes) -> dict[str, str]:
+    from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+    nodes = trackable_object_graph_pb2.TrackableObjectGraph.FromString(graph).nodes
+    values = [value for node in nodes for value in node.attributes]
+    return {
+        value.checkpoint_key: value.full_name
+        for value in values
+        if value.full_name and not _NAMELESS.fullmatch(value.full_name)
+    }
+
+
 def _with_bfloat16(array: np.ndarray) -> np.ndarray:
     # NumPy stores the type as two bytes without a meaning; big_vision's files have it.
     return array.view(ml_dtypes.bfloat16) if array.dtype == np.dtype("V2") else array
@@ -180,10 +221,6 @@ def _with_bfloat16(array: np.ndarray) -> np.ndarray:
 
 def _read_keras(path: epath.Path) -> dict[str, np.ndarray]:
     """Returns the variables of a Keras file, without optimizer state."""
-    content = io.BytesIO(path.read_bytes())
-    if path.name.endswith(".keras"):
-        with zipfile.ZipFile(content) as archive:
-            content = io.BytesIO(archive.read("model.weights.h5"))
     long: dict[str, np.ndarray] = {}
     short: dict[str, str] = {}
 
@@ -192,14 +229,10 @@ def _read_keras(path: epath.Path) -> dict[str, np.ndarray]:
         if isinstance(item, h5py.Group) or any(each.startswith("optimizer") for each in groups):
             return
         long[name] = item[()]
-        layer = groups[-1] if groups else ""
-        if layer == "vars":
-            # Keras 3 keeps a layer's variables in LAYER_CLASS_3/vars, its name in an attribute.
-            layer = str(item.parent.attrs.get("name", layer))
-        # conv1/conv1/kernel:0 -> conv1/kernel; layers/conv2d/vars/0 -> its layer's name/0.
-        short[name] = f"{layer}/{variable.removesuffix(':0')}".removeprefix("/")
+        # conv1/conv1/kernel:0 -> conv1/kernel.
+        short[name] = "/".join([*groups[-1:], variable.removesuffix(":0")])
 
-    with h5py.File(content) as file:
+    with h5py.File(io.BytesIO(path.read_bytes())) as file:
         file.get("model_weights", file).visititems(visit)
     is_unique = len(set(short.values())) == len(short)
     return {short[name] if is_unique else name: array for name, array in long.items()}

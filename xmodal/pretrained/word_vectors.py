@@ -9,14 +9,11 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from xmodal.core.errors import UserError
-from xmodal.core.progress import progress
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.vocabularies import as_file, read_words
 from xmodal.pretrained.weight_files import WeightSource
-
-_STEP = 10_000  # Words between reports of progress.
 
 
 class WordVectors(NamedTuple):
@@ -56,27 +53,14 @@ def load_word_vectors(
     name = path.removesuffix(".gz")
     keep = None if vocabulary is None else frozenset(vocabulary)
     try:
-        with (
-            open(path, "rb") as raw,
-            progress(f"Reading the bytes of {path}", os.path.getsize(path)) as advance,
-        ):
+        with open(path, "rb") as raw:
             is_packed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
             file: Any = gzip.GzipFile(fileobj=raw) if is_packed else raw
             if name.endswith(".npz"):
                 with load_arrays(file) as arrays:
                     return _collect(zip(arrays["words"], arrays["vectors"], strict=True), keep)
-            read = _read_binary if name.endswith(".bin") else _read_text
-
-            def entries() -> Iterator[tuple[str, Any]]:
-                done = 0
-                for number, entry in enumerate(read(file)):
-                    if number % _STEP == 0:
-                        advance(raw.tell() - done)
-                        done = raw.tell()
-                    yield entry
-
-            return _collect(entries(), keep)
+            return _collect((_read_binary if name.endswith(".bin") else _read_text)(file), keep)
     except DAMAGE as error:
         raise UserError(f"{path} cannot be read as word vectors: {error}.") from error
 

@@ -22,8 +22,7 @@ from xmodal.core.errors import UserError
 from xmodal.data.text.text_config import ID_FIELDS, SUBWORDS, WORD_SETTINGS, TextConfig
 from xmodal.data.text.tokenizer_files import FILES, is_packaged, read_vocabulary
 from xmodal.models import ENCODERS
-from xmodal.pretrained.folder import check_weights, read_description
-from xmodal.pretrained.model_folder import MODALITIES, read_model
+from xmodal.pretrained.folder import MODALITIES, check_weights, read_description, read_model
 from xmodal.train.folder import run_folder
 from xmodal.train.initialization import from_run, from_towers
 from xmodal.train.sections import InitConfig
@@ -114,11 +113,11 @@ def _convert_published(folder: str) -> str:
     if not path.exists() or any((path / f"{kind}.json").exists() for kind in ("model", "tower")):
         return folder
     # It imports readers of other formats, which no other config needs.
-    from xmodal.pretrained.published_models import convert_once
+    from xmodal.pretrained.converters import convert_published
 
-    processes.first_does("convert the published model", lambda: convert_once(path))
+    processes.first_does("convert the published model", lambda: convert_published(path))
     # Other hosts may not see the cache of the first.
-    return os.fspath(convert_once(path))
+    return os.fspath(convert_published(path))
 
 
 def _take_model(config: dict[str, Any], folder: str) -> None:
@@ -127,7 +126,7 @@ def _take_model(config: dict[str, Any], folder: str) -> None:
     Images keep a size that the config sets, to which positions are resampled.
     """
     description = read_model(folder)
-    model, own = description.model(), config["model"].get("similarity") or {}
+    model, own = description.section(), config["model"].get("similarity") or {}
     if own.get("name") == model["similarity"]["name"]:
         # It may learn more than it did, such as a bias.
         model["similarity"] = own | model["similarity"]

@@ -13,7 +13,7 @@ from xmodal.core.config import read
 from xmodal.core.errors import UserError
 from xmodal.core.files import split_folders
 from xmodal.evals.scores.embed import Items
-from xmodal.pretrained.model_folder import MODALITIES, read_model
+from xmodal.pretrained.folder import MODALITIES, read_model
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.run_subjects import describe_captions, open_ensemble
 from xmodal.train.evaluation.subjects import Opened

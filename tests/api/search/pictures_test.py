@@ -68,7 +68,7 @@ def test_pictures_that_cannot_be_read_are_left_out_of_a_folder(of_pixels, search
     index = xmodal.Index.open(tmp_path / "index")
     gallery = index.galleries["image"]
     assert set(gallery.left_out) == {str(paths[0]), str(paths[4])}
-    assert gallery.left_out[str(paths[0])] == "not an image, but an empty file"
+    assert gallery.left_out[str(paths[0])] == "no image, or a damaged one: its format is unknown"
     assert gallery.names == [str(paths[n]) for n in (2, 1, 3)]
     expected = index.model.embed_images(gallery.names)
     np.testing.assert_allclose(gallery.vectors, expected, rtol=1e-5, atol=1e-5)

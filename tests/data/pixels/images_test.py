@@ -125,9 +125,3 @@ def test_other_formats_are_decoded_as_tensorflow_does(kind, mode):
     PIL.Image.fromarray(pixels).convert(mode).save(file, kind, **transparency)
     expected = tf.io.decode_image(file.getvalue(), channels=3, expand_animations=False)
     np.testing.assert_array_equal(decode_image(file.getvalue()), expected)
-
-
-@pytest.mark.parametrize("content", [b"", b"GIF", _png(np.zeros((9, 9, 3), np.uint8))[:40]])
-def test_damaged_images_are_refused(content):
-    with pytest.raises(ValueError, match="image"):
-        prepare_images([content], ImageConfig(size=8))

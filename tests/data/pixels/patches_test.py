@@ -4,8 +4,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from xmodal.data.pixels.images import ImageConfig
-from xmodal.data.pixels.patches import cut_into_patches, most_patches, resized_shape
+from xmodal.data.pixels.images import ImageConfig, cut_into_patches, most_patches, resized_shape
 
 
 @pytest.mark.parametrize(

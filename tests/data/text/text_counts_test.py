@@ -1,10 +1,10 @@
-"""Texts that are cut, have no known word or are empty, for every kind of tokenizer."""
+"""Texts that are cut or have no known word, for every kind of tokenizer."""
 
 import pytest
 
 from tests.data.text import tiny_pieces
 from xmodal.data.text.text_config import TextConfig
-from xmodal.data.text.text_counts import TextCounts, count_texts, is_blank
+from xmodal.data.text.text_counts import TextCounts, count_texts
 from xmodal.data.text.tokenizer_files import parse_file
 from xmodal.data.text.tokenizers import make_tokenizer
 
@@ -21,8 +21,8 @@ def counts_of(texts, tokenizer="nltk", vocabulary=WORDS, **options):
 @pytest.mark.parametrize("unknown", ["drop", "token"])
 @pytest.mark.parametrize("tokenizer", ["nltk", "ptb", "spaces", "words"])
 def test_known_punctuation_is_no_known_word(tokenizer, unknown):
-    found = counts_of([*PLAIN, *FOREIGN], tokenizer, unknown=unknown)
-    assert (found.texts, found.unknown, found.empty, found.cut) == (5, 3, 0, 0)
+    found = counts_of([*PLAIN, *FOREIGN, " "], tokenizer, unknown=unknown)
+    assert (found.texts, found.unknown, found.cut) == (6, 4, 0)
 
 
 def test_pieces_of_unknown_words_are_unknown_and_bytes_are_known():
@@ -41,17 +41,8 @@ def test_pieces_of_unknown_words_are_unknown_and_bytes_are_known():
 def test_cut_texts():
     texts = ["a red dog runs a", "a red dog runs.", "a red dog", "dog runs"]
     found = counts_of(texts, max_length=3)
-    assert found == TextCounts(texts=4, empty=0, unknown=0, cut=2, max_length=3)
+    assert found == TextCounts(texts=4, unknown=0, cut=2, max_length=3)
     # Special tokens take room.
     assert counts_of(texts, max_length=4, special_tokens="sentence").cut == 3
     said = "2 of 4 captions are longer than max_length=3 and are cut."
     assert found.describe("captions") == said
-
-
-@pytest.mark.parametrize("blank", ["", "\t\n", "\N{ZERO WIDTH SPACE}"])
-def test_blank_texts_are_empty(blank):
-    assert is_blank(blank)
-    assert not is_blank(f"{blank}.")
-    found = counts_of([blank, *PLAIN])
-    assert (found.empty, found.unknown) == (1, 0)
-    assert found.describe("texts") == "1 of 3 texts are empty."

@@ -64,11 +64,3 @@ def test_files_of_another_kind(tmp_path):
     wrong.write_text('{"a": 1}')
     with pytest.raises(UserError, match=r"wrong.json is not a tokenizer.json: .*merges.txt, "):
         read_vocabulary(wrong)
-    path = write(tmp_path / "vocab.txt")
-    with pytest.raises(UserError, match=r"is not a vocab.txt: it is JSON. .* NAME.json"):
-        read_vocabulary(path)
-    path = write(tmp_path / "tokenizer.json")
-    with pytest.raises(UserError, match=r"'wordpiece' reads a file called vocab.txt, but .*json"):
-        make_tokenizer(TextConfig(), read_vocabulary(path))
-    with pytest.raises(UserError, match="end='.SEP.' is a setting of the tokenizers sentence"):
-        TextConfig("tokenizer_json", end="[SEP]")

@@ -6,9 +6,7 @@ import pytest
 from xmodal.core.errors import UserError
 from xmodal.data.text.text_config import TextConfig, TokenAugmentConfig
 from xmodal.data.text.tokenizers import make_tokenizer
-from xmodal.data.text.treebank import split_nltk, split_ptb
-from xmodal.data.text.vocabulary import learn_words
-from xmodal.data.text.words import split_at_spaces, split_words
+from xmodal.data.text.words import learn_words, split_at_spaces, split_nltk, split_ptb, split_words
 
 WORDS = ["dog", "the", "Dog", ".", "n't", "do", "café", "'s", "1,000", "the", "ball"]
 TEXTS = [

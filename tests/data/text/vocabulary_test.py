@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from xmodal.data.text.vocabulary import WORD_TOKENS, learn_words
+from xmodal.data.text.words import WORD_TOKENS, learn_words
 
 
 @pytest.mark.parametrize("min_count", [1, 2, 5])

@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from xmodal.data.text.treebank import split_nltk, split_ptb
-from xmodal.data.text.words import cut_text, split_words
+from xmodal.data.text.words import cut_text, split_nltk, split_ptb, split_words
 
 
 def test_words_are_cut_as_those_of_published_vectors():

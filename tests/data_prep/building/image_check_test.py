@@ -6,7 +6,6 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from data_prep.building import image_check
 from data_prep.building.image_check import checked_image
 from xmodal.core.errors import BadImageError
 from xmodal.data.pixels.images import decode_image, decode_upright
@@ -29,28 +28,21 @@ def _encode(image, name, **options):
 @pytest.mark.parametrize(("name", "options"), [("JPEG", {"progressive": True}), ("PNG", {})])
 def test_rgb_and_grey_jpeg_and_png_pass_byte_for_byte(mode, name, options):
     encoded = _encode(_picture().convert(mode), name, **options)
-    assert checked_image(encoded) == image_check.CheckedImage(encoded, "")
-    assert checked_image(encoded + b"appended by a server").encoded.startswith(encoded)
+    assert checked_image(encoded) == encoded
+    assert checked_image(encoded + b"appended by a server").startswith(encoded)
 
 
 @pytest.mark.parametrize(
-    ("name", "mode", "kind"),
-    [
-        ("JPEG", "CMYK", "CMYK JPEG"),
-        ("PNG", "1", "1-bit PNG"),
-        ("PNG", "RGBA", "RGBA PNG"),
-        ("GIF", "P", "GIF"),
-        ("TIFF", "CMYK", "TIFF"),
-    ],
+    ("name", "mode"),
+    [("JPEG", "CMYK"), ("PNG", "1"), ("PNG", "RGBA"), ("GIF", "P"), ("TIFF", "CMYK")],
 )
-def test_other_kinds_become_rgb_pngs_of_the_same_pixels(name, mode, kind):
+def test_other_kinds_become_rgb_pngs_of_the_same_pixels(name, mode):
     encoded = _encode(_picture().convert(mode), name)
     checked = checked_image(encoded)
-    assert checked.converted == kind
-    stored = PIL.Image.open(io.BytesIO(checked.encoded))
+    stored = PIL.Image.open(io.BytesIO(checked))
     assert (stored.format, stored.mode, stored.size) == ("PNG", "RGB", _SHAPE[::-1])
     expected = np.asarray(PIL.Image.open(io.BytesIO(encoded)).convert("RGB"))
-    np.testing.assert_array_equal(decode_image(checked.encoded), expected)
+    np.testing.assert_array_equal(decode_image(checked), expected)
 
 
 _TRANSPOSE = PIL.Image.Transpose
@@ -67,15 +59,8 @@ _TURNS = [
 """What a camera did to an upright picture, by EXIF's orientation, from 1 on."""
 
 
-@pytest.mark.parametrize(
-    ("name", "mode", "kind"),
-    [
-        ("JPEG", "L", "turned JPEG"),
-        ("PNG", "RGB", "turned PNG"),
-        ("TIFF", "RGB", "TIFF"),
-    ],
-)
-def test_turned_images_stand_upright_where_that_is_asked_for(name, mode, kind):
+@pytest.mark.parametrize(("name", "mode"), [("JPEG", "L"), ("PNG", "RGB"), ("TIFF", "RGB")])
+def test_turned_images_stand_upright_where_that_is_asked_for(name, mode):
     upright = _picture().resize((80, 64)).convert(mode)
     expected = np.asarray(upright.convert("RGB"), np.float64)
     options = {"JPEG": {"quality": 98}}.get(name, {})
@@ -84,14 +69,12 @@ def test_turned_images_stand_upright_where_that_is_asked_for(name, mode, kind):
         exif[0x0112] = orientation
         encoded = _encode(turn(upright), name, exif=exif, **options)
         checked = checked_image(encoded, upright=True)
-        assert checked.converted == (kind if orientation > 1 or "turned" not in kind else "")
-        for pixels in (decode_image(checked.encoded), decode_upright(encoded)):
+        assert (checked == encoded) == (orientation == 1 and name != "TIFF")
+        for pixels in (decode_image(checked), decode_upright(encoded)):
             assert pixels.shape == expected.shape
             assert abs(pixels - expected).mean() < (4 if name == "JPEG" else 1e-9)
         # The result is rotated exactly once, whatever reads it.
-        np.testing.assert_array_equal(
-            decode_upright(checked.encoded), decode_image(checked.encoded)
-        )
+        np.testing.assert_array_equal(decode_upright(checked), decode_image(checked))
 
 
 def _damaged():
@@ -99,7 +82,7 @@ def _damaged():
     flipped = bytearray(png)
     flipped[len(png) // 2] ^= 255
     return {
-        "nothing": (b"", "no bytes"),
+        "nothing": (b"", "not an image"),
         "a page": (b"<html>404 not found</html>", "not an image"),
         "half a jpeg": (jpeg[: len(jpeg) // 2], "truncated image"),
         "a jpeg without its end": (jpeg[:-2], "truncated image"),
@@ -114,36 +97,5 @@ def test_damaged_files_are_refused_with_a_reason(name):
     with pytest.raises(BadImageError, match=f"^{reason}"):
         checked_image(encoded)
     if name != "a png without its end":  # Pillow, which training reads PNGs with, has all pixels
-        with pytest.raises(ValueError, match=r"damaged|cut short|empty file"):
+        with pytest.raises(ValueError, match=r"damaged|cut short"):
             decode_image(encoded)
-
-
-def _broken(encoded, rng):
-    """The file without its last two bytes, truncated, with 1 to 3 bytes changed, or a gap."""
-    yield encoded[:-2]
-    yield encoded[: rng.integers(len(encoded))]
-    for count in (1, 3):
-        flipped = bytearray(encoded)
-        for place in rng.integers(0, len(encoded), count):
-            flipped[place] = rng.integers(256)
-        yield bytes(flipped)
-    place = rng.integers(len(encoded))
-    yield encoded[:place] + bytes(9) + encoded[place + 9 :]
-
-
-@pytest.mark.parametrize("name", ["JPEG", "PNG"])
-def test_an_image_is_kept_if_and_only_if_training_can_decode_it(name):
-    rng = np.random.default_rng(0)
-    kept = 0
-    for _ in range(60):
-        for damaged in _broken(_encode(_picture().resize(rng.integers(1, 70, 2)), name), rng):
-            try:
-                checked = checked_image(damaged)
-            except BadImageError as error:
-                if name == "JPEG" and error.reason != "too many pixels":
-                    with pytest.raises(ValueError, match=r"damaged|cut short|empty file"):
-                        decode_image(damaged)
-            else:
-                kept += 1
-                assert decode_image(checked.encoded).shape[2] == 3
-    assert kept

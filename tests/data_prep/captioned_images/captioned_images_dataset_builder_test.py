@@ -10,7 +10,6 @@ import pytest
 import tensorflow_datasets as tfds
 
 from data_prep.prepared import read_columns
-from tests.data_prep import img2dataset
 from tests.data_prep.captioned_images import own_folders as folders
 from tests.data_prep.captioned_images.own_folders import NUMBERS, prepare
 from xmodal.core.errors import UnexpectedFilesError
@@ -72,27 +71,6 @@ def test_every_layout_gives_the_same_records_in_the_same_splits(layout, expected
     page = (pathlib.Path(builder.data_dir_root) / "preview.html").read_text()
     assert page.count("<img") == 20
     assert folders.captions(1)[0] in page
-
-
-@pytest.mark.parametrize("output_format", ["webdataset", "parquet", "files"])
-def test_the_output_of_img2dataset(output_format, tmp_path, capfd):
-    folder = tmp_path / "files"
-    rows = [
-        (f"http://a/{n}", f"picture {n}", None if n == 4 else folders.picture(n, kind="JPEG"))
-        for n in range(12)
-    ]
-    img2dataset.write(folder, rows, output_format)
-    builder = prepare(folder, min_kept=0.5)
-    texts = [
-        text.decode()
-        for split in builder.info.splits
-        for texts in read_columns(builder, split, ["captions"])["captions"]
-        for text in texts
-    ]
-    assert sorted(texts) == sorted(f"picture {n}" for n in range(12) if n != 4)
-    said = capfd.readouterr().err
-    assert "with 1 caption, 11 in all" in said
-    assert output_format == "files" or "left out  no image 1" in said
 
 
 def test_a_folder_that_changed_is_another_dataset(tmp_path):
@@ -196,32 +174,6 @@ def test_a_row_that_does_not_fit_ends_the_build_unless_it_may_be_missing(tmp_pat
     assert builder.info.metadata["left_out"]["train"] == left_out
     assert "left out  no image 2, empty caption 1\n" in capfd.readouterr().err
     assert "all.csv line 33,no image" in (builder.data_path / "left_out.csv").read_text()
-
-
-def test_bad_pictures_are_left_out_counted_and_listed(tmp_path):
-    folder = tmp_path / "files"
-    (folder / "images").mkdir(parents=True)
-    folders.write_images(folder, NUMBERS)
-    odd = {
-        "BIG.JPG": folders.picture(101, (8000, 5000), "JPEG"),  # 40 megapixels
-        "cmyk.jpeg": folders.picture(102, kind="JPEG", mode="CMYK"),
-        "web.WebP": folders.picture(103, kind="WEBP"),
-        "cut.jpg": folders.picture(104, (400, 300), "JPEG")[:900],
-        "text.png": b"no picture",
-    }
-    for name, content in odd.items():
-        (folder / "images" / name).write_bytes(content)
-    rows = folders.rows(*([name, f"the odd {name}"] for name in odd))
-    folders.write_csv(folder / "all.csv", [["image", "caption"], *rows])
-    builder = prepare(folder)
-    pictures = {name: texts for name, (_, texts) in folders.stored_pictures(builder).items()}
-    assert {"images/BIG.JPG", "images/cmyk.jpeg", "images/web.WebP"} <= pictures.keys()
-    reasons = [reason for own in builder.info.metadata["left_out"].values() for reason in own]
-    assert sorted(reasons) == ["not an image", "truncated image"]
-    for number in range(3):
-        (folder / "images" / folders.name(number)).write_bytes(b"no picture")
-    with pytest.raises(UnexpectedFilesError, match="5 of 35 records cannot be used, more than 0.1"):
-        prepare(folder)
 
 
 def _tar(folder, rows):

@@ -1,7 +1,5 @@
 """A user's pictures in folders of classes."""
 
-import pathlib
-
 import PIL.Image
 import pytest
 
@@ -56,26 +54,6 @@ def test_folders_of_splits(tmp_path):
     }
 
 
-def test_files_that_are_not_used_are_listed(tmp_path):
-    mine = tmp_path / "mine"
-    write(mine, "test/dog/1.jpg", "test/owl/2.jpg", "val/dog/3.jpg", "val/owl/4.jpg", "stray.jpg")
-    for name in ("test/owl/4.HEIC", "test/notes.txt", "more.jxl", ".DS_Store"):
-        (mine / name).write_bytes(b"other")
-    builder = prepare(mine, tmp_path / "tfds", min_kept=0.5)
-    metadata = builder.info.metadata
-    assert metadata["label"] == ["dog", "owl"]
-    assert metadata["kept"] == {"validation": 2, "test": 2}
-    assert metadata["left_out"] == {
-        "validation": {"no class": 1, "unread ending": 1},
-        "test": {"unread ending": 1},
-    }
-    listed = (pathlib.Path(builder.data_dir) / "left_out.csv").read_text()
-    for line in ("validation,stray.jpg,", "validation,more.jxl,", "test,test/owl/4.HEIC,"):
-        assert line in listed
-    assert "test,test/notes.txt,unread ending," in listed
-    assert ".DS_Store" not in listed
-
-
 @pytest.mark.parametrize(
     ("names", "message"),
     [
@@ -91,13 +69,6 @@ def test_folders_with_two_readings(tmp_path, names, message):
     write(tmp_path / "mine", *names)
     with pytest.raises(UnexpectedFilesError, match=message):
         read(tmp_path / "mine", tmp_path / "tfds")
-
-
-def test_two_spellings_of_a_class_in_two_splits_are_an_error(tmp_path):
-    write(tmp_path / "mine", "train/Polar bear/1.png", "test/polar_bear/2.png")
-    message = "'train/Polar bear' and 'test/polar_bear', two spellings"
-    with pytest.raises(UnexpectedFilesError, match=message):
-        prepare(tmp_path / "mine", tmp_path / "tfds")
 
 
 def test_copies_in_two_splits_or_classes_are_counted(tmp_path, capfd):

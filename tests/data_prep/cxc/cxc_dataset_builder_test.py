@@ -7,10 +7,8 @@ import PIL.Image
 import pytest
 
 from data_prep.building.record_counts import LeftOut
-from data_prep.cxc import rating_files
 from data_prep.cxc.cxc_dataset_builder import Builder
 from tests.data_prep.builds import build
-from xmodal.core.errors import UnexpectedFilesError
 
 # Captions 11 to 14 describe images 1 to 4; image 4 has no pixels, 3 is truncated, 2 is CMYK.
 _HEADERS = {"sts": "caption1,caption2", "sis": "image1,image2", "sits": "caption,image"}
@@ -96,23 +94,6 @@ def test_rows_are_joined_to_their_captions(manual_dir):
     ((_, kept), _) = _splits(manual_dir, "sits_images")["test"]
     assert (kept["left_caption"], kept["right_id"]) == ("Caption 12", 1)
     assert kept["right_image"] == _jpeg("RGB", 21)
-
-
-def test_rows_that_cannot_be_used_are_named(tmp_path):
-    good = f"{_name('caption', 5)},{_name('image', 6)}"
-    header = ["caption,image,agg_score,sampling_method", f"{good},4.2,c2i_original"]
-    path = tmp_path / "sits_val.csv"
-    path.write_text("\n".join(header))
-    expected = rating_files.Rating("sits_val.csv line 2", 5, 6, 4.2, "c2i_original")
-    assert rating_files.read_ratings(path, "sits") == [expected]
-    for line, fault in {
-        f"{good},4.3,c2i_original": "pair appears twice, first in sits_val.csv line 2",
-        f"{good},nan,c2i_original": "the score nan is not from 0 to 5",
-        f"{_name('image', 6)},{_name('image', 6)},4.2,c2i_original": "no COCO name",
-    }.items():
-        path.write_text("\n".join([*header, line]))
-        with pytest.raises(UnexpectedFilesError, match=f"sits_val.csv line 3: .*{fault}"):
-            rating_files.read_ratings(path, "sits")
 
 
 @pytest.mark.slow

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from data_prep.building.record_counts import LeftOut
-from data_prep.pinterest.pins import Pins, read_objects, read_pins
+from data_prep.pinterest.pins import read_objects
 from data_prep.pinterest.pinterest_dataset_builder import Builder
 from tests.data_prep import img2dataset
 from tests.data_prep.builds import build
@@ -67,34 +66,6 @@ def test_pins_of_the_toolbox_and_of_img2dataset(manual_dir):
     ]
     assert sorted(found) == first
     assert {len(e["caption_ids"]) for e in builder.as_data_source("train")} == {1}
-
-
-def test_bad_entries_and_sentences_are_left_out_one_by_one(tmp_path):
-    path = tmp_path / "pin_2016_v1_0005.npy"
-    good = _pin(0, 2)
-    pins = [
-        good | {"sentences": [b"\xff\xfe", " ", "a\0b", "caf\N{LATIN SMALL LETTER E WITH ACUTE}"]},
-        "no dict",
-        {"image_name": "owl.jpg", "url": "http://x", "sentences": ["no number"]},
-        {"image_name": "pin_9999999999.jpg", "url": "http://x", "sentences": ["not int32"]},
-        good | {"sentences": []},
-        good,
-        _pin(0, 2) | {"sentences": ["\t\t", "   "]},
-    ]
-    python2_arrays.write(path, pins)
-    found = list(read_pins(path, 5))
-    left_out = [(item.where.split(" ", 1)[1], item.reason) for item in found[:3] + found[4:8]]
-    assert left_out == [
-        *((f"entry 0 sentence {k}", "empty caption or no text") for k in range(3)),
-        *((f"entry {k}", "malformed entry") for k in (1, 2, 3)),
-        ("entry 4", "no caption"),
-    ]
-    assert [item.is_record for item in found[:3] + found[4:8]] == 3 * [False] + 4 * [True]
-    assert found[3].captions == [((5 << 24) + 3, "café")]
-    assert found[8].captions[0] == ((5 << 24) + 4, "Pencil drawing 2 of an owl")
-    loaded = Pins({5: path}, {path.name: 7})
-    assert list(loaded.load()) == [item for item in found if isinstance(item, LeftOut)]
-    assert [loaded[number] for number in range(len(loaded))] == [found[3], found[8]]
 
 
 class _Attack:

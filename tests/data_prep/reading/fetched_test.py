@@ -62,16 +62,3 @@ def test_a_key_that_comes_back_is_listed(tmp_path):
     found, left_out = _read(tmp_path, "1.jpg", "2.jpg", "1.jpg", "1.txt")
     assert found.keys() == {"1.jpg", "2.jpg"}
     assert left_out == {"1.jpg": ("files of a sample are not adjacent", "1.jpg and 1.txt")}
-
-
-def test_members_that_are_not_read_are_listed(tmp_path):
-    names = ["1.jpg", "1.cls", "2.txt", "3.heic", "3.txt", "4.seg.npy", "4.jpg", "README", "5.jpg"]
-    found, left_out = _read(tmp_path, *names)
-    assert found.keys() == {"1.jpg", "4.jpg", "5.jpg"}
-    assert {name: reason for name, (reason, _) in left_out.items()} == {
-        "1.cls": "unread ending",
-        "2.txt": "no image",
-        "3.heic": "unread ending",
-        "4.seg.npy": "unread ending",
-        "README": "no image",
-    }

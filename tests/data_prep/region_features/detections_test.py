@@ -176,22 +176,9 @@ def test_vinvl_has_boxes_and_tags_which_follow_in_batches(manual_dir, monkeypatc
             assert ids.tolist() == expected + [-1] * (11 - len(expected))
 
 
-def test_images_with_bad_or_missing_features_are_left_out(manual_dir):
-    _npz_per_image(manual_dir / "features", [9])
-    np.savez(manual_dir / "features" / "42.npz", x=np.full((3, _CHANNELS), np.nan, np.float32))
-    np.savez(manual_dir / "features" / "73.npz", feat=_features(73))
-    np.savez(manual_dir / "features" / "391895.npz", feat=_features(391895))
-    builder = build(Builder, manual_dir, "coco_detections", min_kept=0.5)
-    listed = (builder.data_path / "left_out.csv").read_text()
-    assert f'{_name(42)}.jpg,bad features,"ValueError: not finite' in listed
-
-
 def test_features_that_cannot_be_used_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="has no image features: .* convert HDF5"):
         open_features(tmp_path)
     _npz_self_critical(tmp_path, [9])
     _bottom_up_tsv(tmp_path, [9])
     np.testing.assert_array_equal(open_features(tmp_path)[9](), _features(9))
-    np.savez(tmp_path / "cocobu_att" / "9.npz", feat=_features(42))
-    with pytest.raises(UnexpectedFilesError, match="image 9 has other features elsewhere"):
-        open_features(tmp_path)

@@ -66,20 +66,3 @@ def test_maps_become_rows_of_channels(tmp_path, shape):
     rows = np.moveaxis(features, 0, -1) if shape[0] == 2048 else features
     expected = rows.reshape(49, 2048).astype(np.float16)
     np.testing.assert_array_equal(list(examples)[2][1]["image"], expected)
-
-
-def test_bad_features_and_captions_leave_their_image_out(tmp_path):
-    _write(tmp_path, copies=5)
-    features = np.repeat(_features("train"), 5, axis=0)
-    features[5, 3, 5] = np.inf
-    features[14] += 1  # the last of image 2 is another image
-    np.save(tmp_path / "train_ims.npy", features)
-    path = tmp_path / "train_caps.txt"
-    path.write_bytes(
-        path.read_bytes().replace("a naïve caption 3 ".encode(), b"a na\xefve caption ")
-    )
-    with pytest.raises(ValueError, match=r"bad features 2, not UTF-8 1") as error:
-        build(Builder, tmp_path, "regions")
-    assert "regions/left_out.csv" in str(error.value)
-    builder = build(Builder, tmp_path, "regions", min_kept=0.25)
-    assert sorted(_examples(builder, "train")) == [3]

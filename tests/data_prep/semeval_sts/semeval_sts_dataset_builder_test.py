@@ -78,21 +78,6 @@ def test_the_official_layout(official):
     assert builder.info.metadata["absent"] == ["2012 SMT (train)"]
 
 
-def test_files_that_are_short_missing_or_twice_are_named(official):
-    gold = official / "STS14-en-test" / "STS.gs.image.txt"
-    text = gold.read_text()
-    gold.write_text("0\n")
-    with pytest.raises(ValueError, match=r"STS\.input\.image\.txt has 2 pairs and .* 1 scores"):
-        _splits(official)
-    gold.write_text("many\n3\n")
-    with pytest.raises(ValueError, match="image.txt line 1: the score is 'many', not from 0 to 5"):
-        _splits(official)
-    gold.write_text(text)
-    (official / "STS14-en-test" / "STS.input.image.txt").unlink()
-    with pytest.raises(FileNotFoundError, match=r"lacks the sets 2014 images \(test\)"):
-        _splits(official)
-
-
 @pytest.mark.slow
 def test_the_real_files_hold_what_was_published_in_both_layouts(real_data, tmp_path):
     pasted = find_sets(real_data / "sts" / "semeval")

@@ -10,7 +10,7 @@ from xmodal.core.errors import UserError
 from xmodal.models.encoders.position_resize import resize_grid_positions, resize_text_positions
 from xmodal.models.tower import make_tower
 from xmodal.pretrained.conversion_report import Report
-from xmodal.pretrained.folder import Description, save_tower
+from xmodal.pretrained.folder import Description, save_folder
 from xmodal.train import run_config
 from xmodal.train.initialization import from_towers
 from xmodal.train.sections import InitConfig
@@ -24,7 +24,7 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnop"]
 
 
 def save(folder, arrays, description):
-    save_tower(folder, arrays, description, Report({}, {}, [], {}))
+    save_folder(folder, arrays, description, Report({}, {}, [], {}))
     return str(folder)
 
 

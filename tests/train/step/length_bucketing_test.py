@@ -7,7 +7,7 @@ import pytest
 
 from tests import tiny_encoder as tiny
 from xmodal.core import mesh as mesh_lib
-from xmodal.data.text.length_bucketing import LengthBucketing
+from xmodal.data.data_config import LengthBucketing
 from xmodal.models import make_dual_encoder
 from xmodal.train.step import tasks
 from xmodal.train.step.views import RANK, embed_views

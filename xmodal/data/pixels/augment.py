@@ -63,18 +63,12 @@ class AugmentConfig:
     erase: float = setting(0.0, at_least=0, at_most=1)
 
     def __post_init__(self) -> None:
-        ranges = {"area": self.area, "aspect": self.aspect, "sides": self.sides or (1, 1)}
-        wrong = [
-            f"{name}={found} starts with the upper end"
-            for name, found in ranges.items()
-            if found[0] > found[1]
-        ]
-        if self.square and self.sides is not None:
-            wrong.append(f"square and sides={self.sides} exclude each other")
-        if self.min_area > self.area[1]:
-            wrong.append(f"min_area={self.min_area} is more than the largest area {self.area[1]}")
-        if wrong:
-            raise UserError(f"config.data.image.augment: {'; '.join(wrong)}.")
+        for name in ("area", "aspect", "sides"):
+            low, high = getattr(self, name) or (1, 1)
+            if low > high:
+                raise UserError(
+                    f"config.data.image.augment.{name} starts with its upper end {low}."
+                )
 
 
 class Augmentation(NamedTuple):

@@ -19,14 +19,12 @@ import simplejpeg
 from xmodal.core.config import setting
 from xmodal.core.errors import UserError
 from xmodal.core.untrusted.picture_formats import (
-    TooManyPixelsError,
     check_pixels,
     open_picture,
     to_eight_bits,
     to_rgb,
 )
 from xmodal.data.pixels.augment import AugmentConfig, draw, erase
-from xmodal.data.pixels.patches import cut_into_patches, most_patches
 from xmodal.data.pixels.resample import (
     BICUBIC,
     BILINEAR,
@@ -39,6 +37,7 @@ from xmodal.data.pixels.resample import (
 # Besides the results, one picture per worker is in memory at a time.
 _WORKERS = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1, "pictures")
 _Crop = Callable[[np.ndarray, int, float], np.ndarray]
+_LONGEST = 1333 / 800  # Longer by shorter side of a picture in patches, as in detectors.
 _RECIPES = ("cxc", "simclr", "torchvision", "clip", "squash", "squash_bilinear", "big_vision")
 
 
@@ -59,7 +58,7 @@ class ImageConfig:
         "cxc", but as Pillow does, bicubically (the SigLIP of open_clip and transformers: 1.0) or
         bilinearly (open_clip, where its files ask for it), or bilinearly without antialiasing,
         rounded down (google-research/big_vision, which trained SigLIP: 1.0).
-      patch: side of the patches of pictures of any shape, see `patches.cut_into_patches`, whose
+      patch: side of the patches of pictures of any shape, see `cut_into_patches`, whose
         shorter side has `size` pixels; 0 for squares.
       max_regions: R, rows of a padded image if the number of stored regions varies; images
         with more regions keep the first R.
@@ -142,21 +141,16 @@ def decode_image(encoded: bytes) -> np.ndarray:
         height, width, space, _ = simplejpeg.decode_jpeg_header(encoded)
         check_pixels(width, height)
         return _decode_jpeg(encoded, space)
-    except TooManyPixelsError as error:
-        raise ValueError(f"too many pixels: {error}") from error
     except ValueError as error:  # Another format, or a JPEG that PIL may recover.
         if "Premature end" in str(error):
             raise ValueError(f"the JPEG image is cut short: {error}") from error
     try:
         with open_picture(encoded) as picture:
             return np.asarray(to_eight_bits(picture).convert("RGB"))
-    except TooManyPixelsError as error:
-        raise ValueError(f"too many pixels: {error}") from error
-    except PIL.UnidentifiedImageError as error:  # It would name an object of ours, not the file.
-        found = "a damaged file or one of an unknown format" if encoded else "an empty file"
-        raise ValueError(f"not an image, but {found}") from error
     except Exception as error:  # Damaged files make Pillow raise all kinds of errors.
-        raise ValueError(f"a damaged image: {error}") from error
+        unknown = isinstance(error, PIL.UnidentifiedImageError)  # It names an object of ours.
+        reason = "its format is unknown" if unknown else error
+        raise ValueError(f"no image, or a damaged one: {reason}") from error
 
 
 def _decode_jpeg(encoded: bytes, space: str) -> np.ndarray:
@@ -224,6 +218,48 @@ def augmented_crop(
     if config.erase:
         erase(result, seed, config.erase)
     return result
+
+
+def most_patches(size: int, patch: int) -> int:
+    """Returns the largest number of patches of a picture whose shorter side has `size` pixels."""
+    return size // patch * (int(_LONGEST * size) // patch)
+
+
+def cut_into_patches(picture: np.ndarray, size: int, patch: int) -> np.ndarray:
+    """Returns the patches of a resized picture of any shape, in rows of one length, as ViLT does.
+
+    The shorter side gets `size` pixels, or fewer if the longer one would have more than 1333 / 800
+    as many; both are then cut to multiples of `patch`. The filter is PIL's bicubic one.
+
+    Args:
+      picture: uint8 [H, W, 3].
+      size: wanted pixels of the shorter side, a multiple of `patch`.
+      patch: side of a patch in pixels.
+
+    Returns:
+      uint8 [1 + P, 3 patch^2], where P is `most_patches`. The first row, the place of the class
+      token, begins with the numbers of rows and of columns of the grid; its patches follow row by
+      row, each as [patch, patch, 3], and then zeros.
+    """
+    height, width = resized_shape(picture.shape[0], picture.shape[1], size, patch)
+    image = PIL.Image.fromarray(picture).resize((width, height), BICUBIC)
+    rows, columns = height // patch, width // patch
+    grid = np.asarray(image).reshape(rows, patch, columns, patch, 3).swapaxes(1, 2)
+    found = np.zeros((1 + most_patches(size, patch), 3 * patch**2), np.uint8)
+    found[0, :2] = rows, columns
+    found[1 : 1 + rows * columns] = grid.reshape(rows * columns, -1)
+    return found
+
+
+def resized_shape(height: int, width: int, size: int, patch: int) -> tuple[int, int]:
+    """Returns the height and the width in pixels of a resized picture, each at least a patch."""
+    longest = int(_LONGEST * size)
+    scale = size / min(height, width)
+    sides = [size, scale * width] if height < width else [scale * height, size]
+    if max(sides) > longest:
+        sides = [side * (longest / max(sides)) for side in sides]
+    whole = [int(side + 0.5) // patch * patch for side in sides]
+    return max(patch, whole[0]), max(patch, whole[1])
 
 
 def _of_center(resize: Callable[[np.ndarray, int], np.ndarray]) -> _Crop:

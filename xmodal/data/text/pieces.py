@@ -18,7 +18,7 @@ from tokenizers import Encoding, Regex, Tokenizer, models, normalizers, pre_toke
 
 from xmodal.core.errors import UserError
 from xmodal.data.text.text_config import TextConfig
-from xmodal.data.text.vocabulary import MASK, PAD, UNKNOWN
+from xmodal.data.text.words import MASK, PAD, UNKNOWN
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 START, END, _LAST = "<|startoftext|>", "<|endoftext|>", "</w>"
@@ -198,13 +198,7 @@ def _from_library(
     tokenizer: Tokenizer, clean: Callable[[str], str] = str, **special: Any
 ) -> Pieces:
     def encode(text: str) -> Encoding:
-        try:
-            return tokenizer.encode(clean(text), add_special_tokens=False)
-        except Exception as error:  # The library finds contradictions in a file late.
-            raise UserError(
-                f"The tokenizer cannot read {text!r:.80} ({error}): its file is damaged, or lacks "
-                "a token. Download it again."
-            ) from error
+        return tokenizer.encode(clean(text), add_special_tokens=False)
 
     def by_word(text: str) -> list[list[int]]:
         encoding = encode(text)

@@ -1,4 +1,4 @@
-"""Counts what a tokenizer loses of texts: cut texts, texts without a known word, empty texts."""
+"""Counts what a tokenizer loses of texts: cut texts, and texts without a known word."""
 
 import string
 import unicodedata
@@ -15,14 +15,12 @@ class TextCounts(NamedTuple):
 
     Attributes:
       texts: number of texts.
-      empty: texts without a visible character.
-      unknown: other texts without a known word, of which the model reads at most punctuation.
+      unknown: texts without a known word, of which the model reads at most punctuation.
       cut: texts of more than `max_length` ids, including special tokens.
       max_length: T, the most ids of a text.
     """
 
     texts: int
-    empty: int
     unknown: int
     cut: int
     max_length: int
@@ -41,7 +39,6 @@ class TextCounts(NamedTuple):
           setting: name of the setting of the length.
         """
         counts = {
-            "are empty": self.empty,
             f"are longer than {setting}={self.max_length} and are cut": self.cut,
             "have no known word, so the model cannot tell them from one another": self.unknown,
         }
@@ -52,22 +49,12 @@ class TextCounts(NamedTuple):
 def count_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> TextCounts:
     """Counts what a tokenizer loses of texts."""
     rows = tokenizer.read(texts)
-    empty = [is_blank(text) for text in texts]
     return TextCounts(
         texts=len(rows),
-        empty=sum(empty),
-        unknown=sum(
-            not (is_empty or any(_is_known(tokenizer, number) for number in row))
-            for row, is_empty in zip(rows, empty, strict=True)
-        ),
+        unknown=sum(not any(_is_known(tokenizer, number) for number in row) for row in rows),
         cut=sum(len(row) > tokenizer.room for row in rows),
         max_length=tokenizer.max_length,
     )
-
-
-def is_blank(text: str) -> bool:
-    """Whether a text has no visible character, only spaces, control and format characters."""
-    return all(unicodedata.category(char) in ("Zs", "Zl", "Zp", "Cc", "Cf") for char in text)
 
 
 def _is_known(tokenizer: Tokenizer, number: int) -> bool:

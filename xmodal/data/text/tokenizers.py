@@ -8,12 +8,20 @@ import numpy as np
 
 from xmodal.core.errors import UserError
 from xmodal.data.text import pieces as pieces_lib
-from xmodal.data.text import treebank
 from xmodal.data.text.pieces import Pieces, remember
 from xmodal.data.text.text_config import ID_FIELDS, TextConfig, TokenAugmentConfig
 from xmodal.data.text.tokenizer_files import TokenizerFile, vocabulary_file
-from xmodal.data.text.vocabulary import END, START, UNKNOWN
-from xmodal.data.text.words import cut_text, find_row, split_at_spaces, split_words
+from xmodal.data.text.words import (
+    END,
+    START,
+    UNKNOWN,
+    cut_text,
+    find_row,
+    split_at_spaces,
+    split_nltk,
+    split_ptb,
+    split_words,
+)
 
 
 class Tokenizer:
@@ -190,8 +198,8 @@ def _make_words(vocabulary: Sequence[str], config: TextConfig) -> Pieces:
 
 
 _SPLITTERS: Mapping[str, Callable[[str], list[str]]] = {
-    "ptb": treebank.split_ptb,
-    "nltk": treebank.split_nltk,
+    "ptb": split_ptb,
+    "nltk": split_nltk,
     "spaces": split_at_spaces,
     "words": split_words,
 }

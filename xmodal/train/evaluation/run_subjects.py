@@ -87,7 +87,7 @@ def open_run(
 
 
 def describe_captions(settings: data.DataConfig, train_split: str, split: Items) -> list[str]:
-    """Returns the prompt of the captions, and how many are cut, empty or without a known word."""
+    """Returns the prompt of the captions, and how many are cut or without a known word."""
     if settings.text is None or "text" not in split.modalities:
         return []
     prompt = settings.text.prompt
@@ -105,7 +105,7 @@ def describe_sentences(settings: data.DataConfig, train_split: str, split: Items
         counts = data.count_seen(settings, train_split, cast(data.EvalSplit, split))
     except data.DatasetMissingError:
         return ["Whether the sentences occur among the training captions is not known."]
-    named = [f"{name} {n.seen:,} of {n.sentences:,}" for name, n in counts.items() if n.seen]
+    named = [f"{name} {seen:,} of {all_:,}" for name, (seen, all_) in counts.items() if seen]
     return [f"Different sentences that are training captions: {', '.join(named) or 'none'}."]
 
 

@@ -10,8 +10,13 @@ from absl import logging
 
 from xmodal.core.errors import UserError
 from xmodal.models.encoders.position_resize import resize_grid_positions, resize_text_positions
-from xmodal.pretrained.folder import read_description, read_weights
-from xmodal.pretrained.model_folder import MODALITIES, read_model, read_part
+from xmodal.pretrained.folder import (
+    MODALITIES,
+    read_description,
+    read_model,
+    read_part,
+    read_weights,
+)
 from xmodal.pretrained.packaged_towers import locate_tower
 from xmodal.train.sections import InitConfig
 from xmodal.train.tree import (

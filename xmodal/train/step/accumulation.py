@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xmodal.core import mesh as mesh_lib
-from xmodal.data.text.length_bucketing import LengthBucketing
+from xmodal.data.data_config import LengthBucketing
 from xmodal.models import DualEncoder, Embedding
 from xmodal.train.step.tasks import Task
 from xmodal.train.step.views import COLUMNS, MINED_COLUMNS, embed_views

@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 
 from xmodal.core.config import setting
 from xmodal.core.tree_paths import unflatten
-from xmodal.data.text.length_bucketing import LengthBucketing
+from xmodal.data.data_config import LengthBucketing
 from xmodal.models import DualEncoder, Embedding, Mode
 from xmodal.train import rngs
 from xmodal.train.optimization.optimizer import learning_rate, pass_time, skipped_updates

@@ -14,7 +14,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from xmodal.core.errors import UserError
 from xmodal.core.mesh import BATCH_AXIS
-from xmodal.data.text.length_bucketing import LengthBucketing
+from xmodal.data.data_config import LengthBucketing
 from xmodal.models import DualEncoder, Embedding
 from xmodal.models.dual_encoder import MODALITIES
 from xmodal.train.step.tasks import MINED_VIEWS, Task, caption_indices, modalities, reads_mined
