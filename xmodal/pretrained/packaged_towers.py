@@ -91,14 +91,6 @@ def locate_tower(where: str, source: str) -> str:
     return os.fspath(convert_once(f"{tower.sha256[:32]}-{_VERSION}", "tower.json", make))
 
 
-def describe_source(source: str) -> str:
-    """Returns the license and the checksum of `pip:NAME` as a note; "" for a folder."""
-    if not source.startswith(_PREFIX):
-        return ""
-    tower = PACKAGED[source.removeprefix(_PREFIX)]
-    return f" ({tower.file} of {tower.package}, {tower.license}, SHA-256 {tower.sha256})"
-
-
 def _find_file(tower: PackagedTower) -> epath.Path | None:
     try:
         files = importlib.metadata.files(tower.package) or []

@@ -26,7 +26,6 @@ from xmodal.train.evaluation.run_subjects import evaluate_best
 from xmodal.train.folder import folder_lock, run_folder
 from xmodal.train.folder.checkpoints import Checkpoints
 from xmodal.train.folder.finished import mark_finished, next_steps
-from xmodal.train.model_card import write_card
 from xmodal.train.optimization.optimizer import observe_metrics
 from xmodal.train.optimization.run_lengths import is_due
 from xmodal.train.resolve import resolve
@@ -72,8 +71,7 @@ def train(
             return False
         agree = processes.agree_to_stop if jax.process_count() > 1 else None
         with stoppable("the same command evaluates again", agree):
-            evaluations = evaluate_best(evaluation, run_dir)
-        write_card(run_dir, run, evaluations)
+            evaluate_best(evaluation, run_dir)
         mark_finished(config, run_dir, evaluation.files)
     if processes.index() == 0:
         print(next_steps(run_dir, run.config), flush=True)

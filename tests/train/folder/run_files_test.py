@@ -100,15 +100,3 @@ def test_tensorboard_has_a_row_of_settings_and_final_metrics_for_every_run(run, 
             assert settings["optimizer.learning_rate"].number_value == 0.01
             assert settings["data.dataset"].string_value == TINY
             assert shown == pytest.approx(select_curves(metrics), rel=1e-6)
-
-
-def test_a_run_ends_with_its_card(run):
-    card = (run / "model_card.md").read_text()
-    ((name, digits),) = json.loads((run / "records.json").read_text())["train"].items()
-    assert f"- {name}: `{digits[:16]}`" in card
-    assert "30 steps with batches of 16: 13 times the 37 examples" in card
-    assert "Trained from scratch. Seed 0." in card
-    # The report of the evaluator, two levels deeper.
-    report = (run / "test" / TINY / "report.md").read_text()
-    assert f"##{report.splitlines()[0]}" in card
-    assert report.splitlines()[-1] in card

@@ -11,7 +11,6 @@ evaluated.json          the metrics of all evaluated steps
 test/                   results of the final evaluation
 follow/SPLIT/           results of `eval_main --follow`
 step_STEP/SPLIT/        results of `eval_main --step=STEP`
-model_card.md           parameters, initial weights, training data, reports; also as .html
 finished.json           hash of the config that the run finished with
 
 One process writes at a time, see `folder_lock`. A run resumes only on the same records and with a

@@ -52,8 +52,8 @@ def next_steps(run_dir: str, config: ml_collections.ConfigDict) -> str:
     reports = [os.path.join(results, name, "report.html") for name in sorted(config.evals)]
     lines = [f"Report:  {report}\n" for report in reports]
     return (
-        f"\nRun:     {run_dir}\n{''.join(lines)}Numbers: {results}/metrics.json\n"
-        f"Card:    {run_dir}/model_card.html\n\nLook at the curves, or evaluate again:\n"
+        f"\nRun:     {run_dir}\n{''.join(lines)}Numbers: {results}/metrics.json\n\n"
+        f"Look at the curves, or evaluate again:\n"
         f"  tensorboard --logdir {folder}\n  python -m xmodal.eval_main --run={folder}"
     )
 
