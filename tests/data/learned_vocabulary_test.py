@@ -79,7 +79,7 @@ def test_lost_captions_are_counted_at_every_start(tiny_config, monkeypatch, capl
         limit = "config.data.text.max_length=8"
         assert f"30 of 33 training captions are longer than {limit} and are cut." in said.message
     caplog.clear()
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", logger="absl")
     _start(tiny_config, monkeypatch, ["a table"] * 19 + LONG[:1], **text)
     assert [each.levelname for each in caplog.records if "1 of 20" in each.message] == ["INFO"]
 

@@ -58,7 +58,7 @@ def load(config, fresh=None):
 
 @pytest.mark.parametrize("freeze", [[], ["text/encoder/"]])
 def test_a_tower_comes_and_the_rest_stays(bert, freeze, caplog):
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", logger="absl")
     config = tiny.make_config_with_towers(bert[0])
     config.freeze = freeze
     with caplog.at_level("INFO"):
