@@ -11,7 +11,6 @@ import numpy as np
 
 from data_prep import schema
 from data_prep.building.record_counts import Record
-from xmodal.core.errors import UnexpectedFilesError
 
 PAIRS = 1000
 """Number of pairs of each kind."""
@@ -33,11 +32,6 @@ def caption_pairs(name: str, images: Iterable[tuple[int, Sequence[str]]]) -> Ite
     """
     captions = {image: list(dict.fromkeys(texts)) for image, texts in sorted(images)}
     described = [image for image, texts in captions.items() if len(texts) > 1]
-    if len(described) < PAIRS:
-        raise UnexpectedFilesError(
-            f"{name} has {len(described):,} test images with two different captions; its pairs "
-            f"need {PAIRS:,}"
-        )
     # NumPy guarantees the same raw bits in all versions.
     bits = np.random.Philox(key=_SEED)
     chosen = np.argsort(bits.random_raw(len(described)), kind="stable")[:PAIRS]

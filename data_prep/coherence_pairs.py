@@ -1,5 +1,6 @@
 """Image-caption pairs labeled with the relations that hold between the two: Clue and CITE."""
 
+import abc
 import collections
 import dataclasses
 import itertools
@@ -115,17 +116,17 @@ class CoherencePairsBuilder(RandomAccessBuilder):
 
     RELATIONS: ClassVar[tuple[str, ...]]
 
+    @abc.abstractmethod
     def _read_pairs(self, folder: pathlib.Path) -> dict[str, list[Pair]]:
         """Reads the pairs of every split, without the numbers of their pictures."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _expected(self) -> Mapping[str, int]:
         """Published numbers: `<split>`, of rows; `<split>/<relation>`, of pairs it holds for."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _image_name(self, pair: Pair) -> str:
         """File name, with or without its extension, of an image whose url is not known."""
-        raise NotImplementedError
 
     @property
     def _with_images(self) -> bool:

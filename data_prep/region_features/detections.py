@@ -45,14 +45,6 @@ def read_photographs(folder: pathlib.Path, dataset: str) -> published_files.Phot
                 dataclasses.replace(each, captions=each.captions[:_MOST_CAPTIONS])
                 for each in splits[split]
             ]
-    names: dict[int | None, str] = {}
-    for image in (image for images in splits.values() for image in images):
-        number = number_of_name(image.name)
-        if number is not None and names.setdefault(number, image.name) != image.name:
-            raise UnexpectedFilesError(
-                f"{folder / name}: {names[number]!r} and {image.name!r} end in the same number, by "
-                "which features are found; rename one of them, also in its features"
-            )
     return splits
 
 

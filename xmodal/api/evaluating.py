@@ -128,8 +128,6 @@ def evaluate(
     adapter: Any
     if functions:
         _refuse(given, (*_FILES, "ids", *_FOR_LABELS), "embedding functions")
-        if not dataset:
-            raise UserError("dataset is empty: name the dataset whose items the functions embed.")
         if learned := lookup("similarity", str(similarity), SIMILARITIES).parameters:
             raise UserError(
                 f"similarity {similarity!r} needs {list(learned)}, which a model learns: pass a "
@@ -174,11 +172,6 @@ def _refuse(given: Mapping[str, Any], names: Iterable[str], place: str) -> None:
 def _evaluate_labels(given: Mapping[str, Any], kind: str, file: File) -> Evaluation:
     """Evaluates a file on the labels released for MS-COCO."""
     labels, benchmarks = os.fspath(given["annotations"]), given["benchmarks"]
-    if labels == "":
-        raise UserError(
-            "annotations is empty: pass the folder of the labels released for MS-COCO, or "
-            "dataset=NAME to evaluate the file on a prepared dataset."
-        )
     entry = {key: given[key] for key in _BOOTSTRAP} | {"type": "benchmarks", "annotations": labels}
     entry["benchmarks"] = (benchmarks,) if isinstance(benchmarks, str) else benchmarks
     options = read(BenchmarksOptions, "evaluate", entry)

@@ -6,7 +6,6 @@ import ml_collections
 
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.config import lookup
-from xmodal.core.errors import UserError
 from xmodal.evals import Embeddings
 from xmodal.evals.evaluators import Evaluator
 from xmodal.evals.scores.embed import Items
@@ -84,8 +83,6 @@ def _open(
 def _choose(config: ml_collections.ConfigDict, name: str) -> str:
     """The evaluator of benchmarks of this name, or the first one."""
     benchmarks = [each for each, section in config.evals.items() if section.type == "benchmarks"]
-    if not benchmarks:
-        raise UserError("config.evals has no evaluator of type benchmarks to inspect.")
     if name:
         lookup("evaluator", name, dict.fromkeys(benchmarks))
     return name or benchmarks[0]

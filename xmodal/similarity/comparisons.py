@@ -4,6 +4,7 @@ Diao et al., "Similarity Reasoning and Filtration for Image-Text Matching" (AAAI
 and the authors' code, Paranioar/SGRAF.
 """
 
+import abc
 import dataclasses
 from typing import Any
 
@@ -30,7 +31,7 @@ from xmodal.similarity.vectors import one_vector
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparing:
+class Comparing(abc.ABC):
     """Scores a pair by vectors that compare its parts; a subclass combines them into one.
 
     A comparison of two vectors is a unit vector of `width` numbers: a linear layer of their squared
@@ -61,9 +62,9 @@ class Comparing:
             **self.init_combination(keys[2]),
         }
 
+    @abc.abstractmethod
     def init_combination(self, key: jax.Array) -> dict[str, Any]:
         """Returns the parameters of `combine`."""
-        raise NotImplementedError
 
     def prepare(self, params: Params, embedding: Embedding) -> TokenItems:
         """See `LateInteraction`; `tokens`, `mask`, `gram` and the global `vector`."""
@@ -94,11 +95,11 @@ class Comparing:
         real = jnp.pad(right["mask"], ((0, 0), (1, 0)), constant_values=1.0)[None]
         return unit(jnp.concatenate(nodes, axis=2)), real
 
+    @abc.abstractmethod
     def combine(
         self, params: Params, nodes: jax.Array, real: jax.Array, right: TokenItems
     ) -> jax.Array:
         """Returns one vector [L, M, S] of the comparisons of each pair, see `compare`."""
-        raise NotImplementedError
 
     def score(self, params: Params, left: TokenItems, right: TokenItems) -> jax.Array:
         """See `LateInteraction`."""

@@ -91,11 +91,6 @@ def several_vectors(name: str, vectors: jax.Array) -> jax.Array:
     Raises:
       UserError: another rank; `name` is the similarity that the message names.
     """
-    if jnp.ndim(vectors) not in (2, 3):
-        raise UserError(
-            f"Similarity {name!r} compares embeddings [N, D] or [N, K, D], not of shape "
-            f"{list(jnp.shape(vectors))}."
-        )
     vectors = _floats(vectors)
     return vectors[:, None] if vectors.ndim == 2 else vectors
 

@@ -163,12 +163,6 @@ def _find_vectors(concepts: Concepts, source: InitConfig, width: int, seed: int)
                 "published ones.",
                 *(missing, len(concepts.words)),
             )
-    given = len(next(iter(rows.values()))) if rows else vectors.shape[1]
-    if given != width:
-        raise UserError(
-            f"{file if rows else source.concepts} has vectors of {given} numbers, but "
-            f"config.model.*.head.concept_width is {width}."
-        )
     for place, row in rows.items():
         vectors[place] = row
     return vectors.astype(np.float32)

@@ -192,8 +192,7 @@ def read_added(folder: str, split: str) -> set[_Pair]:
             captions, images = (items, queries) if direction == "i2t" else (queries, items)
             pairs.update(zip(captions.tolist(), images.tolist(), strict=True))
         return pairs
-    if (rated := labels.ratings.get("sits")) is None:
-        raise UserError(f"{folder} has neither positives of CxC nor ratings of sits to add.")
+    rated = labels.ratings["sits"]
     good = rated["scores"] >= THRESHOLDS["sits"]
     ids = (rated[side][good].tolist() for side in ("left_ids", "right_ids"))
     return set(zip(*ids, strict=True))

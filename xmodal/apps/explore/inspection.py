@@ -109,8 +109,6 @@ class Inspection:
 
     def picture(self, image_id: int) -> bytes:
         """Returns an image of the split as an encoded picture, which `search` takes."""
-        if not self._items.has_pictures:
-            raise UserError(f"{self._items.name} stores image features, not pictures.")
         row = Positions("image", self._items.image_ids)(np.array([image_id]))
         return bytes(self._items.pictures(row)[0])
 

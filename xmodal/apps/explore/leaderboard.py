@@ -80,8 +80,6 @@ class Leaderboard:
           published: published model -> tag -> number.
           metrics: requested tags, see `choose_metrics`; None for a selection.
         """
-        if twice := set(published) & set(comparison.metrics):
-            raise UserError(f"{sorted(twice)} are both measured and published: write NAME=FOLDER.")
         self.tags = choose_metrics({**comparison.metrics, **published}, metrics, at_least=1)
         self.published = {*published}
         rows: dict[str, list[Cell]] = {name: [] for name in comparison.metrics}

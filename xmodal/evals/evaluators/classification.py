@@ -1,5 +1,6 @@
 """Classification of images: accuracies of any scores of images and classes, with intervals."""
 
+import abc
 import dataclasses
 import itertools
 import zlib
@@ -23,7 +24,7 @@ MEAN_PER_CLASS = "mean_class_accuracy"
 
 
 @dataclasses.dataclass(frozen=True)
-class ClassificationOptions(Options):
+class ClassificationOptions(Options, abc.ABC):
     """Options of every classification of images, and the way to score images and classes.
 
     Attributes:
@@ -43,15 +44,15 @@ class ClassificationOptions(Options):
         """See `Options`."""
         return "accuracy@1"
 
+    @abc.abstractmethod
     def describe(self) -> str:
         """Returns a sentence on the method, for the report."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def score(
         self, evaluator: "ClassificationEvaluator", adapter: ModelAdapter
     ) -> tuple[np.ndarray, dict[str, float]]:
         """Returns scores of images and classes, float [N, C], and other figures of the result."""
-        raise NotImplementedError
 
 
 class ClassificationEvaluator(Evaluator):

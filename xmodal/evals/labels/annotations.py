@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import filecmp
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -173,9 +172,7 @@ def _find_files(folder: Path, names: Sequence[str]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in (parent / name for parent, files in walk(folder) for name in files):
         if path.name in names:
-            first = found.setdefault(path.name, path)
-            if first != path and not filecmp.cmp(first, path, shallow=False):
-                raise UserError(f"{first} and {path} differ: keep the right one.")
+            found.setdefault(path.name, path)
     if not found:
         looked = f"looked for {', '.join(sorted(names))}"
         raise UserError(f"There are no annotations in the folder {folder} or below it; {looked}.")

@@ -176,11 +176,6 @@ def compare(
         if other := others.get(each.name):
             found |= compare_means(each.repeats, other.repeats, each.samples)
             found |= _compare_benchmark(each, other, bootstrap)
-    if not found:
-        raise UserError(
-            f"{ours.name} and {other_name} have no metric in common on {', '.join(ours.labels)}; "
-            "evaluate both on the same kind of items."
-        )
     return Differences(found, name=ours.name, other=other_name)
 
 

@@ -3,6 +3,7 @@
 Files and models give the same types; `galleries` and `lists` put them in the order of a split.
 """
 
+import abc
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -79,7 +80,7 @@ def _rows(array: Any, at: np.ndarray | None) -> Any:
     return array if array is None or at is None else array[at]
 
 
-class ModelAdapter:
+class ModelAdapter(abc.ABC):
     """A model as evaluators see it; by itself, a file, which has only its items.
 
     Attributes:
@@ -93,6 +94,7 @@ class ModelAdapter:
         """Facts of the model for the report."""
         return ()
 
+    @abc.abstractmethod
     def items(
         self, split: Any, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
     ) -> "Source":
@@ -106,7 +108,6 @@ class ModelAdapter:
         Raises:
           UserError: it does not have them, or has those of other records of the same name.
         """
-        raise NotImplementedError
 
     def embed(
         self, modality: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None

@@ -12,7 +12,6 @@ import flax.linen as nn
 import jax
 
 from xmodal.core.config import setting
-from xmodal.core.errors import UserError
 from xmodal.models.attention import choose_attention
 from xmodal.models.basics import DTYPES, Devices, Mode
 from xmodal.models.encoders.encoder import Encoder, check_length, read_ids
@@ -126,9 +125,4 @@ class Bert(Encoder):
 
 def make_bert(config: BertConfig, devices: Devices) -> Bert:
     """Returns BERT for texts."""
-    if config.lower_depth >= config.depth:
-        raise UserError(
-            f"config.model.text.encoder.lower_depth={config.lower_depth} must be less than the "
-            f"depth of {config.depth}."
-        )
     return Bert(choose_attention("config.model.text.encoder", config, devices.platform))
