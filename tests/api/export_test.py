@@ -1,6 +1,5 @@
 """Bundles embed like their models, are self-contained, and are rejected after changes."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -71,19 +70,6 @@ def test_a_run_and_its_bundle_agree(bundle):
         )
     for one, other in zip(alone.tokenize(texts), model.tokenize(texts), strict=True):
         np.testing.assert_array_equal(one, other)
-
-
-def test_the_card_says_what_the_bundle_holds(bundle):
-    folder, _ = bundle
-    card = json.loads((folder / "bundle.json").read_text())
-    assert card["image"]["shape"] == [5]
-    assert card["text"]["lengths"] == [8, 16, 20]
-    names = {path.name for path in folder.iterdir()} - {"bundle.json"}
-    assert names == set(card["files"])
-    for name, digest in card["files"].items():
-        assert digest == hashlib.sha256((folder / name).read_bytes()).hexdigest()
-    # Nothing about the machine that created it.
-    assert not any(b".py" in path.read_bytes() for path in folder.iterdir())
 
 
 @pytest.mark.slow

@@ -124,9 +124,8 @@ def evaluate(
     given = dict(locals())
     check_options("evaluate", evaluate, {key: given[key] for key in _CHECKED})
     both = {"image": embed_images, "text": embed_texts}
-    functions = {modality: each for modality, each in both.items() if each is not None}
     adapter: Any
-    if functions:
+    if functions := {modality: each for modality, each in both.items() if each is not None}:
         _refuse(given, (*_FILES, "ids", *_FOR_LABELS), "embedding functions")
         if learned := lookup("similarity", str(similarity), SIMILARITIES).parameters:
             raise UserError(
@@ -202,7 +201,7 @@ def _evaluate_dataset(
         "text": {},
         "labels": () if options is None else options.labels_read,
     }
-    for each in (split, *(() if options is None else options.splits_read)):
+    for each in (split, *(options.splits_read if options else ())):
         data.prepare(section, splits=[each])
     items: Any = data.eval_split(section, split=split)
     if options is None:
@@ -281,15 +280,12 @@ class FunctionAdapter(ModelAdapter):
         name, parts = f"embed_{modality}s", list[np.ndarray]()
         with progress(f"Calling {name} for {count:,} items", count) as advance:
             for start in range(0, count, self._batch_size):
-                found = read(np.arange(start, min(start + self._batch_size, count)))
-                given = [_open(each) for each in found] if modality == "image" else list(found)
+                found = given = read(np.arange(start, min(start + self._batch_size, count)))
+                if modality == "image":
+                    given = [PIL.Image.fromarray(decode_image(each)) for each in found]
                 parts.append(_read(name, self._functions[modality](given), len(given)))
                 advance(len(given))
         return np.concatenate(parts)
-
-
-def _open(encoded: bytes) -> PIL.Image.Image:
-    return PIL.Image.fromarray(decode_image(encoded))
 
 
 def _read(name: str, found: Any, count: int) -> np.ndarray:

@@ -74,9 +74,7 @@ def _lower_modalities(stored: Stored, platforms: Sequence[str]) -> tuple[Card, d
     platform = "cpu" if "cpu" in platforms else platforms[0]
     encoders = make_dual_encoder(stored.section, Devices(1, platform))
     similarity, learned = encoders.similarity, stored.params.get("similarity", {})
-    arrays: Mapping[str, Any] = {}
-    if similarity.module is not None:
-        arrays = similarity.select_parameters(learned)
+    arrays = {} if similarity.module is None else similarity.select_parameters(learned)
     weights = {
         modality: flatten({"params": stored.params[modality], **stored.model_state[modality]})
         for modality in encoders.towers
@@ -92,7 +90,7 @@ def _lower_modalities(stored: Stored, platforms: Sequence[str]) -> tuple[Card, d
         shape, dtype = _image_shape(stored), "uint8" if stored.images.size else "float32"
         image = ImageCard(dataclasses.replace(stored.images, augment=None), shape, dtype)
         columns = {"image": (shape, dtype)}
-        contents[image.function] = _lower(encoders, weights, columns, platforms)
+        contents["image"] = _lower(encoders, weights, columns, platforms)
     if stored.texts is not None:
         config, vocabulary = stored.texts
         longest = config.max_length
@@ -101,7 +99,7 @@ def _lower_modalities(stored: Stored, platforms: Sequence[str]) -> tuple[Card, d
         text = TextCard(dataclasses.replace(config, augment=None, vocabulary=""), lengths)
         for length in lengths:
             columns = dict.fromkeys(("text_ids", "text_mask"), ((length,), "int32"))
-            contents[text.function(length)] = _lower(encoders, weights, columns, platforms)
+            contents[f"text-{length}"] = _lower(encoders, weights, columns, platforms)
         file = vocabulary_file(vocabulary)
         contents[file.name] = file.content
     # The functions return only the compared field.
@@ -146,30 +144,28 @@ def _lower(
         for name, (shape, dtype) in columns.items()
     }
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), dict(weights[modality]))
-    function = jax.jit(lambda arrays, columns: _embed(encoders, modality, arrays, columns))
+
+    @jax.jit
+    def embed(arrays: Any, columns: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        """Returns `vectors`, `log_sigma` if probabilistic, and `tokens` if they are compared."""
+        state, similarity = unflatten(arrays), encoders.similarity
+        params = state.pop("params", {})
+        embedding, _ = encoders.embed(modality, {modality: params}, {modality: state}, columns)
+        found = {"vectors": select_field(embedding, similarity.config.field)}
+        if embedding.log_sigma is not None:
+            found["log_sigma"] = embedding.log_sigma
+        if similarity.module is not None:
+            found |= {name: embedding.extras[name] for name in ("tokens", "mask")}
+        return {name: array.astype(jnp.float32) for name, array in found.items()}
+
     # Paths of source files on this machine are left out of the function.
     limit = jax.config.jax_traceback_in_locations_limit  # type: ignore[attr-defined]
     jax.config.update("jax_traceback_in_locations_limit", 0)
     try:
-        lowered = export.export(function, platforms=platforms)(shapes, inputs)
+        lowered = export.export(embed, platforms=platforms)(shapes, inputs)
     finally:
         jax.config.update("jax_traceback_in_locations_limit", limit)
     return bytes(lowered.serialize())
-
-
-def _embed(
-    encoders: DualEncoder, modality: str, arrays: Any, columns: Mapping[str, jax.Array]
-) -> dict[str, jax.Array]:
-    """Returns `vectors`, `log_sigma` of a probabilistic model, `tokens` if they are compared."""
-    state, similarity = unflatten(arrays), encoders.similarity
-    params = state.pop("params", {})
-    embedding, _ = encoders.embed(modality, {modality: params}, {modality: state}, columns)
-    found = {"vectors": select_field(embedding, similarity.config.field)}
-    if embedding.log_sigma is not None:
-        found["log_sigma"] = embedding.log_sigma
-    if similarity.module is not None:
-        found |= {name: embedding.extras[name] for name in ("tokens", "mask")}
-    return {name: array.astype(jnp.float32) for name, array in found.items()}
 
 
 def _compare(stored: Stored, folder: epath.Path, card: Card) -> None:

@@ -212,14 +212,13 @@ class Model:
             raise UserError(
                 f"{self.name} has no cross-encoder; compare embeddings by `similarity`."
             )
-        config = self._require_images()
         if isinstance(images, str | bytes) or len(images) != len(texts):
             raise UserError("score_pairs takes as many images as texts, in two lists.")
         _check_strings(texts)
         weights = self._params, self._model_state
-        given = {"config": config, "tokenizer": self._tokenizer, "upright": upright}
         embed = functools.partial(self._embed_pairs, *weights, batch_size=batch_size)
-        return score_given_pairs(embed, images, texts, **given)
+        given = {"config": self._require("image"), "tokenizer": self._tokenizer}
+        return score_given_pairs(embed, images, texts, upright=upright, **given)
 
     def attend(
         self, texts: Iterable[str], *, batch_size: int | None = None
@@ -234,15 +233,12 @@ class Model:
         """
         texts = list(texts)
         weights = self._embed_texts(self._attend, texts, batch_size)
-        tokenizer = self._require_tokenizer()
-        ids, mask = tokenizer.encode(texts)
-        return [
-            [
-                (tokenizer.vocabulary[token], float(weight))
-                for token, weight in zip(row[real > 0], of_text[real > 0], strict=True)
-            ]
-            for row, real, of_text in zip(ids, mask, np.asarray(weights), strict=True)
-        ]
+        tokenizer = self._require("text")
+        found = []
+        for row, mask, of_text in zip(*tokenizer.encode(texts), np.asarray(weights), strict=True):
+            words = [tokenizer.vocabulary[token] for token in row[mask > 0]]
+            found.append(list(zip(words, of_text[mask > 0].tolist(), strict=True)))
+        return found
 
     def attend_images(
         self, images: Iterable[Picture] | np.ndarray, *, batch_size: int = 64, upright: bool = True
@@ -262,15 +258,15 @@ class Model:
     def tokenize(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the inputs of the text encoder: ids and mask, int32 [N, T]."""
         _check_strings(texts)
-        return self._require_tokenizer().encode(list(texts))
+        return self._require("text").encode(list(texts))
 
     def count_texts(self, texts: Sequence[str]) -> TextCounts:
         """Returns how many texts are cut or without a known word."""
-        return count_texts(self._require_tokenizer(), texts)
+        return count_texts(self._require("text"), texts)
 
     def preprocess(self, images: Iterable[Picture], *, upright: bool = True) -> np.ndarray:
         """Returns the inputs of the image encoder, uint8 [N, size, size, 3] for pictures."""
-        config = self._require_images()
+        config = self._require("image")
         return np.stack([prepare_image(each, config, upright=upright) for each in images])
 
     def hash_weights(self) -> str:
@@ -286,19 +282,16 @@ class Model:
         digest = hashlib.sha256(repr((images, words, numbers)).encode())
         for part in sorted((*self.modalities, *with_arrays)):
             trees = self._params.get(part, {}), self._model_state.get(part, {})
+            leaves = {path: leaf for tree in trees for path, leaf in leaves_by_path(tree).items()}
             # Names in a bundle begin with `params/`.
-            leaves = {
-                path.removeprefix("params/"): np.asarray(leaf)
-                for tree in trees
-                for path, leaf in leaves_by_path(tree).items()
-            }
-            for path, array in sorted(leaves.items()):
+            arrays = {path.removeprefix("params/"): np.asarray(x) for path, x in leaves.items()}
+            for path, array in sorted(arrays.items()):
                 digest.update(f"{part} {path} {array.dtype} {array.shape}".encode())
                 digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
     def _embed_texts(self, embed: Embed, texts: Iterable[str], batch_size: int | None) -> Vectors:
-        tokenizer = self._require_tokenizer()
+        tokenizer = self._require("text")
         batch_size = self._texts if batch_size is None else batch_size
         counts: list[TextCounts] = []
 
@@ -314,7 +307,7 @@ class Model:
         return found
 
     def _embed_images(self, embed: Embed, images: Any, batch_size: int, **given: Any) -> Vectors:
-        config = self._require_images()
+        config = self._require("image")
 
         def items(part: Any, first: int) -> GivenItems:
             return GivenItems(images=part, config=config, first=first, **given)
@@ -343,15 +336,11 @@ class Model:
             )
         return join(found, modality, keep_modality=not self.measure[0].symmetric)
 
-    def _require_tokenizer(self) -> Tokenizer:
-        if self._tokenizer is None:
-            raise UserError(f"{self.name} has no text tower, only {self.modalities[0]}.")
-        return self._tokenizer
-
-    def _require_images(self) -> ImageConfig:
-        if self._image_config is None:
-            raise UserError(f"{self.name} has no image tower, only {self.modalities[0]}.")
-        return self._image_config
+    def _require(self, modality: str) -> Any:
+        """The tokenizer, or the preprocessing of images."""
+        if modality not in self.modalities:
+            raise UserError(f"{self.name} has no {modality} tower, only {self.modalities[0]}.")
+        return self._tokenizer if modality == "text" else self._image_config
 
 
 def _check_strings(texts: Any) -> None:

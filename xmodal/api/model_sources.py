@@ -79,19 +79,14 @@ def make_model(stored: Stored, mesh: Mesh) -> Model:
 def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
     """Returns the model in a folder, as NumPy arrays, without the parameters of tasks."""
     folder, name = epath.Path(source), os.fspath(source)
-    if _is_run(folder):
+    config = folder / "config.json"  # transformers' models have one, too.
+    if config.exists() and "model_type" not in read_json(config, "copy it again."):
         return _read_run(name, step)
     if not any((folder / f"{kind}.json").exists() for kind in ("model", "tower")):
         folder = _convert(name)
     if step != "best":
         raise UserError(f"{source} is not a run, and has no steps; remove step={step!r}.")
     return _read_converted(folder, name)
-
-
-def _is_run(folder: epath.Path) -> bool:
-    """Whether a folder has the config of a run, not that of a model of transformers."""
-    path = folder / "config.json"
-    return path.exists() and "model_type" not in read_json(path, "copy it again.")
 
 
 def _convert(source: str) -> epath.Path:
@@ -123,13 +118,15 @@ def _read_run(run: str, step: int | str) -> Stored:
     )
     params, section = merge(trained, frozen), config.model.to_dict()
     modalities = [modality for modality in MODALITIES if section.get(modality) is not None]
-    text = read(TextConfig, "config.data.text", config.data.text) if "text" in modalities else None
+    image = text = None
+    if "image" in modalities:
+        image = read(ImageConfig, "config.data.image", config.data.image)
+    if "text" in modalities:
+        text = read(TextConfig, "config.data.text", config.data.text)
     return Stored(
         {"name": run, "kind": "run", "step": number, "metrics": metrics},
         section,
-        read(ImageConfig, "config.data.image", config.data.image)
-        if "image" in modalities
-        else None,
+        image,
         text and (text, read_vocabulary(text.vocabulary)),
         {key: params[key] for key in (*modalities, "similarity", "cross_encoder") if key in params},
         {modality: model_state.get(modality, {}) for modality in modalities},

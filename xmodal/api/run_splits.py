@@ -52,9 +52,8 @@ def embed_run_split(
     parts = build_run(config, mesh_lib.make_mesh())
     evaluation = RunEvaluation(parts, names=[name], trains=False)
     weights = checkpoints.restore_model(run_dir, chosen, parts.shapes, parts.mesh)
-    adapter = evaluation.adapter(*weights)
-    found = _open(f"{config.name} step {chosen}", name, evaluation.suite, adapter, split)
-    return found._replace(step=chosen)
+    model, adapter = f"{config.name} step {chosen}", evaluation.adapter(*weights)
+    return _open(model, name, evaluation.suite, adapter, split, chosen)
 
 
 def read_file_split(
@@ -72,12 +71,12 @@ def read_file_split(
 
 
 def _open(
-    model_name: str, name: str, suite: EvalSuite, adapter: ModelAdapter, split: str | None
-) -> EvaluatedSplit:
+    model: str, name: str, suite: EvalSuite, adapter: ModelAdapter, split: str | None,
+    step: int | None = None,
+) -> EvaluatedSplit:  # fmt: skip
     split = suite.split_of(name, split)
-    evaluator = suite.evaluator(name, split)
-    embeddings = evaluator.embeddings(adapter)
-    return EvaluatedSplit(model_name, name, evaluator, embeddings, suite.items(name, split))
+    evaluator, items = suite.evaluator(name, split), suite.items(name, split)
+    return EvaluatedSplit(model, name, evaluator, evaluator.embeddings(adapter), items, step)
 
 
 def _choose(config: ml_collections.ConfigDict, name: str) -> str:

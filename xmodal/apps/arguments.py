@@ -9,7 +9,7 @@ from typing import Any
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 
-_DATASET = ("dataset", "config", "split", "data_dir", "manual_dir")
+DATASET = ("dataset", "config", "split", "data_dir", "manual_dir")
 
 
 def make_parser(command: str, description: str | None) -> argparse.ArgumentParser:
@@ -61,7 +61,7 @@ def add_dataset(
 
 def dataset_section(args: argparse.Namespace) -> dict[str, str]:
     """Returns the arguments of `add_dataset`, as a section of a config with the split."""
-    return {name: getattr(args, name) for name in _DATASET}
+    return {name: getattr(args, name) for name in DATASET}
 
 
 def prepared_dir(args: argparse.Namespace) -> str | None:

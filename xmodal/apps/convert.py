@@ -12,7 +12,6 @@ DIR/tower.json, and its head if it has one, in `model.text`.
 `init_from.model = DIR`; `configs/released.py` evaluates any such folder.
 """
 
-import argparse
 import re
 
 from xmodal.apps.arguments import make_parser, name_list
@@ -24,34 +23,6 @@ from xmodal.pretrained.variants import CONVERTERS, MODELS, TOWERS
 @console.readable_errors()
 def main() -> None:
     """Converts the weights that the command line names."""
-    args = _parse()
-    # The models are slow to import, but --help should be fast.
-    from xmodal.pretrained.converters import convert
-    from xmodal.pretrained.folder import check_new, save_folder
-
-    allowed = {name: getattr(args, name) for name in ("allow_missing", "allow_unexpected")}
-    for name, patterns in allowed.items():
-        try:
-            list(map(re.compile, patterns))
-        except re.error as error:
-            raise UserError(f"--{name} has no regular expression: {error}.") from error
-    check_new(args.output)
-    reports: list[str] = []
-    source = (args.model or args.tower, args.source, args.variant, args.vocabulary)
-    try:
-        made = convert(*source, concepts=args.concepts, **allowed, show=reports.append)
-        save_folder(args.output, *made)
-        section = made[1].section()
-    except UserError:
-        print(*reports, sep="\n", end="")  # There is no folder that keeps them.
-        raise
-    size = sum(array.nbytes for array in made[0].values()) / 2**20
-    print(f"{args.output}: {made[2].summary()}; {size:.1f} MiB; report.txt lists all; {section}")
-    for note in made[2].notes:
-        print(f"Note: {note}")
-
-
-def _parse() -> argparse.Namespace:
     parser = make_parser("convert", "Converts published weights.")
     kind = parser.add_mutually_exclusive_group(required=True)
     kind.add_argument("--tower", choices=sorted(TOWERS))
@@ -78,7 +49,31 @@ def _parse() -> argparse.Namespace:
             metavar="REGEX,...",
             help=f"{kind} arrays to ignore, by {whose} names",
         )
-    return parser.parse_args()
+    args = parser.parse_args()
+    # The models are slow to import, but --help should be fast.
+    from xmodal.pretrained.converters import convert
+    from xmodal.pretrained.folder import check_new, save_folder
+
+    allowed = {name: getattr(args, name) for name in ("allow_missing", "allow_unexpected")}
+    for name, patterns in allowed.items():
+        try:
+            list(map(re.compile, patterns))
+        except re.error as error:
+            raise UserError(f"--{name} has no regular expression: {error}.") from error
+    check_new(args.output)
+    reports: list[str] = []
+    source = (args.model or args.tower, args.source, args.variant, args.vocabulary)
+    try:
+        made = convert(*source, concepts=args.concepts, **allowed, show=reports.append)
+        save_folder(args.output, *made)
+        section = made[1].section()
+    except UserError:
+        print(*reports, sep="\n", end="")  # There is no folder that keeps them.
+        raise
+    size = sum(array.nbytes for array in made[0].values()) / 2**20
+    print(f"{args.output}: {made[2].summary()}; {size:.1f} MiB; report.txt lists all; {section}")
+    for note in made[2].notes:
+        print(f"Note: {note}")
 
 
 if __name__ == "__main__":

@@ -6,8 +6,6 @@ MODEL is a run, or a model or tower of `xmodal convert`, local or gs://. `xmodal
 the bundle; its numbers match the run's to 1e-5. bundle.json describes its contents.
 """
 
-import argparse
-
 from etils import epath
 
 from xmodal.api.bundles import CARD, KNOWN_PLATFORMS, PLATFORMS
@@ -18,22 +16,6 @@ from xmodal.core import console
 @console.readable_errors()
 def main() -> None:
     """Exports the model that the command line names."""
-    args = _parse()
-    from xmodal.api.exporting import export_model
-
-    card = export_model(
-        args.model,
-        args.output,
-        step=args.step,
-        platforms=args.platforms,
-        embeddings_only=args.embeddings_only,
-    )
-    names = [CARD, *card.files()]
-    size = sum((epath.Path(args.output) / name).stat().length for name in names) / 2**20
-    print(f"{args.output}: {len(names)} files, {size:.1f} MiB, for {', '.join(card.platforms)}")
-
-
-def _parse() -> argparse.Namespace:
     parser = make_parser("export", "Exports a model for use without flax.")
     parser.add_argument("--model", required=True, help="a run, or a folder of converted weights")
     parser.add_argument("--output", required=True, help="the new folder")
@@ -49,7 +31,19 @@ def _parse() -> argparse.Namespace:
         action="store_true",
         help="leave out a cross-encoder, which a bundle cannot carry",
     )
-    return parser.parse_args()
+    args = parser.parse_args()
+    from xmodal.api.exporting import export_model
+
+    card = export_model(
+        args.model,
+        args.output,
+        step=args.step,
+        platforms=args.platforms,
+        embeddings_only=args.embeddings_only,
+    )
+    names = [CARD, *card.files()]
+    size = sum((epath.Path(args.output) / name).stat().length for name in names) / 2**20
+    print(f"{args.output}: {len(names)} files, {size:.1f} MiB, for {', '.join(card.platforms)}")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,6 @@ see `xmodal/data/mined_negatives.py`. A killed command resumes at the first miss
 processes share the blocks.
 """
 
-import argparse
-
 from xmodal.apps.arguments import add_dataset, make_parser, name_list, positive_int
 from xmodal.core import console
 
@@ -18,16 +16,6 @@ from xmodal.core import console
 @console.readable_errors()
 def main() -> None:
     """Runs the command."""
-    args = _parse()
-    # They import JAX and TensorFlow, but --help and errors in arguments should be fast.
-    from xmodal.apps.negative_tables import write_negatives
-    from xmodal.core import processes
-
-    with processes.connected({f"--{name}": value for name, value in vars(args).items()}):
-        write_negatives(args)
-
-
-def _parse() -> argparse.Namespace:
     parser = make_parser("mine", "Mines hard negatives with a trained model.")
     parser.add_argument("--model", required=True, help="a run, bundle or converted weights")
     parser.add_argument("--step", default="best", help="a run's step: a number, best or latest")
@@ -45,7 +33,13 @@ def _parse() -> argparse.Namespace:
         "--block_size", type=positive_int, default=1024, help="queries of a file of blocks"
     )
     parser.add_argument("--output", required=True, help="the new folder")
-    return parser.parse_args()
+    args = parser.parse_args()
+    # They import JAX and TensorFlow, but --help and errors in arguments should be fast.
+    from xmodal.apps.negative_tables import write_negatives
+    from xmodal.core import processes
+
+    with processes.connected({f"--{name}": value for name, value in vars(args).items()}):
+        write_negatives(args)
 
 
 if __name__ == "__main__":

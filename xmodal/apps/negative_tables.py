@@ -56,13 +56,12 @@ def write_negatives(args: argparse.Namespace) -> None:
     # Blocks of other settings are never taken for these.
     folder = parts / hashlib.sha256(json.dumps(card).encode()).hexdigest()[:16]
     with folder_lock.hold(parts):
-        scores = open_model_scores(model, embed_items(model, items))
-        height = args.block_size
+        found = {kind: embed_items(model, kind, each) for kind, each in items.items()}
+        scores = open_model_scores(model, found)
+        how = positives, args.block_size
         blocks = {
-            "captions": mine_blocks(folder, "captions", scores, args.captions, positives, height),
-            "images": mine_blocks(
-                folder, "images", scores.transpose(), args.images, positives, height
-            ),
+            "captions": mine_blocks(folder, "captions", scores, args.captions, *how),
+            "images": mine_blocks(folder, "images", scores.transpose(), args.images, *how),
         }
         processes.gather("mine its blocks", "done")
 

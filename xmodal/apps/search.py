@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import PIL.Image
 
     from xmodal.api.search.gallery import IndexGallery
-    from xmodal.api.search.hits import Hit
+    from xmodal.api.search.index import Hit
 
 FORMATS = ("table", "json", "html")
 
@@ -105,8 +105,7 @@ def _query(args: argparse.Namespace) -> None:
     elif image is not None:
         asked = _open(pathlib.Path(image))
     index = Index.open(args.index, model=args.model)
-    names = ("top", "find", "exact")
-    options = {name: getattr(args, name) for name in names}
+    options = {name: getattr(args, name) for name in ("top", "find", "exact")}
     hits, notes = index.query(args.text, image=image, **options), index.describe_query(args.text)
     query = args.text if args.image is None else args.image
     find = args.find or next(kind for kind in KINDS if kind in index.galleries)

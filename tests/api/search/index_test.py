@@ -82,19 +82,6 @@ def test_another_model_and_damage_are_refused(run, model, tmp_path):
         xmodal.Index.open(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda index: index.query("a", top=2.5), "top is 2.5; it must be an integer of at least"),
-        (lambda index: index.query("a", find="image"), r"has no image; it has \['caption'\]"),
-    ],
-)
-def test_mistakes_are_named(model, call, message):
-    index = xmodal.Index.build(model, captions=["a star"])
-    with pytest.raises(xmodal.UserError, match=message):
-        call(index)
-
-
 def test_the_commands(run, model, search, tmp_path):
     np.save(tmp_path / "features.npy", make_features())
     (tmp_path / "captions.txt").write_text("a star\n\nthe circle\n")

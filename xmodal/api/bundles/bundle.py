@@ -44,11 +44,6 @@ class ImageCard:
     shape: tuple[int, ...]
     dtype: str = setting(one_of=("uint8", "float32"))
 
-    @property
-    def function(self) -> str:
-        """The file of the function."""
-        return "image"
-
 
 @dataclasses.dataclass(frozen=True)
 class TextCard:
@@ -61,10 +56,6 @@ class TextCard:
 
     preprocessing: TextConfig
     lengths: tuple[int, ...]
-
-    def function(self, length: int) -> str:
-        """Returns the file of the function of texts [N, length]."""
-        return f"text-{length}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,12 +82,10 @@ class Card:
 
     def files(self) -> list[str]:
         """Returns the names of all files beside the card."""
-        names = [WEIGHTS]
-        if self.image is not None:
-            names.append(self.image.function)
+        names = [WEIGHTS] + ["image"] * (self.image is not None)
         if self.text is not None:
             names.append(file_name(self.text.preprocessing.tokenizer))
-            names += map(self.text.function, self.text.lengths)
+            names += [f"text-{length}" for length in self.text.lengths]
         return names
 
 
@@ -125,13 +114,11 @@ class BundledEncoders:
         self, modality: str, params: Any, model_state: Any, inputs: Mapping[str, jax.Array]
     ) -> tuple[Embedding, Any]:
         """Embeds items; see `models.DualEncoder.embed`."""
-        image, text = self.card.image, self.card.text
         if modality == "image":
-            assert image is not None
-            name, inputs = image.function, {"image": inputs["image"].astype(image.dtype)}
+            assert self.card.image is not None
+            name, inputs = "image", {"image": inputs["image"].astype(self.card.image.dtype)}
         else:
-            assert text is not None
-            name = text.function(inputs["text_ids"].shape[1])
+            name = f"text-{inputs['text_ids'].shape[1]}"
         found = self.functions[name].call(params[modality], dict(inputs))
         extras = {name: found[name] for name in ("tokens", "mask") if name in found}
         return Embedding(found["vectors"], found.get("log_sigma"), extras), model_state
@@ -148,8 +135,8 @@ def write_card(folder: epath.Path, card: Card, contents: Mapping[str, bytes]) ->
     (folder / CARD).write_text(content, encoding="utf-8")
 
 
-def read_bundle(folder: str | os.PathLike) -> tuple[Card, dict[str, bytes]]:
-    """Returns the card of a bundle and the bytes of its files, all of them as they were written."""
+def open_bundle(folder: str | os.PathLike, mesh: Mesh) -> Model:
+    """Returns the model of a bundle whose files are complete and unchanged."""
     root = epath.Path(folder)
     if not (root / CARD).exists():
         raise UserError(
@@ -163,12 +150,7 @@ def read_bundle(folder: str | os.PathLike) -> tuple[Card, dict[str, bytes]]:
         )
     check_files(root, content.pop("files"), "copy the bundle again.")
     card = read(Card, f"{CARD} of {folder}", content)
-    return card, {name: (root / name).read_bytes() for name in card.files()}
-
-
-def open_bundle(folder: str | os.PathLike, mesh: Mesh) -> Model:
-    """Returns the model of a bundle whose files are complete and unchanged."""
-    card, contents = read_bundle(folder)
+    contents = {name: (root / name).read_bytes() for name in card.files()}
     if not runs_here(card.platforms):
         raise UserError(
             f"{folder} was made for {', '.join(card.platforms)}, not for "

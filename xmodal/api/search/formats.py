@@ -5,7 +5,7 @@ import json
 import pathlib
 from collections.abc import Callable, Sequence
 
-from xmodal.api.search.hits import Hit
+from xmodal.api.search.index import Hit
 from xmodal.core.page import Group, Page, PageItem, PageRow, Picture, Section
 
 

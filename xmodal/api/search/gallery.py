@@ -48,24 +48,17 @@ def embed(
     They are `ItemEmbeddings` if the model compares tokens. See `Model.embed_images` for `upright`
     and `unreadable`.
     """
-    found: Any
-    if kind == "image":
-        found = model.embed_images(items, upright=upright, unreadable=unreadable)
-    else:
-        found = model.embed_texts(items)
+    given = {"upright": upright, "unreadable": unreadable}
+    found: Any = model.embed_images(items, **given) if kind == "image" else model.embed_texts(items)
     return np.asarray(found) if getattr(found, "tokens", None) is None else found
 
 
-def embed_items(model: Model, items: Mapping[str, SearchItems]) -> dict[str, IndexGallery]:
-    """Embeds items by kind; those that cannot be read are left out, if they may be.
+def embed_items(model: Model, kind: str, items: SearchItems) -> IndexGallery:
+    """Embeds the items of a kind; those that cannot be read are left out, if they may be.
 
     If the devices of the model belong to several processes, all of them call it, embed a share and
     receive all embeddings.
     """
-    return {kind: _embed_kind(model, kind, each) for kind, each in items.items()}
-
-
-def _embed_kind(model: Model, kind: str, items: SearchItems) -> IndexGallery:
     names, own = items.names, dict[int, str]()
     unreadable = own if items.may_be_damaged else None
     given = items.read(0, len(names))

@@ -1,6 +1,8 @@
 """An index of images and captions, searched by a text or a picture."""
 
+import dataclasses
 import functools
+import importlib.util
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
@@ -12,7 +14,6 @@ from xmodal.api.item_embeddings import ItemEmbeddings, tokens_of
 from xmodal.api.model import Model
 from xmodal.api.search import KINDS, METHODS, storage
 from xmodal.api.search.gallery import IndexGallery, embed, embed_items
-from xmodal.api.search.hits import Hit
 from xmodal.api.search.items import SearchItems, from_values
 from xmodal.api.search.nearest import (
     TOP,
@@ -21,7 +22,6 @@ from xmodal.api.search.nearest import (
     RerankedSearch,
     Scorer,
     Search,
-    has_faiss,
 )
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
@@ -31,6 +31,25 @@ from xmodal.similarity import make_similarity
 
 _WORTH_LISTS = 20_000  # Fewer items are compared exactly in milliseconds.
 _SAMPLE = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Hit:
+    """An item that was found.
+
+    Attributes:
+      rank: rank, starting at 1.
+      row: its position in the index.
+      item: path, caption, or image of a dataset.
+      score: larger is more similar.
+      definition: names the score, the model's similarity.
+    """
+
+    rank: int
+    row: int
+    item: str
+    score: float
+    definition: str = ""
 
 
 class Index:
@@ -76,13 +95,13 @@ class Index:
           recall: smallest share of the exact top ten that approximate search must find.
         """
         lookup("method", method, dict.fromkeys(METHODS))
-        given = {"image": _as_items("image", images), "caption": _as_items("caption", captions)}
+        given = {"image": _as_items(images), "caption": _as_items(captions)}
         items = {kind: each for kind, each in given.items() if len(each.names)}
         if not items:
             raise UserError("There is nothing to index: pass images, captions or both.")
-        index = cls(model, embed_items(model, items))
+        index = cls(model, {kind: embed_items(model, kind, x) for kind, x in items.items()})
         for kind, gallery in index.galleries.items():
-            many = len(gallery.names) >= _WORTH_LISTS and has_faiss()
+            many = len(gallery.names) >= _WORTH_LISTS and importlib.util.find_spec("faiss")
             if method == "approximate" or (method == "auto" and many):
                 with progress(f"Tuning approximate search of {len(gallery.names):,} {kind}s", 1):
                     index._add_lists(kind, recall)
@@ -158,7 +177,8 @@ class Index:
           exact: see `query`.
         """
         lookup("kind", kind, dict.fromkeys(KINDS))
-        find = self._choose(find)
+        find = find or next(each for each in KINDS if each in self.galleries)
+        lookup("find", find, self.galleries)
         gallery = self.galleries[find]
         if vectors.shape[1:] != gallery.vectors.shape[1:]:
             raise UserError(
@@ -167,8 +187,6 @@ class Index:
             )
         if gallery.tokens is None:
             vectors = np.asarray(vectors, np.float32)
-        else:
-            tokens_of(vectors)
         if not len(vectors):
             return []
         search = self._search(find, kind, exact or gallery.lists is None)
@@ -181,13 +199,6 @@ class Index:
             ]
             for each in zip(*found, strict=True)
         ]
-
-    def _choose(self, find: str | None) -> str:
-        """The kind of the items to find."""
-        find = find or next(each for each in KINDS if each in self.galleries)
-        if find not in self.galleries:
-            raise UserError(f"The index has no {find}; it has {sorted(self.galleries)}.")
-        return find
 
     def _make_search(self, find: str, kind: str, exact: bool) -> Search:
         gallery, (similarity, parameters) = self.galleries[find], self.model.measure
@@ -232,16 +243,15 @@ class Index:
         if recall >= least:
             gallery.lists, gallery.effort = approximate.lists, approximate.effort
             gallery.recall = recall
-            return
-        logging.warning(
-            "Approximate search finds %.3f of the exact top %d %ss, less than recall=%s, even with "
-            "%d candidates per hit: search is exact.",
-            *(recall, top, kind, least, approximate.effort[1]),
-        )
+        else:
+            logging.warning(
+                "Approximate search finds %.3f of the exact top %d %ss, less than recall=%s, even "
+                "with %d candidates per hit: search is exact.",
+                *(recall, top, kind, least, approximate.effort[1]),
+            )
 
 
-def _as_items(kind: str, given: Iterable[Any] | SearchItems) -> SearchItems:
+def _as_items(given: Iterable[Any] | SearchItems) -> SearchItems:
     if isinstance(given, SearchItems):
         return given
-    # The letters of a string would be captions.
     return from_values(given if isinstance(given, Sequence | np.ndarray) else list(given))

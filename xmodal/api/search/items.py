@@ -55,22 +55,19 @@ def from_images(place: str) -> SearchItems:
     if path.is_dir():
         files = (parent / name for parent, names in walk(path.resolve()) for name in names)
         # A file that is linked is one item, under its own path if that is in the folder.
-        links_first = sorted(filter(_is_picture, files), key=lambda file: not file.is_symlink())
+        pictures = (file for file in files if is_picture(file.name) and not file.is_dir())
+        links_first = sorted(pictures, key=lambda file: not file.is_symlink())
         found = sorted({file.resolve(): file for file in links_first}.values())
         if not found:
             raise UserError(f"--images={place} has no picture ({', '.join(IMAGE_ENDINGS)}).")
-        return _from_files(found)
+        return dataclasses.replace(from_values(list(map(str, found))), may_be_damaged=True)
     if path.suffix == ".npy":
         features = read_array(path)
         names = [f"{path.resolve()}#{row}" for row in range(len(features))]
         return dataclasses.replace(from_values(features), names=names)
     # A list names files relative to itself.
-    paths = [(path.parent / line).resolve() for line in _read_lines("images", path)]
-    return _from_files([*dict.fromkeys(paths)])
-
-
-def _is_picture(path: pathlib.Path) -> bool:
-    return is_picture(path.name) and not path.is_dir()
+    paths = [str((path.parent / line).resolve()) for line in _read_lines("images", path)]
+    return dataclasses.replace(from_values([*dict.fromkeys(paths)]), may_be_damaged=True)
 
 
 def from_captions(place: str) -> SearchItems:
@@ -91,10 +88,9 @@ def from_dataset(
     split = open_split(section, features=features, max_regions=max_regions)
     found = {}
     if len(split.image_ids) and "image" in split.modalities:
-        # Features have no picture to show.
-        shown = None if features else dict(section)
         images = from_split(split, features=features)
-        found["image"] = dataclasses.replace(images, dataset=shown)
+        # Features have no picture to show.
+        found["image"] = dataclasses.replace(images, dataset=None if features else dict(section))
     if len(split.caption_texts):
         found["caption"] = from_values(split.caption_texts)
     return found
@@ -152,13 +148,8 @@ def _read_split(split: "EvalSplit", features: bool, start: int, stop: int) -> It
         yield from split.pictures(rows[first : first + _AT_A_TIME])
 
 
-def _from_files(paths: Sequence[pathlib.Path]) -> SearchItems:
-    return dataclasses.replace(from_values(list(map(str, paths))), may_be_damaged=True)
-
-
 def _read_lines(kind: str, path: pathlib.Path) -> list[str]:
     try:
-        lines = lines_of(path)
+        return lines_of(path)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"--{kind}={path} cannot be read as a list of {kind}: {error}.") from error
-    return lines

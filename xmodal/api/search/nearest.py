@@ -5,7 +5,6 @@ A search is a function (queries, top) -> descending scores [Q, top] and rows int
 """
 
 import functools
-import importlib.util
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -13,12 +12,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from etils import epath
 
-from xmodal.api.item_embeddings import ItemEmbeddings
+from xmodal.api.item_embeddings import ItemEmbeddings, tokens_of
 from xmodal.core.errors import UserError
 from xmodal.core.mesh import pad_rows
-from xmodal.evals.scores.ragged_tokens import RaggedTokens
 from xmodal.evals.scores.score_blocks import HostItems
 from xmodal.similarity import Embedding, Similarity
 from xmodal.similarity.vectors import SINGLE, in_precision, remove_offset, unit_length
@@ -66,11 +63,11 @@ class Scorer:
         self.prepare, score = similarity.scorer(parameters)
         flips = items_left and not similarity.symmetric
         self.score: Any = (lambda left, right: score(right, left).T) if flips else score
-        self._pairs = jax.jit(lambda *pairs: jax.lax.map(self._one, pairs))
 
-    def _one(self, pair: tuple[jax.Array, jax.Array]) -> jax.Array:
-        query, items = pair
-        return self.score(self.prepare(query[None]), self.prepare(items))[0]
+        def score_one(pair: tuple[jax.Array, jax.Array]) -> jax.Array:
+            return self.score(self.prepare(pair[0][None]), self.prepare(pair[1]))[0]
+
+        self._pairs = jax.jit(lambda *pairs: jax.lax.map(score_one, pairs))
 
     def rescore(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Returns the scores [Q, C] of queries [Q, ...] with C items each, [Q, C, ...].
@@ -131,11 +128,6 @@ def import_faiss() -> Any:
     return faiss
 
 
-def has_faiss() -> bool:
-    """Returns whether faiss is installed."""
-    return importlib.util.find_spec("faiss") is not None
-
-
 class ApproximateSearch:
     """Finds candidates with faiss, which searches some lists of items, and scores them exactly.
 
@@ -161,11 +153,10 @@ class ApproximateSearch:
         numbers = items.shape[1] * math.prod(self._vectors.shape[1:])
         # A power of two, since every size is compiled.
         size = 1 << max(0, (_NUMBERS // numbers).bit_length() - 1)
-        parts = []
-        for start in range(0, len(queries), size):
-            block = slice(start, start + size)
-            candidates = self._vectors[np.maximum(items[block], 0)]
-            parts.append(self._scorer.rescore(queries[block], candidates))
+        parts = [
+            self._scorer.rescore(queries[block], self._vectors[np.maximum(items[block], 0)])
+            for block in (slice(start, start + size) for start in range(0, len(queries), size))
+        ]
         return _best(np.concatenate(parts), items, top)
 
     def tune(self, queries: np.ndarray, truth: np.ndarray, target: float) -> float:
@@ -250,16 +241,6 @@ def compute_recall(found: np.ndarray, truth: np.ndarray) -> float:
     )
 
 
-def save_lists(index: Any, path: epath.Path) -> None:
-    """Writes faiss's index to a file for `faiss.read_index`, local or on a bucket."""
-    path.write_bytes(import_faiss().serialize_index(index).tobytes())
-
-
-def read_lists(path: epath.Path) -> Any:
-    """Returns the index in a file of `save_lists` or `faiss.write_index`."""
-    return import_faiss().deserialize_index(np.frombuffer(path.read_bytes(), np.uint8))
-
-
 class RerankedSearch:
     """Compares the tokens of every query with those of the items nearest to its vector."""
 
@@ -287,22 +268,16 @@ class RerankedSearch:
 
     def __call__(self, queries: ItemEmbeddings, top: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns the best items for queries with tokens; -1 where fewer are found."""
-        assert isinstance(queries.tokens, RaggedTokens)
-        requests = HostItems(queries.vector, queries.tokens)
-        longest = int(queries.tokens.lengths.max())
+        tokens = tokens_of(queries)
+        requests, longest = HostItems(queries.vector, tokens), int(tokens.lengths.max())
         many = min(max(top, CANDIDATES), len(self._items.vectors))
         _, candidates = self._nearest(queries.vector, many)
         items = np.sort(candidates, axis=1)  # -1 where approximate search finds fewer.
-        scores = np.stack(
-            [
-                self._score(
-                    requests.block(np.array([number]), longest),
-                    self._items.block(np.maximum(row, 0), self._length),
-                )
-                for number, row in enumerate(items)
-            ]
-        )
-        return _best(scores, items, top)
+        scores = []
+        for number, row in enumerate(items):
+            query = requests.block(np.array([number]), longest)
+            scores.append(self._score(query, self._items.block(np.maximum(row, 0), self._length)))
+        return _best(np.stack(scores), items, top)
 
 
 def _best(scores: np.ndarray, items: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:

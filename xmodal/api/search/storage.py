@@ -21,7 +21,7 @@ from xmodal.api.bundles import CARD as BUNDLE
 from xmodal.api.loading import load
 from xmodal.api.model import Model
 from xmodal.api.search.gallery import IndexGallery
-from xmodal.api.search.nearest import read_lists, save_lists
+from xmodal.api.search.nearest import import_faiss
 from xmodal.core.errors import UserError
 from xmodal.core.files import check_files, new_folder, read_json, sha256_of
 from xmodal.core.untrusted.saved_arrays import load_arrays
@@ -29,6 +29,7 @@ from xmodal.evals.scores.ragged_tokens import RaggedTokens
 
 CARD, FORMAT = "index.json", {"format": "xmodal index", "version": 6}
 _REMEDY = "build the index again."
+_FACTS = ("dataset", "effort", "recall")  # Fields of a gallery in the card.
 
 
 def write_index(
@@ -62,13 +63,10 @@ def _write_gallery(folder: epath.Path, kind: str, gallery: IndexGallery) -> dict
         faults = json.dumps(gallery.left_out, indent=2)
         (folder / f"{kind}_left_out.json").write_text(faults + "\n")
     if gallery.lists:
-        save_lists(gallery.lists, folder / f"{kind}_lists.faiss")
-    return {
-        "count": len(gallery.names),
-        "dataset": gallery.dataset,
-        "effort": gallery.effort,
-        "recall": gallery.recall,
-    }
+        lists = import_faiss().serialize_index(gallery.lists)
+        (folder / f"{kind}_lists.faiss").write_bytes(lists.tobytes())
+    facts = {name: getattr(gallery, name) for name in _FACTS}
+    return {"count": len(gallery.names), **facts}
 
 
 def read_index(
@@ -109,13 +107,14 @@ def _read_gallery(root: epath.Path, kind: str, record: Mapping[str, Any]) -> Ind
     tokens, faults, lists = (
         root / f"{kind}_{name}" for name in ("tokens.npz", "left_out.json", "lists.faiss")
     )
+    index = None
+    if lists.exists():
+        index = import_faiss().deserialize_index(np.frombuffer(lists.read_bytes(), np.uint8))
     return IndexGallery(
         json.loads((root / f"{kind}.json").read_text()),
         load_arrays(root / f"{kind}.npy", mmap_mode="r"),
-        dataset=record["dataset"],
         left_out=read_json(faults, _REMEDY) if faults.exists() else {},
-        lists=read_lists(lists) if lists.exists() else None,
-        effort=record["effort"],
-        recall=record["recall"],
+        lists=index,
         tokens=RaggedTokens(**load_arrays(tokens)) if tokens.exists() else None,
+        **{name: record[name] for name in _FACTS},
     )

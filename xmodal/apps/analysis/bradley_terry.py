@@ -28,11 +28,21 @@ def bradley_terry(preferences: Iterable[tuple[str, str]]) -> dict[str, float]:
       Item -> score, by name; scores sum to 100, as the ECCV Caption paper prints them.
     """
     from scipy import optimize, special  # Slow to import.
+    from scipy.sparse import csgraph, csr_array
 
     counts = collections.Counter(preferences)
     items = sorted({item for pair in counts for item in pair})
     wins = np.array([[counts[a, b] * (a != b) for b in items] for a in items], np.float64)
-    _check(items, wins)
+    # A maximum exists when no split of the items leaves one side without a win over the other
+    # (Ford, 1957): when wins connect every item to every other.
+    parts, part_of = csgraph.connected_components(csr_array(wins > 0), connection="strong")
+    for inside in (part_of == part for part in range(parts if parts > 1 else 0)):
+        if not wins[~inside][:, inside].any():
+            raise UserError(
+                f"Bradley-Terry scores do not exist: {np.array(items)[inside].tolist()} never lost "
+                "to the others in these counts, so they would be infinitely better. Add "
+                "comparisons, or leave items out."
+            )
     met = wins + wins.T
 
     def loss(logs: np.ndarray) -> tuple[float, np.ndarray]:
@@ -49,21 +59,6 @@ def bradley_terry(preferences: Iterable[tuple[str, str]]) -> dict[str, float]:
     found = optimize.minimize(loss, start, jac=True, hess=curvature, method="trust-exact",
                               options={"gtol": 1e-11})  # fmt: skip
     return dict(zip(items, (100 * special.softmax(found.x)).tolist(), strict=True))
-
-
-def _check(items: Sequence[str], wins: np.ndarray) -> None:
-    # A maximum exists when no split of the items leaves one side without a win over the other
-    # (Ford, 1957): when wins connect every item to every other.
-    from scipy.sparse import csgraph, csr_array  # Slow to import.
-
-    parts, part_of = csgraph.connected_components(csr_array(wins > 0), connection="strong")
-    for inside in (part_of == part for part in range(parts if parts > 1 else 0)):
-        if not wins[~inside][:, inside].any():
-            raise UserError(
-                f"Bradley-Terry scores do not exist: {np.array(items)[inside].tolist()} never lost "
-                "to the others in these counts, so they would be infinitely better. Add "
-                "comparisons, or leave items out."
-            )
 
 
 def main() -> None:

@@ -12,7 +12,6 @@ Cosines are those of word counts. Texts are the dataset's own, or those of CxC's
 folder --texts with dataset_coco.json, captions_val2014.json or a table captions*.csv.
 """
 
-import argparse
 import dataclasses
 import json
 import pathlib
@@ -42,7 +41,13 @@ _FIGURES = {
 @console.readable_errors(FileNotFoundError, NotPreparedError, UnexpectedFilesError)
 def main() -> None:
     """Draws the figures that the command line requests, and prints a table."""
-    args = _parse()
+    parser = make_parser("describe", __doc__)
+    place = parser.add_mutually_exclusive_group(required=True)
+    add_texts(place, ratings_dir="folder of the released CSV files")
+    add_dataset(parser, "a prepared dataset, instead of --ratings_dir", config=None, choice=place)
+    add_texts(parser, texts="folder with the texts of COCO's captions, for cosines")
+    parser.add_argument("--output", required=True, help="folder for the figures")
+    args = parser.parse_args()
     check_writable(args.output)
     texts = read_caption_texts(pathlib.Path(args.texts)) if args.texts else {}
     if args.dataset:
@@ -83,16 +88,6 @@ def _cosines(texts: Mapping[int, str], rated: Mapping[str, RatedPairs]) -> dict[
         if sentences is not None:
             found[rating] = score_statistics.word_cosines(sentences)
     return found
-
-
-def _parse() -> argparse.Namespace:
-    parser = make_parser("describe", __doc__)
-    place = parser.add_mutually_exclusive_group(required=True)
-    add_texts(place, ratings_dir="folder of the released CSV files")
-    add_dataset(parser, "a prepared dataset, instead of --ratings_dir", config=None, choice=place)
-    add_texts(parser, texts="folder with the texts of COCO's captions, for cosines")
-    parser.add_argument("--output", required=True, help="folder for the figures")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

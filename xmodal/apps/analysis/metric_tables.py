@@ -106,7 +106,11 @@ def choose_metrics(
     if metrics is None:
         chosen = [tag for tag in ranking if known[tag] > 1]
         if len(chosen) > _MOST_METRICS:
-            chosen = _shorten(chosen) or chosen
+            paper = [tag for tag in dict.fromkeys(a for a, _ in eccv_table_5()) if tag in chosen]
+            benchmarks = {tag.split("/")[0] for tag in paper}
+            others = [tag for tag in chosen if tag.split("/")[0] not in benchmarks]
+            heads = [tag for tag in others if any(fnmatch.fnmatch(tag, x) for x in _HEADLINES)]
+            chosen = [*paper, *heads] or chosen
     else:
         found = [fnmatch.filter(ranking if "*" in each else everything, each) for each in metrics]
         chosen = list(dict.fromkeys(tag for tags in found for tag in tags))
@@ -118,10 +122,3 @@ def choose_metrics(
             f"{ranking}."
         )
     return tuple(chosen)
-
-
-def _shorten(tags: Sequence[str]) -> list[str]:
-    paper = [tag for tag in dict.fromkeys(tag for tag, _ in eccv_table_5()) if tag in tags]
-    benchmarks = {tag.split("/")[0] for tag in paper}
-    others = [tag for tag in tags if tag.split("/")[0] not in benchmarks]
-    return paper + [tag for tag in others if any(fnmatch.fnmatch(tag, x) for x in _HEADLINES)]

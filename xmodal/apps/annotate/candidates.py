@@ -40,13 +40,15 @@ def best_items(
     Returns:
       Q arrays of ids.
     """
+    kind, found = _KINDS[direction]
+    ids = {"image_ids": np.asarray(split.image_ids), "caption_ids": np.asarray(split.caption_ids)}
     if isinstance(source, RankedLists):
-        return _from_lists(source, split, direction, queries, depth)
+        lists, known = getattr(source, direction) or {}, ids[found]
+        ranked = [lists.get(query, known[:0]) for query in queries.tolist()]
+        return [items[np.isin(items, known)][:depth] for items in ranked]
     assert not isinstance(source, Candidates), "`read_source` refuses them"
     if not len(queries):
         return []
-    kind, found = _KINDS[direction]
-    ids = {"image_ids": np.asarray(split.image_ids), "caption_ids": np.asarray(split.caption_ids)}
     scores = OpenScores(source, _Items(**{**ids, kind: np.asarray(queries)})).ranking(direction)
     # Ties are broken by the order of the gallery, as in an evaluation.
     blocks = scores.blocks(np.arange(len(queries)))
@@ -58,12 +60,3 @@ class _Items(NamedTuple):
 
     image_ids: np.ndarray
     caption_ids: np.ndarray
-
-
-def _from_lists(
-    source: RankedLists, split: Ids, direction: str, queries: np.ndarray, depth: int
-) -> list[np.ndarray]:
-    lists = (source.i2t if direction == "i2t" else source.t2i) or {}
-    known = np.asarray(split.caption_ids if direction == "i2t" else split.image_ids)
-    ranked = [lists.get(query, known[:0]) for query in queries.tolist()]
-    return [items[np.isin(items, known)][:depth] for items in ranked]

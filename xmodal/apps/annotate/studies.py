@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from xmodal.api.search.items import open_split
 from xmodal.apps.analysis.ratings.rated_pairs import read_folder
 from xmodal.apps.annotate.candidates import best_items, read_source
 from xmodal.apps.annotate.questions import KINDS
@@ -31,6 +32,7 @@ from xmodal.apps.annotate.study_file import (
     check_new_file,
     create,
 )
+from xmodal.apps.arguments import DATASET
 from xmodal.core.config import lookup, read
 from xmodal.core.errors import UserError
 from xmodal.core.untrusted.picture_formats import open_picture, to_rgb
@@ -45,7 +47,6 @@ _SHARED = ("dataset", "split", "lease_minutes", "per_rater")
 # No model ranks the images of a negative golden pair among its first 25.
 DEPTH = 25
 _ATTEMPTS = 200
-_PLACE = ("dataset", "config", "data_dir", "manual_dir")
 # Formats that every browser shows; other pictures are stored as PNG.
 _TYPES = {"JPEG": "image/jpeg", "PNG": "image/png", "GIF": "image/gif", "WEBP": "image/webp"}
 _AT_A_TIME = 64
@@ -66,7 +67,7 @@ def make(kind: str, options: Mapping[str, Any]) -> str:
     settings = read(StudySettings, "make", section)  # Checks numbers before the dataset is opened.
     if kind == "preference" and len(options["models"]) != 2:
         raise UserError(f"--models names {len(options['models'])} models; two are compared.")
-    split = _open_items(options)
+    split = open_split({name: options[name] for name in DATASET})
     generator, said = np.random.default_rng(options["seed"]), ""
     models = [read_source(path, options["similarity"]) for path in options.get("models", ())]
     if kind == "cxc":
@@ -83,36 +84,20 @@ def make(kind: str, options: Mapping[str, Any]) -> str:
         settings = dataclasses.replace(settings, image_queries=images, caption_queries=captions)
         said = f"; {len(pool.pairs):,} pairs of {pool.proposed:,} that the models propose"
     else:
-        units, same = draw_preferences(
-            models, split, options["examples"], options["labels"], generator
-        )
+        count, labels = options["examples"], options["labels"]
+        units, same = draw_preferences(models, split, count, labels, generator)
         first, second = map(name_of, options["models"])
         settings = dataclasses.replace(settings, first=first, second=second)
         said = f"; the models agree on {same:,} of {len(split.caption_ids):,} captions"
     questions = [question for unit in units for question in unit.questions]
-    shown = {
-        end
-        for each in questions
-        for side, end in zip(KINDS[each.kind].sides, (each.left, each.right), strict=True)
-        if side == "image"
-    }
+    ends = [(KINDS[each.kind].sides, (each.left, each.right)) for each in questions]
+    shown = {end for each in ends for side, end in zip(*each, strict=True) if side == "image"}
     ids = split.caption_ids.tolist(), split.caption_texts, split.caption_image_ids.tolist()
-    captions = zip(*ids, strict=True)
-    create(options["study"], settings, units, captions, _pictures_of(split, shown))
+    create(options["study"], settings, units, zip(*ids, strict=True), _pictures_of(split, shown))
     return (
         f"{options['study']}: {len(questions):,} questions in {len(units):,} units, {len(shown):,} "
         f"pictures, {settings.raters_per_item} rater(s) each{said}"
     )
-
-
-def _open_items(options: Mapping[str, Any]) -> "EvalSplit":
-    """Opens the split named by `dataset`, `config`, `data_dir`, `manual_dir` and `split`."""
-    from xmodal import data
-
-    # Pictures are shown as they are stored.
-    section = {name: options[name] for name in _PLACE} | {"image": {"size": 1}, "text": {}}
-    data.prepare(section, splits=[options["split"]])
-    return data.eval_split(section, split=options["split"])
 
 
 def _pictures_of(split: "EvalSplit", image_ids: set[int]) -> Iterator[tuple[int, str, bytes]]:

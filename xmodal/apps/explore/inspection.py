@@ -12,8 +12,7 @@ from etils import epath
 from xmodal.api.run_splits import EvaluatedSplit, embed_run_split, read_file_split
 from xmodal.api.search.formats import as_page
 from xmodal.api.search.gallery import IndexGallery
-from xmodal.api.search.hits import Hit
-from xmodal.api.search.index import Index
+from xmodal.api.search.index import Hit, Index
 from xmodal.apps.analysis.ratings import rating_plots
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError

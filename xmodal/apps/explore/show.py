@@ -11,6 +11,7 @@ framed, or added with its rank if it is not among them. The page embeds its pict
 """
 
 import argparse
+import contextlib
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
@@ -55,7 +56,9 @@ def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: i
     shown: list[list[PageRow]] = [[] for _ in rows]
     notes: dict[str, None] = {}
     for model in models:
-        attention, best = _attention(model, texts), _find_best(model, texts, split)
+        attention, best = None, _find_best(model, texts, split)
+        with contextlib.suppress(UserError):  # Models without attention only show pictures.
+            attention = model.attend(texts)
         if attention is not None:
             notes["Words are shaded by their attention weights."] = None
         if best is not None:
@@ -71,13 +74,6 @@ def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: i
             shown[number] += map(PageRow, found, [model.name] + [""] * len(found))
     sections = [Section(text, found) for text, found in zip(texts, shown, strict=True)]
     return Page(f"{split.title}, {split.split} split", [Group("", sections)], [*notes])
-
-
-def _attention(model: "Model", texts: Sequence[str]) -> list[list[tuple[str, float]]] | None:
-    try:
-        return model.attend(texts)
-    except UserError:  # For models without attention, only the pictures are shown.
-        return None
 
 
 def _find_best(model: "Model", texts: Sequence[str], split: "EvalSplit") -> list[list[int]] | None:

@@ -25,20 +25,18 @@ of everything; and {seed}.
 
 import dataclasses
 import importlib.util
-import itertools
 import os
 import pathlib
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from xmodal.core.errors import UserError
+from xmodal.evals.reports.published import expand_columns, read_result_files
 
 Folders = Mapping[str, pathlib.Path]
 _NUMBER = re.compile(r"[-+]?\d*\.?\d+")
 _BRACKETS = re.compile(r"\[[^\]]*\]")
-_BRACES = re.compile(r"\{([^}]*)\}")
 VARIABLE = "XMODAL_TEST_DATA"
 STATUSES = ("measured here", "parity only", "needs files", "unverified", "not covered")
 
@@ -242,23 +240,17 @@ class PublishedResults:
 
     def missing(self, system: System, folders: Folders) -> dict[str, list[str]]:
         """Returns the key of `files` -> names that a system needs and `folders` lacks."""
-        found = {}
-        for files in (self.files[key] for key in system.needs):
-            folder, names = folders.get(files.brace), self._names_of(files, system)
+        found, needed = {}, [self.files[key] for key in system.needs]
+        others = {path for each in needed for name in each.names for path in name.split("|")}
+        for files in needed:
+            # Of sets without names, a system needs the files that its commands read, without those
+            # of other sets: a publisher has many models.
+            read = re.findall(rf"{{{files.folder}}}/(\S+)", " ".join(system.run))
+            names = files.names or [name for name in dict.fromkeys(read) if name not in others]
+            folder = folders.get(files.brace)
             if absent := [name for name in names if not folder or not files.exist(name, folder)]:
                 found[files.key] = absent
         return found
-
-    def _names_of(self, files: Files, system: System) -> Sequence[str]:
-        """The paths of a set of files that a system needs.
-
-        Those of the set; or, if it has none, those that the system's commands read in its folder,
-        without those of other sets: a publisher has many models, and a system needs its own.
-        """
-        others = {path for each in system.needs for name in self.files[each].names
-                  for path in name.split("|")}  # fmt: skip
-        read = re.findall(rf"{{{files.folder}}}/(\S+)", " ".join(system.run))
-        return files.names or [name for name in dict.fromkeys(read) if name not in others]
 
     def find_folders(self, named: Sequence[str]) -> dict[str, pathlib.Path]:
         """Returns the folders that commands read, by the name that they have in braces.
@@ -295,10 +287,7 @@ def fill(text: str, places: Mapping[str, str]) -> str:
 
 def read_results(folder: pathlib.Path | None = None) -> PublishedResults:
     """Reads FOLDER/*.toml, by default of `configs/results`, of the checkout or installed."""
-    roots = importlib.import_module("configs").__path__
-    places = [folder] if folder else [pathlib.Path(root, "results") for root in roots]
-    paths = sorted(path for each in places for path in each.glob("*.toml"))
-    read = {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in paths}
+    read = read_result_files(folder)
     shared = read.pop("files")
     systems: dict[str, System] = {}
     for group, content in read.items():
@@ -316,7 +305,7 @@ def read_results(folder: pathlib.Path | None = None) -> PublishedResults:
 def _rows(group: str, entry: dict[str, Any], systems: Mapping[str, System]) -> Iterator[LedgerRow]:
     """The rows of one table of a file."""
     one, numbers = entry.pop("system", ""), [entry.pop(k, {}) for k in ("published", "measured")]
-    entry |= {"name": f"{group}/{entry['name']}", "columns": _expand(entry["columns"])}
+    entry |= {"name": f"{group}/{entry['name']}", "columns": expand_columns(entry["columns"])}
     table = LedgerTable(**entry)
     for key in dict.fromkeys([*numbers[0], *numbers[1]]):
         owner = one or key
@@ -335,13 +324,3 @@ def tags_of(table: LedgerTable, system: System) -> Sequence[str]:
     if not system.metric:
         return table.columns
     return [f"{tag.rpartition('/')[0]}/{system.metric}" for tag in table.columns]
-
-
-def _expand(columns: str) -> list[str]:
-    """`a/{b,c}` stands for `a/b` and `a/c`, as in a shell."""
-    tags: list[str] = []
-    for word in columns.split():
-        parts = _BRACES.split(word)
-        choices = [part.split(",") if i % 2 else [part] for i, part in enumerate(parts)]
-        tags += ["".join(chosen) for chosen in itertools.product(*choices)]
-    return tags

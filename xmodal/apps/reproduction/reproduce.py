@@ -46,7 +46,7 @@ from xmodal.apps.reproduction.reproduced import (
     is_reproduced,
     tabulate_checks,
 )
-from xmodal.apps.reproduction.tables import count_rows, rewrite_pages
+from xmodal.apps.reproduction.tables import count_rows, fill_page
 from xmodal.core import console
 from xmodal.core.config import suggest
 from xmodal.core.errors import UserError
@@ -63,8 +63,10 @@ def main() -> None:
     args = _parse()
     results = read_results()
     if args.write_tables:
-        changed = rewrite_pages(results, pathlib.Path())
-        print("\n".join(f"{page} was changed." for page in changed) or "Nothing changed.")
+        for page in {row.table.page for row in results.rows if row.table.page}:
+            text = pathlib.Path(page).read_text(encoding="utf-8")
+            pathlib.Path(page).write_text(fill_page(text, results), encoding="utf-8")
+            print(f"{page} was written.")
         return
     folders = results.find_folders(args.folder)
     systems = [system.first_seeds(args.seeds) for system in find_systems(results, args.names)]

@@ -5,13 +5,11 @@ hand.
 """
 
 import collections
-import pathlib
 import re
 from collections.abc import Sequence
 
 from xmodal.apps.reproduction.entries import LedgerRow, PublishedResults, tags_of
 
-COUNTS = "counts"
 _PLACE = re.compile(r"(<!--reproduction:(?P<name>[^>]*)-->\n).*?(<!--end-->)", re.DOTALL)
 
 
@@ -20,26 +18,10 @@ def fill_page(text: str, results: PublishedResults) -> str:
 
     def fill(place: re.Match) -> str:
         name = place["name"]
-        made = count_rows(results) if name == COUNTS else table_of(name, results)
+        made = count_rows(results) if name == "counts" else table_of(name, results)
         return f"{place[1]}{made}\n{place[3]}"
 
     return _PLACE.sub(fill, text)
-
-
-def rewrite_pages(results: PublishedResults, root: pathlib.Path) -> list[str]:
-    """Makes the tables of all pages of a checkout again; returns the pages that changed."""
-    changed = []
-    for page in pages_of(results):
-        text = (root / page).read_text(encoding="utf-8")
-        if (made := fill_page(text, results)) != text:
-            (root / page).write_text(made, encoding="utf-8")
-            changed.append(page)
-    return changed
-
-
-def pages_of(results: PublishedResults) -> list[str]:
-    """Returns the paths of all pages, below the root of a checkout."""
-    return sorted({row.table.page for row in results.rows if row.table.page})
 
 
 def count_rows(results: PublishedResults) -> str:

@@ -30,18 +30,22 @@ _PRINTED = {
 Rows = dict[str, dict[str, float]]  # Model -> tag -> number.
 
 
-@functools.cache
-def _files() -> dict[str, dict[str, Any]]:
-    spec = importlib.util.find_spec("configs")
-    folders = (spec.submodule_search_locations if spec else None) or ()
-    paths = itertools.chain(*(sorted(pathlib.Path(f, "results").glob("*.toml")) for f in folders))
+def read_result_files(folder: pathlib.Path | None = None) -> dict[str, dict[str, Any]]:
+    """Returns the content of FOLDER/*.toml by name, by default of `configs/results`."""
+    spec = None if folder else importlib.util.find_spec("configs")
+    places = spec.submodule_search_locations if spec else None
+    folders = [folder] if folder else [pathlib.Path(each, "results") for each in places or ()]
+    paths = sorted(path for each in folders for path in each.glob("*.toml"))
     return {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in paths}
 
 
-def _columns(table: Mapping[str, Any]) -> list[str]:
-    """The tags of a table's columns; `a/{b,c}` stands for `a/b` and `a/c`."""
+_files = functools.cache(read_result_files)
+
+
+def expand_columns(columns: str) -> list[str]:
+    """Returns the tags of a table's columns; `a/{b,c}` stands for `a/b` and `a/c`."""
     tags = []
-    for word in table["columns"].split():
+    for word in columns.split():
         parts = enumerate(re.split(r"[{}]", word))
         choices = [part.split(",") if i % 2 else [part] for i, part in parts]
         tags += ["".join(chosen) for chosen in itertools.product(*choices)]
@@ -53,7 +57,7 @@ def _read(group: str, name: str) -> Iterator[tuple[str, dict[str, float]]]:
     (table,) = (each for each in _files()[group]["tables"] if each["name"] == name)
     for key, cells in table["published"].items():
         row: dict[str, float] = {}
-        for tag, text in zip(_columns(table), cells.split(), strict=True):
+        for tag, text in zip(expand_columns(table["columns"]), cells.split(), strict=True):
             value, _, deviation = text.partition("±")
             row |= {tag: float(value)} if value != "-" else {}
             row |= {f"{tag}_std": float(deviation)} if deviation else {}

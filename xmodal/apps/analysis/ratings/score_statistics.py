@@ -110,12 +110,6 @@ def rater_deviations(pairs: RatedPairs) -> np.ndarray | None:
     return None if np.isnan(found).all() else found
 
 
-def sides_of(rating: str) -> tuple[str, str]:
-    """Kinds of the left and the right side of a rating: "caption" or "image"."""
-    # Ratings besides those of CxC pair a caption with an image.
-    return KINDS.get(rating, KINDS["sits"])
-
-
 def positives_per_item(pairs: RatedPairs, threshold: float) -> dict[str, np.ndarray]:
     """Counts the positives of the items of each kind.
 
@@ -125,7 +119,8 @@ def positives_per_item(pairs: RatedPairs, threshold: float) -> dict[str, np.ndar
     """
     if pairs.left_ids is None:
         return {}
-    kinds = sides_of(pairs.rating)
+    # Ratings besides those of CxC pair a caption with an image.
+    kinds = KINDS.get(pairs.rating, KINDS["sits"])
     ends = np.stack([pairs.left_ids, pairs.right_ids], axis=1)
     positive = ends[pairs.scores >= threshold]
     if kinds[0] == kinds[1]:
