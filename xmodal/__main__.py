@@ -16,7 +16,6 @@ COMMANDS = {
     "reproduce": ("xmodal.apps.reproduction.reproduce", "check published and measured numbers"),
     "mine": ("xmodal.apps.mine", "mine hard negatives with a trained model, for AOQ"),
     "sweep": ("xmodal.apps.sweep", "search for hyperparameters"),
-    "show": ("xmodal.apps.explore.show", "make a page of the images that models retrieve"),
     "annotate": ("xmodal.apps.annotate", "collect labels of image-text pairs from people"),
     "compare": ("xmodal.apps.explore.compare", "compare the results of models, in pairs"),
     "leaderboard": (

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from xmodal.core.text_table import Bold, Rows, format_document
-from xmodal.evals.labels.definitions import RATING_SIDES, find_title
+from xmodal.evals.labels.definitions import find_title
 from xmodal.evals.reports.metrics import find_best, lower_is_better
 from xmodal.evals.reports.published import PUBLISHED_LABELS, eccv_table_4, published_numbers
 from xmodal.evals.reports.results import RSUM, Result, metric_tag
@@ -36,14 +36,6 @@ _ON_CORRELATIONS = (
     "queries with one pair each. Its interval is that of the mean and treats the images as a "
     "random sample."
 )
-# Columns of the summary, and their tags within a benchmark.
-_SUMMARY = {
-    **{f"{arrow} R@1": f"{direction}/recall@1" for direction, arrow in _ARROWS.items()},
-    RSUM: RSUM,
-    "mAP@R": "mean/map@r",
-    "PMRP": "mean",
-    **{rating.upper(): f"{rating}/spearman" for rating in RATING_SIDES},
-}
 # Table 4 of the ECCV Caption paper: means of both directions. Its CxC column uses the labels of the
 # eccv_caption library, and its 1K column is meant to be the mean over folds.
 _ECCV_CAPTION_TABLE = {
@@ -59,7 +51,7 @@ _LARGEST_SUM = 600
 
 
 def format_report(evaluation: "Evaluation", format: str = "markdown") -> str:
-    """Returns a summary, the tables of every result, and the facts behind their numbers.
+    """Returns the tables of every result, and the facts behind their numbers.
 
     Markdown is aligned to be readable in a terminal too. In LaTeX, a number is bold if it is the
     best of its column or the interval of the model does not separate both. The papers' rows are
@@ -73,7 +65,6 @@ def format_report(evaluation: "Evaluation", format: str = "markdown") -> str:
     title = ": ".join(filter(None, (provenance.title, evaluation.evaluator)))
     warnings = [*provenance.warnings, *_find_warnings(evaluation)]
     sections: list[Section] = [f"# {title}", *(f"**{each}**" for each in warnings)]
-    sections += _make_summary(evaluation)
     sections += _make_notes(evaluation)
     for benchmark in evaluation.benchmarks:
         sections += _make_benchmark(evaluation, benchmark)
@@ -142,21 +133,6 @@ def _make_notes(evaluation: "Evaluation") -> list[str]:
         named = [f"{name} `{digits[:_DIGITS]}`" for name, digits in hashes.items()]
         notes += [f"{verb}: {', '.join(named)} (hash of the records)."] * bool(named)
     return notes
-
-
-def _make_summary(evaluation: "Evaluation") -> list[Section]:
-    """One table of the model's main numbers, a row per benchmark."""
-    metrics, names = evaluation.metrics, [each.name for each in evaluation.benchmarks]
-    columns = {
-        header: tag
-        for header, tag in _SUMMARY.items()
-        if any(f"{name}/{tag}" in metrics for name in names)
-    }
-    rows = [
-        [name, *(_cell(metrics, f"{name}/{tag}") for tag in columns.values())] for name in names
-    ]
-    shown = [row for row in rows if set(row[1:]) - {"-"}]
-    return [[[evaluation.name, *columns], *shown]] if rows else []
 
 
 def _make_benchmark(evaluation: "Evaluation", benchmark: Result) -> list[Section]:
