@@ -42,9 +42,6 @@ def read_cxc_ratings(folder: epath.Path, split: str) -> dict[str, dict[str, np.n
 
     Returns:
       Rating -> columns, as `read_cxc_file` gives them.
-
-    Raises:
-      UserError: a file is missing or damaged.
     """
     if split not in SPLITS:
         return {}
@@ -60,10 +57,6 @@ def read_cxc_file(path: AnyPath, rating: str) -> dict[str, np.ndarray]:
 
     Returns:
       `left_ids`, `right_ids` int32 [P], `scores` float32 [P] and `methods` strings [P].
-
-    Raises:
-      UserError: the file is missing or damaged, a side is not a COCO name of its kind, a score is
-        not from 0 to 5, or a pair appears twice.
     """
     try:
         ratings = read_ratings(path, rating)

@@ -124,9 +124,6 @@ def find_negatives(
       queries: positions.
       top: number of negatives per query.
       positives: relations whose items are left out.
-
-    Raises:
-      UserError: a query has fewer negatives.
     """
     items, found = np.arange(scores.shape[1]), []
     for at, block in scores.blocks(queries):

@@ -43,9 +43,6 @@ def batch_spec(
       `mined_negatives`, two more captions of each row, and their images as `mined_image`
       [B, 2, ...]; each column of `config.labels` as [B, ...]. For frozen features, see
       `FeatureReader.replace_spec`.
-
-    Raises:
-      UserError: the dataset lacks a column, or a requested one cannot be part of a batch.
     """
     config = parse(config)
     columns = columns_lib.describe(describe_builder(config).info.features)

@@ -158,9 +158,6 @@ def read_records(source: Any, rows: np.ndarray, what: str, remedy: str) -> Seque
       rows: numbers of the records, int64 [N].
       what: what the records are, as the start of an error.
       remedy: what to do about damaged files, as the end of an error.
-
-    Raises:
-      UserError: a file is missing, truncated or changed.
     """
     try:
         return source.__getitems__(rows.tolist())

@@ -157,11 +157,7 @@ class DataConfig:
         return last[0] if ranks is None else length, ranks
 
     def require_text(self) -> TextConfig:
-        """Returns `text`.
-
-        Raises:
-          UserError: it is None.
-        """
+        """Returns `text`."""
         if self.text is None:
             raise UserError("config.data.text is None: this config has no vocabulary")
         return self.text
@@ -173,9 +169,6 @@ def parse(config: Mapping[str, Any] | DataConfig, where: str = "config.data") ->
     Args:
       config: the section, or a `DataConfig`, which is returned unchanged.
       where: the section as a user writes it.
-
-    Raises:
-      UserError: a key is unknown (the known ones are listed) or a value is out of range.
     """
     return read(DataConfig, where, config)
 

@@ -112,11 +112,7 @@ class Source:
         return self._builder.info.metadata or {}
 
     def read(self, rows: np.ndarray) -> np.ndarray:
-        """Reads the records int64 [N] as serialized `tf.train.Example`s, bytes [N].
-
-        Raises:
-          UserError: a file of the prepared dataset is missing, truncated or changed.
-        """
+        """Reads the records int64 [N] as serialized `tf.train.Example`s, bytes [N]."""
         records = columns_lib.read_records(
             self._records,
             rows,
@@ -195,9 +191,6 @@ def check_columns(config: DataConfig, columns: Mapping[str, Any], needs: Collect
       config: names the dataset.
       columns: columns of the dataset by name.
       needs: columns that the caller reads.
-
-    Raises:
-      UserError: names the missing columns, and what to change.
     """
     if missing := [name for name in needs if name not in columns]:
         raise UserError(
@@ -209,12 +202,7 @@ def check_columns(config: DataConfig, columns: Mapping[str, Any], needs: Collect
 
 
 def describe_builder(config: DataConfig) -> tfds.core.DatasetBuilder:
-    """Returns the builder of a dataset, which knows its columns even before preparation.
-
-    Raises:
-      UserError: dataset or builder config are unknown (the known ones are listed), or the path of
-        the dataset depends on a folder that does not exist.
-    """
+    """Returns the builder of a dataset, which knows its columns even before preparation."""
     if config.dataset not in data_prep.BUILDERS:
         return _open_prepared(config)
     cls = data_prep.builder_class(config.dataset)
@@ -256,11 +244,7 @@ def title_of(config: DataConfig) -> str:
 
 
 def is_prepared(config: DataConfig) -> bool:
-    """Returns whether a dataset can be read without building it first.
-
-    Raises:
-      UserError: see `describe_builder`.
-    """
+    """Returns whether a dataset can be read without building it first."""
     return describe_builder(config).is_prepared()
 
 

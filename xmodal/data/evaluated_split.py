@@ -183,9 +183,6 @@ class EvalSplit:
         Returns:
           Iterator over dicts of `image` (and `image_mask`, `image_tags`) as in `batch_spec`, with
           the evaluation crop, or the features of `with_features`, and `image_id` int32 [b].
-
-        Raises:
-          UserError: the config has no images.
         """
         image = self.config.image
         if image is None or self.has_pairs:
@@ -223,9 +220,6 @@ class EvalSplit:
         Returns:
           Iterator over dicts of `text_ids` and `text_mask` int32 [b, T], or the features of
           `with_features`, `caption_id` and `image_id` int32 [b].
-
-        Raises:
-          UserError: the config has no text.
         """
         ids = {"caption_id": self.caption_ids, "image_id": self.caption_image_ids}
         if reader := self._features.get(TEXT_FEATURES):
@@ -271,9 +265,6 @@ def eval_split(
       tokenizer: tokenizer of a model trained on another dataset; None for that of the config.
       train_split: split of the dataset that the model trained on, from which the config's tokenizer
         may have learned its vocabulary.
-
-    Raises:
-      UserError: the dataset has no such split, or lacks a column that the config needs.
     """
     return EvalSplit(parse(config), split, tokenizer, train_split)
 
@@ -320,9 +311,6 @@ def text_batches(
 
     Returns:
       Iterator over dicts of `text_ids` and `text_mask` int32 [b, T].
-
-    Raises:
-      UserError: the config has no text.
     """
     config = parse(config)
     tokenizer = tokenizer or load_tokenizer(config)

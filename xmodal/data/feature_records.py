@@ -65,9 +65,6 @@ class FeatureReader:
 
         Returns:
           Features bfloat16 [..., T, W], zero past the end of an item, and a mask bool [..., T].
-
-        Raises:
-          UserError: the file is missing, truncated or changed.
         """
         records = read_records(
             self._source,
@@ -113,11 +110,7 @@ class FeatureReader:
 
 
 def open_features(folder: str) -> FeatureReader:
-    """Opens the folder that `write_features` wrote.
-
-    Raises:
-      UserError: files are missing or damaged.
-    """
+    """Opens the folder that `write_features` wrote."""
     try:
         with open(os.path.join(folder, _METADATA), encoding="utf-8") as file:
             reader = FeatureReader(folder, **json.load(file))

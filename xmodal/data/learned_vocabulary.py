@@ -42,9 +42,6 @@ def vocabulary_size(config: Mapping[str, Any] | DataConfig, train_split: str = _
     """Returns the number of entries of a vocabulary, see `load_vocabulary`.
 
     Logs how many training captions are cut or without a known word, a warning for many.
-
-    Raises:
-      UserError: no caption has a known word.
     """
     config = parse(config)
     captions, what = read_captions(config, train_split), "training captions"
@@ -76,9 +73,6 @@ def load_vocabulary(
     Args:
       config: see `DataConfig`.
       train_split: split that the model trains on; other captions may be those of its test.
-
-    Raises:
-      UserError: the config has no text, its file does not exist, or the dataset has no captions.
     """
     config = parse(config)
     text = config.require_text()
@@ -153,9 +147,6 @@ def load_concepts(file: str, config: DataConfig, count: int, train_split: str = 
       config: see `DataConfig`.
       count: K, number of concepts to learn.
       train_split: split whose captions they are learned from.
-
-    Raises:
-      UserError: the file is missing or damaged, or the dataset has no captions.
     """
     if file:
         return read_concepts(file)

@@ -91,9 +91,6 @@ def open_mined(
       starts: see `MinedNegatives`.
       counts: see `MinedNegatives`.
       hashes: hashes of the split's records, see `split_hashes`.
-
-    Raises:
-      UserError: a file is missing or damaged, or belongs to other records.
     """
     path = epath.Path(folder) / CARD
     if not path.exists():

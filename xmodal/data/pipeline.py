@@ -71,11 +71,7 @@ def train_batches(
 
 
 def num_train_examples(config: Mapping[str, Any] | DataConfig, split: str) -> int:
-    """Returns the examples of an epoch: images, or pairs if `examples` is "pairs".
-
-    Raises:
-      UserError: the dataset lacks the split or a column, or an image has too few captions.
-    """
+    """Returns the examples of an epoch: images, or pairs if `examples` is "pairs"."""
     config = parse(config)
     return _num_examples(config, _open(config, split))
 

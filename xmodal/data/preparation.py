@@ -43,11 +43,7 @@ def prepare(config: Mapping[str, Any] | DataConfig, *, splits: Iterable[str] = (
 
 
 def check_outside(config: DataConfig, folder: str) -> None:
-    """Checks that a folder that is written is not among the files that a dataset follows.
-
-    Raises:
-      UserError: it is, so that every start would prepare the dataset again.
-    """
+    """Checks that a folder that is written is not among the files that a dataset follows."""
     if follows_files(config) and is_below(folder, pathlib.Path(config.manual_dir)):
         raise UserError(
             f"{folder} is inside config.data.manual_dir={config.manual_dir!r}, which is another "

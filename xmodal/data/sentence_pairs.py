@@ -14,11 +14,7 @@ _COLUMNS = (*_SENTENCES, "pair_id", "year", "dataset", "year_average", "score")
 
 
 def open_captions(config: DataConfig, split: str) -> Source:
-    """Opens a split for evaluation, of captioned images or of sentence pairs without images.
-
-    Raises:
-      UserError: the dataset has no such split, or lacks a column that the config needs.
-    """
+    """Opens a split for evaluation, of captioned images or of sentence pairs without images."""
     source = Source(config, split)
     check_columns(config, source.columns, evaluated_columns(config, source.columns))
     return source

@@ -79,11 +79,7 @@ class EncoderAdapter(ModelAdapter):
     def embed_given(
         self, modality: str, given: Sequence[Any], similarity: Mapping[str, Any] | None
     ) -> Embeddings:
-        """Returns what `embed` does with its similarity; the ids are positions.
-
-        Raises:
-          UserError: see `ModelAdapter.embed`.
-        """
+        """Returns what `embed` does with its similarity; the ids are positions."""
         if modality not in self._given:
             raise UserError(f"{self.place} has no {modality} tower to embed {given[0]!r:.80} with.")
         field, items = self.field_of(similarity), self._given[modality](given)
@@ -130,9 +126,6 @@ def average(members: Sequence[Embeddings]) -> Embeddings:
 
     Args:
       members: embeddings of the same items, each with its similarity.
-
-    Raises:
-      UserError: the items differ, or the score of a member is not an inner product.
     """
     _check_same_items(members)
     first, joined = (
@@ -153,9 +146,6 @@ def average_scores(members: Sequence[Embeddings], mesh: Mesh | None = None) -> S
     Args:
       members: embeddings of the same items, each with its similarity.
       mesh: devices that compute the scores.
-
-    Raises:
-      UserError: the items differ.
     """
     _check_same_items(members)
     first = members[0]
@@ -171,11 +161,7 @@ def average_scores(members: Sequence[Embeddings], mesh: Mesh | None = None) -> S
 
 
 def _check_same_items(members: Sequence[Embeddings]) -> None:
-    """Raises an error if the members of an ensemble embed different items.
-
-    Raises:
-      UserError: names two members.
-    """
+    """Raises an error if the members of an ensemble embed different items."""
     first = members[0]
     for other in members[1:]:
         for ids in ("image_ids", "caption_ids"):

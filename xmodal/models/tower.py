@@ -210,9 +210,6 @@ class Tower:
 
         They are tokens [N, T, W]; but an encoder's whole output that a head without parameters,
         such as `mean`, would reduce is reduced here: see `feature_pooling` and `split_summands`.
-
-        Raises:
-          UserError: the encoder has no frozen features.
         """
         self._check_feature_column()
         variables = {"params": params, **model_state}
@@ -220,11 +217,7 @@ class Tower:
         return features
 
     def frozen_paths(self, params: Tree) -> list[str]:
-        """Returns the paths (`encoder/stem/kernel`) of parameters that determine frozen features.
-
-        Raises:
-          UserError: the encoder has no frozen features.
-        """
+        """Returns the paths (`encoder/stem/kernel`) of parameters that determine frozen features."""
         self._check_feature_column()
         makes = self.module.encoder.makes_frozen_features
         paths = leaves_by_path(params.get("encoder", {}))
@@ -258,9 +251,6 @@ def make_tower(where: str, config: Mapping[str, Any], devices: Devices = ONE_CPU
       where: the section as a user writes it: `config.model.image`.
       config: see `TowerConfig`.
       devices: devices that the batch is split over.
-
-    Raises:
-      UserError: a name or keyword is missing or unknown, or a value is out of range.
     """
     section = read(TowerConfig, where, config)
     return Tower(

@@ -110,12 +110,7 @@ def _sizes(arrays: Arrays, table: Table, heads: int | None) -> dict[str, Any]:
 
 
 def describe_bert(source: WeightSource) -> Published:
-    """Returns a published BERT with its pooling and its tokenizer.
-
-    Raises:
-      UserError: it is not a BERT, computes something that our BERT does not, has no config, or has
-        a vocabulary that keeps the case or differs in size from its embeddings.
-    """
+    """Returns a published BERT with its pooling and its tokenizer."""
     table = _find_table(source.arrays)
     config = source.files.get("config.json") or source.files.get("bert_config.json") or {}
     check_config(config)
@@ -154,11 +149,7 @@ def describe_bert(source: WeightSource) -> Published:
 
 
 def check_config(config: Mapping[str, Any]) -> None:
-    """Checks that our BERT computes what a `config.json` of `transformers` asks for.
-
-    Raises:
-      UserError: it does not.
-    """
+    """Checks that our BERT computes what a `config.json` of `transformers` asks for."""
     for key, value in _COMPUTED.items():
         if config.get(key, value) != value:
             raise UserError(f"its config has {key}={config[key]!r}; supported: {value!r}.")

@@ -78,11 +78,7 @@ _CROSS_ATTENTION = {
 
 
 def describe_blip(source: WeightSource) -> Published:
-    """Returns the model of a checkpoint.
-
-    Raises:
-      UserError: it is not a BLIP with a matching head.
-    """
+    """Returns the model of a checkpoint."""
     arrays = source.arrays
     start = find_prefix(arrays, "itm_head.weight")
     image, image_table = _describe_image(arrays, start)

@@ -54,21 +54,12 @@ class _Clip(NamedTuple):
 
 
 def describe_clip(source: WeightSource) -> Published:
-    """Returns the CLIP that a source holds.
-
-    Raises:
-      UserError: the source is none, does not specify its activation, or has another one than the
-        variant that is asked for.
-    """
+    """Returns the CLIP that a source holds."""
     return _describe(source, is_clip=True)
 
 
 def describe_siglip(source: WeightSource) -> Published:
-    """Returns the SigLIP or SigLIP 2 that a source holds.
-
-    Raises:
-      UserError: see `describe_clip`.
-    """
+    """Returns the SigLIP or SigLIP 2 that a source holds."""
     return _describe(source, is_clip=False)
 
 

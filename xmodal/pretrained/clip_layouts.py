@@ -175,11 +175,7 @@ class ClipLayout(NamedTuple):
 
 
 def find_layout(arrays: Arrays) -> ClipLayout:
-    """Returns the layout of a source.
-
-    Raises:
-      UserError: it is neither a CLIP nor a SigLIP, or holds several.
-    """
+    """Returns the layout of a source."""
     for kind, anchor, image, image_table, text, text_table in _LAYOUTS:
         separator = "/" if kind == "big_vision" else "."
         pattern = re.compile(rf"((?:.*{re.escape(separator)})?){re.escape(anchor)}")

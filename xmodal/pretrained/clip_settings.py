@@ -64,9 +64,6 @@ def read_settings(source: WeightSource, kind: str, usual: ClipSettings) -> ClipS
       source: the weights and the files beside them.
       kind: see `clip_layouts.ClipLayout`.
       usual: values that the file may leave out; activations and heads only that of transformers.
-
-    Raises:
-      UserError: the file asks for something that the encoders do not compute.
     """
     if kind in ("openai", "timm") and "open_clip_config.json" in source.files:
         return _open_clip(source.files["open_clip_config.json"], usual)

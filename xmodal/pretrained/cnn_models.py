@@ -137,9 +137,6 @@ def describe_vsepp(source: WeightSource) -> Published:
     """Returns the model of a checkpoint of fartashf/vsepp: VSE++, VSE0 or order embeddings.
 
     Its CNN is a ResNet, or its features are stored ones.
-
-    Raises:
-      UserError: the options or the CNN are of another kind, or it is not such a checkpoint.
     """
     arrays = source.arrays
     trained = _vsepp_trained(source.options)
@@ -184,9 +181,6 @@ def describe_cmcm(source: WeightSource) -> Published:
     The checkpoints are those of klory/Cross-Modal-Coherence-for-Text-to-Image-Retrieval. The
     classifier of relations, which is untrained in checkpoints of Base and CMCA, is the task
     `relations`.
-
-    Raises:
-      UserError: the source is not such a checkpoint.
     """
     arrays = source.arrays
     image = find_prefix(arrays, "resnet.encoder.0.weight")

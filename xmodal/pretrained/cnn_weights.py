@@ -163,9 +163,6 @@ def describe_mobilenet_v2(source: WeightSource) -> Published:
 
     The source is a Keras file, or an archive with folded batch normalization that numbers the
     blocks: `stem/kernel`, `block_01/dw/bias`, `head/kernel`.
-
-    Raises:
-      UserError: it is not one, or of another width.
     """
     arrays = keras_names(source.arrays)
     is_folded = "block_16/project/kernel" in arrays

@@ -58,9 +58,6 @@ class Report:
         Args:
           expected_missing: regular expressions, matched from the start of our names.
           expected_unexpected: regular expressions, matched from the start of the source's names.
-
-        Raises:
-          UserError: names arrays that are missing or unexpected and match no expression.
         """
         missing = {n: s for n, s in self.missing.items() if not _matches(n, expected_missing)}
         unexpected = [name for name in self.unexpected if not _matches(name, expected_unexpected)]
@@ -89,9 +86,6 @@ def take_all(
       wanted: our name, such as `params/...` -> the array of the source, and the shape of the
         result; None for any shape.
       notes: see `Report`.
-
-    Raises:
-      UserError: a result has the wrong shape, or is not of floating-point numbers.
     """
     flat: dict[str, np.ndarray] = {}
     loaded: dict[str, Sequence[str]] = {}

@@ -62,10 +62,6 @@ def convert(
     Returns:
       The arrays by our flat names; the `Description` of a tower, or the `ModelDescription`; and the
       report.
-
-    Raises:
-      UserError: the source or the vocabulary is unreadable or of another architecture, or an array
-        is missing or unexpected.
     """
     converter = lookup("xmodal convert", name, CONVERTERS)
     known = converter.variants

@@ -43,11 +43,7 @@ _VECTORS, _TABLE = "concepts.vectors", "concepts.of_word"
 
 
 def describe_cvse(source: WeightSource) -> Published:
-    """Returns the model of a checkpoint with its concepts, which it does not hold.
-
-    Raises:
-      UserError: it is not such a checkpoint, or has no concepts.
-    """
+    """Returns the model of a checkpoint with its concepts, which it does not hold."""
     share, fusion = VARIANTS[source.choose("coco", _trained(source.options))]
     start = find_prefix(source.arrays, "6.adj_all")
     arrays, files = _with_concepts(source, f"{start}1.embed.weight")

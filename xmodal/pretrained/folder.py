@@ -113,9 +113,6 @@ def save_folder(
         below `MODALITY/`, and `similarity/...`, `cross_encoder/...`, `tasks/NAME/module/...`.
       description: description of the tower or model.
       report: report on the source.
-
-    Raises:
-      UserError: the folder already exists.
     """
     check_new(folder)
     with new_folder(folder) as temporary:
@@ -154,22 +151,14 @@ def _write_card(path: epath.Path, content: Mapping[str, Any]) -> None:
 
 
 def check_new(folder: str | os.PathLike) -> None:
-    """Raises an error if a folder exists.
-
-    Raises:
-      UserError: the folder exists.
-    """
+    """Raises an error if a folder exists."""
     path = epath.Path(folder)
     if path.exists():
         raise UserError(f"{folder} exists already: give another --output, or remove it.")
 
 
 def read_description(folder: str | os.PathLike) -> Description:
-    """Returns the description of the tower in a folder.
-
-    Raises:
-      UserError: it is not a folder of `xmodal convert`, or a file is damaged.
-    """
+    """Returns the description of the tower in a folder."""
     root = epath.Path(folder)
     path = root / "tower.json"
     for needed in (path, root / _WEIGHTS):
@@ -186,11 +175,7 @@ def read_description(folder: str | os.PathLike) -> Description:
 
 
 def read_model(folder: str | os.PathLike) -> ModelDescription:
-    """Returns the description of the model in a folder.
-
-    Raises:
-      UserError: it is not a folder of `xmodal convert --model`, or a file is damaged.
-    """
+    """Returns the description of the model in a folder."""
     path = epath.Path(folder) / "model.json"
     if not path.exists():
         raise UserError(
@@ -207,11 +192,7 @@ def read_model(folder: str | os.PathLike) -> ModelDescription:
 
 
 def check_weights(folder: str | os.PathLike) -> None:
-    """Checks that the weights of a folder are complete, without reading them.
-
-    Raises:
-      UserError: their file is damaged or truncated.
-    """
+    """Checks that the weights of a folder are complete, without reading them."""
     path = epath.Path(folder) / _WEIGHTS
     if not is_in_object_store(path):
         with _damaged(path), safetensors.safe_open(os.fspath(path), "numpy"):
@@ -219,11 +200,7 @@ def check_weights(folder: str | os.PathLike) -> None:
 
 
 def read_weights(folder: str | os.PathLike) -> dict[str, np.ndarray]:
-    """Returns the arrays of a folder by their flat names.
-
-    Raises:
-      UserError: it is not a folder of `xmodal convert`, or a file is missing or damaged.
-    """
+    """Returns the arrays of a folder by their flat names."""
     read_description(folder)
     return _read_arrays(epath.Path(folder) / _WEIGHTS)
 
@@ -235,9 +212,6 @@ def read_part(folder: str | os.PathLike, part: str) -> dict[str, np.ndarray]:
       folder: the folder of the model.
       part: "similarity" or "cross_encoder", for names such as `local/kernel`; or "tasks", for
         `NAME/module/...`.
-
-    Raises:
-      UserError: the file is damaged.
     """
     path = epath.Path(folder) / f"{part}.safetensors"
     return _read_arrays(path) if path.exists() else {}

@@ -43,11 +43,7 @@ def sentences(
     head: Mapping[str, Any],
     projection: Mapping[str, Any] | None = None,
 ) -> Description:
-    """Returns the tower of a table of word vectors, with the vocabulary of the source.
-
-    Raises:
-      UserError: see `vocabularies.words_of`.
-    """
+    """Returns the tower of a table of word vectors, with the vocabulary of the source."""
     files = words_of(source, encoder["vocab_size"])
     return Description(encoder, head, SENTENCES, files, projection)
 
@@ -70,9 +66,6 @@ def word_encoder(
       recurrent: name of the layer.
       cell: "gru" or "lstm".
       **options: further keywords of the encoder.
-
-    Raises:
-      UserError: the source has no such arrays.
     """
     rows, words = arrays[f"{start}{table}.weight"].shape
     _, width = arrays[f"{start}{recurrent}.weight_hh_l0"].shape

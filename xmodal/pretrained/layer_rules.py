@@ -64,11 +64,7 @@ Table = Mapping[str, str | Taken]
 
 
 def find(arrays: Arrays, table: Table, path: str) -> Taken:
-    """Returns the array of the source for one of ours, by the longest path in the table.
-
-    Raises:
-      UserError: the table has no such path.
-    """
+    """Returns the array of the source for one of ours, by the longest path in the table."""
     fits = [layer for layer in table if f"{path}/".startswith(f"{layer}/")]
     if not fits:
         raise UserError(f"{path} has no counterpart in the published model.")
@@ -121,11 +117,7 @@ def split(name: str, parts: tuple[str, ...] = ATTENTION) -> dict[str, Taken]:
 
 
 def find_prefix(arrays: Arrays, name: str) -> str:
-    """Returns the prefix of the name of an array in a source, such as `model.module.`.
-
-    Raises:
-      UserError: there is no array with this name, or several.
-    """
+    """Returns the prefix of the name of an array in a source, such as `model.module.`."""
     found = [key.removesuffix(name) for key in arrays if f".{key}".endswith(f".{name}")]
     if len(found) != 1:
         shown = ", ".join(sorted(arrays)[:4])

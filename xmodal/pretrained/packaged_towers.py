@@ -69,9 +69,6 @@ def locate_tower(where: str, source: str) -> str:
       where: path of the config that names it, for errors.
       source: a folder, returned unchanged, or "pip:" and a key of `PACKAGED`. The package is not
         imported.
-
-    Raises:
-      UserError: the name is unknown, or its package is not installed or has other weights.
     """
     if not source.startswith(_PREFIX):
         return source

@@ -36,11 +36,7 @@ _GPO = {"recurrent": "gpool.gru", "score": "gpool.linear"}
 
 
 def describe_scan(source: WeightSource) -> Published:
-    """Returns the model of a checkpoint of kuanghuei/SCAN, whose options describe the similarity.
-
-    Raises:
-      UserError: it is not such a checkpoint, or not of a kind that is known here.
-    """
+    """Returns the model of a checkpoint of kuanghuei/SCAN, whose options describe the similarity."""
     arrays, options = source.arrays, source.options
     start = find_prefix(arrays, "0.fc.weight")
     found = [options.get(name, "") for name in ("cross_attn", "agg_func")]
@@ -82,11 +78,7 @@ def _unit_words(
 
 
 def describe_sgraf(source: WeightSource) -> Published:
-    """Returns the model of a checkpoint of Paranioar/SGRAF, which is SGR or SAF by its arrays.
-
-    Raises:
-      UserError: it is not such a checkpoint.
-    """
+    """Returns the model of a checkpoint of Paranioar/SGRAF, which is SGR or SAF by its arrays."""
     arrays = source.arrays
     start = find_prefix(arrays, "2.sim_eval_w.weight")
     image, text, pairs = (f"{start}{number}." for number in range(3))
@@ -168,9 +160,6 @@ def describe_vse_infinity(source: WeightSource) -> Published:
     """Returns the model of a checkpoint of woodfrog/vse_infty.
 
     It has regions or grid cells, and BERT or a BiGRU.
-
-    Raises:
-      UserError: the CNN is not a ResNet or ResNeXt, or the source is not such a checkpoint.
     """
     arrays = source.arrays
     has_grids = any(".backbone.resnet." in f".{name}" for name in arrays)

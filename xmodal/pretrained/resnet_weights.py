@@ -28,11 +28,7 @@ _Names = Callable[[int, int, int], tuple[str, str]]
 
 
 def describe_resnet(source: WeightSource) -> Published:
-    """Returns a ResNet of the requested variant, with the depth given by its convolutions.
-
-    Raises:
-      UserError: no ResNet has this number of convolutions.
-    """
+    """Returns a ResNet of the requested variant, with the depth given by its convolutions."""
     arrays, variant = keras_names(source.arrays), source.variant
     convs = sum(array.ndim == 4 and not name.endswith(_COPIES) for name, array in arrays.items())
     # The stem, three per unit, a shortcut in each stage; TF-slim's classifier is a convolution,
@@ -65,9 +61,6 @@ def torchvision_encoder(
       arrays: arrays of a source.
       start: start of the names of the network, with its period.
       variant: variant of a ResNet; a ResNeXt is always torchvision's.
-
-    Raises:
-      UserError: the units are not those of a known depth.
     """
     counts = [count_layers(arrays, f"{start}layer{n}.{{}}.conv3.weight") for n in range(1, 10)]
     units = tuple(filter(None, counts))

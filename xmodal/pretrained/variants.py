@@ -21,11 +21,7 @@ class Converter(NamedTuple):
     variants: tuple[str, ...] = ()
 
     def describe(self, source: "WeightSource") -> "Published":
-        """Returns the description of a source.
-
-        Raises:
-          UserError: the source has another architecture, or computes something that ours does not.
-        """
+        """Returns the description of a source."""
         module, function = self.function.split(".")
         found: Published = getattr(
             importlib.import_module(f"xmodal.pretrained.{module}"), function

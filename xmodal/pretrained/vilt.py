@@ -59,11 +59,7 @@ _TRANSFORMERS_LAYERS = (
 
 
 def describe_vilt(source: WeightSource) -> Published:
-    """Returns the model of a checkpoint.
-
-    Raises:
-      UserError: it is not a ViLT with a ranking or a matching head.
-    """
+    """Returns the model of a checkpoint."""
     arrays = source.arrays
     start = find_prefix(arrays, "pooler.dense.weight")
     is_released = f"{start}{_RELEASED['modality_embeddings']}" in arrays

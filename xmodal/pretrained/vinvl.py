@@ -46,12 +46,7 @@ _INPUTS: Mapping[str, Any] = {
 
 
 def describe_vinvl(source: WeightSource) -> Published:
-    """Returns the model of a checkpoint.
-
-    Raises:
-      UserError: it is not an Oscar or VinVL with a head for matching, or its `config.json`
-        asks for something that our BERT does not compute.
-    """
+    """Returns the model of a checkpoint."""
     arrays, settings = source.arrays, source.files.get("config.json", {})
     check_config(settings)
     start = find_prefix(arrays, "bert.img_embedding.weight")

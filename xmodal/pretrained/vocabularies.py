@@ -31,10 +31,6 @@ def read_words(path: str | os.PathLike) -> list[str]:
     `.pkl` and `.json` hold `word2idx`, as an attribute or a key; so may a torch checkpoint
     (`.pth`, ...). `.bin` is a file of gensim's `KeyedVectors.save`. Any other file has one word per
     line. No code in a pickle runs.
-
-    Raises:
-      UserError: the file cannot be read, holds no vocabulary, its ids are not 0 to V - 1, or a word
-        is not one line.
     """
     path = epath.Path(path)
     try:
@@ -68,9 +64,6 @@ def words_of(
       source: the weights, whose vocabulary is asked for, in the checkpoint, or in its folder.
       rows: rows of the table.
       first_words: first words of the table that the vocabulary omits.
-
-    Raises:
-      UserError: there is none, or it has another number of words.
     """
     beside = epath.Path(source.path) / "vocab.txt"
     if source.vocabulary:
@@ -107,9 +100,6 @@ def find_tokenizer(
       source: the weights, with the files beside them. CLIP's merges may be in an installed package.
       kinds: names of `tokenizer_files.FILES` that the model can have -> the settings of this kind.
       rows: rows of the model's table, one per token.
-
-    Raises:
-      UserError: there is none, it is of another kind, or has another number of tokens.
     """
     places = [name for name, kind in TOKENIZER_FILES.items() if kind in kinds]
     there = next((name for name in places if source.beside(name).exists()), "")

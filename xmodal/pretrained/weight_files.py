@@ -79,11 +79,7 @@ class WeightSource:
         return torch_files.attributes(self.objects.get("opt"))
 
     def choose(self, usual: str, trained: str | None = None) -> str:
-        """Returns the variant that the options name, else the one asked for, else the usual one.
-
-        Raises:
-          UserError: the options name another one than is asked for.
-        """
+        """Returns the variant that the options name, else the one asked for, else the usual one."""
         if self.variant and trained and self.variant != trained:
             raise UserError(
                 f"its options say that it is the variant {trained!r}, not {self.variant!r}; leave "
@@ -98,11 +94,7 @@ class WeightSource:
 
 
 def load_source(path: str | os.PathLike) -> WeightSource:
-    """Returns all arrays at `path`, local or gs://, in the format that the file's name tells.
-
-    Raises:
-      UserError: the path does not exist, is in an unknown format, or cannot be read.
-    """
+    """Returns all arrays at `path`, local or gs://, in the format that the file's name tells."""
     given = epath.Path(path)
     given = given.parent if given.name == "saved_model.pb" else given
     file = _find(given)

@@ -45,9 +45,6 @@ def load_word_vectors(
 
     Returns:
       The words in the order of the file.
-
-    Raises:
-      UserError: the file cannot be read, is truncated or in another format.
     """
     path = os.fspath(path)
     name = path.removesuffix(".gz")
@@ -122,9 +119,6 @@ def find_vectors(path: str | os.PathLike, words: Sequence[str]) -> dict[int, np.
     Args:
       path: see `load_word_vectors`.
       words: a vocabulary; looked up as written, and else by `shorten_word`.
-
-    Raises:
-      UserError: see `load_word_vectors`.
     """
     spellings = [(word, shorten_word(word)) for word in words]
     table = load_word_vectors(path, {spelling for each in spellings for spelling in each})
@@ -153,9 +147,6 @@ def load_word_table(path: str | os.PathLike, vocabulary: str = "") -> WeightSour
 
     Returns:
       A source with the array `vectors` and the words as `vocab.txt`.
-
-    Raises:
-      UserError: a file cannot be read, or no word is left.
     """
     table = load_word_vectors(path, read_words(vocabulary) if vocabulary else None)
     rows = {word: row for word, row in table.rows.items() if word.split() == [word]}

@@ -56,11 +56,7 @@ class SimilarityConfig:
 
 
 def select_field(embedding: Any, field: str) -> Any:
-    """Returns one array of an `Embedding` by name; anything else is already an array.
-
-    Raises:
-      UserError: the embedding has no such array.
-    """
+    """Returns one array of an `Embedding` by name; anything else is already an array."""
     if not hasattr(embedding, "vector"):
         return embedding
     if field == "vector":
@@ -165,9 +161,6 @@ class Similarity:
           embedding: an `Embedding`, or just its vectors, [N, D] or [N, K, D], if there is no
             module.
           params: learned parameters; only a module may need them.
-
-        Raises:
-          UserError: this similarity does not compare embeddings of this shape.
         """
         if self.module is not None:
             return self.module.prepare(params or {}, embedding)
@@ -266,9 +259,6 @@ class Similarity:
 
         Args:
           params: learned parameters as numbers or scalar arrays.
-
-        Raises:
-          UserError: a parameter is missing, unknown or not a finite number.
         """
         given = dict(params or {})
         check_keys(
@@ -283,11 +273,7 @@ class Similarity:
         return _Prepare(plain), _Score(plain, tuple(numbers))
 
     def select_parameters(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the learned parameters that ranking needs: all except temperature and bias.
-
-        Raises:
-          UserError: there are none, but this similarity needs some.
-        """
+        """Returns the learned parameters that ranking needs: all except temperature and bias."""
         if self.module is not None:
             return {key: value for key, value in params.items() if key not in _SCALING}
         missing = [key for key in self.parameters if key not in params]
@@ -323,9 +309,6 @@ def make_similarity(given: Mapping[str, Any], where: str = "config.model.similar
         similarity's own parameters (`match_scale` and `match_shift` of `match_probability`) or
         fields of its module (`width` of `saf`).
       where: the section as a user writes it, for errors.
-
-    Raises:
-      UserError: unknown name or keyword, or a number out of its range.
     """
     if not isinstance(given, Mapping) or "name" not in given:
         raise UserError(f"{where} lacks a name; known: {sorted(SIMILARITIES | LATE_INTERACTIONS)}.")
@@ -383,11 +366,7 @@ class _Score:
 
 
 def finite_number(what: str, value: Any) -> float:
-    """Returns a number as a float.
-
-    Raises:
-      UserError: it is not a number, or not finite; `what` names it.
-    """
+    """Returns a number as a float."""
     try:
         number = float(value)
     except (OverflowError, TypeError, ValueError):

@@ -29,11 +29,7 @@ _SMALLEST_SQUARE = 1e-30
 
 
 def read_tokens(name: str, embedding: Embedding) -> TokenItems:
-    """Returns `tokens` [N, T, W], zero in the padding, and `mask` [N, T], both float32.
-
-    Raises:
-      UserError: the embedding has no tokens; `name` is the similarity that the message names.
-    """
+    """Returns `tokens` [N, T, W], zero in the padding, and `mask` [N, T], both float32."""
     extras = getattr(embedding, "extras", {})
     if "tokens" not in extras or "mask" not in extras:
         raise UserError(

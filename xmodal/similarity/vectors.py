@@ -71,11 +71,7 @@ def centered(left: jax.Array, right: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def one_vector(name: str, vectors: jax.Array) -> jax.Array:
-    """Returns embeddings [N, D] as float32, or float64 in that precision.
-
-    Raises:
-      UserError: another rank; `name` is the similarity that the message names.
-    """
+    """Returns embeddings [N, D] as float32, or float64 in that precision."""
     if jnp.ndim(vectors) != 2:
         raise UserError(
             f"Similarity {name!r} compares one vector per item, [N, D], not embeddings of shape "
@@ -86,11 +82,7 @@ def one_vector(name: str, vectors: jax.Array) -> jax.Array:
 
 
 def several_vectors(name: str, vectors: jax.Array) -> jax.Array:
-    """Returns embeddings [N, K, D], like `one_vector`; [N, D] is treated as K = 1.
-
-    Raises:
-      UserError: another rank; `name` is the similarity that the message names.
-    """
+    """Returns embeddings [N, K, D], like `one_vector`; [N, D] is treated as K = 1."""
     vectors = _floats(vectors)
     return vectors[:, None] if vectors.ndim == 2 else vectors
 

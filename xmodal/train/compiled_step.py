@@ -110,9 +110,6 @@ def compile_step(
       run: the run.
       state: its arrays, or their shapes and sharding.
       features: frozen features that replace columns of a batch.
-
-    Raises:
-      UserError: the compiler finds that a program does not fit in device memory.
     """
     started, lowered = time.monotonic(), lower_step(run, state, features)
     logging.info("Compiling the training step.")
@@ -131,9 +128,6 @@ def compile_program(
       lowered: the lowered program.
       what: its name, for the error.
       options: options of XLA, which a version that lacks them does without.
-
-    Raises:
-      UserError: the compiler finds that it does not fit in device memory.
     """
     try:
         return lowered.compile(options)

@@ -48,9 +48,6 @@ def open_or_compute(
       parts: parts of the run, see `resolve`.
       state: weights of the run.
       compute: False for a dry run: missing features are left out, with a warning.
-
-    Raises:
-      UserError: the features cannot be written, or the stored ones are damaged.
     """
     settings, weights = parts.settings, (state.all_params(), state.model_state)
     config, split, found = settings.data, settings.train_split, []
@@ -77,9 +74,6 @@ def with_features(
       model_state: statistics of the run.
       items: the split.
       compute: whether missing features are computed and written; if not, the tower is run.
-
-    Raises:
-      UserError: the features cannot be written, or the stored ones are damaged.
     """
     found = [
         _open_modality(parts, params, model_state, items, modality, compute=compute)

@@ -57,10 +57,6 @@ def check(
       topology: topology of a TPU slice, see `costs.slice_devices`: nothing is run, and a dataset
         that is missing on this machine is not an error.
       allow_changes: see `loop.train`.
-
-    Raises:
-      UserError: anything that would stop the run at its start, insufficient memory, or a loss
-        that is not finite.
     """
     run_folder.check_path(run_dir)
     with folder_lock.hold(run_dir):
@@ -89,9 +85,6 @@ def compile_all(run: Run) -> tuple[CompiledStep, dict[str, Cost]]:
 
     Returns:
       The step, and the costs of all programs by name.
-
-    Raises:
-      UserError: the compiler finds that a program does not fit.
     """
     features = [
         feature_shapes(run, modality) for modality in run.settings.frozen_features.modalities

@@ -33,10 +33,6 @@ def build_untrained(config: ml_collections.ConfigDict) -> Run:
     Args:
       config: config with the sections of a run; what follows from the towers may be left unset,
         see `inherit`, and if `init_from.model` names a model, both modalities may be None.
-
-    Raises:
-      UserError: an unknown key or name, no folder for a tower, or weights of another tower or
-        another vocabulary; all of these are found before the dataset is read.
     """
     config = fill(inherit(config), examples=1)
     source = read(InitConfig, "config.init_from", config.init_from)
@@ -84,11 +80,7 @@ def _subjects(evaluation: RunEvaluation, label: str) -> Iterator[Subject]:
 
 
 def load_weights(parts: Run) -> tuple[Tree, Tree]:
-    """Returns `(params, model_state)` from the folders of the towers, on every device.
-
-    Raises:
-      UserError: the model has parameters that are in no folder.
-    """
+    """Returns `(params, model_state)` from the folders of the towers, on every device."""
     replicated = mesh_lib.replicated(parts.mesh)
     params, model_state = jax.tree.map(lambda leaf: leaf.update(sharding=replicated), parts.shapes)
     state = TrainState(

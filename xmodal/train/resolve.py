@@ -130,9 +130,6 @@ def build_run(
       mesh: all devices.
       records: see `Run.records`.
       trains: False for a model that is not trained; it needs no tasks.
-
-    Raises:
-      UserError: an unknown key or name, a number out of range, or two parts that do not fit.
     """
     settings = read_settings(config)
     evals = read_options(settings.evals)
@@ -159,9 +156,6 @@ def fill_metrics(settings: RunConfig, evals: Mapping[str, Options]) -> RunConfig
     """Returns settings with the metrics of `best_checkpoint` and of the plateau, if they are "".
 
     Retrieval and rating benchmarks come before other evaluators, accuracies last.
-
-    Raises:
-      UserError: no evaluator has a metric to select by, or one cannot use its dataset.
     """
     found = []
     for name, options in sorted(evals.items(), key=lambda item: _preference(item[1])):
@@ -254,9 +248,6 @@ def check_changes(
 
     Returns:
       The changes that were allowed, one string each.
-
-    Raises:
-      UserError: lists every path that differs with its two values; or an allowed path is unknown.
     """
     if not (saved := run_folder.steps(run_dir)):
         return []

@@ -102,10 +102,6 @@ def fill(config: ConfigDict, examples: int | None = None, entries: int | None = 
       examples: training examples per epoch. If it is None, sizes that depend on it are arbitrary,
         but large enough for a check.
       entries: entries of the vocabulary; None if it is not known, or there are no texts.
-
-    Raises:
-      UserError: a size or length is not valid, or a model has fewer rows than the vocabulary has
-        entries.
     """
     sized = resolve_sizes(config.to_dict(), _MANY if examples is None else examples)
     steps = _SOME_STEPS

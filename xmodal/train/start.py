@@ -34,9 +34,6 @@ def starting_state(run: Run, run_dir: str, *, sets_aside: bool = False) -> Train
       run: the run.
       run_dir: the run's folder.
       sets_aside: whether damaged checkpoints are moved away, see `checkpoints.newest_whole`.
-
-    Raises:
-      UserError: the checkpoint, the towers or the other run do not fit the config.
     """
     settings, shapes = run.settings, run.state_shapes
     step, last = checkpoints.newest_whole(run_dir, sets_aside=sets_aside), settings.total_steps

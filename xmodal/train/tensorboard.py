@@ -119,9 +119,6 @@ def write_projector(
       folder: folder of the event files that TensorBoard shows as one run.
       embeddings: evaluator -> embeddings, and their items.
       count: largest number of images, evenly spaced in the split, each with its first caption.
-
-    Raises:
-      UserError: the folder cannot be written.
     """
     from google.protobuf import text_format
     from tensorboard.plugins.projector import ProjectorConfig

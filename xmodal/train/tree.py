@@ -43,9 +43,6 @@ def check_patterns(where: str, patterns: Iterable[str], paths: Collection[str]) 
       where: place of the patterns in the config, for the error.
       patterns: see `matches`.
       paths: paths of parameters.
-
-    Raises:
-      UserError: names the pattern and the top levels of the paths.
     """
     for pattern in patterns:
         if not any(matches([pattern], path) for path in paths):
@@ -89,10 +86,6 @@ def partition(params: Tree, patterns: Sequence[str]) -> tuple[Tree, Tree]:
     Args:
       params: nested dict of arrays or shapes.
       patterns: regular expressions; a path that one of them matches from its start is frozen.
-
-    Raises:
-      UserError: a pattern that matches nothing (a typo would silently train the parameters that
-        should be frozen), or patterns that leave nothing to train.
     """
     flat = flatten(params)
     check_patterns("config.freeze", patterns, flat)

@@ -79,11 +79,7 @@ def parse_concepts(content: Mapping[str, Any]) -> Concepts:
 
 
 def read_concepts(path: str | os.PathLike) -> Concepts:
-    """Returns the concepts of a file that `python -m data_prep.concepts` wrote.
-
-    Raises:
-      UserError: the file is missing, or not such a file.
-    """
+    """Returns the concepts of a file that `python -m data_prep.concepts` wrote."""
     try:
         return parse_concepts(json.loads(epath.Path(path).read_text(encoding="utf-8")))
     except (OSError, AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:

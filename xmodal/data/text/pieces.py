@@ -155,9 +155,6 @@ def json_pieces(content: bytes, vocabulary: Sequence[str], config: TextConfig) -
 
     The file defines normalization, words, pieces and special tokens. Truncation and padding are
     those of the config.
-
-    Raises:
-      UserError: the file puts tokens elsewhere than before and after a text.
     """
     tokenizer = _load_json(content)
     bare = tokenizer.encode(_PROBE, add_special_tokens=False).tokens

@@ -84,11 +84,7 @@ _SUFFIXES = {".model": "sentencepiece.model", ".json": "tokenizer.json"}
 
 
 def read_vocabulary(path: epath.PathLike) -> TokenizerFile:
-    """Returns the file of a tokenizer, whose name determines its kind, see `TextConfig.vocabulary`.
-
-    Raises:
-      UserError: there is no such file, or it is not of its kind.
-    """
+    """Returns the file of a tokenizer, whose name determines its kind, see `TextConfig.vocabulary`."""
     given = os.fspath(path)
     path = _find_packaged(given) if is_packaged(given) else epath.Path(given)
     if not path.is_file():
@@ -142,9 +138,6 @@ def parse_file(name: str, content: bytes, where: str) -> TokenizerFile:
       name: a key of `FILES`.
       content: the whole file.
       where: its origin, for errors.
-
-    Raises:
-      UserError: the content is not of this kind.
     """
     try:
         tokens = FILES[name](content)

@@ -43,9 +43,6 @@ class Tokenizer:
           vocabulary: tokens in the order of their ids.
           config: length, padding and augmentation.
           pieces: how texts become ids.
-
-        Raises:
-          UserError: the vocabulary lacks a token that the config needs.
         """
         self.vocabulary = tuple(vocabulary)
         self.identity = vocabulary_file(vocabulary).identity
@@ -229,9 +226,6 @@ def make_tokenizer(config: TextConfig, vocabulary: Sequence[str]) -> Tokenizer:
       config: see `TextConfig`.
       vocabulary: tokens in the order of their ids, with the file that they come from if it is
         not a vocab.txt.
-
-    Raises:
-      UserError: the vocabulary lacks a token that the config needs, or is of another kind.
     """
     given, wanted = vocabulary_file(vocabulary), file_name(config.tokenizer)
     if given.name != wanted:

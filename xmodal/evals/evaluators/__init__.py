@@ -44,11 +44,7 @@ EVALUATORS: dict[str, tuple[type[Options], Callable[..., Evaluator]]] = {
 
 
 def read_options(evals: Mapping[str, Mapping[str, Any]]) -> dict[str, Options]:
-    """Returns the options of every evaluator of `config.evals` by its name.
-
-    Raises:
-      UserError: an unknown type or option, a value out of range, or a name with a slash.
-    """
+    """Returns the options of every evaluator of `config.evals` by its name."""
     options = {}
     for name, section in evals.items():
         where = f"config.evals.{name}"
@@ -57,11 +53,7 @@ def read_options(evals: Mapping[str, Mapping[str, Any]]) -> dict[str, Options]:
 
 
 def read_entry(where: str, section: Mapping[str, Any]) -> Options:
-    """Returns the options of one evaluator; `where` is its section as a user writes it.
-
-    Raises:
-      UserError: an unknown type or option, or a value out of range.
-    """
+    """Returns the options of one evaluator; `where` is its section as a user writes it."""
     kind = section.get("type", "") if isinstance(section, Mapping) else ""
     kind_of_options, _ = lookup(f"{where}.type", kind, EVALUATORS)
     instead = set_whole(where, type=kind) if where.startswith("config.") else ""
@@ -79,9 +71,6 @@ def make_evaluator(
 ) -> Evaluator:
     """Returns the evaluator of `config.evals.NAME` for a split and the modalities that a model
     embeds.
-
-    Raises:
-      UserError: the split lacks labels, or the model lacks a modality, that the evaluator needs.
     """
     _, make = EVALUATORS[options.type]
     return make(f"config.evals.{name}", options, split, modalities, mesh)

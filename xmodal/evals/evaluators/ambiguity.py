@@ -96,9 +96,6 @@ def compute_uncertainty(
       vectors: [N, D], or [N, K, D] with K embeddings of every item.
       log_sigma: [N, D], whose mean is the uncertainty; if None, the uncertainty is the
         root mean squared distance of the K embeddings from their mean.
-
-    Raises:
-      UserError: there is only one embedding per item and no log sigma.
     """
     if log_sigma is not None:
         return log_sigma.mean(axis=1)

@@ -109,11 +109,7 @@ class BenchmarksEvaluator(Evaluator):
         mesh: Mesh | None,
         split: Split | None = None,
     ) -> None:
-        """Makes the benchmarks; `split` has their items, None for labels without a dataset.
-
-        Raises:
-          UserError: a benchmark is unknown, or the labels allow no benchmark.
-        """
+        """Makes the benchmarks; `split` has their items, None for labels without a dataset."""
         self.options, self.labels, self._split = options, labels, split
         self.reranker = make_reranker(f"{where}.reranker", options.reranker)
         self._ranking: dict[str, Any] = {
@@ -154,11 +150,7 @@ class BenchmarksEvaluator(Evaluator):
         return [tag for benchmark in self.benchmarks for tag in list_tags(benchmark, modalities)]
 
     def source(self, adapter: ModelAdapter, split: Split | None = None) -> Source:
-        """See `Evaluator`.
-
-        Raises:
-          UserError: concepts are to be completed, but the adapter is not a single model with them.
-        """
+        """See `Evaluator`."""
         rule, batch_size = self.options.concepts, self.options.batch_size
         if rule == completed_concepts.OWN:
             return super().source(adapter, split)
@@ -225,12 +217,7 @@ def benchmarks_of_split(
     modalities: Collection[str],
     mesh: Mesh | None,
 ) -> BenchmarksEvaluator:
-    """Makes the benchmarks of a prepared dataset's split, see `make_evaluator`.
-
-    Raises:
-      UserError: see `BenchmarksEvaluator`; or no benchmark compares the modalities, or the released
-        labels belong to other items.
-    """
+    """Makes the benchmarks of a prepared dataset's split, see `make_evaluator`."""
     if options.annotations:
         ids = {"image": split.image_ids, "caption": split.caption_ids}
         evaluator = benchmarks_of_annotations(
@@ -282,10 +269,6 @@ def benchmarks_of_annotations(
       where: section of the options, for messages.
       mesh: devices over which galleries are sharded.
       items: the split of a prepared dataset that the source is; None for others.
-
-    Raises:
-      UserError: the labels cannot be read, or the items are not those of the split; see also
-        `BenchmarksEvaluator`.
     """
     labels = read_annotations(options.annotations, split)
     extra: dict[str, int] = {}

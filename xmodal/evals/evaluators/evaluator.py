@@ -75,20 +75,12 @@ class Options:
         return tuple(filter(None, [getattr(self, "train_split", "")]))
 
     def check(self, where: str) -> None:
-        """Checks options that `config.read` cannot check; `where` is their section.
-
-        Raises:
-          UserError: names the option.
-        """
+        """Checks options that `config.read` cannot check; `where` is their section."""
         if self.similarity is not None:
             make_similarity(self.similarity, f"{where}.similarity")
 
     def check_dataset(self, where: str, dataset: str) -> None:
-        """Checks options against a dataset, as far as its name allows.
-
-        Raises:
-          UserError: names the option.
-        """
+        """Checks options against a dataset, as far as its name allows."""
 
     def default_metric(self, dataset: str) -> str:
         """Returns the default tag for `best_checkpoint` in a run on this dataset, or ""."""
@@ -178,22 +170,14 @@ class Evaluator:
         return adapter.items(split or self._split, similarity=similarity, batch_size=batch_size)
 
     def embeddings(self, adapter: ModelAdapter, split: Split | None = None) -> Embeddings:
-        """Returns `source` of a model that has embeddings.
-
-        Raises:
-          UserError: it has scores or ranked lists.
-        """
+        """Returns `source` of a model that has embeddings."""
         found = self.source(adapter, split)
         if not isinstance(found, Embeddings):
             raise UserError(f"{found.place} has no embeddings, which this evaluator needs.")
         return found
 
     def run(self, adapter: ModelAdapter) -> Sequence[Result]:
-        """Returns all results of a model.
-
-        Raises:
-          UserError: the model does not allow a single number, or a value is not finite.
-        """
+        """Returns all results of a model."""
         return [self._numbers(self._compute(self.embeddings(adapter)))]
 
     def _numbers(

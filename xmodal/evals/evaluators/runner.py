@@ -159,11 +159,7 @@ def _orient(pairs: GradedPairs) -> tuple[Modalities, tuple[np.ndarray, np.ndarra
 
 
 def predictions_of(source: Source, task: str) -> Predictions:
-    """Returns what a task predicts for the pairs of a source.
-
-    Raises:
-      UserError: it has no predictions of the task.
-    """
+    """Returns what a task predicts for the pairs of a source."""
     known = source.predictions if isinstance(source, Embeddings) else {}
     if task not in known:
         raise UserError(
@@ -195,10 +191,6 @@ def compute_benchmarks(
         "float64", of scores of vectors. `reranker`, which maps complete rows of scores between
         images and captions to the rows to rank by, while correlations use the original scores; or
         scores pairs, also those of correlations. `task`: whose predictions it uses.
-
-    Raises:
-      UserError: an embedding or a score is not finite; the source lacks items of the labels, or
-        the predictions of the task.
     """
     asked = {(each.name, name): x for each in benchmarks for name, x in each.directions.items()}
     rated = {name: x for each in benchmarks for name, x in each.graded.items()}

@@ -52,9 +52,6 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
         `coco_test_ids.npy` of ECCV Caption, COCO's `instances_val2014.json`, and Oscar's
         `test_img_keys_1k.tsv`; some of them may be missing.
       split: `test` or `validation`; also `val`, as in the names of the files.
-
-    Raises:
-      UserError: the folder or the list of captions and images is missing, or a file is damaged.
     """
     split = "validation" if split == "val" else split
     lookup("the splits of the annotations", split, cxc_files.SPLITS)
@@ -121,9 +118,6 @@ def restrict(
       `labels` itself if nothing is missing, else labels with the sentence `partial` and without
       folds and shortlist. Captions are kept even without their image. Positives outside the whole
       split, which can never be found, are kept as well.
-
-    Raises:
-      UserError: none of the images or captions exist.
     """
     wholes = {"image": labels.image_ids, "text": labels.caption_ids}
     given = {"image": image_ids, "text": caption_ids}

@@ -24,11 +24,7 @@ class Positions:
         return np.where(self._sorted[at] == wanted, self._order[at], -1)
 
     def __call__(self, wanted: np.ndarray) -> np.ndarray:
-        """int64, position of every wanted id.
-
-        Raises:
-          UserError: an id is not in the gallery.
-        """
+        """int64, position of every wanted id."""
         found = self.find(wanted)
         missing = np.asarray(wanted)[found < 0]
         if len(missing):

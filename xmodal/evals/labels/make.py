@@ -38,10 +38,6 @@ def make_benchmarks(labels: Labels, names: Sequence[str] | None = None) -> list[
     Args:
       labels: labels of the split.
       names: names of the benchmarks; None for every benchmark that has its labels, except variants.
-
-    Raises:
-      UserError: a label names an item that is not in the galleries, a benchmark is unknown, or a
-        benchmark requested by name lacks its labels.
     """
     known, maker, benchmarks = definitions_of(labels.name), _Maker(labels), []
     chosen = [each.name for each in known.values() if not each.variant] if names is None else names

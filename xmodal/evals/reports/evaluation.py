@@ -105,9 +105,6 @@ class Evaluation:
         `other` is its evaluation, or its run, whose evaluation on these labels is found, or the
         folder of an evaluation or `ranks.npz` in it, or the result of `store.load_ranks`. The
         result prints as a table.
-
-        Raises:
-          UserError: the file cannot be read, or belongs to different labels or records.
         """
         ours = self.stored
         if isinstance(other, Evaluation):
@@ -124,9 +121,6 @@ class Evaluation:
         removed. `report.html` is the report as a web page, `report.tex` its tables in LaTeX, both
         with the comparison. Everything is computed before the first file is written, see
         `files.write_files`.
-
-        Raises:
-          UserError: the folder cannot be written.
         """
         page, tables = self.report(), self.report("latex")
         facts = {each.name: self._describe(each) for each in self.results}
@@ -189,10 +183,6 @@ def evaluate_source(
       split: split of the labels, for examples of benchmarks; None for no examples.
       examples: number of queries per rule on the page of examples; 0 for no page.
       other: results to compare with, for the page.
-
-    Raises:
-      UserError: the model does not allow a single number, or a value is not finite; or a page is
-        requested of a file that does not score all pairs.
     """
     if examples and isinstance(adapter, Candidates | RankedLists):
         raise UserError(

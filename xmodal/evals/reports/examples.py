@@ -67,11 +67,7 @@ class Pick:
 
 
 def check_examples(count: int, options: Mapping[str, Options]) -> None:
-    """Raises an error if no evaluator has queries for examples; `options` are by name.
-
-    Raises:
-      UserError: lists the evaluators.
-    """
+    """Raises an error if no evaluator has queries for examples; `options` are by name."""
     if count and not any(isinstance(each, BenchmarksOptions) for each in options.values()):
         kinds = ", ".join(f"{name} ({each.type})" for name, each in options.items())
         raise UserError(

@@ -156,10 +156,6 @@ def compare(
     for images that are classified, the interval is that of a paired t-test over them. Nothing
     corrects for the number of comparisons: 5 % of the metrics of two equally good models look
     separable.
-
-    Raises:
-      UserError: labels, records, queries, or the candidates of second stages differ, or there are
-        no common metrics.
     """
     check_comparable(ours.labels, theirs)
     # Two models of one name are told apart by the folder.
@@ -185,9 +181,6 @@ def check_comparable(ours: Mapping[str, str], theirs: StoredResults) -> None:
     Args:
       ours: the hash of its labels by the name of the result.
       theirs: the other evaluation.
-
-    Raises:
-      UserError: labels differ, or there are no common benchmarks.
     """
     others = theirs.labels
     if not ours.keys() & others.keys():

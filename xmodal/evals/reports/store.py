@@ -84,9 +84,6 @@ def find_ranks(folder: epath.PathLike, like: StoredResults) -> StoredResults:
       folder: `ranks.npz`, the folder of an evaluation, or one with the folders of several, see
         `find_evaluations`.
       like: the evaluation.
-
-    Raises:
-      UserError: there is no such evaluation, or several; lists all evaluations.
     """
     places = find_evaluations(folder)
     if not places or SINGLE in places:
@@ -107,11 +104,7 @@ def find_ranks(folder: epath.PathLike, like: StoredResults) -> StoredResults:
 
 
 def load_ranks(path: epath.PathLike) -> StoredResults:
-    """Returns the content of a file from `pack_ranks`, or of the one in an evaluation's folder.
-
-    Raises:
-      UserError: the file is missing, damaged, or not one of this version.
-    """
+    """Returns the content of a file from `pack_ranks`, or of the one in an evaluation's folder."""
     path = epath.Path(path)
     path = path / RANKS if path.is_dir() else path
     if not path.exists():

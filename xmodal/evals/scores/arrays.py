@@ -249,11 +249,7 @@ def _read_candidates(arrays: NamedArrays, images: np.ndarray, captions: np.ndarr
 
 
 def save_embeddings(path: str | os.PathLike, embeddings: Embeddings) -> None:
-    """Writes the file that `load_embeddings` reads.
-
-    Raises:
-      UserError: the model ranks by the tokens of its items, which no file has.
-    """
+    """Writes the file that `load_embeddings` reads."""
     if embeddings.similarity in LATE_INTERACTIONS:
         raise UserError(
             f"{embeddings.place} ranks token sets by {embeddings.similarity!r}, and a file has "

@@ -25,9 +25,6 @@ def open_source(kind: str, given: Any, ids: Any = None, similarity: str | None =
       given: the file, or its content in a mapping.
       ids: ids of a bare matrix of scores.
       similarity: see `choose_similarity`; None for scores and rankings.
-
-    Raises:
-      UserError: the file cannot be read, or an argument does not go with it.
     """
     if kind == "rankings":
         return load_rankings(given)
@@ -44,11 +41,7 @@ def modalities_of(source: Source) -> frozenset[str]:
 
 
 def choose_similarity(embeddings: Embeddings, similarity: str | None) -> Embeddings:
-    """Returns the embeddings with the requested similarity, else with that of the file.
-
-    Raises:
-      UserError: there is none, or a number that it needs is missing.
-    """
+    """Returns the embeddings with the requested similarity, else with that of the file."""
     name = similarity or embeddings.similarity
     if not name:
         raise UserError(

@@ -26,9 +26,6 @@ def check_coverage(
       labels: labels of the split.
       split: its name.
       partial: whether some items may be missing.
-
-    Raises:
-      UserError: items are missing although they may not be, or no item is in the split.
     """
     extra = {}
     for kind, wanted in (("image", labels.image_ids), ("caption", labels.caption_ids)):

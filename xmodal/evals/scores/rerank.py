@@ -92,9 +92,6 @@ def make_reranker(
     """Returns the reranker that `{"name": ..., **options}` describes; None for None.
 
     `of_rows`: whether only functions of rows are allowed.
-
-    Raises:
-      UserError: an unknown name or option in the section `where`, or no file of a first stage.
     """
     if options is None:
         return None
@@ -212,10 +209,6 @@ class SecondStage:
         """Takes the scores of the first stage and their name, and the scores of pairs.
 
         Without a first stage, its scores are equal and its name is "": all pairs are scored.
-
-        Raises:
-          UserError: there is no cross-encoder, or no first stage to choose from; `place` names the
-            source.
         """
         weight = options.first_stage_weight
         if pairs is None:
@@ -241,11 +234,7 @@ class SecondStage:
         return JoinedScores(self._from(transposed), *self.candidates(transposed, asked))
 
     def pairs(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
-        """Returns the scores [P] of exactly these pairs.
-
-        Raises:
-          UserError: a score is not finite.
-        """
+        """Returns the scores [P] of exactly these pairs."""
         found = self._pairs.pairs(images, captions)
         weight = self._options.first_stage_weight
         return self._add(found, self._first.pairs(images, captions) if weight else found)

@@ -87,9 +87,6 @@ def compute_score_matrix(
       captions: M items of the right side.
       mesh: devices that share the blocks; all processes must call this.
       folder: parent of the file's folder; None for the user's cache folder.
-
-    Raises:
-      UserError: the disk has no space for the file.
     """
     regions = int(images.tokens.lengths.max())
     blocks = list(_plan(similarity, params, images, captions, regions))

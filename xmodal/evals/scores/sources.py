@@ -104,9 +104,6 @@ class ModelAdapter(abc.ABC):
           split: an `embed.Items`, or None for labels without a prepared dataset.
           similarity: `Options.similarity`, which ranks embeddings instead of the model's own.
           batch_size: items embedded per call, over all devices.
-
-        Raises:
-          UserError: it does not have them, or has those of other records of the same name.
         """
 
     def embed(
@@ -121,9 +118,6 @@ class ModelAdapter(abc.ABC):
 
         Returns:
           float32 [N, D], or [N, K, D] with K embeddings per item, in the given order.
-
-        Raises:
-          UserError: it embeds nothing of this modality, or an item cannot be read.
         """
         raise UserError(
             f"{self.place} has the embeddings of its items only, and {len(given):,} other "
@@ -277,11 +271,7 @@ Source = Embeddings | ScoreMatrix | Candidates | RankedLists
 
 
 def refuse_field(place: str, similarity: Mapping[str, Any] | None) -> None:
-    """Raises an error if a similarity ranks another array than the vectors, a source's only one.
-
-    Raises:
-      UserError: names `place`, the source.
-    """
+    """Raises an error if a similarity ranks another array than the vectors, a source's only one."""
     if similarity is None:
         return
     field = make_similarity(similarity, "similarity of an evaluator").config.field
@@ -299,9 +289,6 @@ def with_similarity(source: Embeddings, similarity: Mapping[str, Any] | None) ->
     Args:
       source: embeddings whose vectors are the `field` of this similarity.
       similarity: `{"name": ..., **options}`; None for that of the embeddings.
-
-    Raises:
-      UserError: the similarity has learned parameters, and the source has none.
     """
     if similarity is None:
         return source

@@ -234,9 +234,6 @@ def open_scores(
       embeddings: items, with their similarity.
       mesh: devices over whose `data` axis galleries are split; None for one.
       precision: "float32" or "float64", which CPUs compute.
-
-    Raises:
-      UserError: an embedding is not finite.
     """
     similarity, given = embeddings.make_similarity(), embeddings.by_modality
     mesh = mesh or one_device()
@@ -266,11 +263,7 @@ def open_scores(
 def score_captions(
     embeddings: Embeddings, left: np.ndarray, right: np.ndarray, precision: str = "float32"
 ) -> np.ndarray:
-    """Returns the scores [P] of pairs of captions at positions [P], and of no others.
-
-    Raises:
-      UserError: an embedding is not finite.
-    """
+    """Returns the scores [P] of pairs of captions at positions [P], and of no others."""
     _check_finite(embeddings)
     similarity, dtype = embeddings.make_similarity(), DOUBLE if precision == "float64" else None
     (vectors,) = similarity.place(embeddings.vectors("text"), dtype=dtype)

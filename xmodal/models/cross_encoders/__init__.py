@@ -27,8 +27,5 @@ def make_cross_encoder(
       where: the section as a user writes it.
       config: the section.
       text_encoder: encoder of the text tower, whose parameters may be shared.
-
-    Raises:
-      UserError: the name or a keyword is missing or unknown, or a value is out of range.
     """
     return make_part(where, config, CROSS_ENCODERS, text_encoder)

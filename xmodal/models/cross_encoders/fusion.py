@@ -300,11 +300,7 @@ class GroundedText(FusionEncoder):
 
 
 def make_cross_attention(config: CrossAttentionConfig, text_encoder: nn.Module) -> CrossEncoder:
-    """Returns BLIP's cross-encoder.
-
-    Raises:
-      UserError: the text encoder is not a BERT.
-    """
+    """Returns BLIP's cross-encoder."""
     if not isinstance(text_encoder, Bert):
         raise UserError(
             "config.model.cross_encoder 'cross_attention' shares the layers of a BERT, and "

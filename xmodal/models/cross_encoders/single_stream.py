@@ -154,9 +154,6 @@ class SingleStream(nn.Module):
 
         If there are tags, also `tags` [N, G, W], words without positions, their number
         `tag_count` int [N], and the last of them, `last_tag` [N, W].
-
-        Raises:
-          UserError: there is no type for tags.
         """
         mask = features.full_mask()
         x = features.real_tokens()
@@ -172,11 +169,7 @@ class SingleStream(nn.Module):
         return found | {"tags": tags, "tag_count": count, "last_tag": last}
 
     def text(self, features: Features, mode: Mode) -> dict[str, jax.Array]:
-        """Ids as tokens int [N, T, 1] -> embedded words [N, T, W], and `mask` [N, T].
-
-        Raises:
-          UserError: there are more tokens than positions.
-        """
+        """Ids as tokens int [N, T, 1] -> embedded words [N, T, W], and `mask` [N, T]."""
         length, most = features.tokens.shape[1], self.config.most_words
         if length > most:
             raise UserError(
@@ -241,11 +234,7 @@ class SingleStream(nn.Module):
 
 
 def make_single_stream(config: SingleStreamConfig, text_encoder: nn.Module) -> CrossEncoder:
-    """Returns a single-stream cross-encoder.
-
-    Raises:
-      UserError: the text encoder is not "token_ids", or one class has log-odds.
-    """
+    """Returns a single-stream cross-encoder."""
     where = "config.model.cross_encoder 'single_stream'"
     if not isinstance(text_encoder, TokenIds):
         raise UserError(

@@ -65,11 +65,7 @@ class TextTransformer(Encoder):
 
     @nn.compact
     def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
-        """`text_ids` and `text_mask`, int [N, T] -> one token per id.
-
-        Raises:
-          UserError: T is more than `max_positions`.
-        """
+        """`text_ids` and `text_mask`, int [N, T] -> one token per id."""
         config, dtype = self.config, DTYPES[self.config.dtype]
         ids, mask = read_ids(inputs)
         check_length(ids, config.max_positions)

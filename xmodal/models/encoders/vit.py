@@ -81,9 +81,6 @@ class Vit(ImageEncoder):
 
         The class token, if there is one, comes first; the n = (H // P)(W // P) patches follow row
         by row.
-
-        Raises:
-          UserError: the pictures do not divide into patches.
         """
         config = self.config
         patch, (height, width) = config.patch, pixels.shape[1:3]
@@ -153,11 +150,7 @@ class PatchTokens(Encoder):
 
     @nn.compact
     def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
-        """`image` uint8 [B, 1 + P, 3 patch^2] of `cut_into_patches` -> tokens [B, 1 + P, W].
-
-        Raises:
-          UserError: the pictures were not cut into such patches.
-        """
+        """`image` uint8 [B, 1 + P, 3 patch^2] of `cut_into_patches` -> tokens [B, 1 + P, W]."""
         config, image = self.config, inputs["image"]
         dtype = DTYPES[config.dtype]
         sizes = image[:, 0, :2].astype(jnp.int32)

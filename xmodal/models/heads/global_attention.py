@@ -184,9 +184,6 @@ class Consensus(nn.Module):
 
         Extras: `instance` v, `consensus` c and `fused` f, float32 [N, D] of unit length;
         `log_concepts` [N, K], the logarithms of the weights of the concepts, which sum to 1.
-
-        Raises:
-          UserError: see `GlobalAttention`; or the modality has labels, but no token ids.
         """
         config = self.config
         own = GlobalAttention(config, name="instance")(features, mode).vector

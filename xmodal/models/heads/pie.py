@@ -116,9 +116,6 @@ def summarize(features: Features, source: str, width: int, linear: bool, head: s
       width: D.
       linear: whether a linear layer follows.
       head: its name, for errors.
-
-    Raises:
-      UserError: the encoder has no state, or without a linear layer the summary is not D wide.
     """
     if source == "auto":
         source = "state" if "state" in features.extras else "mean"

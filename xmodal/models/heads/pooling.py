@@ -43,11 +43,7 @@ def last_token(features: Features) -> jax.Array:
 
 
 def final_state(features: Features, where: str) -> jax.Array:
-    """Returns the final state [N, S] of a recurrent encoder.
-
-    Raises:
-      UserError: the encoder has none.
-    """
+    """Returns the final state [N, S] of a recurrent encoder."""
     if "state" not in features.extras:
         raise UserError(f"{where} needs an encoder with a state, such as 'rnn'; use another one.")
     return features.extras["state"]

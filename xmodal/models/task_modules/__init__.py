@@ -25,9 +25,6 @@ def make_task_module(where: str, name: str, keywords: Mapping[str, Any]) -> Task
       where: the section of the keywords as a user writes it: `config.tasks.NAME.loss.module`.
       name: key of `TASK_MODULES`.
       keywords: keywords of that module.
-
-    Raises:
-      UserError: the name or a keyword is unknown, one is missing, or a value is out of range.
     """
     row = lookup(where, name, TASK_MODULES)
     config: Any = read(row.config, where, keywords)

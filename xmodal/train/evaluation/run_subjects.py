@@ -125,9 +125,6 @@ def open_runs(
       split: `Request.split`.
       step: checkpoint of every run: its step, `best` or `latest`.
       names: evaluators of the first run to use, which the others must also have; None for all.
-
-    Raises:
-      UserError: a run has no such checkpoint or evaluator, or the runs read different items.
     """
     mesh, members = mesh_lib.make_mesh(), {}
     for folder, config in zip(folders, configs, strict=True):
@@ -143,9 +140,6 @@ def open_ensemble(members: Mapping[str, Opened], split: str | None) -> Opened:
     Args:
       members: folder -> its only model.
       split: `Request.split`.
-
-    Raises:
-      UserError: a model lacks an evaluator, or the models read different items.
     """
     (name, first), *_ = members.items()
 
@@ -167,11 +161,7 @@ def open_ensemble(members: Mapping[str, Opened], split: str | None) -> Opened:
 def _own_items(
     first: EvalSuite, other: EvalSuite, split: str | None, folders: tuple[str, str]
 ) -> Callable[[Items], Items]:
-    """Returns the function from the first model's items to another's, read by its own tokenizer.
-
-    Raises:
-      UserError: an evaluator uses different items for the models; ids may coincide.
-    """
+    """Returns the function from the first model's items to another's, read by its own tokenizer."""
     own = {}
     for name, options in first.options.items():
         lookup(f"config.evals of {folders[1]}", name, other.options)
@@ -202,9 +192,6 @@ def open_interpolation(
       run_dir: its folder.
       step: the checkpoint b; a is the source in the run's `config.init_from`.
       weights: the weights.
-
-    Raises:
-      UserError: the run started from random weights.
     """
     parts, records = evaluation.parts, run_folder.load_records(run_dir).get("train", {})
     source = parts.settings.init_from
@@ -260,11 +247,7 @@ def write_curve(output: str, weights: Sequence[float]) -> str:
 
 
 def read_weights(given: Sequence[str]) -> list[float]:
-    """Returns the weights of the flag `--interpolate`, ascending.
-
-    Raises:
-      UserError: one is not a number of whole percent between 0 and 1.
-    """
+    """Returns the weights of the flag `--interpolate`, ascending."""
     for text in given:
         if not re.fullmatch(r"0|1|0?\.\d\d?0*|[01]\.0+", text):
             raise UserError(

@@ -72,9 +72,6 @@ def evaluate_subjects(
 
     Returns:
       One evaluation per evaluator, of the last model.
-
-    Raises:
-      UserError: the step or split does not exist, models differ, or a folder is not writable.
     """
     suite, subjects, tensorboard, settings = opened
     others = suite.load_others(request)
@@ -102,9 +99,6 @@ def event_writer(output: str, settings: Mapping[str, Any] | None = None) -> Iter
     Args:
       output: folder for the results.
       settings: settings of the model, shown with its numbers in the HPARAMS tab; None for no row.
-
-    Raises:
-      UserError: the folder cannot be written.
     """
     older = [each.name for each in epath.Path(output).glob(f"events.*{_EVENTS_END}")]
     with tempfile.TemporaryDirectory() as folder:
@@ -153,9 +147,6 @@ def write_all(
         `steps/STEP.json` is written for it.
       kept: numbers of the same step from other evaluators, see `read_others`.
       brief: whether to log one line in place of the tables.
-
-    Raises:
-      UserError: the models cannot be compared, or a folder cannot be written.
     """
     if jax.process_index() != 0:
         return
@@ -192,11 +183,7 @@ def write_all(
 
 
 def read_others(output: str, step: int, evaluators: Collection[str]) -> dict[str, float]:
-    """Returns the stored numbers of a step from other evaluators, NaN where undefined.
-
-    Raises:
-      UserError: their file is damaged.
-    """
+    """Returns the stored numbers of a step from other evaluators, NaN where undefined."""
     path = epath.Path(output) / "steps" / f"{step}.json"
     remedy = "remove it and evaluate this step again with all evaluators."
     known = read_numbers(path, remedy) if path.exists() else {}
@@ -223,10 +210,6 @@ def open_file(
       names: evaluators to use; None for all that such a file allows.
       similarity: see `choose_similarity`.
       name: name of the model's row; None for that of the file.
-
-    Raises:
-      UserError: the file cannot be used, an evaluator is unknown or needs more than the file has,
-        or a dataset is missing.
     """
     source = open_source(kind, path, ids, similarity)
     sections = {name: config[name].to_dict() for name in ("data", "evals")}

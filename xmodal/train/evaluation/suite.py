@@ -93,9 +93,6 @@ class EvalSuite:
           mesh: devices of the evaluators.
           names: evaluators to use; None for all.
           train_split: the split of `run` that is trained on.
-
-        Raises:
-          UserError: an unknown name, or a dataset that an evaluator cannot have.
         """
         if unknown := sorted(set(names or ()) - set(options)):
             raise UserError(f"Unknown evaluator(s) {unknown}; config.evals has {sorted(options)}.")
@@ -152,10 +149,6 @@ class EvalSuite:
 
         Args:
           request: names the split, and the folder of results, see `find_evaluations`.
-
-        Raises:
-          UserError: there are no results, they cannot be compared, or examples are requested and no
-            evaluator has any.
         """
         check_examples(request.examples, self.options)
         others = {}
@@ -181,10 +174,6 @@ class EvalSuite:
           request: the splits to evaluate and the files to save.
           others: evaluator -> another model to compare with, for the pages of examples.
           view: called with every evaluation of embeddings.
-
-        Raises:
-          UserError: the split is unknown; the model cannot embed what an evaluator asks for; or
-            there is not one set of embeddings or of scores to save.
         """
         adapter = subject.adapter
         used = {
@@ -261,10 +250,6 @@ def read_datasets(
     Args:
       run: `config.data` of the run.
       options: the evaluators.
-
-    Raises:
-      UserError: an unknown key or a value out of range in an evaluator's section `data`, or one of
-        `text` that the run's tokenizer has already decided.
     """
     found, labels = {}, collections.defaultdict[str, set[str]](set)
     run = read(data.DataConfig, "config.data", run)
