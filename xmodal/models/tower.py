@@ -217,7 +217,7 @@ class Tower:
         return features
 
     def frozen_paths(self, params: Tree) -> list[str]:
-        """Returns the paths (`encoder/stem/kernel`) of parameters that determine frozen features."""
+        """Returns the paths, `encoder/stem/kernel`, of parameters that decide frozen features."""
         self._check_feature_column()
         makes = self.module.encoder.makes_frozen_features
         paths = leaves_by_path(params.get("encoder", {}))

@@ -36,7 +36,7 @@ _GPO = {"recurrent": "gpool.gru", "score": "gpool.linear"}
 
 
 def describe_scan(source: WeightSource) -> Published:
-    """Returns the model of a checkpoint of kuanghuei/SCAN, whose options describe the similarity."""
+    """Returns the model of a checkpoint of kuanghuei/SCAN; its options describe the similarity."""
     arrays, options = source.arrays, source.options
     start = find_prefix(arrays, "0.fc.weight")
     found = [options.get(name, "") for name in ("cross_attn", "agg_func")]

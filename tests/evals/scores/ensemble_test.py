@@ -73,6 +73,3 @@ def test_models_are_averaged_on_their_own_scale(tmp_path, monkeypatch):
     expected = sum(1 / (1 + np.exp(-each)) for each in logits) + views[0].vector @ views[1].vector.T
     np.testing.assert_allclose(found.matrix, expected / 3, rtol=1e-4)
     assert found.matrix.dtype == np.float64
-    alone = dataclasses.replace(members[0], captions=None, caption_ids=None)
-    with pytest.raises(UserError, match="only one modality"):
-        average_scores([alone, alone])

@@ -7,7 +7,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from xmodal.apps.annotate.candidates import read_source
 from xmodal.core.errors import UserError
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.types import DirectionLabels
@@ -151,8 +150,6 @@ def test_candidates_of_one_or_both_directions(tmp_path):
     one = change(i2t_candidates=None, i2t_scores=None, score_definition="logit + cosine")
     found = open_source("scores", one)
     assert (list(found.directions), found.definition) == (["t2i"], "logit + cosine")
-    with pytest.raises(UserError, match=r"both.npz has candidates .* best first, as rankings"):
-        read_source(str(tmp_path / "both.npz"), None)
 
 
 def test_lists_keep_their_order(tmp_path):

@@ -238,9 +238,10 @@ class Embedder:
         """All items of a split; captions by the length to which their batch is padded."""
         devices = self.mesh.shape["data"] if self.mesh is not None else 1
         processes = mesh_lib.process_count(self.mesh) if self.mesh is not None else 1
-        lengths = np.zeros(len(split.image_ids), np.int32)
         if modality == "text":
             lengths = np.asarray(split.caption_lengths)
+        else:
+            lengths = np.zeros(len(split.image_ids), np.int32)
         # Few sizes, because each is compiled.
         batch_size = min(batch_size, 1 << max(len(lengths) - 1, 0).bit_length())
         batch_size = -(-batch_size // devices) * devices
