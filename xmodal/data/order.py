@@ -11,8 +11,6 @@ import functools
 
 import numpy as np
 
-from xmodal.core.errors import UserError
-
 _ORDER, _CAPTIONS, _AUGMENTATION, _TEXT, _MINED, _MINED_AUGMENTATION = range(6)
 
 
@@ -31,13 +29,6 @@ class Order:
     seed: int
     num_examples: int
     batch_size: int
-
-    def __post_init__(self) -> None:
-        if not 0 < self.batch_size <= self.num_examples:
-            raise UserError(
-                f"batch_size={self.batch_size} needs at least as many training examples, "
-                f"and there are {self.num_examples}"
-            )
 
     def epoch(self, step: int) -> int:
         """Epoch of a step, starting at 0; a batch never spans two epochs."""

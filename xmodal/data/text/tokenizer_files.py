@@ -84,7 +84,7 @@ _SUFFIXES = {".model": "sentencepiece.model", ".json": "tokenizer.json"}
 
 
 def read_vocabulary(path: epath.PathLike) -> TokenizerFile:
-    """Returns the file of a tokenizer; its name determines the kind, see `TextConfig.vocabulary`."""
+    """Returns the file of a tokenizer; its name decides the kind, see `TextConfig.vocabulary`."""
     given = os.fspath(path)
     path = _find_packaged(given) if is_packaged(given) else epath.Path(given)
     if not path.is_file():

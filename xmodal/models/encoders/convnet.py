@@ -14,7 +14,6 @@ import jax
 from jax.typing import DTypeLike
 
 from xmodal.core.config import setting
-from xmodal.core.errors import UserError
 from xmodal.models.basics import Mode
 from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.encoders.encoder import ConvEncoder, ConvEncoderConfig
@@ -70,11 +69,3 @@ class ConvNetConfig(ConvEncoderConfig):
 
     channels: tuple[int, ...] = setting((32, 64, 128, 256), at_least=1)
     units: tuple[int, ...] = setting((0, 1, 1, 1), at_least=0)
-
-    def __post_init__(self) -> None:
-        if not self.channels or len(self.channels) != len(self.units):
-            raise UserError(
-                f"config.model.image.encoder.channels is {self.channels} and units is "
-                f"{self.units}; both need a number for every stage, such as (32, 64, 128) "
-                "and (0, 1, 1)."
-            )

@@ -188,13 +188,6 @@ class TextCnnConfig(WordTableConfig):
     embedding_width: int = setting(300, at_least=1)
     kernel_scale: float | None = setting(None, above=0)
 
-    def __post_init__(self) -> None:
-        if not self.windows or len(set(self.windows)) < len(self.windows):
-            raise UserError(
-                f"config.model.text.encoder.windows is {self.windows}; it must name different "
-                "numbers of words, such as (3, 4, 5)."
-            )
-
 
 class TextCnn(Encoder):
     """Token ids through a table of word vectors and one convolution per window.
