@@ -7,13 +7,9 @@ and those of the build. The exit code is 1 if any differ.
 import sys
 from typing import Any, NamedTuple
 
-import tensorflow_datasets as tfds
-
 import data_prep
 from data_prep.building.record_counts import listing
-from data_prep.building.split_hash import SplitHash
 from data_prep.command_line import check_config, make_parser
-from data_prep.prepared import open_configs
 from xmodal.core import console
 from xmodal.core.errors import NotPreparedError, UnexpectedFilesError
 from xmodal.core.text_table import align_columns
@@ -35,6 +31,11 @@ class FigureRow(NamedTuple):
 
 def check(builder: Any) -> list[FigureRow]:
     """Returns the figures of a prepared dataset, each with the one from its build."""
+    # Slow to import, but --help should be fast.
+    import tensorflow_datasets as tfds
+
+    from data_prep.building.split_hash import SplitHash
+
     metadata, features = dict(builder.info.metadata or {}), dict(builder.info.features.items())
     images = [name for name, each in features.items() if isinstance(each, tfds.features.Image)]
     decoders = {name: tfds.decode.SkipDecoding() for name in images} or None
@@ -61,6 +62,8 @@ def main() -> None:
     parser = make_parser("validate", __doc__.split("\n")[0])
     args = parser.parse_args()
     check_config(parser, args)
+    from data_prep.prepared import open_configs
+
     cls = data_prep.builder_class(args.dataset)
     data_dir = cls.data_dir_of(args.config, args.data_dir, args.manual_dir)
     differences = 0
