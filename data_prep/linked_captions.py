@@ -199,8 +199,6 @@ def linked_records(
     Raises:
       FileNotFoundError: there is no such folder.
     """
-    if not images.is_dir():
-        raise FileNotFoundError(f"{images} does not exist")
     if not in_parts:
         return _records(links, images, wanted, most_captions)
     # A first pass finds the rows of the images without reading them.

@@ -86,8 +86,8 @@ def read_captions(folder: pathlib.Path) -> CaptionFile:
         for split, (_, listed) in _SPLITS.items():
             splits[split] = [row["image"] for _, row in _read_original(folder / listed, "image")]
     texts: dict[str, list[str]] = {}
-    for where, row in rows:
-        image, number = _caption_key(row, where)
+    for _, row in rows:
+        image, number = _caption_key(row)
         if image != _WITHOUT_IMAGE:
             texts.setdefault(image, [""] * 5)[number] = row["caption"]
     return CaptionFile(texts, splits)
@@ -110,7 +110,7 @@ def read_ratings(folder: pathlib.Path) -> Iterator[JudgedPair]:
         else:
             rows = _read_original(folder / original, "image", "key", *raters)
         for where, row in rows:
-            image, number = _caption_key(row, where)
+            image, number = _caption_key(row)
             try:
                 scores = tuple(float(row[name]) for name in raters)
             except ValueError as error:
@@ -124,7 +124,7 @@ def _read_original(path: pathlib.Path, *columns: str) -> Iterator[tuple[str, dic
     return read_csv(path, columns=columns, delimiter="\t", header=False, quotes=False)
 
 
-def _caption_key(row: dict[str, str], where: str) -> tuple[str, int]:
+def _caption_key(row: dict[str, str]) -> tuple[str, int]:
     """File name and number of a caption: `12345_abc.jpg#0` to `#4`, or in two columns."""
     image, _, number = row.get("key", "").rpartition("#")
     if "caption_idx" in row:

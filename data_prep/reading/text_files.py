@@ -55,8 +55,6 @@ def read_lines(path: AnyPath) -> Iterator[bytes]:
       FileNotFoundError: there is no such file.
       DamagedFileError: the gzip stream is truncated or damaged.
     """
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist, or is not a file")
     number = 0
     with path.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"

@@ -45,6 +45,13 @@ def read_photographs(folder: pathlib.Path, dataset: str) -> published_files.Phot
                 dataclasses.replace(each, captions=each.captions[:_MOST_CAPTIONS])
                 for each in splits[split]
             ]
+    names = [image.name for images in splits.values() for image in images]
+    numbers = [number for number in map(number_of_name, names) if number is not None]
+    if dataset == "own" and len(set(numbers)) < len(numbers):
+        raise UnexpectedFilesError(
+            f"{folder / name}: two images end in the same number, by which features are found; "
+            "rename one of them, also in its features"
+        )
     return splits
 
 

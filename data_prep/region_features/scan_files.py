@@ -95,6 +95,8 @@ def to_float16(features: np.ndarray) -> np.ndarray:
     Raises:
       ValueError: they are rejected.
     """
+    if not np.isfinite(features).all() or np.abs(features).max() > _LARGEST:
+        raise ValueError(f"not finite, or beyond {_LARGEST:,.0f}, the largest float16")
     return features.astype(np.float16)
 
 

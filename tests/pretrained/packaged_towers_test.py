@@ -15,9 +15,7 @@ from xmodal.pretrained.packaged_towers import PACKAGED, PackagedTower, locate_to
 
 WHERE = "config.init_from.towers.text"
 VECTORS = b"cat 0.5 1.0\ndog 1.5 -2.0\n"
-TINY = PackagedTower(
-    "tiny-vectors", "tiny.txt", hashlib.sha256(VECTORS).hexdigest(), "CC0-1.0", "words"
-)
+TINY = PackagedTower("tiny-vectors", "tiny.txt", hashlib.sha256(VECTORS).hexdigest(), "words")
 
 
 @pytest.fixture

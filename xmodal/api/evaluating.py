@@ -16,7 +16,6 @@ from xmodal.data.pixels.images import decode_image
 from xmodal.evals import Embeddings, Evaluation, evaluate_source
 from xmodal.evals.evaluators import EVALUATORS, read_entry
 from xmodal.evals.evaluators.benchmarks import (
-    BenchmarksEvaluator,
     BenchmarksOptions,
     benchmarks_of_annotations,
 )
@@ -192,6 +191,7 @@ def _evaluate_dataset(
     bootstrap, where = {key: given[key] for key in _BOOTSTRAP}, "evaluate.evaluator"
     options, entry, split = None, given["evaluator"], given["split"]
     if entry is not None:
+        _refuse(given, ("annotations",), "an evaluator, which names its own")
         options = read_entry(where, {**bootstrap, **entry} if isinstance(entry, Mapping) else entry)
     section = {
         **{key: os.fspath(given[key]) for key in ("dataset", *_FOLDERS)},
@@ -211,11 +211,6 @@ def _evaluate_dataset(
         options = read_entry(where, bootstrap | entry | ({"annotations": labels} if labels else {}))
     evaluator = EVALUATORS[options.type][1](where, options, items, modalities, given["mesh"])
     examples = given["examples"]
-    if examples and not isinstance(evaluator, BenchmarksEvaluator):
-        raise UserError(
-            f"examples={examples} shows queries of benchmarks, but the evaluator is of type "
-            f"{options.type}; remove it."
-        )
     if examples is None:
         examples = 0 if isinstance(adapter, Candidates | RankedLists) else _EXAMPLES
     return evaluate_source(evaluator, adapter, name=name, split=items, examples=examples)

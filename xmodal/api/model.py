@@ -231,7 +231,7 @@ class Model:
           texts: any number of texts.
           batch_size: see `embed_texts`.
         """
-        texts = list(texts)
+        texts = texts if isinstance(texts, str) else list(texts)
         weights = self._embed_texts(self._attend, texts, batch_size)
         tokenizer = self._require("text")
         found = []
@@ -317,8 +317,6 @@ class Model:
     def _embed_all(
         self, embed: Embed, modality: str, given: Iterable[Any], items: Any, batch_size: int
     ) -> Vectors:
-        if not isinstance(batch_size, int | np.integer) or batch_size < 1:
-            raise UserError(f"batch_size={batch_size!r}; it must be an integer of at least 1.")
         # The letters of a string would be items, and so would the rows of a picture.
         one = isinstance(given, np.ndarray) and given.dtype == np.uint8 and given.ndim < 4
         if one or isinstance(given, str | bytes) or not hasattr(given, "__iter__"):

@@ -1,6 +1,6 @@
 """Reads the items that a run or a file is evaluated on."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import ml_collections
 
@@ -35,11 +35,6 @@ class EvaluatedSplit(NamedTuple):
     embeddings: Embeddings
     items: Items
     step: int | None = None
-
-
-def read_run_data(run_dir: str) -> dict[str, Any]:
-    """Returns `config.data` of a run, for `data.eval_split`."""
-    return run_folder.load_run(run_dir).data.to_dict()
 
 
 def embed_run_split(

@@ -73,6 +73,11 @@ def compare_tokens(
       mesh: devices that share the work.
     """
     items = [HostItems(np.asarray(each), tokens_of(each)) for each in (left, right)]
+    if {left.modality, right.modality} != {"image", "text"}:
+        raise UserError(
+            f"Similarity {similarity.name!r} compares an image with a text, not the modalities "
+            f"{[left.modality, right.modality]}: pass what embed_images and embed_texts return."
+        )
     flips = left.modality == "text"
     with tempfile.TemporaryDirectory() as folder:
         scores = compute_score_matrix(

@@ -141,7 +141,7 @@ def run(
     make_log_readable()
     args, argv = None, sys.argv
     with readable_errors():
-        for name in (word.lstrip("-") for word in argv[1:]):
+        for name in (word.lstrip("-") for word in argv[1:] if word.startswith("-")):
             if name in _ANSWERS:  # Before anything else is checked.
                 print(_ANSWERS[name]())
                 return

@@ -66,12 +66,6 @@ def _build_together(args: argparse.Namespace) -> None:
         how: Any = {"features": model.takes_features, "max_regions": model.max_regions}
         found = items_lib.from_dataset(dataset_section(args), **how)
         items = {kind: each for kind, each in found.items() if MODALITIES[kind] in model.modalities}
-    for kind in items:
-        if MODALITIES[kind] not in model.modalities:
-            raise UserError(
-                f"{model.name} has no {MODALITIES[kind]} tower, only {model.modalities[0]}: "
-                f"omit --{kind}s, or use a model with both modalities."
-            )
     named: Any = {f"{kind}s": each for kind, each in items.items()}
     index = Index.build(model, **named, method=args.method, recall=args.recall)
 

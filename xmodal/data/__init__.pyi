@@ -14,7 +14,6 @@ from .datasets import title_of as title_of
 from .evaluated_split import EvalSplit as EvalSplit
 from .evaluated_split import count_seen as count_seen
 from .evaluated_split import eval_split as eval_split
-from .evaluated_split import text_batches as text_batches
 from .feature_records import FeatureReader as FeatureReader
 from .feature_records import open_features as open_features
 from .feature_records import write_features as write_features

@@ -294,33 +294,6 @@ def count_seen(
     return {name: (len(own & known), len(own)) for name, own in found.items()}
 
 
-def text_batches(
-    config: Mapping[str, Any] | DataConfig,
-    texts: Sequence[str],
-    batch_size: int,
-    *,
-    tokenizer: Tokenizer | None = None,
-) -> Iterator[dict[str, np.ndarray]]:
-    """Returns batches of any texts, tokenized according to `config.text`.
-
-    Args:
-      config: see `DataConfig`; a learned vocabulary comes from its dataset.
-      texts: texts in the order of the batches.
-      batch_size: rows b of a batch; the last batch may have fewer.
-      tokenizer: used instead of the config's.
-
-    Returns:
-      Iterator over dicts of `text_ids` and `text_mask` int32 [b, T].
-    """
-    config = parse(config)
-    tokenizer = tokenizer or load_tokenizer(config)
-    return read_ahead(
-        lambda start: _encode(tokenizer, texts[start : start + batch_size]),
-        range(0, len(texts), batch_size),
-        config.prefetch,
-    )
-
-
 def _encode(
     tokenizer: Tokenizer, texts: Sequence[str], length: int | None = None
 ) -> dict[str, np.ndarray]:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xmodal.core.config import Bounds
+from xmodal.core.errors import UserError
 from xmodal.core.mesh import split_rows
 from xmodal.losses.context import Context
 from xmodal.similarity import Embedding
@@ -66,6 +67,11 @@ def matching(
 
 def _classify(found: jax.Array, counted: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
     """The loss and accuracy of logits [B, K, 2] of pairs, of which the first one is a match."""
+    if found.shape[-1] != 2:  # An index beyond the last class would read it in silence.
+        raise UserError(
+            "The loss 'matching' needs the logits of two classes; set "
+            "config.model.cross_encoder.classes to 2, or the loss to 'pair_softmax'."
+        )
     odds = found[..., 1] - found[..., 0]
     is_match = jnp.arange(odds.shape[1]) == 0
     # The cross-entropy of two classes.

@@ -183,6 +183,8 @@ def _vocabulary(source: WeightSource) -> list[str]:
 def _pooling(source: WeightSource) -> tuple[str | None, bool]:
     """Returns the head of a sentence encoder or None, and whether it divides by norms."""
     kinds = [module["type"].rpartition(".")[2] for module in source.files.get("modules.json", ())]
+    if others := set(kinds) - {"Transformer", "Pooling", "Normalize"}:
+        raise UserError(f"it has modules after BERT that are not known: {others}.")
     settings = source.files.get("1_Pooling/config.json")
     if settings is None:
         if "Pooling" in kinds:

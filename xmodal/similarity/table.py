@@ -66,13 +66,13 @@ SIMILARITIES: dict[str, Kind] = {
         symmetric=False,
     ),
     "max_cosine": Kind(
-        prepare=lambda name, x: vectors.unit_length(vectors.several_vectors(name, x)),
+        prepare=lambda name, x: vectors.unit_length(vectors.several_vectors(x)),
         score=scores.score_max_products,
         logits=scores.max_products,
         unit=True,
     ),
     "match_probability": Kind(
-        prepare=lambda name, x: vectors.with_squares(vectors.several_vectors(name, x)),
+        prepare=lambda name, x: vectors.with_squares(vectors.several_vectors(x)),
         score=scores.score_match_log_odds,
         logits=scores.match_log_odds,
         by_distance=True,

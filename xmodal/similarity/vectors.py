@@ -81,7 +81,7 @@ def one_vector(name: str, vectors: jax.Array) -> jax.Array:
     return _floats(vectors)
 
 
-def several_vectors(name: str, vectors: jax.Array) -> jax.Array:
+def several_vectors(vectors: jax.Array) -> jax.Array:
     """Returns embeddings [N, K, D], like `one_vector`; [N, D] is treated as K = 1."""
     vectors = _floats(vectors)
     return vectors[:, None] if vectors.ndim == 2 else vectors

@@ -169,12 +169,15 @@ def fill_metrics(settings: RunConfig, evals: Mapping[str, Options]) -> RunConfig
             "config.best_checkpoint.metric is empty, and no evaluator of config.evals has a "
             "default metric; name the one that selects the best checkpoint."
         )
-    best, optimizer = (
-        dataclasses.replace(settings.best_checkpoint, metric=metric),
-        settings.optimizer,
-    )
+    best = dataclasses.replace(settings.best_checkpoint, metric=metric)
+    optimizer = settings.optimizer
     if optimizer.plateau is not None:
         plateau = dataclasses.replace(optimizer.plateau, metric=optimizer.plateau.metric or metric)
+        if (name := plateau.metric.partition("/")[0]) in evals and not evals[name].every:
+            raise UserError(
+                f"config.optimizer.plateau waits for {plateau.metric!r}, but config.evals.{name}."
+                "every is 0: set it to the steps between two evaluations, or remove the plateau."
+            )
         optimizer = dataclasses.replace(optimizer, plateau=plateau)
     return dataclasses.replace(settings, best_checkpoint=best, optimizer=optimizer)
 

@@ -60,6 +60,11 @@ def initial_state(run: Run) -> TrainState:
     rows = load_rows(shapes, source.word_vectors, data_config, split)
     if source.run:
         arrays |= from_run.load_weights(shapes, source)
+    if rows and TABLE in arrays:
+        raise UserError(
+            f"config.init_from.word_vectors provides {TABLE}, and so do the weights of a run, "
+            "model or tower; remove one."
+        )
     fresh = sorted(shapes.flat_params().keys() - arrays - ({TABLE} if rows else set()))
     if frozen := flatten(shapes.frozen).keys() & set(fresh):
         logging.warning("Frozen at random initial values: %s.", top_levels(frozen))

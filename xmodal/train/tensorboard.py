@@ -260,6 +260,6 @@ class Views:
             self.writer.write_pictures(self._step, pictures)
 
     def write_projector(self, folder: str) -> None:
-        """Writes the received embeddings for the projector, see `projector`."""
+        """Writes the received embeddings for the projector, see `write_projector`."""
         if self._shown and self._config.projector and jax.process_index() == 0:
             write_projector(folder, self._shown, self._config.projector)

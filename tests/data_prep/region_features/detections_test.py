@@ -165,8 +165,8 @@ def test_vinvl_has_boxes_and_tags_which_follow_in_batches(manual_dir, monkeypatc
     spec = data.batch_spec(config, 2)["image_tags"]
     assert spec.shape == (2, 11)
     assert spec.dtype == images["image_tags"].dtype
-    (texts,) = data.text_batches(config, ["of caption of"], 1)
-    words = texts["text_ids"][0, 1 : texts["text_mask"].sum()].tolist()  # With [SEP].
+    (ids,), mask = data.load_tokenizer(config).encode(["of caption of"])
+    words = ids[1 : mask.sum()].tolist()  # With [SEP].
     for columns in (batch, images):
         for image_id, image, ids in zip(
             columns["image_id"], columns["image"], columns["image_tags"], strict=True

@@ -180,11 +180,6 @@ class Index:
         find = find or next(each for each in KINDS if each in self.galleries)
         lookup("find", find, self.galleries)
         gallery = self.galleries[find]
-        if vectors.shape[1:] != gallery.vectors.shape[1:]:
-            raise UserError(
-                f"Queries of shape {list(vectors.shape)} cannot be compared with items of shape "
-                f"{list(gallery.vectors.shape)}: embed them with the model of the index."
-            )
         if gallery.tokens is None:
             vectors = np.asarray(vectors, np.float32)
         if not len(vectors):
@@ -254,4 +249,6 @@ class Index:
 def _as_items(given: Iterable[Any] | SearchItems) -> SearchItems:
     if isinstance(given, SearchItems):
         return given
+    if isinstance(given, str | bytes):  # Its letters would be items.
+        raise UserError(f"{given[:80]!r}: pass several items; put one in a list.")
     return from_values(given if isinstance(given, Sequence | np.ndarray) else list(given))

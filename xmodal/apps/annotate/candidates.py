@@ -46,7 +46,7 @@ def best_items(
         lists, known = getattr(source, direction) or {}, ids[found]
         ranked = [lists.get(query, known[:0]) for query in queries.tolist()]
         return [items[np.isin(items, known)][:depth] for items in ranked]
-    assert not isinstance(source, Candidates), "`read_source` refuses them"
+    assert not isinstance(source, Candidates), "`read_source` reads none"
     if not len(queries):
         return []
     scores = OpenScores(source, _Items(**{**ids, kind: np.asarray(queries)})).ranking(direction)

@@ -285,7 +285,9 @@ def draw_preferences(
     """
     groups = None if labels is None else _read_groups(split, labels)
     captions = split.caption_ids
-    first, second = (np.concatenate(best_items(x, split, "t2i", captions, 1)) for x in models)
+    first, second = (
+        np.array([best[0] for best in best_items(x, split, "t2i", captions, 1)]) for x in models
+    )
     different = np.flatnonzero(first != second)
     units = []
     for position, row in enumerate(generator.permutation(different)[:examples]):

@@ -172,8 +172,6 @@ def create(
     """
     path, units = pathlib.Path(path), list(units)
     check_new_file(path)
-    if not units:
-        raise UserError(f"{path} would have no questions: no pairs are left.")
     questions = [
         {**vars(each), "unit": number, "number": place, "pair": each.pair}
         for number, unit in enumerate(units, 1)

@@ -15,7 +15,6 @@ from xmodal.api.search.gallery import IndexGallery
 from xmodal.api.search.index import Hit, Index
 from xmodal.apps.analysis.ratings import rating_plots
 from xmodal.core.config import lookup
-from xmodal.core.errors import UserError
 from xmodal.core.page import Page
 from xmodal.evals import Evaluation, evaluate_source
 from xmodal.evals.evaluators.benchmarks import BenchmarksEvaluator
@@ -64,10 +63,6 @@ def inspect(
 
         found = embed_run_split(path, evaluator, split, step)
         return Inspection(found, load(path, step=found.step or step))
-    if config is None:
-        raise UserError(
-            f"{path} is not a run; a file of embeddings needs the config of its dataset."
-        )
     return Inspection(read_file_split(path, config, evaluator, split, similarity))
 
 

@@ -33,6 +33,7 @@ from xmodal.apps import config_flag, training_flags
 from xmodal.apps.arguments import require_extra
 from xmodal.apps.training_flags import DRY_RUN, WORKDIR
 from xmodal.core.errors import UserError
+from xmodal.core.files import is_in_object_store
 from xmodal.core.progress import STOPPED
 from xmodal.core.text_table import format_table
 
@@ -86,6 +87,8 @@ def main(argv: list[str]) -> None:
     require_extra("sweep", "optuna")
     space, studied = _read_parameters()
     folder = WORKDIR.value or os.path.join("sweeps", config.name)
+    if is_in_object_store(folder):
+        raise UserError(f"--workdir={folder} must be a folder that this machine mounts.")
     from xmodal.apps.sweep import trials  # This takes seconds.
     from xmodal.apps.sweep.plan import Plan, make_plan
 

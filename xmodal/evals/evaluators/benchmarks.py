@@ -51,7 +51,7 @@ class BenchmarksOptions(Options):
       annotations: folder of released label files, see `labels.annotations.read_annotations`; ""
         for the dataset's own labels.
       benchmarks: names of benchmarks; None for every benchmark that the labels allow.
-      reranker: `{"name": ..., **options}`, see `ranking.rerank`; `{"name": "cross_encoder", "top":
+      reranker: `{"name": ..., **options}`, see `scores.rerank`; `{"name": "cross_encoder", "top":
         K}` ranks the best K items of the towers by the model's cross-encoder.
       task: task whose predictions the reranker uses; not for a second stage.
       concepts: of a model with the head "consensus", "own" labels a caption with the concepts of

@@ -158,6 +158,12 @@ class ClassificationEvaluator(Evaluator):
     def _read_classes(self, split: Split) -> np.ndarray:
         """The class of every image of a split, int64 [N]."""
         column = self._column(self.options.labels, split)
+        if column.ndim != 1 or column.dtype.kind not in "iu" or column.min(initial=0) < 0:
+            raise UserError(
+                f"{self._where}.labels={self.options.labels!r} is {column.dtype} "
+                f"{list(column.shape)} from {column.min(initial=0)} in {split.name} {split.split}; "
+                "classes must be one integer per image, and -1 stands for unpublished labels."
+            )
         return column.astype(np.int64)
 
     def features(self, adapter: ModelAdapter, split: Split | None = None) -> np.ndarray:

@@ -72,6 +72,8 @@ def to_numpy(array: Any) -> np.ndarray:
         return np.asarray(array if is_known else array.float())
     if isinstance(array, list | tuple) and not all(isinstance(x, int | float) for x in array):
         return np.asarray([to_numpy(each) for each in array])
+    if np.ma.is_masked(array):
+        raise ValueError("it has masked values; fill them, or leave the items out")
     return np.asarray(array)
 
 

@@ -241,5 +241,7 @@ def make_single_stream(config: SingleStreamConfig, text_encoder: nn.Module) -> C
             f"{where} reads the ids of texts, and config.model.text.encoder is a "
             f"{type(text_encoder).__name__}; use 'token_ids' there."
         )
+    if config.classes == 1 and config.score != "logit":
+        raise UserError(f"{where} has classes=1, one logit, and score={config.score!r} reads two.")
     module = SingleStream(config, text_encoder.config.vocab_size)
     return CrossEncoder("single_stream", config.score, module)
