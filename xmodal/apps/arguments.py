@@ -92,13 +92,15 @@ def literal(text: str) -> Any:
 
 def natural_int(text: str) -> int:
     """Reads an integer of at least 0."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a non-negative integer")
-    return int(text)
+    return _read_int(text, 0)
 
 
 def positive_int(text: str) -> int:
     """Reads an integer of at least 1."""
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
+    return _read_int(text, 1)
+
+
+def _read_int(text: str, least: int) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of at least {least}")
     return int(text)

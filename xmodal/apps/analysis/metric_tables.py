@@ -43,8 +43,6 @@ def load_models(paths: Sequence[str]) -> dict[str, dict[str, float]]:
             found = {name: read_numbers(place / "metrics.json", _REMEDY)}
         else:
             table = read_json(place, _REMEDY)
-            if not all(isinstance(each, dict) for each in table.values()):
-                raise UserError(f"{path} is not a table {{model: {{tag: number}}}}: {_REMEDY}")
             found = {model: as_numbers(each) for model, each in table.items()}
         if twice := found.keys() & models.keys():
             raise UserError(f"Two models are called {min(twice)!r}, one in {path}: rename it.")

@@ -115,7 +115,7 @@ def _find_pairs(split: Split) -> tuple[np.ndarray, np.ndarray]:
         wrong = int((counts != 2).argmax())
         raise UserError(
             f"Record {split.image_ids[wrong]} of {split.name} has {counts[wrong]} sentences; the "
-            "evaluator 'pairs' needs two per record."
+            "evaluator 'embedding_similarity' needs two per record."
         )
     first, second = np.argsort(record, kind="stable").reshape(-1, 2).T
     return first, second
