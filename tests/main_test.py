@@ -21,7 +21,7 @@ OVERRIDES = {
     "model.text.encoder.heads=3": "config.model has width=128, not a multiple of its heads=3.",
     "init_from.run=runs/nowhere": "'runs/nowhere' is not a run of xmodal.main",
     "data.text.vocabulary=nowhere.txt": "nowhere.txt",
-    "data.image.augment.area=[0.9, 0.5]": "area=(0.9, 0.5) starts with the upper end",
+    "data.image.augment.area=[0.9, 0.5]": "area starts with its upper end 0.9",
     "evals={}": "config.best_checkpoint.metric",
 }
 

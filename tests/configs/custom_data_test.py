@@ -1,6 +1,5 @@
 """One command trains on a folder of pictures; named towers replace the small ones."""
 
-import re
 import sys
 
 import pytest
@@ -55,7 +54,6 @@ def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
     report = (run_dir / "test" / "own" / "report.md").read_text()
     assert report.startswith("# files, test split: own\n")
     assert "\n## Own pictures and captions (captioned_images)\n" in report
-    assert re.search(r"finds (its own image|\S+\.png, the image of) ", report)
     assert list(run_dir.glob("**/events*"))
     # Another run starts only from its text tower, with a different, random image encoder.
     other = custom_data.get_config()

@@ -38,9 +38,3 @@ def test_draws_and_seeds_follow_the_example_and_not_the_batch(batch_size):
             np.testing.assert_array_equal(order.caption_draws(step, 3)[row], draws[example])
             np.testing.assert_array_equal(order.augmentation_seeds(step)[row], seeds[example])
     assert len({tuple(seed) for seed in seeds.values()}) == 20
-
-
-@pytest.mark.parametrize("batch_size", [0, 21])
-def test_a_batch_that_does_not_fit_is_refused(batch_size):
-    with pytest.raises(ValueError, match=f"batch_size={batch_size}.*20"):
-        Order(seed=0, num_examples=20, batch_size=batch_size)

@@ -1,7 +1,6 @@
 """The console output of commands: a readable log, without messages from libraries."""
 
 import contextlib
-import functools
 import io
 import logging as log
 import os
@@ -63,9 +62,12 @@ def make_log_readable() -> None:
     handler = logging.get_absl_handler()
     handler.addFilter(_is_for_users)
     handler.setFormatter(log.Formatter("%(asctime)s %(prefix)s%(message)s", "%H:%M:%S"))
-    # Above the progress bars, which stay intact.
-    write = functools.partial(tqdm.write, file=sys.stderr, end="")
-    above_bars = types.SimpleNamespace(write=write, flush=sys.stderr.flush, close=sys.stderr.flush)
+    # Above the progress bars, which stay intact, and into what replaces standard error.
+    above_bars = types.SimpleNamespace(
+        write=lambda text: tqdm.write(text, file=sys.stderr, end=""),
+        flush=lambda: sys.stderr.flush(),
+        close=lambda: None,
+    )
     handler.python_handler.setStream(above_bars)
 
 

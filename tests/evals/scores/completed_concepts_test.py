@@ -7,10 +7,8 @@ import pytest
 from configs import cvse
 from tests.integration.papers_test import shrink
 from xmodal.core import mesh as mesh_lib
-from xmodal.core.errors import UserError
 from xmodal.evals.scores import completed_concepts
 from xmodal.evals.scores.completed_concepts import find_neighbors
-from xmodal.evals.scores.sources import ModelAdapter
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.resolve import resolve
 from xmodal.train.start import starting_state
@@ -79,7 +77,3 @@ def test_a_run_is_evaluated_with_completed_concepts(few_shapes, tmp_path):
     assert not any("TRANSDUCTIVE" in each for each in own.provenance.warnings)
     [warning] = [each for each in completed.provenance.warnings if "TRANSDUCTIVE" in each]
     assert "Metrics depend on the gallery" in warning
-    file = ModelAdapter()
-    file.place = "a file"
-    with pytest.raises(UserError, match="concepts='completed' embeds .* which a file cannot do"):
-        completed.run(file)

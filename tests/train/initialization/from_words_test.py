@@ -87,7 +87,5 @@ def test_a_file_gives_forms_and_vectors(parts, load, tmp_path):
     given = np.arange(32 * 16).reshape(32, 16).tolist()
     found = load({**content, "vectors": given}, word_vectors=vectors)
     np.testing.assert_array_equal(found["text/constants/head/graph/vectors"], given)
-    with pytest.raises(UserError, match=r"vectors of 1 numbers, but .*concept_width is 16"):
-        load({**content, "vectors": [[1.0]] * 32})
     with pytest.raises(UserError, match=r"have 1 concepts, but .*head.concepts is 32; set it to 1"):
         load({"concepts": ["a"], "forms": {}, "captions": [1], "joint": []})
