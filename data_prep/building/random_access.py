@@ -1,5 +1,6 @@
 """The base builder of all datasets, which checks, counts and hashes the records of splits."""
 
+import abc
 import contextlib
 import functools
 import inspect
@@ -119,6 +120,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
             return data_dir
         return folder_key.place_of(pathlib.Path(manual_dir), data_dir)
 
+    @abc.abstractmethod
     def _splits(
         self, folder: pathlib.Path
     ) -> Mapping[str, Iterable[Record | LeftOut] | PartedRecords]:
@@ -135,10 +137,9 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
           FileNotFoundError: a file is missing.
           UnexpectedFilesError: the files are not those of the dataset.
         """
-        raise NotImplementedError
 
     def _features(self) -> tfds.features.FeaturesDict:
-        """The features of a record."""
+        """The features of a record, for builders without an `_info` of their own."""
         raise NotImplementedError
 
     def _metadata(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import published_bert as published
 import pytest
 import safetensors.numpy
 
+import xmodal
 from xmodal.models import Mode, make_tower
 from xmodal.pretrained.bert_weights import describe_bert
 from xmodal.pretrained.converters import convert
@@ -124,9 +125,11 @@ def test_pooling_and_length_of_sentence_encoders(tmp_path):
         description = describe(tmp_path)
         assert description.encoder == {"name": "bert", **vars(size)}
         assert description.head == {"name": pool}
-        assert description.preprocessing == {
-            "tokenizer": "wordpiece", "lower_case": True, "max_length": 8, "similarity": "cosine",
-        }  # fmt: skip
+        inputs = {"tokenizer": "wordpiece", "lower_case": True, "max_length": 8}
+        assert description.preprocessing == inputs
+    save_folder(tmp_path / "tower", *convert("bert", tmp_path))
+    vectors = np.asarray(xmodal.load(tmp_path / "tower").embed_texts(["a", "b"]))
+    assert vectors.shape == (2, size.width)
 
 
 def test_a_tokenizer_json_is_a_vocabulary_too(tmp_path):

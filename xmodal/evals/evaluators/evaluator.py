@@ -1,5 +1,6 @@
 """Common parts of all evaluators: options, labels, and the facts of a report."""
 
+import abc
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Literal
@@ -104,7 +105,7 @@ class Provenance:
     records: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-class Evaluator:
+class Evaluator(abc.ABC):
     """Evaluates models one by one on the same labels.
 
     `_read` reads the labels, adds them to `_label_hash` and describes in `_definition` what
@@ -146,9 +147,9 @@ class Evaluator:
         """The hash of the labels of every result that can be compared, by name."""
         return {self.options.type: self._label_hash.digits()} if self.samples else {}
 
+    @abc.abstractmethod
     def tags(self, modalities: Collection[str]) -> list[str]:
         """Returns the tags of all metrics of a model with these modalities, without intervals."""
-        raise NotImplementedError
 
     def warnings(self) -> list[str]:
         """Returns warnings besides those of `provenance`, which may take long to find."""

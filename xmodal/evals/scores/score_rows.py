@@ -4,6 +4,7 @@ Everything that is read from scores (positives, ranks, ties, lists, rated pairs)
 same row, so that nothing depends on how two products round.
 """
 
+import abc
 import os
 from collections.abc import Iterator
 
@@ -42,7 +43,7 @@ class PairReader:
         self.values[some] = rows[np.searchsorted(at, self.queries[some]), self._items[some]]
 
 
-class Scores:
+class Scores(abc.ABC):
     """Scores of Q queries and N items.
 
     Attributes:
@@ -53,9 +54,9 @@ class Scores:
     shape: tuple[int, int]
     dtype: np.dtype
 
+    @abc.abstractmethod
     def rows(self, queries: np.ndarray) -> np.ndarray:
         """Returns the scores of queries at positions [q] with all items, [q, N]; may be a view."""
-        raise NotImplementedError
 
     def transpose(self) -> "Scores":
         """Returns the scores of the items as queries."""
