@@ -60,7 +60,7 @@ def get_config(argument: str = "") -> ConfigDict:
     }
     config.data.text.min_count = 1
     config.optimizer = base.adam(2e-4, clip_norm=2.0, amsgrad=True)
-    # Of the metric of config.best_checkpoint.
+    # Follows the metric of config.best_checkpoint.
     plateau = {"metric": "", "mode": "min", "factor": 0.5, "patience": 10, "min_rate": 1e-10}
     config.optimizer["plateau"] = plateau
     return base.choose(

@@ -110,7 +110,7 @@ def _pictures(split: _Split) -> list[np.ndarray]:
 def _captioned(split: _Split, config: str) -> Iterator[Record]:
     """Yields the images of a split, each with its captions and the columns of a config."""
     captions = _captions(split)
-    # Of `objects`, few images are drawn.
+    # For `objects`, few images are drawn.
     pictures = _pictures(split) if config in ("images", "coherence") else None
     for place, (image_id, scene) in enumerate(zip(split.image_ids, split.scenes, strict=True)):
         if config == "objects" and len(scene.items) > 1:

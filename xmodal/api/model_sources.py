@@ -79,7 +79,7 @@ def make_model(stored: Stored, mesh: Mesh) -> Model:
 def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
     """Returns the model in a folder, as NumPy arrays, without the parameters of tasks."""
     folder, name = epath.Path(source), os.fspath(source)
-    config = folder / "config.json"  # transformers' models have one, too.
+    config = folder / "config.json"  # A model of transformers has one as well.
     if config.exists() and "model_type" not in read_json(config, "copy it again."):
         return _read_run(name, step)
     if not any((folder / f"{kind}.json").exists() for kind in ("model", "tower")):

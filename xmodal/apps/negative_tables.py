@@ -117,7 +117,7 @@ def find_negatives(
 ) -> np.ndarray:
     """Returns the best negatives of queries at positions [q], best first, int32 [q, top].
 
-    Of equal scores, the earlier item comes first.
+    Items with equal scores keep their order.
 
     Args:
       scores: scores of all queries and items.

@@ -105,7 +105,7 @@ ATTENTIONS = (EINSUM, CUDNN)
 """Kinds of attention in the layers of a transformer: `attention.attend`, `attend_fused`."""
 
 GPU = "gpu"
-# Of all GPUs that have the kernel; JAX allows twice the width from Hopper on.
+# The limit on all GPUs that have the kernel; JAX allows twice the width from Hopper on.
 _WIDEST, _MULTIPLE = 128, 8
 
 

@@ -83,7 +83,7 @@ def _describe(source: WeightSource, *, is_clip: bool) -> Published:
     settings = settings._replace(activations=_decide(known, source.variant, where, variants))
     clip = _Clip(is_clip, layout, settings)
     describe_images = _vit if layout.has("image/encoder/patches/kernel") else _resnet
-    # Of CLIPs, only those that were trained with the sigmoid loss have a bias.
+    # A CLIP has a bias only if it was trained with the sigmoid loss.
     parameters = {name: key for name, key in layout.parameters.items() if key in arrays}
     similarity = {"name": "cosine", "learned_temperature": True}
     return Published(

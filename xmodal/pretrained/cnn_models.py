@@ -95,7 +95,7 @@ def describe_pcme(source: WeightSource) -> Published:
             "text": {**text_table, **_gaussian(text), **recurrent},
         },
         parameters={ours: name for ours, name in criterion.items() if name in arrays},
-        unused=(r"(optimizer|lr_scheduler)\.",),  # Of a checkpoint that training can resume from.
+        unused=(r"(optimizer|lr_scheduler)\.",),  # In checkpoints that training can resume from.
     )
 
 

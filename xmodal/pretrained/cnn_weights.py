@@ -18,7 +18,7 @@ _SIZES = {
     "b0": 224, "b1": 240, "b2": 260, "b3": 300, "b4": 380, "b5": 456, "b6": 528, "b7": 600,
     "lite0": 224, "lite1": 240, "lite2": 260, "lite3": 280, "lite4": 300,
 }  # fmt: skip
-_WIDTHS = (0.35, 0.5, 0.75, 1.0, 1.3, 1.4)  # Of MobileNetV2.
+_WIDTHS = (0.35, 0.5, 0.75, 1.0, 1.3, 1.4)  # MobileNetV2's width multipliers.
 # The layers of a block of EfficientNet, and those around the blocks.
 _KERAS_BLOCK: Table = {
     "expand": "expand_conv",

@@ -24,7 +24,7 @@ from xmodal.pretrained.vocabularies import TOKENIZER_FILES
 from xmodal.pretrained.weight_files import SMALL_FILES, load_source
 from xmodal.pretrained.word_vectors import load_word_table
 
-# Of folders of published models; to be raised if the same source would be converted differently.
+# Raise it if the same source would be converted differently: converted folders are cached.
 _VERSION = b"3"
 # Weights for other libraries in folders of transformers, which are not read.
 _IGNORED = (".h5", ".msgpack", ".onnx", ".md", ".ot")

@@ -39,7 +39,7 @@ _TENSORFLOW = {
 }
 # An array of our recurrent layers: its layer, direction, input or state, gate, and kind.
 _GATE = re.compile(r"layer(\d+)_?(\w*)/([ih])(\w)/(kernel|bias)")
-_GATES = ("rzn", "ifgo")  # Of `torch.nn.GRU` and `torch.nn.LSTM`, which stack them in this order.
+_GATES = ("rzn", "ifgo")  # In the order in which `torch.nn.GRU` and `LSTM` stack them.
 
 
 class Taken(NamedTuple):

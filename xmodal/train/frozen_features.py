@@ -102,7 +102,7 @@ def _open_modality(
     }
     weights = mesh_lib.to_host(weights, parts.mesh)
     root = settings.frozen_features.folder or os.fspath(items.folder)
-    # Of the weights, the encoder's settings, the inputs and the pooling.
+    # Hashes the weights, the encoder's settings, the inputs and the pooling.
     described = [tower.feature_pooling, settings.model[modality]["encoder"], items.split]
     described += [sorted(items.hashes.items())]
     if modality == "image":

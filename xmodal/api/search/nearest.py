@@ -1,7 +1,7 @@
 """Finds the best items of a gallery: by comparing all, by faiss's lists, or by token sets.
 
 A search is a function (queries, top) -> descending scores [Q, top] and rows int64 [Q, top], where
-`top` is at most the number of items. Of equal scores the earlier item comes first.
+`top` is at most the number of items. Items with equal scores keep their order.
 """
 
 import functools

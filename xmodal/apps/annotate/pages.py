@@ -153,7 +153,7 @@ class _Pages:
         """Stores an answer and redirects to the next page."""
         fields = urllib.parse.parse_qs((await request.body()).decode("latin-1"))
         answers = fields.get("answer", [])
-        answer = answers[0] if len(answers) == 1 else ""  # Of two, neither is the answer.
+        answer = answers[0] if len(answers) == 1 else ""  # With two, none is selected.
 
         def save() -> None:
             self._queue.save(self._rater(request), Place(**request.path_params), answer)

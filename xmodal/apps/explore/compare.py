@@ -199,7 +199,7 @@ class Comparison:
         return format_table(rows, format)
 
     def _choose(self, tags: Sequence[str] | None) -> tuple[str, ...]:
-        # A metric that is undefined for some models is a row, too.
+        # A metric that is undefined for some models is a row as well.
         reported = {name: dict.fromkeys(numbers, 0.0) for name, numbers in self.metrics.items()}
         return choose_metrics(reported, tags, at_least=1)
 

@@ -30,7 +30,7 @@ from xmodal.evals.scores.score_rows import draw_similarities
 if TYPE_CHECKING:
     from xmodal.api.model import Model
 
-_PAIRS = 5000  # Of either kind in a distribution.
+_PAIRS = 5000  # Drawn pairs of each kind in a distribution.
 _NOTE = "The query with the items that it finds first and its other positives."
 
 

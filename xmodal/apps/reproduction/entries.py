@@ -243,7 +243,7 @@ class PublishedResults:
         found, needed = {}, [self.files[key] for key in system.needs]
         others = {path for each in needed for name in each.names for path in name.split("|")}
         for files in needed:
-            # Of sets without names, a system needs the files that its commands read, without those
+            # For sets without names, a system needs the files that its commands read, without those
             # of other sets: a publisher has many models.
             read = re.findall(rf"{{{files.folder}}}/(\S+)", " ".join(system.run))
             names = files.names or [name for name in dict.fromkeys(read) if name not in others]

@@ -129,7 +129,7 @@ class Reproduction:
 
     def _reproduce(self, system: System) -> bool:
         """Runs and reports a system; returns whether no number is outside."""
-        start = sum(os.times()[2:4])  # Of processes that have ended.
+        start = sum(os.times()[2:4])  # CPU seconds of processes that have ended.
         seeds = system.seeds or (None,)
         try:
             metrics = [self._compute_metrics(system, seed) for seed in seeds]
@@ -176,7 +176,7 @@ class Reproduction:
         for name in ("metrics.json", "test/metrics.json"):
             if (folder / name).exists():
                 return read_numbers(folder / name, _REMEDY)
-        return {  # Of several evaluators.
+        return {  # With several evaluators.
             f"{path.parent.name}/{tag.removeprefix(f'{path.parent.name}/')}": number
             for path in sorted(folder.glob("*/metrics.json"))
             for tag, number in read_numbers(path, _REMEDY).items()

@@ -189,7 +189,7 @@ class Plan:
     def draw(self, study: optuna.Study, trial: optuna.Trial) -> dict[str, Any]:
         """Returns the values of a trial; of a new draw, also queues the other studied values."""
         values = suggest(trial, self.space)
-        if "values" in trial.user_attrs:  # Of a trial that is resumed.
+        if "values" in trial.user_attrs:  # The trial is resumed.
             return trial.user_attrs["values"]
         if self.studied:
             path, studied = self.studied

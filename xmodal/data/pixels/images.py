@@ -62,7 +62,7 @@ class ImageConfig:
         shorter side has `size` pixels; 0 for squares.
       max_regions: R, rows of a padded image if the number of stored regions varies; images
         with more regions keep the first R.
-      tags: whether the names of objects in the column `tags` are read, too.
+      tags: whether the names of objects in the column `tags` are read.
     """
 
     size: int = setting(0, at_least=0)

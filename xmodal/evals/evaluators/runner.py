@@ -43,7 +43,7 @@ from xmodal.evals.scores.sources import (
 )
 from xmodal.evals.scores.vector_scores import open_scores
 
-_DIGITS = 12  # Of the hash that tells files of one name apart.
+_DIGITS = 12  # Digits of the hash that distinguishes files with the same name.
 
 Modalities = tuple[str, str]
 Reranker = RowReranker | PairReranker

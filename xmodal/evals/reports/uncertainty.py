@@ -62,7 +62,7 @@ class Resamples:
             first, last = np.searchsorted(end, middle, side="right")
             start = first * size
             places = np.cumsum(self.counts[sample][images[start : (last + 1) * size]])
-            places += end[first] - sums[sample, first]  # Of the last copy of a query, from 1.
+            places += end[first] - sums[sample, first]  # Place of the last copy, from 1.
             chosen = rank[start + np.searchsorted(places, middle, side="right")]
             medians[sample] = chosen.sum() // 2 + 1
         return medians

@@ -30,7 +30,7 @@ _KNOWN = re.compile(
     r"(image|caption)_(ids|embeddings|log_sigma)|(i2t|t2i)_(candidates|scores)|scores"
     r"|score_definition|similarity|match_scale|match_shift"
 )
-_ROWS_AT_A_TIME = 1024  # Of a matrix that may be on disk.
+_ROWS_AT_A_TIME = 1024  # The matrix may be on disk.
 
 Content = TypeVar("Content")
 

@@ -32,7 +32,7 @@ _LENGTHS, _DIGITS = 8, 3
 _MANY_PAIRS = 1 << 22
 _IMAGE_LENGTHS = 4  # Images are padded to one of this many lengths, which some of them have.
 _MOST_IMAGES = 64  # Per device and block.
-# Of a device that does not say how much it has, such as a CPU; its cache should hold a block.
+# For a device that does not report its memory, such as a CPU, whose cache should hold a block.
 _UNKNOWN_MEMORY = 320 << 20
 _SHARE = 16  # A block takes this part of a device's memory.
 _SAVED_PAIRS = 1 << 22  # Scores of galleries with fewer pairs are computed again after a kill.
@@ -198,7 +198,7 @@ class PairScores:
         if not finished[images, captions].all():
             wanted = np.zeros(finished.shape, bool)
             wanted[images, captions] = True
-            # Of an image on average, also after a kill: other shapes could round differently.
+            # The average of an image, even after a kill: other shapes could round differently.
             texts = math.ceil(np.count_nonzero(wanted) / np.count_nonzero(wanted.any(axis=1)))
             wanted[finished] = False
             self._compute(wanted, texts)

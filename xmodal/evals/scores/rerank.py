@@ -26,7 +26,7 @@ from xmodal.evals.scores.score_rows import GROUP, Scores, top_items
 from xmodal.evals.scores.sources import Predictions
 from xmodal.similarity.vectors import in_precision
 
-_PREDICTIONS_AT_A_TIME = 1 << 26  # Of some queries with the whole gallery.
+_PREDICTIONS_AT_A_TIME = 1 << 26  # Pairs of some queries with the whole gallery.
 _PAIRS_AT_A_TIME = 1 << 22  # Looked up among positives.
 
 

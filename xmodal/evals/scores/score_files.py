@@ -141,7 +141,7 @@ def _score_folder() -> pathlib.Path:
     folder = cache_folder("scores")
     folder.mkdir(parents=True, exist_ok=True)
     for place in folder.iterdir():
-        # Another process may remove them, too.
+        # Another process may remove them as well.
         with contextlib.suppress(FileNotFoundError):
             if time.time() - place.stat().st_mtime > _KEPT_SECONDS:
                 shutil.rmtree(place, ignore_errors=True)

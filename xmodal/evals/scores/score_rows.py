@@ -14,7 +14,7 @@ from xmodal.evals.labels.positives import Ragged
 
 GROUP = 64  # Rows of a block are a multiple of this.
 BLOCK = 1280  # Items per product.
-_ROWS_BYTES = 1 << 29  # Of a block of rows, unless a single product of them is larger.
+_ROWS_BYTES = 1 << 29  # A block of rows, unless a single product is larger.
 
 
 def memory_budget() -> int:
@@ -159,7 +159,7 @@ def count_not_finite(values: np.ndarray) -> int:
 def top_items(rows: np.ndarray, count: int) -> np.ndarray:
     """Returns the best items of each row [q, N], best first, int64 [q, count].
 
-    Of equal scores, the earlier item comes first, as in a stable sort. Items of score -inf are not
+    Items with equal scores keep their order, as in a stable sort. Items of score -inf are not
     listed: -1 follows the last item.
     """
     count = min(count, rows.shape[1])

@@ -193,7 +193,7 @@ class SingleStream(nn.Module):
         length = min(texts["mask"].shape[2] + tags.shape[1], self.config.most_words)
         lengths = jnp.sum(texts["mask"], axis=-1, keepdims=True)  # [I, J, 1]
         count = jnp.minimum(images["tag_count"][:, None, None], length - lengths)
-        place = jnp.arange(length) - lengths  # Of a tag, [I, J, length].
+        place = jnp.arange(length) - lengths  # The place of a tag, [I, J, length].
         at = jnp.clip(place, 0, tags.shape[1] - 1).reshape(len(tags), -1, 1)
         x = jnp.take_along_axis(tags, at, axis=1).reshape(*place.shape, -1)
         x = jnp.where((place == count - 1)[..., None], last, x)

@@ -79,13 +79,14 @@ def assign_groups(
     """Returns the group of each parameter path: the first that matches, else `OTHERS`.
 
     Args:
-      groups: `config.optimizer.groups`, in order; every pattern must match.
+      groups: `config.optimizer.groups`, in order; every pattern must match a path that is left.
       paths: paths of the trained parameters.
     """
     assigned = dict.fromkeys(paths, OTHERS)
     for name, group in groups.items():
-        matched = select(group.pattern, assigned, f"config.optimizer.groups.{name}")
-        assigned |= {path: group for path in matched if assigned[path] is OTHERS}
+        rest = [path for path, found in assigned.items() if found is OTHERS]
+        matched = select(group.pattern, rest, f"config.optimizer.groups.{name}")
+        assigned |= dict.fromkeys(matched, group)
     return assigned
 
 
