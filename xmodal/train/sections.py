@@ -42,8 +42,8 @@ class InitConfig:
       run: folder of another run; "" for none.
       step: its checkpoint: a number, `latest` or `best`.
       include: regular expressions matched from the start of a parameter's path; only these are
-        taken; `[".*"]` takes all.
-      optimizer: whether Adam's moments are taken too, as in the fine-tuning of the CxC authors.
+        taken, and replace those of `towers` and `model`; `[".*"]` takes all.
+      optimizer: whether Adam's moments are taken as well, as in the fine-tuning of the CxC authors.
       towers: see `TowersConfig`.
       model: folder of `xmodal convert --model` with both towers and the similarity; "" for
         none.
