@@ -28,11 +28,6 @@ with intervals. `--config.init_from.model=A,B` evaluates the mean of the scores 
 converted models.
 """
 
-from xmodal.core import interrupts
-
-if __name__ == "__main__":
-    interrupts.end_at_once()  # Before the other imports, which take seconds.
-
 import argparse
 import contextlib
 import os
@@ -163,14 +158,10 @@ def _open_run(args: argparse.Namespace) -> tuple["Opened", str]:
 
 def _open_followed(args: argparse.Namespace, folders: list[str]) -> tuple["Opened", str]:
     """Returns the checkpoints of a run as they appear."""
-    import jax
-
     from xmodal.train.evaluation import run_subjects
 
     if len(folders) > 1 and any(epath.Path(each).exists() for each in folders):
         raise UserError("--follow takes one run; --run names several.")
-    if jax.process_count() > 1:
-        raise UserError("--follow runs in one process: hosts could see different checkpoints.")
     config = run_subjects.wait_for_run(args.run, timeout=args.timeout)
     evaluation, output = _evaluation_of(args, config), _output_in_run(args, "follow")
     steps = run_subjects.follow(args.run, output, timeout=args.timeout, overwrite=args.overwrite)
@@ -187,8 +178,6 @@ def _open_ensemble(args: argparse.Namespace, folders: list[str]) -> "Opened":
     _refuse_to_save(args, "run", "--run")
     if not args.output:
         raise UserError("--run names several runs, whose results belong to none: set --output.")
-    if len(set(folders)) < 2:
-        raise UserError(f"--run={args.run} names one run; remove the comma, or name several runs.")
     configs = [run_folder.load_run(folder) for folder in folders]
     for config in configs:
         _add_arguments(args, config)

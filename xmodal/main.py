@@ -5,15 +5,6 @@ one that SIGTERM stopped, saved if it had begun to train; 75, or an abort by JAX
 other process is gone: the same command in all processes resumes it; 1 for an error.
 """
 
-import gc
-
-from xmodal.core import interrupts
-
-if __name__ == "__main__":
-    interrupts.end_at_once()  # Before the other imports, which take seconds.
-    # Imports and tracing make many objects and few cycles.
-    gc.set_threshold(1_000_000)
-
 import os
 import sys
 

@@ -86,11 +86,6 @@ class Guard(BaseHTTPMiddleware):
         return None
 
 
-def split_url(url: str) -> urllib.parse.SplitResult:
-    """Returns the parts of `--url`, the address of a server in browsers; "" for none."""
-    return urllib.parse.urlsplit(url)
-
-
 def host_names(host: str, url: str) -> set[str]:
     """Returns the names under which browsers reach a server, see `Guard`.
 
@@ -98,7 +93,8 @@ def host_names(host: str, url: str) -> set[str]:
       host: address that it listens at.
       url: address of its proxy; "" for none.
     """
-    names = {"localhost", "127.0.0.1", "::1", socket.gethostname(), host, split_url(url).hostname}
+    proxy = urllib.parse.urlsplit(url).hostname
+    names = {"localhost", "127.0.0.1", "::1", socket.gethostname(), host, proxy}
     return {name for name in names if name}
 
 

@@ -12,6 +12,7 @@ in front of it that has encryption, users and time limits.
 
 import json
 import threading
+import urllib.parse
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -45,7 +46,7 @@ def serve(index: Index, name: str, host: str, port: int, url: str = "") -> None:
       port: port to listen at; 0 for any free one.
       url: address at which browsers reach the server, if there is a proxy.
     """
-    scheme = web_server.split_url(url).scheme or "http"
+    scheme = urllib.parse.urlsplit(url).scheme or "http"
     app = make_app(index, web_server.host_names(host, url), scheme)
     listening = web_server.listen(host, port)
     shown = url.rstrip("/") or web_server.address(host, listening.getsockname()[1])

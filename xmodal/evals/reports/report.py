@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from xmodal.core.text_table import Bold, Rows, format_document
-from xmodal.evals.labels.definitions import find_title
+from xmodal.evals.labels.definitions import RATING_SIDES, find_title
 from xmodal.evals.reports.metrics import find_best, lower_is_better
 from xmodal.evals.reports.published import PUBLISHED_LABELS, eccv_table_4, published_numbers
 from xmodal.evals.reports.results import RSUM, Result, metric_tag
@@ -36,6 +36,14 @@ _ON_CORRELATIONS = (
     "queries with one pair each. Its interval is that of the mean and treats the images as a "
     "random sample."
 )
+# Columns of the summary, and their tags within a benchmark.
+_SUMMARY = {
+    **{f"{arrow} R@1": f"{direction}/recall@1" for direction, arrow in _ARROWS.items()},
+    RSUM: RSUM,
+    "mAP@R": "mean/map@r",
+    "PMRP": "mean",
+    **{rating.upper(): f"{rating}/spearman" for rating in RATING_SIDES},
+}
 # Table 4 of the ECCV Caption paper: means of both directions. Its CxC column uses the labels of the
 # eccv_caption library, and its 1K column is meant to be the mean over folds.
 _ECCV_CAPTION_TABLE = {
@@ -47,11 +55,10 @@ _ECCV_CAPTION_TABLE = {
     "coco5k/mean/recall@1": "5K R@1",
     "pmrp/mean": "PMRP",
 }
-_LARGEST_SUM = 600
 
 
 def format_report(evaluation: "Evaluation", format: str = "markdown") -> str:
-    """Returns the tables of every result, and the facts behind their numbers.
+    """Returns a summary, the tables of every result, and the facts behind their numbers.
 
     Markdown is aligned to be readable in a terminal too. In LaTeX, a number is bold if it is the
     best of its column or the interval of the model does not separate both. The papers' rows are
@@ -65,6 +72,7 @@ def format_report(evaluation: "Evaluation", format: str = "markdown") -> str:
     title = ": ".join(filter(None, (provenance.title, evaluation.evaluator)))
     warnings = [*provenance.warnings, *_find_warnings(evaluation)]
     sections: list[Section] = [f"# {title}", *(f"**{each}**" for each in warnings)]
+    sections += _make_summary(evaluation)
     sections += _make_notes(evaluation)
     for benchmark in evaluation.benchmarks:
         sections += _make_benchmark(evaluation, benchmark)
@@ -98,7 +106,7 @@ def _find_warnings(evaluation: "Evaluation") -> list[str]:
     for tag, chance in evaluation.chance.items():
         low, high = (metrics.get(f"{tag}_{end}", math.nan) for end in ("low", "high"))
         # Where chance is perfect, as R@10 among ten items, no model can be better.
-        is_reached = low <= chance < (_LARGEST_SUM if tag.endswith(RSUM) else 100)
+        is_reached = low <= chance < (600 if tag.endswith(RSUM) else 100)
         if 1 < chance <= high if lower_is_better(tag) else is_reached:
             table, _, metric = tag.rpartition("/")
             guessed.setdefault(table, []).append(_METRIC_NAMES.get(metric, metric))
@@ -133,6 +141,21 @@ def _make_notes(evaluation: "Evaluation") -> list[str]:
         named = [f"{name} `{digits[:_DIGITS]}`" for name, digits in hashes.items()]
         notes += [f"{verb}: {', '.join(named)} (hash of the records)."] * bool(named)
     return notes
+
+
+def _make_summary(evaluation: "Evaluation") -> list[Section]:
+    """One table of the model's main numbers, a row per benchmark."""
+    metrics, names = evaluation.metrics, [each.name for each in evaluation.benchmarks]
+    columns = {
+        header: tag
+        for header, tag in _SUMMARY.items()
+        if any(f"{name}/{tag}" in metrics for name in names)
+    }
+    rows = [
+        [name, *(_cell(metrics, f"{name}/{tag}") for tag in columns.values())] for name in names
+    ]
+    shown = [row for row in rows if set(row[1:]) - {"-"}]
+    return [[[evaluation.name, *columns], *shown]] if rows else []
 
 
 def _make_benchmark(evaluation: "Evaluation", benchmark: Result) -> list[Section]:
