@@ -17,7 +17,7 @@ import tensorflow_datasets as tfds
 from absl import logging
 from etils import epath
 
-from data_prep.reading.example_records import read_values, stack
+from data_prep.reading.example_records import read_values
 from xmodal.core.errors import UserError
 from xmodal.core.files import replacing
 
@@ -95,19 +95,13 @@ class Column:
           ValueError: a record has another number of values than the shape.
         """
         if self.is_raw:
-            return self._decode_bytes(stack(values, lengths, ()))
+            lengths = np.fromiter(map(len, values), np.int64) // self.dtype.itemsize
+            values = np.frombuffer(b"".join(values), self.dtype)
         values = values.astype(self.dtype)
         if not self.is_ragged:
-            return stack(values, lengths, self.fixed_shape)
+            return values.reshape(len(lengths), *self.fixed_shape)
         rows = values.reshape(-1, *self.fixed_shape)
         return RaggedColumn(rows, lengths // math.prod(self.fixed_shape))
-
-    def _decode_bytes(self, stored: np.ndarray) -> np.ndarray | RaggedColumn:
-        row_shape = [-1 if length is None else length for length in self.shape]
-        rows = [np.frombuffer(row, self.dtype).reshape(row_shape) for row in stored]
-        if not self.is_ragged:
-            return np.stack(rows)
-        return RaggedColumn(np.concatenate(rows), np.array([len(row) for row in rows], np.int64))
 
 
 def describe(features: tfds.features.FeaturesDict) -> dict[str, Column]:

@@ -15,6 +15,7 @@ from etils import epath
 
 import data_prep
 from data_prep.build import build
+from data_prep.building.folder_key import is_below
 from xmodal.core.config import lookup, suggest
 from xmodal.core.errors import UnexpectedFilesError, UserError
 from xmodal.core.progress import progress
@@ -94,7 +95,9 @@ class Source:
     @property
     def hashes(self) -> dict[str, str]:
         """The hash of the split; see `split_hashes`."""
-        return hashes_of(self._builder, self._split)
+        known, name = self._metadata.get("split_hashes", {}), self._builder.info.full_name
+        splits = whole_splits(self._split)
+        return {f"{name} {split}": known.get(split, UNKNOWN_HASH) for split in splits}
 
     @property
     def label_names(self) -> dict[str, list[str]]:
@@ -237,6 +240,15 @@ def follows_files(config: DataConfig) -> bool:
     return bool(config.manual_dir) and cls.reads_own_files(config.config)
 
 
+def check_outside(config: DataConfig, folder: str) -> None:
+    """Checks that a folder that is written is not among the files that a dataset follows."""
+    if follows_files(config) and is_below(folder, pathlib.Path(config.manual_dir)):
+        raise UserError(
+            f"{folder} is inside config.data.manual_dir={config.manual_dir!r}, which is another "
+            "dataset whenever a file in it changes: use a --workdir outside of it."
+        )
+
+
 def title_of(config: DataConfig) -> str:
     """Returns the display name of a dataset: that of the user's folder, if it has one."""
     own = follows_files(config)
@@ -302,17 +314,7 @@ def split_hashes(config: Mapping[str, Any] | DataConfig, split: str) -> dict[str
     Returns:
       `DATASET/CONFIG/VERSION SPLIT` -> 64 hexadecimal digits, or `UNKNOWN_HASH`.
     """
-    config = parse(config)
-    return hashes_of(open_builder(config), split)
-
-
-def hashes_of(builder: tfds.core.DatasetBuilder, split: str) -> dict[str, str]:
-    """Returns `split_hashes` of an open dataset."""
-    known = (builder.info.metadata or {}).get("split_hashes", {})
-    return {
-        f"{builder.info.full_name} {whole}": known.get(whole, UNKNOWN_HASH)
-        for whole in whole_splits(split)
-    }
+    return Source(parse(config), split).hashes
 
 
 def whole_splits(split: str) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from absl import logging
 from etils import epath
 
 from data_prep.same_text import content_hash, text_key
@@ -14,11 +15,17 @@ from xmodal.core.read_ahead import read_ahead
 from xmodal.data.batch_shapes import batch_spec, image_columns, tag_columns
 from xmodal.data.columns import STRING, RaggedColumn, decode_texts, dense, ragged
 from xmodal.data.data_config import DataConfig, parse
-from xmodal.data.datasets import read_captions, title_of
+from xmodal.data.datasets import open_builder, read_captions, title_of
+from xmodal.data.evaluated_records import (
+    MATCHES,
+    as_captions,
+    has_pairs,
+    load_matches,
+    load_ratings,
+    open_captions,
+)
 from xmodal.data.feature_records import IMAGE_FEATURES, TEXT_FEATURES, FeatureReader
 from xmodal.data.learned_vocabulary import load_tokenizer
-from xmodal.data.ratings import MATCHES, load_matches, load_ratings, rating_hashes
-from xmodal.data.sentence_pairs import as_captions, has_pairs, open_captions
 from xmodal.data.text.tokenizers import Tokenizer
 
 _LENGTH_STEP = 8  # Padded lengths of captions are multiples of this.
@@ -43,7 +50,7 @@ class EvalSplit:
       caption_texts: M strings.
       labels: every other column of the dataset by name, [N, ...]: numbers (`relations`,
         `categories`) or strings. A column whose length varies between records is left out. Columns
-        of sentence pairs are `score`, `set` and `average`, see `sentence_pairs.as_captions`.
+        of sentence pairs are `score`, `set` and `average`, see `evaluated_records.as_captions`.
       label_names: names of the values of label columns, if the dataset has them.
       ratings: rated pairs by rating: `left_ids`, `right_ids` int32 [P], `scores` float32 [P],
         `methods` strings [P]; empty for a dataset without ratings. Pairs of absent items are left
@@ -75,8 +82,8 @@ class EvalSplit:
         self.hashes = source.hashes
         self.ratings, dropped = {}, 0
         if not self.has_pairs:
-            self.ratings = load_ratings(config, split)
-            self.hashes |= rating_hashes(config, split)
+            self.ratings, hashes = load_ratings(config, split)
+            self.hashes |= hashes
         if source.left_out or not source.is_complete:
             self.ratings, dropped = _keep_known(self.ratings, self.image_ids, self.caption_ids)
         images, captions = len(self.image_ids), len(self.caption_ids)
@@ -229,7 +236,8 @@ class EvalSplit:
 
         def read(rows: np.ndarray) -> dict[str, np.ndarray]:
             texts = [prompt.replace("{}", self.caption_texts[row]) for row in rows]
-            return _encode(tokenizer, texts, length)
+            ids, mask = tokenizer.encode(texts)
+            return {"text_ids": ids[:, :length], "text_mask": mask[:, :length]}
 
         return self._batches(read, rows, batch_size, **ids)
 
@@ -269,6 +277,32 @@ def eval_split(
     return EvalSplit(parse(config), split, tokenizer, train_split)
 
 
+def prepare(config: Mapping[str, Any] | DataConfig, *, splits: Iterable[str] = ()) -> None:
+    """Makes sure that a config's dataset and ratings exist; builds them if possible.
+
+    Args:
+      config: see `DataConfig`.
+      splits: splits that the run will read.
+
+    Raises:
+      DatasetMissingError: says which files to put where, and which command to run.
+    """
+    config = parse(config)
+    open_builder(config)
+    for split in splits:
+        source = open_captions(config, split)
+        if source.left_out:
+            logging.warning(
+                "%s records of the split %s were left out when the dataset was prepared; %s lists "
+                "them.",
+                f"{source.left_out:,}",
+                split,
+                source.folder / "left_out.csv",
+            )
+    for split in ("validation", "test"):
+        load_ratings(config, split)
+
+
 def count_seen(
     config: Mapping[str, Any] | DataConfig, train_split: str, split: EvalSplit
 ) -> dict[str, tuple[int, int]]:
@@ -292,13 +326,6 @@ def count_seen(
     keys = np.array([text_key(text) for text in split.caption_texts], object)
     found = {name: set(keys[sets == name]) for name in dict.fromkeys(sets)}
     return {name: (len(own & known), len(own)) for name, own in found.items()}
-
-
-def _encode(
-    tokenizer: Tokenizer, texts: Sequence[str], length: int | None = None
-) -> dict[str, np.ndarray]:
-    ids, mask = tokenizer.encode(texts)
-    return {"text_ids": ids[:, :length], "text_mask": mask[:, :length]}
 
 
 def _label_columns(
