@@ -11,7 +11,7 @@ import numpy as np
 from xmodal.core.errors import UserError
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.published_weights import Published
+from xmodal.pretrained.published_weights import Published, PublishedTower
 from xmodal.pretrained.vocabularies import as_file, read_words
 from xmodal.pretrained.weight_files import WeightSource
 
@@ -162,4 +162,4 @@ def describe_words(source: WeightSource) -> Published:
     vocab_size, width = source.arrays["vectors"].shape
     encoder = {"name": "words", "vocab_size": vocab_size, "width": width}
     text = Description(encoder, {"name": "mean"}, {"tokenizer": "words"}, source.files)
-    return Published({"text": text}, {"text": {"encoder/table": "vectors"}})
+    return Published(text=PublishedTower(text, {"encoder/table": "vectors"}))
