@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from absl import logging
-from etils import epath
 
 from data_prep.same_text import content_hash, text_key
 from xmodal.core.errors import UserError
@@ -43,6 +42,10 @@ class EvalSplit:
       name: name of the dataset.
       title: its display name, see `title_of`.
       split: name of the split.
+      folder: folder of the prepared dataset.
+      modalities: the modalities with items to embed, of "image" and "text".
+      has_pictures: whether the dataset stores encoded pictures, which `pictures` returns.
+      has_pairs: whether the records are sentence pairs.
       image_ids: int32 [N], ids of the records.
       caption_ids: int32 [M], grouped by image; empty for a config without text.
       caption_image_ids: int32 [M], the image that each caption describes.
@@ -51,6 +54,8 @@ class EvalSplit:
       labels: every other column of the dataset by name, [N, ...]: numbers (`relations`,
         `categories`) or strings. A column whose length varies between records is left out. Columns
         of sentence pairs are `score`, `set` and `average`, see `evaluated_records.as_captions`.
+      categories: objects in every image, uint8 of 0 and 1 [N, K]; None if the dataset has none.
+      caption_categories: objects in the image of every caption, uint8 of 0 and 1 [M, K], or None.
       label_names: names of the values of label columns, if the dataset has them.
       ratings: rated pairs by rating: `left_ids`, `right_ids` int32 [P], `scores` float32 [P],
         `methods` strings [P]; empty for a dataset without ratings. Pairs of absent items are left
@@ -68,39 +73,42 @@ class EvalSplit:
         self.config, self._tokenizer, self._train_split = config, tokenizer, train_split
         self._features: dict[str, FeatureReader] = {}
         self._beside: dict[str, EvalSplit] = {}
+        self.name, self.title, self.split = config.dataset, title_of(config), split
+        self.folder, self.hashes = source.folder, source.hashes
         pictures = {name for name, each in source.columns.items() if each.is_picture}
         columns = source.get([name for name in source.columns if name not in {"image", *pictures}])
+        self.has_pictures, self.has_pairs = "image" in pictures, has_pairs(source.columns)
         if self.has_pairs:
             columns = as_captions(columns)
-        self.name, self.title, self.split = config.dataset, title_of(config), split
+        has_images = config.image is not None and not self.has_pairs
+        has_texts = config.text is not None and "captions" in columns
+        self.modalities = ("image",) * has_images + ("text",) * has_texts
         if "image_id" not in columns:  # A dataset of TFDS, whose records have no ids.
             columns["image_id"] = np.arange(len(source), dtype=np.int32)
         self.image_ids = dense(columns["image_id"])
-        self._read_captions(columns)
+        captions = ids = RaggedColumn(np.zeros(0, np.int32), np.zeros_like(self.image_ids))
+        if has_texts:
+            captions, ids = ragged(columns["captions"]), ragged(columns["caption_ids"])
+        self.caption_rows = np.repeat(np.arange(len(captions.lengths)), captions.lengths)
+        self.caption_ids = ids.values
+        self.caption_image_ids = self.image_ids[self.caption_rows]
+        self.caption_texts = decode_texts(captions.values)
         self.labels = _label_columns(columns, config.labels)
         self.label_names = source.label_names
-        self.hashes = source.hashes
+        self.categories = shown = self.labels.get("categories")
+        self.caption_categories = None if shown is None else shown[self.caption_rows]
         self.ratings, dropped = {}, 0
         if not self.has_pairs:
             self.ratings, hashes = load_ratings(config, split)
             self.hashes |= hashes
         if source.left_out or not source.is_complete:
             self.ratings, dropped = _keep_known(self.ratings, self.image_ids, self.caption_ids)
-        images, captions = len(self.image_ids), len(self.caption_ids)
+        images = len(self.image_ids)
         self.partial = ""
         if source.left_out:
             self.partial = f"{images:,} of {images + source.left_out:,} images"
         elif dropped:
-            self.partial = f"{images:,} images, {captions:,} captions"
-
-    def _read_captions(self, columns: Mapping[str, np.ndarray | RaggedColumn]) -> None:
-        captions = ids = RaggedColumn(np.zeros(0, np.int32), np.zeros_like(self.image_ids))
-        if self.config.text is not None and "captions" in columns:
-            captions, ids = ragged(columns["captions"]), ragged(columns["caption_ids"])
-        self.caption_rows = np.repeat(np.arange(len(captions.lengths)), captions.lengths)
-        self.caption_ids = ids.values
-        self.caption_image_ids = self.image_ids[self.caption_rows]
-        self.caption_texts = decode_texts(captions.values)
+            self.partial = f"{images:,} images, {len(self.caption_ids):,} captions"
 
     def beside(self, split: str) -> "EvalSplit":
         """Returns another split of the same dataset, with the same columns and tokenizer."""
@@ -129,45 +137,11 @@ class EvalSplit:
         hashes = (content_hash(each) for block in blocks for each in self.pictures(block))
         return np.fromiter(hashes, np.uint64)
 
-    @property
-    def folder(self) -> epath.Path:
-        """Folder of the prepared dataset."""
-        return self._source.folder
-
-    @property
-    def modalities(self) -> tuple[str, ...]:
-        """The modalities with items to embed, of "image" and "text"."""
-        has_images = self.config.image is not None and not self.has_pairs
-        has_captions = self.has_pairs or "captions" in self._source.columns
-        has_captions = has_captions and self.config.text is not None
-        return ("image",) * has_images + ("text",) * has_captions
-
-    @property
-    def has_pictures(self) -> bool:
-        """Whether the dataset stores encoded pictures, which `pictures` returns."""
-        column = self._source.columns.get("image")
-        return column is not None and column.is_picture
-
-    @property
-    def has_pairs(self) -> bool:
-        """Whether the records are sentence pairs."""
-        return has_pairs(self._source.columns)
-
-    @property
-    def categories(self) -> np.ndarray | None:
-        """Objects in every image, uint8 of 0 and 1 [N, K]; None if the dataset has none."""
-        return self.labels.get("categories")
-
     @functools.cached_property
     def lists(self) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
         """Lists of positives by name, "matches", and direction, see `load_matches`."""
         found = {} if self.has_pairs else load_matches(self.config, self.split)
         return {MATCHES: found} if found else {}
-
-    @property
-    def caption_categories(self) -> np.ndarray | None:
-        """Objects in the image of every caption, uint8 of 0 and 1 [M, K], or None."""
-        return None if self.categories is None else self.categories[self.caption_rows]
 
     @functools.cached_property
     def caption_lengths(self) -> np.ndarray:
