@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import inspect
 import pathlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -114,15 +114,14 @@ class Source:
     def _metadata(self) -> Mapping[str, Any]:
         return self._builder.info.metadata or {}
 
-    def read(self, rows: np.ndarray) -> np.ndarray:
-        """Reads the records int64 [N] as serialized `tf.train.Example`s, bytes [N]."""
-        records = columns_lib.read_records(
+    def read(self, rows: np.ndarray) -> Sequence[bytes]:
+        """Reads the records int64 [N] as serialized `tf.train.Example`s."""
+        return columns_lib.read_records(
             self._records,
             rows,
             what=f"A record of {self._config.dataset} {self._split}",
             remedy=f"delete {self.folder} to prepare the dataset again.",
         )
-        return np.array(records, dtype=object)
 
     def get(
         self, names: Iterable[str], rows: np.ndarray | None = None
@@ -141,7 +140,8 @@ class Source:
         if wanted.keys() <= self._small_columns.keys():
             return columns_lib.take(self._table, wanted, rows)
         rows = np.arange(len(self)) if rows is None else rows
-        return columns_lib.parse(self.read(rows), wanted)
+        stored = columns_lib.parse(self.read(rows), wanted)
+        return {name: column.decode(*stored[name]) for name, column in wanted.items()}
 
     @property
     def _small_columns(self) -> dict[str, columns_lib.Column]:
@@ -154,10 +154,10 @@ class Source:
 
     @functools.cached_property
     def _table(self) -> pa.Table:
-        path = self.folder / f"columns-{self._split}.parquet"
-        return columns_lib.load_table(path, self._small_columns, self._small_blocks())
+        path = self.folder / f"values-{self._split}.parquet"
+        return columns_lib.load_table(path, self._small_blocks())
 
-    def _small_blocks(self) -> Iterator[Mapping[str, np.ndarray | columns_lib.RaggedColumn]]:
+    def _small_blocks(self) -> Iterator[Mapping[str, columns_lib.Stored]]:
         # Records include their images, so this takes long, but happens only once per dataset.
         what = f"Reading the columns without images of {self._config.dataset} {self._split}"
         with progress(what, len(self)) as advance:
