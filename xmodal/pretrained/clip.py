@@ -4,13 +4,11 @@ openai/CLIP (TorchScript archives and state dicts), mlfoundations/open_clip, tra
 google-research/big_vision (SigLIP and SigLIP 2 of fixed sizes).
 """
 
-import re
-from collections.abc import Mapping
 from typing import Any
 
 from xmodal.core.errors import UserError
 from xmodal.pretrained.clip_layouts import ClipLayout, find_layout
-from xmodal.pretrained.clip_settings import MODALITIES, ClipSettings, read_settings
+from xmodal.pretrained.clip_settings import ARCHIVE, MODALITIES, ClipSettings, read_settings
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.layer_rules import grid_side
 from xmodal.pretrained.published_weights import Published, PublishedTower
@@ -19,8 +17,7 @@ from xmodal.pretrained.vocabularies import find_tokenizer
 from xmodal.pretrained.weight_files import WeightSource
 
 _UNUSED = (
-    # Sizes that archives of OpenAI store like weights.
-    r"(.*\.)?(input_resolution|context_length|vocab_size)$",
+    ARCHIVE,
     r"(.*\.)?position_ids$",
     # Masks of causal attention in old files, and other contents of training checkpoints.
     r"(.*\.)?attn_mask$",
@@ -60,19 +57,9 @@ def _describe(source: WeightSource, *, is_clip: bool) -> Published:
     if layout.is_clip != is_clip:
         found = "an attention pooling with a probe" if is_clip else "no such pooling"
         raise UserError(f"it has {found}: use --model={'siglip' if is_clip else 'clip'}.")
-    usual = _CLIP if is_clip else _SIGLIP
-    settings = read_settings(source, layout.kind, usual)
-    known, where = settings.activations, settings.file
-    if layout.kind == "timm":
-        known = {}  # open_clip computes another one than the authors.
-    elif layout.kind == "big_vision":
-        settings = settings._replace(recipe="big_vision")
-        known, where = usual.activations, "format of big_vision"
-    elif any(re.match(_UNUSED[0], name) for name in arrays):
-        # All archives of OpenAI were trained with quick_gelu.
-        known, where = usual.activations, "archive of OpenAI"
+    settings = read_settings(source, layout.kind, _CLIP if is_clip else _SIGLIP)
     variants = MODELS["clip" if is_clip else "siglip"].variants
-    settings = settings._replace(activations=_decide(known, source.variant, where, variants))
+    settings = settings._replace(activations=_decide(settings, source.variant, variants))
     describe_images = _vit if layout.has("image/encoder/patches/kernel") else _resnet
     # A CLIP has a bias only if it was trained with the sigmoid loss.
     parameters = {name: key for name, key in layout.parameters.items() if key in arrays}
@@ -86,10 +73,9 @@ def _describe(source: WeightSource, *, is_clip: bool) -> Published:
     )
 
 
-def _decide(
-    known: Mapping[str, str], variant: str, where: str, variants: tuple[str, ...]
-) -> dict[str, str]:
+def _decide(settings: ClipSettings, variant: str, variants: tuple[str, ...]) -> dict[str, str]:
     """Returns the activation of both towers, from the source or as asked for."""
+    known = settings.activations
     chosen = _BY_SIDE.get(variant, dict.fromkeys(MODALITIES, variant))
     if not known and not variant:
         raise UserError(
@@ -101,8 +87,8 @@ def _decide(
     if known and variant and chosen != known:
         trained = " and ".join(dict.fromkeys(known.values()))
         raise UserError(
-            f"by its {where}, it was trained with {trained}, not with --variant={variant}; leave "
-            "--variant out."
+            f"by its {settings.file}, it was trained with {trained}, not with --variant={variant}; "
+            "leave --variant out."
         )
     return dict(known or chosen)
 

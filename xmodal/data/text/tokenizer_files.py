@@ -8,7 +8,6 @@ import dataclasses
 import functools
 import gzip
 import hashlib
-import importlib.metadata
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from etils import epath
 from tokenizers import Tokenizer, pre_tokenizers
 
 from xmodal.core.errors import UserError
+from xmodal.core.files import find_in_package
 
 START, END, WORD_END = "<|startoftext|>", "<|endoftext|>", "</w>"
 """Tokens of CLIP's byte pairs: the start and end of a text, and what ends the pieces of a word."""
@@ -177,20 +177,15 @@ def is_packaged(vocabulary: str) -> bool:
 
 
 def _find_packaged(vocabulary: str) -> epath.Path:
-    """Returns the path of CLIP's merges in an installed package, which is not imported."""
-    package = vocabulary.removeprefix(_PREFIX)
-    try:
-        files = importlib.metadata.files(package) or []
-    except (importlib.metadata.PackageNotFoundError, ValueError):
-        files = []
-    paths = [epath.Path(str(file.locate())) for file in files if file.name == ARCHIVE]
-    if not paths:
+    """Returns the path of CLIP's merges in an installed package."""
+    found = find_in_package(vocabulary.removeprefix(_PREFIX), ARCHIVE)
+    if found is None:
         raise UserError(
             f"config.data.text.vocabulary={vocabulary!r} names a package that is not installed, or "
             f"that has no {ARCHIVE}: pip install 'xmodal[clip]', or, without torch, pip install "
             "--no-deps open-clip-torch."
         )
-    return paths[0]
+    return found
 
 
 def _unpack_merges(content: bytes, where: str) -> bytes:
