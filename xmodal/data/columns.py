@@ -115,8 +115,9 @@ def describe(features: tfds.features.FeaturesDict) -> dict[str, Column]:
             if not feature.feature.shape:
                 columns[name] = Column(np.dtype(feature.np_dtype), (None,))
         elif isinstance(feature, tfds.features.Tensor):
-            is_raw = _is_raw(feature)
-            columns[name] = Column(np.dtype(feature.np_dtype), tuple(feature.shape), is_raw)
+            dtype, stored = np.dtype(feature.np_dtype), feature.get_serialized_info().np_dtype
+            is_raw = dtype != STRING == np.dtype(stored)  # `encoding="bytes"`.
+            columns[name] = Column(dtype, tuple(feature.shape), is_raw)
     return columns
 
 
@@ -127,12 +128,6 @@ def parse(records: Iterable[bytes], columns: Mapping[str, Column]) -> dict[str, 
     return {
         name: (values.astype(stored[name]), lengths) for name, (values, lengths) in found.items()
     }
-
-
-def _is_raw(feature: tfds.features.Tensor) -> bool:
-    """Returns whether records hold the numbers of a feature as bytes (`encoding="bytes"`)."""
-    stored = np.dtype(feature.get_serialized_info().np_dtype)
-    return np.dtype(feature.np_dtype) != STRING and stored == STRING
 
 
 def read_records(source: Any, rows: np.ndarray, what: str, remedy: str) -> Sequence[bytes]:
