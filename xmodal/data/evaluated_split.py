@@ -97,7 +97,8 @@ class EvalSplit:
         self.label_names = source.label_names
         self.categories = shown = self.labels.get("categories")
         self.caption_categories = None if shown is None else shown[self.caption_rows]
-        self.ratings, dropped = {}, 0
+        self.ratings: dict[str, dict[str, np.ndarray]] = {}
+        dropped = 0
         if not self.has_pairs:
             self.ratings, hashes = load_ratings(config, split)
             self.hashes |= hashes
