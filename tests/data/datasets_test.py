@@ -10,7 +10,6 @@ from etils import epath
 from xmodal import data
 from xmodal.core.errors import UserError
 from xmodal.data import columns, datasets
-from xmodal.data.columns import Column
 from xmodal.data.data_config import parse
 
 ALL = ["image_id", "captions", "caption_ids", "image"]
@@ -107,11 +106,11 @@ def test_the_hash_of_a_split_is_that_of_its_build(tiny_config):
 
 
 def test_a_damaged_file_of_columns_is_written_again(tmp_path):
-    path, wanted = epath.Path(tmp_path / "columns.parquet"), {"image_id": Column(np.dtype("i4"))}
-    blocks = [{"image_id": np.arange(5000, dtype=np.int32)}]
-    whole, content = columns.load_table(path, wanted, blocks), path.read_bytes()
+    path = epath.Path(tmp_path / "values.parquet")
+    blocks = [{"image_id": (np.arange(5000, dtype=np.int32), np.ones(5000, np.int64))}]
+    whole, content = columns.load_table(path, blocks), path.read_bytes()
     path.write_bytes(content[:9000] + bytes([content[9000] ^ 1]) + content[9001:])
-    assert columns.load_table(path, wanted, blocks) == whole
+    assert columns.load_table(path, blocks) == whole
     assert path.read_bytes() == content
 
 

@@ -28,7 +28,7 @@ def write_hugging_face(folder, size, weights=None, **changes):
 
 
 def describe(folder):
-    return describe_bert(load_source(folder)).towers["text"]
+    return describe_bert(load_source(folder)).text.description
 
 
 @pytest.mark.slow

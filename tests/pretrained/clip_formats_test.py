@@ -9,7 +9,7 @@ import pytest
 
 from tests.data.text.tiny_pieces import sentencepiece_model
 from xmodal.core.errors import UserError
-from xmodal.data.text.pieces import sentence_piece_tokens
+from xmodal.data.text.tokenizer_files import FILES
 from xmodal.pretrained.converters import convert
 from xmodal.pretrained.folder import save_folder
 
@@ -107,7 +107,7 @@ def test_siglip_of_open_clip(siglip, tmp_path):
 def test_patches_that_leave_out_pixels(torch, tmp_path):
     """As So400m/14 of 384 pixels, with 27 patches a side: its size comes from its files."""
     pieces = sentencepiece_model()
-    model = published.make_siglip(torch, len(sentence_piece_tokens(pieces)), pixels=29)
+    model = published.make_siglip(torch, len(FILES["sentencepiece.model"](pieces)), pixels=29)
     model.save_pretrained(tmp_path / "theirs")
     (tmp_path / "theirs/spiece.model").write_bytes(pieces)
     save_folder(tmp_path / "ours", *convert("siglip", tmp_path / "theirs"))

@@ -4,7 +4,7 @@ import published_clip as published
 import pytest
 
 from tests.data.text.tiny_pieces import sentencepiece_model
-from xmodal.data.text.pieces import sentence_piece_tokens
+from xmodal.data.text.tokenizer_files import FILES
 from xmodal.models.encoders import resnet
 
 
@@ -38,7 +38,7 @@ def siglip(tmp_path_factory):
     torch = _torch()
     folder, pieces = tmp_path_factory.mktemp("siglip"), sentencepiece_model()
     (folder / "spiece.model").write_bytes(pieces)
-    model = published.make_siglip(torch, len(sentence_piece_tokens(pieces)))
+    model = published.make_siglip(torch, len(FILES["sentencepiece.model"](pieces)))
     model.save_pretrained(folder)
     return model, folder
 

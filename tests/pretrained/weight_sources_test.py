@@ -78,7 +78,7 @@ def test_safetensors_and_what_lies_beside(tmp_path):
         "1_Pooling/config.json": {},
     }
     (tmp_path / "config.json").write_text('{"hidden_')
-    with pytest.raises(UserError, match="config.json cannot be read"):
+    with pytest.raises(UserError, match="config.json is damaged"):
         load_source(tmp_path)
     file.write_bytes(file.read_bytes()[:-3])
     with pytest.raises(UserError, match="model.safetensors cannot be read .*: download it again"):

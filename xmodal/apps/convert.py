@@ -71,7 +71,8 @@ def main() -> None:
         print(*reports, sep="\n", end="")  # There is no folder that keeps them.
         raise
     size = sum(array.nbytes for array in made[0].values()) / 2**20
-    print(f"{args.output}: {made[2].summary()}; {size:.1f} MiB; report.txt lists all; {section}")
+    count = len(made[2].loaded)
+    print(f"{args.output}: {count} arrays, {size:.1f} MiB; report.txt lists them; {section}")
     for note in made[2].notes:
         print(f"Note: {note}")
 

@@ -7,6 +7,7 @@ gs://BUCKET/runs, have files but no folders.
 import contextlib
 import csv
 import hashlib
+import importlib.metadata
 import io
 import json
 import math
@@ -217,6 +218,15 @@ def sha256_of(path: epath.Path) -> str:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def find_in_package(package: str, name: str) -> epath.Path | None:
+    """Returns a file of an installed package, which is not imported; None without it."""
+    try:
+        files = importlib.metadata.files(package) or []
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return None
+    return next((epath.Path(str(file.locate())) for file in files if file.name == name), None)
 
 
 def check_files(folder: epath.Path, checksums: Mapping[str, str], remedy: str) -> None:

@@ -6,6 +6,7 @@ from .data_config import parse as parse
 from .data_config import with_changes as with_changes
 from .datasets import UNKNOWN_HASH as UNKNOWN_HASH
 from .datasets import DatasetMissingError as DatasetMissingError
+from .datasets import check_outside as check_outside
 from .datasets import follows_files as follows_files
 from .datasets import is_prepared as is_prepared
 from .datasets import read_captions as read_captions
@@ -14,6 +15,7 @@ from .datasets import title_of as title_of
 from .evaluated_split import EvalSplit as EvalSplit
 from .evaluated_split import count_seen as count_seen
 from .evaluated_split import eval_split as eval_split
+from .evaluated_split import prepare as prepare
 from .feature_records import FeatureReader as FeatureReader
 from .feature_records import open_features as open_features
 from .feature_records import write_features as write_features
@@ -23,5 +25,3 @@ from .learned_vocabulary import load_vocabulary as load_vocabulary
 from .learned_vocabulary import vocabulary_size as vocabulary_size
 from .pipeline import num_train_examples as num_train_examples
 from .pipeline import train_batches as train_batches
-from .preparation import check_outside as check_outside
-from .preparation import prepare as prepare

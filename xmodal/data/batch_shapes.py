@@ -11,17 +11,18 @@ from xmodal.data import columns as columns_lib
 from xmodal.data.columns import STRING, Column, RaggedColumn, decode_texts
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import check_columns, describe_builder, needed_columns
+from xmodal.data.evaluated_records import evaluated_columns
 from xmodal.data.feature_records import TEXT_FEATURES
 from xmodal.data.mined_negatives import mined_name
 from xmodal.data.pixels.images import ImageConfig, prepare_images
 from xmodal.data.pixels.regions import pad_rows
-from xmodal.data.sentence_pairs import evaluated_columns
 from xmodal.data.text.tokenizers import Tokenizer
 
 # Columns of ids [B, C, T], or of their features.
 _TEXTS = ("text_ids", "text_mask", TEXT_FEATURES)
 
 BatchSpec = dict[str, jax.ShapeDtypeStruct]
+_struct = jax.ShapeDtypeStruct
 
 
 def batch_spec(
@@ -112,10 +113,6 @@ def _image_spec(
         "image": _struct((batch_size, regions, *column.fixed_shape), column.dtype),
         "image_mask": _struct((batch_size, regions), np.bool_),
     }
-
-
-def _struct(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, np.dtype(dtype))
 
 
 def image_columns(

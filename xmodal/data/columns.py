@@ -17,11 +17,13 @@ import tensorflow_datasets as tfds
 from absl import logging
 from etils import epath
 
-from data_prep.reading.example_records import read_values, stack
+from data_prep.reading.example_records import read_values
 from xmodal.core.errors import UserError
 from xmodal.core.files import replacing
 
 STRING = np.dtype(object)
+Stored = tuple[np.ndarray, np.ndarray]
+"""Values of records, one after another, and their number in each record, int64 [N]."""
 
 
 class RaggedColumn(NamedTuple):
@@ -88,26 +90,17 @@ class Column:
         """Returns stored values as [N, *shape], or `RaggedColumn` if the length varies.
 
         Args:
-          values: see `read_values`.
-          lengths: see `read_values`.
-
-        Raises:
-          ValueError: a record has another number of values than the shape.
+          values: see `Stored`.
+          lengths: see `Stored`.
         """
         if self.is_raw:
-            return self._decode_bytes(stack(values, lengths, ()))
+            lengths = np.fromiter(map(len, values), np.int64) // self.dtype.itemsize
+            values = np.frombuffer(b"".join(values), self.dtype)
         values = values.astype(self.dtype)
         if not self.is_ragged:
-            return stack(values, lengths, self.fixed_shape)
+            return values.reshape(len(lengths), *self.fixed_shape)
         rows = values.reshape(-1, *self.fixed_shape)
         return RaggedColumn(rows, lengths // math.prod(self.fixed_shape))
-
-    def _decode_bytes(self, stored: np.ndarray) -> np.ndarray | RaggedColumn:
-        row_shape = [-1 if length is None else length for length in self.shape]
-        rows = [np.frombuffer(row, self.dtype).reshape(row_shape) for row in stored]
-        if not self.is_ragged:
-            return np.stack(rows)
-        return RaggedColumn(np.concatenate(rows), np.array([len(row) for row in rows], np.int64))
 
 
 def describe(features: tfds.features.FeaturesDict) -> dict[str, Column]:
@@ -122,32 +115,19 @@ def describe(features: tfds.features.FeaturesDict) -> dict[str, Column]:
             if not feature.feature.shape:
                 columns[name] = Column(np.dtype(feature.np_dtype), (None,))
         elif isinstance(feature, tfds.features.Tensor):
-            is_raw = _is_raw(feature)
-            columns[name] = Column(np.dtype(feature.np_dtype), tuple(feature.shape), is_raw)
+            dtype, stored = np.dtype(feature.np_dtype), feature.get_serialized_info().np_dtype
+            is_raw = dtype != STRING == np.dtype(stored)  # `encoding="bytes"`.
+            columns[name] = Column(dtype, tuple(feature.shape), is_raw)
     return columns
 
 
-def parse(
-    records: np.ndarray, columns: Mapping[str, Column]
-) -> dict[str, np.ndarray | RaggedColumn]:
-    """Parses serialized `tf.train.Example`s.
-
-    Args:
-      records: bytes [N].
-      columns: columns to parse.
-
-    Returns:
-      Column by name: [N, *shape], or `RaggedColumn` if the length varies.
-    """
+def parse(records: Iterable[bytes], columns: Mapping[str, Column]) -> dict[str, Stored]:
+    """Returns the stored values of columns in N serialized `tf.train.Example`s."""
     stored = {name: STRING if each.is_raw else each.dtype for name, each in columns.items()}
     found = read_values(records, stored)
-    return {name: column.decode(*found[name]) for name, column in columns.items()}
-
-
-def _is_raw(feature: tfds.features.Tensor) -> bool:
-    """Returns whether records hold the numbers of a feature as bytes (`encoding="bytes"`)."""
-    stored = np.dtype(feature.get_serialized_info().np_dtype)
-    return np.dtype(feature.np_dtype) != STRING and stored == STRING
+    return {
+        name: (values.astype(stored[name]), lengths) for name, (values, lengths) in found.items()
+    }
 
 
 def read_records(source: Any, rows: np.ndarray, what: str, remedy: str) -> Sequence[bytes]:
@@ -169,15 +149,13 @@ def read_records(source: Any, rows: np.ndarray, what: str, remedy: str) -> Seque
 
 def load_table(
     path: epath.Path,
-    columns: Mapping[str, Column],
-    blocks: Iterable[Mapping[str, np.ndarray | RaggedColumn]],
+    blocks: Iterable[Mapping[str, Stored]],
 ) -> pa.Table:
-    """Returns the columns of a split, one row per record.
+    """Returns the stored values of a split, lists with one row per record.
 
     Args:
       path: path of the Parquet file, which is written first if it does not exist or is damaged.
-      columns: columns of the file.
-      blocks: columns of all records in order, read only if the file has to be written.
+      blocks: stored values of all records in order, read only if the file has to be written.
     """
     if path.exists():
         try:
@@ -188,8 +166,7 @@ def load_table(
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             logging.warning("%s is damaged, and written again: %s", path, error)
     table = pa.concat_tables(
-        pa.table({name: _to_arrow(block[name], column) for name, column in columns.items()})
-        for block in blocks
+        pa.table({name: _to_arrow(*column) for name, column in block.items()}) for block in blocks
     )
     try:
         with replacing(path) as file:
@@ -214,28 +191,17 @@ def take(
     """
     table = table.select(list(columns))
     if rows is not None:
-        table = table.take(pa.array(rows)).combine_chunks()
-    return {name: _to_numpy(table[name], column) for name, column in columns.items()}
+        table = table.take(pa.array(rows))
+    found = {}
+    for name, column in columns.items():
+        lists = table[name].combine_chunks()
+        values = lists.flatten().to_numpy(zero_copy_only=False)
+        lengths = lists.value_lengths().to_numpy(zero_copy_only=False)
+        found[name] = column.decode(values, lengths.astype(np.int64))
+    return found
 
 
-def _to_arrow(values: np.ndarray | RaggedColumn, column: Column) -> pa.Array:
-    kind = pa.binary() if column.dtype == STRING else pa.from_numpy_dtype(column.dtype)
-    if isinstance(values, RaggedColumn):
-        ends = np.concatenate([[0], np.cumsum(values.lengths)]).astype(np.int32)
-        return pa.ListArray.from_arrays(pa.array(ends), pa.array(values.values, kind))
-    array = pa.array(values.reshape(-1), kind)
-    if column.shape:
-        return pa.FixedSizeListArray.from_arrays(array, math.prod(column.fixed_shape))
-    return array
-
-
-def _to_numpy(chunked: pa.ChunkedArray, column: Column) -> np.ndarray | RaggedColumn:
-    array = chunked.combine_chunks()
-    lengths = None
-    if column.shape:
-        lengths = array.value_lengths() if column.is_ragged else None
-        array = array.flatten()
-    values = array.to_numpy(zero_copy_only=False)
-    if lengths is not None:
-        return RaggedColumn(values, lengths.to_numpy(zero_copy_only=False).astype(np.int64))
-    return values.reshape(-1, *column.shape) if column.shape else values
+def _to_arrow(values: np.ndarray, lengths: np.ndarray) -> pa.Array:
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    kind = pa.binary() if values.dtype == STRING else None
+    return pa.ListArray.from_arrays(pa.array(ends), pa.array(values, kind))

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import inspect
 import pathlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from etils import epath
 
 import data_prep
 from data_prep.build import build
+from data_prep.building.folder_key import is_below
 from xmodal.core.config import lookup, suggest
 from xmodal.core.errors import UnexpectedFilesError, UserError
 from xmodal.core.progress import progress
@@ -94,7 +95,9 @@ class Source:
     @property
     def hashes(self) -> dict[str, str]:
         """The hash of the split; see `split_hashes`."""
-        return hashes_of(self._builder, self._split)
+        known, name = self._metadata.get("split_hashes", {}), self._builder.info.full_name
+        splits = whole_splits(self._split)
+        return {f"{name} {split}": known.get(split, UNKNOWN_HASH) for split in splits}
 
     @property
     def label_names(self) -> dict[str, list[str]]:
@@ -111,15 +114,14 @@ class Source:
     def _metadata(self) -> Mapping[str, Any]:
         return self._builder.info.metadata or {}
 
-    def read(self, rows: np.ndarray) -> np.ndarray:
-        """Reads the records int64 [N] as serialized `tf.train.Example`s, bytes [N]."""
-        records = columns_lib.read_records(
+    def read(self, rows: np.ndarray) -> Sequence[bytes]:
+        """Reads the records int64 [N] as serialized `tf.train.Example`s."""
+        return columns_lib.read_records(
             self._records,
             rows,
             what=f"A record of {self._config.dataset} {self._split}",
             remedy=f"delete {self.folder} to prepare the dataset again.",
         )
-        return np.array(records, dtype=object)
 
     def get(
         self, names: Iterable[str], rows: np.ndarray | None = None
@@ -138,7 +140,8 @@ class Source:
         if wanted.keys() <= self._small_columns.keys():
             return columns_lib.take(self._table, wanted, rows)
         rows = np.arange(len(self)) if rows is None else rows
-        return columns_lib.parse(self.read(rows), wanted)
+        stored = columns_lib.parse(self.read(rows), wanted)
+        return {name: column.decode(*stored[name]) for name, column in wanted.items()}
 
     @property
     def _small_columns(self) -> dict[str, columns_lib.Column]:
@@ -151,10 +154,10 @@ class Source:
 
     @functools.cached_property
     def _table(self) -> pa.Table:
-        path = self.folder / f"columns-{self._split}.parquet"
-        return columns_lib.load_table(path, self._small_columns, self._small_blocks())
+        path = self.folder / f"values-{self._split}.parquet"
+        return columns_lib.load_table(path, self._small_blocks())
 
-    def _small_blocks(self) -> Iterator[Mapping[str, np.ndarray | columns_lib.RaggedColumn]]:
+    def _small_blocks(self) -> Iterator[Mapping[str, columns_lib.Stored]]:
         # Records include their images, so this takes long, but happens only once per dataset.
         what = f"Reading the columns without images of {self._config.dataset} {self._split}"
         with progress(what, len(self)) as advance:
@@ -237,6 +240,15 @@ def follows_files(config: DataConfig) -> bool:
     return bool(config.manual_dir) and cls.reads_own_files(config.config)
 
 
+def check_outside(config: DataConfig, folder: str) -> None:
+    """Checks that a folder that is written is not among the files that a dataset follows."""
+    if follows_files(config) and is_below(folder, pathlib.Path(config.manual_dir)):
+        raise UserError(
+            f"{folder} is inside config.data.manual_dir={config.manual_dir!r}, which is another "
+            "dataset whenever a file in it changes: use a --workdir outside of it."
+        )
+
+
 def title_of(config: DataConfig) -> str:
     """Returns the display name of a dataset: that of the user's folder, if it has one."""
     own = follows_files(config)
@@ -302,17 +314,7 @@ def split_hashes(config: Mapping[str, Any] | DataConfig, split: str) -> dict[str
     Returns:
       `DATASET/CONFIG/VERSION SPLIT` -> 64 hexadecimal digits, or `UNKNOWN_HASH`.
     """
-    config = parse(config)
-    return hashes_of(open_builder(config), split)
-
-
-def hashes_of(builder: tfds.core.DatasetBuilder, split: str) -> dict[str, str]:
-    """Returns `split_hashes` of an open dataset."""
-    known = (builder.info.metadata or {}).get("split_hashes", {})
-    return {
-        f"{builder.info.full_name} {whole}": known.get(whole, UNKNOWN_HASH)
-        for whole in whole_splits(split)
-    }
+    return Source(parse(config), split).hashes
 
 
 def whole_splits(split: str) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from etils import epath
+from absl import logging
 
 from data_prep.same_text import content_hash, text_key
 from xmodal.core.errors import UserError
@@ -14,11 +14,17 @@ from xmodal.core.read_ahead import read_ahead
 from xmodal.data.batch_shapes import batch_spec, image_columns, tag_columns
 from xmodal.data.columns import STRING, RaggedColumn, decode_texts, dense, ragged
 from xmodal.data.data_config import DataConfig, parse
-from xmodal.data.datasets import read_captions, title_of
+from xmodal.data.datasets import open_builder, read_captions, title_of
+from xmodal.data.evaluated_records import (
+    MATCHES,
+    as_captions,
+    has_pairs,
+    load_matches,
+    load_ratings,
+    open_captions,
+)
 from xmodal.data.feature_records import IMAGE_FEATURES, TEXT_FEATURES, FeatureReader
 from xmodal.data.learned_vocabulary import load_tokenizer
-from xmodal.data.ratings import MATCHES, load_matches, load_ratings, rating_hashes
-from xmodal.data.sentence_pairs import as_captions, has_pairs, open_captions
 from xmodal.data.text.tokenizers import Tokenizer
 
 _LENGTH_STEP = 8  # Padded lengths of captions are multiples of this.
@@ -36,6 +42,10 @@ class EvalSplit:
       name: name of the dataset.
       title: its display name, see `title_of`.
       split: name of the split.
+      folder: folder of the prepared dataset.
+      modalities: the modalities with items to embed, of "image" and "text".
+      has_pictures: whether the dataset stores encoded pictures, which `pictures` returns.
+      has_pairs: whether the records are sentence pairs.
       image_ids: int32 [N], ids of the records.
       caption_ids: int32 [M], grouped by image; empty for a config without text.
       caption_image_ids: int32 [M], the image that each caption describes.
@@ -43,7 +53,9 @@ class EvalSplit:
       caption_texts: M strings.
       labels: every other column of the dataset by name, [N, ...]: numbers (`relations`,
         `categories`) or strings. A column whose length varies between records is left out. Columns
-        of sentence pairs are `score`, `set` and `average`, see `sentence_pairs.as_captions`.
+        of sentence pairs are `score`, `set` and `average`, see `evaluated_records.as_captions`.
+      categories: objects in every image, uint8 of 0 and 1 [N, K]; None if the dataset has none.
+      caption_categories: objects in the image of every caption, uint8 of 0 and 1 [M, K], or None.
       label_names: names of the values of label columns, if the dataset has them.
       ratings: rated pairs by rating: `left_ids`, `right_ids` int32 [P], `scores` float32 [P],
         `methods` strings [P]; empty for a dataset without ratings. Pairs of absent items are left
@@ -61,39 +73,43 @@ class EvalSplit:
         self.config, self._tokenizer, self._train_split = config, tokenizer, train_split
         self._features: dict[str, FeatureReader] = {}
         self._beside: dict[str, EvalSplit] = {}
+        self.name, self.title, self.split = config.dataset, title_of(config), split
+        self.folder, self.hashes = source.folder, source.hashes
         pictures = {name for name, each in source.columns.items() if each.is_picture}
         columns = source.get([name for name in source.columns if name not in {"image", *pictures}])
+        self.has_pictures, self.has_pairs = "image" in pictures, has_pairs(source.columns)
         if self.has_pairs:
             columns = as_captions(columns)
-        self.name, self.title, self.split = config.dataset, title_of(config), split
+        has_images = config.image is not None and not self.has_pairs
+        has_texts = config.text is not None and "captions" in columns
+        self.modalities = ("image",) * has_images + ("text",) * has_texts
         if "image_id" not in columns:  # A dataset of TFDS, whose records have no ids.
             columns["image_id"] = np.arange(len(source), dtype=np.int32)
         self.image_ids = dense(columns["image_id"])
-        self._read_captions(columns)
-        self.labels = _label_columns(columns, config.labels)
-        self.label_names = source.label_names
-        self.hashes = source.hashes
-        self.ratings, dropped = {}, 0
-        if not self.has_pairs:
-            self.ratings = load_ratings(config, split)
-            self.hashes |= rating_hashes(config, split)
-        if source.left_out or not source.is_complete:
-            self.ratings, dropped = _keep_known(self.ratings, self.image_ids, self.caption_ids)
-        images, captions = len(self.image_ids), len(self.caption_ids)
-        self.partial = ""
-        if source.left_out:
-            self.partial = f"{images:,} of {images + source.left_out:,} images"
-        elif dropped:
-            self.partial = f"{images:,} images, {captions:,} captions"
-
-    def _read_captions(self, columns: Mapping[str, np.ndarray | RaggedColumn]) -> None:
         captions = ids = RaggedColumn(np.zeros(0, np.int32), np.zeros_like(self.image_ids))
-        if self.config.text is not None and "captions" in columns:
+        if has_texts:
             captions, ids = ragged(columns["captions"]), ragged(columns["caption_ids"])
         self.caption_rows = np.repeat(np.arange(len(captions.lengths)), captions.lengths)
         self.caption_ids = ids.values
         self.caption_image_ids = self.image_ids[self.caption_rows]
         self.caption_texts = decode_texts(captions.values)
+        self.labels = _label_columns(columns, config.labels)
+        self.label_names = source.label_names
+        self.categories = shown = self.labels.get("categories")
+        self.caption_categories = None if shown is None else shown[self.caption_rows]
+        self.ratings: dict[str, dict[str, np.ndarray]] = {}
+        dropped = 0
+        if not self.has_pairs:
+            self.ratings, hashes = load_ratings(config, split)
+            self.hashes |= hashes
+        if source.left_out or not source.is_complete:
+            self.ratings, dropped = _keep_known(self.ratings, self.image_ids, self.caption_ids)
+        images = len(self.image_ids)
+        self.partial = ""
+        if source.left_out:
+            self.partial = f"{images:,} of {images + source.left_out:,} images"
+        elif dropped:
+            self.partial = f"{images:,} images, {len(self.caption_ids):,} captions"
 
     def beside(self, split: str) -> "EvalSplit":
         """Returns another split of the same dataset, with the same columns and tokenizer."""
@@ -122,45 +138,11 @@ class EvalSplit:
         hashes = (content_hash(each) for block in blocks for each in self.pictures(block))
         return np.fromiter(hashes, np.uint64)
 
-    @property
-    def folder(self) -> epath.Path:
-        """Folder of the prepared dataset."""
-        return self._source.folder
-
-    @property
-    def modalities(self) -> tuple[str, ...]:
-        """The modalities with items to embed, of "image" and "text"."""
-        has_images = self.config.image is not None and not self.has_pairs
-        has_captions = self.has_pairs or "captions" in self._source.columns
-        has_captions = has_captions and self.config.text is not None
-        return ("image",) * has_images + ("text",) * has_captions
-
-    @property
-    def has_pictures(self) -> bool:
-        """Whether the dataset stores encoded pictures, which `pictures` returns."""
-        column = self._source.columns.get("image")
-        return column is not None and column.is_picture
-
-    @property
-    def has_pairs(self) -> bool:
-        """Whether the records are sentence pairs."""
-        return has_pairs(self._source.columns)
-
-    @property
-    def categories(self) -> np.ndarray | None:
-        """Objects in every image, uint8 of 0 and 1 [N, K]; None if the dataset has none."""
-        return self.labels.get("categories")
-
     @functools.cached_property
     def lists(self) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
         """Lists of positives by name, "matches", and direction, see `load_matches`."""
         found = {} if self.has_pairs else load_matches(self.config, self.split)
         return {MATCHES: found} if found else {}
-
-    @property
-    def caption_categories(self) -> np.ndarray | None:
-        """Objects in the image of every caption, uint8 of 0 and 1 [M, K], or None."""
-        return None if self.categories is None else self.categories[self.caption_rows]
 
     @functools.cached_property
     def caption_lengths(self) -> np.ndarray:
@@ -229,7 +211,8 @@ class EvalSplit:
 
         def read(rows: np.ndarray) -> dict[str, np.ndarray]:
             texts = [prompt.replace("{}", self.caption_texts[row]) for row in rows]
-            return _encode(tokenizer, texts, length)
+            ids, mask = tokenizer.encode(texts)
+            return {"text_ids": ids[:, :length], "text_mask": mask[:, :length]}
 
         return self._batches(read, rows, batch_size, **ids)
 
@@ -269,6 +252,32 @@ def eval_split(
     return EvalSplit(parse(config), split, tokenizer, train_split)
 
 
+def prepare(config: Mapping[str, Any] | DataConfig, *, splits: Iterable[str] = ()) -> None:
+    """Makes sure that a config's dataset and ratings exist; builds them if possible.
+
+    Args:
+      config: see `DataConfig`.
+      splits: splits that the run will read.
+
+    Raises:
+      DatasetMissingError: says which files to put where, and which command to run.
+    """
+    config = parse(config)
+    open_builder(config)
+    for split in splits:
+        source = open_captions(config, split)
+        if source.left_out:
+            logging.warning(
+                "%s records of the split %s were left out when the dataset was prepared; %s lists "
+                "them.",
+                f"{source.left_out:,}",
+                split,
+                source.folder / "left_out.csv",
+            )
+    for split in ("validation", "test"):
+        load_ratings(config, split)
+
+
 def count_seen(
     config: Mapping[str, Any] | DataConfig, train_split: str, split: EvalSplit
 ) -> dict[str, tuple[int, int]]:
@@ -292,13 +301,6 @@ def count_seen(
     keys = np.array([text_key(text) for text in split.caption_texts], object)
     found = {name: set(keys[sets == name]) for name in dict.fromkeys(sets)}
     return {name: (len(own & known), len(own)) for name, own in found.items()}
-
-
-def _encode(
-    tokenizer: Tokenizer, texts: Sequence[str], length: int | None = None
-) -> dict[str, np.ndarray]:
-    ids, mask = tokenizer.encode(texts)
-    return {"text_ids": ids[:, :length], "text_mask": mask[:, :length]}
 
 
 def _label_columns(

@@ -13,7 +13,6 @@ Items are named by their position in the split. The true captions of an image ar
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 from etils import epath
@@ -21,23 +20,11 @@ from etils import epath
 from xmodal.core.errors import UserError
 from xmodal.core.files import read_json
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
+from xmodal.data.columns import RaggedColumn
 
 CARD = "mined.json"
 _REMEDY = "mine it again with `xmodal mine`."
 _WHERE = "config.data.mined_negatives"
-
-
-class Draw(NamedTuple):
-    """Two more images and captions for each of b pairs; image j shows what caption 1 - j says.
-
-    Attributes:
-      images: int64 [b, 2], records: a hard negative of the caption, and the image of caption 0.
-      captions: int64 [b, 2], numbers among all captions: a hard negative of the image, and a
-        caption of image 0.
-    """
-
-    images: np.ndarray
-    captions: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,32 +34,38 @@ class MinedNegatives:
     Attributes:
       captions: int32 [N, K].
       images: int32 [M, L].
-      starts: int64 [N], number of the first caption of each image.
-      counts: int64 [N], captions of each image.
+      caption_ids: ids of the captions of each image.
     """
 
     captions: np.ndarray
     images: np.ndarray
-    starts: np.ndarray
-    counts: np.ndarray
+    caption_ids: RaggedColumn
 
-    def draw(self, records: np.ndarray, numbers: np.ndarray, bits: np.ndarray) -> Draw:
-        """Draws the negatives of pairs; one number chooses the rank in both tables, as in AOQ.
+    def draw(
+        self, records: np.ndarray, numbers: np.ndarray, bits: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draws two more images and captions for each of b pairs.
+
+        One number chooses the rank in both tables, as in AOQ. Image j shows what caption 1 - j
+        says.
 
         Args:
           records: images of the pairs, int64 [b].
           numbers: their captions among all captions, int64 [b].
           bits: random non-negative int64 [b, 2].
+
+        Returns:
+          Records int64 [b, 2]: a hard negative of the caption, and the image of caption 0. Numbers
+          among all captions, int64 [b, 2]: a hard negative of the image, and a caption of image 0.
         """
         (_, many), (_, few) = self.captions.shape, self.images.shape
         rank = bits[:, 0] % many
         caption = self.captions[records, rank].astype(np.int64)
         image = self.images[numbers, rank * few // many].astype(np.int64)
-        other_caption = self.starts[image] + bits[:, 1] % self.counts[image]
-        other_image = np.searchsorted(self.starts, caption, side="right") - 1
-        return Draw(
-            np.stack([image, other_image], axis=1), np.stack([caption, other_caption], axis=1)
-        )
+        starts = self.caption_ids.starts
+        other_caption = starts[image] + bits[:, 1] % self.caption_ids.lengths[image]
+        other_image = np.searchsorted(starts, caption, side="right") - 1
+        return np.stack([image, other_image], axis=1), np.stack([caption, other_caption], axis=1)
 
 
 def mined_name(column: str) -> str:
@@ -81,15 +74,14 @@ def mined_name(column: str) -> str:
 
 
 def open_mined(
-    folder: str, split: str, starts: np.ndarray, counts: np.ndarray, hashes: Mapping[str, str]
+    folder: str, split: str, caption_ids: RaggedColumn, hashes: Mapping[str, str]
 ) -> MinedNegatives:
     """Opens a folder of `xmodal mine`.
 
     Args:
       folder: the folder.
       split: the training split. Parts of a split have the hashes of the whole, in any order.
-      starts: see `MinedNegatives`.
-      counts: see `MinedNegatives`.
+      caption_ids: see `MinedNegatives`.
       hashes: hashes of the split's records, see `split_hashes`.
     """
     path = epath.Path(folder) / CARD
@@ -104,7 +96,7 @@ def open_mined(
         )
     captions = _open(os.path.join(folder, "captions.npy"))
     images = _open(os.path.join(folder, "images.npy"))
-    return MinedNegatives(captions, images, starts, counts)
+    return MinedNegatives(captions, images, caption_ids)
 
 
 def _open(path: str) -> np.ndarray:

@@ -13,7 +13,7 @@ from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import Source, needed_columns
 from xmodal.data.feature_records import IMAGE_FEATURES, TEXT_FEATURES, FeatureReader
 from xmodal.data.learned_vocabulary import load_tokenizer
-from xmodal.data.mined_negatives import Draw, MinedNegatives, mined_name, open_mined
+from xmodal.data.mined_negatives import MinedNegatives, mined_name, open_mined
 from xmodal.data.order import Order
 from xmodal.data.pixels.images import ImageConfig
 from xmodal.data.text.tokenizers import Tokenizer
@@ -90,48 +90,66 @@ class _BatchMaker:
         features: Sequence[FeatureReader],
     ) -> None:
         self._config, self._block, self._groups = config, block, groups
-        self._is_whole = block.stop - block.start == batch_size
         self._source = _open(config, split)
         self._order = Order(seed, _num_examples(config, self._source), batch_size)
         self._features = {reader.name: reader for reader in features}
-        replaced = {reader.replaces for reader in features}
-        if config.text is not None and not config.label_captions:
-            replaced |= {"captions", "caption_ids"}  # Read by number, see `_read_captions`.
-        self._columns = [name for name in needed_columns(config) if name not in replaced]
+        self._columns = ["image_id", *config.labels]
+        if config.image is not None and IMAGE_FEATURES not in self._features:
+            self._columns.append("image")
+        if config.label_captions:
+            self._columns.append("captions")
         self._tokenizer = None
         if config.text is not None:
             self._tokenizer = load_tokenizer(config, split)
             caption_ids = _caption_ids(self._source)
             self._starts, self._counts = caption_ids.starts, caption_ids.lengths
         self._mined: MinedNegatives | None = None
-        if config.mined_negatives:
-            places = self._starts, self._counts
-            self._mined = open_mined(config.mined_negatives, split, *places, self._source.hashes)
+        if folder := config.mined_negatives:
+            self._mined = open_mined(folder, split, caption_ids, self._source.hashes)
 
     def __call__(self, step: int) -> Batch:
-        records = self._records(step)[self._block]
-        columns = self._source.get(self._columns, records)
+        records, numbers, mined = self._draw(step)
+        own = records[self._block]
+        columns = self._source.get(self._columns, own)
         batch = {"image_id": dense(columns["image_id"])}
         batch |= {name: dense(columns[name]) for name in self._config.labels}
         if (image := self._config.image) is not None:
             seeds = self._order.augmentation_seeds(step)[self._block]
-            batch |= self._image_columns(image, records, seeds, columns.get("image"))
-            if self._mined is not None:
-                drawn = self._draw_mined(self._mined, step, self._block).images
-                seeds = self._order.mined_augmentation_seeds(step)[self._block]
-                mined = self._image_columns(image, drawn.ravel(), seeds.reshape(-1, 2))
+            batch |= self._image_columns(image, own, seeds, columns.get("image"))
+            if mined is not None:
+                seeds = self._order.mined_augmentation_seeds(step)[self._block].reshape(-1, 2)
+                found = self._image_columns(image, mined[self._block].ravel(), seeds)
                 batch |= {
-                    mined_name(name): column.reshape(*drawn.shape, *column.shape[1:])
-                    for name, column in mined.items()
+                    mined_name(name): column.reshape(len(own), 2, *column.shape[1:])
+                    for name, column in found.items()
                 }
         if self._tokenizer is not None:
-            batch |= self._text_columns(self._tokenizer, step, columns)
+            batch |= self._text_columns(self._tokenizer, step, numbers)
+            if self._config.label_captions:
+                labels = self._label_ids(self._tokenizer, ragged(columns["captions"]))
+                batch["text_label_ids"] = np.repeat(labels[:, None], numbers.shape[1], axis=1)
         return batch
 
-    def _records(self, step: int) -> np.ndarray:
-        """Numbers of the records of the global batch, int64 [B]."""
-        examples = self._order.examples(step)
-        return self._records_of(examples) if self._config.examples == "pairs" else examples
+    def _draw(self, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Chooses the items of the global batch.
+
+        Returns:
+          Its records int64 [B]; its captions int64 [B, C], numbers among all captions of the split,
+          those of mined negatives last; and the records of the mined images int64 [B, 2], if any.
+        """
+        examples = records = self._order.examples(step)
+        if self._tokenizer is None:
+            return records, records[:, None], None
+        if self._config.examples == "pairs":
+            records, numbers = self._records_of(examples), examples[:, None]
+        else:
+            draws = self._order.caption_draws(step, self._config.captions_per_image)
+            places = choose_captions(self._counts[records], draws)
+            numbers = self._starts[records][:, None] + places
+        if self._mined is None:
+            return records, numbers, None
+        images, captions = self._mined.draw(records, examples, self._order.mined_draws(step))
+        return records, np.concatenate([numbers, captions], axis=1), images
 
     def _records_of(self, numbers: np.ndarray) -> np.ndarray:
         """The records of captions."""
@@ -159,28 +177,26 @@ class _BatchMaker:
             found |= tag_columns(tags, self._tokenizer)
         return found
 
-    def _text_columns(
-        self,
-        tokenizer: Tokenizer,
-        step: int,
-        columns: Mapping[str, np.ndarray | RaggedColumn],
-    ) -> Batch:
-        numbers = self._numbers(step, self._block)
-        texts, caption_ids = self._read_captions(numbers)
-        ids, mask = self._encode(tokenizer, step, texts, self._block)
-        lengths = self._lengths(tokenizer, step, mask)
-        length, ranks = self._config.lay_out(lengths, *self._groups)
-        ids, mask = ids[..., :length], mask[..., :length]
-        batch = {"text_mask": mask, "caption_id": caption_ids}
+    def _text_columns(self, tokenizer: Tokenizer, step: int, numbers: np.ndarray) -> Batch:
+        """Columns of the captions [B, C] of the global batch, own rows alone."""
+        rows, own = self._block, slice(None)
+        if len(self._config.text_layouts) > 1:
+            # Every process encodes the texts of all processes, so they agree without a message.
+            rows, own = own, rows
+        texts, caption_ids = self._read_captions(numbers[rows])
+        seeds = None
+        if self._config.require_text().augment is not None:
+            seeds = self._order.text_seeds(step, texts.shape[1])[rows].reshape(-1, 2)
+        encoded = tokenizer.encode(decode_texts(texts), seeds)
+        ids, mask = (each.reshape(*texts.shape, -1) for each in encoded)
+        length, ranks = self._config.lay_out(mask.sum(axis=-1), *self._groups)
+        batch = {"text_mask": mask[own, :, :length], "caption_id": caption_ids[own]}
         if ranks is not None:
-            batch["text_rank"] = ranks[self._block]
+            batch["text_rank"] = ranks[own]
         if reader := self._features.get(TEXT_FEATURES):
-            batch[reader.name], _ = reader.read(numbers, length)
+            batch[reader.name], _ = reader.read(numbers[self._block], length)
         else:
-            batch["text_ids"] = ids
-        if self._config.label_captions:
-            labels = self._label_ids(tokenizer, ragged(columns["captions"]))
-            batch["text_label_ids"] = np.repeat(labels[:, None], numbers.shape[1], axis=1)
+            batch["text_ids"] = ids[own, :, :length]
         return batch
 
     def _label_ids(self, tokenizer: Tokenizer, captions: RaggedColumn) -> np.ndarray:
@@ -190,23 +206,6 @@ class _BatchMaker:
         texts = captions.values[captions.starts[:, None] + places]
         return tokenizer.encode(decode_texts(texts))[0].reshape(len(texts), -1)
 
-    def _numbers(self, step: int, rows: slice) -> np.ndarray:
-        """Numbers of the captions [b, C] of some rows, among all captions of the split."""
-        if self._config.examples == "pairs":
-            numbers = self._order.examples(step)[rows, None]
-        else:
-            records = self._records(step)[rows]
-            draws = self._order.caption_draws(step, self._config.captions_per_image)[rows]
-            places = choose_captions(self._counts[records], draws)
-            numbers = self._starts[records][:, None] + places
-        if self._mined is None:
-            return numbers
-        return np.concatenate([numbers, self._draw_mined(self._mined, step, rows).captions], axis=1)
-
-    def _draw_mined(self, mined: MinedNegatives, step: int, rows: slice) -> Draw:
-        bits = self._order.mined_draws(step)[rows]
-        return mined.draw(self._records(step)[rows], self._order.examples(step)[rows], bits)
-
     def _read_captions(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Texts, bytes, and ids of captions [b, C]."""
         records = self._records_of(numbers.ravel())
@@ -214,29 +213,6 @@ class _BatchMaker:
         captions, ids = ragged(columns["captions"]), ragged(columns["caption_ids"])
         at = (captions.starts + numbers.ravel() - self._starts[records]).reshape(numbers.shape)
         return captions.values[at], ids.values[at]
-
-    def _encode(
-        self, tokenizer: Tokenizer, step: int, texts: np.ndarray, rows: slice
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Ids and mask [b, C, T] of the encoded texts [b, C] of some rows of the batch."""
-        seeds = None
-        if self._config.require_text().augment is not None:
-            seeds = self._order.text_seeds(step, texts.shape[1])[rows].reshape(-1, 2)
-        encoded = tokenizer.encode(decode_texts(texts), seeds)
-        ids, mask = (each.reshape(*texts.shape, -1) for each in encoded)
-        return ids, mask
-
-    def _lengths(self, tokenizer: Tokenizer, step: int, mask: np.ndarray) -> np.ndarray:
-        """Lengths [B, C] of the texts of the global batch; `mask` is that of own rows.
-
-        With a single layout, which depends on no length, they are those of own rows.
-        """
-        if not self._is_whole and len(self._config.text_layouts) > 1:
-            # Every process encodes the texts of all processes, so they agree without a message.
-            everything = slice(None)
-            texts, _ = self._read_captions(self._numbers(step, everything))
-            mask = self._encode(tokenizer, step, texts, everything)[1]
-        return mask.sum(axis=-1)
 
 
 def choose_captions(counts: np.ndarray, draws: np.ndarray) -> np.ndarray:

@@ -38,7 +38,7 @@ class Context:
       mesh: device mesh of the batch; None on one device.
       pair_logits: logits of the model's cross-encoder, see `PairLogits`; None without one.
       mined: two more images and texts, ((image, text), (image, text)), B items each, for a loss of
-        mined negatives, see `data.mined_negatives.Draw`; else ().
+        mined negatives, see `data.mined_negatives.MinedNegatives.draw`; else ().
     """
 
     left_ids: jax.Array

@@ -6,15 +6,8 @@ from typing import Any
 from xmodal.core.errors import UserError
 from xmodal.models.encoders.bert import EPSILON
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.layer_rules import (
-    ATTENTION,
-    Arrays,
-    Table,
-    count_heads,
-    count_layers,
-    nest,
-)
-from xmodal.pretrained.published_weights import Published
+from xmodal.pretrained.layer_rules import ATTENTION, Arrays, Table, nest, transformer_sizes
+from xmodal.pretrained.published_weights import Published, PublishedTower
 from xmodal.pretrained.weight_files import WeightSource
 
 _UNUSED = (
@@ -96,16 +89,12 @@ def bert_sizes(arrays: Arrays, start: str, heads: int | None = None) -> dict[str
 
 
 def _sizes(arrays: Arrays, table: Table, heads: int | None) -> dict[str, Any]:
-    rows, width = arrays[str(table["word_embeddings"])].shape
-    hidden = str(table["layers/mlp_hidden"])
-    hidden += "/bias" if "/" in hidden else ".bias"
+    sizes = transformer_sizes(arrays, table, "layers/")
     return {
-        "vocab_size": rows,
-        "width": width,
-        "depth": count_layers(arrays, hidden),
-        "heads": heads or count_heads(width),
-        "mlp_dim": arrays[hidden.format(0)].shape[0],
-        "max_positions": arrays[str(table["position_embeddings"])].shape[0],
+        "vocab_size": len(arrays[str(table["word_embeddings"])]),
+        **sizes,
+        "heads": heads or sizes["heads"],
+        "max_positions": len(arrays[str(table["position_embeddings"])]),
     }
 
 
@@ -144,7 +133,8 @@ def describe_bert(source: WeightSource) -> Published:
     head = None if pool is None else {"name": pool}
     files = {"vocab.txt": text.encode()}
     described = Description({"name": "bert", **sizes}, head, preprocessing, files)
-    return Published({"text": described}, {"text": nest("encoder/", "", table)}, unused=_UNUSED)
+    tower = PublishedTower(described, nest("encoder/", "", table))
+    return Published(text=tower, unused=_UNUSED)
 
 
 def check_config(config: Mapping[str, Any]) -> None:

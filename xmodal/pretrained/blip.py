@@ -15,14 +15,13 @@ from xmodal.pretrained.layer_rules import (
     Arrays,
     Table,
     Taken,
-    count_heads,
-    count_layers,
     find_prefix,
     grid_side,
     nest,
     split,
+    transformer_sizes,
 )
-from xmodal.pretrained.published_weights import Published
+from xmodal.pretrained.published_weights import Published, PublishedTower
 from xmodal.pretrained.vocabularies import words_of
 from xmodal.pretrained.weight_files import WeightSource
 
@@ -81,48 +80,45 @@ def describe_blip(source: WeightSource) -> Published:
     """Returns the model of a checkpoint."""
     arrays = source.arrays
     start = find_prefix(arrays, "itm_head.weight")
-    image, image_table = _describe_image(arrays, start)
-    text, text_table, scorer_table = _describe_text(source, start)
+    text, scorer_table = _describe_text(source, start)
     # transformers leaves the temperature out.
     name = f"{start}temp"
     taken = Taken(name, lambda array: -np.log(array))  # log(1 / temperature).
     temperature = {"log_scale": taken} if name in arrays else {}
     return Published(
-        towers={"image": image, "text": text},
+        image=_describe_image(arrays, start),
+        text=text,
         similarity={"name": "cosine"} | ({"learned_temperature": True} if temperature else {}),
-        layers={"image": image_table, "text": text_table, "cross_encoder": scorer_table},
         parameters=temperature,
         cross_encoder={"name": "cross_attention", "score": "logit"},
+        layers={"cross_encoder": scorer_table},
         notes=(_WARNING,),
         unused=_UNUSED,
     )
 
 
-def _describe_image(arrays: Arrays, start: str) -> tuple[Description, Table]:
+def _describe_image(arrays: Arrays, start: str) -> PublishedTower:
     is_timm = f"{start}{_TIMM['encoder/class_token']}" in arrays
     table = nest("", start, _TIMM if is_timm else _TRANSFORMERS)
     table["projection"] = f"{start}vision_proj"
-    width, _, patch, _ = arrays[f"{table['encoder/patches']}.weight"].shape
+    *_, patch = arrays[f"{table['encoder/patches']}.weight"].shape
     _, tokens, _ = arrays[str(table["encoder/position_embeddings"])].shape
-    hidden = f"{table['encoder/layers/mlp_hidden']}.weight"
     grid = grid_side(tokens - 1)
     encoder = {
         "name": "vit",
         "patch": patch,
-        "width": width,
-        "depth": count_layers(arrays, hidden),
-        "heads": count_heads(width),
-        "mlp_dim": arrays[hidden.format(0)].shape[0],
+        **transformer_sizes(arrays, table, "encoder/layers/"),
         "class_token": True,
         "position_resize": "torch_bicubic",
         "normalization": "clip",
     }
     pixels = {"size": grid * patch, "eval_transform": "squash", "eval_crop": 1.0}
     projection = {"width": arrays[f"{start}vision_proj.weight"].shape[0]}
-    return Description(encoder, {"name": "cls"}, pixels, projection=projection), table
+    description = Description(encoder, {"name": "cls"}, pixels, projection=projection)
+    return PublishedTower(description, table)
 
 
-def _describe_text(source: WeightSource, start: str) -> tuple[Description, Table, Table]:
+def _describe_text(source: WeightSource, start: str) -> tuple[PublishedTower, Table]:
     bert, arrays = f"{start}text_encoder.", source.arrays
     words = f"{bert}embeddings.word_embeddings.weight"
     encoder = {"name": "bert", **bert_sizes(arrays, bert), "types": 0}
@@ -141,4 +137,5 @@ def _describe_text(source: WeightSource, start: str) -> tuple[Description, Table
         scorer |= nest(f"layers_{number}/cross_attention/", block, _CROSS_ATTENTION)
     files = words_of(source, encoder["vocab_size"])
     projection = {"width": arrays[f"{start}text_proj.weight"].shape[0]}
-    return Description(encoder, {"name": "cls"}, _TEXTS, files, projection), table, scorer
+    description = Description(encoder, {"name": "cls"}, _TEXTS, files, projection)
+    return PublishedTower(description, table), scorer

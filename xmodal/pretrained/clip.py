@@ -4,23 +4,20 @@ openai/CLIP (TorchScript archives and state dicts), mlfoundations/open_clip, tra
 google-research/big_vision (SigLIP and SigLIP 2 of fixed sizes).
 """
 
-import re
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from xmodal.core.errors import UserError
 from xmodal.pretrained.clip_layouts import ClipLayout, find_layout
-from xmodal.pretrained.clip_settings import MODALITIES, ClipSettings, read_settings
+from xmodal.pretrained.clip_settings import ARCHIVE, MODALITIES, ClipSettings, read_settings
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.layer_rules import grid_side
-from xmodal.pretrained.published_weights import Published
+from xmodal.pretrained.published_weights import Published, PublishedTower
 from xmodal.pretrained.variants import MODELS
 from xmodal.pretrained.vocabularies import find_tokenizer
 from xmodal.pretrained.weight_files import WeightSource
 
 _UNUSED = (
-    # Sizes that archives of OpenAI store like weights.
-    r"(.*\.)?(input_resolution|context_length|vocab_size)$",
+    ARCHIVE,
     r"(.*\.)?position_ids$",
     # Masks of causal attention in old files, and other contents of training checkpoints.
     r"(.*\.)?attn_mask$",
@@ -45,14 +42,6 @@ _BY_SIDE = {"gelu_text_tanh": {"image": "gelu", "text": "gelu_tanh"}}  # Variant
 _SIGLIP_2_ROWS = 256_000
 
 
-class _Clip(NamedTuple):
-    """A CLIP or SigLIP: the names of its arrays and the settings that they do not show."""
-
-    is_clip: bool
-    layout: ClipLayout
-    settings: ClipSettings
-
-
 def describe_clip(source: WeightSource) -> Published:
     """Returns the CLIP that a source holds."""
     return _describe(source, is_clip=True)
@@ -65,40 +54,28 @@ def describe_siglip(source: WeightSource) -> Published:
 
 def _describe(source: WeightSource, *, is_clip: bool) -> Published:
     arrays, layout = source.arrays, find_layout(source.arrays)
-    if layout.has("image/head/probe") == is_clip:
+    if layout.is_clip != is_clip:
         found = "an attention pooling with a probe" if is_clip else "no such pooling"
         raise UserError(f"it has {found}: use --model={'siglip' if is_clip else 'clip'}.")
-    usual = _CLIP if is_clip else _SIGLIP
-    settings = read_settings(source, layout.kind, usual)
-    known, where = settings.activations, settings.file
-    if layout.kind == "timm":
-        known = {}  # open_clip computes another one than the authors.
-    elif layout.kind == "big_vision":
-        settings = settings._replace(recipe="big_vision")
-        known, where = usual.activations, "format of big_vision"
-    elif any(re.match(_UNUSED[0], name) for name in arrays):
-        # All archives of OpenAI were trained with quick_gelu.
-        known, where = usual.activations, "archive of OpenAI"
+    settings = read_settings(source, layout.kind, _CLIP if is_clip else _SIGLIP)
     variants = MODELS["clip" if is_clip else "siglip"].variants
-    settings = settings._replace(activations=_decide(known, source.variant, where, variants))
-    clip = _Clip(is_clip, layout, settings)
+    settings = settings._replace(activations=_decide(settings, source.variant, variants))
     describe_images = _vit if layout.has("image/encoder/patches/kernel") else _resnet
     # A CLIP has a bias only if it was trained with the sigmoid loss.
     parameters = {name: key for name, key in layout.parameters.items() if key in arrays}
     similarity = {"name": "cosine", "learned_temperature": True}
     return Published(
-        towers={"image": describe_images(clip), "text": _text(clip, source)},
+        image=PublishedTower(describe_images(layout, settings), layout.towers["image"]),
+        text=PublishedTower(_text(layout, settings, source), layout.towers["text"]),
         similarity=similarity | ({"learned_bias": True} if "bias" in parameters else {}),
-        layers=layout.towers,
         parameters=parameters,
         unused=_UNUSED,
     )
 
 
-def _decide(
-    known: Mapping[str, str], variant: str, where: str, variants: tuple[str, ...]
-) -> dict[str, str]:
+def _decide(settings: ClipSettings, variant: str, variants: tuple[str, ...]) -> dict[str, str]:
     """Returns the activation of both towers, from the source or as asked for."""
+    known = settings.activations
     chosen = _BY_SIDE.get(variant, dict.fromkeys(MODALITIES, variant))
     if not known and not variant:
         raise UserError(
@@ -110,34 +87,34 @@ def _decide(
     if known and variant and chosen != known:
         trained = " and ".join(dict.fromkeys(known.values()))
         raise UserError(
-            f"by its {where}, it was trained with {trained}, not with --variant={variant}; leave "
-            "--variant out."
+            f"by its {settings.file}, it was trained with {trained}, not with --variant={variant}; "
+            "leave --variant out."
         )
     return dict(known or chosen)
 
 
-def _transformer(clip: _Clip, modality: str) -> dict[str, Any]:
+def _transformer(layout: ClipLayout, settings: ClipSettings, modality: str) -> dict[str, Any]:
     """Returns the keywords that the transformers of both modalities have."""
-    depth, width, mlp_dim = clip.layout.shape(f"{modality}/encoder/layers/mlp_hidden/kernel")
-    heads = (_HEADS if clip.is_clip else _SIGLIP_HEADS)[modality].get(width, width / 64)
-    heads = clip.settings.heads.get(modality, heads)
-    if clip.layout.kind == "big_vision":  # Its arrays have an axis of heads.
-        heads = clip.layout.shape(f"{modality}/encoder/layers/query/bias")[-2]
+    depth, width, mlp_dim = layout.shape(f"{modality}/encoder/layers/mlp_hidden/kernel")
+    heads = (_HEADS if layout.is_clip else _SIGLIP_HEADS)[modality].get(width, width / 64)
+    heads = settings.heads.get(modality, heads)
+    if layout.kind == "big_vision":  # Its arrays have an axis of heads.
+        heads = layout.shape(f"{modality}/encoder/layers/query/bias")[-2]
     return {
         "width": width,
         "depth": depth,
         "heads": int(heads),
         "mlp_dim": mlp_dim,
-        "init": "clip" if clip.is_clip else "siglip",
-        "activation": clip.settings.activations[modality],
-        "epsilon": clip.settings.epsilon[modality],
+        "init": "clip" if layout.is_clip else "siglip",
+        "activation": settings.activations[modality],
+        "epsilon": settings.epsilon[modality],
     }
 
 
-def _vit(clip: _Clip) -> Description:
-    settings, is_clip = clip.settings, clip.is_clip
-    patch = clip.layout.shape("image/encoder/patches/kernel")[0]
-    tokens = clip.layout.shape("image/encoder/position_embeddings")[-2]
+def _vit(layout: ClipLayout, settings: ClipSettings) -> Description:
+    is_clip = layout.is_clip
+    patch = layout.shape("image/encoder/patches/kernel")[0]
+    tokens = layout.shape("image/encoder/position_embeddings")[-2]
     side = grid_side(tokens - is_clip)
     size = settings.size or _SIZES.get((patch, side), patch * side)
     if size // patch != side:
@@ -145,7 +122,7 @@ def _vit(clip: _Clip) -> Description:
     encoder = {
         "name": "vit", "patch": patch, "class_token": is_clip, "patch_bias": not is_clip,
         "norm_before": is_clip, "position_resize": "bicubic" if is_clip else "corners",
-        "normalization": settings.normalization, **_transformer(clip, "image"),
+        "normalization": settings.normalization, **_transformer(layout, settings, "image"),
     }  # fmt: skip
     encoder |= {"drops_rest": True} if size % patch else {}
     shared = {name: encoder[name] for name in ("heads", "mlp_dim", "activation", "epsilon")}
@@ -153,38 +130,38 @@ def _vit(clip: _Clip) -> Description:
         encoder,
         {"name": "cls"} if is_clip else {"name": "multihead_attention_pool", **shared},
         _image_inputs(settings, size),
-        projection=_projection(clip, "image") if is_clip else None,
+        projection=_projection(layout, "image") if is_clip else None,
     )
 
 
-def _resnet(clip: _Clip) -> Description:
-    paths = [path.split("/") for path in clip.layout.towers["image"]]
+def _resnet(layout: ClipLayout, settings: ClipSettings) -> Description:
+    paths = [path.split("/") for path in layout.towers["image"]]
     stages = [path[1].split("_")[0] for path in paths if path[-1] == "reduce"]
     units = [stages.count(stage) for stage in sorted({*stages})]
-    *_, width = clip.layout.shape("image/encoder/stem3/kernel")
-    tokens, _ = clip.layout.shape("image/head/position_embeddings")
-    channels, output = clip.layout.shape("image/head/output/kernel")
-    normalization = clip.settings.normalization
+    *_, width = layout.shape("image/encoder/stem3/kernel")
+    tokens, _ = layout.shape("image/head/position_embeddings")
+    channels, output = layout.shape("image/head/output/kernel")
+    normalization = settings.normalization
     encoder = {
         "name": "modified_resnet", "width": width, "units": units, "normalization": normalization,
     }  # fmt: skip
     head = {"name": "attention_pool", "heads": max(1, channels // 64), "width": output}
     size = 2 ** (1 + len(units)) * grid_side(tokens - 1)
-    return Description(encoder, head, _image_inputs(clip.settings, size))
+    return Description(encoder, head, _image_inputs(settings, size))
 
 
 def _image_inputs(settings: ClipSettings, size: int) -> dict[str, Any]:
     return {"size": size, "eval_transform": settings.recipe, "eval_crop": 1.0}
 
 
-def _text(clip: _Clip, source: WeightSource) -> Description:
-    is_clip = clip.is_clip
-    rows, _ = clip.layout.shape("text/encoder/word_embeddings")
-    positions = clip.layout.shape("text/encoder/position_embeddings")[-2]
+def _text(layout: ClipLayout, settings: ClipSettings, source: WeightSource) -> Description:
+    is_clip = layout.is_clip
+    rows, _ = layout.shape("text/encoder/word_embeddings")
+    positions = layout.shape("text/encoder/position_embeddings")[-2]
     encoder = {
         "name": "text_transformer", "causal": is_clip, "vocab_size": rows,
         "position_resize": "linear" if is_clip else "corners", "max_positions": positions,
-        **_transformer(clip, "text"),
+        **_transformer(layout, settings, "text"),
     }  # fmt: skip
     # SigLIP 1 pads with the end.
     end, pad = ("<eos>", "<pad>") if rows == _SIGLIP_2_ROWS else ("</s>", "</s>")
@@ -196,12 +173,12 @@ def _text(clip: _Clip, source: WeightSource) -> Description:
     inputs, files = find_tokenizer(source, tokenizers, rows)
     inputs = {"lower_case": True, "max_length": positions, **inputs}
     inputs |= {} if is_clip else {"attend_to_padding": True}
-    return Description(encoder, {"name": "lasttoken"}, inputs, files, _projection(clip, "text"))
+    return Description(encoder, {"name": "lasttoken"}, inputs, files, _projection(layout, "text"))
 
 
-def _projection(clip: _Clip, modality: str) -> dict[str, Any] | None:
+def _projection(layout: ClipLayout, modality: str) -> dict[str, Any] | None:
     """Returns the section of the last linear layer of a tower, None if it has none."""
-    if not clip.layout.has(f"{modality}/projection/kernel"):
+    if not layout.has(f"{modality}/projection/kernel"):
         return None
-    *_, width = clip.layout.shape(f"{modality}/projection/kernel")
-    return {"width": width, "bias": clip.layout.has(f"{modality}/projection/bias")}
+    *_, width = layout.shape(f"{modality}/projection/kernel")
+    return {"width": width, "bias": layout.has(f"{modality}/projection/bias")}

@@ -153,6 +153,11 @@ class ClipLayout(NamedTuple):
     towers: Mapping[str, Table]
     parameters: dict[str, str]
 
+    @property
+    def is_clip(self) -> bool:
+        """Whether it is a CLIP; a SigLIP pools by attention with a probe."""
+        return not self.has("image/head/probe")
+
     def shape(self, name: str) -> tuple[int, ...]:
         """Returns the shape of one of our arrays, such as `image/encoder/norm/scale`.
 

@@ -1,5 +1,6 @@
 """Settings of a CLIP or SigLIP that its arrays do not show, from the config files beside it."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -10,6 +11,8 @@ from xmodal.models.encoders import pixels
 from xmodal.pretrained.weight_files import WeightSource
 
 MODALITIES = ("image", "text")
+ARCHIVE = r"(.*\.)?(input_resolution|context_length|vocab_size)$"
+"""Sizes that archives of OpenAI store like weights."""
 _RECIPES = {
     ("shortest", "bicubic"): "clip",
     ("squash", "bicubic"): "squash",
@@ -65,11 +68,19 @@ def read_settings(source: WeightSource, kind: str, usual: ClipSettings) -> ClipS
       kind: see `clip_layouts.ClipLayout`.
       usual: values that the file may leave out; activations and heads only that of transformers.
     """
-    if kind in ("openai", "timm") and "open_clip_config.json" in source.files:
-        return _open_clip(source.files["open_clip_config.json"], usual)
     if kind == "transformers":
         return _transformers(source.files, usual)
-    return usual._replace(activations={}, heads={})
+    if kind == "big_vision":
+        return usual._replace(heads={}, recipe="big_vision", file="format of big_vision")
+    settings = usual._replace(activations={}, heads={})
+    if (config := source.files.get("open_clip_config.json")) is not None:
+        settings = _open_clip(config, usual)
+    if kind == "timm":  # open_clip computes another activation than the authors.
+        settings = settings._replace(activations={})
+    elif any(re.match(ARCHIVE, name) for name in source.arrays):
+        # All archives of OpenAI were trained with quick_gelu.
+        settings = settings._replace(activations=usual.activations, file="archive of OpenAI")
+    return settings
 
 
 def _transformers(files: Mapping[str, Any], usual: ClipSettings) -> ClipSettings:

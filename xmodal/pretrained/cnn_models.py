@@ -10,7 +10,7 @@ from xmodal.core.errors import UserError
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.image_text import IMAGES, sentences, word_encoder
 from xmodal.pretrained.layer_rules import Arrays, Table, Taken, find_prefix, nest
-from xmodal.pretrained.published_weights import Published
+from xmodal.pretrained.published_weights import Published, PublishedTower
 from xmodal.pretrained.resnet_weights import torchvision_encoder
 from xmodal.pretrained.vocabularies import words_of
 from xmodal.pretrained.weight_files import WeightSource
@@ -73,7 +73,6 @@ def describe_pcme(source: WeightSource) -> Published:
     start = find_prefix(arrays, anchor)
     image, text = f"{start}img_enc.", f"{start}txt_enc."
     width, _ = arrays[start + anchor].shape
-    words, text_table = word_encoder(arrays, text)
     encoder, image_table = torchvision_encoder(arrays, f"{image}cnn.")
     head = {"name": "gaussian", "width": width}
     of_image = {**head, "source": "mean", "linear": True, "recurrent": False}
@@ -83,17 +82,12 @@ def describe_pcme(source: WeightSource) -> Published:
         "head/mean/summary": f"{image}fc",
         "head/log_sigma/summary": f"{image}uncertain_net.fc2",
     }
-    recurrent = {"head/log_sigma/recurrent": f"{text}uncertain_net.rnn"}
+    image_table = {**image_table, **_gaussian(image), **own}
+    text_table = _gaussian(text) | {"head/log_sigma/recurrent": f"{text}uncertain_net.rnn"}
     return Published(
-        towers={
-            "image": Description(encoder, of_image, IMAGES),
-            "text": sentences(source, words, of_text),
-        },
+        image=PublishedTower(Description(encoder, of_image, IMAGES), image_table),
+        text=sentences(source, word_encoder(arrays, text), of_text, text_table),
         similarity={"name": "match_probability"},
-        layers={
-            "image": {**image_table, **_gaussian(image), **own},
-            "text": {**text_table, **_gaussian(text), **recurrent},
-        },
         parameters={ours: name for ours, name in criterion.items() if name in arrays},
         unused=(r"(optimizer|lr_scheduler)\.",),  # In checkpoints that training can resume from.
     )
@@ -114,22 +108,16 @@ def describe_pvse(source: WeightSource) -> Published:
     image, text = f"{start}img_enc.", f"{start}txt_enc."
     embeddings, _ = arrays[start + anchor].shape
     width, _ = arrays[f"{image}fc.weight"].shape
-    words, text_table = word_encoder(arrays, text)
     head = {"name": "pie", "width": width, "embeddings": embeddings}
     encoder, image_table = torchvision_encoder(arrays, f"{image}cnn.")
     of_image = {**head, "source": "mean", "linear": True}
     of_text = {**head, "source": PVSE_VARIANTS[source.choose("legacy")], "linear": False}
-    own = nest("head/", f"{image}pie_net.", _PIE)
+    own, text_table = (nest("head/", f"{side}pie_net.", _PIE) for side in (image, text))
+    image_table = {**image_table, **own, "head/summary": f"{image}fc"}
     return Published(
-        towers={
-            "image": Description(encoder, of_image, IMAGES),
-            "text": sentences(source, words, of_text),
-        },
+        image=PublishedTower(Description(encoder, of_image, IMAGES), image_table),
+        text=sentences(source, word_encoder(arrays, text), of_text, text_table),
         similarity={"name": "cosine" if embeddings == 1 else "max_cosine"},
-        layers={
-            "image": {**image_table, **own, "head/summary": f"{image}fc"},
-            "text": {**text_table, **nest("head/", f"{text}pie_net.", _PIE)},
-        },
     )
 
 
@@ -150,14 +138,12 @@ def describe_vsepp(source: WeightSource) -> Published:
         projection["normalize_input"] = True
     else:
         encoder, pixels = {"name": "precomputed", "features": inputs}, {"size": 0}
-    words, text_table = word_encoder(arrays, find_prefix(arrays, "1.embed.weight") + "1.")
+    words = word_encoder(arrays, find_prefix(arrays, "1.embed.weight") + "1.")
+    described = Description(encoder, {"name": "mean"}, pixels, projection=projection)
     return Published(
-        towers={
-            "image": Description(encoder, {"name": "mean"}, pixels, projection=projection),
-            "text": sentences(source, words, {"name": "lasttoken"}, of_text or None),
-        },
+        image=PublishedTower(described, table),
+        text=sentences(source, words, {"name": "lasttoken"}, projection=of_text or None),
         similarity={"name": similarity},
-        layers={"image": table, "text": text_table},
     )
 
 
@@ -215,16 +201,14 @@ def describe_cmcm(source: WeightSource) -> Published:
         width, _ = arrays[f"{layer}.weight"].shape
         projections[modality] = {"batch_norm": True, "width": width, "normalize": True}
     vocabulary = words_of(source, text_encoder["vocab_size"], CMCM_FIRST_WORDS)
+    images = Description(encoder, {"name": "mean"}, _CMCM_IMAGES, projection=projections["image"])
+    texts = Description(text_encoder, head, _CMCM_TEXTS, vocabulary, projections["text"])
     return Published(
-        towers={
-            "image": Description(
-                encoder, {"name": "mean"}, _CMCM_IMAGES, projection=projections["image"]
-            ),
-            "text": Description(text_encoder, head, _CMCM_TEXTS, vocabulary, projections["text"]),
-        },
+        image=PublishedTower(images, image_table),
+        text=PublishedTower(texts, text_table),
         similarity={"name": "cosine"},
-        layers={"image": image_table, "text": text_table, "tasks": task_table},
         tasks=tasks,
+        layers={"tasks": task_table},
         # Keys of a checkpoint that training can resume from.
         unused=(r"(optimizer|scheduler|lr_scheduler)\.",),
     )

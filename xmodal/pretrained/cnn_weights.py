@@ -10,7 +10,7 @@ from xmodal.models.encoders import efficientnet, inception_v3, mobilenet_v2
 from xmodal.models.encoders.mbconv import scale_channels
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.layer_rules import Arrays, Table, Taken, nest
-from xmodal.pretrained.published_weights import Published
+from xmodal.pretrained.published_weights import Published, PublishedTower
 from xmodal.pretrained.weight_files import WeightSource
 
 # Image size, in pixels, that the weights of an EfficientNet were trained on.
@@ -107,8 +107,8 @@ def image_tower(
       unused: see `Published`.
     """
     description = Description(encoder, None, {"normalization": normalization, "size": size})
-    layers = {"image": nest("encoder/", "", table)}
-    return Published({"image": description}, layers, unused=unused, arrays=arrays)
+    tower = PublishedTower(description, nest("encoder/", "", table))
+    return Published(image=tower, unused=unused, arrays=arrays)
 
 
 def keras_names(arrays: Arrays) -> Arrays:

@@ -42,14 +42,6 @@ class Report:
             lines += [f"{kind}: {len(names)}", *(f"  {name}" for name in sorted(names))]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes), ""])
 
-    def summary(self) -> str:
-        """Returns one line: the number of arrays of each kind, and names of those left over."""
-        parts = [f"{len(self.loaded)} arrays loaded"]
-        for kind, names in (("missing", self.missing), ("unexpected", self.unexpected)):
-            listed = f" ({_shorten(sorted(names))})" if names else ""
-            parts.append(f"{len(names)} {kind}{listed}")
-        return "; ".join(parts)
-
     def check(
         self, expected_missing: Collection[str] = (), expected_unexpected: Collection[str] = ()
     ) -> None:

@@ -16,8 +16,8 @@ from xmodal.core.errors import UserError
 from xmodal.core.files import sha256_of
 from xmodal.pretrained.clip_layouts import find_layout
 from xmodal.pretrained.conversion_report import Report, take_all
-from xmodal.pretrained.folder import Description, ModelDescription, save_folder
-from xmodal.pretrained.layer_rules import Arrays, Taken
+from xmodal.pretrained.folder import save_folder
+from xmodal.pretrained.layer_rules import Arrays
 from xmodal.pretrained.published_weights import Published
 from xmodal.pretrained.variants import CONVERTERS, TOWERS
 from xmodal.pretrained.vocabularies import TOKENIZER_FILES
@@ -82,7 +82,8 @@ def convert(
         raise UserError(
             f"{source.path} is not a {name} as it was published: it has no {error}."
         ) from error
-    return arrays, _describe(published, arrays), report
+    numbers = {name: float(arrays.pop(f"similarity/{name}")) for name in published.parameters}
+    return arrays, published.describe(numbers), report
 
 
 def convert_once(key: str, card: str, make: Callable[[], Any]) -> epath.Path:
@@ -126,7 +127,7 @@ def convert_published(source: str | os.PathLike) -> epath.Path:
             layout = find_layout(load_source(path).arrays)
         except UserError as error:
             raise NotPublishedError(f"{path}: {error}") from error
-        kind = "siglip" if layout.has("image/head/probe") else "clip"
+        kind = "clip" if layout.is_clip else "siglip"
         try:
             return convert(kind, path)
         except UserError as error:
@@ -155,21 +156,4 @@ def _hash_of(path: epath.Path) -> str:
 def take_arrays(published: Published, arrays: Arrays) -> tuple[dict[str, np.ndarray], Report]:
     """Returns the arrays by our names, learned numbers as `similarity/NAME`, and the report."""
     arrays = arrays if published.arrays is None else published.arrays
-    wanted: dict[str, tuple[Taken, tuple[int, ...] | None]] = {
-        name: (published.find(arrays, name), shape) for name, shape in published.shapes().items()
-    }
-    for name, scalar in published.parameters.items():
-        taken = Taken(scalar) if isinstance(scalar, str) else scalar
-        wanted[f"similarity/{name}"] = (taken, ())
-    return take_all(arrays, wanted, published.notes)
-
-
-def _describe(
-    published: Published, arrays: dict[str, np.ndarray]
-) -> Description | ModelDescription:
-    """Returns the description, with the learned numbers that are removed from the arrays."""
-    towers, similarity = published.towers, published.similarity
-    if similarity is None:
-        return next(iter(towers.values()))
-    numbers = {name: float(arrays.pop(f"similarity/{name}")) for name in published.parameters}
-    return ModelDescription(towers, similarity, numbers, published.tasks, published.cross_encoder)
+    return take_all(arrays, published.find_arrays(arrays), published.notes)

@@ -11,7 +11,7 @@ from xmodal.data.text.words import UNKNOWN
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.image_text import SENTENCES, regions, word_encoder
 from xmodal.pretrained.layer_rules import Arrays, Table, Taken, find_prefix, nest
-from xmodal.pretrained.published_weights import Published
+from xmodal.pretrained.published_weights import Published, PublishedTower
 from xmodal.pretrained.vocabularies import as_file, words_of
 from xmodal.pretrained.weight_files import WeightSource
 
@@ -56,24 +56,20 @@ def describe_cvse(source: WeightSource) -> Published:
         "graph_width": graph,
         "eval_fusion": fusion,
     }
-    encoder, text_table = word_encoder(arrays, f"{start}1.", directions="mean")
+    encoder, layers = word_encoder(arrays, f"{start}1.", directions="mean")
     labels = {"unit_query": True, "vocab_size": encoder["vocab_size"], "label_share": share}
     image_table = {
         "head/instance/linear": f"{start}0.fc",
         "head/instance/local_norm": f"{start}2.embedding_1.1",
         "head/instance/global_norm": f"{start}2.embedding_2.1",
+        **_head_table(start, 2),
     }
-    text_table["head/concept_of_word"] = _TABLE
+    text = Description(encoder, head | labels, SENTENCES | {"reading": "bytes"}, files)
+    text_table = {**layers, "head/concept_of_word": _TABLE, **_head_table(start, 3)}
     return Published(
-        towers={
-            "image": regions(inputs, head | {"width": width, "batch_norm": True}),
-            "text": Description(encoder, head | labels, SENTENCES | {"reading": "bytes"}, files),
-        },
+        image=regions(inputs, head | {"width": width, "batch_norm": True}, image_table),
+        text=PublishedTower(text, text_table),
         similarity={"name": "dot"},
-        layers={
-            "image": {**image_table, **_head_table(start, 2)},
-            "text": {**text_table, **_head_table(start, 3)},
-        },
         unused=_UNUSED,
         arrays=arrays,
     )

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.layer_rules import Arrays
+from xmodal.pretrained.layer_rules import Arrays, Table
+from xmodal.pretrained.published_weights import PublishedTower
 from xmodal.pretrained.vocabularies import words_of
 from xmodal.pretrained.weight_files import WeightSource
 
@@ -22,30 +23,43 @@ SENTENCES = {
 def regions(
     inputs: int,
     head: Mapping[str, Any],
+    table: Table,
     count: int = 36,
     projection: Mapping[str, Any] | None = None,
-) -> Description:
+) -> PublishedTower:
     """Returns the tower of the features of regions that are stored with a dataset.
 
     Args:
       inputs: width of the features.
       head: its section.
+      table: the names of its arrays.
       count: regions of an image.
       projection: its section.
     """
     encoder = {"name": "precomputed", "features": (count, inputs)}
-    return Description(encoder, head, {"size": 0}, projection=projection)
+    return PublishedTower(Description(encoder, head, {"size": 0}, projection=projection), table)
 
 
 def sentences(
     source: WeightSource,
-    encoder: Mapping[str, Any],
+    words: tuple[Mapping[str, Any], Table],
     head: Mapping[str, Any],
+    table: Table | None = None,
     projection: Mapping[str, Any] | None = None,
-) -> Description:
-    """Returns the tower of a table of word vectors, with the vocabulary of the source."""
+) -> PublishedTower:
+    """Returns the tower of a table of word vectors, with the vocabulary of the source.
+
+    Args:
+      source: the weights.
+      words: result of `word_encoder`.
+      head: its section.
+      table: the names of the arrays of the head.
+      projection: its section.
+    """
+    encoder, layers = words
     files = words_of(source, encoder["vocab_size"])
-    return Description(encoder, head, SENTENCES, files, projection)
+    description = Description(encoder, head, SENTENCES, files, projection)
+    return PublishedTower(description, {**layers, **(table or {})})
 
 
 def word_encoder(

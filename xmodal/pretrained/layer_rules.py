@@ -138,6 +138,20 @@ def count_heads(width: int) -> int:
     return max(1, width // HEAD_WIDTH)
 
 
+def transformer_sizes(arrays: Arrays, table: Table, path: str) -> dict[str, int]:
+    """Returns the sizes of a stack of layers, with the usual number of heads.
+
+    Args:
+      arrays: arrays of the source.
+      table: its table.
+      path: path of the layers in the table, such as `encoder/layers/`.
+    """
+    taken = find(arrays, table, f"{path}mlp_hidden/kernel")
+    width, mlp_dim = taken.apply(arrays[taken.name.format(0)]).shape
+    depth = count_layers(arrays, taken.name)
+    return {"width": width, "depth": depth, "heads": count_heads(width), "mlp_dim": mlp_dim}
+
+
 def grid_side(tokens: int) -> int:
     """Returns the rows of a square grid of tokens."""
     return math.isqrt(tokens)

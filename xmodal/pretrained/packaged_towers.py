@@ -1,15 +1,12 @@
 """Published towers in packages of PyPI: `pip:NAME` in place of a folder of `xmodal convert`."""
 
-import importlib.metadata
 import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from etils import epath
-
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
-from xmodal.core.files import sha256_of
+from xmodal.core.files import find_in_package, sha256_of
 
 INSTALL = "pip install 'xmodal[pretrained]'"
 _PREFIX = "pip:"
@@ -55,7 +52,7 @@ PACKAGED: Mapping[str, PackagedTower] = {
 
 def is_installed(name: str) -> bool:
     """Returns whether the package of a key of `PACKAGED` is installed."""
-    return _find_file(PACKAGED[name]) is not None
+    return find_in_package(PACKAGED[name].package, PACKAGED[name].file) is not None
 
 
 def locate_tower(where: str, source: str) -> str:
@@ -73,7 +70,7 @@ def locate_tower(where: str, source: str) -> str:
     from xmodal.pretrained.converters import convert, convert_once
 
     def make() -> Any:
-        file = _find_file(tower)
+        file = find_in_package(tower.package, tower.file)
         if file is None or sha256_of(file) != tower.sha256:
             raise UserError(
                 f"{where}={source!r} needs {tower.file} with the SHA-256 {tower.sha256} from the "
@@ -82,11 +79,3 @@ def locate_tower(where: str, source: str) -> str:
         return convert(tower.tower, file, tower.variant)
 
     return os.fspath(convert_once(f"{tower.sha256[:32]}-{_VERSION}", "tower.json", make))
-
-
-def _find_file(tower: PackagedTower) -> epath.Path | None:
-    try:
-        files = importlib.metadata.files(tower.package) or []
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    return next((epath.Path(str(f.locate())) for f in files if f.name == tower.file), None)

@@ -2,16 +2,23 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from xmodal.core.tree_paths import leaves_by_path
 from xmodal.data.pixels.images import ImageConfig
-from xmodal.models import make_dual_encoder, make_tower
+from xmodal.models import make_dual_encoder
 from xmodal.pretrained.folder import Description, ModelDescription
 from xmodal.pretrained.layer_rules import Arrays, Table, Taken, find
+
+
+class PublishedTower(NamedTuple):
+    """A tower, including projection and head, and the names of its arrays in the source."""
+
+    description: Description
+    table: Table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,64 +26,73 @@ class Published:
     """What a source holds.
 
     Attributes:
-      towers: "image" and "text", or one of them -> the tower, including the weights of
-        projection and head.
-      layers: modality -> the table of its arrays, see `layer_rules.Table`; also of `similarity`,
-        `cross_encoder` and `tasks` (`NAME/module`), if they have arrays.
+      image: the image tower, if any.
+      text: the text tower, if any.
       similarity: the similarity, as in `config.model.similarity`; None for a single tower.
       parameters: learned parameters of the similarity -> the scalar in the source.
-      tasks: name -> section of a task with weights, as in `config.tasks.NAME`, without columns.
       cross_encoder: the cross-encoder, as in `config.model.cross_encoder`.
+      tasks: name -> section of a task with weights, as in `config.tasks.NAME`, without columns.
+      layers: the tables of `similarity`, `cross_encoder` and `tasks` (`NAME/module`), if they have
+        arrays.
       notes: see `Report`.
       unused: regular expressions of the source's names that the model has no use for.
       arrays: arrays in place of the source's; None for the source's.
     """
 
-    towers: Mapping[str, Description]
-    layers: Mapping[str, Table]
+    image: PublishedTower | None = None
+    text: PublishedTower | None = None
     similarity: Mapping[str, Any] | None = None
     parameters: Mapping[str, str | Taken] = dataclasses.field(default_factory=dict)
-    tasks: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     cross_encoder: Mapping[str, Any] | None = None
+    tasks: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    layers: Mapping[str, Table] = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
     arrays: Arrays | None = None
 
-    def shapes(self) -> dict[str, tuple[int, ...] | None]:
-        """Returns shapes by name; None for the arrays of tasks, which are taken as they are.
+    @property
+    def towers(self) -> dict[str, PublishedTower]:
+        """The towers by modality."""
+        both = {"image": self.image, "text": self.text}
+        return {modality: tower for modality, tower in both.items() if tower is not None}
 
-        Names are `MODALITY/params/...`, `similarity/...` and `tasks/NAME/module/...`; `params/...`
-        and `batch_stats/...` for a single tower.
+    def describe(self, numbers: Mapping[str, float]) -> Description | ModelDescription:
+        """Returns the description of the tower or the model, with its learned numbers."""
+        towers = {modality: tower.description for modality, tower in self.towers.items()}
+        if self.similarity is None:
+            return next(iter(towers.values()))
+        return ModelDescription(towers, self.similarity, numbers, self.tasks, self.cross_encoder)
+
+    def find_arrays(self, arrays: Arrays) -> dict[str, tuple[Taken, tuple[int, ...] | None]]:
+        """Returns the array of the source and the shape for each of ours.
+
+        Names are `MODALITY/params/...`, `similarity/...`, `cross_encoder/...` and
+        `tasks/NAME/module/...`; `params/...` and `batch_stats/...` for a single tower. Arrays of
+        tasks are taken as they are, with a shape of None.
         """
-        inputs = {modality: _example(description) for modality, description in self.towers.items()}
-        key = jax.random.key(0)
-        if self.similarity is None:
-            ((modality, description),) = self.towers.items()
-            tower = make_tower("the tower", description.section())
-            params, state = jax.eval_shape(tower.init, key, inputs[modality])
-            return _flat_shapes({"params": params, **state})
-        described = ModelDescription(
-            self.towers, self.similarity, {}, cross_encoder=self.cross_encoder
-        )
-        model = make_dual_encoder(described.section())
-        params, state = jax.eval_shape(model.init, key, inputs)
-        trees = {
-            modality: {"params": params[modality], **state[modality]} for modality in self.towers
-        }
-        scorers = ("similarity", "cross_encoder")
-        trees |= {part: params[part] for part in scorers if part in self.layers}
-        return _flat_shapes(trees) | {
-            f"tasks/{path}": None for path in self.layers.get("tasks", ())
-        }
-
-    def find(self, arrays: Arrays, name: str) -> Taken:
-        """Returns the array of the source for one of ours; see `shapes`."""
-        if self.similarity is None:
-            name = f"{next(iter(self.towers))}/{name}"
-        part, path = name.split("/", 1)
-        if part in self.towers:
-            path = path.split("/", 1)[1]
-        return find(arrays, self.layers[part], path)
+        described = self.describe({})
+        if isinstance(described, ModelDescription):
+            section = described.section()
+        else:
+            section = {modality: described.section() for modality in self.towers}
+        inputs = {name: _example(tower.description) for name, tower in self.towers.items()}
+        model = make_dual_encoder(section)
+        params, state = jax.eval_shape(model.init, jax.random.key(0), inputs)
+        found: dict[str, tuple[Taken, tuple[int, ...] | None]] = {}
+        for modality, tower in self.towers.items():
+            start = f"{modality}/" if self.similarity else ""
+            for part, tree in {"params": params[modality], **state[modality]}.items():
+                for path, leaf in leaves_by_path(tree).items():
+                    taken = find(arrays, tower.table, path)
+                    found[f"{start}{part}/{path}"] = taken, leaf.shape
+        for part, table in self.layers.items():
+            shapes = {path: leaf.shape for path, leaf in leaves_by_path(params.get(part)).items()}
+            for path in table if part == "tasks" else shapes:
+                found[f"{part}/{path}"] = find(arrays, table, path), shapes.get(path)
+        for name, scalar in self.parameters.items():
+            taken = Taken(scalar) if isinstance(scalar, str) else scalar
+            found[f"similarity/{name}"] = taken, ()
+        return found
 
 
 def _example(description: Description) -> dict[str, np.ndarray]:
@@ -88,7 +104,3 @@ def _example(description: Description) -> dict[str, np.ndarray]:
     inputs = description.preprocessing
     config = ImageConfig(size=inputs.get("size") or 96, patch=inputs.get("patch", 0))
     return {"image": np.zeros((1, *config.shape), np.uint8)}
-
-
-def _flat_shapes(tree: Any) -> dict[str, tuple[int, ...] | None]:
-    return {path: leaf.shape for path, leaf in leaves_by_path(tree).items()}

@@ -7,15 +7,8 @@ from xmodal.core.errors import UserError
 from xmodal.pretrained.bert_weights import HUGGING_FACE, bert_sizes
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.image_text import regions, sentences, word_encoder
-from xmodal.pretrained.layer_rules import (
-    Arrays,
-    Table,
-    Taken,
-    count_layers,
-    find_prefix,
-    nest,
-)
-from xmodal.pretrained.published_weights import Published
+from xmodal.pretrained.layer_rules import Arrays, Taken, count_layers, find_prefix, nest
+from xmodal.pretrained.published_weights import Published, PublishedTower
 from xmodal.pretrained.resnet_weights import torchvision_encoder
 from xmodal.pretrained.vocabularies import words_of
 from xmodal.pretrained.weight_files import WeightSource
@@ -55,14 +48,11 @@ def describe_scan(source: WeightSource) -> Published:
         "attention_norm": options["raw_feature_norm"],
     }
     width, inputs = arrays[f"{start}0.fc.weight"].shape
-    words, text_table = _unit_words(source, f"{start}1.")
+    head, table = {"name": "unit_tokens", "width": width}, {"head/linear": f"{start}0.fc"}
     return Published(
-        towers={
-            "image": regions(inputs, {"name": "unit_tokens", "width": width}),
-            "text": sentences(source, words, {"name": "unit_tokens"}),
-        },
+        image=regions(inputs, head, table),
+        text=sentences(source, _unit_words(source, f"{start}1."), {"name": "unit_tokens"}),
         similarity=similarity,
-        layers={"image": {"head/linear": f"{start}0.fc"}, "text": text_table},
     )
 
 
@@ -85,8 +75,9 @@ def describe_sgraf(source: WeightSource) -> Published:
     width, inputs = arrays[f"{image}fc.weight"].shape
     count, *_ = arrays[f"{pairs}v_global_w.embedding_local.1.running_mean"].shape
     size, _ = arrays[f"{pairs}sim_tranloc_w.weight"].shape
-    words, text_table = _unit_words(source, text, recurrent="cap_rnn", dropout=0.4)
-    image_table = {"head/linear": f"{image}fc"}
+    words = _unit_words(source, text, recurrent="cap_rnn", dropout=0.4)
+    image_table = nest("head/", f"{pairs}v_global_w.embedding_", _GLOBAL)
+    text_table = nest("head/", f"{pairs}t_global_w.embedding_", _GLOBAL)
     pair_table: dict[str, str | Taken] = {
         "local": f"{pairs}sim_tranloc_w",
         "global": f"{pairs}sim_tranglo_w",
@@ -103,16 +94,10 @@ def describe_sgraf(source: WeightSource) -> Published:
             pair_table |= nest(f"step{number + 1}/", step.format(number), _SGR_STEP)
     head = {"name": "global_attention", "width": width, "batch_norm": True}
     return Published(
-        towers={
-            "image": regions(inputs, head, count),
-            "text": sentences(source, words, {"name": "global_attention"}),
-        },
+        image=regions(inputs, head, {"head/linear": f"{image}fc", **image_table}, count),
+        text=sentences(source, words, {"name": "global_attention"}, text_table),
         similarity=similarity,
-        layers={
-            "image": {**image_table, **nest("head/", f"{pairs}v_global_w.embedding_", _GLOBAL)},
-            "text": {**text_table, **nest("head/", f"{pairs}t_global_w.embedding_", _GLOBAL)},
-            "similarity": pair_table,
-        },
+        layers={"similarity": pair_table},
         # A constant added to all logits of a softmax.
         unused=(r"(.*\.)?[vt]_global_w\.embedding_common\.0\.bias",),
     )
@@ -144,14 +129,11 @@ def describe_vsrn(source: WeightSource) -> Published:
     for number in numbers:
         table |= nest(f"head/layer{number}/", f"{image}Rs_GCN_{number}.", _VSRN_LAYER)
     projection = {"batch_norm": True} if is_flickr else None
-    words, text_table = word_encoder(arrays, find_prefix(arrays, "embed.weight"))
+    words = word_encoder(arrays, find_prefix(arrays, "embed.weight"))
     return Published(
-        towers={
-            "image": regions(inputs, head, projection=projection),
-            "text": sentences(source, words, {"name": "lasttoken"}),
-        },
+        image=regions(inputs, head, table, projection=projection),
+        text=sentences(source, words, {"name": "lasttoken"}),
         similarity={"name": "cosine"},
-        layers={"image": table, "text": text_table},
         unused=(r"(.*\.)?2\.(encoder|decoder)\.",),  # AOQ's caption decoder.
     )
 
@@ -175,17 +157,16 @@ def describe_vse_infinity(source: WeightSource) -> Published:
         if source.choose("imagenet", _vse_infinity_trained(source.options)) == "detector":
             encoder["normalization"] = "detector"
         grids = {"size": 512, "eval_transform": "cxc", "eval_crop": 1.0}
-        pictures = Description(encoder, head, grids)
+        pictures = PublishedTower(Description(encoder, head, grids), table)
     else:
         head["mlp"], _ = arrays[f"{module}mlp.layers.0.weight"].shape
         mlp = {"mlp_hidden": "layers.0", "mlp_norm": "bns.0", "mlp_output": "layers.1"}
         table |= nest("head/", f"{module}mlp.", mlp)
-        pictures = regions(inputs, head)
-    text, text_table = _vse_infinity_text(source)
+        pictures = regions(inputs, head, table)
     return Published(
-        towers={"image": pictures, "text": text},
+        image=pictures,
+        text=_vse_infinity_text(source),
         similarity={"name": "cosine"},
-        layers={"image": table, "text": text_table},
         # The CNN's other names, its classifier, a norm that is never used, and BERT's unused
         # outputs.
         unused=(
@@ -204,20 +185,19 @@ def _vse_infinity_trained(options: Mapping[str, Any]) -> str | None:
     return "detector" if "detector" in backbone else "imagenet"
 
 
-def _vse_infinity_text(source: WeightSource) -> tuple[Description, Table]:
+def _vse_infinity_text(source: WeightSource) -> PublishedTower:
     arrays, words = source.arrays, "bert.embeddings.word_embeddings.weight"
     is_bert = any(name.endswith(words) for name in arrays)
     start = find_prefix(arrays, words if is_bert else "embed.weight")
     head, table = _gpo(arrays, start)
     if not is_bert:
-        encoder, own = word_encoder(arrays, start, directions="mean")
-        return sentences(source, encoder, head), {**own, **table}
+        return sentences(source, word_encoder(arrays, start, directions="mean"), head, table)
     encoder = {"name": "bert", **bert_sizes(arrays, f"{start}bert.")}
     head["width"], _ = arrays[f"{start}linear.weight"].shape
     table |= nest("encoder/", f"{start}bert.", HUGGING_FACE) | {"head/linear": f"{start}linear"}
     inputs = {"tokenizer": "wordpiece", "lower_case": True}
     files = words_of(source, encoder["vocab_size"])
-    return Description(encoder, head, inputs, files), table
+    return PublishedTower(Description(encoder, head, inputs, files), table)
 
 
 def _gpo(arrays: Arrays, start: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -12,13 +12,12 @@ from xmodal.pretrained.layer_rules import (
     TIMM_LAYER,
     Arrays,
     Table,
-    count_heads,
-    count_layers,
     find_prefix,
     grid_side,
     nest,
+    transformer_sizes,
 )
-from xmodal.pretrained.published_weights import Published
+from xmodal.pretrained.published_weights import Published, PublishedTower
 from xmodal.pretrained.vocabularies import words_of
 from xmodal.pretrained.weight_files import WeightSource
 
@@ -65,12 +64,11 @@ def describe_vilt(source: WeightSource) -> Published:
     is_released = f"{start}{_RELEASED['modality_embeddings']}" in arrays
     table = nest("", start, _RELEASED if is_released else _TRANSFORMERS)
     layer, parts = _RELEASED_LAYERS if is_released else _TRANSFORMERS_LAYERS
-    image, image_table = _describe_image(arrays, table)
     head, classes = _find_head(arrays)
-    text, hidden = str(table["text"]), f"{start}{layer}{parts['mlp_hidden']}.weight"
-    rows, width = arrays[f"{text}word_embeddings.weight"].shape
+    text = str(table["text"])
+    rows, _ = arrays[f"{text}word_embeddings.weight"].shape
     length, _ = arrays[f"{text}position_embeddings.weight"].shape
-    depth = count_layers(arrays, hidden)
+    sizes = transformer_sizes(arrays, nest("", start + layer, parts), "")
     scorer = {
         **{
             name: f"{text}{name}.weight"
@@ -82,27 +80,23 @@ def describe_vilt(source: WeightSource) -> Published:
         "pooler": f"{start}pooler.dense",
         "output": head,
     }
-    for number in range(depth):
+    for number in range(sizes["depth"]):
         scorer |= nest(f"layers_{number}/", start + layer.format(number), parts)
     texts = {"tokenizer": "wordpiece", "lower_case": True, "max_length": length}
     encoder = {"name": "token_ids", "vocab_size": rows}
+    words = Description(encoder, {"name": "none"}, texts, words_of(source, rows))
     return Published(
-        towers={
-            "image": image,
-            "text": Description(encoder, {"name": "none"}, texts, words_of(source, rows)),
-        },
+        image=_describe_image(arrays, table),
+        text=PublishedTower(words, {}),
         similarity={"name": "dot"},
-        layers={"image": image_table, "text": {}, "cross_encoder": scorer},
         cross_encoder={
             "name": "single_stream",
             "classes": classes,
             "score": "logit",
-            "width": width,
-            "depth": depth,
-            "heads": count_heads(width),
-            "mlp_dim": arrays[hidden.format(0)].shape[0],
+            **sizes,
             "positions": length,
         },
+        layers={"cross_encoder": scorer},
         notes=(_WARNING,),
         unused=_UNUSED,
     )
@@ -117,7 +111,7 @@ def _find_head(arrays: Arrays) -> tuple[str, int]:
     raise UserError("it has neither a ranking head, 'rank_output', nor a matching head.")
 
 
-def _describe_image(arrays: Arrays, table: Table) -> tuple[Description, Table]:
+def _describe_image(arrays: Arrays, table: Table) -> PublishedTower:
     width, _, patch, _ = arrays[f"{table['patches']}.weight"].shape
     _, tokens, _ = arrays[str(table["position_embeddings"])].shape
     grid = grid_side(tokens - 1)
@@ -132,4 +126,4 @@ def _describe_image(arrays: Arrays, table: Table) -> tuple[Description, Table]:
     names = ("patches", "class_token", "position_embeddings")
     rules = {f"encoder/{name}": table[name] for name in names}
     pixels = {"size": grid * patch, "patch": patch}
-    return Description(encoder, {"name": "none"}, pixels), rules
+    return PublishedTower(Description(encoder, {"name": "none"}, pixels), rules)

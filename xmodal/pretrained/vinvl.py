@@ -24,7 +24,7 @@ from xmodal.pretrained.bert_weights import (
 )
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.layer_rules import Arrays, Table, Taken, find_prefix, nest
-from xmodal.pretrained.published_weights import Published
+from xmodal.pretrained.published_weights import Published, PublishedTower
 from xmodal.pretrained.torch_files import attributes, read_objects
 from xmodal.pretrained.vocabularies import words_of
 from xmodal.pretrained.weight_files import WeightSource
@@ -53,7 +53,6 @@ def describe_vinvl(source: WeightSource) -> Published:
     bert = f"{start}bert."
     head, retrieves = _find_head(arrays, start)
     arguments, notes = _read_arguments(source, retrieves=retrieves)
-    image, image_table = _describe_image(arrays, bert, settings, arguments)
     scorer, scorer_table = _describe_scorer(arrays, bert, settings)
     length = min(arguments["max_seq_length"], scorer["positions"])
     rows, _ = arrays[f"{bert}embeddings.word_embeddings.weight"].shape
@@ -68,14 +67,11 @@ def describe_vinvl(source: WeightSource) -> Published:
         words_of(source, rows),
     )
     return Published(
-        towers={"image": image, "text": text},
+        image=_describe_image(arrays, bert, settings, arguments),
+        text=PublishedTower(text, {}),
         similarity={"name": "dot"},
-        layers={
-            "image": image_table,
-            "text": {},
-            "cross_encoder": {**scorer_table, "output": head},
-        },
         cross_encoder=scorer | {"length": length},
+        layers={"cross_encoder": {**scorer_table, "output": head}},
         notes=(*notes, _WARNING),
         unused=_UNUSED,
     )
@@ -99,7 +95,7 @@ def _read_arguments(
 
 def _describe_image(
     arrays: Arrays, bert: str, settings: Mapping[str, Any], arguments: Mapping[str, Any]
-) -> tuple[Description, Table]:
+) -> PublishedTower:
     width, features = arrays[f"{bert}img_embedding.weight"].shape
     encoder = {
         "name": "region_tokens",
@@ -113,7 +109,7 @@ def _describe_image(
         "max_regions": arguments["max_img_seq_length"],
         "tags": arguments["add_od_labels"],
     }
-    return Description(encoder, {"name": "none"}, inputs), table
+    return PublishedTower(Description(encoder, {"name": "none"}, inputs), table)
 
 
 def _describe_scorer(

@@ -16,7 +16,7 @@ import safetensors.numpy
 from etils import epath
 
 from xmodal.core.errors import UserError
-from xmodal.core.files import is_in_object_store
+from xmodal.core.files import is_in_object_store, read_json
 from xmodal.pretrained import torch_files
 
 SMALL_FILES = (
@@ -233,15 +233,9 @@ def _read_keras(path: epath.Path) -> dict[str, np.ndarray]:
 def _small_files(folder: epath.Path) -> dict[str, Any]:
     files: dict[str, Any] = {}
     for name in SMALL_FILES:
-        if (folder / name).exists():
-            text = (folder / name).read_text(encoding="utf-8")
-            key = "vocab.txt" if name.endswith("vocab.txt") else name
-            files[key] = text if key == "vocab.txt" else _parse(folder / name, text)
+        path = folder / name
+        if path.exists() and name.endswith(".json"):
+            files[name] = read_json(path, "download it again.")
+        elif path.exists():
+            files["vocab.txt"] = path.read_text(encoding="utf-8")
     return files
-
-
-def _parse(path: epath.Path, text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise UserError(f"{path} cannot be read ({error}): download it again.") from error

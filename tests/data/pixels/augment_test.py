@@ -12,7 +12,7 @@ COUNT = 2000
 
 
 def _ours(height, width, config):
-    return np.array([draw(np.array([3, k]), height, width, config).window for k in range(COUNT)])
+    return np.array([draw(np.array([3, k]), height, width, config)[0] for k in range(COUNT)])
 
 
 @tf.function

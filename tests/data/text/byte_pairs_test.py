@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from xmodal.data.text.pieces import END, START, byte_pairs, merged_tokens
+from xmodal.data.text.pieces import byte_pairs
 from xmodal.data.text.text_config import TextConfig
-from xmodal.data.text.tokenizer_files import read_vocabulary
+from xmodal.data.text.tokenizer_files import END, START, read_vocabulary
 from xmodal.data.text.tokenizers import make_tokenizer
 
 MERGES = "#version: 0.2\nr e\nre d</w>\nc i\nci r\nc l\ncl e</w>\ncir cle</w>\n"
@@ -22,7 +22,7 @@ def merges(tmp_path):
 
 def slow_ids(word, tokens, rules):
     """Applies the rules one after the other, as long as the first of all applies anywhere."""
-    symbols = dict(zip(GPT2_BYTES, merged_tokens(MERGES)[:256], strict=True))
+    symbols = dict(zip(GPT2_BYTES, tokens[:256], strict=True))
     parts = [symbols[byte] for byte in word.encode()]
     parts[-1] += "</w>"
     while True:
@@ -70,6 +70,6 @@ def test_ids_are_those_of_the_slow_rules(merges):
 )
 def test_words_of_a_text(merges, text, words):
     file = read_vocabulary(merges)
-    groups = byte_pairs(MERGES.encode(), TextConfig("bpe")).by_word(text)
+    groups = byte_pairs(file, TextConfig("bpe")).by_word(text)
     spelled = ["".join(file[token] for token in group) for group in groups]
     assert [word.removesuffix("</w>") for word in spelled] == words

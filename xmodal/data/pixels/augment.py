@@ -8,7 +8,6 @@ torchvision's `RandomResizedCrop`.
 
 import dataclasses
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -71,28 +70,20 @@ class AugmentConfig:
                 )
 
 
-class Augmentation(NamedTuple):
-    """One draw of the augmentation.
-
-    Attributes:
-      window: top, left, height and width of the crop, in pixels.
-      mirrored: whether left and right are swapped.
-      shift: float32 [3], on a scale of 255, added to red, green and blue.
-    """
-
-    window: tuple[int, int, int, int]
-    mirrored: bool
-    shift: np.ndarray
-
-
-def draw(seed: np.ndarray, height: int, width: int, config: AugmentConfig) -> Augmentation:
-    """Returns the augmentation of a seed for a picture of a given size.
+def draw(
+    seed: np.ndarray, height: int, width: int, config: AugmentConfig
+) -> tuple[tuple[int, int, int, int], bool, np.ndarray]:
+    """Draws the augmentation of a picture of a given size.
 
     Args:
       seed: int64 [2].
       height: height of the picture in pixels.
       width: width of the picture in pixels.
       config: ranges and switches.
+
+    Returns:
+      The window: top, left, height and width of the crop, in pixels; whether left and right are
+      swapped; and the shift float32 [3], on a scale of 255, added to red, green and blue.
     """
     rng = np.random.Generator(np.random.Philox(key=seed.astype(np.uint64)))
     flip, luma, *chroma = rng.random(4, np.float32)
@@ -101,7 +92,7 @@ def draw(seed: np.ndarray, height: int, width: int, config: AugmentConfig) -> Au
         shift += _LUMA * (2 * luma - 1)
         shift += _CHROMA_TO_RGB @ (_CHROMA * (2 * np.array(chroma) - 1))
     window = _draw_window(rng, height, width, config)
-    return Augmentation(window, bool(config.flip and flip < 0.5), shift)
+    return window, bool(config.flip and flip < 0.5), shift
 
 
 def erase(pixels: np.ndarray, seed: np.ndarray, probability: float) -> None:

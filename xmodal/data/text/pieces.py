@@ -17,11 +17,12 @@ from typing import Any
 from tokenizers import Encoding, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from xmodal.core.errors import UserError
+from xmodal.data.text import tokenizer_files
 from xmodal.data.text.text_config import TextConfig
+from xmodal.data.text.tokenizer_files import TokenizerFile
 from xmodal.data.text.words import MASK, PAD, UNKNOWN
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-START, END, _LAST = "<|startoftext|>", "<|endoftext|>", "</w>"
 
 _CLIP_WORDS = r"(?i)'s|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+"
 _MAX_CHARS_PER_WORD = 200  # As in BERT.
@@ -56,13 +57,13 @@ class Pieces:
     mask: str = MASK
 
 
-def word_pieces(vocabulary: Sequence[str], config: TextConfig) -> Pieces:
+def word_pieces(file: TokenizerFile, config: TextConfig) -> Pieces:
     """Returns the word pieces of BERT, by the rules of google-research/bert.
 
     They differ for characters that Unicode does not assign or that it assigned lately, and for a
     capital sigma that ends a word.
     """
-    ids = {token: number for number, token in enumerate(vocabulary)}
+    ids = {token: number for number, token in enumerate(file)}
     tokenizer = Tokenizer(
         models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=_MAX_CHARS_PER_WORD)
     )
@@ -85,24 +86,8 @@ def _bert_normalizer(lower_case: bool) -> normalizers.BertNormalizer:
     return normalizers.BertNormalizer(strip_accents=lower_case, lowercase=lower_case)
 
 
-def merged_tokens(text: str) -> list[str]:
-    """Returns the tokens of the content of a merges.txt, in the order of CLIP's ids.
-
-    Bytes, bytes that end a word, merges, and the start and end of a text.
-    """
-    symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
-    merges = map("".join, _read_merges(text))
-    return [*symbols, *(symbol + _LAST for symbol in symbols), *merges, START, END]
-
-
-def _read_merges(text: str) -> list[tuple[str, str]]:
-    lines = text.rstrip("\n").split("\n")
-    pairs = (line.partition(" ") for line in lines[lines[0].startswith("#version") :])
-    return [(left, right) for left, _, right in pairs]
-
-
-def byte_pairs(content: bytes, config: TextConfig) -> Pieces:
-    """Returns CLIP's byte pairs, from the content of a merges.txt.
+def byte_pairs(file: TokenizerFile, config: TextConfig) -> Pieces:
+    """Returns CLIP's byte pairs, from a merges.txt.
 
     Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units" (2016), on bytes
     as in GPT-2, with openai/CLIP's clean-up, end-of-word mark, order of ids and pattern of words.
@@ -113,13 +98,13 @@ def byte_pairs(content: bytes, config: TextConfig) -> Pieces:
         raise UserError(
             "CLIP's byte pairs need ftfy: pip install 'xmodal[tokenizers]', or pip install ftfy."
         ) from error
-    text = content.decode("utf-8-sig")
-    ids = {token: number for number, token in enumerate(merged_tokens(text))}
+    ids = {token: number for number, token in enumerate(file)}
+    merges = tokenizer_files.read_merges(file.content)
     tokenizer = Tokenizer(
-        models.BPE(ids, _read_merges(text), end_of_word_suffix=_LAST, fuse_unk=False)
+        models.BPE(ids, merges, end_of_word_suffix=tokenizer_files.WORD_END, fuse_unk=False)
     )
     # A text that spells a special token has its id.
-    tokenizer.add_special_tokens([START, END])
+    tokenizer.add_special_tokens([tokenizer_files.START, tokenizer_files.END])
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(_CLIP_WORDS), behavior="removed", invert=True),
@@ -132,31 +117,16 @@ def byte_pairs(content: bytes, config: TextConfig) -> Pieces:
         return text.lower() if config.lower_case else text
 
     # Padding is id 0, and nothing is unknown or masked.
-    return _from_library(tokenizer, clean, start=[START], end=[END])
+    return _from_library(tokenizer, clean, start=[tokenizer_files.START], end=[tokenizer_files.END])
 
 
-def json_tokens(content: bytes) -> list[str]:
-    """Returns the tokens of the content of a tokenizer.json, in the order of their ids.
-
-    An id without a token is "".
-
-    Raises:
-      ValueError: it is not a tokenizer.json.
-    """
-    ids = _load_json(content).get_vocab(with_added_tokens=True)
-    tokens = [""] * (1 + max(ids.values(), default=-1))
-    for token, number in ids.items():
-        tokens[number] = token
-    return tokens
-
-
-def json_pieces(content: bytes, vocabulary: Sequence[str], config: TextConfig) -> Pieces:
+def json_pieces(file: TokenizerFile, config: TextConfig) -> Pieces:
     """Returns the pieces of a tokenizer.json of Hugging Face.
 
     The file defines normalization, words, pieces and special tokens. Truncation and padding are
     those of the config.
     """
-    tokenizer = _load_json(content)
+    tokenizer = tokenizer_files.load_json(file.content)
     bare = tokenizer.encode(_PROBE, add_special_tokens=False).tokens
     marked = tokenizer.encode(_PROBE).tokens
     found = [n for n in range(len(marked)) if bare and marked[n : n + len(bare)] == bare]
@@ -165,7 +135,7 @@ def json_pieces(content: bytes, vocabulary: Sequence[str], config: TextConfig) -
             f"The tokenizer.json turns {_PROBE!r} into {marked}, and into {bare} without special "
             "tokens; a text must have tokens, and they must be before and after it."
         )
-    settings = json.loads(content.decode("utf-8-sig"))
+    settings = json.loads(file.content.decode("utf-8-sig"))
     model, number = settings["model"], settings["model"].get("unk_id")
     pad = (settings.get("padding") or {}).get("pad_token")
     return _from_library(
@@ -173,22 +143,10 @@ def json_pieces(content: bytes, vocabulary: Sequence[str], config: TextConfig) -
         functools.partial(_clean, config),
         start=marked[: found[0]],
         end=marked[found[0] + len(bare) :],
-        pad=pad or ("[PAD]" if "[PAD]" in vocabulary else PAD),
-        unknown=model.get("unk_token") or ("" if number is None else vocabulary[number]),
-        mask="[MASK]" if "[MASK]" in vocabulary else MASK,
+        pad=pad or ("[PAD]" if "[PAD]" in file else PAD),
+        unknown=model.get("unk_token") or ("" if number is None else file[number]),
+        mask="[MASK]" if "[MASK]" in file else MASK,
     )
-
-
-# A start reads the file several times; large ones take a second.
-@functools.lru_cache(2)
-def _load_json(content: bytes) -> Tokenizer:
-    try:
-        tokenizer = Tokenizer.from_str(content.decode("utf-8-sig"))
-    except Exception as error:  # The library raises no other class.
-        raise ValueError(error) from error
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
 
 
 def _from_library(
@@ -206,24 +164,13 @@ def _from_library(
     return Pieces(remember(lambda text: tuple(encode(text).ids)), by_word, **special)
 
 
-def sentence_piece_tokens(content: bytes) -> list[str]:
-    """Returns the pieces of the content of a model file, in the order of their ids.
-
-    Raises:
-      ValueError: it is not a model.
-      UserError: the library is not installed.
-    """
-    model = _load_sentence_pieces(content)
-    return [model.id_to_piece(number) for number in range(len(model))]
-
-
-def sentence_pieces(content: bytes, config: TextConfig) -> Pieces:
+def sentence_pieces(file: TokenizerFile, config: TextConfig) -> Pieces:
     """Returns the pieces of a model file of SentencePiece.
 
     Kudo and Richardson, "SentencePiece: A simple and language independent subword tokenizer and
     detokenizer for Neural Text Processing" (2018).
     """
-    model = _load_sentence_pieces(content)
+    model = tokenizer_files.load_sentence_pieces(file.content)
 
     def ids_of(text: str) -> list[int]:
         return model.encode(_clean(config, text), out_type=int)
@@ -244,22 +191,6 @@ def sentence_pieces(content: bytes, config: TextConfig) -> Pieces:
         pad=model.id_to_piece(model.pad_id()) if model.pad_id() >= 0 else PAD,
         unknown=model.id_to_piece(model.unk_id()),
     )
-
-
-# A start reads the file several times; large models take a second.
-@functools.lru_cache(2)
-def _load_sentence_pieces(content: bytes) -> Any:
-    try:
-        import sentencepiece
-    except ImportError as error:
-        raise UserError(
-            "A SentencePiece model needs sentencepiece: pip install 'xmodal[tokenizers]', or pip "
-            "install sentencepiece."
-        ) from error
-    try:
-        return sentencepiece.SentencePieceProcessor(model_proto=content)
-    except RuntimeError as error:
-        raise ValueError("sentencepiece cannot read it") from error
 
 
 def _clean(config: TextConfig, text: str) -> str:

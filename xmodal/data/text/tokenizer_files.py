@@ -5,18 +5,21 @@ in the order of their ids.
 """
 
 import dataclasses
+import functools
 import gzip
 import hashlib
-import importlib.metadata
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from etils import epath
+from tokenizers import Tokenizer, pre_tokenizers
 
 from xmodal.core.errors import UserError
-from xmodal.data.text.pieces import json_tokens, merged_tokens, sentence_piece_tokens
+from xmodal.core.files import find_in_package
 
+START, END, WORD_END = "<|startoftext|>", "<|endoftext|>", "</w>"
+"""Tokens of CLIP's byte pairs: the start and end of a text, and what ends the pieces of a word."""
 ARCHIVE = "bpe_simple_vocab_16e6.txt.gz"
 """CLIP's merges in openai/CLIP, and in the packages open-clip-torch and clip-anytorch."""
 _SHA256 = "924691ac288e54409236115652ad4aa250f48203de50a9e4722a6ecd48d6804a"
@@ -69,11 +72,81 @@ def split_vocabulary(text: str) -> list[str]:
     return [token.strip() for token in text.rstrip("\n").split("\n")]
 
 
+def _merged_tokens(content: bytes) -> list[str]:
+    """Returns the tokens of a merges.txt in the order of CLIP's ids.
+
+    Bytes, bytes that end a word, merges, and the start and end of a text.
+    """
+    symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
+    merges = map("".join, read_merges(content))
+    return [*symbols, *(symbol + WORD_END for symbol in symbols), *merges, START, END]
+
+
+def read_merges(content: bytes) -> list[tuple[str, str]]:
+    """Returns the pairs of symbols of a merges.txt, in order."""
+    lines = content.decode("utf-8-sig").rstrip("\n").split("\n")
+    pairs = (line.partition(" ") for line in lines[lines[0].startswith("#version") :])
+    return [(left, right) for left, _, right in pairs]
+
+
+def _json_tokens(content: bytes) -> list[str]:
+    """Returns the tokens of a tokenizer.json; an id without a token is ""."""
+    ids = load_json(content).get_vocab(with_added_tokens=True)
+    tokens = [""] * (1 + max(ids.values(), default=-1))
+    for token, number in ids.items():
+        tokens[number] = token
+    return tokens
+
+
+# A start reads the file several times; large ones take a second.
+@functools.lru_cache(2)
+def load_json(content: bytes) -> Tokenizer:
+    """Returns the tokenizer of a tokenizer.json, without truncation and padding.
+
+    Raises:
+      ValueError: the content is of another kind.
+    """
+    try:
+        tokenizer = Tokenizer.from_str(content.decode("utf-8-sig"))
+    except Exception as error:  # The library raises no other class.
+        raise ValueError(error) from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def _sentence_piece_tokens(content: bytes) -> list[str]:
+    model = load_sentence_pieces(content)
+    return [model.id_to_piece(number) for number in range(len(model))]
+
+
+# A start reads the file several times; large models take a second.
+@functools.lru_cache(2)
+def load_sentence_pieces(content: bytes) -> Any:
+    """Returns the processor of a model file of SentencePiece.
+
+    Raises:
+      ValueError: the content is of another kind.
+      UserError: the library is not installed.
+    """
+    try:
+        import sentencepiece
+    except ImportError as error:
+        raise UserError(
+            "A SentencePiece model needs sentencepiece: pip install 'xmodal[tokenizers]', or pip "
+            "install sentencepiece."
+        ) from error
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=content)
+    except RuntimeError as error:
+        raise ValueError("sentencepiece cannot read it") from error
+
+
 FILES: Mapping[str, Callable[[bytes], Sequence[str]]] = {
     "vocab.txt": lambda content: split_vocabulary(content.decode("utf-8-sig")),
-    "merges.txt": lambda content: merged_tokens(content.decode("utf-8-sig")),
-    "sentencepiece.model": sentence_piece_tokens,
-    "tokenizer.json": json_tokens,
+    "merges.txt": _merged_tokens,
+    "sentencepiece.model": _sentence_piece_tokens,
+    "tokenizer.json": _json_tokens,
 }
 """Name of a file -> function of its content that returns the tokens.
 
@@ -104,29 +177,21 @@ def is_packaged(vocabulary: str) -> bool:
 
 
 def _find_packaged(vocabulary: str) -> epath.Path:
-    """Returns the path of CLIP's merges in an installed package, which is not imported."""
-    package = vocabulary.removeprefix(_PREFIX)
-    try:
-        files = importlib.metadata.files(package) or []
-    except (importlib.metadata.PackageNotFoundError, ValueError):
-        files = []
-    paths = [epath.Path(str(file.locate())) for file in files if file.name == ARCHIVE]
-    if not paths:
+    """Returns the path of CLIP's merges in an installed package."""
+    found = find_in_package(vocabulary.removeprefix(_PREFIX), ARCHIVE)
+    if found is None:
         raise UserError(
             f"config.data.text.vocabulary={vocabulary!r} names a package that is not installed, or "
             f"that has no {ARCHIVE}: pip install 'xmodal[clip]', or, without torch, pip install "
             "--no-deps open-clip-torch."
         )
-    return paths[0]
+    return found
 
 
 def _unpack_merges(content: bytes, where: str) -> bytes:
     """Returns the content of the published archive as that of a merges.txt."""
-    found = hashlib.sha256(content).hexdigest()
-    if found != _SHA256:
-        raise UserError(
-            f"{where} is not the {ARCHIVE} of openai/CLIP: its SHA-256 is {found}, not {_SHA256}."
-        )
+    if hashlib.sha256(content).hexdigest() != _SHA256:
+        raise UserError(f"{where} is not the {ARCHIVE} of openai/CLIP: download it again.")
     lines = gzip.decompress(content).split(b"\n")[1 : 1 + _MERGES]
     return b"\n".join([b"#version: 0.2", *lines, b""])
 

@@ -8,20 +8,10 @@ import numpy as np
 
 from xmodal.core.errors import UserError
 from xmodal.data.text import pieces as pieces_lib
+from xmodal.data.text import words
 from xmodal.data.text.pieces import Pieces, remember
 from xmodal.data.text.text_config import ID_FIELDS, TextConfig, TokenAugmentConfig
 from xmodal.data.text.tokenizer_files import TokenizerFile, vocabulary_file
-from xmodal.data.text.words import (
-    END,
-    START,
-    UNKNOWN,
-    cut_text,
-    find_row,
-    split_at_spaces,
-    split_nltk,
-    split_ptb,
-    split_words,
-)
 
 
 class Tokenizer:
@@ -36,23 +26,17 @@ class Tokenizer:
       unknown: id of unknown words; -1 without such a token.
     """
 
-    def __init__(self, vocabulary: Sequence[str], config: TextConfig, pieces: Pieces) -> None:
-        """Assembles a tokenizer from its parts; use `make_tokenizer` instead.
-
-        Args:
-          vocabulary: tokens in the order of their ids.
-          config: length, padding and augmentation.
-          pieces: how texts become ids.
-        """
-        self.vocabulary = tuple(vocabulary)
-        self.identity = vocabulary_file(vocabulary).identity
+    def __init__(self, file: TokenizerFile, config: TextConfig) -> None:
+        """Reads a file of the config's kind of tokenizer; use `make_tokenizer` instead."""
+        pieces = _MAKERS[config.tokenizer][1](file, config)
+        self.vocabulary, self.identity = file.tokens, file.identity
         self.rules = {name: getattr(config, name) for name in (*ID_FIELDS, "max_length")}
         self._pieces = pieces
         self.max_length, self._augment = config.max_length, config.augment
         self._cut = functools.partial(
-            cut_text, separators=config.separators, max_words=config.max_words
+            words.cut_text, separators=config.separators, max_words=config.max_words
         )
-        ids = {token: number for number, token in reversed(list(enumerate(vocabulary)))}
+        ids = {token: number for number, token in reversed(list(enumerate(file)))}
         self._start, self._end = (
             [_require(ids, token) for token in each] for each in (pieces.start, pieces.end)
         )
@@ -173,15 +157,15 @@ def word_splitter(config: TextConfig) -> Callable[[str], list[str]]:
     return lambda text: split(text.lower())
 
 
-def _make_words(vocabulary: Sequence[str], config: TextConfig) -> Pieces:
+def _make_words(file: TokenizerFile, config: TextConfig) -> Pieces:
     # If a word is listed twice, the first row counts, as in the vector files.
-    rows = {word: row for row, word in reversed(list(enumerate(vocabulary)))}
+    rows = {word: row for row, word in reversed(list(enumerate(file)))}
     if config.tokenizer == "words":
-        split = split_words
-        find = find_row if config.lower_case else dict.get
+        split = words.split_words
+        find = words.find_row if config.lower_case else dict.get
     else:
         split, find = word_splitter(config), dict.get
-    unknown = _require(rows, UNKNOWN) if config.unknown == "token" else None
+    unknown = _require(rows, words.UNKNOWN) if config.unknown == "token" else None
 
     @remember
     def ids_of(text: str) -> tuple[int, ...]:
@@ -190,27 +174,21 @@ def _make_words(vocabulary: Sequence[str], config: TextConfig) -> Pieces:
             return tuple(row for row in found if row is not None)
         return tuple(unknown if row is None else row for row in found)
 
-    start, end = ([START], [END]) if config.special_tokens == "sentence" else ([], [])
+    start, end = ([words.START], [words.END]) if config.special_tokens == "sentence" else ([], [])
     return Pieces(ids_of, lambda text: [[token] for token in ids_of(text)], start, end)
 
 
 _SPLITTERS: Mapping[str, Callable[[str], list[str]]] = {
-    "ptb": split_ptb,
-    "nltk": split_nltk,
-    "spaces": split_at_spaces,
-    "words": split_words,
+    "ptb": words.split_ptb,
+    "nltk": words.split_nltk,
+    "spaces": words.split_at_spaces,
+    "words": words.split_words,
 }
 _MAKERS: Mapping[str, tuple[str, Callable[[TokenizerFile, TextConfig], Pieces]]] = {
     "wordpiece": ("vocab.txt", pieces_lib.word_pieces),
-    "bpe": ("merges.txt", lambda file, config: pieces_lib.byte_pairs(file.content, config)),
-    "sentencepiece": (
-        "sentencepiece.model",
-        lambda file, config: pieces_lib.sentence_pieces(file.content, config),
-    ),
-    "tokenizer_json": (
-        "tokenizer.json",
-        lambda file, config: pieces_lib.json_pieces(file.content, file, config),
-    ),
+    "bpe": ("merges.txt", pieces_lib.byte_pairs),
+    "sentencepiece": ("sentencepiece.model", pieces_lib.sentence_pieces),
+    "tokenizer_json": ("tokenizer.json", pieces_lib.json_pieces),
 } | dict.fromkeys(_SPLITTERS, ("vocab.txt", _make_words))
 
 
@@ -237,6 +215,4 @@ def make_tokenizer(config: TextConfig, vocabulary: Sequence[str]) -> Tokenizer:
 
 
 # Counting, training and evaluation share one tokenizer and its cache of texts and words.
-@functools.lru_cache(2)
-def _make_once(file: TokenizerFile, config: TextConfig) -> Tokenizer:
-    return Tokenizer(file, config, _MAKERS[config.tokenizer][1](file, config))
+_make_once = functools.lru_cache(2)(Tokenizer)

@@ -26,7 +26,7 @@ from xmodal.train.tree import Tree, flatten
 
 VIEW = re.compile(r"image|caption_(\d+)")
 NEGATIVES = ("image", "pair", "none")
-# Views of mined negatives, by modality, in the order of `data.mined_negatives.Draw`.
+# Views of mined negatives, by modality, in the order of `data.mined_negatives.MinedNegatives.draw`.
 MINED_VIEWS = {
     "image": ("mined_image_0", "mined_image_1"),
     "text": ("mined_caption_0", "mined_caption_1"),
