@@ -28,7 +28,7 @@ def evaluate(views, ids, params, row, mesh=None, **options):
     name, given = LOSS_ROWS[row]
 
     def loss(views, params):
-        context = Context(ids, ids, SAF, params, mesh=mesh)
+        context = Context(ids, SAF, params, mesh=mesh)
         return LOSSES[name].function(*views, context, **given, **options)[0]
 
     value, gradients = jax.value_and_grad(loss, argnums=(0, 1), allow_int=True)(views, params)

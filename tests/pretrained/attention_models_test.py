@@ -92,7 +92,7 @@ def make_loss(model, state, *, train, size=SIZE, **options):
         if train:
             views, observed = observe_batch(tasks, views, params, similarity)
         items = [similarity.prepare(view, own) for view in views.values()]
-        context = Context(ITEMS[:size], ITEMS[:size], similarity, own)
+        context = Context(ITEMS[:size], similarity, own)
         loss, _ = LOSSES["triplet"].function(*views.values(), context, **options)
         return loss, (similarity.score(*items, own), observed)
 

@@ -26,9 +26,8 @@ class Context:
     """Inputs of a loss besides the embeddings of its views.
 
     Attributes:
-      left_ids: int32 [B]; items i and j of the two sides are negatives of each other if
-        left_ids[i] != right_ids[j]. A pair has equal ids, so it is never its own negative.
-      right_ids: int32 [B].
+      ids: int32 [B]; items i and j of the two sides are negatives of each other if
+        ids[i] != ids[j]. So a pair is never its own negative.
       similarity: how the two views are compared.
       similarity_params: its learned parameters.
       columns: batch columns that the task names in `inputs`, [B, ...].
@@ -41,16 +40,15 @@ class Context:
         mined negatives, see `data.mined_negatives.Draw`; else ().
     """
 
-    left_ids: jax.Array
-    right_ids: jax.Array
+    ids: jax.Array
     similarity: Similarity
     similarity_params: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     columns: Mapping[str, jax.Array] = dataclasses.field(default_factory=dict)
     outputs: Mapping[str, jax.Array] = dataclasses.field(default_factory=dict)
-    key: jax.Array | None = None
+    key: Any = None
     step: jax.Array | None = None
     mesh: Mesh | None = None
-    pair_logits: PairLogits | None = None
+    pair_logits: Any = None
     mined: tuple[tuple[Embedding, Embedding], ...] = ()
 
     def prepare(self, left: Embedding, right: Embedding) -> tuple[Prepared, Prepared]:
@@ -98,10 +96,8 @@ class Context:
             columns,
             self.similarity.logits,
             params=self.similarity_params,
-            left_ids=self.left_ids,
-            right_ids=self.right_ids,
-            left_positive=positives,
-            right_positive=positives,
+            ids=self.ids,
+            positives=positives,
             terms={**terms, "not_below": NOT_BELOW},
             mesh=self.mesh,
             pair_bytes=self.similarity.cost(rows, columns).bytes,

@@ -130,7 +130,7 @@ def sigmoid(
       The scalar loss, and `accuracy`.
     """
     total, accuracy = _classify_pairs(left, right, context, engine, chunk_size)
-    return total / context.left_ids.shape[0], {"accuracy": accuracy}
+    return total / context.ids.shape[0], {"accuracy": accuracy}
 
 
 def soft_contrastive(

@@ -60,7 +60,7 @@ def triplet(
     Returns:
       The scalar loss, and `accuracy`.
     """
-    size = context.left_ids.shape[0]
+    size = context.ids.shape[0]
     shares = {"sum": (1.0, 1.0), "mean": (1.0 / size, 1.0 / size**2)}
     per_item, per_pair = shares[reduction]
     if mining == "all":
@@ -118,8 +118,7 @@ def distance_triplet(
     sides = context.prepare(left, right)
     positives = jnp.tile(context.paired(*sides), 2)
     items = jax.tree.map(lambda *both: jnp.concatenate(both), *sides)
-    ids = jnp.concatenate([context.left_ids, context.right_ids])
-    both = dataclasses.replace(context, left_ids=ids, right_ids=ids)
+    both = dataclasses.replace(context, ids=jnp.tile(context.ids, 2))
     wanted = {"hardest": terms.HARDEST}
     folded, accuracy = both.reduce_prepared(
         items, items, positives, wanted, engine=engine, chunk_size=chunk_size
