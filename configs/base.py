@@ -54,6 +54,11 @@ def words(tokenizer: str, min_count: int, max_length: int, **options: Any) -> di
     return wordpiece(max_length=max_length) | own | options
 
 
+def learned_cosine(temperature: float, **options: float | bool) -> dict:
+    """`config.model.similarity`: cosines divided by a learned temperature."""
+    return {"name": "cosine", "temperature": temperature, "learned_temperature": True} | options
+
+
 def tower(encoder: dict, head: str | dict | None = "mean", **projection: Any) -> dict:
     """One tower of `config.model`; keywords are those of its projection, none for no projection."""
     head = {"name": head} if isinstance(head, str) else head
@@ -76,7 +81,12 @@ def adamw(rate: float, decay: float, warmup: int | str = 0, **options: Any) -> d
 
 def benchmarks(every: int | str = 1000, **options: Any) -> dict:
     """An evaluator of retrieval and rated pairs on the run's own dataset."""
-    return {"type": "benchmarks", "every": every, "batch_size": 512} | options
+    return evaluator("benchmarks", every, **options)
+
+
+def evaluator(kind: str, every: int | str, **options: Any) -> dict:
+    """An evaluator of any type."""
+    return {"type": kind, "every": every, "batch_size": 512} | options
 
 
 def task(

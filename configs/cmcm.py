@@ -216,10 +216,7 @@ def shapes(config: ConfigDict) -> ConfigDict:
     """600 steps from the CNN of `runs/quickstart`, which is trained further; pools of 500 pairs."""
     config = quick(config)
     config.total_steps, config.log_every = 600, 100
-    config.model.image.encoder = quickstart.get_config().model.image.encoder.to_dict()
-    config.init_from.run, config.init_from.include = "runs/quickstart", ("image/encoder/",)
-    config.init_from.optimizer = False
-    config.optimizer.plateau = None
+    quickstart.use_cnn(config)
     for section in config.evals.values():
         section.every = 0
         if section.type == "pools":

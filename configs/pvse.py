@@ -115,6 +115,4 @@ def ambiguous_shapes(config: ConfigDict) -> ConfigDict:
 
 def quick(config: ConfigDict) -> ConfigDict:
     """Stored maps of a small random CNN, small heads, and trainable word vectors."""
-    config = itm.quick(config)
-    itm.shrink(config, words=32, width=32, head=64)
-    return config
+    return itm.quick(config, words=32, width=32, head=64)

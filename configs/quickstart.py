@@ -77,6 +77,13 @@ def classify(config: ConfigDict) -> ConfigDict:
     return config
 
 
+def use_cnn(config: ConfigDict, **options: str) -> None:
+    """Starts another experiment from the CNN of `runs/quickstart`."""
+    config.model.image.encoder = multitask().model.image.encoder.to_dict() | options
+    config.init_from.run, config.init_from.include = "runs/quickstart", ("image/encoder/",)
+    config.init_from.optimizer, config.optimizer.plateau = False, None
+
+
 def quick(config: ConfigDict) -> ConfigDict:
     """A few steps of the same experiment."""
     config.total_steps, config.log_every = 50, 10

@@ -44,11 +44,10 @@ def experiment() -> ConfigDict:
     head = {"name": "unit_tokens", "width": itm.DIMENSION}
     config.model.image = base.tower(itm.regions(), head)
     config.model.text = base.tower(itm.averaged_gru(), "unit_tokens")
-    config.model.similarity = {"name": "scan", **SIMILARITIES["t2i_lse"]}
     # Tiles of the batch's pairs, recomputed in the backward pass.
     config.tasks = {"i2t": itm.hinge(engine="auto:64")}
     config.optimizer = itm.clipped_adam(5e-4, "10 epochs")
-    return config
+    return attend("t2i_lse", config)
 
 
 def attend(name: str, config: ConfigDict) -> ConfigDict:
@@ -59,16 +58,13 @@ def attend(name: str, config: ConfigDict) -> ConfigDict:
 
 def flickr30k(name: str, config: ConfigDict) -> ConfigDict:
     """A lower rate and more epochs."""
-    config = itm.use_flickr30k(attend(name, config))
+    config = itm.use_flickr30k(attend(name, config), "15 epochs")
     if name == "i2t_lse":
         config.model.similarity.pool_scale = 5.0
-    config.total_steps = "30 epochs"
-    config.optimizer = itm.clipped_adam(2e-4, "15 epochs")
+    config.total_steps, config.optimizer.learning_rate = "30 epochs", 2e-4
     return config
 
 
 def quick(config: ConfigDict) -> ConfigDict:
     """Small, on the cells of a stored map."""
-    config = itm.quick(config)
-    itm.shrink(config, words=32, width=32, head=32)
-    return config
+    return itm.quick(config, words=32, width=32, head=32)

@@ -110,13 +110,7 @@ def get_space(argument: str = "") -> dict:
 def sentence_pairs(dataset: str, builder_config: str, **folders: str) -> dict:
     """An evaluator of sentence pairs; by default the folders are those of the run."""
     own = {"dataset": dataset, "config": builder_config, **folders}
-    return {
-        "type": "embedding_similarity",
-        "data": own,
-        "split": "test",
-        "every": "1 epochs",
-        "batch_size": 512,
-    }
+    return base.evaluator("embedding_similarity", "1 epochs", data=own, split="test")
 
 
 def recurrent(cell: str, config: ConfigDict) -> ConfigDict:
