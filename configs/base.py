@@ -73,10 +73,14 @@ def adam(
     return defaults(OptimizerConfig) | own | {"schedule": schedule or {"name": "constant"}}
 
 
-def adamw(rate: float, decay: float, warmup: int | str = 0, **options: Any) -> dict:
-    """`config.optimizer` for AdamW with a cosine schedule; see `adam` for the options."""
-    schedule = {"name": "cosine", "warmup_steps": warmup}
-    return adam(rate, schedule, **options) | {"name": "adamw", "weight_decay": {"rate": decay}}
+def adamw(
+    rate: float, decay: float, warmup: int | str = 0, *, schedule: str = "cosine",
+    decayed: str | None = None, **options: Any,
+) -> dict:  # fmt: skip
+    """`config.optimizer` for AdamW; `decayed` is a pattern, and `adam` has the options."""
+    given = {"name": schedule, "warmup_steps": warmup}
+    weight_decay = {"rate": decay, "pattern": decayed}
+    return adam(rate, given, **options) | {"name": "adamw", "weight_decay": weight_decay}
 
 
 def benchmarks(every: int | str = 1000, **options: Any) -> dict:

@@ -169,13 +169,9 @@ def learned_scale() -> dict[str, Any]:
     return base.learned_cosine(0.07, max_logit_scale=100.0)
 
 
-def adamw(
-    rate: float, decay: float, decayed: str = "(kernel|_embeddings)", **options: Any
-) -> ConfigDict:
+def adamw(rate: float, decay: float, decayed: str = "(kernel|_embeddings)", **options: Any) -> dict:
     """`config.optimizer` that decays neither biases, norms nor the scale of the similarity."""
-    optimizer = base.adamw(rate, decay, "up to 10000", **options)
-    optimizer["weight_decay"]["pattern"] = f"(image|text)/.*{decayed}$"
-    return ConfigDict(optimizer, type_safe=False)
+    return base.adamw(rate, decay, "up to 10000", decayed=f"(image|text)/.*{decayed}$", **options)
 
 
 def quick(config: ConfigDict) -> ConfigDict:

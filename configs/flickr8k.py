@@ -56,7 +56,6 @@ def from_scratch() -> ConfigDict:
     config.data.text = base.wordpiece(vocabulary_size=5000, max_length=20)
     config.optimizer = base.adamw(1e-3, decay=0.01, warmup="up to 100", clip_norm=1.0)
     config.evals = {"flickr8k": base.benchmarks(every=150)}
-    config.best_checkpoint.metric = "flickr8k/mean_recall@10"
     config.checkpoint.every = 150
     return config
 

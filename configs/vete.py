@@ -52,7 +52,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs import base
+from configs import base, itm
 
 DIMENSION = 128
 
@@ -211,11 +211,10 @@ def shuffled(loss: str, **options: Any) -> dict:
     return base.task("image", "caption_0", loss, negatives="none", **options)
 
 
-RANK: dict[str, Any] = {"margin": 0.2, "mining": "all", "reduction": "sum"}
 LOSSES = {
     "pearson": shuffled("pearson"),
     "covariance": shuffled("covariance"),
-    "rank": base.task("image", "caption_0", "triplet", negatives="pair", **RANK),
+    "rank": itm.hinge("all"),
     **{f"skt_{a}": shuffled("soft_kendall", alpha=float(a)) for a in ("0.2", "1", "5")},
 }
 VARIANTS: dict[str, Callable[[ConfigDict], ConfigDict]] = {
