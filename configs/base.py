@@ -109,6 +109,11 @@ def task(
     return {"views": [left, right], "loss": section, "weight": weight, "negatives": negatives}
 
 
+def pair_task(loss: str, **settings: Any) -> dict:
+    """`task` on an image and its caption."""
+    return task("image", "caption_0", loss, **settings)
+
+
 def bert(**changes: Any) -> dict:
     """The text encoder BERT, by default with the sizes of BERT-Base, uncased."""
     return {"name": "bert", "vocab_size": 30522} | changes
@@ -137,9 +142,10 @@ def on_built_in_dataset(config: ConfigDict, steps: int = 60) -> ConfigDict:
 
 
 def variant(config: ConfigDict, argument: str, **variants: Callable) -> ConfigDict:
-    """Does what `choose` does, and names the variant after the experiment and the argument."""
-    name, config = config.name, choose(config, argument, **variants)
-    config.name = "_".join(filter(None, (name, argument)))
+    """Does what `choose` does for names joined by commas, which it adds to the experiment's."""
+    for each in argument.split(","):
+        name, config = config.name, choose(config, each, **variants)
+        config.name = "_".join(filter(None, (name, each)))
     return config
 
 

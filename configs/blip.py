@@ -86,11 +86,9 @@ def use_large(config: ConfigDict) -> ConfigDict:
 def _tasks(queue: int, rate: float = 0.995) -> dict:
     # The weight of the copies' softmax in the targets rises during the first epoch.
     soft = {"schedule": "linear", "from": 0.0, "to": 0.4, "start": 0, "end": "1 epochs"}
-    contrastive = base.task(
-        "image", "caption_0", "momentum_softmax", soft=soft,
-        inputs=("image_id",), module={"size": queue, "rate": rate},
-    )  # fmt: skip
-    return {"i2t": contrastive, "matching": base.task("image", "caption_0", "matching")}
+    module = {"size": queue, "rate": rate}
+    contrastive = base.pair_task("momentum_softmax", inputs=("image_id",), module=module, soft=soft)
+    return {"i2t": contrastive, "matching": base.pair_task("matching")}
 
 
 def quick(_: ConfigDict) -> ConfigDict:

@@ -150,7 +150,7 @@ def _pretrain_siglip(
 ) -> ConfigDict:
     config = _pretrain(image, text, pixels, config)
     config.model.similarity = base.learned_cosine(0.1, bias=-10.0, learned_bias=True)
-    config.tasks = {"i2t": base.task("image", "caption_0", "sigmoid", engine="dense")}
+    config.tasks = {"i2t": base.pair_task("sigmoid", engine="dense")}
     config.data.image.eval_transform = "big_vision"
     pads = {"end": marks[0], "pad": marks[1], "attend_to_padding": True, "max_length": length}
     config.data.text.update({"tokenizer": "sentencepiece", "vocabulary": "", **pads})

@@ -60,11 +60,10 @@ def experiment(
     words = {"name": "rnn", "cell": "lstm", "vocab_size": 0, "width": 300, "bidirectional": True}
     config.model.image = base.tower({"name": "resnet"}, **projection)  # torchvision's ResNet-50
     config.model.text = base.tower(words, "attention", **projection)
-    retrieval = base.task("image", "caption_0", "distance_triplet", margin=0.3)
-    relation = base.task(
-        "image", "caption_0", "relation_bce", weight=0.1, negatives="none",
-        inputs=("relations",), module={"relations": 0},
-    )  # fmt: skip
+    retrieval = base.pair_task("distance_triplet", margin=0.3)
+    relation = base.pair_task(
+        "relation_bce", weight=0.1, negatives="none", inputs=("relations",), module={"relations": 0}
+    )
     config.tasks = {
         "t2i": retrieval | {"similarity": {"name": "euclidean"}},
         "relations": relation,
@@ -114,11 +113,6 @@ def pools(every: int = 0, split: str = "test", **options: object) -> dict:
     return {"type": "pools", "final_split": split, "every": every, **HELD_OUT, **sizes, **options}
 
 
-def not_visible() -> dict:
-    """The final pools, queried with captions that describe nothing visible."""
-    return pools(without=("Visible",))
-
-
 def variant(config: ConfigDict, argument: str, relations: Mapping[str, float]) -> ConfigDict:
     """The variants that an argument names, joined by commas; `quick` or `shapes` comes first.
 
@@ -143,9 +137,8 @@ def _changes(relations: Mapping[str, float]) -> dict[str, Callable[[ConfigDict],
         "captions": captions_alone,
     }
     weights = tuple(relations.values())
-    for place, name in enumerate(relations):  # CMCM_c of the paper.
-        changes[name] = partial(judge, weights=weights, select=(place,))
-    return changes
+    own = (partial(judge, weights=weights, select=(place,)) for place in range(len(weights)))
+    return changes | dict(zip(relations, own, strict=True))  # CMCM_c of the paper.
 
 
 def without_attention(config: ConfigDict) -> ConfigDict:
@@ -203,7 +196,7 @@ def quick(config: ConfigDict) -> ConfigDict:
     config.data.image.augment = None
     config.data.text.max_length = 32
     config.evals = {name: evals[name] for name in ("pools", "refined", "relations")}
-    config.evals.not_visible = not_visible()
+    config.evals.not_visible = pools(without=("Visible",))
     for section in config.evals.values():
         section.update({"split": "validation", "every": 25})
         if section.type == "pools":

@@ -45,9 +45,7 @@ def get_config(argument: str = "") -> ConfigDict:
     for field, weight in {"fused": 3.0, "instance": 5.0, "consensus": 1.0}.items():
         similarity = {"name": "dot", "field": field}
         config.tasks[field] = itm.hinge() | {"weight": weight, "similarity": similarity}
-    config.tasks.concepts = base.task(
-        "image", "caption_0", "concept_divergence", weight=2.0, negatives="none"
-    )
+    config.tasks.concepts = base.pair_task("concept_divergence", weight=2.0, negatives="none")
     config.optimizer = itm.clipped_adam(2e-4, "15 epochs")
     return base.variant(config, argument, flickr30k=flickr30k, quick=quick)
 

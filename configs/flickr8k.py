@@ -65,10 +65,7 @@ def pretrained(config: ConfigDict) -> ConfigDict:
     config.total_steps, config.log_every = 200, 10
     # The same path and inputs as when MobileNetV2 itself is trained.
     config.model.image.encoder.input_norm = "none"
-    config.model.text = cxc.minilm(lower_depth=5, width=DIMENSION)
-    config.init_from.towers.text = "weights/minilm"
-    config.freeze = ("text/encoder/(?!layers/)",)
-    config.frozen_features.modalities = ("text",)
+    cxc.use_minilm(config, lower_depth=5, width=DIMENSION)
     config.optimizer.learning_rate = 7e-4
     config.optimizer.schedule.warmup_steps = "up to 20"
     config.evals.flickr8k.every = config.checkpoint.every = 100

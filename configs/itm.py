@@ -86,7 +86,7 @@ def hinge(
 ) -> dict:
     """The task that these papers share; captions of the same image count as negatives."""
     options |= {"margin": margin, "mining": mining, "reduction": reduction}
-    return base.task("image", "caption_0", "triplet", negatives="pair", **options)
+    return base.pair_task("triplet", negatives="pair", **options)
 
 
 def clipped_adam(learning_rate: float, decay_after: str) -> dict:

@@ -30,11 +30,12 @@ SIMILARITIES = {
 }
 
 
-def get_config(argument: str = "t2i_lse") -> ConfigDict:
+def get_config(argument: str = "") -> ConfigDict:
     """See the table; `quick` runs on the built-in dataset."""
     variants = {name: partial(attend, name) for name in SIMILARITIES}
     variants |= {f"{name}_flickr30k": partial(flickr30k, name) for name in SIMILARITIES}
-    return base.variant(experiment(), argument or "t2i_lse", quick=quick, **variants)
+    variants["quick"] = partial(itm.quick, words=32, width=32, head=32)
+    return base.variant(experiment(), argument or "t2i_lse", **variants)
 
 
 def experiment() -> ConfigDict:
@@ -63,8 +64,3 @@ def flickr30k(name: str, config: ConfigDict) -> ConfigDict:
         config.model.similarity.pool_scale = 5.0
     config.total_steps, config.optimizer.learning_rate = "30 epochs", 2e-4
     return config
-
-
-def quick(config: ConfigDict) -> ConfigDict:
-    """Small, on the cells of a stored map."""
-    return itm.quick(config, words=32, width=32, head=32)

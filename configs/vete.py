@@ -81,9 +81,7 @@ def get_config(argument: str = "") -> ConfigDict:
     }
     config.best_checkpoint.update(metric="sts/avg2016/pearson", mode="last")
     config.checkpoint.every = "1 epochs"
-    for name in argument.split(","):
-        config = base.variant(config, name, **VARIANTS)
-    return config
+    return base.variant(config, argument, **VARIANTS)
 
 
 def get_space(argument: str = "") -> dict:
@@ -208,7 +206,7 @@ def quick(config: ConfigDict) -> ConfigDict:
 
 def shuffled(loss: str, **options: Any) -> dict:
     """A task on images and captions whose loss is over B true and B shuffled pairs."""
-    return base.task("image", "caption_0", loss, negatives="none", **options)
+    return base.pair_task(loss, negatives="none", **options)
 
 
 LOSSES = {

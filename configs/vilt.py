@@ -57,12 +57,13 @@ def experiment() -> ConfigDict:
     config.data.examples = "pairs"
     config.data.image = {"size": 384, "augment": None, "patch": 32}
     config.data.text.max_length = 40
-    config.tasks.ranking = base.task("image", "caption_0", "pair_softmax")
+    config.tasks.ranking = base.pair_task("pair_softmax")
     config.tasks.ranking.loss.options = {"negatives": 15}
     # Neither biases nor layer norms are decayed.
-    rule: dict[str, Any] = {"b2": 0.98, "eps_before_correction": True}
-    rule["decayed"] = ".*(kernel|_embeddings|class_token)$"
-    config.optimizer = base.adamw(1e-4, 0.01, "1 epochs", schedule="linear", **rule)
+    config.optimizer = base.adamw(
+        1e-4, 0.01, "1 epochs", schedule="linear", decayed=".*(kernel|_embeddings|class_token)$",
+        b2=0.98, eps_before_correction=True,
+    )  # fmt: skip
     return config
 
 

@@ -23,8 +23,6 @@ VinVL_MODEL_ZOO.md, COCO 5K, R@1/5:
     large  I->T 75.4 92.9   T->I 58.8 83.5
 """
 
-from typing import Any
-
 from ml_collections import ConfigDict
 
 from configs import base, vilt
@@ -48,12 +46,13 @@ def experiment() -> ConfigDict:
     config.data.image = {"size": 0, "augment": None, "max_regions": 70, "tags": True}
     config.data.text.max_length = 70
     config.data.text_lengths = (24, 40)
-    config.tasks.matching = base.task("image", "caption_0", "matching")
+    config.tasks.matching = base.pair_task("matching")
     config.tasks.matching.loss.options = {"negatives": "either"}
     # Neither biases nor layer norms are decayed.
-    rule: dict[str, Any] = {"b2": 0.999, "eps_before_correction": True}
-    rule |= {"decayed": ".*(kernel|_embeddings)$", "clip_norm": 1.0}
-    config.optimizer = base.adamw(2e-5, 0.05, schedule="linear", **rule)
+    config.optimizer = base.adamw(
+        2e-5, 0.05, schedule="linear", decayed=".*(kernel|_embeddings)$", clip_norm=1.0,
+        b2=0.999, eps_before_correction=True,
+    )  # fmt: skip
     return config
 
 

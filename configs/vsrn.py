@@ -30,9 +30,8 @@ def get_config(argument: str = "") -> ConfigDict:
     head = {"name": "graph", "width": WIDTH, "layers": 4, "input_norm": "regions"}
     config.model.image = base.tower(itm.regions(), head)
     config.model.text = base.tower(itm.gru(WIDTH), "lasttoken")
-    generation = base.task(
-        "image", "caption_0", "caption_generation", negatives="none",
-        inputs=("text_ids", "text_mask"),
+    generation = base.pair_task(
+        "caption_generation", negatives="none", inputs=("text_ids", "text_mask"),
         module={"vocab_size": 0, "width": 512, "word_width": 300},
     )  # fmt: skip
     config.tasks = {"i2t": itm.hinge(), "generation": generation}
