@@ -45,6 +45,7 @@ class Model:
       measure: the similarity and its learned numbers.
       source: the folder it was loaded from.
       step: step of a run, else None.
+      images: preprocessing of an image tower, of size 0 if it takes stored features; else None.
       pairs: the functions of its cross-encoder; None without one.
     """
 
@@ -82,7 +83,7 @@ class Model:
         self.name, self.modalities, similarity = name, tuple(model.towers), model.similarity
         self.similarity_name = similarity.name
         self._params, self._model_state, self.pairs = params, model_state, pairs
-        self._image_config, self._tokenizer = images, tokenizer
+        self.images, self._tokenizer = images, tokenizer
         self._warns = True  # Only once: a caller may embed a dataset batch by batch.
         self._lengths = lengths
         # Larger batches have more padding, and on a CPU they are no faster.
@@ -107,16 +108,6 @@ class Model:
         return (
             f"<xmodal.Model {self.name}: {' and '.join(self.modalities)}, {self.similarity_name}>"
         )
-
-    @property
-    def takes_features(self) -> bool:
-        """Whether the image tower takes stored features instead of pictures."""
-        return self._image_config is not None and self._image_config.size == 0
-
-    @property
-    def max_regions(self) -> int:
-        """Rows of the stored features of an image that are embedded; 0 if all images have R."""
-        return 0 if self._image_config is None else self._image_config.max_regions
 
     def embed_texts(self, texts: Iterable[str], *, batch_size: int | None = None) -> Vectors:
         """Embeds texts; texts of similar length share a batch.
@@ -274,7 +265,7 @@ class Model:
 
         It is the same for a bundle and its model.
         """
-        images = self._image_config and dataclasses.replace(self._image_config, augment=None)
+        images = self.images and dataclasses.replace(self.images, augment=None)
         words = self._tokenizer and (self._tokenizer.identity, self._tokenizer.rules)
         similarity, learned = self.measure
         numbers = learned if similarity.module is None else similarity.options
@@ -338,7 +329,7 @@ class Model:
         """The tokenizer, or the preprocessing of images."""
         if modality not in self.modalities:
             raise UserError(f"{self.name} has no {modality} tower, only {self.modalities[0]}.")
-        return self._tokenizer if modality == "text" else self._image_config
+        return self._tokenizer if modality == "text" else self.images
 
 
 def _check_strings(texts: Any) -> None:
