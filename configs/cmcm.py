@@ -61,9 +61,7 @@ def experiment(
     config.model.image = base.tower({"name": "resnet"}, **projection)  # torchvision's ResNet-50
     config.model.text = base.tower(words, "attention", **projection)
     retrieval = base.pair_task("distance_triplet", margin=0.3)
-    relation = base.pair_task(
-        "relation_bce", weight=0.1, negatives="none", inputs=("relations",), module={"relations": 0}
-    )
+    relation = base.pair_task("relation_bce", weight=0.1, negatives="none", inputs=("relations",))
     config.tasks = {
         "t2i": retrieval | {"similarity": {"name": "euclidean"}},
         "relations": relation,
@@ -109,8 +107,7 @@ def judge(
 
 def pools(every: int = 0, split: str = "test", **options: object) -> dict:
     """An evaluator of retrieval from random pools of 500 pairs, ten times."""
-    sizes = {"size": 500, "repeats": 10}
-    return {"type": "pools", "final_split": split, "every": every, **HELD_OUT, **sizes, **options}
+    return {"type": "pools", "final_split": split, "every": every, **HELD_OUT, **options}
 
 
 def variant(config: ConfigDict, argument: str, relations: Mapping[str, float]) -> ConfigDict:

@@ -237,7 +237,8 @@ class FunctionAdapter(ModelAdapter):
         return self._embed(modality, len(given), lambda rows: [given[row] for row in rows])
 
     def _embed_split(self, split: Any) -> Embeddings:
-        texts, arrays = split.caption_texts, {"similarity": self._similarity}
+        texts = split.caption_texts
+        arrays: dict[str, Any] = {"similarity": self._similarity}
         for modality, ids, items in (
             ("image", split.image_ids, split.pictures),
             ("text", split.caption_ids, lambda rows: [texts[row] for row in rows]),
