@@ -177,7 +177,9 @@ def captions_alone(config: ConfigDict) -> ConfigDict:
     config.evals.relations.every = config.evals.pools.every
     keep_evaluators(config, lambda section: section.type == "relations")
     config.best_checkpoint = {"metric": "relations/mean/average_precision", "mode": "max"}
-    config.optimizer.plateau.update(config.best_checkpoint)
+    config.init_from.run = ""  # It has a CNN.
+    if config.optimizer.plateau is not None:
+        config.optimizer.plateau.update(config.best_checkpoint)
     return config
 
 

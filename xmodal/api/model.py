@@ -51,7 +51,7 @@ class Model:
 
     def __init__(
         self,
-        name: str,
+        source: str,
         model: "DualEncoder | BundledEncoders",
         params: Any,
         model_state: Any,
@@ -60,14 +60,13 @@ class Model:
         images: ImageConfig | None = None,
         tokenizer: Tokenizer | None = None,
         lengths: Sequence[int] = (),
-        source: str = "",
         step: int | None = None,
         pairs: PairFunctions | None = None,
     ) -> None:
         """Assembles a model from its parts; use `xmodal.load` instead.
 
         Args:
-          name: name in messages.
+          source: the folder it was loaded from.
           model: the model that embeds.
           params: parameters by modality, and those of `similarity` and `cross_encoder`, if any.
           model_state: running statistics by modality.
@@ -75,12 +74,12 @@ class Model:
           images: preprocessing of an image tower.
           tokenizer: tokenizer of a text tower.
           lengths: the only padded lengths of texts, see `GivenItems`.
-          source: the folder it was loaded from.
           step: step of a run.
           pairs: the functions of its cross-encoder, if it has one.
         """
         self.source, self.step, self._mesh = source, step, mesh
-        self.name, self.modalities, similarity = name, tuple(model.towers), model.similarity
+        self.name = source if step is None else f"{source} step {step}"
+        self.modalities, similarity = tuple(model.towers), model.similarity
         self.similarity_name = similarity.name
         self._params, self._model_state, self.pairs = params, model_state, pairs
         self.images, self._tokenizer = images, tokenizer
@@ -95,7 +94,7 @@ class Model:
         embed = make(lambda *inputs: model.embed(*inputs)[0])
         self._embed = functools.partial(embed, field=similarity.config.field)
         self._embed_pairs: Any = pairs and make(lambda *x: model.embed(*x)[0], pairs=pairs)
-        self._attend = make(functools.partial(compute_weights, model, name, longest))
+        self._attend = make(functools.partial(compute_weights, model, self.name, longest))
         learned = params.get("similarity", {})
         if similarity.module is not None:
             self.measure = (similarity, similarity.select_parameters(learned))

@@ -188,7 +188,6 @@ def open_bundle(folder: str | os.PathLike, mesh: Mesh) -> Model:
         images=card.image.preprocessing if card.image else None,
         tokenizer=tokenizer,
         lengths=card.text.lengths if card.text else (),
-        source=os.fspath(folder),
     )
 
 
