@@ -18,34 +18,23 @@ Paper, COCO test, 1K, the mean of two models' similarities, R@1:
     I->T 77.5   T->I 63.5
 """
 
-from typing import Any
-
 from ml_collections import ConfigDict
 
 from configs import base, itm, vsrn
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """`flickr30k` has the settings for that dataset; `quick` runs on the built-in dataset."""
+    """`flickr30k` has the settings for that dataset; `quick` runs on the built-in dataset.
+
+    Both need the negatives of the same variant of VSRN, such as `mined/vsrn_quick`.
+    """
     config = vsrn.get_config()
     config.name, config.total_steps = "aoq", "20 epochs"
-    config.data.mined_negatives = "mined/vsrn"
-    options: dict[str, Any] = {"margin": 0.2, "offline_margin": 0.0, "weight_scale": 0.3}
-    config.tasks.i2t = base.task("image", "caption_0", "quintuplet", negatives="pair", **options)
+    config.tasks.i2t = base.pair_task(
+        "quintuplet", negatives="pair", margin=0.2, offline_margin=0.0, weight_scale=0.3
+    )
     config.tasks.i2t.loss.options.weight = 1.5  # Beta; the weight of the task is 1.
     config.optimizer = itm.clipped_adam(2e-4, "10 epochs")
-    return base.variant(config, argument, flickr30k=flickr30k, quick=quick)
-
-
-def flickr30k(config: ConfigDict) -> ConfigDict:
-    """VSRN's settings for that dataset."""
-    config = vsrn.flickr30k(config)
-    config.data.mined_negatives = "mined/vsrn_flickr30k"
-    return config
-
-
-def quick(config: ConfigDict) -> ConfigDict:
-    """Small; `xmodal mine --model=runs/vsrn_quick --dataset=crisscrossed_shapes` comes first."""
-    config = vsrn.quick(config)
-    config.data.mined_negatives = "mined/vsrn_quick"
+    config = base.variant(config, argument, flickr30k=vsrn.flickr30k, quick=vsrn.quick)
+    config.data.mined_negatives = config.name.replace("aoq", "mined/vsrn")
     return config

@@ -54,6 +54,11 @@ def words(tokenizer: str, min_count: int, max_length: int, **options: Any) -> di
     return wordpiece(max_length=max_length) | own | options
 
 
+def learned_cosine(temperature: float, **options: float | bool) -> dict:
+    """`config.model.similarity`: cosines divided by a learned temperature."""
+    return {"name": "cosine", "temperature": temperature, "learned_temperature": True} | options
+
+
 def tower(encoder: dict, head: str | dict | None = "mean", **projection: Any) -> dict:
     """One tower of `config.model`; keywords are those of its projection, none for no projection."""
     head = {"name": head} if isinstance(head, str) else head
@@ -68,15 +73,24 @@ def adam(
     return defaults(OptimizerConfig) | own | {"schedule": schedule or {"name": "constant"}}
 
 
-def adamw(rate: float, decay: float, warmup: int | str = 0, **options: Any) -> dict:
-    """`config.optimizer` for AdamW with a cosine schedule; see `adam` for the options."""
-    schedule = {"name": "cosine", "warmup_steps": warmup}
-    return adam(rate, schedule, **options) | {"name": "adamw", "weight_decay": {"rate": decay}}
+def adamw(
+    rate: float, decay: float, warmup: int | str = 0, *, schedule: str = "cosine",
+    decayed: str | None = None, **options: Any,
+) -> dict:  # fmt: skip
+    """`config.optimizer` for AdamW; `decayed` is a pattern, and `adam` has the options."""
+    given = {"name": schedule, "warmup_steps": warmup}
+    weight_decay = {"rate": decay, "pattern": decayed}
+    return adam(rate, given, **options) | {"name": "adamw", "weight_decay": weight_decay}
 
 
 def benchmarks(every: int | str = 1000, **options: Any) -> dict:
     """An evaluator of retrieval and rated pairs on the run's own dataset."""
-    return {"type": "benchmarks", "every": every, "batch_size": 512} | options
+    return evaluator("benchmarks", every, **options)
+
+
+def evaluator(kind: str, every: int | str, **options: Any) -> dict:
+    """An evaluator of any type."""
+    return {"type": kind, "every": every, "batch_size": 512} | options
 
 
 def task(
@@ -93,6 +107,11 @@ def task(
     """One entry of `config.tasks`: two views compared by a loss."""
     section = {"name": loss, "options": options, "inputs": inputs, "module": module or {}}
     return {"views": [left, right], "loss": section, "weight": weight, "negatives": negatives}
+
+
+def pair_task(loss: str, **settings: Any) -> dict:
+    """`task` on an image and its caption."""
+    return task("image", "caption_0", loss, **settings)
 
 
 def bert(**changes: Any) -> dict:
@@ -123,9 +142,10 @@ def on_built_in_dataset(config: ConfigDict, steps: int = 60) -> ConfigDict:
 
 
 def variant(config: ConfigDict, argument: str, **variants: Callable) -> ConfigDict:
-    """Does what `choose` does, and names the variant after the experiment and the argument."""
-    name, config = config.name, choose(config, argument, **variants)
-    config.name = "_".join(filter(None, (name, argument)))
+    """Does what `choose` does for names joined by commas, which it adds to the experiment's."""
+    for each in argument.split(","):
+        name, config = config.name, choose(config, each, **variants)
+        config.name = "_".join(filter(None, (name, each)))
     return config
 
 

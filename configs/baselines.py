@@ -59,13 +59,14 @@ def get_config(argument: str = "") -> ConfigDict:
         config.data.image = base.pixels(size, crop=0.875, recipe=recipe)
         config.data.text = None
     else:
-        use_text_tower(config, argument)
+        use_text_tower(argument, 64, config)  # Longer than any COCO caption.
         config.data.image, config.data.config = None, "captions"
-        config.data.text.max_length = 64  # Longer than any COCO caption.
     return config
 
 
-def use_text_tower(config: ConfigDict, name: str) -> None:
+def use_text_tower(name: str, max_length: int, config: ConfigDict) -> ConfigDict:
     """Adds a published text tower, whose other options and pooling come from its folder."""
     config.model.text = {"encoder": TEXT[name], "head": None, "projection": None}
-    config.data.text.tokenizer = "words" if name == "bow" else "wordpiece"
+    tokenizer = "words" if name == "bow" else "wordpiece"
+    config.data.text.update({"tokenizer": tokenizer, "max_length": max_length})
+    return config

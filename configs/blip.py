@@ -56,7 +56,7 @@ def experiment() -> ConfigDict:
     config.model = {
         "image": base.tower(vit, "cls", width=256),
         "text": base.tower(bert, "cls", width=256),
-        "similarity": _learned_temperature() | {"max_logit_scale": 1000.0},
+        "similarity": base.learned_cosine(TEMPERATURE, max_logit_scale=1000.0),
         "cross_encoder": {"name": "cross_attention", "score": "logit"},
     }
     config.data = base.dataset("coco_captions")
@@ -83,18 +83,12 @@ def use_large(config: ConfigDict) -> ConfigDict:
     return config
 
 
-def _learned_temperature() -> dict:
-    return {"name": "cosine", "temperature": TEMPERATURE, "learned_temperature": True}
-
-
 def _tasks(queue: int, rate: float = 0.995) -> dict:
     # The weight of the copies' softmax in the targets rises during the first epoch.
     soft = {"schedule": "linear", "from": 0.0, "to": 0.4, "start": 0, "end": "1 epochs"}
-    contrastive = base.task(
-        "image", "caption_0", "momentum_softmax", soft=soft,
-        inputs=("image_id",), module={"size": queue, "rate": rate},
-    )  # fmt: skip
-    return {"i2t": contrastive, "matching": base.task("image", "caption_0", "matching")}
+    module = {"size": queue, "rate": rate}
+    contrastive = base.pair_task("momentum_softmax", inputs=("image_id",), module=module, soft=soft)
+    return {"i2t": contrastive, "matching": base.pair_task("matching")}
 
 
 def quick(_: ConfigDict) -> ConfigDict:
@@ -106,7 +100,7 @@ def quick(_: ConfigDict) -> ConfigDict:
     config.model.text.encoder.update(sizes)
     config.model.image.head = config.model.text.head = {"name": "cls"}
     config.tasks = _tasks(256)
-    config.model.similarity = _learned_temperature()
+    config.model.similarity = base.learned_cosine(TEMPERATURE)
     config.evals.reranked.reranker.first_stage_weight = 1.0
     return config
 

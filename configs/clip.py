@@ -149,9 +149,8 @@ def _pretrain_siglip(
     image: dict, text: dict, pixels: int, length: int, marks: tuple[str, str], config: ConfigDict
 ) -> ConfigDict:
     config = _pretrain(image, text, pixels, config)
-    scale = {"temperature": 0.1, "learned_temperature": True}
-    config.model.similarity = {"name": "cosine", "bias": -10.0, "learned_bias": True, **scale}
-    config.tasks = {"i2t": base.task("image", "caption_0", "sigmoid", engine="dense")}
+    config.model.similarity = base.learned_cosine(0.1, bias=-10.0, learned_bias=True)
+    config.tasks = {"i2t": base.pair_task("sigmoid", engine="dense")}
     config.data.image.eval_transform = "big_vision"
     pads = {"end": marks[0], "pad": marks[1], "attend_to_padding": True, "max_length": length}
     config.data.text.update({"tokenizer": "sentencepiece", "vocabulary": "", **pads})
@@ -167,21 +166,12 @@ def crops() -> dict[str, Any]:
 
 def learned_scale() -> dict[str, Any]:
     """CLIP's similarity, whose scale every update brings back to 1 to 100."""
-    scale = {
-        "temperature": 0.07,
-        "learned_temperature": True,
-        "max_logit_scale": 100.0,
-    }
-    return {"name": "cosine", **scale}
+    return base.learned_cosine(0.07, max_logit_scale=100.0)
 
 
-def adamw(
-    rate: float, decay: float, decayed: str = "(kernel|_embeddings)", **options: Any
-) -> ConfigDict:
+def adamw(rate: float, decay: float, decayed: str = "(kernel|_embeddings)", **options: Any) -> dict:
     """`config.optimizer` that decays neither biases, norms nor the scale of the similarity."""
-    optimizer = base.adamw(rate, decay, "up to 10000", **options)
-    optimizer["weight_decay"]["pattern"] = f"(image|text)/.*{decayed}$"
-    return ConfigDict(optimizer, type_safe=False)
+    return base.adamw(rate, decay, "up to 10000", decayed=f"(image|text)/.*{decayed}$", **options)
 
 
 def quick(config: ConfigDict) -> ConfigDict:

@@ -35,12 +35,11 @@ from configs import base, clip, cxc
 
 def get_config(argument: str = "") -> ConfigDict:
     """`i2t`, `t2t`, `multitask`, `locked` or `sigmoid`; `,quick` after it is small."""
-    task, _, size = ("i2t,quick" if argument == "quick" else argument).partition(",")
-    config = base.variant(
-        experiment(), task, i2t=lambda config: config, t2t=t2t,
-        multitask=multitask, locked=lock, sigmoid=sigmoid,
+    return base.variant(
+        experiment(), "i2t,quick" if argument == "quick" else argument,
+        i2t=lambda config: config, t2t=t2t, multitask=multitask, locked=lock, sigmoid=sigmoid,
+        quick=quick,
     )  # fmt: skip
-    return base.variant(config, size, quick=quick)
 
 
 def experiment() -> ConfigDict:
@@ -84,7 +83,7 @@ def lock(config: ConfigDict) -> ConfigDict:
 
 def sigmoid(config: ConfigDict) -> ConfigDict:
     """Every pair of the batch is classified by itself."""
-    config.tasks = {"i2t": base.task("image", "caption_0", "sigmoid", engine="dense")}
+    config.tasks = {"i2t": base.pair_task("sigmoid", engine="dense")}
     similarity = config.model.similarity
     similarity.update({"max_logit_scale": None, "bias": 0.0, "learned_bias": True})
     return config

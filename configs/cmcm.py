@@ -60,11 +60,8 @@ def experiment(
     words = {"name": "rnn", "cell": "lstm", "vocab_size": 0, "width": 300, "bidirectional": True}
     config.model.image = base.tower({"name": "resnet"}, **projection)  # torchvision's ResNet-50
     config.model.text = base.tower(words, "attention", **projection)
-    retrieval = base.task("image", "caption_0", "distance_triplet", margin=0.3)
-    relation = base.task(
-        "image", "caption_0", "relation_bce", weight=0.1, negatives="none",
-        inputs=("relations",), module={"relations": 0},
-    )  # fmt: skip
+    retrieval = base.pair_task("distance_triplet", margin=0.3)
+    relation = base.pair_task("relation_bce", weight=0.1, negatives="none", inputs=("relations",))
     config.tasks = {
         "t2i": retrieval | {"similarity": {"name": "euclidean"}},
         "relations": relation,
@@ -110,13 +107,7 @@ def judge(
 
 def pools(every: int = 0, split: str = "test", **options: object) -> dict:
     """An evaluator of retrieval from random pools of 500 pairs, ten times."""
-    sizes = {"size": 500, "repeats": 10}
-    return {"type": "pools", "final_split": split, "every": every, **HELD_OUT, **sizes, **options}
-
-
-def not_visible() -> dict:
-    """The final pools, queried with captions that describe nothing visible."""
-    return pools(without=("Visible",))
+    return {"type": "pools", "final_split": split, "every": every, **HELD_OUT, **options}
 
 
 def variant(config: ConfigDict, argument: str, relations: Mapping[str, float]) -> ConfigDict:
@@ -143,9 +134,8 @@ def _changes(relations: Mapping[str, float]) -> dict[str, Callable[[ConfigDict],
         "captions": captions_alone,
     }
     weights = tuple(relations.values())
-    for place, name in enumerate(relations):  # CMCM_c of the paper.
-        changes[name] = partial(judge, weights=weights, select=(place,))
-    return changes
+    own = (partial(judge, weights=weights, select=(place,)) for place in range(len(weights)))
+    return changes | dict(zip(relations, own, strict=True))  # CMCM_c of the paper.
 
 
 def without_attention(config: ConfigDict) -> ConfigDict:
@@ -187,7 +177,9 @@ def captions_alone(config: ConfigDict) -> ConfigDict:
     config.evals.relations.every = config.evals.pools.every
     keep_evaluators(config, lambda section: section.type == "relations")
     config.best_checkpoint = {"metric": "relations/mean/average_precision", "mode": "max"}
-    config.optimizer.plateau.update(config.best_checkpoint)
+    config.init_from.run = ""  # It has a CNN.
+    if config.optimizer.plateau is not None:
+        config.optimizer.plateau.update(config.best_checkpoint)
     return config
 
 
@@ -203,7 +195,7 @@ def quick(config: ConfigDict) -> ConfigDict:
     config.data.image.augment = None
     config.data.text.max_length = 32
     config.evals = {name: evals[name] for name in ("pools", "refined", "relations")}
-    config.evals.not_visible = not_visible()
+    config.evals.not_visible = pools(without=("Visible",))
     for section in config.evals.values():
         section.update({"split": "validation", "every": 25})
         if section.type == "pools":
@@ -216,10 +208,7 @@ def shapes(config: ConfigDict) -> ConfigDict:
     """600 steps from the CNN of `runs/quickstart`, which is trained further; pools of 500 pairs."""
     config = quick(config)
     config.total_steps, config.log_every = 600, 100
-    config.model.image.encoder = quickstart.get_config().model.image.encoder.to_dict()
-    config.init_from.run, config.init_from.include = "runs/quickstart", ("image/encoder/",)
-    config.init_from.optimizer = False
-    config.optimizer.plateau = None
+    quickstart.use_cnn(config)
     for section in config.evals.values():
         section.every = 0
         if section.type == "pools":

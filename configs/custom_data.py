@@ -125,9 +125,8 @@ def _change(section: ConfigDict, before: ConfigDict, after: ConfigDict) -> None:
 
 def starts_from_weights(init_from: ConfigDict, modality: str) -> bool:
     """Whether the encoder of a modality comes from a tower, a model or another run."""
-    if init_from.towers[modality] or init_from.model:
-        return True
-    return bool(init_from.run) and matches(init_from.include, f"{modality}/encoder/")
+    is_in_run = init_from.run and matches(init_from.include, f"{modality}/encoder/")
+    return bool(init_from.towers[modality] or init_from.model or is_in_run)
 
 
 def _fill(section: ConfigDict, defaults: dict[str, Any]) -> None:
@@ -159,13 +158,8 @@ def published_tower(modality: str) -> dict[str, Any]:
     inputs = {"image": {"augment": cxc.crops(area=(0.5, 1.0))}, "text": {"min_count": 1}}
     return {
         "data": {modality: inputs[modality]},
-        "optimizer": {"groups": tower_rate(modality, 0.1)},
+        "optimizer": {"groups": {f"{modality}_tower": {"rate": 0.1}}},
     }
-
-
-def tower_rate(modality: str, rate: float) -> dict[str, Any]:
-    """The parameter group of the encoder of a side, at a fraction of the learning rate."""
-    return {f"{modality}_tower": {"rate": rate}}
 
 
 def small_image_tower() -> dict[str, Any]:
@@ -177,7 +171,7 @@ def small_image_tower() -> dict[str, Any]:
     return {
         "model": {"image": {"encoder": encoder, "head": {"name": "mean"}}},
         "data": {"image": {"size": 32, "augment": augment}},
-        "optimizer": {"groups": tower_rate("image", 1.0)},
+        "optimizer": {"groups": {"image_tower": {"rate": 1.0}}},
     }
 
 
@@ -187,5 +181,5 @@ def small_text_tower() -> dict[str, Any]:
     return {
         "model": {"text": {"encoder": words, "head": {"name": "mean"}}},
         "data": {"text": base.words("nltk", min_count=2, max_length=64)},
-        "optimizer": {"groups": tower_rate("text", 1.0)},
+        "optimizer": {"groups": {"text_tower": {"rate": 1.0}}},
     }

@@ -45,18 +45,15 @@ def get_config(argument: str = "") -> ConfigDict:
     for field, weight in {"fused": 3.0, "instance": 5.0, "consensus": 1.0}.items():
         similarity = {"name": "dot", "field": field}
         config.tasks[field] = itm.hinge() | {"weight": weight, "similarity": similarity}
-    config.tasks.concepts = base.task(
-        "image", "caption_0", "concept_divergence", weight=2.0, negatives="none"
-    )
+    config.tasks.concepts = base.pair_task("concept_divergence", weight=2.0, negatives="none")
     config.optimizer = itm.clipped_adam(2e-4, "15 epochs")
     return base.variant(config, argument, flickr30k=flickr30k, quick=quick)
 
 
 def flickr30k(config: ConfigDict) -> ConfigDict:
     """Fewer labels, a longer training, and the same fusion in training and evaluation."""
-    config = itm.use_flickr30k(config)
-    config.data.label_captions = 5
-    config.total_steps, config.optimizer.schedule.every = "50 epochs", "25 epochs"
+    config = itm.use_flickr30k(config, "25 epochs")
+    config.total_steps, config.data.label_captions = "50 epochs", 5
     config.model.text.head.label_share = 0.35
     for modality in ("image", "text"):
         config.model[modality].head.eval_fusion = 0.85
@@ -68,8 +65,7 @@ def quick(config: ConfigDict) -> ConfigDict:
 
     A concept is then one form of a word, since no lemmas are looked up.
     """
-    config = itm.quick(config)
-    itm.shrink(config, words=32, width=32, head=32)
+    config = itm.quick(config, words=32, width=32, head=32)
     for modality in ("image", "text"):
         config.model[modality].head.update({"concepts": 32, "concept_width": 16, "graph_width": 16})
     config.data.label_captions = 5

@@ -34,10 +34,15 @@ def frozen_bert(**projection: Any) -> dict:
     return base.tower(encoder, {"name": "transformer", "dtype": "bfloat16"}, **projection)
 
 
-def minilm(lower_depth: int, **projection: Any) -> dict:
-    """The sentence encoder all-MiniLM-L6-v2, with its first layers separate, to be frozen."""
+def use_minilm(config: ConfigDict, lower_depth: int, **projection: Any) -> None:
+    """Starts from the sentence encoder all-MiniLM-L6-v2, and trains its last layers.
+
+    The others are computed once for all captions.
+    """
     encoder = base.bert(width=384, depth=6, lower_depth=lower_depth, mlp_dim=1536)
-    return base.tower(encoder, **projection)
+    config.model.text = base.tower(encoder, **projection)
+    config.init_from.towers.text = "weights/minilm"
+    config.freeze, config.frozen_features.modalities = ("text/encoder/(?!layers/)",), ("text",)
 
 
 def skipping_adam(learning_rate: float) -> dict:

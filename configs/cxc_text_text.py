@@ -43,13 +43,10 @@ def get_config(argument: str = "") -> ConfigDict:
 def minilm(config: ConfigDict) -> ConfigDict:
     """Trains three of six layers; the others are computed once for all captions."""
     config.total_steps, config.batch_size, config.log_every = 300, 256, 10
-    config.model.text = cxc.minilm(lower_depth=3)
+    cxc.use_minilm(config, lower_depth=3)
     config.model.similarity = {"name": "cosine", "temperature": 0.05}
-    config.init_from.towers.text = "weights/minilm"
     # 2.4 % of the captions are longer and are truncated.
     config.data.text.max_length = 20
-    config.freeze = ("text/encoder/(?!layers/)",)
-    config.frozen_features.modalities = ("text",)
     config.optimizer = base.adamw(2e-4, decay=0.01, warmup="up to 20", clip_norm=1.0)
     config.evals.coco.every, config.checkpoint.every = 100, 50
     config.best_checkpoint.metric = "coco/coco5k/t2t/recall@1"

@@ -23,7 +23,7 @@ def get_config() -> ConfigDict:
     config.total_steps, config.batch_size = "10 epochs", 64
     for modality in ("image", "text"):
         config.model[modality] = base.tower({"name": ""}, None, width=512)
-    config.model.similarity.update({"temperature": 0.07, "learned_temperature": True})
+    config.model.similarity = base.learned_cosine(0.07)
     config.data = base.dataset("flickr8k")
     config.data.captions_per_image = 2
     config.data.image = base.pixels(0, cxc.crops(), crop=0.875)

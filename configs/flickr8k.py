@@ -56,7 +56,6 @@ def from_scratch() -> ConfigDict:
     config.data.text = base.wordpiece(vocabulary_size=5000, max_length=20)
     config.optimizer = base.adamw(1e-3, decay=0.01, warmup="up to 100", clip_norm=1.0)
     config.evals = {"flickr8k": base.benchmarks(every=150)}
-    config.best_checkpoint.metric = "flickr8k/mean_recall@10"
     config.checkpoint.every = 150
     return config
 
@@ -66,10 +65,7 @@ def pretrained(config: ConfigDict) -> ConfigDict:
     config.total_steps, config.log_every = 200, 10
     # The same path and inputs as when MobileNetV2 itself is trained.
     config.model.image.encoder.input_norm = "none"
-    config.model.text = cxc.minilm(lower_depth=5, width=DIMENSION)
-    config.init_from.towers.text = "weights/minilm"
-    config.freeze = ("text/encoder/(?!layers/)",)
-    config.frozen_features.modalities = ("text",)
+    cxc.use_minilm(config, lower_depth=5, width=DIMENSION)
     config.optimizer.learning_rate = 7e-4
     config.optimizer.schedule.warmup_steps = "up to 20"
     config.evals.flickr8k.every = config.checkpoint.every = 100

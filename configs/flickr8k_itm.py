@@ -41,7 +41,7 @@ from functools import partial
 
 from ml_collections import ConfigDict
 
-from configs import base, cvse, cxc, pcme, pvse, scan, sgraf, vse0, vse_infinity, vsepp
+from configs import base, cvse, cxc, itm, pcme, pvse, scan, sgraf, vse0, vse_infinity, vsepp
 
 DIMENSION = 128
 WORDS = 200
@@ -67,7 +67,7 @@ def share(name: str, config: ConfigDict) -> ConfigDict:
     config.name = f"flickr8k_{name}"
     config.total_steps, config.batch_size, config.log_every = "2 epochs", 128, 50
     config.model.image.encoder = {"name": "precomputed", "features": 1280}
-    narrow(config.model)
+    narrow(config)
     for task in config.tasks.values():
         # Uses all negatives in the first epoch, as VSE-infinity does, for losses that mine.
         if task.loss.options.get("mining") in ("hardest", "semi_hard"):
@@ -111,18 +111,14 @@ def reduce_pairs(config: ConfigDict) -> ConfigDict:
     return config
 
 
-def narrow(model: ConfigDict) -> None:
+def narrow(config: ConfigDict) -> None:
     """`DIMENSION` in place of every paper's 1024, and half of it in place of 256."""
-    for modality in (model.image, model.text):
-        for section in filter(None, (modality.head, modality.projection)):
-            if section.get("width"):
-                section.width = DIMENSION
-    text = model.text.encoder
+    text, similarity = config.model.text.encoder, config.model.similarity
     # If the two directions are joined, each has half of it.
     is_joined = text.get("bidirectional") and text.get("directions") != "mean"
-    text.update({"embedding_width": WORDS, "width": DIMENSION // 2 if is_joined else DIMENSION})
-    if model.similarity.get("width"):
-        model.similarity.width = DIMENSION // 2
+    itm.shrink(config, WORDS, DIMENSION // 2 if is_joined else DIMENSION, DIMENSION)
+    if similarity.get("width"):
+        similarity.width = DIMENSION // 2
 
 
 def softmax() -> ConfigDict:

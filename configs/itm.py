@@ -47,10 +47,11 @@ def use_regions(config: ConfigDict) -> ConfigDict:
     return config
 
 
-def use_flickr30k(config: ConfigDict) -> ConfigDict:
-    """Uses SCAN's regions of Flickr30k instead of COCO's."""
+def use_flickr30k(config: ConfigDict, decay_after: str) -> ConfigDict:
+    """Uses SCAN's regions of Flickr30k instead of COCO's, and another decay of the rate."""
     config.data.config = "flickr30k"
     config.evals = {"flickr30k": config.evals.coco.to_dict() | {"final_split": "test"}}
+    config.optimizer.schedule.every = decay_after
     return config
 
 
@@ -85,7 +86,7 @@ def hinge(
 ) -> dict:
     """The task that these papers share; captions of the same image count as negatives."""
     options |= {"margin": margin, "mining": mining, "reduction": reduction}
-    return base.task("image", "caption_0", "triplet", negatives="pair", **options)
+    return base.pair_task("triplet", negatives="pair", **options)
 
 
 def clipped_adam(learning_rate: float, decay_after: str) -> dict:
@@ -100,18 +101,13 @@ def on_shapes(config: ConfigDict) -> ConfigDict:
     It is large enough to learn something. The benchmark `shapes_matches` has all captions that are
     true of an image.
     """
-    config = quick(config)
+    config = quick(config, words=64, width=64, head=128)
     config.name = config.name.replace("_quick", "_shapes")
     config.total_steps, config.batch_size, config.log_every = 500, 128, 100
-    encoder = quickstart.get_config().model.image.encoder.to_dict()
-    config.model.image.encoder = encoder | {"batch_norm": "running"}
-    config.init_from.run, config.init_from.include = "runs/quickstart", config.freeze
-    config.init_from.optimizer = False
+    quickstart.use_cnn(config, batch_norm="running")
     config.data.image.size, config.data.text.max_length = 48, 24
     config.data.text_lengths = (32,)
-    shrink(config, words=64, width=64, head=128)
     config.optimizer.schedule = {"name": "cosine", "warmup_steps": "up to 50"}
-    config.optimizer.plateau = None
     config.evals.shapes.benchmarks = ("shapes_own", "shapes_matches")
     # Only at the last step.
     config.evals.shapes.every, config.checkpoint.every = 0, 250
@@ -124,8 +120,11 @@ def ambiguity() -> dict:
     return {"type": "ambiguity", "benchmark": "shapes_matches", "batch_size": 512}
 
 
-def quick(config: ConfigDict) -> ConfigDict:
-    """The built-in dataset without pixel augmentation, and the stored map of a small random CNN."""
+def quick(config: ConfigDict, **sizes: int) -> ConfigDict:
+    """The built-in dataset without pixel augmentation, and the stored map of a small random CNN.
+
+    The sizes are those of `shrink`.
+    """
     config = base.on_built_in_dataset(config, steps=50)
     config.model.image.encoder = base.small_convnet()
     config.freeze, config.frozen_features.modalities = ("image/encoder/",), ("image",)
@@ -133,12 +132,14 @@ def quick(config: ConfigDict) -> ConfigDict:
     config.data.text.max_length, config.data.text_lengths = 32, ()
     if config.data.text.tokenizer != "wordpiece":
         config.data.text.min_count = 1
-    return config
+    return shrink(config, **sizes) if sizes else config
 
 
-def shrink(config: ConfigDict, words: int, width: int, head: int | None = None) -> None:
-    """Sets the widths of words, of the recurrent layers, and of heads that have one."""
+def shrink(config: ConfigDict, words: int, width: int, head: int) -> ConfigDict:
+    """Sets the widths of words, of the recurrent layers, and of heads and projections with one."""
     config.model.text.encoder.update({"embedding_width": words, "width": width})
-    for modality in ("image", "text"):
-        if head and config.model[modality].head.get("width"):
-            config.model[modality].head.width = head
+    for tower in (config.model.image, config.model.text):
+        for section in filter(None, (tower.head, tower.projection)):
+            if section.get("width"):
+                section.width = head
+    return config

@@ -37,8 +37,6 @@ released labels. `python -m xmodal.eval_main --run=RUN2 --step=latest --evaluato
 --benchmarks=coco1k,coco5k,pmrp_pcme_1k` evaluates.
 """
 
-from typing import Any
-
 from ml_collections import ConfigDict
 
 from configs import base, itm
@@ -57,9 +55,9 @@ def get_config(argument: str = "") -> ConfigDict:
     config.model.text = base.tower(words, texts)
     config.model.similarity = {"name": "match_probability"}
     config.freeze = config.init_from.published = ("image/encoder/", "text/encoder/table")
-    options: dict[str, Any] = {"directions": "sum", "kl_weight": 1e-5}
-    loss = base.task("image", "caption_0", "soft_contrastive", negatives="pair", **options)
-    config.tasks = {"i2t": loss}
+    config.tasks.i2t = base.pair_task(
+        "soft_contrastive", negatives="pair", directions="sum", kl_weight=1e-5
+    )
     config.data.image.augment.erase = 0.2
     config.data.text.min_count = 1
     config.data.text.augment = {"unknown": 0.1, "delete": 0.1}

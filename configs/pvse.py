@@ -46,17 +46,15 @@ def get_config(argument: str = "") -> ConfigDict:
     config = itm.experiment("pvse")
     config.batch_size = 256
     image, words = itm.resnet(batch_norm="batch_frozen"), itm.frozen_words(itm.DIMENSION // 2)
-    config.model.image = base.tower(image, {"name": "pie", "source": "mean"})
-    config.model.text = base.tower(words, {"name": "pie", "source": "last", "linear": False})
-    for modality in ("image", "text"):
-        config.model[modality].head.update({"width": itm.DIMENSION, "embeddings": 2})
+    head = {"name": "pie", "width": itm.DIMENSION, "embeddings": 2}
+    config.model.image = base.tower(image, head | {"source": "mean"})
+    config.model.text = base.tower(words, head | {"source": "last", "linear": False})
     config.model.similarity = {"name": "max_cosine"}
     config.freeze = config.init_from.published = ("image/encoder/", "text/encoder/table")
-    views = ("image", "caption_0")
     config.tasks = {
         "i2t": itm.hinge(margin=0.1, reduction="mean"),
-        "diversity": base.task(*views, "diversity", weight=0.1, negatives="none"),
-        "mmd": base.task(*views, "mmd", weight=0.01, negatives="none", distance="norm"),
+        "diversity": base.pair_task("diversity", weight=0.1, negatives="none"),
+        "mmd": base.pair_task("mmd", weight=0.01, negatives="none", distance="norm"),
     }
     config.data.text.min_count = 1
     config.optimizer = base.adam(2e-4, clip_norm=2.0, amsgrad=True)
@@ -115,6 +113,4 @@ def ambiguous_shapes(config: ConfigDict) -> ConfigDict:
 
 def quick(config: ConfigDict) -> ConfigDict:
     """Stored maps of a small random CNN, small heads, and trainable word vectors."""
-    config = itm.quick(config)
-    itm.shrink(config, words=32, width=32, head=64)
-    return config
+    return itm.quick(config, words=32, width=32, head=64)

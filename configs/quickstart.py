@@ -66,15 +66,21 @@ def text_text(config: ConfigDict) -> ConfigDict:
 def classify(config: ConfigDict) -> ConfigDict:
     """Also classifies the images of one object by shape and color, with and without training."""
     shared = {"data": {"config": "objects"}, "every": config.evals.shapes.every}
-    shape, color = shared | {"labels": "shape"}, shared | {"labels": "color"}
     on_background = ("only a {}", "a {} on a white background", "a {} and nothing else")
     colored = tuple(f"only a {{}} {name}" for name in ("circle", "square", "star", "heart"))
-    config.evals.shape = shape | {"type": "zero_shot", "templates": on_background}
-    config.evals.color = color | {"type": "zero_shot", "templates": colored}
-    for name, section in (("shape", shape), ("color", color)):
-        config.evals[f"{name}_knn"] = section | {"type": "knn", "k": 20}
-        config.evals[f"{name}_probe"] = section | {"type": "linear_probe"}
+    for label, templates in (("shape", on_background), ("color", colored)):
+        section = shared | {"labels": label}
+        config.evals[label] = section | {"type": "zero_shot", "templates": templates}
+        config.evals[f"{label}_knn"] = section | {"type": "knn", "k": 20}
+        config.evals[f"{label}_probe"] = section | {"type": "linear_probe"}
     return config
+
+
+def use_cnn(config: ConfigDict, **options: str) -> None:
+    """Starts another experiment from the CNN of `runs/quickstart`."""
+    config.model.image.encoder = multitask().model.image.encoder.to_dict() | options
+    config.init_from.run, config.init_from.include = "runs/quickstart", ("image/encoder/",)
+    config.init_from.optimizer, config.optimizer.plateau = False, None
 
 
 def quick(config: ConfigDict) -> ConfigDict:
@@ -92,7 +98,7 @@ def image_text_matching(config: ConfigDict) -> ConfigDict:
     config = image_text(config)
     sizes = {"width": 128, "depth": 2, "heads": 4, "mlp_dim": 256, "dropout": 0.0}
     config.model.cross_encoder = {"name": "matching_head", "score": "log_odds", **sizes}
-    config.tasks.matching = base.task("image", "caption_0", "matching")
+    config.tasks.matching = base.pair_task("matching")
     config.evals.reranked = config.evals.shapes.copy_and_resolve_references()
     config.evals.reranked.reranker = {"name": "cross_encoder", "top": 10, "first_stage_weight": 0.0}
     return config

@@ -18,7 +18,6 @@ BLIP's authors do; `vilt` scores all pairs, in float32 where ViLT's authors use 
 scores tie; `vinvl` does so on VinVL's regions and tags.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 from ml_collections import ConfigDict
@@ -28,21 +27,20 @@ from configs import base, cmcm_cite, cmcm_clue, itm
 
 def get_config(argument: str = "") -> ConfigDict:
     """A config without a model, tasks or training, on COCO or another dataset."""
-    papers = {"clue": cmcm_clue, "cite": cmcm_cite}
-    variants: dict[str, Callable[..., ConfigDict]] = {}
-    variants |= {name: partial(_bare, paper.get_config()) for name, paper in papers.items()}
-    variants |= {"regions": itm.use_regions, "vilt": _score_pairs, "vinvl": _score_regions}
-    variants["blip"] = partial(_score_pairs, top=256, first_stage_weight=1.0)
     config = base.base("released")
     config.data = base.dataset("coco_captions")
     config.data.image.size = 0  # The model's.
     # Longer than any COCO caption.
     config.data.text = base.words("nltk", min_count=1, max_length=64)
     config.evals = {"coco": base.benchmarks(batch_size=128)}
-    return base.choose(config, argument, **variants)
+    return base.choose(
+        config, argument, regions=itm.use_regions, vilt=_score_pairs, vinvl=_score_regions,
+        blip=partial(_score_pairs, top=256, first_stage_weight=1.0),
+        clue=lambda _: _bare(cmcm_clue.get_config()), cite=lambda _: _bare(cmcm_cite.get_config()),
+    )  # fmt: skip
 
 
-def _bare(config: ConfigDict, _: ConfigDict) -> ConfigDict:
+def _bare(config: ConfigDict) -> ConfigDict:
     """The data and the evaluators of an experiment."""
     config.name, config.tasks = f"released_{config.data.dataset}", {}
     config.model.image = config.model.text = None

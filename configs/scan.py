@@ -30,11 +30,12 @@ SIMILARITIES = {
 }
 
 
-def get_config(argument: str = "t2i_lse") -> ConfigDict:
+def get_config(argument: str = "") -> ConfigDict:
     """See the table; `quick` runs on the built-in dataset."""
     variants = {name: partial(attend, name) for name in SIMILARITIES}
     variants |= {f"{name}_flickr30k": partial(flickr30k, name) for name in SIMILARITIES}
-    return base.variant(experiment(), argument or "t2i_lse", quick=quick, **variants)
+    variants["quick"] = partial(itm.quick, words=32, width=32, head=32)
+    return base.variant(experiment(), argument or "t2i_lse", **variants)
 
 
 def experiment() -> ConfigDict:
@@ -44,11 +45,10 @@ def experiment() -> ConfigDict:
     head = {"name": "unit_tokens", "width": itm.DIMENSION}
     config.model.image = base.tower(itm.regions(), head)
     config.model.text = base.tower(itm.averaged_gru(), "unit_tokens")
-    config.model.similarity = {"name": "scan", **SIMILARITIES["t2i_lse"]}
     # Tiles of the batch's pairs, recomputed in the backward pass.
     config.tasks = {"i2t": itm.hinge(engine="auto:64")}
     config.optimizer = itm.clipped_adam(5e-4, "10 epochs")
-    return config
+    return attend("t2i_lse", config)
 
 
 def attend(name: str, config: ConfigDict) -> ConfigDict:
@@ -59,16 +59,8 @@ def attend(name: str, config: ConfigDict) -> ConfigDict:
 
 def flickr30k(name: str, config: ConfigDict) -> ConfigDict:
     """A lower rate and more epochs."""
-    config = itm.use_flickr30k(attend(name, config))
+    config = itm.use_flickr30k(attend(name, config), "15 epochs")
     if name == "i2t_lse":
         config.model.similarity.pool_scale = 5.0
-    config.total_steps = "30 epochs"
-    config.optimizer = itm.clipped_adam(2e-4, "15 epochs")
-    return config
-
-
-def quick(config: ConfigDict) -> ConfigDict:
-    """Small, on the cells of a stored map."""
-    config = itm.quick(config)
-    itm.shrink(config, words=32, width=32, head=32)
+    config.total_steps, config.optimizer.learning_rate = "30 epochs", 2e-4
     return config

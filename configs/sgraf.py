@@ -42,7 +42,7 @@ SIMILARITIES = {
     "sgr": {"name": "sgr", "width": 256, "attention_scale": 9.0, "steps": 3},
 }
 # Epochs, and those after which the rate falls.
-FLICKR30K = {"saf": (30, 20), "sgr": (40, 30)}
+FLICKR30K = {"saf": ("30 epochs", "20 epochs"), "sgr": ("40 epochs", "30 epochs")}
 
 
 def get_config(argument: str = "") -> ConfigDict:
@@ -75,16 +75,12 @@ def combine(name: str, config: ConfigDict) -> ConfigDict:
 
 def flickr30k(name: str, config: ConfigDict) -> ConfigDict:
     """Other epochs."""
-    config = itm.use_flickr30k(combine(name, config))
-    epochs, decay = FLICKR30K[name]
-    config.total_steps = f"{epochs} epochs"
-    config.optimizer = itm.clipped_adam(2e-4, f"{decay} epochs")
-    return config
+    config.total_steps, decay = FLICKR30K[name]
+    return itm.use_flickr30k(combine(name, config), decay)
 
 
 def quick(name: str, config: ConfigDict) -> ConfigDict:
     """Small, on the cells of a stored map."""
-    config = itm.quick(combine(name, config))
-    itm.shrink(config, words=32, width=32, head=32)
+    config = itm.quick(combine(name, config), words=32, width=32, head=32)
     config.model.similarity.width = 16
     return config

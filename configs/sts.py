@@ -15,6 +15,8 @@ A converted text tower, `bow` of word vectors or `sentence_encoder` of a BERT:
 MTEB does.
 """
 
+from functools import partial
+
 from ml_collections import ConfigDict
 
 from configs import base, baselines
@@ -22,16 +24,11 @@ from configs import base, baselines
 
 def get_config(argument: str = "") -> ConfigDict:
     """Takes the kind of text tower, or nothing for a file of embeddings."""
-    if argument not in ("", *baselines.TEXT):
-        known = tuple(baselines.TEXT)
-        raise ValueError(f"Unknown tower {argument!r} of sts.py; known: {known} or none.")
     config = base.base("sts")
     config.data = base.dataset("semeval_sts", "pairs")
     config.data.image = None
     # Within a run, it names its dataset in `data`.
     config.evals = {"sts": {"type": "embedding_similarity", "split": "test"}}
     config.best_checkpoint.metric = "sts/avg2016/pearson"
-    if argument:
-        baselines.use_text_tower(config, argument)
-        config.data.text.max_length = 256
-    return config
+    towers = {name: partial(baselines.use_text_tower, name, 256) for name in baselines.TEXT}
+    return base.choose(config, argument, **towers)

@@ -52,7 +52,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs import base
+from configs import base, itm
 
 DIMENSION = 128
 
@@ -81,9 +81,7 @@ def get_config(argument: str = "") -> ConfigDict:
     }
     config.best_checkpoint.update(metric="sts/avg2016/pearson", mode="last")
     config.checkpoint.every = "1 epochs"
-    for name in argument.split(","):
-        config = base.variant(config, name, **VARIANTS)
-    return config
+    return base.variant(config, argument, **VARIANTS)
 
 
 def get_space(argument: str = "") -> dict:
@@ -110,13 +108,7 @@ def get_space(argument: str = "") -> dict:
 def sentence_pairs(dataset: str, builder_config: str, **folders: str) -> dict:
     """An evaluator of sentence pairs; by default the folders are those of the run."""
     own = {"dataset": dataset, "config": builder_config, **folders}
-    return {
-        "type": "embedding_similarity",
-        "data": own,
-        "split": "test",
-        "every": "1 epochs",
-        "batch_size": 512,
-    }
+    return base.evaluator("embedding_similarity", "1 epochs", data=own, split="test")
 
 
 def recurrent(cell: str, config: ConfigDict) -> ConfigDict:
@@ -214,14 +206,13 @@ def quick(config: ConfigDict) -> ConfigDict:
 
 def shuffled(loss: str, **options: Any) -> dict:
     """A task on images and captions whose loss is over B true and B shuffled pairs."""
-    return base.task("image", "caption_0", loss, negatives="none", **options)
+    return base.pair_task(loss, negatives="none", **options)
 
 
-RANK: dict[str, Any] = {"margin": 0.2, "mining": "all", "reduction": "sum"}
 LOSSES = {
     "pearson": shuffled("pearson"),
     "covariance": shuffled("covariance"),
-    "rank": base.task("image", "caption_0", "triplet", negatives="pair", **RANK),
+    "rank": itm.hinge("all"),
     **{f"skt_{a}": shuffled("soft_kendall", alpha=float(a)) for a in ("0.2", "1", "5")},
 }
 VARIANTS: dict[str, Callable[[ConfigDict], ConfigDict]] = {

@@ -23,13 +23,9 @@ VinVL_MODEL_ZOO.md, COCO 5K, R@1/5:
     large  I->T 75.4 92.9   T->I 58.8 83.5
 """
 
-from typing import Any
-
 from ml_collections import ConfigDict
 
-from configs import base
-
-_DECAYED = ".*(kernel|_embeddings)$"  # Neither biases nor layer norms.
+from configs import base, vilt
 
 
 def get_config(argument: str = "") -> ConfigDict:
@@ -39,34 +35,24 @@ def get_config(argument: str = "") -> ConfigDict:
 
 def experiment() -> ConfigDict:
     """VinVL base on COCO."""
-    config = base.base("vinvl")
+    # A BERT-Base over up to 70 words and tags, and the regions.
+    config = vilt.single_stream(
+        "vinvl", {"name": "region_tokens", "features": 2054}, norm_first=False, modalities=False,
+        epsilon=1e-12, positions=512, length=70, pooled_dropout=0.1, score="log_odds",
+    )  # fmt: skip
     config.total_steps, config.batch_size = "30 epochs", 128
-    regions = {"name": "region_tokens", "features": 2054, "dropout": 0.1, "dtype": "bfloat16"}
-    config.model = {
-        "image": base.tower(regions, "none"),
-        "text": base.tower({"name": "token_ids", "vocab_size": 30522}, "none"),
-        "similarity": {"name": "dot"},
-        # A BERT-Base over up to 70 words and tags, and the regions.
-        "cross_encoder": {
-            "name": "single_stream", "norm_first": False, "modalities": False, "epsilon": 1e-12,
-            "positions": 512, "length": 70, "pooled_dropout": 0.1, "classes": 2,
-            "score": "log_odds", "dtype": "bfloat16",
-        },
-    }  # fmt: skip
     config.data = base.dataset("region_features", "coco_vinvl")
     config.data.examples = "pairs"
     config.data.image = {"size": 0, "augment": None, "max_regions": 70, "tags": True}
     config.data.text.max_length = 70
     config.data.text_lengths = (24, 40)
-    config.tasks.matching = base.task("image", "caption_0", "matching")
+    config.tasks.matching = base.pair_task("matching")
     config.tasks.matching.loss.options = {"negatives": "either"}
-    config.init_from.published = ("image/", "cross_encoder/")
-    rule: dict[str, Any] = {"b2": 0.999, "eps_before_correction": True}
-    config.optimizer = base.adamw(2e-5, decay=0.05, clip_norm=1.0, **rule)
-    config.optimizer.schedule = {"name": "linear", "warmup_steps": 0}
-    config.optimizer.weight_decay.pattern = _DECAYED
-    config.evals = {"coco": base.benchmarks("1 epochs", reranker={"name": "cross_encoder"})}
-    config.checkpoint.every = "1 epochs"
+    # Neither biases nor layer norms are decayed.
+    config.optimizer = base.adamw(
+        2e-5, 0.05, schedule="linear", decayed=".*(kernel|_embeddings)$", clip_norm=1.0,
+        b2=0.999, eps_before_correction=True,
+    )  # fmt: skip
     return config
 
 
@@ -79,16 +65,9 @@ def use_large(config: ConfigDict) -> ConfigDict:
 
 
 def quick(config: ConfigDict) -> ConfigDict:
-    """Two layers on the objects of the built-in dataset, without published weights."""
-    config = base.on_built_in_dataset(config, steps=50)
-    config.batch_size = 32
-    config.model.image.encoder.update({"features": 28, "width": 64, "dtype": "float32"})
-    config.model.text.encoder.vocab_size = 0
-    sizes = {"width": 64, "depth": 2, "heads": 2, "mlp_dim": 128, "length": 40, "positions": 40}
-    config.model.cross_encoder.update(sizes | {"dtype": "float32"})
-    config.data.config = "regions"
+    """Two layers on the objects of the built-in dataset."""
+    config = vilt.small(config, length=40, positions=40)
+    config.model.image.encoder.features, config.data.config = 28, "regions"
     config.data.image.update({"size": 0, "max_regions": 4})
-    config.data.text.max_length = 32
     config.data.text_lengths = ()
-    config.evals.shapes.reranker = {"name": "cross_encoder"}
     return config

@@ -136,9 +136,8 @@ def quick(config: ConfigDict) -> ConfigDict:
 
 def quick_grids(config: ConfigDict) -> ConfigDict:
     """The cells of a small CNN that is trained from step 1 on, and a small BiGRU."""
-    config = itm.quick(_short(config))
+    config = itm.quick(_short(config), words=32, width=64, head=64)
     config.freeze, config.frozen_features.modalities = (), ()
-    itm.shrink(config, words=32, width=64, head=64)
     return config
 
 

@@ -53,7 +53,4 @@ def finetuned(config: ConfigDict) -> ConfigDict:
 
 def quick(config: ConfigDict) -> ConfigDict:
     """Stored features of a small random CNN, and a small GRU."""
-    config = itm.quick(config)
-    config.model.image.projection.width = 64
-    itm.shrink(config, words=32, width=64)
-    return config
+    return itm.quick(config, words=32, width=64, head=64)

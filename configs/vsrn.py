@@ -30,9 +30,8 @@ def get_config(argument: str = "") -> ConfigDict:
     head = {"name": "graph", "width": WIDTH, "layers": 4, "input_norm": "regions"}
     config.model.image = base.tower(itm.regions(), head)
     config.model.text = base.tower(itm.gru(WIDTH), "lasttoken")
-    generation = base.task(
-        "image", "caption_0", "caption_generation", negatives="none",
-        inputs=("text_ids", "text_mask"),
+    generation = base.pair_task(
+        "caption_generation", negatives="none", inputs=("text_ids", "text_mask"),
         module={"vocab_size": 0, "width": 512, "word_width": 300},
     )  # fmt: skip
     config.tasks = {"i2t": itm.hinge(), "generation": generation}
@@ -42,17 +41,15 @@ def get_config(argument: str = "") -> ConfigDict:
 
 def flickr30k(config: ConfigDict) -> ConfigDict:
     """No norm before the graph, batch normalization after the GRU, and an earlier decay."""
-    config = itm.use_flickr30k(config)
+    config = itm.use_flickr30k(config, "10 epochs")
     config.model.image.head.input_norm = "none"
     config.model.image.projection = {"batch_norm": True}
-    config.optimizer.schedule.every = "10 epochs"
     return config
 
 
 def quick(config: ConfigDict) -> ConfigDict:
     """Stored cells of a small random CNN instead of regions, and small recurrent layers."""
-    config = itm.quick(config)
-    config.model.image.head.update({"width": 64, "layers": 2})
-    itm.shrink(config, words=32, width=64)
+    config = itm.quick(config, words=32, width=64, head=64)
+    config.model.image.head.layers = 2
     config.tasks.generation.loss.module.update({"width": 32, "word_width": 32})
     return config

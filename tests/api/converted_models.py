@@ -1,10 +1,10 @@
 """Folders of converted models with random weights: several embeddings per item, or pixels."""
 
-import jax
+import functools
+
 import numpy as np
 
-from tests.api.tiny_dual_encoder import TEXT, WORDS
-from xmodal.models import make_dual_encoder
+from tests.api.tiny_dual_encoder import TEXT, WORDS, make_weights
 from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import Description, ModelDescription, save_folder
 from xmodal.train.tree import flatten
@@ -31,20 +31,11 @@ MODELS = {
 }
 
 
-def save_converted(folder, section, most=0.5):
-    """A folder of a converted model with random weights from a fifth of `most` to `most`."""
-    model = make_dual_encoder(section)
+def save_converted(folder, section):
+    """A folder of a converted model with random weights from 0.1 to 0.5."""
     pixels = section["image"]["encoder"]["name"] != "precomputed"
-    ids = np.ones((1, 8), np.int32)
-    inputs = {
-        "image": {"image": np.zeros((1, 32, 32, 3), np.uint8) if pixels else np.zeros((1, 3, 6))},
-        "text": {"text_ids": ids, "text_mask": ids},
-    }
-    shapes = jax.eval_shape(model.init, jax.random.key(0), inputs)
-    rng = np.random.default_rng(0)
-    params, state = jax.tree.map(
-        lambda leaf: np.asarray(rng.uniform(most / 5, most, leaf.shape), np.float32), shapes
-    )
+    draw = functools.partial(np.random.default_rng(0).uniform, 0.1, 0.5)
+    params, state = make_weights(section, (32, 32, 3) if pixels else (3, 6), draw)
     arrays = {
         f"{modality}/{name}": array
         for modality in ("image", "text")

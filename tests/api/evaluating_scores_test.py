@@ -1,4 +1,4 @@
-"""Scores, candidates and ranked lists of another system, evaluated on a prepared dataset."""
+"""Scores and ranked lists of another system, evaluated on a prepared dataset."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,6 @@ from xmodal import data
 
 SHAPES = "crisscrossed_shapes"
 DIRECTIONS = ("/i2t/", "/t2i/")
-REFINED = {"name": "selective_refinement", "strength": 1.0, "gap": 0.1}
 
 
 @pytest.fixture(scope="module")
@@ -30,28 +29,16 @@ def scores(embeddings):
     return {"scores": embeddings["image_embeddings"] @ embeddings["caption_embeddings"].T, **ids}
 
 
-def candidates(scores, top):
-    """The best of every query, as a reranker saves them."""
-    matrix, found = scores["scores"], {}
-    for direction, rows, items in (
-        ("i2t", matrix, scores["caption_ids"]),
-        ("t2i", matrix.T, scores["image_ids"]),
-    ):
-        order = np.argsort(-rows, axis=1)[:, :top]
-        found[f"{direction}_candidates"] = items[order]
-        found[f"{direction}_scores"] = np.take_along_axis(rows, order, axis=1)
-    return found | {name: scores[name] for name in ("image_ids", "caption_ids")}
-
-
 def lists(scores):
-    found = candidates(scores, None)
-    return {
-        direction: {
-            int(query): row.tolist()
-            for query, row in zip(scores[ids], found[f"{direction}_candidates"], strict=True)
-        }
-        for direction, ids in (("i2t", "image_ids"), ("t2i", "caption_ids"))
-    }
+    found, matrix = {}, scores["scores"]
+    for direction, rows, kinds in (
+        ("i2t", matrix, ("image", "caption")),
+        ("t2i", matrix.T, ("caption", "image")),
+    ):
+        queries, items = (scores[f"{kind}_ids"] for kind in kinds)
+        order = items[np.argsort(-rows, axis=1)].tolist()
+        found[direction] = dict(zip(queries.tolist(), order, strict=True))
+    return found
 
 
 def evaluate(few_shapes, **given):
@@ -76,11 +63,6 @@ def test_a_dataset_ranks_files_of_other_systems_as_embeddings(
     np.save(tmp_path / "scores.npy", scores["scores"])
     bare = evaluate(few_shapes, scores=tmp_path / "scores.npy", ids=ids)
     assert between(bare.metrics) == expected
-    for given in ({"scores": candidates(scores, None)}, {"rankings": lists(scores)}):
-        found = evaluate(few_shapes, **given)
-        assert between(found.metrics) == expected
-        assert found.page is None
-    best = between(evaluate(few_shapes, scores=candidates(scores, 5)).metrics)
-    assert best
-    assert best.items() <= expected.items()
-    assert not any("recall@10" in tag for tag in best)
+    ranked = evaluate(few_shapes, rankings=lists(scores))
+    assert between(ranked.metrics) == expected
+    assert ranked.page is None

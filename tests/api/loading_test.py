@@ -30,7 +30,7 @@ def run_dir(tmp_path_factory):
 
 
 def test_a_run_at_its_best_step_or_another(run_dir):
-    params, _ = make_weights(seed=0)
+    params, _ = make_weights()
     features = np.zeros((2, 5), np.float32)
     for options, step in (({}, 3), ({"step": "latest"}, 5), ({"step": 3}, 3)):
         model = xmodal.load(run_dir, **options)

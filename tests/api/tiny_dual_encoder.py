@@ -35,7 +35,7 @@ SECTION = {
 CROSS_ENCODER = {"name": "matching_head", "width": 6, "depth": 1, "heads": 2, "mlp_dim": 8}
 
 
-def make_weights(seed=0, section=SECTION, features=(FEATURES,)):
+def make_weights(section=SECTION, features=(FEATURES,), draw=None):
     """Random `(params, model_state)` on the host."""
     model = make_dual_encoder(section)
     ids = np.ones((1, 3), np.int32)
@@ -45,8 +45,8 @@ def make_weights(seed=0, section=SECTION, features=(FEATURES,)):
         "text": {"text_ids": ids, "text_mask": ids},
     }
     shapes = jax.eval_shape(model.init, jax.random.key(0), inputs)
-    rng = np.random.default_rng(seed)
-    return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
+    draw = draw or np.random.default_rng(0).normal
+    return jax.tree.map(lambda leaf: draw(size=leaf.shape).astype(np.float32), shapes)
 
 
 def make_model(devices=8, *, text_head="mean", max_regions=0, cross_encoder=None, **similarity):
@@ -54,7 +54,7 @@ def make_model(devices=8, *, text_head="mean", max_regions=0, cross_encoder=None
     section = SECTION | ({"similarity": similarity} if similarity else {})
     section["text"] = SECTION["text"] | {"head": {"name": text_head}}
     section["cross_encoder"] = cross_encoder
-    params, model_state = make_weights(section=section)
+    params, model_state = make_weights(section)
     encoders = make_dual_encoder(section)
     model = Model(
         "tiny",
@@ -89,7 +89,7 @@ def save_run(
     }
     saver = checkpoints.Checkpoints(folder, CheckpointConfig(every=1), BestCheckpointConfig("m"))
     for step in steps:
-        params, model_state = make_weights(seed=0, section=section, features=features)
+        params, model_state = make_weights(section, features)
         model_state = jax.tree.map(np.abs, model_state)  # Variances are positive.
         if "projection" in section["image"]:
             params["image"]["projection"]["bias"] += step

@@ -26,10 +26,12 @@ FOLDER = pathlib.Path(__file__).parents[2] / "configs"
 VOCABULARY = 300  # Entries of the vocabularies that are learned from the data.
 # Parameters that are trained and frozen, and numbers of the state, such as running statistics: the
 # published encoders as keras.applications, torchvision and Google's BERT-Base count them, heads and
-# losses as the papers define them.
+# losses as the papers define them, and CLIP's by OpenAI.
 COUNTS = {
     "blip": (223_743_491, 0, 224_923_136),
     "blip:large": (446_127_875, 0, 442_588_928),
+    "clip:vit_b32": (126_134_017, 0, 0),
+    "clip:siglip_b16": (178_810_370, 0, 0),
     "cc_pretrain": (39_009_384, 108_891_648, 125_200),
     "cxc_image_text": (39_009_384, 108_891_648, 125_200),
     "cxc_multitask": (39_009_384, 108_891_648, 125_200),

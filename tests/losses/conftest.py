@@ -33,6 +33,6 @@ def make_context():
         given = {"name": similarity} if isinstance(similarity, str) else similarity
         similarity = make_similarity(given)
         params = similarity.init() if params is None else params
-        return Context(ids, ids, similarity, params, **others)
+        return Context(ids, similarity, params, **others)
 
     return make

@@ -92,7 +92,7 @@ def make_loss(model, state, *, train, size=SIZE, **options):
         if train:
             views, observed = observe_batch(tasks, views, params, similarity)
         items = [similarity.prepare(view, own) for view in views.values()]
-        context = Context(ITEMS[:size], ITEMS[:size], similarity, own)
+        context = Context(ITEMS[:size], similarity, own)
         loss, _ = LOSSES["triplet"].function(*views.values(), context, **options)
         return loss, (similarity.score(*items, own), observed)
 
@@ -125,7 +125,7 @@ def compare(torch, kind, modules, functions, folder, options, *, train):
     model, params, state = read(convert(torch, kind, modules, folder, options))
     # Recomputed tiles, one of them smaller, where the statistics of the batch count.
     engine = "chunked" if kind == "saf" else "dense"
-    differentiate = make_loss(model, state, train=train, engine=engine, chunk_size=3)
+    differentiate = make_loss(model, state, train=train, engine=f"{engine}:3")
     (loss, (scores, observed)), gradients = differentiate(params)
     for module in modules:
         module.train(train)

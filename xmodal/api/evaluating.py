@@ -1,8 +1,10 @@
 """Evaluates any model from two embedding functions or from its files."""
 
+import dataclasses
+import functools
 import inspect
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -15,15 +17,12 @@ from xmodal.core.progress import progress
 from xmodal.data.pixels.images import decode_image
 from xmodal.evals import Embeddings, Evaluation, evaluate_source
 from xmodal.evals.evaluators import EVALUATORS, read_entry
-from xmodal.evals.evaluators.benchmarks import (
-    BenchmarksOptions,
-    benchmarks_of_annotations,
-)
+from xmodal.evals.evaluators.benchmarks import BenchmarksOptions, benchmarks_of_annotations
+from xmodal.evals.labels.definitions import KINDS
 from xmodal.evals.reports.store import StoredResults
-from xmodal.evals.scores.arrays import to_numpy
+from xmodal.evals.scores.arrays import NamedArrays, load_embeddings
 from xmodal.evals.scores.files import modalities_of, name_of, open_source
 from xmodal.evals.scores.galleries import ids_of
-from xmodal.evals.scores.score_rows import count_not_finite
 from xmodal.evals.scores.sources import (
     Candidates,
     ModelAdapter,
@@ -59,9 +58,9 @@ def evaluate(
     partial: bool = False,
     batch_size: Annotated[int, Bounds(at_least=1)] = 64,
     name: str | None = None,
-    bootstrap_samples: Annotated[int, Bounds(at_least=1)] = 1000,
-    seed: Annotated[int, Bounds(at_least=0)] = 0,
-    precision: Annotated[str, Bounds(one_of=("float32", "float64"))] = "float32",
+    bootstrap_samples: int = 1000,
+    seed: int = 0,
+    precision: str = "float32",
     mesh: Mesh | None = None,
     other: StoredResults | None = None,
     examples: Annotated[int | None, Bounds(at_least=0)] = None,
@@ -121,11 +120,22 @@ def evaluate(
         no page, None for 3 on benchmarks of a dataset, unless a file scores only some pairs.
     """
     given = dict(locals())
-    check_options("evaluate", evaluate, {key: given[key] for key in _CHECKED})
+    check_options("evaluate", evaluate, {name: given[name] for name in ("batch_size", "examples")})
     both = {"image": embed_images, "text": embed_texts}
+    functions = {modality: each for modality, each in both.items() if each is not None}
+    files = [kind for kind in ("embeddings", "scores", "rankings") if given[kind] is not None]
+    if len(files) + bool(functions) != 1:
+        raise UserError(
+            "Pass embed_images and embed_texts, or just one of embeddings, scores and rankings."
+        )
+    has_dataset = bool(functions or dataset)
+    unused = ["ids"] * bool(functions) + ["annotations"] * (evaluator is not None)
+    unused += _FOR_LABELS if has_dataset else _FOR_DATASETS
+    if unused := [key for key in unused if given[key] is not _DEFAULTS[key]]:
+        place = "this model on a dataset" if has_dataset else "annotations without a dataset"
+        raise UserError(f"{unused} cannot be used with {place}: remove them.")
     adapter: Any
-    if functions := {modality: each for modality, each in both.items() if each is not None}:
-        _refuse(given, (*_FILES, "ids", *_FOR_LABELS), "embedding functions")
+    if functions:
         if learned := lookup("similarity", str(similarity), SIMILARITIES).parameters:
             raise UserError(
                 f"similarity {similarity!r} needs {list(learned)}, which a model learns: pass a "
@@ -133,53 +143,33 @@ def evaluate(
             )
         adapter = FunctionAdapter(functions, batch_size, str(similarity))
         return _evaluate_dataset(given, adapter, sorted(functions), name or "model")
-    files = {kind: given[kind] for kind in _FILES if given[kind] is not None}
-    if len(files) != 1:
-        raise UserError(
-            "Pass embed_images and embed_texts, or just one of embeddings, scores and rankings."
-        )
-    ((kind, file),) = files.items()
+    (kind,) = files
+    adapter, name = open_source(kind, given[kind], ids, similarity), name or name_of(given[kind])
     if dataset:
-        _refuse(given, _FOR_LABELS, "a dataset, but with the argument annotations instead of it")
-        adapter = open_source(kind, file, ids, similarity)
-        name = name or name_of(file)
         return _evaluate_dataset(given, adapter, sorted(modalities_of(adapter)), name)
-    _refuse(given, _FOR_DATASETS, "annotations, but with a dataset=NAME")
-    return _evaluate_labels(given, kind, file)
+    return _evaluate_labels(given, adapter, name)
 
 
-_FILES = ("embeddings", "scores", "rankings")
 _BOOTSTRAP = ("bootstrap_samples", "seed", "precision")
 _FOLDERS = ("data_dir", "manual_dir", "ratings_dir")
 _FOR_DATASETS = ("config", *_FOLDERS, "evaluator", "examples")
 _FOR_LABELS = ("benchmarks", "partial", "other")
-_CHECKED = (
-    *("dataset", "split", "annotations", "partial", "name", "batch_size", "config", "examples"),
-    *_FOLDERS,
-    *_BOOTSTRAP,
-)
 _DEFAULTS = {key: each.default for key, each in inspect.signature(evaluate).parameters.items()}
 
 
-def _refuse(given: Mapping[str, Any], names: Iterable[str], place: str) -> None:
-    """Raises an error for arguments that are set, and not read."""
-    if unread := [name for name in names if given[name] is not _DEFAULTS[name]]:
-        raise UserError(f"{unread} cannot be used with {place}: remove them.")
-
-
-def _evaluate_labels(given: Mapping[str, Any], kind: str, file: File) -> Evaluation:
+def _evaluate_labels(given: Mapping[str, Any], source: Any, name: str) -> Evaluation:
     """Evaluates a file on the labels released for MS-COCO."""
-    labels, benchmarks = os.fspath(given["annotations"]), given["benchmarks"]
-    entry = {key: given[key] for key in _BOOTSTRAP} | {"type": "benchmarks", "annotations": labels}
-    entry["benchmarks"] = (benchmarks,) if isinstance(benchmarks, str) else benchmarks
+    entry = {key: given[key] for key in (*_BOOTSTRAP, "benchmarks")}
+    entry |= {"type": "benchmarks", "annotations": os.fspath(given["annotations"])}
+    if isinstance(entry["benchmarks"], str):
+        entry["benchmarks"] = (entry["benchmarks"],)
     options = read(BenchmarksOptions, "evaluate", entry)
-    source = open_source(kind, file, given["ids"], given["similarity"])
     ids = None if isinstance(source, RankedLists) else ids_of(source)
     how = {"partial": given["partial"], "mesh": given["mesh"]}
     evaluator = benchmarks_of_annotations(options, given["split"], source.place, ids, **how)
     if given["other"] is not None:
         evaluator.check_comparable(given["other"])
-    return evaluate_source(evaluator, source, name=given["name"] or name_of(file))
+    return evaluate_source(evaluator, source, name=name)
 
 
 def _evaluate_dataset(
@@ -191,7 +181,6 @@ def _evaluate_dataset(
     bootstrap, where = {key: given[key] for key in _BOOTSTRAP}, "evaluate.evaluator"
     options, entry, split = None, given["evaluator"], given["split"]
     if entry is not None:
-        _refuse(given, ("annotations",), "an evaluator, which names its own")
         options = read_entry(where, {**bootstrap, **entry} if isinstance(entry, Mapping) else entry)
     section = {
         **{key: os.fspath(given[key]) for key in ("dataset", *_FOLDERS)},
@@ -227,7 +216,7 @@ class FunctionAdapter(ModelAdapter):
     ) -> None:
         self.place = "the model"
         self._functions, self._batch_size, self._similarity = functions, batch_size, similarity
-        self._found: dict[int, tuple[Any, Embeddings]] = {}
+        self._items = functools.cache(self._embed_split)
 
     def items(
         self,
@@ -238,9 +227,7 @@ class FunctionAdapter(ModelAdapter):
     ) -> Embeddings:
         """See `ModelAdapter`; calls the functions for every image and caption, once per split."""
         refuse_field(self.place, similarity)
-        if id(split) not in self._found:
-            self._found[id(split)] = split, self._embed_split(split)
-        return with_similarity(self._found[id(split)][1], similarity)
+        return with_similarity(self._items(split), similarity)
 
     def embed(
         self, modality: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
@@ -250,55 +237,28 @@ class FunctionAdapter(ModelAdapter):
         return self._embed(modality, len(given), lambda rows: [given[row] for row in rows])
 
     def _embed_split(self, split: Any) -> Embeddings:
-        images = captions = None
-        if "image" in self._functions and len(split.image_ids):
-            images = self._embed("image", len(split.image_ids), split.pictures)
-        if "text" in self._functions and len(split.caption_ids):
-            texts = split.caption_texts
-            captions = self._embed("text", len(texts), lambda rows: [texts[row] for row in rows])
-        if images is not None and captions is not None and images.shape[1:] != captions.shape[1:]:
-            raise UserError(
-                f"embed_images returned vectors of shape {list(images.shape[1:])} and embed_texts "
-                f"of shape {list(captions.shape[1:])}; the shapes must be equal."
-            )
-        return Embeddings(
-            place=f"{split.name} {split.split}",
-            image_ids=None if images is None else np.asarray(split.image_ids, np.int64),
-            images=images,
-            caption_ids=None if captions is None else np.asarray(split.caption_ids, np.int64),
-            captions=captions,
-            similarity=self._similarity,
-        )
+        texts = split.caption_texts
+        arrays: dict[str, Any] = {"similarity": self._similarity}
+        for modality, ids, items in (
+            ("image", split.image_ids, split.pictures),
+            ("text", split.caption_ids, lambda rows: [texts[row] for row in rows]),
+        ):
+            if modality in self._functions and len(ids):
+                arrays[f"{KINDS[modality]}_ids"] = np.asarray(ids)
+                arrays[f"{KINDS[modality]}_embeddings"] = self._embed(modality, len(ids), items)
+        return dataclasses.replace(load_embeddings(arrays), place=f"{split.name} {split.split}")
 
     def _embed(self, modality: str, count: int, read: Callable[[np.ndarray], Any]) -> np.ndarray:
         """All vectors of one modality, [N, ...]."""
         name, parts = f"embed_{modality}s", list[np.ndarray]()
         with progress(f"Calling {name} for {count:,} items", count) as advance:
             for start in range(0, count, self._batch_size):
-                found = given = read(np.arange(start, min(start + self._batch_size, count)))
+                given = read(np.arange(start, min(start + self._batch_size, count)))
                 if modality == "image":
-                    given = [PIL.Image.fromarray(decode_image(each)) for each in found]
-                parts.append(_read(name, self._functions[modality](given), len(given)))
+                    given = [PIL.Image.fromarray(decode_image(each)) for each in given]
+                found = NamedArrays({name: self._functions[modality](given)})
+                if found[name].dtype.kind in "iu":
+                    found[name] = found[name].astype(np.float32)
+                parts.append(found.vectors(name, len(given)))
                 advance(len(given))
         return np.concatenate(parts)
-
-
-def _read(name: str, found: Any, count: int) -> np.ndarray:
-    """Returns `count` finite vectors, float64 or, for any other type of a result, float32."""
-    try:
-        array = to_numpy(found)
-        part = array if array.dtype == np.float64 else np.asarray(array, np.float32)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UserError(
-            f"{name} returned no array of numbers: {str(error).rstrip('.')}."
-        ) from error
-    if part.ndim not in (2, 3) or len(part) != count:
-        raise UserError(
-            f"{name} returned the shape {list(part.shape)} for {count} items; it must be "
-            f"[{count}, D] or [{count}, K, D]."
-        )
-    with np.errstate(over="ignore"):
-        bad = count_not_finite(part.astype(np.float32))
-    if bad:
-        raise UserError(f"{name} returned {bad} of {count} vectors that are not finite in float32.")
-    return part

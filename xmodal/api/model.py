@@ -45,12 +45,13 @@ class Model:
       measure: the similarity and its learned numbers.
       source: the folder it was loaded from.
       step: step of a run, else None.
+      images: preprocessing of an image tower, of size 0 if it takes stored features; else None.
       pairs: the functions of its cross-encoder; None without one.
     """
 
     def __init__(
         self,
-        name: str,
+        source: str,
         model: "DualEncoder | BundledEncoders",
         params: Any,
         model_state: Any,
@@ -59,14 +60,13 @@ class Model:
         images: ImageConfig | None = None,
         tokenizer: Tokenizer | None = None,
         lengths: Sequence[int] = (),
-        source: str = "",
         step: int | None = None,
         pairs: PairFunctions | None = None,
     ) -> None:
         """Assembles a model from its parts; use `xmodal.load` instead.
 
         Args:
-          name: name in messages.
+          source: the folder it was loaded from.
           model: the model that embeds.
           params: parameters by modality, and those of `similarity` and `cross_encoder`, if any.
           model_state: running statistics by modality.
@@ -74,15 +74,15 @@ class Model:
           images: preprocessing of an image tower.
           tokenizer: tokenizer of a text tower.
           lengths: the only padded lengths of texts, see `GivenItems`.
-          source: the folder it was loaded from.
           step: step of a run.
           pairs: the functions of its cross-encoder, if it has one.
         """
         self.source, self.step, self._mesh = source, step, mesh
-        self.name, self.modalities, similarity = name, tuple(model.towers), model.similarity
+        self.name = source if step is None else f"{source} step {step}"
+        self.modalities, similarity = tuple(model.towers), model.similarity
         self.similarity_name = similarity.name
         self._params, self._model_state, self.pairs = params, model_state, pairs
-        self._image_config, self._tokenizer = images, tokenizer
+        self.images, self._tokenizer = images, tokenizer
         self._warns = True  # Only once: a caller may embed a dataset batch by batch.
         self._lengths = lengths
         # Larger batches have more padding, and on a CPU they are no faster.
@@ -94,7 +94,7 @@ class Model:
         embed = make(lambda *inputs: model.embed(*inputs)[0])
         self._embed = functools.partial(embed, field=similarity.config.field)
         self._embed_pairs: Any = pairs and make(lambda *x: model.embed(*x)[0], pairs=pairs)
-        self._attend = make(functools.partial(compute_weights, model, name, longest))
+        self._attend = make(functools.partial(compute_weights, model, self.name, longest))
         learned = params.get("similarity", {})
         if similarity.module is not None:
             self.measure = (similarity, similarity.select_parameters(learned))
@@ -107,16 +107,6 @@ class Model:
         return (
             f"<xmodal.Model {self.name}: {' and '.join(self.modalities)}, {self.similarity_name}>"
         )
-
-    @property
-    def takes_features(self) -> bool:
-        """Whether the image tower takes stored features instead of pictures."""
-        return self._image_config is not None and self._image_config.size == 0
-
-    @property
-    def max_regions(self) -> int:
-        """Rows of the stored features of an image that are embedded; 0 if all images have R."""
-        return 0 if self._image_config is None else self._image_config.max_regions
 
     def embed_texts(self, texts: Iterable[str], *, batch_size: int | None = None) -> Vectors:
         """Embeds texts; texts of similar length share a batch.
@@ -274,7 +264,7 @@ class Model:
 
         It is the same for a bundle and its model.
         """
-        images = self._image_config and dataclasses.replace(self._image_config, augment=None)
+        images = self.images and dataclasses.replace(self.images, augment=None)
         words = self._tokenizer and (self._tokenizer.identity, self._tokenizer.rules)
         similarity, learned = self.measure
         numbers = learned if similarity.module is None else similarity.options
@@ -338,7 +328,7 @@ class Model:
         """The tokenizer, or the preprocessing of images."""
         if modality not in self.modalities:
             raise UserError(f"{self.name} has no {modality} tower, only {self.modalities[0]}.")
-        return self._tokenizer if modality == "text" else self._image_config
+        return self._tokenizer if modality == "text" else self.images
 
 
 def _check_strings(texts: Any) -> None:

@@ -62,16 +62,14 @@ def make_model(stored: Stored, mesh: Mesh) -> Model:
     devices = mesh.devices.flatten()
     model = make_dual_encoder(stored.section, Devices(len(devices), devices[0].platform))
     weights = jax.device_put((stored.params, stored.model_state), replicated(mesh))
-    name, number = stored.source["name"], stored.source.get("step")
     return Model(
-        name if number is None else f"{name} step {number}",
+        stored.source["name"],
         model,
         *weights,
         mesh=mesh,
         images=stored.images,
         tokenizer=stored.texts and make_tokenizer(*stored.texts),
-        source=name,
-        step=number,
+        step=stored.source.get("step"),
         pairs=make_pair_functions(model),
     )
 

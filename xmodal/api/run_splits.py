@@ -3,17 +3,17 @@
 from typing import NamedTuple
 
 import ml_collections
+from etils import epath
 
-from xmodal.core import mesh as mesh_lib
 from xmodal.core.config import lookup
+from xmodal.core.mesh import make_mesh
 from xmodal.evals import Embeddings
 from xmodal.evals.evaluators import Evaluator
 from xmodal.evals.scores.embed import Items
-from xmodal.evals.scores.sources import ModelAdapter
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
+from xmodal.train.evaluation.run_subjects import open_run
 from xmodal.train.evaluation.subjects import open_file
-from xmodal.train.evaluation.suite import EvalSuite
-from xmodal.train.folder import checkpoints, run_folder
+from xmodal.train.folder import run_folder
 from xmodal.train.resolve import build_run
 
 
@@ -37,46 +37,29 @@ class EvaluatedSplit(NamedTuple):
     step: int | None = None
 
 
-def embed_run_split(
-    run_dir: str, evaluator: str, split: str | None, step: int | str
-) -> EvaluatedSplit:
-    """Embeds a split with a checkpoint of a run; see `xmodal.inspect` for arguments and errors."""
-    config = run_folder.load_run(run_dir)
-    name = _choose(config, evaluator)
-    chosen = run_folder.resolve_step(run_dir, str(step))
-    parts = build_run(config, mesh_lib.make_mesh())
-    evaluation = RunEvaluation(parts, names=[name], trains=False)
-    weights = checkpoints.restore_model(run_dir, chosen, parts.shapes, parts.mesh)
-    model, adapter = f"{config.name} step {chosen}", evaluation.adapter(*weights)
-    return _open(model, name, evaluation.suite, adapter, split, chosen)
-
-
-def read_file_split(
-    path: str,
-    config: ml_collections.ConfigDict,
+def open_split(
+    source: str,
+    config: ml_collections.ConfigDict | None,
     evaluator: str,
     split: str | None,
+    step: int | str,
     similarity: str | None,
 ) -> EvaluatedSplit:
-    """Reads the embeddings of a split; see `xmodal.inspect` for arguments and errors."""
-    name = _choose(config, evaluator)
-    opened = open_file(path, config, names=[name], similarity=similarity)
-    (subject,) = opened.subjects
-    return _open(subject.name, name, opened.suite, subject.adapter, split)
-
-
-def _open(
-    model: str, name: str, suite: EvalSuite, adapter: ModelAdapter, split: str | None,
-    step: int | None = None,
-) -> EvaluatedSplit:  # fmt: skip
+    """Embeds a split with a run, or reads its embeddings; see `xmodal.inspect` for arguments."""
+    is_run = epath.Path(source).is_dir()
+    config = run_folder.load_run(source) if is_run else config
+    sections = {} if config is None else config.evals
+    names = [name for name, section in sections.items() if section.type == "benchmarks"]
+    if evaluator:
+        lookup("evaluator", evaluator, dict.fromkeys(names))
+    name = evaluator or names[0]
+    if is_run:
+        evaluation = RunEvaluation(build_run(config, make_mesh()), names=[name], trains=False)
+        opened = open_run(evaluation, source, [run_folder.resolve_step(source, str(step))])
+    else:
+        opened = open_file(source, config, names=[name], similarity=similarity)
+    (subject,), suite = opened.subjects, opened.suite
     split = suite.split_of(name, split)
-    evaluator, items = suite.evaluator(name, split), suite.items(name, split)
-    return EvaluatedSplit(model, name, evaluator, evaluator.embeddings(adapter), items, step)
-
-
-def _choose(config: ml_collections.ConfigDict, name: str) -> str:
-    """The evaluator of benchmarks of this name, or the first one."""
-    benchmarks = [each for each, section in config.evals.items() if section.type == "benchmarks"]
-    if name:
-        lookup("evaluator", name, dict.fromkeys(benchmarks))
-    return name or benchmarks[0]
+    found, items = suite.evaluator(name, split), suite.items(name, split)
+    embeddings = found.embeddings(subject.adapter)
+    return EvaluatedSplit(subject.name, name, found, embeddings, items, subject.step)

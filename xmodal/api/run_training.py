@@ -11,31 +11,15 @@ from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.folder import run_folder
 from xmodal.train.folder.finished import finished_reports
 from xmodal.train.resolve import resolve
+from xmodal.train.run import Run
 from xmodal.train.sections import BestCheckpointConfig
 
+__all__ = ["resolve"]
 
-class CheckedConfig:
-    """A config whose run could start.
 
-    Attributes:
-      best_checkpoint: the metric that selects checkpoints, as resolved.
-    """
-
-    best_checkpoint: BestCheckpointConfig
-
-    def __init__(self, config: ml_collections.ConfigDict) -> None:
-        """Reads and checks the whole config; trains nothing.
-
-        Raises:
-          UserError: the config is wrong.
-          data.DatasetMissingError: the dataset is missing; says how to get it.
-        """
-        self._parts = resolve(config)
-        self.best_checkpoint = self._parts.settings.best_checkpoint
-
-    def tags(self) -> Mapping[str, Mapping[str, str]]:
-        """Returns evaluator -> tag of a metric -> the same without the evaluator."""
-        return RunEvaluation(self._parts, trains=False).suite.tags()
+def metric_tags(run: Run) -> Mapping[str, Mapping[str, str]]:
+    """Returns evaluator -> tag of a metric -> the same without the evaluator."""
+    return RunEvaluation(run, trains=False).suite.tags()
 
 
 def check_folder(folder: str, config: ml_collections.ConfigDict) -> None:

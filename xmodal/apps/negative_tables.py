@@ -43,9 +43,8 @@ def write_negatives(args: argparse.Namespace) -> None:
     check_new(args.output)
     model = load(args.model, step=args.step, devices=jax.devices())
     section = dataset_section(args) | {"ratings_dir": args.ratings_dir}
-    features, max_regions = model.takes_features, model.max_regions
-    items = items_lib.from_dataset(section, features=features, max_regions=max_regions)
-    split = items_lib.open_split(section, features=features, max_regions=max_regions)
+    items = items_lib.from_dataset(section, model.images)
+    split = items_lib.open_split(section, model.images)
     positives = find_positives(split, args.exclude)
     card = {
         "records": split.hashes, "model": f"{model.name} {model.hash_weights()}",

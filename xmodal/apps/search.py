@@ -63,8 +63,7 @@ def _build_together(args: argparse.Namespace) -> None:
     items = {kind: readers[kind](place) for kind, place in given.items() if place}
     model = load(args.model, step=args.step, devices=jax.devices())
     if args.dataset:
-        how: Any = {"features": model.takes_features, "max_regions": model.max_regions}
-        found = items_lib.from_dataset(dataset_section(args), **how)
+        found = items_lib.from_dataset(dataset_section(args), model.images)
         items = {kind: each for kind, each in found.items() if MODALITIES[kind] in model.modalities}
     named: Any = {f"{kind}s": each for kind, each in items.items()}
     index = Index.build(model, **named, method=args.method, recall=args.recall)

@@ -26,9 +26,8 @@ class Context:
     """Inputs of a loss besides the embeddings of its views.
 
     Attributes:
-      left_ids: int32 [B]; items i and j of the two sides are negatives of each other if
-        left_ids[i] != right_ids[j]. A pair has equal ids, so it is never its own negative.
-      right_ids: int32 [B].
+      ids: int32 [B]; items i and j of the two sides are negatives of each other if
+        ids[i] != ids[j]. So a pair is never its own negative.
       similarity: how the two views are compared.
       similarity_params: its learned parameters.
       columns: batch columns that the task names in `inputs`, [B, ...].
@@ -41,16 +40,15 @@ class Context:
         mined negatives, see `data.mined_negatives.MinedNegatives.draw`; else ().
     """
 
-    left_ids: jax.Array
-    right_ids: jax.Array
+    ids: jax.Array
     similarity: Similarity
     similarity_params: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     columns: Mapping[str, jax.Array] = dataclasses.field(default_factory=dict)
     outputs: Mapping[str, jax.Array] = dataclasses.field(default_factory=dict)
-    key: jax.Array | None = None
+    key: Any = None
     step: jax.Array | None = None
     mesh: Mesh | None = None
-    pair_logits: PairLogits | None = None
+    pair_logits: Any = None
     mined: tuple[tuple[Embedding, Embedding], ...] = ()
 
     def prepare(self, left: Embedding, right: Embedding) -> tuple[Prepared, Prepared]:
@@ -62,7 +60,7 @@ class Context:
         return self.similarity.paired(left, right, self.similarity_params)
 
     def reduce_logits(
-        self, left: Embedding, right: Embedding, terms: Mapping[str, Term], **options: Any
+        self, left: Embedding, right: Embedding, terms: Mapping[str, Term], engine: str = "dense"
     ) -> tuple[jax.Array, engines.Folded, jax.Array]:
         """Applies `terms` to the negatives of each item; item i is the partner of item i.
 
@@ -70,14 +68,14 @@ class Context:
           left: embedding of the left view.
           right: embedding of the right view.
           terms: see `losses.engine.reduce_logits`.
-          **options: `engine` and `chunk_size`, see `losses.engine.reduce_logits`.
+          engine: see `losses.engine.reduce_logits`.
 
         Returns:
           The logits [B] of the pairs, name -> (rows [B], columns [B]), and the in-batch accuracy.
         """
         rows, columns = self.prepare(left, right)
         positives = self.paired(rows, columns)
-        return positives, *self.reduce_prepared(rows, columns, positives, terms, **options)
+        return positives, *self.reduce_prepared(rows, columns, positives, terms, engine)
 
     def reduce_prepared(
         self,
@@ -85,7 +83,7 @@ class Context:
         columns: Prepared,
         positives: jax.Array,
         terms: Mapping[str, Term],
-        **options: Any,
+        engine: str = "dense",
     ) -> tuple[engines.Folded, jax.Array]:
         """Applies `terms` to the negatives of prepared items with the logits [B] of their pairs.
 
@@ -98,14 +96,12 @@ class Context:
             columns,
             self.similarity.logits,
             params=self.similarity_params,
-            left_ids=self.left_ids,
-            right_ids=self.right_ids,
-            left_positive=positives,
-            right_positive=positives,
+            ids=self.ids,
+            positives=positives,
             terms={**terms, "not_below": NOT_BELOW},
             mesh=self.mesh,
             pair_bytes=self.similarity.cost(rows, columns).bytes,
-            **options,
+            engine=engine,
         )
         return folded, jnp.mean((folded["not_below"][0] == 0).astype(jnp.float32))
 
@@ -124,7 +120,5 @@ NonNegative = Annotated[float | jax.Array, Bounds(at_least=0)]
 
 Positive = Annotated[float | jax.Array, Bounds(above=0)]
 """Like `NonNegative`, but larger than 0."""
-
-ChunkSize = Annotated[int, Bounds(at_least=1)]
 
 LossFunction = Callable[..., tuple[jax.Array, dict[str, jax.Array]]]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from xmodal.core.config import Bounds
 from xmodal.core.mesh import split_rows
 from xmodal.losses import terms
-from xmodal.losses.context import ChunkSize, Context, NonNegative, require
+from xmodal.losses.context import Context, NonNegative, require
 from xmodal.similarity import Embedding
 
 _DIRECTIONS = {"mean": 0.5, "sum": 1.0}
@@ -24,7 +24,6 @@ def softmax(
     form: Annotated[str, Bounds(one_of=FORMS)] = "with_positive",
     directions: Annotated[str, Bounds(one_of=_DIRECTIONS)] = "mean",
     engine: str = "dense",
-    chunk_size: ChunkSize = 1024,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns the softmax cross-entropy of each pair against its negatives in the global batch.
 
@@ -42,15 +41,12 @@ def softmax(
       directions: `mean` weights left-to-right and right-to-left 0.5 each (the released code),
         `sum` adds them (the printed equation).
       engine: see `losses.engine.reduce_logits`.
-      chunk_size: see `losses.engine.reduce_logits`.
 
     Returns:
       The scalar loss averaged over queries, and `accuracy`.
     """
     wanted = {"normalizer": terms.Term(lambda logits, _: logits, terms.LOG_SUM_EXP)}
-    positives, folded, accuracy = context.reduce_logits(
-        left, right, wanted, engine=engine, chunk_size=chunk_size
-    )
+    positives, folded, accuracy = context.reduce_logits(left, right, wanted, engine)
 
     loss = jnp.zeros((), jnp.float32)
     for normalizer in folded["normalizer"]:
@@ -112,7 +108,6 @@ def sigmoid(
     context: Context,
     *,
     engine: str = "dense",
-    chunk_size: ChunkSize = 1024,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns SigLIP's loss: -log sigmoid(+-logit) of all pairs, divided by the batch size.
 
@@ -124,13 +119,12 @@ def sigmoid(
       right: embedding of the right view.
       context: ids, similarity and mesh.
       engine: see `losses.engine.reduce_logits`.
-      chunk_size: see `losses.engine.reduce_logits`.
 
     Returns:
       The scalar loss, and `accuracy`.
     """
-    total, accuracy = _classify_pairs(left, right, context, engine, chunk_size)
-    return total / context.left_ids.shape[0], {"accuracy": accuracy}
+    total, accuracy = _classify_pairs(left, right, context, engine)
+    return total / context.ids.shape[0], {"accuracy": accuracy}
 
 
 def soft_contrastive(
@@ -141,7 +135,6 @@ def soft_contrastive(
     directions: Annotated[str, Bounds(one_of=_DIRECTIONS)] = "sum",
     kl_weight: NonNegative = 1e-5,
     engine: str = "dense",
-    chunk_size: ChunkSize = 1024,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns PCME's loss: -log p of partners, -log (1 - p) of negatives, and a KL divergence.
 
@@ -158,12 +151,11 @@ def soft_contrastive(
         `mean` once.
       kl_weight: weight of the divergence of both views; 0 for embeddings without `log_sigma`.
       engine: see `losses.engine.reduce_logits`.
-      chunk_size: see `losses.engine.reduce_logits`.
 
     Returns:
       The scalar loss, and `pairs`, `kl` (unweighted) and `accuracy`.
     """
-    total, accuracy = _classify_pairs(left, right, context, engine, chunk_size)
+    total, accuracy = _classify_pairs(left, right, context, engine)
     # Both directions have the same pairs.
     scalars = {"pairs": 2 * _DIRECTIONS[directions] * total, "accuracy": accuracy}
     if isinstance(kl_weight, (int, float)) and kl_weight == 0:
@@ -173,13 +165,11 @@ def soft_contrastive(
 
 
 def _classify_pairs(
-    left: Embedding, right: Embedding, context: Context, engine: str, chunk_size: int
+    left: Embedding, right: Embedding, context: Context, engine: str
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the summed cross-entropy of partners and negatives, and the accuracy."""
     wanted = {"negatives": terms.Term(lambda logits, _: jax.nn.softplus(logits), terms.SUM)}
-    positives, folded, accuracy = context.reduce_logits(
-        left, right, wanted, engine=engine, chunk_size=chunk_size
-    )
+    positives, folded, accuracy = context.reduce_logits(left, right, wanted, engine)
     return jnp.sum(jax.nn.softplus(-positives)) + jnp.sum(folded["negatives"][0]), accuracy
 
 

@@ -71,7 +71,7 @@ def soft_kendall(
 def _score(left: Embedding, right: Embedding, context: Context) -> tuple[jax.Array, jax.Array]:
     """The scores of partners and of shuffled pairs, [B] each."""
     prepared = context.prepare(left, right)
-    order = jax.random.permutation(context.key, context.left_ids.shape[0])
+    order = jax.random.permutation(context.key, context.ids.shape[0])
     shuffled = jax.tree.map(lambda x: x[order], prepared[1])
     return context.paired(*prepared), context.paired(prepared[0], shuffled)
 

@@ -10,6 +10,7 @@ applies it to rows and columns of the logits in one of three ways with the same 
 - `ring` does so on every device for its own rows, while the columns travel from device to device:
   no device ever holds the embeddings of the whole batch.
 
+`chunked:512` and `ring:512` have at most 512 rows and columns in a tile, by default 1,024.
 `auto:512` uses `dense` if its scores need at most 512 MB of a device, else `ring` on several
 devices and `chunked` on one, with tiles that fit. The similarity names the memory of a pair.
 
@@ -17,7 +18,6 @@ The arrays are logically global: under `jit` with batch-sharded inputs, gradient
 embedding of every device.
 """
 
-import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -27,11 +27,12 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xmodal.core.config import lookup
-from xmodal.losses.terms import BlockItems, Job, State, Term, reduce_block
+from xmodal.losses.terms import BlockItems, Job, Term, reduce_block
 from xmodal.losses.tiled import reduce_tiles
 from xmodal.similarity import Prepared
 
-_WHERE = "config.tasks.*.loss.options.engine, which may also be auto:512, megabytes per device"
+# Engine -> its number if none is named: rows and columns of a tile, or megabytes.
+ENGINES = {"dense": 0, "chunked": 1024, "ring": 1024, "auto": 512}
 
 # A float32 score and its gradient: tiles of products are small whatever the budget.
 _PRODUCT_BYTES = 8.0
@@ -45,93 +46,69 @@ def reduce_logits(
     logits: Callable[[Prepared, Prepared, Any], jax.Array],
     *,
     params: Any = None,
-    left_ids: jax.Array,
-    right_ids: jax.Array,
-    left_positive: jax.Array,
-    right_positive: jax.Array,
+    ids: jax.Array,
+    positives: jax.Array,
     terms: Mapping[str, Term],
     engine: str = "dense",
-    chunk_size: int = 1024,
     mesh: Mesh | None = None,
     pair_bytes: float = _PRODUCT_BYTES,
 ) -> Folded:
     """Reduces the values of each item's negatives.
 
     Args:
-      left: prepared items, a tree of float32 arrays [B, ...].
-      right: prepared items [M, ...]; the ring engine needs M = B.
+      left: prepared items, a tree of float32 arrays [B, ...]; item i is the partner of item i of
+        `right`.
+      right: prepared items [B, ...].
       logits: (items of `left`, items of `right`, params) -> float32 [L, R].
       params: arrays that `logits` needs and that get a gradient; `logits` must not close over any.
-      left_ids: int32 [B]; items i and j are negatives if left_ids[i] != right_ids[j]. Partners
-        have equal ids, so positives are never reduced.
-      right_ids: int32 [M].
-      left_positive: float32 [B], logit of each left item with its partner.
-      right_positive: float32 [M].
+      ids: int32 [B]; items i and j of the two sides are negatives if ids[i] != ids[j]. So positives
+        are never reduced.
+      positives: float32 [B], logit of each item with its partner.
       terms: reductions by name.
-      engine: `dense`, `chunked`, `ring` or `auto:MEGABYTES`, see `plan`.
-      chunk_size: largest number of rows and columns in a tile; on several devices, only of
-        columns. Need not divide anything.
+      engine: `dense`, `chunked:ITEMS`, `ring:ITEMS` or `auto:MEGABYTES`, see `plan`.
       mesh: device mesh, whose devices share the batch evenly; None for one device.
       pair_bytes: memory that `logits` and its gradient need per pair; 8 for a product.
 
     Returns:
-      name -> (result [B] of each left item, result [M] of each right item), float32.
+      name -> (result [B] of each left item, result [B] of each right item), float32.
     """
-    sizes = left_ids.shape[0], right_ids.shape[0]
     devices = 1 if mesh is None else mesh.size
-    engine, chunk_size = plan(engine, chunk_size, *sizes, devices=devices, pair_bytes=pair_bytes)
-    run = lookup(_WHERE, engine, ENGINES)
-    rows = BlockItems(left, left_positive, left_ids, jnp.ones(left_ids.shape, bool))
-    columns = BlockItems(right, right_positive, right_ids, jnp.ones(right_ids.shape, bool))
+    engine, chunk_size = plan(engine, ids.shape[0], devices, pair_bytes)
+    real = jnp.ones(ids.shape, bool)
+    rows, columns = (BlockItems(side, positives, ids, real) for side in (left, right))
     job = Job(logits, terms, chunk_size)
-    row_states, column_states = run(job, rows, columns, params, mesh)
+    if engine == "dense":
+        states = reduce_block(job, rows, columns, params)
+    else:
+        states = reduce_tiles(job, rows, columns, params, mesh, is_ring=engine == "ring")
     return {
-        name: (term.reducer.finish(row_states[name]), term.reducer.finish(column_states[name]))
+        name: (term.reducer.finish(states[0][name]), term.reducer.finish(states[1][name]))
         for name, term in terms.items()
     }
 
 
 def plan(
-    engine: str,
-    chunk_size: int,
-    rows: int,
-    columns: int,
-    *,
-    devices: int,
-    pair_bytes: float = _PRODUCT_BYTES,
+    engine: str, size: int, devices: int, pair_bytes: float = _PRODUCT_BYTES
 ) -> tuple[str, int]:
-    """Returns the engine and the chunk size that fit a memory budget.
+    """Returns the name of an engine and the largest number of rows and columns in a tile.
 
     Args:
-      engine: `auto:MEGABYTES` per device for the scores and their gradient; the name of an engine
-        is returned unchanged, with the given chunk size.
-      chunk_size: see `reduce_logits`.
-      rows: items on the left.
-      columns: items on the right.
-      devices: devices that share the rows. On several, a tile has all rows of a device.
+      engine: `dense`, `chunked` or `ring`, perhaps with the size of tiles, which need not divide
+        anything; or `auto:MEGABYTES` per device for the scores and their gradient. On several
+        devices, a tile has all rows of a device.
+      size: items of each side.
+      devices: devices that share the rows.
       pair_bytes: see `reduce_logits`.
     """
-    name, _, budget = engine.partition(":")
-    if name != "auto" or not budget.isdecimal():
-        return engine, chunk_size
-    pairs = int(int(budget) * 1e6 / pair_bytes)
-    if rows * columns <= pairs * devices:
-        return "dense", chunk_size
+    name, _, given = engine.partition(":")
+    known = lookup("config.tasks.*.loss.options.engine", name, ENGINES)
+    number = int(given or known)
+    if name != "auto":
+        return name, number
+    pairs, chunk_size = int(number * 1e6 / pair_bytes), ENGINES["chunked"]
+    if size**2 <= pairs * devices:
+        return "dense", 0
     if pair_bytes > _PRODUCT_BYTES:
-        fitting = math.isqrt(pairs) if devices == 1 else pairs // -(-rows // devices)
+        fitting = math.isqrt(pairs) if devices == 1 else pairs // -(-size // devices)
         chunk_size = max(1, min(chunk_size, fitting))
-    return "ring" if devices > 1 and rows == columns else "chunked", chunk_size
-
-
-def _dense(
-    job: Job, rows: BlockItems, columns: BlockItems, params: Any, mesh: Mesh | None
-) -> tuple[State, State]:
-    del mesh
-    return reduce_block(job, rows, columns, params)
-
-
-ENGINES: dict[str, Callable[..., tuple[State, State]]] = {
-    "dense": _dense,
-    "chunked": functools.partial(reduce_tiles, is_ring=False),
-    "ring": functools.partial(reduce_tiles, is_ring=True),
-}
+    return "ring" if devices > 1 else "chunked", chunk_size

@@ -40,13 +40,11 @@ def matching(
       share of these pairs whose more probable class is right.
     """
     compute, key = context.pair_logits, context.key
-    assert compute is not None
-    assert key is not None
     keys = jax.random.split(key, 4)
     similarity = context.similarity
     prepared = jax.lax.stop_gradient(context.prepare(left, right))
     logits = jax.lax.stop_gradient(similarity.logits(*prepared, context.similarity_params))
-    is_negative = context.left_ids[:, None] != context.right_ids[None, :]
+    is_negative = context.ids[:, None] != context.ids
     texts, has_text = draw_negatives(keys[0], logits, is_negative, context.mesh)
     images, has_image = draw_negatives(keys[1], logits.T, is_negative.T, context.mesh)
 
@@ -110,10 +108,8 @@ def pair_softmax(
       whose own text has the highest score.
     """
     compute, key = context.pair_logits, context.key
-    assert compute is not None
-    assert key is not None
     keys = jax.random.split(key, 2)
-    is_negative = context.left_ids[:, None] != context.right_ids[None, :]
+    is_negative = context.ids[:, None] != context.ids
     equal = jnp.zeros(is_negative.shape, jnp.float32)
     drawn, found = jax.vmap(lambda key: draw_negatives(key, equal, is_negative, context.mesh))(
         jax.random.split(keys[0], negatives)

@@ -156,10 +156,6 @@ def _reduce_grid(
     return jax.lax.scan(visit, columns, length=grid.visits)[1]
 
 
-def _forward(grid: _Grid, *inputs: Any) -> tuple[tuple[State, State], Any]:
-    return _reduce_grid(grid, *inputs), inputs
-
-
 def _backward(grid: _Grid, saved: Any, cotangents: tuple[State, State]) -> tuple[Any, ...]:
     """Reduces every tile again and accumulates the gradients of its inputs:
 
@@ -208,4 +204,4 @@ def _gradient_of(weights: Weights) -> BlockItems:
     return BlockItems(*weights, ids=none, real=none)
 
 
-_reduce_grid.defvjp(_forward, _backward)
+_reduce_grid.defvjp(lambda grid, *inputs: (_reduce_grid(grid, *inputs), inputs), _backward)

@@ -36,7 +36,6 @@ def sort_all(name, queries, items, top, items_left):
 )
 def test_exact_search_is_a_stable_sort(name, items_left, monkeypatch):
     monkeypatch.setattr(nearest, "_BLOCK", 29)
-    monkeypatch.setattr(nearest, "_QUERIES", 4)
     shape = (2, 4) if name in SEVERAL else (4,)
     items, queries = make_vectors(100, 0, shape), make_vectors(7, 1, shape)
     search = ExactSearch(make_scorer(name, items_left), items)

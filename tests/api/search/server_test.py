@@ -89,9 +89,7 @@ def test_a_query_that_fails_has_an_answer_and_so_has_the_next(index, ask, monkey
     [
         ({"Host": "evil.example:PORT"}, 400),
         ({"Origin": "http://evil.example"}, 403),
-        ({"Host": "localhost:PORT"}, 200),
         ({"Host": "search.example.org"}, 200),
-        ({"Origin": "http://127.0.0.1:PORT"}, 200),
     ],
 )
 def test_other_names_and_other_sites_are_refused(address, headers, status):

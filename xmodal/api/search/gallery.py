@@ -1,18 +1,31 @@
-"""Embeds the items of an index, and holds them in memory."""
+"""Embeds the items of an index, holds them in memory, and writes and reads their files.
+
+image.npy, caption.npy          embeddings, float32 [N, D] or [N, K, D]
+image_tokens.npz, ...           their tokens, if the similarity compares them
+image.json, caption.json        names of the items, a list
+image_left_out.json             names and faults of pictures that cannot be read, if there are any
+image_lists.faiss, ...          of approximate search, in the format of faiss
+"""
 
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from etils import epath
 
-from xmodal.api.item_embeddings import ItemEmbeddings
 from xmodal.api.model import Model
 from xmodal.api.search.items import SearchItems
+from xmodal.api.search.nearest import import_faiss
 from xmodal.core import processes
 from xmodal.core.errors import UserError
+from xmodal.core.files import read_json
+from xmodal.core.untrusted.saved_arrays import load_arrays
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
+
+REMEDY = "build the index again."
+_FACTS = ("dataset", "effort", "recall")  # Fields of a gallery in the card of the index.
 
 
 @dataclasses.dataclass
@@ -39,18 +52,38 @@ class IndexGallery:
     recall: float | None = None
     tokens: RaggedTokens | None = None
 
+    def write(self, folder: epath.Path, kind: str) -> dict[str, Any]:
+        """Writes the files of a gallery, and returns its record in the card."""
+        np.save(folder / f"{kind}.npy", self.vectors)
+        if self.tokens is not None:
+            np.savez(folder / f"{kind}_tokens.npz", **self.tokens.arrays())
+        # In ASCII: names of files need not be UTF-8.
+        (folder / f"{kind}.json").write_text(json.dumps(list(self.names)))
+        if self.left_out:
+            faults = json.dumps(self.left_out, indent=2)
+            (folder / f"{kind}_left_out.json").write_text(faults + "\n")
+        if self.lists:
+            lists = import_faiss().serialize_index(self.lists)
+            (folder / f"{kind}_lists.faiss").write_bytes(lists.tobytes())
+        return {"count": len(self.names), **{name: getattr(self, name) for name in _FACTS}}
 
-def embed(
-    model: Model, kind: str, items: Any, *, upright: bool = True, unreadable: Any = None
-) -> np.ndarray | ItemEmbeddings:
-    """Returns the embeddings of images or captions, float32 [n, D] or [n, K, D].
-
-    They are `ItemEmbeddings` if the model compares tokens. See `Model.embed_images` for `upright`
-    and `unreadable`.
-    """
-    given = {"upright": upright, "unreadable": unreadable}
-    found: Any = model.embed_images(items, **given) if kind == "image" else model.embed_texts(items)
-    return np.asarray(found) if getattr(found, "tokens", None) is None else found
+    @classmethod
+    def read(cls, folder: epath.Path, kind: str, record: Mapping[str, Any]) -> Self:
+        """Returns a gallery from its files and its record in the card."""
+        tokens, faults, lists = (
+            folder / f"{kind}_{name}" for name in ("tokens.npz", "left_out.json", "lists.faiss")
+        )
+        index = None
+        if lists.exists():
+            index = import_faiss().deserialize_index(np.frombuffer(lists.read_bytes(), np.uint8))
+        return cls(
+            json.loads((folder / f"{kind}.json").read_text()),
+            load_arrays(folder / f"{kind}.npy", mmap_mode="r"),
+            left_out=read_json(faults, REMEDY) if faults.exists() else {},
+            lists=index,
+            tokens=RaggedTokens(**load_arrays(tokens)) if tokens.exists() else None,
+            **{name: record[name] for name in _FACTS},
+        )
 
 
 def embed_items(model: Model, kind: str, items: SearchItems) -> IndexGallery:
@@ -60,9 +93,12 @@ def embed_items(model: Model, kind: str, items: SearchItems) -> IndexGallery:
     receive all embeddings.
     """
     names, own = items.names, dict[int, str]()
-    unreadable = own if items.may_be_damaged else None
-    given = items.read(0, len(names))
-    found = embed(model, kind, given, upright=items.upright, unreadable=unreadable)
+    given, unreadable = items.read(0, len(names)), own if items.may_be_damaged else None
+    found: Any = (
+        model.embed_images(given, upright=items.upright, unreadable=unreadable)
+        if kind == "image"
+        else model.embed_texts(given)
+    )
     # Every process has only read its share.
     every = processes.gather(f"embed the {kind}s", json.dumps(own))
     faults = {int(row): fault for each in every for row, fault in json.loads(each).items()}

@@ -1,34 +1,44 @@
-"""An index of images and captions, searched by a text or a picture."""
+"""An index of images and captions, searched by a text or a picture.
+
+Its folder has the files of `gallery`, and `index.json`: format, version, the model and the hash of
+its weights; per kind: count, dataset, effort, recall; the checksums of all other files.
+"""
 
 import dataclasses
 import functools
 import importlib.util
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from absl import logging
+from etils import epath
 
-from xmodal.api.item_embeddings import ItemEmbeddings, tokens_of
+from xmodal.api.bundles import CARD as BUNDLE
+from xmodal.api.item_embeddings import tokens_of
+from xmodal.api.loading import load
 from xmodal.api.model import Model
-from xmodal.api.search import KINDS, METHODS, storage
-from xmodal.api.search.gallery import IndexGallery, embed, embed_items
+from xmodal.api.search import KINDS, METHODS
+from xmodal.api.search.gallery import REMEDY, IndexGallery, embed_items
 from xmodal.api.search.items import SearchItems, from_values
 from xmodal.api.search.nearest import (
     TOP,
     ApproximateSearch,
     ExactSearch,
-    RerankedSearch,
     Scorer,
     Search,
+    rerank,
 )
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
+from xmodal.core.files import check_files, new_folder, read_json, sha256_of
 from xmodal.core.progress import progress
 from xmodal.evals.scores.score_blocks import HostItems
 from xmodal.similarity import make_similarity
 
+CARD, FORMAT = "index.json", {"format": "xmodal index", "version": 6}
 _WORTH_LISTS = 20_000  # Fewer items are compared exactly in milliseconds.
 _SAMPLE = 256
 
@@ -118,11 +128,47 @@ class Index:
           model: model that embedded the items, or its folder, if it was moved or exported as a
             bundle; by default its original location. Of a run, the step of the index is used.
         """
-        return cls(*storage.read_index(folder, model))
+        root = epath.Path(folder)
+        if not (root / CARD).exists():
+            raise UserError(
+                f"{folder} is not an index: {CARD} is missing. Make one with "
+                "`python -m xmodal search build`."
+            )
+        content = read_json(root / CARD, REMEDY)
+        if not FORMAT.items() <= content.items():
+            found = {key: content.get(key) for key in FORMAT}
+            raise UserError(f"{folder} is {found}, but this xmodal reads {FORMAT}: {REMEDY}")
+        check_files(root, content["checksums"], REMEDY)
+        records = content["galleries"].items()
+        galleries = {kind: IndexGallery.read(root, kind, record) for kind, record in records}
+        if not isinstance(model, Model):
+            place = epath.Path(model or content["model"])
+            # Only a run has steps, and its bundle has none.
+            is_run = content["step"] is not None and not (place / BUNDLE).exists()
+            model = load(place, step=content["step"]) if is_run else load(place)
+        if model.hash_weights() != content["weights"]:
+            raise UserError(
+                f"The items of {folder} were not embedded by {model.name}: build the "
+                "index again, or pass its own model."
+            )
+        return cls(model, galleries)
 
     def save(self, folder: str | os.PathLike) -> None:
         """Writes a folder, which must not exist and gets its name when it is complete."""
-        storage.write_index(folder, self.model, self.galleries)
+        if epath.Path(folder).exists():
+            raise UserError(f"{folder} already exists: use another --output, or remove it.")
+        model, galleries = self.model, self.galleries.items()
+        source = os.path.abspath(model.source) if os.path.exists(model.source) else model.source
+        with new_folder(folder) as temporary:
+            content = FORMAT | {
+                "model": source,
+                "step": model.step,
+                "similarity": model.similarity_name,
+                "weights": model.hash_weights(),
+                "galleries": {kind: each.write(temporary, kind) for kind, each in galleries},
+                "checksums": {path.name: sha256_of(path) for path in sorted(temporary.iterdir())},
+            }
+            (temporary / CARD).write_text(json.dumps(content, indent=2) + "\n")
 
     def query(
         self,
@@ -146,10 +192,21 @@ class Index:
         """
         if (text is None) == (image is None):
             raise UserError("Pass either a text or an image as the query.")
-        kind, query = ("caption", text) if image is None else ("image", image)
-        vectors = embed(self.model, kind, [query], upright=upright)
-        (hits,) = self.query_vectors(vectors, kind, top=top, find=find, exact=exact)
-        return hits
+        kind = "caption" if image is None else "image"
+        find = find or next(each for each in KINDS if each in self.galleries)
+        gallery = lookup("find", find, self.galleries)
+        search, model = self._search(find, kind, exact or gallery.lists is None), self.model
+        query = (
+            model.embed_texts([text])
+            if text is not None
+            else model.embed_images([image], upright=upright)
+        )
+        (scores,), (rows,) = search(query, min(top, len(gallery.names)))
+        return [
+            Hit(rank, int(row), gallery.names[row], float(score), model.similarity_name)
+            for rank, (score, row) in enumerate(zip(scores, rows, strict=True), start=1)
+            if row >= 0
+        ]
 
     def describe_query(self, text: str | None) -> list[str]:
         """Returns a note if the model knows no word of a text."""
@@ -157,47 +214,14 @@ class Index:
             return []
         return ["The model knows no word of the query, so it cannot tell it from other texts."]
 
-    def query_vectors(
-        self,
-        vectors: np.ndarray | ItemEmbeddings,
-        kind: str,
-        *,
-        top: int = 10,
-        find: str | None = None,
-        exact: bool = False,
-    ) -> list[list[Hit]]:
-        """Returns the hits of several queries.
-
-        Args:
-          vectors: float32 [Q, D] or [Q, K, D], from the model; with their tokens, if the model
-            compares tokens.
-          kind: kind of the queries, "image" or "caption".
-          top: see `query`.
-          find: see `query`.
-          exact: see `query`.
-        """
-        lookup("kind", kind, dict.fromkeys(KINDS))
-        find = find or next(each for each in KINDS if each in self.galleries)
-        lookup("find", find, self.galleries)
-        gallery = self.galleries[find]
-        if gallery.tokens is None:
-            vectors = np.asarray(vectors, np.float32)
-        if not len(vectors):
-            return []
-        search = self._search(find, kind, exact or gallery.lists is None)
-        found = search(vectors, min(top, len(gallery.names)))
-        return [
-            [
-                Hit(rank, int(row), gallery.names[row], float(score), self.model.similarity_name)
-                for rank, (score, row) in enumerate(zip(*each, strict=True), start=1)
-                if row >= 0
-            ]
-            for each in zip(*found, strict=True)
-        ]
-
     def _make_search(self, find: str, kind: str, exact: bool) -> Search:
         gallery, (similarity, parameters) = self.galleries[find], self.model.measure
-        search = self._search_vectors(find, kind, exact)
+        scorer, vectors = self._scorer(find, kind), gallery.vectors
+        search: Search = (
+            ExactSearch(scorer, vectors)
+            if exact
+            else ApproximateSearch(scorer, vectors, gallery.lists, gallery.effort)
+        )
         if similarity.module is None:
             return search
         if find == kind:
@@ -205,23 +229,22 @@ class Index:
                 f"Similarity {similarity.name!r} compares images with texts, so the query of "
                 f"{find}s cannot be of the same kind."
             )
-        items = HostItems(gallery.vectors, tokens_of(gallery))
-        return RerankedSearch(search, similarity, parameters, items, items_left=find == "image")
+        items = HostItems(vectors, tokens_of(gallery))
+        return rerank(search, similarity, parameters, items, items_left=find == "image")
 
-    def _search_vectors(self, find: str, kind: str, exact: bool) -> Any:
-        """The search by vectors, which chooses the candidates of a similarity of tokens."""
-        gallery, (similarity, parameters) = self.galleries[find], self.model.measure
-        # Images are on the left; for two items of the same kind, the query is.
-        how: dict[str, Any] = {"items_left": find == "image" and kind == "caption"}
-        if similarity.module is None:
-            how["offset"] = similarity.find_offset(gallery.vectors)
-            how["dtype"] = similarity.choose_precision()
-        else:
-            similarity, parameters = make_similarity({"name": "cosine"}), {}
-        scorer = Scorer(similarity, parameters, **how)
-        if exact:
-            return ExactSearch(scorer, gallery.vectors)
-        return ApproximateSearch(scorer, gallery.vectors, gallery.lists, gallery.effort)
+    def _scorer(self, find: str, kind: str) -> Scorer:
+        """Compares the vectors of queries with items; a similarity of tokens takes the nearest."""
+        vectors, (similarity, parameters) = self.galleries[find].vectors, self.model.measure
+        if similarity.module is not None:
+            return Scorer(make_similarity({"name": "cosine"}), {})
+        return Scorer(
+            similarity,
+            parameters,
+            # Images are on the left; for two items of the same kind, the query is.
+            items_left=find == "image" and kind == "caption",
+            offset=similarity.find_offset(vectors),
+            dtype=similarity.choose_precision(),
+        )
 
     def _add_lists(self, kind: str, least: float) -> None:
         """Builds faiss's index with the effort that reaches the recall; none if no effort does."""
@@ -232,8 +255,9 @@ class Index:
         rng = np.random.default_rng(0)
         rows = rng.choice(len(asked), min(_SAMPLE, len(asked)), replace=False)
         queries, top = np.asarray(asked[np.sort(rows)]), min(TOP, len(gallery.names))
-        _, truth = self._search_vectors(kind, asking, True)(queries, top)
-        approximate = self._search_vectors(kind, asking, False)
+        scorer = self._scorer(kind, asking)
+        _, truth = ExactSearch(scorer, gallery.vectors)(queries, top)
+        approximate = ApproximateSearch(scorer, gallery.vectors, None, gallery.effort)
         recall = approximate.tune(queries, truth, least)
         if recall >= least:
             gallery.lists, gallery.effort = approximate.lists, approximate.effort

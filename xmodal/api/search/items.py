@@ -13,6 +13,7 @@ from xmodal.core.errors import UserError
 from xmodal.core.folders import walk
 from xmodal.core.picture_names import IMAGE_ENDINGS, is_picture
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
+from xmodal.data.pixels.images import ImageConfig
 from xmodal.evals.scores.files import lines_of
 
 if TYPE_CHECKING:
@@ -75,22 +76,19 @@ def from_captions(place: str) -> SearchItems:
     return from_values(_read_lines("captions", pathlib.Path(place)))
 
 
-def from_dataset(
-    section: Mapping[str, str], *, features: bool, max_regions: int = 0
-) -> dict[str, SearchItems]:
+def from_dataset(section: Mapping[str, str], images: ImageConfig | None) -> dict[str, SearchItems]:
     """Returns the images and captions of a split of a dataset, by kind.
 
     Args:
       section: `dataset`, `config`, `split`, `data_dir` and `manual_dir`.
-      features: whether the model uses stored features instead of pictures.
-      max_regions: see `Model.max_regions`.
+      images: see `Model.images`.
     """
-    split = open_split(section, features=features, max_regions=max_regions)
+    split, features = open_split(section, images), images is not None and not images.size
     found = {}
     if len(split.image_ids) and "image" in split.modalities:
-        images = from_split(split, features=features)
         # Features have no picture to show.
-        found["image"] = dataclasses.replace(images, dataset=None if features else dict(section))
+        dataset = None if features else dict(section)
+        found["image"] = dataclasses.replace(from_split(split, features=features), dataset=dataset)
     if len(split.caption_texts):
         found["caption"] = from_values(split.caption_texts)
     return found
@@ -112,16 +110,15 @@ def name_item(split: "EvalSplit", row: int) -> str:
     return f"{split.name} {split.split} {shown}"
 
 
-def open_split(
-    section: Mapping[str, str], *, features: bool = False, max_regions: int = 0
-) -> "EvalSplit":
+def open_split(section: Mapping[str, str], images: ImageConfig | None = None) -> "EvalSplit":
     """Returns a split of a dataset; see `from_dataset`."""
     from xmodal import data  # Slow to import.
 
     section = dict(section)
     split = section.pop("split")
-    # The model gets whole pictures; it only matters whether there are any.
-    image = {"size": 0, "max_regions": max_regions} if features else {"size": 1}
+    image: dict[str, Any] = {"size": 1}  # The model gets whole pictures, if there are any.
+    if images is not None and not images.size:
+        image = {"size": 0, "max_regions": images.max_regions}
     whole = {**section, "image": image, "text": {}}
     data.prepare(whole, splits=[split])
     return data.eval_split(whole, split=split)

@@ -4,9 +4,8 @@ A search is a function (queries, top) -> descending scores [Q, top] and rows int
 `top` is at most the number of items. Items with equal scores keep their order.
 """
 
-import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -15,7 +14,6 @@ import numpy as np
 
 from xmodal.api.item_embeddings import ItemEmbeddings, tokens_of
 from xmodal.core.errors import UserError
-from xmodal.core.mesh import pad_rows
 from xmodal.evals.scores.score_blocks import HostItems
 from xmodal.similarity import Embedding, Similarity
 from xmodal.similarity.vectors import SINGLE, in_precision, remove_offset, unit_length
@@ -26,7 +24,6 @@ TOP = 10  # Hits that approximate search is tuned for.
 CANDIDATES = 100  # Nearest items whose tokens are compared; more if a query requests more.
 
 _BLOCK = 1 << 16  # Items compared at a time.
-_QUERIES = 256
 _PER_LIST = 40  # Items per list that k-means uses; faiss needs at least 39.
 _ITERATIONS = 8
 _MOST_CANDIDATES = 64  # Per hit; where more are needed, exact search takes less time and memory.
@@ -46,7 +43,7 @@ class Scorer:
         similarity: Similarity,
         parameters: dict[str, float],
         *,
-        items_left: bool,
+        items_left: bool = False,
         offset: np.ndarray | None = None,
         dtype: np.dtype = SINGLE,
     ) -> None:
@@ -84,37 +81,32 @@ class Scorer:
 
 
 class ExactSearch:
-    """Compares every query, float32 [Q, D] or [Q, K, D], with every item."""
+    """Compares queries, float32 [Q, D] or [Q, K, D], with every item."""
 
     def __init__(self, scorer: Scorer, vectors: np.ndarray) -> None:
         """Prepares the items, float32 [N, D] or [N, K, D]."""
-        self._scorer, self._count = scorer, len(vectors)
-        self._size = min(_BLOCK, len(vectors))
+        self._scorer = scorer
         with in_precision(scorer.dtype):
             self._blocks = [
-                scorer.prepare(jnp.asarray(pad_rows(scorer.place(block), self._size)))
-                for block in np.split(vectors, range(self._size, len(vectors), self._size))
+                scorer.prepare(jnp.asarray(scorer.place(block)))
+                for block in np.split(vectors, range(_BLOCK, len(vectors), _BLOCK))
             ]
-        self._merge = jax.jit(
-            lambda best, queries, block, *place: merge_best(
-                *best, scorer.score(queries, block), *place
-            )
-        )
 
-    def __call__(self, queries: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
+        def find(queries: Any, items: Any, top: int) -> Any:
+            scores = scorer.score(queries, items)
+            scores = jnp.where(scores == 0, 0.0, scores)  # To top_k, -0.0 is smaller.
+            return jax.lax.top_k(scores, min(top, scores.shape[1]))
+
+        self._find = jax.jit(find, static_argnums=2)
+
+    def __call__(self, queries: Any, top: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns the best items of all."""
         with in_precision(self._scorer.dtype):
-            parts = np.split(queries, range(_QUERIES, len(queries), _QUERIES))
-            scores, items = zip(*(self._search(part, top) for part in parts), strict=True)
-        return np.concatenate(scores), np.concatenate(items).astype(np.int64)
-
-    def _search(self, queries: np.ndarray, top: int) -> Any:
-        prepared = self._scorer.prepare(jnp.asarray(self._scorer.place(queries)))
-        shape = len(queries), top
-        best: Any = np.full(shape, -np.inf, self._scorer.dtype), np.zeros(shape, np.int32)
-        for start, block in zip(range(0, self._count, self._size), self._blocks, strict=True):
-            best = self._merge(best, prepared, block, start, self._count - start)
-        return best
+            prepared = self._scorer.prepare(jnp.asarray(self._scorer.place(queries)))
+            found = [self._find(prepared, block, top) for block in self._blocks]
+        scores, items = (np.concatenate(each, axis=1) for each in zip(*found, strict=True))
+        starts = np.repeat(np.arange(len(found)) * _BLOCK, [part.shape[1] for part, _ in found])
+        return _best(scores, items + starts, top)
 
 
 def import_faiss() -> Any:
@@ -171,20 +163,18 @@ class ApproximateSearch:
           The recall.
         """
 
-        def measure(*effort: int) -> float:
-            self.effort = effort
-            return compute_recall(self(queries, truth.shape[1])[1], truth)
+        def measure(efforts: Iterable[tuple[int, int]]) -> float:
+            for self.effort in efforts:
+                recall = compute_recall(self(queries, truth.shape[1])[1], truth)
+                if recall >= target:
+                    break
+            return recall
 
         most = min(_MOST_CANDIDATES, len(self._vectors))
         # First the lists, which cost less than candidates.
-        for probes in _doubling(1, self.lists.nlist):
-            if (recall := measure(probes, most)) >= target:
-                break
-        else:
-            return recall
-        for candidates in _doubling(2, most):
-            if (recall := measure(probes, candidates)) >= target:
-                break
+        recall = measure((probes, most) for probes in _doubling(1, self.lists.nlist))
+        if recall >= target:
+            recall = measure((self.effort[0], each) for each in _doubling(2, most))
         return recall
 
     def _points(self, vectors: np.ndarray) -> np.ndarray:
@@ -241,80 +231,42 @@ def compute_recall(found: np.ndarray, truth: np.ndarray) -> float:
     )
 
 
-class RerankedSearch:
-    """Compares the tokens of every query with those of the items nearest to its vector."""
+def rerank(
+    nearest: Search, similarity: Similarity, parameters: Any, items: HostItems, *, items_left: bool
+) -> Search:
+    """Returns a search that compares the tokens of a query with those of the nearest items.
 
-    def __init__(
-        self,
-        nearest: Search,
-        similarity: Similarity,
-        parameters: Any,
-        items: HostItems,
-        *,
-        items_left: bool,
-    ) -> None:
-        """Binds the items of a gallery.
+    Args:
+      nearest: finds items by vectors [Q, D].
+      similarity: a similarity with a module.
+      parameters: its parameters.
+      items: vectors and tokens of all items of a gallery.
+      items_left: whether the items are images.
+    """
+    longest = int(items.tokens.lengths.max())
 
-        Args:
-          nearest: finds items by vectors [Q, D].
-          similarity: a similarity with a module.
-          parameters: its parameters.
-          items: vectors and tokens of all items.
-          items_left: whether the items are images.
-        """
-        self._nearest, self._items = nearest, items
-        self._length = int(items.tokens.lengths.max())
-        self._score = functools.partial(_score, similarity, items_left, parameters)
+    @jax.jit
+    def score(parameters: Any, query: Embedding, found: Embedding) -> jax.Array:
+        sides = (found, query) if items_left else (query, found)
+        left, right = (similarity.prepare(side, parameters) for side in sides)
+        return similarity.score(left, right, parameters).ravel()
 
-    def __call__(self, queries: ItemEmbeddings, top: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the best items for queries with tokens; -1 where fewer are found."""
+    def search(queries: ItemEmbeddings, top: int) -> tuple[np.ndarray, np.ndarray]:
         tokens = tokens_of(queries)
-        requests, longest = HostItems(queries.vector, tokens), int(tokens.lengths.max())
-        many = min(max(top, CANDIDATES), len(self._items.vectors))
-        _, candidates = self._nearest(queries.vector, many)
-        items = np.sort(candidates, axis=1)  # -1 where approximate search finds fewer.
+        given, length = HostItems(queries.vector, tokens), int(tokens.lengths.max())
+        _, rows = nearest(queries.vector, min(max(top, CANDIDATES), len(items.vectors)))
+        rows = np.sort(rows, axis=1)  # -1 where approximate search finds fewer.
         scores = []
-        for number, row in enumerate(items):
-            query = requests.block(np.array([number]), longest)
-            scores.append(self._score(query, self._items.block(np.maximum(row, 0), self._length)))
-        return _best(np.stack(scores), items, top)
+        for number, row in enumerate(rows):
+            query = given.block(np.array([number]), length)
+            scores.append(score(parameters, query, items.block(np.maximum(row, 0), longest)))
+        return _best(np.stack(scores), rows, top)
+
+    return search
 
 
 def _best(scores: np.ndarray, items: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
-    """The best of items in ascending order, of which -1 is none, [Q, C] -> [Q, top]."""
+    """The best of items, of which -1 is none, [Q, C] -> [Q, top]; of equals, the first ones."""
     scores = np.where(items < 0, -np.inf, scores)
     order = np.argsort(-scores, axis=1, kind="stable")[:, :top]
     return np.take_along_axis(scores, order, 1), np.take_along_axis(items, order, 1)
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _score(
-    similarity: Similarity, items_left: bool, parameters: Any, query: Embedding, items: Embedding
-) -> jax.Array:
-    """Scores [C] of one query with C items."""
-    sides = (items, query) if items_left else (query, items)
-    left, right = (similarity.prepare(side, parameters) for side in sides)
-    return similarity.score(left, right, parameters).ravel()
-
-
-@jax.jit
-def merge_best(
-    scores: jax.Array, items: jax.Array, tile: jax.Array, start: jax.Array, count: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Merges the best items so far with those of a tile; of equal scores, the earlier comes first.
-
-    Args:
-      scores: the best scores so far [Q, K], descending.
-      items: their items, int32 [Q, K].
-      tile: scores [Q, N] of later items.
-      start: position of the first of these items.
-      count: number of columns of the tile that are real.
-    """
-    top = scores.shape[1]
-    tile = jnp.where(tile == 0, 0.0, tile)  # By the bits, as top_k sorts, -0.0 is smaller.
-    tile = jnp.where(jnp.arange(tile.shape[1]) < count, tile, -jnp.inf)
-    found, places = jax.lax.top_k(tile, min(top, tile.shape[1]))
-    # Those so far are on the left: of equals, top_k takes the left one.
-    scores, chosen = jax.lax.top_k(jnp.concatenate([scores, found], axis=1), top)
-    items = jnp.concatenate([items, start + places.astype(jnp.int32)], axis=1)
-    return scores, jnp.take_along_axis(items, chosen, axis=1)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import ml_collections
 import numpy as np
-from etils import epath
 
-from xmodal.api.run_splits import EvaluatedSplit, embed_run_split, read_file_split
+from xmodal.api.run_splits import EvaluatedSplit, open_split
 from xmodal.api.search.formats import as_page
 from xmodal.api.search.gallery import IndexGallery
 from xmodal.api.search.index import Hit, Index
@@ -57,13 +56,12 @@ def inspect(
       step: checkpoint of a run: a number, `best` or `latest`.
       similarity: similarity for a file that does not name one.
     """
-    path = os.fspath(source)
-    if epath.Path(path).is_dir():
-        from xmodal.api.loading import load
+    found = open_split(os.fspath(source), config, evaluator, split, step, similarity)
+    if found.step is None:
+        return Inspection(found)
+    from xmodal.api.loading import load
 
-        found = embed_run_split(path, evaluator, split, step)
-        return Inspection(found, load(path, step=found.step or step))
-    return Inspection(read_file_split(path, config, evaluator, split, similarity))
+    return Inspection(found, load(source, step=found.step))
 
 
 class Inspection:

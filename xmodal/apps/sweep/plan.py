@@ -13,7 +13,7 @@ from absl import logging
 from ml_collections import ConfigDict
 from optuna.distributions import FloatDistribution, IntDistribution
 
-from xmodal.api.run_training import CheckedConfig
+from xmodal.api.run_training import metric_tags, resolve
 from xmodal.apps.arguments import literal
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
@@ -225,12 +225,13 @@ def make_plan(plan: Plan, select: str | None) -> Plan:
         `sts/avg2016` for `sts/avg2016/pearson`. None for the metric of `config.best_checkpoint`.
     """
     logging.info("Checking %s of the search space.", ", ".join(plan.parameters))
-    checked = CheckedConfig(plan.config)
+    checked = resolve(plan.config)
     for path, value in ((path, x) for path, each in plan.parameters.items() for x in each[1:]):
-        CheckedConfig(with_values(plan.config, {path: value}))
-    metric, mode = checked.best_checkpoint.metric, checked.best_checkpoint.mode
+        resolve(with_values(plan.config, {path: value}))
+    best = checked.settings.best_checkpoint
+    metric, mode = best.metric, best.mode
     if select is not None:
-        tags = lookup(f"--select={select}", select.partition("/")[0], checked.tags())
+        tags = lookup(f"--select={select}", select.partition("/")[0], metric_tags(checked))
         # A table stands for the first of its metrics.
         metric = next((x for x in tags if x.rpartition("/")[0] == select), select)
         lookup(f"--select={select}", metric, tags)

@@ -91,7 +91,7 @@ def compute_losses(
         groups = ids if task.config.negatives == "image" else jnp.arange(len(ids))
         mined = zip(MINED_VIEWS["image"], MINED_VIEWS["text"], strict=True)
         context = Context(
-            left_ids=groups, right_ids=groups, similarity=used, similarity_params=used_params,
+            ids=groups, similarity=used, similarity_params=used_params,
             columns=columns, outputs=outputs, key=loss_key, step=step, mesh=mesh,
             pair_logits=pair_logits,
             mined=tuple((views[i], views[t]) for i, t in mined) if task.loss.mined else (),
