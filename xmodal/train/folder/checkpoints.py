@@ -23,7 +23,7 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 from xmodal.core import mesh as mesh_lib
 from xmodal.core import processes
 from xmodal.core.errors import UserError
-from xmodal.core.files import absolute, check_files, read_json, sha256_of, write_atomically
+from xmodal.core.files import absolute, check_files, read_json, sha256_of, write_file
 from xmodal.core.tree_paths import leaves_by_path
 from xmodal.train.folder import run_folder
 from xmodal.train.folder.run_folder import ITEMS
@@ -246,7 +246,7 @@ def save_hashes(folder: epath.Path) -> None:
     paths = [parent / name for parent, _, names in folder.walk() for name in names]
     names = sorted(os.fspath(path.relative_to(folder)) for path in paths)
     hashes = {name: sha256_of(folder / name) for name in names if name not in _LATER}
-    write_atomically(folder / HASHES, f"{json.dumps(hashes, indent=1)}\n")
+    write_file(folder / HASHES, f"{json.dumps(hashes, indent=1)}\n")
 
 
 def check_whole(run_dir: str, step: int, items: Sequence[str]) -> None:

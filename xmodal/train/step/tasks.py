@@ -8,15 +8,7 @@ from typing import Any
 import jax
 
 from xmodal import data
-from xmodal.core.config import (
-    alternatives,
-    check_options,
-    check_value,
-    lookup,
-    read,
-    set_whole,
-    setting,
-)
+from xmodal.core.config import alternatives, check_options, check_value, lookup, read, setting
 from xmodal.core.errors import UserError
 from xmodal.losses import LOSSES, Loss, NonNegative
 from xmodal.models import DualEncoder, Embedding, TaskModule, make_task_module
@@ -144,13 +136,7 @@ def _make_task(name: str, section: Mapping[str, Any]) -> Task:
     config = read(TaskConfig, where, section)
     loss = lookup(f"{where}.loss.name", config.loss.name, LOSSES)
     _check_views(where, config, loss)
-    check_options(
-        f"{where}.loss.options",
-        loss.function,
-        config.loss.options,
-        instead=set_whole(f"{where}.loss", name=config.loss.name),
-        expand=_expand,
-    )
+    check_options(f"{where}.loss.options", loss.function, config.loss.options, _expand)
     for each in schedules.values(f"{where}.weight", config.weight):
         check_value(f"{where}.weight", NonNegative, each)
     similarity = module = None
