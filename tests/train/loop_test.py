@@ -1,5 +1,6 @@
 """Whole runs of a tiny text model on a tiny dataset: stopped, continued, failed."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -167,9 +168,9 @@ def test_a_metric_that_no_evaluator_reports_is_named_before_step_0(config, tmp_p
 
 def test_the_steps_of_the_config_are_traced(tmp_path):
     def trace(config, folder, steps):
-        with loop.profiler(config, str(folder)) as before:
+        with contextlib.ExitStack() as stack:
             for step in range(steps):
-                before(step)
+                loop._trace(config, step, str(folder), stack)
                 jax.numpy.ones(3).block_until_ready()
         return len(list(folder.glob("plugins/profile/*/*.xplane.pb")))
 

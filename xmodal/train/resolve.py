@@ -263,7 +263,10 @@ def check_changes(
         path: f"{one!r} -> {other!r}"
         for path, (one, other) in differences(before, settings).items()
     }
-    if known and not _are_equal(known, records):
+    if known and (
+        known["examples"] != records["examples"]
+        or not known["train"].items() <= records["train"].items()
+    ):
         changed["records"] = f"{_describe(known)} -> {_describe(records)}"
     devices = known.get("devices"), records.get("devices")
     # A run at its end is only evaluated.
@@ -285,13 +288,6 @@ def check_changes(
             f"arrows, {remedy}, or use another --workdir."
         )
     return [f"{path}: {change}" for path, change in changed.items()]
-
-
-def _are_equal(before: Records, found: Records) -> bool:
-    hashes = [(digits, found["train"].get(name)) for name, digits in before["train"].items()]
-    return before["examples"] == found["examples"] and all(
-        one == other or (other and one == data.UNKNOWN_HASH) for one, other in hashes
-    )
 
 
 def _describe(records: Records) -> str:
