@@ -199,14 +199,9 @@ def lookup(section: str, name: str, table: Mapping[str, T]) -> T:
 
 
 def suggest(names: Iterable[str], known: Collection[str]) -> str:
-    """Returns `known: [...].` and, if known names are close to the given ones, a question.
-
-    The question precedes a list that is so long that the question would be overlooked after it.
-    """
+    """Returns `known: [...].` and, if known names are close to the given ones, a question."""
     near = [difflib.get_close_matches(str(name), list(known), n=1) for name in names]
     found = " and ".join(repr(match[0]) for match in near if match)
-    if found and len(known) > 20:
-        return f"did you mean {found}? Known: {sorted(known)}."
     question = f"Did you mean {found}?" if found else ""
     return f"known: {sorted(known)}. {question}".rstrip()
 
