@@ -158,14 +158,6 @@ def test_a_run_goes_on_with_another_config_only_where_that_is_asked_for(
     assert saved.data.text.vocabulary == str(folder / "vocab.txt")
 
 
-def test_a_metric_that_no_evaluator_reports_is_named_before_step_0(config, tmp_path):
-    config = config.copy_and_resolve_references()
-    config.best_checkpoint.metric = f"{TINY}/t2t/recal@10"
-    with pytest.raises(UserError, match=f"config.best_checkpoint.metric; .*'{TINY}/t2t/recall@10'"):
-        loop.train(config, str(tmp_path / "run"))
-    assert not (tmp_path / "run").exists()
-
-
 def test_the_steps_of_the_config_are_traced(tmp_path):
     def trace(config, folder, steps):
         with contextlib.ExitStack() as stack:
