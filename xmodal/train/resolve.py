@@ -110,10 +110,7 @@ def resolve(
     processes.first_does("read the captions of the training split", read_captions)
     examples, hashes = read_captions(), data.split_hashes(source, split)
     entries = None if source.text is None else data.vocabulary_size(source, split)
-    # A dataset without a hash may come between two with one.
-    known = before.get("train", {})
-    train = {k: known.get(k, x) if x == data.UNKNOWN_HASH else x for k, x in hashes.items()}
-    run = build({"train": train, "examples": examples, "devices": mesh.size}, entries)
+    run = build({"train": hashes, "examples": examples, "devices": mesh.size}, entries)
     if run_dir is not None:
         for change in check_changes(run_dir, run.settings, run.records, allow_changes):
             logging.warning("%s resumes with a change: %s.", run_dir, change)

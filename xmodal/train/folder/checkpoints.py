@@ -148,13 +148,14 @@ class Checkpoints(preservation_policy.PreservationPolicy):
 def restore_step(run_dir: str, step: int, state: TrainState) -> TrainState:
     """Returns the state saved at a step, laid out like `state`; `newest_whole` has checked it."""
     logging.info("Resuming %s from step %d.", run_dir, step)
-    found = {"step": mesh_lib.put(np.asarray(step, np.int32), state.step.sharding)}
+    found: dict[str, Any] = {}
     for name in (*ITEMS, "frozen"):
         if jax.tree.leaves(tree := getattr(state, name)):
             folder = _item_folder(run_dir, None if name == "frozen" else step, name)
             _check_fits(folder, tree, read_shapes(folder))
             found[name] = _read(folder, jax.tree.map(ocp.utils.to_shape_dtype_struct, tree))
-    return dataclasses.replace(state, **found)
+    number = mesh_lib.put(np.asarray(step, np.int32), state.step.sharding)
+    return dataclasses.replace(state, step=number, **found)
 
 
 def restore_model(
