@@ -5,7 +5,7 @@ import re
 import pytest
 
 QUICKSTART = "--config=configs/quickstart.py"
-OTHER_NAME = "set all at once: --config.tasks.i2t.loss=\"{'name': 'triplet'}\"."
+OTHER_NAME = 'set all at once: --config.tasks.i2t.loss.options="{...}".'
 # Override of the quickstart -> message: one of each kind.
 OVERRIDES = {
     "seed=-1": "config.seed is -1; it must be at least 0.",

@@ -42,19 +42,17 @@ def main(argv: list[str]) -> None:
     for layout, lowered in lower_step(run, run.state_shapes).items():
         compiled = lowered.compile()
         found = costs.measure(compiled)
-        moved = count_moved(compiled.as_text(), found.moved_bytes)
+        moved = count_moved(compiled.as_text(), found["GB moved"] * 1e9)
         figures = {
             "config": run.settings.name,
             "topology": TOPOLOGY.value,
             "layout": layout,
-            "arguments_gib": round(found.argument_bytes / 2**30, 2),
-            "temporaries_gib": round(found.temporary_bytes / 2**30, 2),
-            "tflop": round(found.flops / 1e12, 2),
+            "arguments_gib": round(found["arguments"], 2),
+            "temporaries_gib": round(found["temporary"], 2),
+            "tflop": round(found["TFLOP"], 2),
             "gb_moved": round(moved / 1e9, 1),
-            "compiler_seconds": found.compiler_seconds,
-            "limit_seconds": round(
-                max(found.flops / (tflops * 1e12), moved / (bandwidth * 1e9)), 3
-            ),
+            "compiler_seconds": found["s"],
+            "limit_seconds": round(max(found["TFLOP"] / tflops, moved / (bandwidth * 1e9)), 3),
         }
         print(json.dumps(figures), flush=True)
 

@@ -67,8 +67,3 @@ def test_the_second_process_finds_what_the_first_compiled(compile_in, tmp_path):
     _, hits = compile_in()()
     assert hits == len(written)
     assert entries(folder) == written
-
-    # A process killed while writing, or a full disk, leaves a partial file.
-    written[0].write_bytes(written[0].read_bytes()[:-10])
-    assert compile_in()()[1] == hits - 1
-    assert compile_in()()[1] == hits

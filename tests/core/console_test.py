@@ -17,8 +17,8 @@ progress._PAUSE_SECONDS = 0.2
 def main():
     logging.info("a line of a library")
     with progress.progress("Reading", 3) as advance:
-        advance(1)
         time.sleep(0.3)
+        advance(1)
     {end}
 
 console.run(main)

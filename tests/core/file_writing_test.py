@@ -62,17 +62,6 @@ def test_a_folder_gets_its_name_at_the_end_or_never(tmp_path):
     assert [each.name for each in path.iterdir()] == ["a"]
 
 
-def test_a_new_file_gets_its_name_once(tmp_path):
-    path = tmp_path / "scores"
-    for number in range(2):
-        (tmp_path / f"new{number}").write_text(str(number))
-    files.rename_new(tmp_path / "new0", path)
-    with pytest.raises(FileExistsError):
-        files.rename_new(tmp_path / "new1", path)
-    assert path.read_text() == "0"
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["new1", "scores"]
-
-
 def test_files_get_their_names_in_order_after_all_are_written(tmp_path, monkeypatch):
     named, replace = [], type(epath.Path()).replace
     monkeypatch.setattr(

@@ -18,14 +18,6 @@ class AskedForDataError(Exception):
 
 
 @pytest.fixture
-def config():
-    config = cxc.quick(cxc.experiment("tiny"))
-    config.data.captions_per_image = 2
-    config.tasks = {"i2t": cxc.image_text(), "t2t": cxc.text_text()}
-    return config
-
-
-@pytest.fixture
 def text_config():
     """A config without images, since their model takes long to trace."""
     config = cxc.quick(cxc.experiment("tiny"))
@@ -56,7 +48,7 @@ def change(config, where, value):
 @pytest.mark.parametrize(
     ("where", "value", "message"),
     [
-        ("seeds", 1, r"\['seeds'\] in config; did you mean 'seed'\? Known: "),
+        ("seeds", 1, r"\['seeds'\] in config; known: .* Did you mean 'seed'"),
         ("init_from.run", "runs/none", "'runs/none' is not a run of xmodal.main"),
         ("data.text.max_length", 600, "Texts have 600 tokens.*lower config.data.text.max_length"),
         ("best_checkpoint.mode", "min", "'min' selects the worst checkpoint .* set it to 'max'"),
@@ -69,19 +61,6 @@ def test_mistakes_are_found_without_any_data(text_config, where, value, message)
     change(text_config, where, value)
     with pytest.raises(UserError, match=message):
         resolve(text_config)
-
-
-@pytest.mark.usefixtures("without_data")
-def test_modalities_of_model_data_and_tasks_go_together(config):
-    change(config, "data.image", None)
-    with pytest.raises(UserError, match="One of config.model.image and config.data.image is None"):
-        resolve(config)
-    change(config, "model.image", None)
-    message = (
-        r"tasks compare views of the modalities \['image', 'text'\], config.model has \['text'\]"
-    )
-    with pytest.raises(UserError, match=message):
-        resolve(config)
 
 
 def test_lengths_in_epochs_become_steps(text_config, few_shapes):

@@ -31,7 +31,7 @@ from xmodal.pretrained.folder import (
 from xmodal.pretrained.packaged_towers import locate_tower
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.pair_functions import make_pair_functions
-from xmodal.train.tree import Tree, merge
+from xmodal.train.tree import Tree
 
 Texts = tuple[TextConfig, Sequence[str]]
 
@@ -109,12 +109,7 @@ def _convert(source: str) -> epath.Path:
 def _read_run(run: str, step: int | str) -> Stored:
     number = run_folder.resolve_step(run, step)
     config, metrics = run_folder.load_run(run), run_folder.load_metrics(run, number)
-    checkpoints.check_whole(run, number, ("params", "model_state"))
-    trained, frozen, model_state = (
-        checkpoints.read_tree(run, at, item)
-        for at, item in ((number, "params"), (None, "frozen"), (number, "model_state"))
-    )
-    params, section = merge(trained, frozen), config.model.to_dict()
+    (params, model_state), section = checkpoints.read_model(run, number), config.model.to_dict()
     modalities = [modality for modality in MODALITIES if section.get(modality) is not None]
     image = text = None
     if "image" in modalities:

@@ -1,12 +1,10 @@
 """The on-disk cache of compiled functions, which makes the second start of a run fast."""
 
-import contextlib
 import hashlib
 import os
 import pathlib
 import platform
 import re
-import zlib
 from typing import Any
 
 import jax
@@ -17,8 +15,6 @@ from xmodal.core.cache_folder import cache_folder
 # functions; reading one takes a few milliseconds.
 _WORTH_KEEPING = 0.02
 _LARGEST = 8 * 2**30  # Bytes of all entries.
-_CHECKED = "checked"  # A file whose time is that of the last check.
-_ZSTD = b"\x28\xb5\x2f\xfd"  # How entries begin that JAX wrote where zstandard is installed.
 
 
 def use_compilation_cache() -> None:
@@ -43,29 +39,17 @@ def use_compilation_cache() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
 
 
-def _clean(folder: pathlib.Path, largest: int = _LARGEST) -> None:
-    """Removes incomplete entries, and the least recently used ones above `largest` bytes.
+def _clean(folder: pathlib.Path) -> None:
+    """Removes the least recently used entries above `_LARGEST` bytes.
 
     JAX's own limit reads a file per entry before it adds one: with 2,000 entries, that takes 0.3 s
-    for each. An entry that a kill or a full disk left incomplete would make JAX warn at every
-    start. One that another process is still writing may be removed, too, and is compiled again.
+    for each.
     """
-    marker, total = folder / _CHECKED, 0
-    checked = marker.stat().st_mtime if marker.exists() else 0.0
-    marker.touch()
-    found = [(entry.stat(), entry) for entry in folder.glob("*-cache")]
+    total, found = 0, [(entry.stat(), entry) for entry in folder.glob("*-cache")]
     for stat, entry in sorted(found, key=lambda x: -max(x[0].st_atime, x[0].st_mtime)):
         total += stat.st_size
-        is_new = stat.st_mtime >= checked
-        if total > largest or (is_new and not _is_complete(entry.read_bytes())):
+        if total > _LARGEST:
             entry.unlink(missing_ok=True)
-
-
-def _is_complete(entry: bytes) -> bool:
-    """Returns whether an entry can be decompressed; true for zstandard, which may be missing."""
-    with contextlib.suppress(zlib.error):
-        return entry.startswith(_ZSTD) or bool(zlib.decompress(entry))
-    return False
 
 
 def _machine() -> str:

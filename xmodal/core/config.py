@@ -106,16 +106,13 @@ def defaults(cls: type["DataclassInstance"]) -> dict[str, Any]:
     return found
 
 
-def read(
-    cls: type[Section], where: str, given: Mapping[str, Any] | Section, *, instead: str = ""
-) -> Section:
+def read(cls: type[Section], where: str, given: Mapping[str, Any] | Section) -> Section:
     """Returns a section of a config as its dataclass.
 
     Args:
       cls: frozen dataclass; fields may be dataclasses themselves.
       where: the section as a user writes it: `config.optimizer`.
       given: the section, or an instance of `cls`, which is returned as it is.
-      instead: see `check_keys`.
     """
     if isinstance(given, cls):
         return given
@@ -125,15 +122,12 @@ def read(
     # An `ml_collections.ConfigDict` is not a `Mapping`.
     section = {k: v.to_dict() if hasattr(v, "to_dict") else v for k, v in section.items()}
     fields = {field.name: field for field in dataclasses.fields(cls)}
-    needed = set(fields) - set(defaults(cls))
-    check_keys(where, section, fields, needed, instead=instead)
+    check_keys(where, section, fields, set(fields) - set(defaults(cls)))
     hints = typing.get_type_hints(cls)
-    values = {}
     for name, value in section.items():
-        place = f"{where}.{name}"
-        values[name] = _convert(hints[name], place, value)
-        fields[name].metadata.get("bounds", Bounds()).check(place, values[name])
-    return cls(**values)
+        bounds = fields[name].metadata.get("bounds", Bounds())
+        section[name] = check_value(f"{where}.{name}", Annotated[hints[name], bounds], value)
+    return cls(**section)
 
 
 def find_section(config: Mapping[str, Any], path: str) -> dict[str, Any] | None:
@@ -175,21 +169,11 @@ def read_named(
         raise UserError(f"{where} lacks 'name'; known: {sorted(table)}.")
     row = lookup(f"{where}.name", section["name"], table)
     keys = {key: value for key, value in section.items() if key != "name"}
-    return row, read(cls(row), where, keys, instead=set_whole(where, name=section["name"]))
-
-
-def set_whole(where: str, **keys: Any) -> str:
-    """Returns the flag that replaces a whole section: `--config.x="{'name': 'y'}"`."""
-    return f'--{where}="{keys}"'
+    return row, read(cls(row), where, keys)
 
 
 def check_keys(
-    section: str,
-    given: Collection[str],
-    known: Collection[str],
-    needed: Iterable[str] = (),
-    *,
-    instead: str = "",
+    section: str, given: Collection[str], known: Collection[str], needed: Iterable[str] = ()
 ) -> None:
     """Raises an error for keys that nothing would read, or that are missing.
 
@@ -198,11 +182,11 @@ def check_keys(
       given: the section.
       known: every key its reader understands.
       needed: those without a default.
-      instead: flag that replaces the section, which may have leftover keys of another name.
     """
     if unknown := sorted(set(given) - set(known)):
-        whole = f" To drop keys of another name, set all at once: {instead}." if instead else ""
-        raise UserError(f"Unknown key(s) {unknown} in {section}; {suggest(unknown, known)}{whole}")
+        whole = f' To drop keys of another name, set all at once: --{section}="{{...}}".'
+        hint = suggest(unknown, known) + whole * section.startswith("config.")
+        raise UserError(f"Unknown key(s) {unknown} in {section}; {hint}")
     if missing := sorted(set(needed) - set(given)):
         raise UserError(f"{section} lacks {missing}; known: {sorted(known)}.")
 
@@ -215,14 +199,9 @@ def lookup(section: str, name: str, table: Mapping[str, T]) -> T:
 
 
 def suggest(names: Iterable[str], known: Collection[str]) -> str:
-    """Returns `known: [...].` and, if known names are close to the given ones, a question.
-
-    The question precedes a list that is so long that the question would be overlooked after it.
-    """
+    """Returns `known: [...].` and, if known names are close to the given ones, a question."""
     near = [difflib.get_close_matches(str(name), list(known), n=1) for name in names]
     found = " and ".join(repr(match[0]) for match in near if match)
-    if found and len(known) > 20:
-        return f"did you mean {found}? Known: {sorted(known)}."
     question = f"Did you mean {found}?" if found else ""
     return f"known: {sorted(known)}. {question}".rstrip()
 
@@ -231,8 +210,6 @@ def check_options(
     where: str,
     function: Callable[..., Any],
     options: Mapping[str, Any],
-    *,
-    instead: str = "",
     expand: Callable[[str, Any, Any], Iterable[Any]] = lambda where, hint, value: [value],
 ) -> None:
     """Raises an error for options or values that a function does not accept.
@@ -243,37 +220,30 @@ def check_options(
       where: section of the options as a user writes it.
       function: function with hints.
       options: options by name.
-      instead: see `check_keys`.
       expand: (place, hint, value) -> all values of an option during a run.
     """
     parameters = inspect.signature(function).parameters.values()
     known = {each.name: each for each in parameters if each.kind is each.KEYWORD_ONLY}
     needed = [name for name, each in known.items() if each.default is each.empty]
-    check_keys(where, options, known, needed, instead=instead)
+    check_keys(where, options, known, needed)
     hints = typing.get_type_hints(function, include_extras=True)
     for name, value in options.items():
         for each in expand(f"{where}.{name}", hints[name], value):
             check_value(f"{where}.{name}", hints[name], each)
 
 
-def check_value(where: str, hint: Any, value: Any) -> None:
-    """Raises an error for a value of another type, or outside the `Bounds` of an annotation."""
-    converted = _convert(hint, where, value)
-    for each in [*getattr(hint, "__metadata__", ()), Bounds()]:
-        if isinstance(each, Bounds):
-            each.check(where, converted)
-
-
 _MISFIT = object()
 
 
-def _convert(hint: Any, where: str, value: Any) -> Any:
-    """Returns `value` as one of the types of a field, or raises an error."""
+def check_value(where: str, hint: Any, value: Any) -> Any:
+    """Returns a value as one of the types of a hint, if it is one and within its `Bounds`."""
     kinds = alternatives(hint)
     if int in kinds and isinstance(value, str) and re.fullmatch(r"-?\d+", value):
         value = int(value)  # Set on the command line instead of a length such as "3 epochs".
     for kind in kinds:
         if (found := _fit(kind, where, value)) is not _MISFIT:
+            for bounds in getattr(hint, "__metadata__", (Bounds(),)):
+                bounds.check(where, found)
             return found
     names = " or ".join(
         "a section" if dataclasses.is_dataclass(kind) else inspect.formatannotation(kind)

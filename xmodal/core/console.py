@@ -33,9 +33,6 @@ def run(main: Callable[[], None]) -> None:
 def readable_errors(*others: type[Exception]) -> Iterator[None]:
     """Ends a command with one line on Ctrl-C, a `UserError`, an `OSError`, or another type."""
     known: tuple[type[Exception], ...] = (UserError, OSError, *others)
-    before = signal.getsignal(signal.SIGINT)
-    if before is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     except BrokenPipeError:  # The reader of the output, such as `head`, has read enough.
@@ -46,8 +43,6 @@ def readable_errors(*others: type[Exception]) -> Iterator[None]:
     except KeyboardInterrupt:
         print("\nInterrupted.", file=sys.stderr)
         sys.exit(130)  # 128 + SIGINT, as in shells.
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def make_log_readable() -> None:

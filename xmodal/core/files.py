@@ -12,7 +12,6 @@ import io
 import json
 import math
 import os
-import pathlib
 import secrets
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -59,27 +58,6 @@ def replacing(path: epath.PathLike) -> Iterator[BinaryIO]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def write_atomically(path: epath.PathLike, content: str | bytes) -> None:
-    """Writes a file; it replaces the one at `path`, if any, once it is complete."""
-    with replacing(path) as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-
-
-def rename_new(temporary: pathlib.Path, path: pathlib.Path) -> None:
-    """Renames a file; unlike `rename`, never replaces one that another process has created.
-
-    Raises:
-      FileExistsError: `path` exists; the temporary file stays.
-    """
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        raise
-    except OSError:  # A file system without hard links.
-        temporary.rename(path)
-    temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

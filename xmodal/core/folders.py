@@ -8,12 +8,10 @@ import re
 from collections.abc import Iterator
 
 _TO_LIST = os.R_OK | os.X_OK
-# Hidden folders, and what github/gitignore, chkdsk, fsck and the makers of network drives list.
+# Hidden folders, and those of Windows, macOS, fsck and network drives.
 _PRIVATE = re.compile(
-    r"\..+|__macosx|network trash folder|temporary items|the(findbycontent|volumesettings)folder"
-    r"|\$(recycle\.bin|extend|getcurrent|sysreset|windows\.~\w+|winreagent)|recycle[dr]"
-    r"|system volume information|found\.\d{3}|msocache|config\.msi|lost\+found|~snapshot"
-    r"|[@#](__thumb|eadir|recently-snapshot|recycle|sharebin|sharesnap|snapshot|synoresource|tmp|transcode)"
+    r"[.$].+|[@#](eadir|recycle|snapshot|tmp)|__macosx|lost\+found|recycler|~snapshot"
+    r"|system volume information|temporary items|found\.\d{3}"
 )
 
 
@@ -62,7 +60,7 @@ def hash_files(folder: pathlib.Path) -> str:
       FileNotFoundError: the folder does not exist.
     """
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} does not exist or is not a folder{explain(folder)}")
+        raise FileNotFoundError(f"{folder.absolute()} does not exist or is not a folder")
     digest = hashlib.sha256()
     for parent, names in walk(folder):
         for path in (parent / name for name in names):
@@ -70,13 +68,6 @@ def hash_files(folder: pathlib.Path) -> str:
                 status, relative = path.stat(), os.fsencode(path.relative_to(folder))
                 digest.update(b"%s\0%d %d\n" % (relative, status.st_size, status.st_mtime_ns))
     return digest.hexdigest()[:16]
-
-
-def explain(path: str | os.PathLike) -> str:
-    """Returns the end of an error on a missing path: its folder, or a remedy; "" if absolute."""
-    if os.fspath(path).startswith("~"):
-        return ": a shell does not replace ~ after =, so write the whole path"
-    return "" if os.path.isabs(path) else f" in {os.getcwd()}"
 
 
 def is_note(path: str) -> bool:

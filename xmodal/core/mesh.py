@@ -130,13 +130,9 @@ def one_copy(tree: Any) -> Any:
     """
     if jax.process_count() > 1:
         return tree
-
-    def pick(array: jax.Array | np.ndarray) -> jax.Array | np.ndarray:
-        if isinstance(array, jax.Array) and array.is_fully_replicated:
-            return array.addressable_data(0)
-        return array
-
-    return jax.tree.map(pick, tree)
+    return jax.tree.map(
+        lambda x: x.addressable_data(0) if getattr(x, "is_fully_replicated", False) else x, tree
+    )
 
 
 def put(array: np.ndarray, sharding: jax.sharding.Sharding) -> jax.Array:

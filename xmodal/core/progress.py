@@ -90,8 +90,6 @@ def check_stop(what: str, *, jointly: bool = False) -> None:
 def progress(what: str, total: int, *, jointly: bool = False) -> Iterator[Callable[[int], None]]:
     """Reports progress, rate and remaining time of work that takes over ten seconds.
 
-    A thread reports, so work that does not advance, such as a compilation, is not silent.
-
     Args:
       what: the work, as in "Embedding 25,000 captions".
       total: number of items.
@@ -100,33 +98,21 @@ def progress(what: str, total: int, *, jointly: bool = False) -> Iterator[Callab
     Yields:
       A function of the number of items done since the last call, see also `interruptible`.
     """
-    started, done, ended = time.monotonic(), 0, threading.Event()
-    # disable=None: a bar only on a terminal. It does not log, so that no thread waits for the lock
-    # of the log while it holds the lock of the bars, which the log needs to write above them.
-    bar = tqdm(
-        desc=what, total=total, delay=_PAUSE_SECONDS, leave=False, dynamic_ncols=True, disable=None
-    )
+    started, done, due = time.monotonic(), 0, _PAUSE_SECONDS
 
     def advance(count: int) -> None:
-        nonlocal done
+        nonlocal done, due
         done += count
         bar.update(count)
+        elapsed = time.monotonic() - started
+        if bar.disable and elapsed > due:
+            due = max(elapsed + _PAUSE_SECONDS, 1.1 * elapsed)
+            line = tqdm.format_meter(done, total, elapsed, prefix=f"{what}: ", bar_format=_LINE)
+            logging.info("%s", line)
         check_stop(what, jointly=jointly)
 
-    def watch() -> None:
-        while not ended.wait(max(_PAUSE_SECONDS, (time.monotonic() - started) / 10)):
-            if bar.disable:
-                elapsed = time.monotonic() - started
-                text = tqdm.format_meter(done, total, elapsed, prefix=f"{what}: ", bar_format=_LINE)
-                logging.info("%s", text)
-            else:
-                bar.refresh()  # Otherwise, its time is that of the last item.
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        with bar:
-            yield advance
-    finally:
-        ended.set()
-        thread.join()
+    # disable=None: a bar only on a terminal.
+    with tqdm(
+        desc=what, total=total, delay=_PAUSE_SECONDS, leave=False, dynamic_ncols=True, disable=None
+    ) as bar:
+        yield advance

@@ -27,24 +27,21 @@ def read_ahead(
       numbers: its arguments.
       ahead: number of batches computed ahead of the yielded one.
     """
-    batches = _read_ahead(make_batch, numbers, ahead)
+
+    def compute() -> Generator[Batch, None, None]:
+        with concurrent.futures.ThreadPoolExecutor(_PARALLEL_BATCHES, "batches") as workers:
+            submitted = (workers.submit(make_batch, number) for number in numbers)
+            waiting = collections.deque(itertools.islice(submitted, ahead))
+            try:
+                yield {}  # Once the first ones are submitted.
+                for batch in submitted:
+                    waiting.append(batch)
+                    yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                workers.shutdown(cancel_futures=True)
+
+    batches = compute()
     next(batches)
     return batches
-
-
-def _read_ahead(
-    make_batch: Callable[[int], Batch], numbers: Iterable[int], ahead: int
-) -> Generator[Batch, None, None]:
-    """Yields an empty batch once the first `ahead` are submitted, then the batches."""
-    with concurrent.futures.ThreadPoolExecutor(_PARALLEL_BATCHES, "batches") as workers:
-        submitted = (workers.submit(make_batch, number) for number in numbers)
-        waiting = collections.deque(itertools.islice(submitted, ahead))
-        try:
-            yield {}
-            for batch in submitted:
-                waiting.append(batch)
-                yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            workers.shutdown(cancel_futures=True)

@@ -14,8 +14,6 @@ _LATEX = str.maketrans(
     | {"→": r"$\to$", "±": r"$\pm$", "≥": r"$\geq$", "≤": r"$\leq$", "\n": " "}
 )
 _MINUS = re.compile(r"(?<![\w.])-(?=\d)")
-# A bar that no backslash escapes.
-_BAR = re.compile(r"(?<!\\)((?:\\\\)*)\|")
 
 
 class Bold(str):
@@ -66,7 +64,7 @@ def _pad(rows: Rows, right: Container[int]) -> list[list[str]]:
 
 
 def _as_markdown(rows: Rows) -> str:
-    cells = [[_BAR.sub(r"\1\|", cell).replace("\n", " ") for cell in row] for row in rows]
+    cells = [[cell.replace("|", r"\|").replace("\n", " ") for cell in row] for row in rows]
     head, *body = _pad(cells, range(1, len(rows[0])))
     rule = [("-" * len(cell))[bool(n) :] + ":" * bool(n) for n, cell in enumerate(head)]
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *body))

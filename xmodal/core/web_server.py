@@ -3,11 +3,10 @@
 import socket
 import urllib.parse
 from collections.abc import Callable, Collection
-from typing import Any
 
 import uvicorn
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
@@ -36,9 +35,7 @@ class Guard(BaseHTTPMiddleware):
         *,
         hosts: Collection[str],
         refuse: Callable[[str, int], Response],
-        scheme: str = "http",
         longest_body: int = 4096,
-        needs_origin: bool = True,
     ) -> None:
         """Wraps an ASGI application.
 
@@ -48,22 +45,16 @@ class Guard(BaseHTTPMiddleware):
             any. Other names are refused, since an attacker's DNS server can point the attacker's
             own name to this machine, whose pages could then read the answers (DNS rebinding).
           refuse: returns a response with an explanation and a status.
-          scheme: "http" or "https", by which browsers reach the server.
           longest_body: largest size of the body of a request, in bytes.
-          needs_origin: whether requests other than GET and HEAD must have an `Origin` header, as
-            those of browsers have.
         """
         super().__init__(app)
-        self._hosts, self._refuse, self._scheme = {each.lower() for each in hosts}, refuse, scheme
-        self._longest_body, self._needs_origin = longest_body, needs_origin
+        self._hosts, self._refuse = {each.lower() for each in hosts}, refuse
+        self._longest_body = longest_body
 
     async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
         """Answers a request."""
-        try:
-            problem = self._find_problem(request)
-            response = self._refuse(*problem) if problem else await call_next(request)
-        except ClientDisconnect:
-            return Response(status_code=400)
+        problem = self._find_problem(request)
+        response = self._refuse(*problem) if problem else await call_next(request)
         # Browsers revalidate styles and scripts, which are sent only if they changed.
         is_static = request.url.path.startswith("/static/")
         response.headers.update(_HEADERS)
@@ -72,16 +63,14 @@ class Guard(BaseHTTPMiddleware):
 
     def _find_problem(self, request: Request) -> tuple[str, int] | None:
         """Returns why a request is refused, and the status; None if it is answered."""
-        headers, is_safe = request.headers, request.method in ("GET", "HEAD")
-        hosts = {*self._hosts, request.scope["server"][0]}
-        if not hosts & {"*", request.url.hostname}:
+        headers = request.headers
+        if not {*self._hosts, request.scope["server"][0]} & {"*", request.url.hostname}:
             return "Unknown host name: set --url to the address of this server.", 400
-        missing = None if is_safe or not self._needs_origin else ""
-        origin = headers.get("origin", missing)
-        if origin not in (None, f"{self._scheme}://{headers.get('host')}"):
+        # Browsers send it with every form.
+        if (origin := headers.get("origin")) and not origin.endswith(f"://{headers.get('host')}"):
             return "This request comes from another site.", 403
         length = int(headers.get("content-length", self._longest_body + 1))
-        if not is_safe and length > self._longest_body:
+        if request.method not in ("GET", "HEAD") and length > self._longest_body:
             return f"More than {self._longest_body:,} bytes.", 413
         return None
 
@@ -107,12 +96,24 @@ def listen(host: str, port: int) -> socket.socket:
         raise UserError(f"Cannot listen at {host}:{port}: {error}.") from error
 
 
-def address(host: str, port: int) -> str:
-    """Returns the URL of a server."""
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def serve(app: ASGIApp, name: str, host: str, port: int, url: str = "", path: str = "") -> None:
+    """Prints where an application is served, and serves it until a signal.
+
+    Args:
+      app: ASGI application.
+      name: what is served, for the printed line.
+      host: address to listen at.
+      port: port to listen at; 0 for any free one.
+      url: address of its proxy; "" for none.
+      path: path of the printed address.
+    """
+    listening = listen(host, port)
+    own = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+    print(f"{name} is served at {url.rstrip('/') or own}{path}", flush=True)
+    make_server(app).run(sockets=[listening])
 
 
-def make_server(app: Callable[..., Any]) -> uvicorn.Server:
+def make_server(app: ASGIApp) -> uvicorn.Server:
     """Returns a server of an ASGI application; its `run(sockets=[...])` ends with a signal."""
     # No log of requests, since it would contain people's queries, and the tokens of links.
     config = uvicorn.Config(

@@ -4,7 +4,6 @@ from .batch_shapes import cut_texts as cut_texts
 from .data_config import DataConfig as DataConfig
 from .data_config import parse as parse
 from .data_config import with_changes as with_changes
-from .datasets import UNKNOWN_HASH as UNKNOWN_HASH
 from .datasets import DatasetMissingError as DatasetMissingError
 from .datasets import check_outside as check_outside
 from .datasets import follows_files as follows_files

@@ -12,7 +12,7 @@ from etils import epath
 
 from data_prep.concept_counts import count_concepts
 from xmodal.core.errors import UserError
-from xmodal.core.files import write_atomically
+from xmodal.core.files import write_file
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import Source, read_captions
 from xmodal.data.text.concept_graph import Concepts, parse_concepts, read_concepts
@@ -122,8 +122,8 @@ def _learn_and_keep(config: DataConfig, train_split: str, path: epath.Path) -> t
     logging.info("Learning the vocabulary from %s captions.", f"{len(captions):,}")
     vocabulary = learn_vocabulary(captions, config.require_text())
     try:
-        write_atomically(path, "".join(f"{token}\n" for token in vocabulary))
-    except OSError as error:
+        write_file(path, "".join(f"{token}\n" for token in vocabulary))
+    except UserError as error:
         logging.warning("%s is not stored for later runs: %s", path, error)
     return tuple(vocabulary)
 

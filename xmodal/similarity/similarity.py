@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.core.config import check_keys, lookup, read, set_whole, setting
+from xmodal.core.config import check_keys, lookup, read, setting
 from xmodal.core.errors import UserError
 from xmodal.similarity.late_interaction import LateInteraction, PairCost
 from xmodal.similarity.scores import TILE
@@ -316,8 +316,7 @@ def make_similarity(given: Mapping[str, Any], where: str = "config.model.similar
     numbers = row.parameters if isinstance(row, Kind) else {}
     fields = [] if isinstance(row, Kind) else [each.name for each in dataclasses.fields(row)]
     shared = [field.name for field in dataclasses.fields(SimilarityConfig)]
-    instead = set_whole(where, name=given["name"])
-    check_keys(where, given, [*shared, *numbers, *fields], instead=instead)
+    check_keys(where, given, [*shared, *numbers, *fields])
     settings = read(SimilarityConfig, where, {key: given[key] for key in shared if key in given})
     if settings.max_logit_scale is not None and not settings.learned_temperature:
         raise UserError(

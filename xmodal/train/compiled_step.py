@@ -40,11 +40,11 @@ class CompiledStep:
     def __init__(self, programs: Mapping[Layout, jax.stages.Compiled], run: Run) -> None:
         """Measures the programs."""
         self.programs, self._run = dict(programs), run
-        self._flops = {layout: measure(each).flops for layout, each in programs.items()}
+        self._tflop = {layout: measure(each)["TFLOP"] for layout, each in programs.items()}
 
     def flops(self, batch: Rows) -> float:
         """FLOPs of a step on one device, as the compiler counts; 0 if it does not."""
-        return self._flops[_layout(batch)]
+        return self._tflop[_layout(batch)] * 1e12
 
     def __call__(self, state: TrainState, rows: Rows, step: int) -> tuple[TrainState, Scalars]:
         """Returns the next state and the scalars of a step, see `step.make_step`.

@@ -1,6 +1,6 @@
 """What the programs of a run cost: memory, operations and traffic, as the compiler has them."""
 
-import dataclasses
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -30,83 +30,54 @@ _LIBTPU = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Cost:
-    """One call of a compiled function, on one device.
+Cost = dict[str, float]
+"""One call of a compiled function on one device, by column of the table; NaN where not known.
 
-    XLA counts the body of a loop once, however often it runs, in FLOPs, traffic and time.
-
-    Attributes:
-      argument_bytes: bytes of state, parameters and batch.
-      temporary_bytes: bytes of intermediate values.
-      output_bytes: bytes of results that do not reuse the memory of arguments.
-      resident_bytes: bytes of arrays that stay on the device but are not arguments.
-      flops: 0 if the compiler does not count them.
-      moved_bytes: bytes that all operations read from and write to memory; 0 if the compiler does
-        not count them.
-      compiler_seconds: the compiler's own estimate of the time; None if it has none.
-    """
-
-    argument_bytes: int
-    temporary_bytes: int
-    output_bytes: int
-    resident_bytes: int
-    flops: float
-    moved_bytes: float
-    compiler_seconds: float | None
-
-    @property
-    def peak_bytes(self) -> int:
-        """All bytes on the device at the same time."""
-        return self.argument_bytes + self.temporary_bytes + self.output_bytes + self.resident_bytes
+GiB of `arguments` (state, parameters and batch), `temporary` values, arrays that are `kept` on the
+device but are not arguments, and all at the `peak`; TFLOP, GB moved from and to memory, and the
+compiler's own estimate of the seconds. XLA counts the body of a loop once, however often it runs,
+in the last three.
+"""
 
 
-def measure(compiled: jax.stages.Compiled, resident_bytes: int = 0) -> Cost:
-    """Returns the cost of one call; `resident_bytes` as in `Cost`."""
+def measure(compiled: jax.stages.Compiled, kept_bytes: int = 0) -> Cost:
+    """Returns the cost of one call, with `kept_bytes` of other arrays on the device."""
     memory, counted = compiled.memory_analysis(), compiled.cost_analysis() or {}
-    sizes = {
-        name: getattr(memory, f"{name}_size_in_bytes", 0)
-        for name in ("argument", "temp", "output", "alias")
-    }
-    seconds = counted.get("optimal_seconds", 0.0)
-    return Cost(
-        argument_bytes=sizes["argument"],
-        temporary_bytes=sizes["temp"],
-        output_bytes=max(sizes["output"] - sizes["alias"], 0),
-        resident_bytes=resident_bytes,
-        flops=float(counted.get("flops", 0.0)),
-        moved_bytes=float(counted.get("bytes accessed", 0.0)),
-        # Compilers for CPUs and GPUs give no estimate, or a negative number.
-        compiler_seconds=float(seconds) if seconds > 0 else None,
-    )
+
+    def size(name: str) -> float:
+        return getattr(memory, f"{name}_size_in_bytes", 0) / _GIB
+
+    used = {"arguments": size("argument"), "temporary": size("temp"), "kept": kept_bytes / _GIB}
+    # Outputs may reuse the memory of arguments.
+    peak = sum(used.values()) + max(size("output") - size("alias"), 0)
+    tflop, moved = counted.get("flops", 0.0) / 1e12, counted.get("bytes accessed", 0.0) / 1e9
+    # Compilers for CPUs and GPUs give no estimate, or a negative number.
+    seconds = max(counted.get("optimal_seconds", 0.0), 0.0) or math.nan
+    return used | {"peak": peak, "TFLOP": tflop, "GB moved": moved, "s": seconds}
 
 
-def format_costs(costs: Mapping[str, Cost], capacity: int | None = None) -> str:
-    """Returns a table with one row per program; `capacity` is the bytes of a device, if known."""
-    header = "GiB per device", "arguments", "temporary", "kept", "peak", "TFLOP", "GB moved", "s"
-    rows: list[tuple[str, ...]] = [header]
+def format_costs(costs: Mapping[str, Cost], capacity: float | None = None) -> str:
+    """Returns a table with one row per program; `capacity` is a device's GiB, if known."""
+    rows = [["GiB per device", *next(iter(costs.values()))]]
     for name, cost in costs.items():
-        share = f" ({cost.peak_bytes / capacity:.0%})" if capacity else ""
-        sizes = (cost.argument_bytes, cost.temporary_bytes, cost.resident_bytes, cost.peak_bytes)
-        *others, peak = (f"{size / _GIB:.3g}" for size in sizes)
-        seconds = "" if cost.compiler_seconds is None else f"{cost.compiler_seconds:.3g}"
-        counted = f"{cost.flops / 1e12:.4g}", f"{cost.moved_bytes / 1e9:.4g}", seconds
-        rows.append((name, *others, f"{peak}{share}", *counted))
-    return align_columns(rows, right=range(1, len(header)))
+        shown = {column: "" if math.isnan(x) else f"{x:.3g}" for column, x in cost.items()}
+        if capacity is not None:
+            shown["peak"] += f" ({cost['peak'] / capacity:.0%})"
+        rows.append([name, *shown.values()])
+    return align_columns(rows, right=range(1, len(rows[0])))
 
 
-def check_fits(cost: Cost, capacity: int | None, what: str) -> None:
+def check_fits(cost: Cost, capacity: float | None, what: str) -> None:
     """Raises an error if a program needs more memory than a device has.
 
     Args:
       cost: cost of the program.
-      capacity: memory of a device in bytes; None if not known.
+      capacity: GiB of a device; None if not known.
       what: see `compile_program`.
     """
-    if capacity is not None and cost.peak_bytes > capacity:
-        peak, most, alone = (x / _GIB for x in (cost.peak_bytes, capacity, cost.argument_bytes))
-        needs = f"it needs {peak:,.2f} GiB of {most:,.2f} GiB, state and batch alone {alone:,.2f}"
-        raise does_not_fit(what, f"{needs} GiB, per device")
+    if capacity is not None and cost["peak"] > capacity:
+        needs = f"it needs {cost['peak']:,.2f} GiB of {capacity:,.2f} GiB, state and batch alone"
+        raise does_not_fit(what, f"{needs} {cost['arguments']:,.2f} GiB, per device")
 
 
 def does_not_fit(what: str, reason: str) -> UserError:
@@ -121,18 +92,17 @@ def does_not_fit(what: str, reason: str) -> UserError:
     )
 
 
-def capacity(device: Any) -> int | None:
-    """Returns the bytes of a device's memory; None if they are not known.
+def capacity(device: Any) -> float | None:
+    """Returns the GiB of a device's memory; None if they are not known.
 
     For a CPU device, this is its share of the host's memory.
     """
     if device.platform == "cpu":
         pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-        return pages * size // jax.local_device_count()
+        return pages * size / _GIB / jax.local_device_count()
     if device in jax.devices() and (stats := device.memory_stats()) and "bytes_limit" in stats:
-        return stats["bytes_limit"]
-    known = _TPU_MEMORY.get(device.device_kind)
-    return None if known is None else known * _GIB
+        return stats["bytes_limit"] / _GIB
+    return _TPU_MEMORY.get(device.device_kind)
 
 
 def slice_devices(topology: str) -> list[Any]:

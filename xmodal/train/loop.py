@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import os
 import signal
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
@@ -110,7 +109,7 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
             every=settings.log_every,
             may_skip=settings.non_finite == "skip",
         )
-        trace = stack.enter_context(profiler(settings.profile, run_dir))
+        trace = stack.enter_context(contextlib.ExitStack())
         facts = {"config": run.config.to_json_best_effort(indent=2), "parameters": description}
         writer.write_texts(0, {tag: f"```\n{text}\n```" for tag, text in facts.items()})
 
@@ -132,13 +131,12 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
                 # An earlier start may have evaluated and saved this step.
                 saves = is_due(step, settings.checkpoint.every, total_steps) and saver.lacks(step)
                 if saves or (evaluation.is_due(step) and saver.lacks_metrics(step)):
-                    is_stopped = functools.partial(stop_requested, step)
                     with (
                         contextlib.suppress(StopRequestedError),  # A later start evaluates again.
-                        interruptible(is_stopped, jointly=jax.process_count() > 1),
+                        interruptible(stop_requested, jointly=jax.process_count() > 1),
                     ):
                         state = evaluate(state)
-                if stop_requested(step):
+                if stop_requested():
                     with reporter.paused():  # This also reads the last step.
                         saver.save(state)
                     logging.warning(
@@ -149,7 +147,7 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
                     break
                 with reporter.waiting():
                     local = next(batches)
-                trace(step)
+                _trace(settings.profile, step, run_dir, trace)
                 state, scalars = compiled(state, local, step)
                 reporter.record(step, scalars, local["image_id"], compiled.flops(local))
         except reporting.NonFiniteLossError as failure:
@@ -159,7 +157,7 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
         if saver.best_step == 0 < total_steps:
             metric = settings.best_checkpoint.metric
             logging.warning("%s was best at step 0; training did not improve it.", metric)
-    if stop_requested(total_steps + 1):  # A signal may have come during that write.
+    if stop_requested():  # A signal may have come during that write.
         logging.warning("Stopped before the final evaluation; the same command makes it.")
         return False
     return True
@@ -186,13 +184,16 @@ def make_batches(
 
 
 @contextlib.contextmanager
-def stop_signal() -> Iterator[Callable[[int], bool]]:
-    """Yields a function of the step that says whether to save and stop.
+def stop_signal() -> Iterator[Callable[[], bool]]:
+    """Yields a function that says whether to save and stop.
 
-    A single process listens to SIGTERM and Ctrl-C. Several agree through JAX's own preemption
-    service, so that all of them stop at the same call. A second Ctrl-C stops immediately.
+    A single process listens to SIGTERM and Ctrl-C; a second Ctrl-C stops immediately. Several agree
+    through JAX's own preemption service, which listens to SIGTERM, so that all of them stop at the
+    same call.
     """
-    is_single = jax.process_count() == 1
+    if jax.process_count() > 1:
+        yield processes.agree_to_stop
+        return
     received: list[int] = []
     previous: dict[int, Any] = {}
 
@@ -202,31 +203,25 @@ def stop_signal() -> Iterator[Callable[[int], bool]]:
             signal.signal(signal.SIGINT, previous[signal.SIGINT])
             # Not through the log, which may be in use at this moment.
             os.write(2, b"\nSaving after this step; press Ctrl-C again to stop without saving.\n")
-            if not is_single:
-                os.kill(os.getpid(), signal.SIGTERM)  # what JAX's service listens to
 
-    for number in (signal.SIGINT, signal.SIGTERM) if is_single else (signal.SIGINT,):
+    for number in (signal.SIGINT, signal.SIGTERM):
         previous[number] = signal.signal(number, stop)
     try:
-        yield lambda step: bool(received) if is_single else processes.agree_to_stop()
+        yield lambda: bool(received)
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
 
 
-@contextlib.contextmanager
-def profiler(config: ProfileConfig | None, run_dir: str) -> Iterator[Callable[[int], None]]:
-    """Yields a function to call before every step, which traces those of the config.
+def _trace(
+    config: ProfileConfig | None, step: int, run_dir: str, trace: contextlib.ExitStack
+) -> None:
+    """Starts or ends the trace of the steps of `config.profile`; called before every step.
 
     Every host writes its trace to `RUN_DIR/plugins/profile`, for TensorBoard's profile tab.
     """
-    with contextlib.ExitStack() as trace:
-
-        def before(step: int) -> None:
-            if config is not None and step == config.start:
-                logging.info("Tracing %d steps from step %d on.", config.steps, step)
-                trace.enter_context(jax.profiler.trace(run_dir))
-            elif config is not None and step == config.start + config.steps:
-                trace.close()
-
-        yield before
+    if config is not None and step == config.start:
+        logging.info("Tracing %d steps from step %d on.", config.steps, step)
+        trace.enter_context(jax.profiler.trace(run_dir))
+    elif config is not None and step == config.start + config.steps:
+        trace.close()

@@ -110,10 +110,7 @@ def resolve(
     processes.first_does("read the captions of the training split", read_captions)
     examples, hashes = read_captions(), data.split_hashes(source, split)
     entries = None if source.text is None else data.vocabulary_size(source, split)
-    # A dataset without a hash may come between two with one.
-    known = before.get("train", {})
-    train = {k: known.get(k, x) if x == data.UNKNOWN_HASH else x for k, x in hashes.items()}
-    run = build({"train": train, "examples": examples, "devices": mesh.size}, entries)
+    run = build({"train": hashes, "examples": examples, "devices": mesh.size}, entries)
     if run_dir is not None:
         for change in check_changes(run_dir, run.settings, run.records, allow_changes):
             logging.warning("%s resumes with a change: %s.", run_dir, change)
@@ -263,7 +260,10 @@ def check_changes(
         path: f"{one!r} -> {other!r}"
         for path, (one, other) in differences(before, settings).items()
     }
-    if known and not _are_equal(known, records):
+    if known and (
+        known["examples"] != records["examples"]
+        or not known["train"].items() <= records["train"].items()
+    ):
         changed["records"] = f"{_describe(known)} -> {_describe(records)}"
     devices = known.get("devices"), records.get("devices")
     # A run at its end is only evaluated.
@@ -285,13 +285,6 @@ def check_changes(
             f"arrows, {remedy}, or use another --workdir."
         )
     return [f"{path}: {change}" for path, change in changed.items()]
-
-
-def _are_equal(before: Records, found: Records) -> bool:
-    hashes = [(digits, found["train"].get(name)) for name, digits in before["train"].items()]
-    return before["examples"] == found["examples"] and all(
-        one == other or (other and one == data.UNKNOWN_HASH) for one, other in hashes
-    )
 
 
 def _describe(records: Records) -> str:

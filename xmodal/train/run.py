@@ -69,7 +69,7 @@ class Run:
         one = {
             name: np.zeros((1, *spec.shape[1:]), spec.dtype) for name, spec in self.batch.items()
         }
-        return jax.jit(functools.partial(_init_params, self.model, self.tasks, one))
+        return jax.jit(functools.partial(self._init_params, one))
 
     @functools.cached_property
     def shapes(self) -> tuple[Tree, Tree]:
@@ -100,33 +100,27 @@ class Run:
         step, opt_state = jnp.zeros((), jnp.int32), self.optimizer.init(trained)
         return TrainState(step, trained, frozen, model_state, opt_state)
 
+    def _init_params(
+        self, batch: Mapping[str, Any], seed: int | np.ndarray | jax.Array
+    ) -> tuple[Tree, Tree]:
+        """Returns the initial `(params, model_state)` of the model and its tasks.
 
-def _init_params(
-    model: DualEncoder,
-    tasks: tuple[Task, ...],
-    batch: Mapping[str, Any],
-    seed: int | np.ndarray | jax.Array,
-) -> tuple[Tree, Tree]:
-    """Returns the initial `(params, model_state)` of a model and its tasks.
-
-    Args:
-      model: the dual encoder.
-      tasks: some may have their own parameters.
-      batch: raw columns of a training batch of any size; only shapes and dtypes matter.
-      seed: seed of the parameters, see `rngs.stream_key`.
-    """
-    inputs = {modality: tower_inputs(batch, modality) for modality in model.towers}
-    params, model_state = model.init(rngs.stream_key(seed, "params"), inputs)
-    if momentum_rate(tasks) is not None:
-        model_state[MOMENTUM] = {modality: params[modality] for modality in model.towers}
-    if not any(task.module or task.similarity for task in tasks):
+        Args:
+          batch: raw columns of a training batch of any size; only shapes and dtypes matter.
+          seed: seed of the parameters, see `rngs.stream_key`.
+        """
+        inputs = {modality: tower_inputs(batch, modality) for modality in self.model.towers}
+        params, model_state = self.model.init(rngs.stream_key(seed, "params"), inputs)
+        if momentum_rate(self.tasks) is not None:
+            model_state[MOMENTUM] = {modality: params[modality] for modality in self.model.towers}
+        if not any(task.module or task.similarity for task in self.tasks):
+            return params, model_state
+        views, _ = embed_views(self.model, self.tasks, params, model_state, batch)
+        towers = dict(params)
+        for task in self.tasks:
+            key = rngs.stream_key(seed, f"params/tasks/{task.name}")
+            own = task.init(key, views, batch, towers)
+            for tree, found in zip((params, model_state), own, strict=True):
+                if found:
+                    tree.setdefault("tasks", {})[task.name] = found
         return params, model_state
-    views, _ = embed_views(model, tasks, params, model_state, batch)
-    towers = dict(params)
-    for task in tasks:
-        key = rngs.stream_key(seed, f"params/tasks/{task.name}")
-        own = task.init(key, views, batch, towers)
-        for tree, found in zip((params, model_state), own, strict=True):
-            if found:
-                tree.setdefault("tasks", {})[task.name] = found
-    return params, model_state

@@ -9,7 +9,6 @@ from absl import logging
 
 from xmodal import data
 from xmodal.core.errors import UserError
-from xmodal.core.progress import progress
 from xmodal.data.text.concept_graph import Concepts
 from xmodal.pretrained.word_vectors import find_vectors
 from xmodal.train.folder import checkpoints, run_folder
@@ -76,8 +75,8 @@ def initial_state(run: Run) -> TrainState:
             "config.init_from.run; the header of the config has the commands.",
             ", ".join(missing),
         )
-    with progress("Compiling and drawing the initial weights", 1):
-        state = create_state(run.init_state, shapes, run.key_data)
+    logging.info("Compiling and drawing the initial weights.")
+    state = create_state(run.init_state, shapes, run.key_data)
     state = replace_arrays(state, arrays, {TABLE: rows} if rows else {})
     if source.run and source.optimizer:
         moments = from_run.load_moments(shapes, source)

@@ -11,19 +11,14 @@ import numpy as np
 
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
-from xmodal.core.tree_paths import path_of, unflatten
+from xmodal.core.tree_paths import leaves_by_path, path_of, unflatten
 
 Tree = dict[str, Any]
 """A nested plain dict of arrays."""
 
 
-def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Returns a nested dict as `{"text/encoder/table": leaf}`."""
-    flat = {}
-    for key, value in tree.items():
-        path = f"{prefix}/{key}" if prefix else key
-        flat.update(flatten(value, path) if isinstance(value, Mapping) else {path: value})
-    return flat
+flatten = leaves_by_path
+"""Returns a nested dict as `{"text/encoder/table": leaf}`."""
 
 
 def matches(patterns: Iterable[str], path: str) -> bool:
@@ -126,18 +121,12 @@ def frozen_parts(
       frozen: paths of the frozen parameters.
       modality: "image" or "text".
     """
-    parts = ("encoder", "head", "projection")
-
-    def under(paths: Collection[str], prefix: str) -> bool:
-        return any(path.startswith(prefix) for path in paths)
-
-    if not under(trained, f"{modality}/"):
-        return frozenset(parts) if under(frozen, f"{modality}/") else frozenset()
-    return frozenset(
-        part
-        for part in parts
-        if under(frozen, f"{modality}/{part}/") and not under(trained, f"{modality}/{part}/")
+    own, fixed = (
+        {path.split("/")[1] for path in paths if path.startswith(f"{modality}/")}
+        for paths in (trained, frozen)
     )
+    whole = {"encoder", "head", "projection"} if fixed and not own else set()
+    return frozenset(whole | (fixed - own))
 
 
 @jax.tree_util.register_dataclass

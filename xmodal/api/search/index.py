@@ -34,7 +34,6 @@ from xmodal.api.search.nearest import (
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.files import check_files, new_folder, read_json, sha256_of
-from xmodal.core.progress import progress
 from xmodal.evals.scores.score_blocks import HostItems
 from xmodal.similarity import make_similarity
 
@@ -113,8 +112,8 @@ class Index:
         for kind, gallery in index.galleries.items():
             many = len(gallery.names) >= _WORTH_LISTS and importlib.util.find_spec("faiss")
             if method == "approximate" or (method == "auto" and many):
-                with progress(f"Tuning approximate search of {len(gallery.names):,} {kind}s", 1):
-                    index._add_lists(kind, recall)
+                logging.info("Tuning approximate search of %d %ss.", len(gallery.names), kind)
+                index._add_lists(kind, recall)
         return index
 
     @classmethod

@@ -12,7 +12,6 @@ in front of it that has encryption, users and time limits.
 
 import json
 import threading
-import urllib.parse
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -46,15 +45,11 @@ def serve(index: Index, name: str, host: str, port: int, url: str = "") -> None:
       port: port to listen at; 0 for any free one.
       url: address at which browsers reach the server, if there is a proxy.
     """
-    scheme = urllib.parse.urlsplit(url).scheme or "http"
-    app = make_app(index, web_server.host_names(host, url), scheme)
-    listening = web_server.listen(host, port)
-    shown = url.rstrip("/") or web_server.address(host, listening.getsockname()[1])
-    print(f"{name} is served at {shown}{_PATH}?text=a+dog", flush=True)
-    web_server.make_server(app).run(sockets=[listening])
+    app = make_app(index, web_server.host_names(host, url))
+    web_server.serve(app, name, host, port, url, f"{_PATH}?text=a+dog")
 
 
-def make_app(index: Index, hosts: Collection[str], scheme: str = "http") -> Starlette:
+def make_app(index: Index, hosts: Collection[str]) -> Starlette:
     """Returns the application that answers queries one by one; see `Guard` for its arguments."""
     lock = threading.Lock()
 
@@ -69,10 +64,10 @@ def make_app(index: Index, hosts: Collection[str], scheme: str = "http") -> Star
             query["image"] = body
         return _answer(await run_in_threadpool(find, query))
 
-    guard: Any = {"hosts": hosts, "scheme": scheme, "refuse": _refuse, "longest_body": _LARGEST}
+    guard: Any = {"hosts": hosts, "refuse": _refuse, "longest_body": _LARGEST}
     return Starlette(
         routes=[Route(_PATH, search, methods=["GET", "POST"])],
-        middleware=[Middleware(web_server.Guard, **guard, needs_origin=False)],
+        middleware=[Middleware(web_server.Guard, **guard)],
         exception_handlers={
             UserError: lambda request, error: _refuse(str(error), 400),
             HTTPException: lambda request, error: _refuse(

@@ -51,11 +51,8 @@ def serve(study: StudyFile, host: str, port: int, url: str = "") -> None:
     hosts = web_server.host_names(host, url)
     if host in ("0.0.0.0", "::") and not url:
         hosts = {"*"}
-    listening = web_server.listen(host, port)
     app = make_app(study, hosts=hosts, secure=url.startswith("https"))
-    place = url or web_server.address(host, listening.getsockname()[1])
-    print(f"{study.path} is served at {place}", flush=True)
-    web_server.make_server(app).run(sockets=[listening])
+    web_server.serve(app, str(study.path), host, port, url)
 
 
 def make_app(study: StudyFile, *, hosts: Collection[str], secure: bool = False) -> Starlette:
@@ -66,7 +63,7 @@ def make_app(study: StudyFile, *, hosts: Collection[str], secure: bool = False) 
       hosts: host names that browsers may use for the server; other requests are refused.
       secure: whether browsers reach it only through https.
     """
-    pages, scheme = _Pages(study, secure), "https" if secure else "http"
+    pages = _Pages(study, secure)
     return Starlette(
         routes=[
             Route("/join/{token}", pages.join),
@@ -78,9 +75,7 @@ def make_app(study: StudyFile, *, hosts: Collection[str], secure: bool = False) 
             Route("/image/{id:int}", pages.image),
             Mount("/static", StaticFiles(directory=_HERE / "static")),
         ],
-        middleware=[
-            Middleware(web_server.Guard, hosts=hosts, refuse=PlainTextResponse, scheme=scheme)
-        ],
+        middleware=[Middleware(web_server.Guard, hosts=hosts, refuse=PlainTextResponse)],
         exception_handlers=dict.fromkeys(
             (HTTPException, UserError, sqlite3.OperationalError), pages.refuse
         ),

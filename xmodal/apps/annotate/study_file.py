@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator
 from xmodal.apps.annotate.questions import KINDS
 from xmodal.core.config import read, setting
 from xmodal.core.errors import UserError
-from xmodal.core.files import rename_new
 
 _SCHEMA = (pathlib.Path(__file__).parent / "schema.sql").read_text(encoding="utf-8")
 
@@ -196,7 +195,7 @@ def create(
             )
             connection.execute("COMMIT")
             connection.execute("PRAGMA journal_mode = WAL")
-        rename_new(temporary, path)
+        temporary.rename(path)
     finally:
         for ending in ("", "-wal", "-shm", "-journal"):
             temporary.with_name(temporary.name + ending).unlink(missing_ok=True)

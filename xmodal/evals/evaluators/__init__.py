@@ -5,7 +5,7 @@ from typing import Any
 
 from jax.sharding import Mesh
 
-from xmodal.core.config import lookup, read, set_whole
+from xmodal.core.config import lookup, read
 from xmodal.evals.evaluators.ambiguity import AmbiguityEvaluator, AmbiguityOptions
 from xmodal.evals.evaluators.benchmarks import BenchmarksOptions, benchmarks_of_split
 from xmodal.evals.evaluators.classification import ClassificationEvaluator
@@ -56,8 +56,7 @@ def read_entry(where: str, section: Mapping[str, Any]) -> Options:
     """Returns the options of one evaluator; `where` is its section as a user writes it."""
     kind = section.get("type", "") if isinstance(section, Mapping) else ""
     kind_of_options, _ = lookup(f"{where}.type", kind, EVALUATORS)
-    instead = set_whole(where, type=kind) if where.startswith("config.") else ""
-    options = read(kind_of_options, where, section, instead=instead)
+    options = read(kind_of_options, where, section)
     options.check(where)
     return options
 

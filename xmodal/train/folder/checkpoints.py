@@ -23,16 +23,20 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 from xmodal.core import mesh as mesh_lib
 from xmodal.core import processes
 from xmodal.core.errors import UserError
-from xmodal.core.files import absolute, check_files, read_json, sha256_of, write_atomically
-from xmodal.core.tree_paths import leaves_by_path
+from xmodal.core.files import absolute, check_files, read_json, sha256_of, write_file
+from xmodal.core.tree_paths import leaves_by_path, path_of
 from xmodal.train.folder import run_folder
 from xmodal.train.folder.run_folder import ITEMS
 from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
-from xmodal.train.tree import TrainState, Tree, describe_differences, flatten, merge, split
+from xmodal.train.tree import TrainState, Tree, describe_differences, merge
 
 HASHES = "files.json"
 # Written when the folder gets its final name; no arrays depend on them.
 _LATER = ("_CHECKPOINT_METADATA", "commit_success.txt", HASHES)
+_REMEDY = (
+    "Use the config that the checkpoint was made with, or a new --workdir, where "
+    "--config.init_from.run takes the weights of this run."
+)
 # Orbax warns about a file that it does not write for single items.
 logging.get_absl_logger().addFilter(lambda record: "Metadata file does not" not in str(record.msg))
 
@@ -144,12 +148,14 @@ class Checkpoints(preservation_policy.PreservationPolicy):
 def restore_step(run_dir: str, step: int, state: TrainState) -> TrainState:
     """Returns the state saved at a step, laid out like `state`; `newest_whole` has checked it."""
     logging.info("Resuming %s from step %d.", run_dir, step)
-    trees = {name: getattr(state, name) for name in (*ITEMS, "frozen")}
-    return dataclasses.replace(
-        state,
-        step=mesh_lib.put(np.asarray(step, np.int32), state.step.sharding),
-        **_restore(run_dir, step, trees),
-    )
+    found: dict[str, Any] = {}
+    for name in (*ITEMS, "frozen"):
+        if jax.tree.leaves(tree := getattr(state, name)):
+            folder = _item_folder(run_dir, None if name == "frozen" else step, name)
+            _check_fits(folder, tree, read_shapes(folder))
+            found[name] = _read(folder, jax.tree.map(ocp.utils.to_shape_dtype_struct, tree))
+    number = mesh_lib.put(np.asarray(step, np.int32), state.step.sharding)
+    return dataclasses.replace(state, step=number, **found)
 
 
 def restore_model(
@@ -164,15 +170,26 @@ def restore_model(
       mesh: every device gets a copy.
     """
     step = run_folder.resolve_step(run_dir, step)  # It may be gone.
-    check_whole(run_dir, step, ("params", "model_state"))
     replicated = mesh_lib.replicated(mesh)
-    params, model_state = jax.tree.map(lambda leaf: leaf.update(sharding=replicated), shapes)
-    frozen_paths = flatten(read_shapes(run_folder.frozen_folder(run_dir)))
-    trained, frozen = split(params, frozen_paths.__contains__)
-    found = _restore(
-        run_dir, step, {"params": trained, "frozen": frozen, "model_state": model_state}
-    )
-    return merge(found["params"], found["frozen"]), found["model_state"]
+
+    def place(wanted: Tree, found: Tree) -> Tree:
+        _check_fits(run_folder.step_folder(run_dir, step), wanted, found)
+        flat = leaves_by_path(found)
+        # Folders lack empty branches.
+        return jax.tree.map_with_path(
+            lambda keys, _: mesh_lib.put(flat[path_of(keys)], replicated), wanted
+        )
+
+    params, model_state = map(place, shapes, read_model(run_dir, step))
+    return params, model_state
+
+
+def read_model(run_dir: str, step: int) -> tuple[Tree, Tree]:
+    """Returns what `restore_model` returns as NumPy arrays, once their files are checked."""
+    check_whole(run_dir, step, ("params", "model_state"))
+    places = ((step, "params"), (None, "frozen"), (step, "model_state"))
+    trained, frozen, model_state = (read_tree(run_dir, at, item) for at, item in places)
+    return merge(trained, frozen), model_state
 
 
 def restore_moments(run_dir: str, step: int, moments: Any) -> Any:
@@ -197,9 +214,13 @@ def read_tree(run_dir: str, step: int | None, item: str) -> Tree:
       step: a saved step; None for items that all steps share, such as `frozen`.
       item: its name.
     """
-    parent = absolute(run_dir) if step is None else run_folder.step_folder(run_dir, step)
-    shapes = read_shapes(parent / item)
-    return _read(parent / item, _on_host(shapes)) if shapes else {}
+    folder = _item_folder(run_dir, step, item)
+    shapes = read_shapes(folder)
+    return _read(folder, _on_host(shapes)) if shapes else {}
+
+
+def _item_folder(run_dir: str, step: int | None, item: str) -> epath.Path:
+    return (absolute(run_dir) if step is None else run_folder.step_folder(run_dir, step)) / item
 
 
 def read_shapes(folder: epath.Path) -> Tree:
@@ -210,23 +231,7 @@ def read_shapes(folder: epath.Path) -> Tree:
         return checkpointer.metadata(folder).item_metadata.tree
 
 
-def _restore(run_dir: str, step: int, trees: Mapping[str, Tree]) -> dict[str, Tree]:
-    """Returns items of a checkpoint, laid out like the arrays or shapes of `trees`."""
-    found = dict(trees)
-    for name, tree in trees.items():
-        if jax.tree.leaves(tree):
-            folder = run_folder.step_folder(run_dir, step) / name
-            source = run_folder.frozen_folder(run_dir) if name == "frozen" else folder
-            remedy = (
-                "Use the config that the checkpoint was made with, or a new --workdir, where "
-                "--config.init_from.run takes the weights of this run."
-            )
-            _check_fits(source, tree, read_shapes(source), remedy)
-            found[name] = _read(source, jax.tree.map(ocp.utils.to_shape_dtype_struct, tree))
-    return found
-
-
-def _check_fits(folder: epath.Path, wanted: Tree, found: Tree, remedy: str) -> None:
+def _check_fits(folder: epath.Path, wanted: Tree, found: Tree, remedy: str = _REMEDY) -> None:
     # Orbax writes optax's named tuples as dicts, so that only paths are compared.
     if differences := describe_differences(leaves_by_path(wanted), leaves_by_path(found)):
         raise UserError(f"{folder} does not fit the model; {differences}\n{remedy}")
@@ -246,7 +251,7 @@ def save_hashes(folder: epath.Path) -> None:
     paths = [parent / name for parent, _, names in folder.walk() for name in names]
     names = sorted(os.fspath(path.relative_to(folder)) for path in paths)
     hashes = {name: sha256_of(folder / name) for name in names if name not in _LATER}
-    write_atomically(folder / HASHES, f"{json.dumps(hashes, indent=1)}\n")
+    write_file(folder / HASHES, f"{json.dumps(hashes, indent=1)}\n")
 
 
 def check_whole(run_dir: str, step: int, items: Sequence[str]) -> None:

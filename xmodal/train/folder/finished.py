@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import ml_collections
 from etils import epath
 
-from xmodal.core.files import FINAL, read_json, write_atomically
+from xmodal.core.files import FINAL, read_json, write_file
 from xmodal.core.folders import hash_files
 
 _MARK = "finished.json"
@@ -30,7 +30,7 @@ def mark_finished(
 
     if processes.index() == 0:
         mark = {"config_hash": _hash(config), "files": dict(files or {})}
-        write_atomically(epath.Path(run_dir) / _MARK, f"{json.dumps(mark)}\n")
+        write_file(epath.Path(run_dir) / _MARK, f"{json.dumps(mark)}\n")
 
 
 def finished_reports(config: ml_collections.ConfigDict, run_dir: str) -> list[epath.Path]:

@@ -13,7 +13,7 @@ from etils import epath
 
 from xmodal.core.config import read
 from xmodal.core.errors import UserError
-from xmodal.core.files import absolute, finite_or_none, read_json, write_atomically
+from xmodal.core.files import absolute, finite_or_none, read_json, write_file
 from xmodal.data.text.tokenizer_files import FILES, vocabulary_file
 from xmodal.train.sections import BestCheckpointConfig
 
@@ -64,15 +64,15 @@ def save_config(
     if vocabulary is not None:
         file = vocabulary_file(vocabulary)
         config.data.text.vocabulary = file.name
-        write_atomically(folder / file.name, file.content)
+        write_file(folder / file.name, file.content)
     path, text = folder / "config.json", f"{config.to_json_best_effort(indent=2)}\n"
     if (saved := steps(run_dir)) and path.exists() and path.read_text() != text:
         kept = folder / f"config-{saved[-1]}.json"
         # If a config changes several times at one step, only the first one had been in use.
         if not kept.exists():
-            write_atomically(kept, path.read_bytes())
+            write_file(kept, path.read_bytes())
     # Written last, so that a reader who finds it also finds the vocabulary.
-    write_atomically(path, text)
+    write_file(path, text)
 
 
 def load_run(run_dir: str) -> ml_collections.ConfigDict:
@@ -124,7 +124,7 @@ def load_evaluated(run_dir: str) -> dict[int, dict[str, float]]:
 
 def _save(run_dir: str, name: str, content: Any) -> None:
     if jax.process_index() == 0:
-        write_atomically(epath.Path(run_dir) / name, f"{json.dumps(content, indent=2)}\n")
+        write_file(epath.Path(run_dir) / name, f"{json.dumps(content, indent=2)}\n")
 
 
 def _load(run_dir: str, name: str) -> dict[str, Any]:

@@ -39,7 +39,8 @@ def load_weights(state: TrainState, source: InitConfig) -> dict[str, np.ndarray]
         for path, leaf in leaves.items()
         if matches(source.include, part_of(path)) and not matches(_STARTS_ANEW, path)
     }
-    taken = {path: array for path, array in read_arrays(run, step).items() if path in wanted}
+    params, statistics = map(flatten, checkpoints.read_model(run, step))
+    taken = {path: array for path, array in (params | statistics).items() if path in wanted}
     if differences := describe_differences(wanted, taken):
         raise UserError(
             f"{run} does not fit the model; {differences}\nNarrow config.init_from.include if "
@@ -80,12 +81,3 @@ def find_taken(source: InitConfig) -> list[str]:
         named = ", ".join(map(repr, source.include))
         raise UserError(f"config.init_from.include: {named} matches no parameter of {source.run}.")
     return taken
-
-
-def read_arrays(run: str, step: int) -> dict[str, np.ndarray]:
-    """Returns all parameters of a checkpoint and its running statistics, by path."""
-    checkpoints.check_whole(run, step, ("params", "model_state"))
-    found: dict[str, Any] = {}
-    for at, item in ((step, "params"), (None, "frozen"), (step, "model_state")):
-        found |= flatten(checkpoints.read_tree(run, at, item))
-    return found

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from xmodal.core.config import lookup, read, set_whole, setting
+from xmodal.core.config import lookup, read, setting
 from xmodal.core.errors import UserError
 from xmodal.core.tree_paths import path_of, unflatten
 from xmodal.train.optimization.parameter_groups import Decay, GroupConfig, assign_groups, select
@@ -81,8 +81,7 @@ class OptimizerConfig:
     def rule(self) -> Rule:
         """Returns the update rule with its options."""
         row = lookup("config.optimizer.name", self.name, RULES)
-        where = "config.optimizer.options"
-        return read(row, where, self.options, instead=set_whole(where))
+        return read(row, "config.optimizer.options", self.options)
 
     def read_groups(self) -> dict[str, GroupConfig]:
         """Returns the groups as dataclasses."""

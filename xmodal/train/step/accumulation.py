@@ -10,7 +10,7 @@ that its pairs are processed in parts, too, with the features of the whole batch
 """
 
 import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -18,7 +18,6 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xmodal.core import mesh as mesh_lib
-from xmodal.data.data_config import LengthBucketing
 from xmodal.models import DualEncoder, Embedding
 from xmodal.train.step.tasks import Task
 from xmodal.train.step.views import COLUMNS, MINED_COLUMNS, embed_views
@@ -34,9 +33,8 @@ def embed_in_parts(
     *,
     steps: int,
     mesh: Mesh,
-    frozen: Mapping[str, Collection[str]],
     key: jax.Array,
-    length_bucketing: LengthBucketing | None = None,
+    **options: Any,
 ) -> tuple[dict[str, Embedding], Tree]:
     """Returns the views and states of `embed_views` in training, with one part in memory at a time.
 
@@ -54,10 +52,10 @@ def embed_in_parts(
         states: Tree, part: tuple[jax.Array, dict[str, jax.Array]]
     ) -> tuple[Tree, dict[str, Embedding]]:
         number, columns = part
+        own = jax.random.fold_in(key, number)
         views, states = embed_views(
-            model, tasks, params, states, columns, train=True, frozen=frozen,
-            key=jax.random.fold_in(key, number), length_bucketing=length_bucketing, mesh=mesh,
-        )  # fmt: skip
+            model, tasks, params, states, columns, key=own, mesh=mesh, **options
+        )
         return jax.lax.stop_gradient(states), views
 
     numbers = jnp.arange(steps, dtype=jnp.uint32)

@@ -74,11 +74,10 @@ def make_step(
       state's own step: unless such a batch is skipped, the state stays as it was before the failing
       batch, although later steps may have been dispatched already.
     """
-    embed: Callable[..., tuple[dict[str, Embedding], Tree]]
-    embed = functools.partial(embed_views, train=True)
+    embed: Callable[..., tuple[dict[str, Embedding], Tree]] = embed_views
     if accumulation_steps > 1:
         embed = functools.partial(accumulation.embed_in_parts, steps=accumulation_steps)
-    embed = functools.partial(embed, length_bucketing=length_bucketing, mesh=mesh)
+    embed = functools.partial(embed, train=True, length_bucketing=length_bucketing, mesh=mesh)
     rate = momentum_rate(tasks)
 
     def compute_loss(

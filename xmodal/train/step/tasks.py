@@ -2,21 +2,13 @@
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import jax
 
 from xmodal import data
-from xmodal.core.config import (
-    alternatives,
-    check_options,
-    check_value,
-    lookup,
-    read,
-    set_whole,
-    setting,
-)
+from xmodal.core.config import alternatives, check_options, check_value, lookup, read, setting
 from xmodal.core.errors import UserError
 from xmodal.losses import LOSSES, Loss, NonNegative
 from xmodal.models import DualEncoder, Embedding, TaskModule, make_task_module
@@ -24,7 +16,7 @@ from xmodal.similarity import Similarity, make_similarity
 from xmodal.train.optimization import schedules
 from xmodal.train.tree import Tree, flatten
 
-VIEW = re.compile(r"image|caption_(\d+)")
+VIEWS = ("image", *(f"caption_{number}" for number in range(20)))
 NEGATIVES = ("image", "pair", "none")
 # Views of mined negatives, by modality, in the order of `data.mined_negatives.MinedNegatives.draw`.
 MINED_VIEWS = {
@@ -58,8 +50,8 @@ class TaskConfig:
     """One entry of `config.tasks`.
 
     Attributes:
-      views: (left, right), or the only view of a loss that takes one: `image`, or `caption_0`,
-        `caption_1`, ..., the captions drawn for that image.
+      views: (left, right), or the only view of a loss that takes one, of `VIEWS`: the image and
+        the captions drawn for it.
       loss: see `LossConfig`.
       weight: weight of this loss in the sum; a number above 0, or a schedule of the step, which
         may reach 0.
@@ -68,7 +60,7 @@ class TaskConfig:
       similarity: like `config.model.similarity`, for a task that uses a different one.
     """
 
-    views: tuple[str, ...]
+    views: tuple[str, ...] = setting(one_of=VIEWS)
     loss: LossConfig
     weight: float | Mapping[str, Any] = setting(1.0, above=0)
     negatives: str = setting("image", one_of=NEGATIVES)
@@ -128,7 +120,8 @@ class Task:
         """Returns the columns named by `inputs`; text columns are those of the task's caption."""
         columns = {name: batch[name] for name in self.config.loss.inputs}
         for caption in caption_indices((self,)):
-            columns |= {name: columns[name][:, caption] for name in _of_texts(columns)}
+            of_texts = [name for name in columns if name.startswith("text_")]
+            columns |= {name: columns[name][:, caption] for name in of_texts}
         return columns
 
 
@@ -144,13 +137,7 @@ def _make_task(name: str, section: Mapping[str, Any]) -> Task:
     config = read(TaskConfig, where, section)
     loss = lookup(f"{where}.loss.name", config.loss.name, LOSSES)
     _check_views(where, config, loss)
-    check_options(
-        f"{where}.loss.options",
-        loss.function,
-        config.loss.options,
-        instead=set_whole(f"{where}.loss", name=config.loss.name),
-        expand=_expand,
-    )
+    check_options(f"{where}.loss.options", loss.function, config.loss.options, _expand)
     for each in schedules.values(f"{where}.weight", config.weight):
         check_value(f"{where}.weight", NonNegative, each)
     similarity = module = None
@@ -166,12 +153,6 @@ def _make_task(name: str, section: Mapping[str, Any]) -> Task:
 def _check_views(where: str, config: TaskConfig, loss: Loss) -> None:
     """Raises an error if the views and inputs of a task do not fit its loss."""
     views, name = list(config.views), config.loss.name
-    for view in views:
-        if not VIEW.fullmatch(view):
-            raise UserError(
-                f"{where}.views has {view!r}, which is not a view of a batch; "
-                "known: image, caption_0, caption_1, ..."
-            )
     if len(views) not in loss.views:
         takes = " or ".join(map(str, loss.views))
         raise UserError(f"{where}.views={views}, but the loss {name!r} takes {takes} view(s).")
@@ -180,11 +161,6 @@ def _check_views(where: str, config: TaskConfig, loss: Loss) -> None:
             f"{where}.views={views}, but the loss {name!r} takes an image and a text, in this "
             "order: set them to ['image', 'caption_0']."
         )
-
-
-def _of_texts(names: Iterable[str]) -> list[str]:
-    """The columns with a row for every caption of an image."""
-    return [name for name in names if name.startswith("text_")]
 
 
 def _expand(where: str, hint: Any, value: Any) -> list[Any]:
