@@ -31,7 +31,7 @@ from xmodal.evals.scores.sources import (
     refuse_field,
     with_similarity,
 )
-from xmodal.similarity import SIMILARITIES
+from xmodal.similarity import SIMILARITIES, make_similarity
 
 _EXAMPLES = 3  # Queries of every rule on the page, unless a number is given.
 
@@ -126,7 +126,8 @@ def evaluate(
     adapter: Any
     if functions := {modality: each for modality, each in both.items() if each is not None}:
         _refuse(given, (*_FILES, "ids", *_FOR_LABELS), "embedding functions")
-        if learned := lookup("similarity", str(similarity), SIMILARITIES).parameters:
+        lookup("similarity", str(similarity), SIMILARITIES)
+        if learned := make_similarity({"name": similarity}).parameters:
             raise UserError(
                 f"similarity {similarity!r} needs {list(learned)}, which a model learns: pass a "
                 "file of embeddings that has them."
