@@ -100,11 +100,6 @@ class Similarity:
         return {} if self.module is None else dataclasses.asdict(self.module)
 
     @property
-    def inner_product(self) -> bool:
-        """Whether the score is the inner product of prepared vectors [N, D]."""
-        return self.kind.inner_product
-
-    @property
     def of_products(self) -> bool:
         """Whether the score is an inner product of vectors of two items, or the largest one."""
         return self.kind.inner_product or self.kind.unit
@@ -219,7 +214,7 @@ class Similarity:
 
     def paired(self, left: Prepared, right: Prepared, params: Mapping[str, Any]) -> jax.Array:
         """Returns the logits [B] of item i of `left` with item i of `right`."""
-        if self.inner_product:
+        if self.kind.inner_product:
             return self._scale(jnp.sum(left * right, axis=-1), params)
         own = self.select_parameters(params)
 
@@ -231,10 +226,6 @@ class Similarity:
         if self.module is not None:  # Its intermediate values are large.
             compare_all = jax.checkpoint(compare_all)
         return self._scale(compare_all(left, right), params)
-
-    def rescale(self, scores: np.ndarray) -> np.ndarray:
-        """Returns scores, float64, on the scale on which models are averaged."""
-        return self.kind.rescale(scores)
 
     def cost(self, left: Prepared, right: Prepared) -> PairCost:
         """Returns the cost of one pair of prepared items in a block; only shapes matter."""

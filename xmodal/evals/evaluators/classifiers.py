@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import math
 from typing import ClassVar
 
 import jax
@@ -71,12 +72,9 @@ class ZeroShotOptions(ClassificationOptions):
 
     def describe(self) -> str:
         """See `ClassificationOptions`."""
-        first, *others = self.prompts
-        if not others:
-            return f"cosine of the image and the prompt of a class, {first!r}."
         return (
             "cosine of the image and the normalized mean of the normalized embeddings of "
-            f"{1 + len(others)} prompts per class, the first is {first!r}."
+            f"{len(self.prompts)} prompts per class, the first is {self.prompts[0]!r}."
         )
 
     def score(self, evaluator: ClassificationEvaluator, adapter: ModelAdapter) -> Scored:
@@ -159,18 +157,18 @@ class LinearProbeOptions(ClassificationOptions):
         features, labels = evaluator.train_features(adapter)
         learn = functools.partial(fit, classes=len(evaluator.names), steps=self.steps)
         weights = sorted(self.regularization, reverse=True)
-        if len(weights) > 1:
-            order = np.random.default_rng(self.seed).permutation(len(labels))
-            count = int(np.clip(round(self.held_out * len(order)), 1, len(order) - 1))
-            held_out, rest = order[:count], order[count:]
-            found = []
-            for each in weights:
-                matrix, bias = learn(features[rest], labels[rest], each)
-                predicted = (features[held_out] @ matrix + bias).argmax(axis=1)
-                found.append(float(np.mean(predicted == labels[held_out])))
-            weights = [weights[int(np.argmax(found))]]
-        matrix, bias = learn(features, labels, weights[0])
-        return evaluator.features(adapter) @ matrix + bias, {"regularization": weights[0]}
+        order = np.random.default_rng(self.seed).permutation(len(labels))
+        count = int(np.clip(round(self.held_out * len(order)), 1, len(order) - 1))
+        held_out, rest = order[:count], order[count:]
+
+        def measure(weight: float) -> float:
+            matrix, bias = learn(features[rest], labels[rest], weight)
+            predicted = (features[held_out] @ matrix + bias).argmax(axis=1)
+            return float(np.mean(predicted == labels[held_out]))
+
+        best = max(weights, key=measure) if len(weights) > 1 else weights[0]
+        matrix, bias = learn(features, labels, best)
+        return evaluator.features(adapter) @ matrix + bias, {"regularization": best}
 
 
 def vote(
@@ -192,20 +190,18 @@ def vote(
       k: number of neighbors.
       temperature: divides the cosines.
     """
-    nearest = jax.jit(functools.partial(_nearest, k=min(k, len(train))))
     found = np.full((len(queries), classes), -np.inf, np.float32)
-    gallery = jnp.asarray(train)
+    gallery, most = jnp.asarray(train), min(k, len(train))
     for start in range(0, len(queries), _BLOCK):
-        block = queries[start : start + _BLOCK]
-        padded = np.pad(block, [(0, _BLOCK - len(block)), (0, 0)])  # One shape is compiled.
-        cosines, at = (np.asarray(each)[: len(block)] for each in nearest(padded, gallery))
-        rows = np.broadcast_to(np.arange(start, start + len(block))[:, None], at.shape)
+        cosines, at = map(np.asarray, _find_nearest(queries[start : start + _BLOCK], gallery, most))
+        rows = np.broadcast_to(np.arange(start, start + len(at))[:, None], at.shape)
         # Logarithms, since exp(1 / temperature) can exceed float32.
         np.logaddexp.at(found, (rows, labels[at]), cosines / np.float32(temperature))
     return found
 
 
-def _nearest(queries: jax.Array, train: jax.Array, *, k: int) -> tuple[jax.Array, jax.Array]:
+@functools.partial(jax.jit, static_argnums=2)
+def _find_nearest(queries: jax.Array, train: jax.Array, k: int) -> list[jax.Array]:
     return jax.lax.top_k(jnp.matmul(queries, train.T, precision=jax.lax.Precision.HIGHEST), k)
 
 
@@ -226,22 +222,17 @@ def fit(
     """
     from scipy import optimize  # Takes long to import, and few runs have a probe.
 
-    width = features.shape[1]
-    inputs, targets = jnp.asarray(features), jnp.asarray(labels)
+    inputs, shape = jnp.asarray(features), (features.shape[1] + 1, classes)
 
-    def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        parameters = jnp.asarray(flat.reshape(width + 1, classes), jnp.float32)
-        value, gradient = _loss(parameters, inputs, targets, regularization)
-        return float(value), np.asarray(gradient, np.float64).ravel()
+    def objective(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        found = _loss(flat.reshape(shape).astype(np.float32), inputs, labels, regularization)
+        value, gradient = (np.asarray(each, np.float64) for each in found)
+        return value, gradient.ravel()
 
-    found = optimize.minimize(
-        objective,
-        np.zeros((width + 1) * classes),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": steps, "ftol": 1e-9, "gtol": 1e-6},
-    )
-    matrix = found.x.reshape(width + 1, classes).astype(np.float32)
+    options = {"maxiter": steps, "ftol": 1e-9, "gtol": 1e-6}
+    start = np.zeros(math.prod(shape))
+    found = optimize.minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
+    matrix = found.x.reshape(shape).astype(np.float32)
     return matrix[:-1], matrix[-1]
 
 
