@@ -155,12 +155,11 @@ def average_scores(members: Sequence[Embeddings], mesh: Mesh | None = None) -> S
       members: embeddings of the same items, each with its similarity.
       mesh: devices that compute the scores.
     """
-    first = members[0]
-    ids: Any = first.image_ids, first.caption_ids
-    total = np.zeros([len(each) for each in ids], np.float64)
+    first: Any = members[0]
+    total = np.zeros((len(first.image_ids), len(first.caption_ids)), np.float64)
     for member in members:
         similarity = member.make_similarity()
         scores = open_scores(member, mesh=mesh)["image", "text"]
         for at, rows in scores.blocks(np.arange(len(total))):
             total[at] += similarity.kind.rescale(rows) / len(members)
-    return ScoreMatrix(first.place, *ids, total)
+    return ScoreMatrix(first.place, first.image_ids, first.caption_ids, total)

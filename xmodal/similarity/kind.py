@@ -52,7 +52,7 @@ class Kind(abc.ABC):
     by_distance: ClassVar[bool] = False
     unit: ClassVar[bool] = False
 
-    def init(self, key: jax.Array | None, left: Any, right: Any) -> dict[str, Any]:
+    def init(self, key: Any, left: Any, right: Any) -> dict[str, Any]:
         """Returns fresh parameters; of the items, only shapes matter."""
         return {}
 

@@ -61,7 +61,7 @@ class VectorKind(Kind):
 
     symmetric = True
 
-    def init(self, key: jax.Array | None, left: Any, right: Any) -> dict[str, Any]:
+    def init(self, key: Any, left: Any, right: Any) -> dict[str, Any]:
         """See `Kind`; the fields are the learned numbers."""
         return dataclasses.asdict(self)
 

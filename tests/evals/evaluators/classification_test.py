@@ -100,7 +100,7 @@ def test_a_probe_is_at_the_minimum_of_its_objective():
     generator, weight = np.random.default_rng(0), 0.03
     features = unit(generator.normal(size=(53, 7))).astype(np.float32)
     labels = generator.integers(0, 4, 53)
-    matrix, bias = fit(features, labels, weight, classes=4, steps=500)
+    matrix, bias = fit(features, labels, weight, classes=4)
 
     def objective(flat):
         w, b = np.split(flat, [28])

@@ -37,6 +37,7 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
 
 
 _BLOCK = 1024  # Images per product.
+_STEPS = 1000  # Most iterations of L-BFGS.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,13 +135,11 @@ class LinearProbeOptions(ClassificationOptions):
       train_split: split of the same dataset to train on.
       regularization: weights of the squared norm to choose from, on the held-out part.
       held_out: share of the training images that chooses among them; not used with one weight.
-      steps: most iterations of L-BFGS.
     """
 
     train_split: str = "train"
     regularization: tuple[float, ...] = setting((1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1), above=0)
     held_out: float = setting(0.2, above=0, below=1)
-    steps: int = setting(1000, at_least=1)
 
     ranks_by: ClassVar[str] = "logits"
     figures: ClassVar[tuple[str, ...]] = ("regularization",)
@@ -155,7 +154,7 @@ class LinearProbeOptions(ClassificationOptions):
     def score(self, evaluator: ClassificationEvaluator, adapter: ModelAdapter) -> Scored:
         """See `ClassificationOptions`."""
         features, labels = evaluator.train_features(adapter)
-        learn = functools.partial(fit, classes=len(evaluator.names), steps=self.steps)
+        learn = functools.partial(fit, classes=len(evaluator.names))
         weights = sorted(self.regularization, reverse=True)
         order = np.random.default_rng(self.seed).permutation(len(labels))
         count = int(np.clip(round(self.held_out * len(order)), 1, len(order) - 1))
@@ -201,12 +200,12 @@ def vote(
 
 
 @functools.partial(jax.jit, static_argnums=2)
-def _find_nearest(queries: jax.Array, train: jax.Array, k: int) -> list[jax.Array]:
+def _find_nearest(queries: jax.Array, train: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     return jax.lax.top_k(jnp.matmul(queries, train.T, precision=jax.lax.Precision.HIGHEST), k)
 
 
 def fit(
-    features: np.ndarray, labels: np.ndarray, regularization: float, *, classes: int, steps: int
+    features: np.ndarray, labels: np.ndarray, regularization: float, *, classes: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the weights [D, C] and biases [C], float32, of a multinomial logistic regression.
 
@@ -218,7 +217,6 @@ def fit(
       labels: int [M].
       regularization: weight of the squared norm.
       classes: number C of classes.
-      steps: most iterations.
     """
     from scipy import optimize  # Takes long to import, and few runs have a probe.
 
@@ -229,7 +227,7 @@ def fit(
         value, gradient = (np.asarray(each, np.float64) for each in found)
         return value, gradient.ravel()
 
-    options = {"maxiter": steps, "ftol": 1e-9, "gtol": 1e-6}
+    options = {"maxiter": _STEPS, "ftol": 1e-9, "gtol": 1e-6}
     start = np.zeros(math.prod(shape))
     found = optimize.minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
     matrix = found.x.reshape(shape).astype(np.float32)

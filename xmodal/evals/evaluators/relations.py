@@ -26,13 +26,11 @@ class RelationsOptions(Options):
     Attributes:
       task: task of the run whose predictions are evaluated.
       labels: label column, 0/1 [N, C].
-      names: names of the C relations; if empty, those of the dataset, else numbers from 0.
       select: positions of the C relations among those of the dataset; empty for all.
     """
 
     task: str = ""
     labels: str = "relations"
-    names: tuple[str, ...] = ()
     select: tuple[int, ...] = setting((), at_least=0)
 
     needs: ClassVar[frozenset[str]] = frozenset({"text"})
@@ -54,7 +52,7 @@ class RelationsEvaluator(Evaluator):
         known = split.label_names.get(options.labels) or range(labels.shape[1])
         chosen = list(options.select) or list(range(labels.shape[1]))
         labels = labels[:, chosen]
-        self._names = options.names or tuple(str(known[position]) for position in chosen)
+        self._names = [str(known[position]) for position in chosen]
         self._images = Positions("image", split.image_ids)(split.caption_image_ids)
         self._labels = labels[self._images] > 0
         self._label_hash.add("relations", np.asarray(split.caption_ids), *self._labels.T)

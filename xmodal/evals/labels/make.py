@@ -1,7 +1,6 @@
 """Makes benchmarks from labels."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -120,6 +119,7 @@ class _Maker:
     ) -> DirectionLabels | None:
         """A direction whose positives are listed pairs; None if there are none."""
         query, gallery = (self._galleries[kind] for kind in DIRECTIONS[direction])
+        folds = self._folds(definition, direction)
         beyond = np.zeros((2, 0), np.int64)  # Ids of positives outside the gallery.
         if _is_listed(self._labels, definition):
             ids = np.stack(self._labels.lists[definition.released][direction])
@@ -133,13 +133,14 @@ class _Maker:
             listed = [each[direction] for each in sources if direction in each]
             pairs = np.concatenate([beyond, *listed], axis=1)
         if definition.shortlisted:
-            pairs = pairs[:, self._by_kind(self._labels.shortlist, direction)[0][pairs[0]]]
+            pairs = pairs[:, folds[0][pairs[0]] == 0]
         if not pairs.size:
             return None
         positives = Ragged.from_pairs(pairs[0], pairs[1], len(query.ids))
         rows = np.repeat(np.arange(len(query.ids)), positives.lengths)
         label_hash.add(direction, query.ids[rows], gallery.ids[positives.values])
-        folds = self._folds(definition, direction, label_hash)
+        if folds is not None:
+            label_hash.add(f"folds of {direction}", query.ids, folds[0])
         unreachable = None
         if beyond.size:
             label_hash.add(f"beyond {direction}", *beyond)
@@ -147,7 +148,7 @@ class _Maker:
         return DirectionLabels(positives, definition.metrics, unreachable, definition.cap, folds)
 
     def _folds(
-        self, definition: Definition, direction: str, label_hash: LabelHash
+        self, definition: Definition, direction: str
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Folds of the queries [Q] and of the gallery items [N]; None for a whole gallery."""
         of_images = self._labels.folds if definition.folded else None
@@ -155,13 +156,6 @@ class _Maker:
             of_images = (~self._labels.shortlist).astype(np.int32)
         if of_images is None:
             return None
-        folds = self._by_kind(of_images, direction)
-        ids = self._galleries[DIRECTIONS[direction][0]].ids
-        label_hash.add(f"folds of {direction}", ids, folds[0])
-        return folds
-
-    def _by_kind(self, of_images: Any, direction: str) -> tuple[np.ndarray, np.ndarray]:
-        """A property of images [N] for the queries and the gallery items of a direction."""
         found = {"image": of_images, "text": of_images[self._own_image]}
         query, gallery = DIRECTIONS[direction]
         return found[query], found[gallery]
@@ -173,13 +167,15 @@ class _Maker:
         kinds = DIRECTIONS[direction]
         categories = {"image": self._labels.categories, "text": self._labels.caption_categories}
         query, gallery = (categories[kind] for kind in kinds)
-        folds = self._folds(definition, direction, label_hash)
+        ids, folds = self._galleries[kinds[0]].ids, self._folds(definition, direction)
+        if folds is not None:
+            label_hash.add(f"folds of {direction}", ids, folds[0])
         relations = plausible_matches(query, gallery, definition.zetas, folds)
         if not relations[-1].lengths.any():
             return None
         # The vectors and the rule determine the pairs, in far fewer bytes.
         rule = f"{direction} {definition.zetas} {definition.cap} {definition.labeled_gallery}"
-        label_hash.add(rule, self._galleries[kinds[0]].ids, *np.packbits(query, axis=1).T)
+        label_hash.add(rule, ids, *np.packbits(query, axis=1).T)
         if definition.labeled_gallery:  # Items without a category are a fold of their own.
             own = folds or (np.zeros(len(query), np.int32), np.zeros(len(gallery), np.int32))
             last = own[0].max() + 1
@@ -206,8 +202,7 @@ def _rated_pairs(pairs: GradedPairs, least: float) -> dict[str, np.ndarray]:
 def _lacking(labels: Labels, definition: Definition) -> str:
     """Which labels are missing for a benchmark; "" if none are."""
     if (definition.shortlisted or definition.folded) and labels.partial:
-        what = "list needs" if definition.shortlisted else "folds need"
-        return f"its {what} the whole split, and this is {labels.partial}"
+        return f"it needs the whole split, and this is {labels.partial}"
     needed = {
         "categories": bool(definition.zetas) and labels.caption_categories is None,
         "folds": definition.folded and labels.folds is None,
