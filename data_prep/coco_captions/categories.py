@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ class Categories:
         return self.labels.get(image_id, _NONE)
 
 
-def read_categories(folder: pathlib.Path) -> Categories | None:
+def read_categories(folder: pathlib.Path, names: Sequence[str] = _INSTANCES) -> Categories | None:
     """Reads the instance annotations, or else the table made from those of val2014.
 
     An image that is listed without any instance shows none of the categories.
@@ -42,6 +43,7 @@ def read_categories(folder: pathlib.Path) -> Categories | None:
       folder: may hold `instances_train2014.json` and `instances_val2014.json`, or those of 2017,
         unpacked or in `annotations_trainval2014.zip`, or `val2014_categories.npz` with `image_ids`
         int [N], `labels` [N, K] and `category_names` [K].
+      names: instance annotations to read.
 
     Returns:
       The categories; None if there is no such file.
@@ -51,9 +53,7 @@ def read_categories(folder: pathlib.Path) -> Categories | None:
         categories.
     """
     found = [
-        _read_instances(folder, name)
-        for name in _INSTANCES
-        if published_files.has_json(folder, name)
+        _read_instances(folder, name) for name in names if published_files.has_json(folder, name)
     ]
     if not found:
         return _read_table(folder / _TABLE) if (folder / _TABLE).exists() else None

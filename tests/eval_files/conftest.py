@@ -52,7 +52,8 @@ def annotations(tmp_path_factory):
     labels = (rng.random((13, 80)) < 0.03).astype(np.uint8)
     labels[:, 0] = 1
     labels[11] = 0  # an image without objects
-    np.savez(folder / "val2014_categories.npz", image_ids=[*IMAGE_IDS, 901], labels=labels)
+    table = {"image_ids": [*IMAGE_IDS, 901], "labels": labels, "category_names": np.arange(80)}
+    np.savez(folder / "val2014_categories.npz", **table)
     return folder
 
 

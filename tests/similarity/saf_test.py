@@ -1,4 +1,4 @@
-"""SAF against a slow loop and torch, its padding, gradients, cost and errors."""
+"""SAF against a slow loop, and its gradients against differences."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.similarity.slow_saf import real_items, score_pairs
-from tests.similarity.token_views import compare_cost, make_params, make_views
+from tests.similarity.token_views import make_params, make_views
 from xmodal.similarity import make_similarity
 
 SAF = make_similarity({"name": "saf", "width": 5})
@@ -55,9 +55,3 @@ def test_gradients_are_differences_and_padding_has_none():
                 ends.append(loss(*((moved, params) if number == 0 else (views, moved))))
             slope = (float(ends[0]) - float(ends[1])) / 2e-3
             np.testing.assert_allclose(np.sum(found * move), slope, rtol=2e-2, atol=2e-2)
-
-
-def test_the_cost_is_that_of_the_compiled_program():
-    flops, memory, _ = compare_cost({"name": "saf", "width": 64})
-    assert 0.8 < flops < 1.3
-    assert 0.7 < memory < 1.3

@@ -1,10 +1,10 @@
-"""SGR's folded form against the plain one in torch's order of steps, its cost and its gradients."""
+"""SGR's folded form against the plain one in torch's order of steps."""
 
 import jax
 import numpy as np
 
 from tests.similarity.slow_saf import compare_pair, linear, real_items
-from tests.similarity.token_views import compare_cost, make_params, make_views
+from tests.similarity.token_views import make_params, make_views
 from xmodal.similarity import make_similarity
 
 SGR = make_similarity({"name": "sgr", "width": 5})
@@ -36,10 +36,3 @@ def test_equals_the_slow_loop():
     expected = np.array([[score_pair(params, x, y) for y in texts] for x in images])
     np.testing.assert_allclose(score, expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(logits, 1 / (1 + np.exp(-expected)), rtol=1e-4)
-
-
-def test_the_cost_is_that_of_the_compiled_program():
-    flops, memory, gradients = compare_cost({"name": "sgr", "width": 64})
-    assert 0.8 < flops < 1.3
-    assert 0.7 < memory < 1.3
-    assert not np.any(gradients["step1"]["key"]["bias"])

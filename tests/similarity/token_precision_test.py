@@ -1,4 +1,4 @@
-"""Similarities of token sets compute in float32 where the default product is less precise."""
+"""Compiled similarities of token sets: the precision of their products, and their cost."""
 
 import re
 
@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.similarity.token_views import make_params, make_views
+from tests.similarity.token_views import compare_cost, make_params, make_views
 from xmodal.similarity import LATE_INTERACTIONS, make_similarity
 
 
@@ -30,3 +30,18 @@ def test_every_product_of_scores_and_gradients_is_in_float32(section):
     products = re.findall(r"stablehlo\.dot_general .*", program)
     assert len(products) > 5
     assert all("precision = [HIGHEST, HIGHEST]" in each for each in products)
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"name": "scan"},
+        {"name": "scan", "queries": "image"},
+        {"name": "saf", "width": 64},
+        {"name": "sgr", "width": 64},
+    ],
+)
+def test_the_cost_is_that_of_the_compiled_program(section):
+    flops, memory = compare_cost(section)
+    assert 0.8 < flops < 1.3
+    assert 0.7 < memory < 1.3

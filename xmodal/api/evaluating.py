@@ -30,7 +30,7 @@ from xmodal.evals.scores.sources import (
     refuse_field,
     with_similarity,
 )
-from xmodal.similarity import SIMILARITIES
+from xmodal.similarity import SIMILARITIES, make_similarity
 
 _EXAMPLES = 3  # Queries of every rule on the page, unless a number is given.
 
@@ -136,7 +136,8 @@ def evaluate(
         raise UserError(f"{unused} cannot be used with {place}: remove them.")
     adapter: Any
     if functions:
-        if learned := lookup("similarity", str(similarity), SIMILARITIES).parameters:
+        lookup("similarity", str(similarity), SIMILARITIES)
+        if learned := make_similarity({"name": similarity}).parameters:
             raise UserError(
                 f"similarity {similarity!r} needs {list(learned)}, which a model learns: pass a "
                 "file of embeddings that has them."

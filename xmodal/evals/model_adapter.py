@@ -127,11 +127,19 @@ def average(members: Sequence[Embeddings]) -> Embeddings:
     Args:
       members: embeddings of the same items, each with its similarity.
     """
-    _check_same_items(members)
-    first, joined = (
-        members[0],
-        {modality: _join(members, modality) for modality in members[0].by_modality},
-    )
+    first, joined = members[0], dict[str, np.ndarray]()
+    for modality in first.by_modality:
+        prepared = []
+        for member in members:
+            similarity = member.make_similarity()
+            if not similarity.kind.inner_product:
+                raise UserError(
+                    "An ensemble averages inner products, and the similarity "
+                    f"{member.similarity!r} of one of its models is not one; give the evaluator "
+                    "the similarity 'cosine', or evaluate the models one by one."
+                )
+            prepared.append(np.asarray(similarity.prepare(member.vectors(modality))))
+        joined[modality] = np.concatenate(prepared, axis=1) / np.float32(len(members) ** 0.5)
     return Embeddings(
         first.place, first.image_ids, joined.get("image"), first.caption_ids, joined.get("text"),
         "dot",
@@ -147,40 +155,11 @@ def average_scores(members: Sequence[Embeddings], mesh: Mesh | None = None) -> S
       members: embeddings of the same items, each with its similarity.
       mesh: devices that compute the scores.
     """
-    _check_same_items(members)
-    first = members[0]
-    assert first.image_ids is not None
-    assert first.caption_ids is not None
+    first: Any = members[0]
     total = np.zeros((len(first.image_ids), len(first.caption_ids)), np.float64)
     for member in members:
         similarity = member.make_similarity()
         scores = open_scores(member, mesh=mesh)["image", "text"]
         for at, rows in scores.blocks(np.arange(len(total))):
-            total[at] += similarity.rescale(rows) / len(members)
+            total[at] += similarity.kind.rescale(rows) / len(members)
     return ScoreMatrix(first.place, first.image_ids, first.caption_ids, total)
-
-
-def _check_same_items(members: Sequence[Embeddings]) -> None:
-    """Raises an error if the members of an ensemble embed different items."""
-    first = members[0]
-    for other in members[1:]:
-        for ids in ("image_ids", "caption_ids"):
-            if not np.array_equal(getattr(first, ids), getattr(other, ids)):
-                raise UserError(
-                    f"The models of an ensemble embed different items: {ids} of {first.place} and "
-                    f"of {other.place} differ; evaluate them on the same split of the same dataset."
-                )
-
-
-def _join(members: Sequence[Embeddings], modality: str) -> np.ndarray:
-    prepared = []
-    for member in members:
-        similarity = member.make_similarity()
-        if not similarity.inner_product:
-            raise UserError(
-                f"An ensemble averages inner products, and the similarity {member.similarity!r} of "
-                "one of its models is not one; give the evaluator the similarity 'cosine', or "
-                "evaluate the models one by one."
-            )
-        prepared.append(np.asarray(similarity.prepare(member.vectors(modality))))
-    return np.concatenate(prepared, axis=1) / np.float32(len(members) ** 0.5)

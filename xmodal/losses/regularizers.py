@@ -8,8 +8,13 @@ import jax.numpy as jnp
 from xmodal.core.config import Bounds
 from xmodal.losses.context import Context, Positive, require
 from xmodal.similarity import Embedding
-from xmodal.similarity.scores import square_distances
-from xmodal.similarity.vectors import centered, square_root, unit_length
+from xmodal.similarity.vectors import (
+    centered,
+    square_distances,
+    square_root,
+    unit_length,
+    with_squares,
+)
 
 DISTANCES = {"norm": square_root, "squared": lambda squares: squares}
 
@@ -64,7 +69,7 @@ def mmd(
     left, right = centered(_flat(left), _flat(right))
 
     def kernel(x: jax.Array, y: jax.Array, is_same: bool = False) -> jax.Array:
-        squares = square_distances(x, y, *(jnp.sum(jnp.square(v), axis=-1) for v in (x, y)))
+        squares = square_distances(with_squares(x), with_squares(y))
         if is_same:
             squares = squares * (1 - jnp.eye(len(x)))  # Removes rounding errors.
         return jnp.mean(jnp.exp(-gamma * DISTANCES[distance](squares)))
@@ -96,8 +101,8 @@ def uniformity(
     points = jnp.concatenate(centered(_flat(left), _flat(right)))
     if len(points) > max_points:
         points = points[jax.random.randint(context.key, (max_points,), 0, len(points))]
-    squares = jnp.sum(jnp.square(points), axis=-1)
-    pairs = -sharpness * square_distances(points, points, squares, squares)
+    squared = with_squares(points)
+    pairs = -sharpness * square_distances(squared, squared)
     first, second = jnp.triu_indices(len(points), 1)
     return jax.nn.logsumexp(pairs[first, second]) - jnp.log(len(first)), {}
 

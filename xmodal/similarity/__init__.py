@@ -4,22 +4,21 @@ A similarity prepares the embeddings of each side once and compares blocks of pr
 """
 
 from xmodal.similarity.embedding import Embedding
-from xmodal.similarity.late_interaction import LateInteraction, Observer, PairCost
-from xmodal.similarity.similarity import Similarity, SimilarityConfig, make_similarity, select_field
-from xmodal.similarity.table import LATE_INTERACTIONS, SIMILARITIES, Kind
-from xmodal.similarity.vectors import Prepared
+from xmodal.similarity.kind import Prepared
+from xmodal.similarity.similarity import (
+    LATE_INTERACTIONS,
+    SIMILARITIES,
+    Similarity,
+    make_similarity,
+    select_field,
+)
 
 __all__ = [
     "LATE_INTERACTIONS",
     "SIMILARITIES",
     "Embedding",
-    "Kind",
-    "LateInteraction",
-    "Observer",
-    "PairCost",
     "Prepared",
     "Similarity",
-    "SimilarityConfig",
     "make_similarity",
     "select_field",
 ]

@@ -13,25 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from xmodal.core.config import setting
+from xmodal.similarity import token_sets
 from xmodal.similarity.embedding import Embedding
-from xmodal.similarity.late_interaction import Params
-from xmodal.similarity.token_sets import (
-    TokenItems,
-    apply_linear,
-    attend,
-    compute_gram,
-    einsum,
-    init_linear,
-    inverse_attended_lengths,
-    multiply,
-    read_tokens,
-    unit,
-)
-from xmodal.similarity.vectors import one_vector
+from xmodal.similarity.kind import LateInteraction, PairCost, Params
+from xmodal.similarity.token_sets import TokenItems, apply_linear, init_linear
+from xmodal.similarity.vector_kinds import read_vectors
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparing(abc.ABC):
+class Comparing(LateInteraction):
     """Scores a pair by vectors that compare its parts; a subclass combines them into one.
 
     A comparison of two vectors is a unit vector of `width` numbers: a linear layer of their squared
@@ -51,8 +41,7 @@ class Comparing(abc.ABC):
     attention_scale: float = setting(9.0, above=0)
 
     def init(self, key: jax.Array, left: Embedding, right: Embedding) -> dict[str, Any]:
-        """See `LateInteraction`."""
-        del right
+        """See `Kind`."""
         tokens, vector = left.extras["tokens"].shape[-1], left.vector.shape[-1]
         keys = jax.random.split(key, 4)
         return {
@@ -67,12 +56,11 @@ class Comparing(abc.ABC):
         """Returns the parameters of `combine`."""
 
     def prepare(self, params: Params, embedding: Embedding) -> TokenItems:
-        """See `LateInteraction`; `tokens`, `mask`, `gram` and the global `vector`."""
-        del params
+        """See `Kind`; `tokens`, `mask`, `gram` and the global `vector`."""
         name = type(self).__name__.lower()
-        items = read_tokens(name, embedding)
-        gram, vector = compute_gram(items["tokens"]), one_vector(name, embedding.vector)
-        return items | {"gram": gram, "vector": vector}
+        items = token_sets.read_tokens(name, embedding)
+        gram = token_sets.compute_gram(items["tokens"])
+        return items | {"gram": gram, "vector": read_vectors(name, embedding.vector)}
 
     def compare(
         self, params: Params, left: TokenItems, right: TokenItems
@@ -81,11 +69,11 @@ class Comparing(abc.ABC):
 
         The second result, [1, M, 1 + T], is 0 in the padding.
         """
-        products = multiply(left, right)
-        weights = attend(products, left, right, self.attention_scale)
+        products = token_sets.multiply(left, right)
+        weights = token_sets.attend(products, left, right, self.attention_scale)
         # Scaled here, so that the large array of attended vectors is visited once.
-        weights *= inverse_attended_lengths(weights, left["gram"])[:, None]
-        attended = einsum("lrmt,lrw->lmtw", weights, left["tokens"])
+        weights *= token_sets.inverse_attended_lengths(weights, left["gram"])[:, None]
+        attended = token_sets.einsum("lrmt,lrw->lmtw", weights, left["tokens"])
         local = jnp.square(attended - right["tokens"][None])
         whole = jnp.square(left["vector"][:, None] - right["vector"][None])
         nodes = [
@@ -93,7 +81,7 @@ class Comparing(abc.ABC):
             apply_linear(params["local"], local),
         ]
         real = jnp.pad(right["mask"], ((0, 0), (1, 0)), constant_values=1.0)[None]
-        return unit(jnp.concatenate(nodes, axis=2)), real
+        return token_sets.unit(jnp.concatenate(nodes, axis=2)), real
 
     @abc.abstractmethod
     def combine(
@@ -102,15 +90,28 @@ class Comparing(abc.ABC):
         """Returns one vector [L, M, S] of the comparisons of each pair, see `compare`."""
 
     def score(self, params: Params, left: TokenItems, right: TokenItems) -> jax.Array:
-        """See `LateInteraction`."""
+        """See `Kind`."""
         result = self.combine(params, *self.compare(params, left, right), right)
         return apply_linear(params["score"], result)[..., 0]
 
     def logits(self, params: Params, left: TokenItems, right: TokenItems) -> jax.Array:
-        """See `LateInteraction`; in (0, 1)."""
+        """See `Kind`; in (0, 1)."""
         return jax.nn.sigmoid(self.score(params, left, right))
 
     def rescale(self, scores: np.ndarray) -> np.ndarray:
-        """See `LateInteraction`; in (0, 1)."""
+        """See `Kind`; in (0, 1)."""
         # exp(-x) itself overflows from x = -710 on.
         return np.exp(-np.logaddexp(0.0, -np.asarray(scores, np.float64)))
+
+    @abc.abstractmethod
+    def combination_cost(self, nodes: int) -> tuple[int, int]:
+        """Returns the numbers in memory and the multiplications of `combine`, see `cost`."""
+
+    def cost(self, left: TokenItems, right: TokenItems) -> PairCost:
+        """See `Kind`."""
+        (_, regions, width), words = left["tokens"].shape, right["tokens"].shape[1]
+        # Float32 numbers alive at the peak of a gradient, as compiled for a CPU.
+        numbers, products = self.combination_cost(words + 1)
+        numbers += 3 * words * regions + 4 * words * width
+        products += words * regions * (2 * width + regions) + (words + 1) * width * self.width
+        return PairCost(bytes=4 * numbers, flops=2 * products)

@@ -16,7 +16,7 @@ from xmodal.core.config import setting
 from xmodal.core.mesh import replicated
 from xmodal.similarity.comparisons import Comparing
 from xmodal.similarity.embedding import Embedding
-from xmodal.similarity.late_interaction import PairCost, Params
+from xmodal.similarity.kind import Params
 from xmodal.similarity.tiles import join, split
 from xmodal.similarity.token_sets import TokenItems, apply_linear, einsum, init_linear, unit
 
@@ -72,7 +72,7 @@ class Saf(Comparing):
     def observe(
         self, params: Params, left: Embedding, right: Embedding, mesh: Mesh | None = None
     ) -> tuple[dict[str, jax.Array], dict[str, Any]]:
-        """See `Observer`."""
+        """See `LateInteraction`."""
         if self.gate_norm == "none":
             return {}, {}
         images, captions = self.prepare(params, left), self.prepare(params, right)
@@ -111,14 +111,9 @@ class Saf(Comparing):
         gates = gates / (jnp.sum(gates, axis=-1, keepdims=True) + 1e-8)
         return unit(einsum("lmt,lmts->lms", gates, nodes))
 
-    def cost(self, left: TokenItems, right: TokenItems) -> PairCost:
-        """See `LateInteraction`."""
-        (_, regions, width), words = left["tokens"].shape, right["tokens"].shape[1]
-        nodes = words + 1
-        # Float32 numbers alive at the peak of a gradient, as compiled for a CPU.
-        numbers = 3 * words * regions + 4 * words * width + 3 * nodes * self.width
-        products = words * regions * (2 * width + regions) + nodes * width * self.width
-        return PairCost(bytes=4 * numbers, flops=2 * products)
+    def combination_cost(self, nodes: int) -> tuple[int, int]:
+        """See `Comparing`."""
+        return 3 * nodes * self.width, 0
 
 
 def _normalize(gates: jax.Array, norm: Mapping[str, jax.Array], right: TokenItems) -> jax.Array:

@@ -6,59 +6,27 @@ the authors' code, kuanghuei/SCAN.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from xmodal.core.config import setting
+from xmodal.similarity import token_sets
 from xmodal.similarity.embedding import Embedding
-from xmodal.similarity.late_interaction import PairCost, Params
-from xmodal.similarity.token_sets import (
-    NORMS,
-    TokenItems,
-    attend,
-    compute_gram,
-    inverse_attended_lengths,
-    inverse_length,
-    multiply,
-    read_tokens,
-)
+from xmodal.similarity.kind import LateInteraction, PairCost, Params
+from xmodal.similarity.token_sets import TokenItems
 
-_NAME = "scan"
-
-
-def _log_sum_exp(scores: jax.Array, mask: jax.Array, scale: float) -> jax.Array:
-    return jax.nn.logsumexp(scale * scores, axis=-1, where=mask > 0) / scale
-
-
-def _mean(scores: jax.Array, mask: jax.Array, scale: float) -> jax.Array:
-    del scale
-    return jnp.sum(scores * mask, axis=-1) / jnp.sum(mask, axis=-1)
-
-
-def _maximum(scores: jax.Array, mask: jax.Array, scale: float) -> jax.Array:
-    del scale
-    return jnp.max(scores, axis=-1, where=mask > 0, initial=-jnp.inf)
-
-
-def _sum(scores: jax.Array, mask: jax.Array, scale: float) -> jax.Array:
-    del scale
-    return jnp.sum(scores * mask, axis=-1)
-
-
+# (cosines [A, B, Q], mask of the queries [B, Q], scale) -> [A, B].
 POOLS: dict[str, Callable[[jax.Array, jax.Array, float], jax.Array]] = {
-    "lse": _log_sum_exp,
-    "mean": _mean,
-    "max": _maximum,
-    "sum": _sum,
+    "lse": lambda x, mask, scale: jax.nn.logsumexp(scale * x, axis=-1, where=mask > 0) / scale,
+    "mean": lambda x, mask, scale: jnp.sum(x * mask, axis=-1) / jnp.sum(mask, axis=-1),
+    "max": lambda x, mask, scale: jnp.max(x, axis=-1, where=mask > 0, initial=-jnp.inf),
+    "sum": lambda x, mask, scale: jnp.sum(x * mask, axis=-1),
 }
-"""(scores [A, B, Q], mask of the queries [B, Q], scale) -> [A, B]."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Scan:
+class Scan(LateInteraction):
     """The cosine of each token with the mean of the tokens it attends to, pooled over the tokens.
 
     It has no parameters. The mean c of the tokens x_j with weights a_j is never made: c.q is the
@@ -80,45 +48,33 @@ class Scan:
     pool: str = setting("lse", one_of=POOLS)
     pool_scale: float = setting(6.0, above=0)
     attention_scale: float = setting(9.0, above=0)
-    attention_norm: str = setting("clipped_l2norm", one_of=NORMS)
-
-    def init(self, key: jax.Array, left: Embedding, right: Embedding) -> dict[str, Any]:
-        """See `LateInteraction`."""
-        del key, left, right
-        return {}
+    attention_norm: str = setting("clipped_l2norm", one_of=token_sets.NORMS)
 
     def prepare(self, params: Params, embedding: Embedding) -> TokenItems:
-        """See `LateInteraction`; `tokens`, `mask`, `gram`, and 1 / length of every token."""
-        del params
-        items = read_tokens(_NAME, embedding)
-        gram = compute_gram(items["tokens"])
+        """See `Kind`; `tokens`, `mask`, `gram`, and 1 / length of every token."""
+        items = token_sets.read_tokens("scan", embedding)
+        gram = token_sets.compute_gram(items["tokens"])
         squares = jnp.diagonal(gram, axis1=1, axis2=2)
-        return items | {"gram": gram, "inverse_length": inverse_length(squares)}
+        return items | {"gram": gram, "inverse_length": token_sets.inverse_length(squares)}
 
     def score(self, params: Params, left: TokenItems, right: TokenItems) -> jax.Array:
-        """See `LateInteraction`."""
-        del params
+        """See `Kind`."""
         context, queries = (left, right) if self.queries == "text" else (right, left)
-        products = multiply(context, queries)
-        weights = attend(products, context, queries, self.attention_scale, self.attention_norm)
+        products = token_sets.multiply(context, queries)
+        weights = token_sets.attend(
+            products, context, queries, self.attention_scale, self.attention_norm
+        )
         cosines = jnp.sum(weights * products, axis=1)  # [A, B, Q]
-        cosines *= inverse_attended_lengths(weights, context["gram"]) * queries["inverse_length"]
+        lengths = token_sets.inverse_attended_lengths(weights, context["gram"])
+        cosines *= lengths * queries["inverse_length"]
         # Without tokens, an item has a first one, which is zero, so that its scores are finite.
         is_empty = 1.0 - jnp.max(queries["mask"], axis=1)
         mask = queries["mask"].at[:, 0].add(is_empty)
         scores = POOLS[self.pool](cosines, mask, self.pool_scale)
         return scores if self.queries == "text" else scores.T
 
-    def logits(self, params: Params, left: TokenItems, right: TokenItems) -> jax.Array:
-        """See `LateInteraction`."""
-        return self.score(params, left, right)
-
-    def rescale(self, scores: np.ndarray) -> np.ndarray:
-        """See `LateInteraction`."""
-        return np.asarray(scores, np.float64)
-
     def cost(self, left: TokenItems, right: TokenItems) -> PairCost:
-        """See `LateInteraction`."""
+        """See `Kind`."""
         (_, regions, width), words = left["tokens"].shape, right["tokens"].shape[1]
         context = regions if self.queries == "text" else words
         # Float32 numbers alive at the peak of a gradient, as compiled for a CPU.

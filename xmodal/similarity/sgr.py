@@ -11,7 +11,7 @@ import jax
 
 from xmodal.core.config import setting
 from xmodal.similarity.comparisons import Comparing
-from xmodal.similarity.late_interaction import PairCost, Params
+from xmodal.similarity.kind import Params
 from xmodal.similarity.token_sets import (
     TokenItems,
     apply_linear,
@@ -57,7 +57,6 @@ class Sgr(Comparing):
         self, params: Params, nodes: jax.Array, real: jax.Array, right: TokenItems
     ) -> jax.Array:
         """See `Comparing`."""
-        del right
         for number in range(1, self.steps + 1):
             step = params[f"step{number}"]
             asking = nodes if number < self.steps else nodes[:, :, :1]
@@ -68,12 +67,8 @@ class Sgr(Comparing):
             nodes = jax.nn.relu(apply_linear(step["output"], means))
         return nodes[:, :, 0]
 
-    def cost(self, left: TokenItems, right: TokenItems) -> PairCost:
-        """See `LateInteraction`."""
-        (_, regions, width), words = left["tokens"].shape, right["tokens"].shape[1]
-        nodes, size, full = words + 1, self.width, self.steps - 1
-        # Float32 numbers alive at the peak of a gradient, as compiled for a CPU.
-        numbers = 3 * words * regions + 4 * words * width + 4 * self.steps * nodes * size
-        products = words * regions * (2 * width + regions) + nodes * width * size
-        products += 2 * full * nodes * size * (size + nodes) + 2 * size * (size + nodes)
-        return PairCost(bytes=4 * numbers, flops=2 * products)
+    def combination_cost(self, nodes: int) -> tuple[int, int]:
+        """See `Comparing`."""
+        size, full = self.width, self.steps - 1
+        products = 2 * full * nodes * size * (size + nodes) + 2 * size * (size + nodes)
+        return 4 * self.steps * nodes * size, products

@@ -12,18 +12,25 @@ import numpy as np
 
 from xmodal.core.config import check_keys, lookup, read, setting
 from xmodal.core.errors import UserError
-from xmodal.similarity.late_interaction import LateInteraction, PairCost
-from xmodal.similarity.scores import TILE
-from xmodal.similarity.table import LATE_INTERACTIONS, SIMILARITIES, Kind
+from xmodal.similarity import vector_kinds, vectors
+from xmodal.similarity.kind import Kind, LateInteraction, PairCost, Prepared
+from xmodal.similarity.saf import Saf
+from xmodal.similarity.scan import Scan
+from xmodal.similarity.sgr import Sgr
 from xmodal.similarity.tiles import join, split
-from xmodal.similarity.vectors import (
-    DOUBLE,
-    SINGLE,
-    Prepared,
-    centered,
-    find_offset,
-    remove_offset,
-)
+
+SIMILARITIES: dict[str, type[Kind]] = {
+    "dot": vector_kinds.Dot,
+    "cosine": vector_kinds.Cosine,
+    "euclidean": vector_kinds.Euclidean,
+    "order": vector_kinds.Order,
+    "max_cosine": vector_kinds.MaxCosine,
+    "match_probability": vector_kinds.MatchProbability,
+}
+"""Similarities of vectors; their fields are numbers learned with the model."""
+
+LATE_INTERACTIONS: dict[str, type[LateInteraction]] = {"saf": Saf, "scan": Scan, "sgr": Sgr}
+"""Similarities of token sets."""
 
 # Parameters that every similarity can have; ranking ignores both.
 _SCALING = ("log_scale", "bias")
@@ -71,14 +78,11 @@ class Similarity:
 
     Attributes:
       config: the keywords common to all similarities.
-      initial: initial values of this similarity's own parameters, as (name, number) pairs.
-      module: of a similarity with a module, a row of `LATE_INTERACTIONS` with its keywords; else
-        None.
+      kind: a row of `SIMILARITIES` or `LATE_INTERACTIONS` with its own keywords.
     """
 
     config: SimilarityConfig
-    initial: tuple[tuple[str, float], ...] = ()
-    module: LateInteraction | None = None
+    kind: Kind
 
     @property
     def name(self) -> str:
@@ -86,37 +90,31 @@ class Similarity:
         return self.config.name
 
     @property
-    def options(self) -> dict[str, Any]:
-        """The keywords of the module; {} without one."""
-        return {} if self.module is None else dataclasses.asdict(self.module)  # type: ignore[call-overload]
+    def module(self) -> LateInteraction | None:
+        """The kind, if it is a row of `LATE_INTERACTIONS`."""
+        return self.kind if isinstance(self.kind, LateInteraction) else None
 
     @property
-    def inner_product(self) -> bool:
-        """Whether the score is the inner product of prepared vectors [N, D]."""
-        return self.module is None and self._kind.inner_product
+    def options(self) -> dict[str, Any]:
+        """The keywords of the module; {} without one."""
+        return {} if self.module is None else dataclasses.asdict(self.module)
 
     @property
     def of_products(self) -> bool:
         """Whether the score is an inner product of vectors of two items, or the largest one."""
-        return self.module is None and (self._kind.inner_product or self._kind.unit)
+        return self.kind.inner_product or self.kind.unit
 
     @property
     def symmetric(self) -> bool:
         """Whether exchanging the sides transposes the scores; if not, images are on the left."""
-        return self.module is None and self._kind.symmetric
+        return self.kind.symmetric
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """Names of the learned numbers that ranking needs; () for a module, which has arrays."""
-        return () if self.module is not None else tuple(self._kind.parameters)
-
-    @property
-    def _by_distance(self) -> bool:
-        return self.module is None and self._kind.by_distance
-
-    @property
-    def _kind(self) -> Kind:
-        return SIMILARITIES[self.config.name]
+        if self.module is not None:
+            return ()
+        return tuple(field.name for field in dataclasses.fields(self.kind))
 
     def init(
         self, key: jax.Array | None = None, left: Any = None, right: Any = None
@@ -128,17 +126,15 @@ class Similarity:
           left: items of the left side; only shapes matter.
           right: items of the right side.
         """
-        start: dict[str, Any] = dict(self.initial)
+        if self.module is not None:
+            for side in (left, right):
+                jax.eval_shape(self.prepare, side)  # Refuses shapes.
+        start = self.kind.init(key, left, right)
         if self.config.learned_temperature:
             start["log_scale"] = -math.log(self.config.temperature)
         if self.config.learned_bias:
             start["bias"] = self.config.bias or 0.0
-        numbers = {name: jnp.asarray(value, jnp.float32) for name, value in start.items()}
-        if self.module is None:
-            return numbers
-        assert key is not None
-        jax.eval_shape(self.prepare, left), jax.eval_shape(self.prepare, right)  # Refuses shapes.
-        return self.module.init(key, left, right) | numbers
+        return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), start)
 
     def clamp(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Returns learned parameters after an update, with the scale in 1 to `max_logit_scale`.
@@ -162,9 +158,9 @@ class Similarity:
             module.
           params: learned parameters; only a module may need them.
         """
-        if self.module is not None:
-            return self.module.prepare(params or {}, embedding)
-        return self._kind.prepare(self.name, select_field(embedding, self.config.field))
+        if self.module is None:
+            embedding = select_field(embedding, self.config.field)
+        return self.kind.prepare(params or {}, embedding)
 
     def prepare_both(
         self, left: Any, right: Any, params: Mapping[str, Any] | None = None
@@ -173,17 +169,20 @@ class Similarity:
 
         See `prepare`.
         """
-        if self._by_distance:
-            left, right = centered(*(select_field(x, self.config.field) for x in (left, right)))
+        if self.kind.by_distance:
+            left, right = vectors.centered(
+                *(select_field(x, self.config.field) for x in (left, right))
+            )
         return self.prepare(left, params), self.prepare(right, params)
 
     def find_offset(self, *sides: np.ndarray) -> np.ndarray | None:
         """Returns the vector to subtract before `scorer` prepares others, see `find_offset`."""
-        return find_offset(*sides) if self._by_distance else None
+        return vectors.find_offset(*sides) if self.kind.by_distance else None
 
     def choose_precision(self, platform: str = "cpu") -> np.dtype:
         """Returns the type of scores on a platform: float64 for Euclidean distances on CPUs."""
-        return DOUBLE if self.name == "euclidean" and platform == "cpu" else SINGLE
+        is_double = self.name == "euclidean" and platform == "cpu"
+        return vectors.DOUBLE if is_double else vectors.SINGLE
 
     def place(
         self, *sides: np.ndarray, platform: str = "cpu", dtype: np.dtype | None = None
@@ -193,12 +192,12 @@ class Similarity:
         The precision is that of `choose_precision` by default.
         """
         offset, dtype = self.find_offset(*sides), dtype or self.choose_precision(platform)
-        return [remove_offset(side, offset, dtype) for side in sides]
+        return [vectors.remove_offset(side, offset, dtype) for side in sides]
 
     def score(
         self, left: Prepared, right: Prepared, params: Mapping[str, Any] | None = None
     ) -> jax.Array:
-        """Returns the scores [L, R] to rank by, see `xmodal.similarity.scores`.
+        """Returns the scores [L, R] to rank by, see `vector_kinds`.
 
         Temperature and bias are left out, since they do not change ranks.
 
@@ -207,45 +206,30 @@ class Similarity:
           right: prepared items.
           params: learned parameters, like those of `init`.
         """
-        own = self.select_parameters(params or {})
-        if self.module is not None:
-            return self.module.score(own, left, right)
-        return self._kind.score(left, right, **own)
+        return self.kind.score(self.select_parameters(params or {}), left, right)
 
     def logits(self, left: Prepared, right: Prepared, params: Mapping[str, Any]) -> jax.Array:
         """Returns the differentiable, scaled and shifted scores [L, R] for losses."""
-        own = self.select_parameters(params)
-        return self._scale(self._logits(left, right, own), params)
+        return self._scale(self.kind.logits(self.select_parameters(params), left, right), params)
 
     def paired(self, left: Prepared, right: Prepared, params: Mapping[str, Any]) -> jax.Array:
         """Returns the logits [B] of item i of `left` with item i of `right`."""
-        if self.inner_product:
-            products = jax.tree.map(jnp.multiply, left, right)
-            return self._scale(jnp.sum(products, axis=-1), params)
+        if self.kind.inner_product:
+            return self._scale(jnp.sum(left * right, axis=-1), params)
         own = self.select_parameters(params)
 
         def compare(*pair: Prepared) -> jax.Array:
             first, second = jax.tree.map(lambda x: x[None], pair)
-            return self._logits(first, second, own)[0, 0]
+            return self.kind.logits(own, first, second)[0, 0]
 
         compare_all = jax.vmap(compare)
         if self.module is not None:  # Its intermediate values are large.
             compare_all = jax.checkpoint(compare_all)
         return self._scale(compare_all(left, right), params)
 
-    def rescale(self, scores: np.ndarray) -> np.ndarray:
-        """Returns scores, float64, on the scale on which models are averaged."""
-        if self.module is not None:
-            return self.module.rescale(scores)
-        return np.asarray(scores, np.float64)
-
     def cost(self, left: Prepared, right: Prepared) -> PairCost:
         """Returns the cost of one pair of prepared items in a block; only shapes matter."""
-        if self.module is not None:
-            return self.module.cost(left, right)
-        # A score and its gradient.
-        size = sum(math.prod(x.shape[1:]) for x in jax.tree.leaves(right))
-        return PairCost(bytes=8.0, flops=2.0 * size)
+        return self.kind.cost(left, right)
 
     def scorer(
         self, params: Mapping[str, Any] | None = None
@@ -260,17 +244,10 @@ class Similarity:
         Args:
           params: learned parameters as numbers or scalar arrays.
         """
-        given = dict(params or {})
-        check_keys(
-            f"the parameters of similarity {self.name!r}", given, (*self.parameters, *_SCALING)
-        )
-        numbers = [
-            (key, finite_number(f"{key} of similarity {self.name!r}", value))
-            for key, value in self.select_parameters(given).items()
-        ]
+        numbers = {key: float(x) for key, x in self.select_parameters(params or {}).items()}
         # Without scaling, which ranking ignores, so that all temperatures share one compilation.
-        plain = Similarity(SimilarityConfig(self.name))
-        return _Prepare(plain), _Score(plain, tuple(numbers))
+        plain = Similarity(SimilarityConfig(self.name), type(self.kind)())
+        return _Prepare(plain), _Score(plain, tuple(numbers.items()))
 
     def select_parameters(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the learned parameters that ranking needs: all except temperature and bias."""
@@ -283,11 +260,6 @@ class Similarity:
                 "come with its embeddings."
             )
         return {key: params[key] for key in self.parameters}
-
-    def _logits(self, left: Prepared, right: Prepared, own: Mapping[str, Any]) -> jax.Array:
-        if self.module is not None:
-            return self.module.logits(own, left, right)
-        return self._kind.logits(left, right, **own)
 
     def _scale(self, found: jax.Array, params: Mapping[str, jax.Array]) -> jax.Array:
         if self.config.learned_temperature:
@@ -312,25 +284,19 @@ def make_similarity(given: Mapping[str, Any], where: str = "config.model.similar
     """
     if not isinstance(given, Mapping) or "name" not in given:
         raise UserError(f"{where} lacks a name; known: {sorted(SIMILARITIES | LATE_INTERACTIONS)}.")
-    row: Any = lookup(f"{where}.name", given["name"], {**SIMILARITIES, **LATE_INTERACTIONS})
-    numbers = row.parameters if isinstance(row, Kind) else {}
-    fields = [] if isinstance(row, Kind) else [each.name for each in dataclasses.fields(row)]
-    shared = [field.name for field in dataclasses.fields(SimilarityConfig)]
-    check_keys(where, given, [*shared, *numbers, *fields])
-    settings = read(SimilarityConfig, where, {key: given[key] for key in shared if key in given})
-    if settings.max_logit_scale is not None and not settings.learned_temperature:
+    kind = lookup(f"{where}.name", given["name"], {**SIMILARITIES, **LATE_INTERACTIONS})
+    shared, own = (
+        [field.name for field in dataclasses.fields(cls)] for cls in (SimilarityConfig, kind)
+    )
+    check_keys(where, given, [*shared, *own])
+    settings, options = ({k: given[k] for k in names if k in given} for names in (shared, own))
+    config = read(SimilarityConfig, where, settings)
+    if config.max_logit_scale is not None and not config.learned_temperature:
         raise UserError(
             f"{where}.max_logit_scale limits a learned temperature: set learned_temperature=True, "
             "or remove it."
         )
-    if not isinstance(row, Kind):
-        keywords = {key: given[key] for key in fields if key in given}
-        return Similarity(settings, module=read(row, where, keywords))
-    initial = {
-        key: finite_number(f"{where}.{key}", given.get(key, start))
-        for key, start in numbers.items()
-    }
-    return Similarity(settings, tuple(initial.items()))
+    return Similarity(config, read(kind, where, options))
 
 
 # Dataclasses, not closures: equal ones are the same static argument of a jitted function.
@@ -348,7 +314,7 @@ class _Prepare:
         tile has the same one.
         """
         jax.eval_shape(self.similarity.prepare, vectors)  # Refuses shapes before they are tiled.
-        prepared = jax.lax.map(self.similarity.prepare, split(vectors, TILE))
+        prepared = jax.lax.map(self.similarity.prepare, split(vectors, vector_kinds.TILE))
         return join(prepared, vectors.shape[0])
 
 
@@ -362,14 +328,3 @@ class _Score:
     def __call__(self, left: Prepared, right: Prepared) -> jax.Array:
         """Returns the scores [L, R] of prepared items."""
         return self.similarity.score(left, right, dict(self.parameters))
-
-
-def finite_number(what: str, value: Any) -> float:
-    """Returns a number as a float."""
-    try:
-        number = float(value)
-    except (OverflowError, TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise UserError(f"{what} must be a finite number, not {value!r}.")
-    return number

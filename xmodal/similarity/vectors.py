@@ -1,4 +1,4 @@
-"""Prepares embeddings for comparison: checks their shape, centers, normalizes, squares."""
+"""Functions of vectors: precision, common offset, unit length, products, and distances."""
 
 import contextlib
 from collections.abc import Iterator
@@ -7,9 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.core.errors import UserError
-
-Prepared = jax.Array | dict[str, jax.Array]
+Squared = dict[str, jax.Array]
+"""`vectors` [..., D] and their squared lengths, `squares` [...]."""
 
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 # Vectors of each side whose common part is estimated.
@@ -70,29 +69,6 @@ def centered(left: jax.Array, right: jax.Array) -> tuple[jax.Array, jax.Array]:
     return left - center, right - center
 
 
-def one_vector(name: str, vectors: jax.Array) -> jax.Array:
-    """Returns embeddings [N, D] as float32, or float64 in that precision."""
-    if jnp.ndim(vectors) != 2:
-        raise UserError(
-            f"Similarity {name!r} compares one vector per item, [N, D], not embeddings of shape "
-            f"{list(jnp.shape(vectors))}; for several vectors per item, [N, K, D], use "
-            "'max_cosine' or 'match_probability'."
-        )
-    return _floats(vectors)
-
-
-def several_vectors(vectors: jax.Array) -> jax.Array:
-    """Returns embeddings [N, K, D], like `one_vector`; [N, D] is treated as K = 1."""
-    vectors = _floats(vectors)
-    return vectors[:, None] if vectors.ndim == 2 else vectors
-
-
-def _floats(vectors: jax.typing.ArrayLike) -> jax.Array:
-    """Float32, or float64 under `in_precision`."""
-    array = jnp.asarray(vectors)
-    return array.astype(jnp.promote_types(array.dtype, jnp.float32))
-
-
 @jax.custom_vjp
 def unit_length(vectors: jax.Array) -> jax.Array:
     """Returns vectors [..., D] divided by their length, from about 1e-37 to 1e38.
@@ -129,8 +105,27 @@ def _gradient_of_length(
 unit_length.defvjp(_divide_by_length, _gradient_of_length)
 
 
-def with_squares(vectors: jax.Array) -> dict[str, jax.Array]:
-    """Returns vectors [..., D] and their squared lengths [...]."""
+def products(left: jax.Array, right: jax.Array) -> jax.Array:
+    """Returns the inner products [B, M] of [B, D] and [M, D].
+
+    Uses float32 throughout, even if the default product is bfloat16.
+    """
+    return jax.lax.dot_general(
+        left, right, (((1,), (1,)), ((), ())), precision=jax.lax.Precision.HIGHEST
+    )
+
+
+def square_distances(left: Squared, right: Squared) -> jax.Array:
+    """Returns |x - y|^2 [B, M] of vectors [B, D] and [M, D] with their squared lengths.
+
+    Computed as |x|^2 + |y|^2 - 2 x y, so its error is about 1e-7 of the squared lengths.
+    """
+    lengths = left["squares"][:, None] + right["squares"][None]
+    return jnp.maximum(lengths - 2.0 * products(left["vectors"], right["vectors"]), 0.0)
+
+
+def with_squares(vectors: jax.Array) -> Squared:
+    """Returns vectors [..., D] and their squared lengths."""
     return {"vectors": vectors, "squares": jnp.sum(jnp.square(vectors), axis=-1)}
 
 

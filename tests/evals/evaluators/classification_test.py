@@ -100,7 +100,7 @@ def test_a_probe_is_at_the_minimum_of_its_objective():
     generator, weight = np.random.default_rng(0), 0.03
     features = unit(generator.normal(size=(53, 7))).astype(np.float32)
     labels = generator.integers(0, 4, 53)
-    matrix, bias = fit(features, labels, weight, classes=4, steps=500)
+    matrix, bias = fit(features, labels, weight, classes=4)
 
     def objective(flat):
         w, b = np.split(flat, [28])
@@ -147,8 +147,7 @@ def test_evaluated_images_are_not_learned_from(split):
 def test_classes_without_training_images_and_copies_are_named(split):
     split.image_hashes, split.train.image_hashes = np.arange(37), np.arange(30, 71)
     split.labels = {"label": np.arange(37) % 3}
-    # No class 1, so two of seven copies are of another class.
     split.train.labels = {"label": np.arange(30, 71) % 3 // 2 * 2}
     classes, copies = make_evaluator("x", options_of(type="knn"), split, MODALITIES).warnings()
     assert "animals train has none of 'cat'." in classes
-    assert "7 of 37 evaluated images are also in animals train; 2 images" in copies
+    assert "7 of 37 images are also in animals train." in copies

@@ -12,7 +12,7 @@ from tests.evals.evaluators.random_vectors import (
     vector_of,
 )
 from tests.evals.tiny_split import TinySplit
-from xmodal.evals import evaluate_source, make_evaluator
+from xmodal.evals import make_evaluator
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.scores.sources import Embeddings
 
@@ -51,30 +51,22 @@ def test_sentence_pairs_set_by_set():
     evaluator = make_evaluator("sts", options_of(type="embedding_similarity"), split, ["text"])
     (found,) = evaluator.run(source)
     assert found.chance == dict.fromkeys(found.chance, 0.0)
-    assert {tag for tag in found.metrics if tag.endswith("spearman")} <= set(found.chance)
     ends = split.caption_ids.reshape(-1, 2)
-    scores = [cosine(*(vector_of(source, "text", c) for c in pair)) for pair in ends]
-    expected = {}
-    for name in ("images2014", "belief2015", "OnWN2014", "old"):
-        rows = sets == name
-        x, y = np.array(scores)[rows], gold[rows]
+    scores = np.array([cosine(*(vector_of(source, "text", c) for c in pair)) for pair in ends])
+    rows_of = {name: sets == name for name in ("images2014", "belief2015", "OnWN2014", "old")}
+    expected = {f"{name}/pairs": rows.sum() for name, rows in rows_of.items()}
+    rows_of["all2014"] = rows_of["images2014"] | rows_of["OnWN2014"]
+    rows_of["all2015"] = rows_of["belief2015"]
+    for name, rows in rows_of.items():
+        x, y = scores[rows], gold[rows]
         expected[f"{name}/pearson"] = np.corrcoef(x, y)[0, 1]
         ranks = scipy.stats.rankdata(x), scipy.stats.rankdata(y)
         expected[f"{name}/spearman"] = np.corrcoef(*ranks)[0, 1]
-        expected[f"{name}/pairs"] = rows.sum()
-    year = np.isin(sets, ["images2014", "OnWN2014"])
-    x, y = np.array(scores)[year], gold[year]
-    expected["all2014/pearson"] = np.corrcoef(x, y)[0, 1]
-    ranks = scipy.stats.rankdata(x), scipy.stats.rankdata(y)
-    expected["all2014/spearman"] = np.corrcoef(*ranks)[0, 1]
     for metric in ("pearson", "spearman"):
         expected[f"avg2015/{metric}"] = expected[f"belief2015/{metric}"]
-        expected[f"all2015/{metric}"] = expected[f"belief2015/{metric}"]
         both = [expected[f"{name}/{metric}"] for name in ("images2014", "OnWN2014")]
         expected[f"avg2014/{metric}"] = sum(both) / 2
     assert summarize([found], intervals=False) == pytest.approx(expected, abs=1e-6)
-    evaluation = evaluate_source(evaluator, source, name="model", evaluator_name="sts")
-    assert evaluation.tagged["sts/avg2014/pearson"] == found.metrics["avg2014/pearson"]
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """Options of all evaluators, and the tags of their results."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -42,6 +44,25 @@ def test_the_tags_of_numbers_are_those_of_their_results(captions, section):
         evaluator.run(make_source(split, predictions={"task": predictions})), intervals=False
     )
     assert sorted(evaluator.tags(MODALITIES)) == sorted(found)
+
+
+@pytest.mark.parametrize("modalities", [MODALITIES, ("text",)])
+def test_the_tags_of_benchmarks_are_those_of_their_results(modalities):
+    generator = np.random.default_rng(0)
+    split = make_split(captions=3)
+    captions, images = split.caption_ids, split.image_ids
+    scores = np.arange(60, dtype=np.float32) / 12
+    split.ratings = {
+        name: {"left_ids": captions[:60], "right_ids": generator.choice(ids, 60), "scores": scores}
+        for name, ids in (("sts", captions), ("sits", images))
+    }
+    source = make_source(split)
+    if "image" not in modalities:
+        source = dataclasses.replace(source, image_ids=None, images=None)
+    evaluator = make_evaluator("x", options_of(type="benchmarks"), split, modalities)
+    found = summarize(evaluator.run(source), intervals=False)
+    assert len(found) > 8
+    assert sorted(evaluator.tags(modalities)) == sorted(found)
 
 
 @pytest.mark.parametrize(

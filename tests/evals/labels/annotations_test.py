@@ -33,7 +33,7 @@ def write_files(folder):
     (folder / "sits_test.csv").write_text(header + "".join(rows))
     objects = [(10, 3), (10, 3), (10, 90), (20, 1), (999, 1)]
     content = {
-        "images": [{"id": 10, "file_name": image(10)}],
+        "images": [{"id": each, "file_name": image(each)} for each in (10, 20, 999)],
         "categories": [{"id": each, "name": "x"} for each in (90, 1, 3)],
         "annotations": [
             {"image_id": i, "category_id": c, "iscrowd": 1, "segmentation": {"counts": [1, 2]}}
@@ -91,5 +91,5 @@ def test_damaged_files(tmp_path, name, content):
     (write_files(tmp_path) / name).write_bytes(content)
     with pytest.raises(UserError, match=f"{name} cannot be read .* get the released file again"):
         annotations.read_annotations(tmp_path, "test")
-    with pytest.raises(UserError, match="no annotations in the folder .*nowhere"):
+    with pytest.raises(UserError, match="nowhere does not say which captions and images"):
         annotations.read_annotations(tmp_path / "nowhere", "test")

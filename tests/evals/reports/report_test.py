@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.evals.reports.directions import make_direction
 from xmodal.evals import Evaluation
-from xmodal.evals.evaluators import Provenance
+from xmodal.evals.evaluators.evaluator import Provenance
 from xmodal.evals.reports.published import PUBLISHED_LABELS
 from xmodal.evals.reports.results import CorrelationResult, Result
 

@@ -14,21 +14,9 @@ from xmodal.evals.evaluators.embedding_similarity import (
     EmbeddingSimilarityEvaluator,
     EmbeddingSimilarityOptions,
 )
-from xmodal.evals.evaluators.evaluator import Evaluator, Options, Provenance, Split
+from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split
 from xmodal.evals.evaluators.pools import PoolsEvaluator, PoolsOptions
 from xmodal.evals.evaluators.relations import RelationsEvaluator, RelationsOptions
-
-__all__ = [
-    "EVALUATORS",
-    "Evaluator",
-    "Options",
-    "Provenance",
-    "Split",
-    "make_evaluator",
-    "read_entry",
-    "read_options",
-]
-
 
 # Type -> the class of its options, and (where, options, split, modalities, mesh) -> evaluator.
 EVALUATORS: dict[str, tuple[type[Options], Callable[..., Evaluator]]] = {
@@ -45,11 +33,7 @@ EVALUATORS: dict[str, tuple[type[Options], Callable[..., Evaluator]]] = {
 
 def read_options(evals: Mapping[str, Mapping[str, Any]]) -> dict[str, Options]:
     """Returns the options of every evaluator of `config.evals` by its name."""
-    options = {}
-    for name, section in evals.items():
-        where = f"config.evals.{name}"
-        options[name] = read_entry(where, section)
-    return options
+    return {name: read_entry(f"config.evals.{name}", section) for name, section in evals.items()}
 
 
 def read_entry(where: str, section: Mapping[str, Any]) -> Options:

@@ -16,10 +16,7 @@ from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.types import Benchmark, DirectionLabels, GradedPairs
 from xmodal.evals.reports.results import Result
 from xmodal.evals.reports.summary import list_tags
-from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.sources import ModelAdapter
-
-_NAME = "ambiguity"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +57,7 @@ class AmbiguityEvaluator(Evaluator):
             "Predicted uncertainty of a query (its mean log sigma, else the spread of its K "
             f"embeddings) and the number of its positives. {benchmark.definition}"
         )
-        self._benchmark = Benchmark(_NAME, definition, {}, graded, benchmark.label_hash)
+        self._benchmark = Benchmark(self.options.type, definition, {}, graded, benchmark.label_hash)
 
     @property
     def hashes(self) -> dict[str, str]:
@@ -73,7 +70,7 @@ class AmbiguityEvaluator(Evaluator):
 
     def run(self, adapter: ModelAdapter) -> list[Result]:
         """See `Evaluator`."""
-        source = order_embeddings(self.embeddings(adapter), self._split)
+        source = self._ordered(adapter)
         options, benchmark, images = self.options, self._benchmark, images_of(self._labels)
         found = {}
         for name, pairs in benchmark.graded.items():

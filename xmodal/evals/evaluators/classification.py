@@ -15,7 +15,6 @@ from xmodal.evals.labels.split import Split
 from xmodal.evals.reports.results import Result
 from xmodal.evals.reports.uncertainty import Resamples, compute_interval
 from xmodal.evals.scores.files import lines_of
-from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.score_rows import count_not_finite
 from xmodal.evals.scores.sources import ModelAdapter
 
@@ -71,12 +70,12 @@ class ClassificationEvaluator(Evaluator):
 
     options: ClassificationOptions
     samples = "images"
+    _train: Split | None = None
+    _trained = np.zeros(0, np.int64)  # The classes of training images.
 
     def _read(self, modalities: Collection[str]) -> None:
         options, split = self.options, self._split
-        self._train: Split | None = None
-        self._trained = np.zeros(0, np.int64)  # The classes of training images.
-        for train_split in options.splits_read:  # At most one.
+        if train_split := getattr(options, "train_split", ""):
             if train_split == split.split:
                 raise UserError(
                     f"{self._where} learns from the evaluated split, {train_split!r}; name another "
@@ -128,26 +127,19 @@ class ClassificationEvaluator(Evaluator):
             depths=self._depths, samples=options.bootstrap_samples, seed=options.seed,
         )  # fmt: skip
         sizes = {"queries": float(len(hits)), "gallery": float(len(self.names))}
-        return [self._numbers(metrics | sizes | {"tied_queries": tied} | figures, of_images)]
+        return [self._result(metrics | sizes | {"tied_queries": tied} | figures, of_images)]
 
     def warnings(self) -> list[str]:
         """See `Evaluator`; compares the images of both splits by their content."""
         if self._train is None:
             return []
-        found, classes, trained = [], self._classes, self._trained
-        of_train = f"{self._train.name} {self._train.split}"
-        if len(unseen := np.setdiff1d(classes, trained)):
+        found, of_train = [], f"{self._train.name} {self._train.split}"
+        if len(unseen := np.setdiff1d(self._classes, self._trained)):
             names = ", ".join(repr(self.names[each]) for each in unseen)
             found.append(f"CLASSES WITHOUT TRAINING IMAGES: {of_train} has none of {names}.")
-        own, others = self._split.image_hashes, self._train.image_hashes
-        both, labels = np.append(own, others).tolist(), np.append(classes, trained)
-        copied = np.isin(own, others).sum()
-        mixed = len(set(zip(both, labels, strict=False))) - len(set(both))  # No images, no pairs.
-        if copied or mixed:
-            found.append(
-                f"COPIES: {copied:,} of {len(own):,} evaluated images are also in {of_train}; "
-                f"{mixed:,} images of the two splits are in several classes."
-            )
+        own = self._split.image_hashes
+        if copied := np.isin(own, self._train.image_hashes).sum():
+            found.append(f"COPIES: {copied:,} of {len(own):,} images are also in {of_train}.")
         return found
 
     def _chance(self) -> dict[str, float]:
@@ -168,7 +160,7 @@ class ClassificationEvaluator(Evaluator):
 
     def features(self, adapter: ModelAdapter, split: Split | None = None) -> np.ndarray:
         """Returns image embeddings, float32 [N, D] of unit length; of the evaluated split."""
-        found = order_embeddings(self.embeddings(adapter, split), split or self._split)
+        found = self._ordered(adapter, split)
         return self.unit(found.vectors("image"), found.place)
 
     def train_features(self, adapter: ModelAdapter) -> tuple[np.ndarray, np.ndarray]:
@@ -212,14 +204,12 @@ def compute_accuracies(
       samples: number S of bootstrap samples of the images.
       seed: their seed.
     """
-    known, place, counts = np.unique(classes, return_inverse=True, return_counts=True)
-    of_images = {
-        f"accuracy@{depth}": 100.0 * hit for depth, hit in zip(depths, hits.T, strict=True)
-    }
+    _, place, counts = np.unique(classes, return_inverse=True, return_counts=True)
+    of_images = dict(zip([f"accuracy@{depth}" for depth in depths], 100.0 * hits.T, strict=True))
     # An image of a small class weighs more.
     weights = len(hits) / (len(counts) * counts[place])
     of_images[MEAN_PER_CLASS] = of_images["accuracy@1"] * weights
-    of_class, drawn = np.eye(len(known))[place], Resamples(len(hits), samples=samples, seed=seed)
+    of_class, drawn = np.eye(len(counts))[place], Resamples(len(hits), samples=samples, seed=seed)
     right, count = drawn.compute_sums(of_class * hits[:, :1]), drawn.compute_sums(of_class)
     # A class that a sample lacks does not count in its mean.
     shares = np.divide(right, count, out=np.full(right.shape, np.nan), where=count > 0)

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import math
 from typing import ClassVar
 
 import jax
@@ -36,6 +37,7 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
 
 
 _BLOCK = 1024  # Images per product.
+_STEPS = 1000  # Most iterations of L-BFGS.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,12 +73,9 @@ class ZeroShotOptions(ClassificationOptions):
 
     def describe(self) -> str:
         """See `ClassificationOptions`."""
-        first, *others = self.prompts
-        if not others:
-            return f"cosine of the image and the prompt of a class, {first!r}."
         return (
             "cosine of the image and the normalized mean of the normalized embeddings of "
-            f"{1 + len(others)} prompts per class, the first is {first!r}."
+            f"{len(self.prompts)} prompts per class, the first is {self.prompts[0]!r}."
         )
 
     def score(self, evaluator: ClassificationEvaluator, adapter: ModelAdapter) -> Scored:
@@ -136,13 +135,11 @@ class LinearProbeOptions(ClassificationOptions):
       train_split: split of the same dataset to train on.
       regularization: weights of the squared norm to choose from, on the held-out part.
       held_out: share of the training images that chooses among them; not used with one weight.
-      steps: most iterations of L-BFGS.
     """
 
     train_split: str = "train"
     regularization: tuple[float, ...] = setting((1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1), above=0)
     held_out: float = setting(0.2, above=0, below=1)
-    steps: int = setting(1000, at_least=1)
 
     ranks_by: ClassVar[str] = "logits"
     figures: ClassVar[tuple[str, ...]] = ("regularization",)
@@ -157,20 +154,20 @@ class LinearProbeOptions(ClassificationOptions):
     def score(self, evaluator: ClassificationEvaluator, adapter: ModelAdapter) -> Scored:
         """See `ClassificationOptions`."""
         features, labels = evaluator.train_features(adapter)
-        learn = functools.partial(fit, classes=len(evaluator.names), steps=self.steps)
+        learn = functools.partial(fit, classes=len(evaluator.names))
         weights = sorted(self.regularization, reverse=True)
-        if len(weights) > 1:
-            order = np.random.default_rng(self.seed).permutation(len(labels))
-            count = int(np.clip(round(self.held_out * len(order)), 1, len(order) - 1))
-            held_out, rest = order[:count], order[count:]
-            found = []
-            for each in weights:
-                matrix, bias = learn(features[rest], labels[rest], each)
-                predicted = (features[held_out] @ matrix + bias).argmax(axis=1)
-                found.append(float(np.mean(predicted == labels[held_out])))
-            weights = [weights[int(np.argmax(found))]]
-        matrix, bias = learn(features, labels, weights[0])
-        return evaluator.features(adapter) @ matrix + bias, {"regularization": weights[0]}
+        order = np.random.default_rng(self.seed).permutation(len(labels))
+        count = int(np.clip(round(self.held_out * len(order)), 1, len(order) - 1))
+        held_out, rest = order[:count], order[count:]
+
+        def measure(weight: float) -> float:
+            matrix, bias = learn(features[rest], labels[rest], weight)
+            predicted = (features[held_out] @ matrix + bias).argmax(axis=1)
+            return float(np.mean(predicted == labels[held_out]))
+
+        best = max(weights, key=measure) if len(weights) > 1 else weights[0]
+        matrix, bias = learn(features, labels, best)
+        return evaluator.features(adapter) @ matrix + bias, {"regularization": best}
 
 
 def vote(
@@ -192,25 +189,23 @@ def vote(
       k: number of neighbors.
       temperature: divides the cosines.
     """
-    nearest = jax.jit(functools.partial(_nearest, k=min(k, len(train))))
     found = np.full((len(queries), classes), -np.inf, np.float32)
-    gallery = jnp.asarray(train)
+    gallery, most = jnp.asarray(train), min(k, len(train))
     for start in range(0, len(queries), _BLOCK):
-        block = queries[start : start + _BLOCK]
-        padded = np.pad(block, [(0, _BLOCK - len(block)), (0, 0)])  # One shape is compiled.
-        cosines, at = (np.asarray(each)[: len(block)] for each in nearest(padded, gallery))
-        rows = np.broadcast_to(np.arange(start, start + len(block))[:, None], at.shape)
+        cosines, at = map(np.asarray, _find_nearest(queries[start : start + _BLOCK], gallery, most))
+        rows = np.broadcast_to(np.arange(start, start + len(at))[:, None], at.shape)
         # Logarithms, since exp(1 / temperature) can exceed float32.
         np.logaddexp.at(found, (rows, labels[at]), cosines / np.float32(temperature))
     return found
 
 
-def _nearest(queries: jax.Array, train: jax.Array, *, k: int) -> tuple[jax.Array, jax.Array]:
+@functools.partial(jax.jit, static_argnums=2)
+def _find_nearest(queries: jax.Array, train: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     return jax.lax.top_k(jnp.matmul(queries, train.T, precision=jax.lax.Precision.HIGHEST), k)
 
 
 def fit(
-    features: np.ndarray, labels: np.ndarray, regularization: float, *, classes: int, steps: int
+    features: np.ndarray, labels: np.ndarray, regularization: float, *, classes: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the weights [D, C] and biases [C], float32, of a multinomial logistic regression.
 
@@ -222,26 +217,20 @@ def fit(
       labels: int [M].
       regularization: weight of the squared norm.
       classes: number C of classes.
-      steps: most iterations.
     """
     from scipy import optimize  # Takes long to import, and few runs have a probe.
 
-    width = features.shape[1]
-    inputs, targets = jnp.asarray(features), jnp.asarray(labels)
+    inputs, shape = jnp.asarray(features), (features.shape[1] + 1, classes)
 
-    def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        parameters = jnp.asarray(flat.reshape(width + 1, classes), jnp.float32)
-        value, gradient = _loss(parameters, inputs, targets, regularization)
-        return float(value), np.asarray(gradient, np.float64).ravel()
+    def objective(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        found = _loss(flat.reshape(shape).astype(np.float32), inputs, labels, regularization)
+        value, gradient = (np.asarray(each, np.float64) for each in found)
+        return value, gradient.ravel()
 
-    found = optimize.minimize(
-        objective,
-        np.zeros((width + 1) * classes),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": steps, "ftol": 1e-9, "gtol": 1e-6},
-    )
-    matrix = found.x.reshape(width + 1, classes).astype(np.float32)
+    options = {"maxiter": _STEPS, "ftol": 1e-9, "gtol": 1e-6}
+    start = np.zeros(math.prod(shape))
+    found = optimize.minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
+    matrix = found.x.reshape(shape).astype(np.float32)
     return matrix[:-1], matrix[-1]
 
 

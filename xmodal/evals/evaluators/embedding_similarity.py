@@ -7,12 +7,11 @@ from typing import ClassVar
 import numpy as np
 
 from xmodal.core.errors import UserError
-from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split
+from xmodal.evals.evaluators.evaluator import Evaluator, Options, Repeats, Split
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.reports.metrics import compute_influence, compute_pearson_influence
 from xmodal.evals.reports.uncertainty import compute_pairs_interval
-from xmodal.evals.scores.galleries import order_embeddings
-from xmodal.evals.scores.sources import Embeddings
+from xmodal.evals.scores.sources import Embeddings, ModelAdapter
 from xmodal.evals.scores.vector_scores import score_captions
 
 _CORRELATIONS = ("pearson", "spearman")
@@ -69,10 +68,13 @@ class EmbeddingSimilarityEvaluator(Evaluator):
         correlations = (tag for tag in self.tags(("text",)) if not tag.endswith("/pairs"))
         return dict.fromkeys(correlations, 0.0)
 
-    def _compute(self, source: Embeddings) -> dict[str, float]:
-        source = dataclasses.replace(source, image_ids=None, images=None, predictions={})
-        ordered = order_embeddings(source, self._split)
-        values = score_captions(ordered, *self._ends, self.options.precision).astype(np.float64)
+    def embeddings(self, adapter: ModelAdapter, split: Split | None = None) -> Embeddings:
+        """See `Evaluator`; without images."""
+        found = super().embeddings(adapter, split)
+        return dataclasses.replace(found, image_ids=None, images=None, predictions={})
+
+    def _compute(self, source: Embeddings) -> tuple[dict[str, float], Repeats]:
+        values = score_captions(source, *self._ends, self.options.precision).astype(np.float64)
         found = {name: (rows, self._correlate(values, rows)) for name, rows in self._sets.items()}
         for year, names in self._years.items():
             places, of_sets = zip(*(found[name] for name in names), strict=True)
@@ -90,7 +92,7 @@ class EmbeddingSimilarityEvaluator(Evaluator):
                 metrics |= {tag: value, f"{tag}_low": low, f"{tag}_high": high}
             if name in self._sets:
                 metrics[f"{name}/pairs"] = float(len(rows))
-        return metrics
+        return metrics, {}
 
     def _correlate(self, values: np.ndarray, rows: np.ndarray) -> dict[str, _Correlation]:
         """Both correlations over the pairs at `rows`."""

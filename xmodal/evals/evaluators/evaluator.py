@@ -16,8 +16,12 @@ from xmodal.evals.labels.split import Split
 from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.reports.results import Result
 from xmodal.evals.reports.store import StoredResults
+from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.sources import Embeddings, ModelAdapter, Source
 from xmodal.similarity import make_similarity
+
+Repeats = Mapping[str, Sequence[float]]
+"""See `Result.repeats`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,9 +60,7 @@ class Options:
     @property
     def field(self) -> str | None:
         """The array of an embedding that is ranked; None for that of the model's similarity."""
-        if self.similarity is None:
-            return None
-        return make_similarity(self.similarity).config.field
+        return None if self.similarity is None else self.similarity.get("field", "vector")
 
     @property
     def scores_pairs(self) -> bool:
@@ -159,11 +161,10 @@ class Evaluator(abc.ABC):
         """Raises an error if stored results cannot be compared with those of `run`."""
         if self.hashes:
             check_comparable(self.hashes, other)
-        else:
-            logging.warning(
-                "%s has no values for single items or samples; it is not compared with %s.",
-                self._where, other.name,
-            )  # fmt: skip
+            return
+        logging.warning(
+            "%s has no values for single items or samples; it is not compared.", self._where
+        )
 
     def source(self, adapter: ModelAdapter, split: Split | None = None) -> Source:
         """Returns the embeddings or scores of the split, with the similarity that ranks them."""
@@ -179,18 +180,17 @@ class Evaluator(abc.ABC):
 
     def run(self, adapter: ModelAdapter) -> Sequence[Result]:
         """Returns all results of a model."""
-        return [self._numbers(self._compute(self.embeddings(adapter)))]
+        return [self._result(*self._compute(self._ordered(adapter)))]
 
-    def _numbers(
-        self,
-        metrics: Mapping[str, float],
-        repeats: Mapping[str, Sequence[float]] | None = None,
-    ) -> Result:
+    def _ordered(self, adapter: ModelAdapter, split: Split | None = None) -> Embeddings:
+        """`embeddings` in the order of the split."""
+        return order_embeddings(self.embeddings(adapter, split), split or self._split)
+
+    def _result(self, metrics: Mapping[str, float], repeats: Repeats | None = None) -> Result:
         """The result with these metrics, and their values in samples shared by all models."""
-        facts = self.options.type, self._definition, self._label_hash.digits()
         return Result(
-            *facts, metrics=metrics, repeats=repeats or {}, chance=self._chance(),
-            samples=self.samples or "pools",
+            self.options.type, self._definition, self._label_hash.digits(), metrics=metrics,
+            repeats=repeats or {}, chance=self._chance(), samples=self.samples or "pools",
         )  # fmt: skip
 
     def _chance(self) -> dict[str, float]:
@@ -201,8 +201,11 @@ class Evaluator(abc.ABC):
         """Reads the labels; raises an error if they or the modalities do not fit."""
         raise NotImplementedError
 
-    def _compute(self, source: Embeddings) -> dict[str, float]:
-        """Metrics of a source by tag, with `_low` and `_high` appended for intervals."""
+    def _compute(self, source: Embeddings) -> tuple[dict[str, float], Repeats]:
+        """Metrics by tag, with `_low` and `_high` appended for intervals, and `Result.repeats`.
+
+        The source is in the order of the split.
+        """
         raise NotImplementedError
 
     def _column(self, name: str, split: Split | None = None) -> np.ndarray:

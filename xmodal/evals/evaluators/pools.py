@@ -7,20 +7,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from xmodal.core.config import lookup, setting
-from xmodal.evals.evaluators.evaluator import Evaluator, Options
-from xmodal.evals.evaluators.runner import predictions_of
+from xmodal.evals.evaluators.evaluator import Evaluator, Options, Repeats
+from xmodal.evals.evaluators.runner import OpenScores
 from xmodal.evals.labels.definitions import PUBLIC
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged, own_pairs
 from xmodal.evals.labels.same_texts import describe_texts, number_texts
 from xmodal.evals.labels.types import DirectionLabels
-from xmodal.evals.reports.results import Result
-from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.ranks import rank_queries
-from xmodal.evals.scores.rerank import RerankedScores, make_reranker
-from xmodal.evals.scores.score_rows import memory_budget
-from xmodal.evals.scores.sources import Embeddings, ModelAdapter
-from xmodal.evals.scores.vector_scores import open_scores
+from xmodal.evals.scores.rerank import make_reranker
+from xmodal.evals.scores.sources import Embeddings
 
 _DEPTHS = (1, 5, 10)
 
@@ -79,8 +75,9 @@ class PoolsEvaluator(Evaluator):
 
     def _read(self, modalities: Collection[str]) -> None:
         options, split = self.options, self._split
-        where = f"{self._where}.reranker"
-        self._reranker: Any = make_reranker(where, options.reranker, of_rows=True)
+        self._reranker: Any = make_reranker(
+            f"{self._where}.reranker", options.reranker, of_rows=True
+        )
         image_ids, caption_ids = np.asarray(split.image_ids), np.asarray(split.caption_ids)
         owner = Positions("image", image_ids)(split.caption_image_ids)
         self._pools = _draw_pools(image_ids, caption_ids, owner, options)
@@ -88,7 +85,8 @@ class PoolsEvaluator(Evaluator):
             # All pairs: judging them again adds no information and would look like certainty.
             self._pools = self._pools[:1]
         self._size, is_public = len(self._pools[0][0]), split.name in PUBLIC
-        texts = number_texts(split.caption_texts)
+        texts, asking = number_texts(split.caption_texts), self._find_asking()
+        self._asking = [asking[images] for images, _ in self._pools]
         notes = describe_texts(split.name, texts, split.caption_image_ids)
         self.provenance = dataclasses.replace(self.provenance, notes=notes)
         pairs = own_pairs(owner, owner, None if is_public else texts)["i2t"]
@@ -97,39 +95,27 @@ class PoolsEvaluator(Evaluator):
             self._label_hash.add("pool", image_ids[images], caption_ids[captions])
             if not is_public:
                 self._label_hash.add("texts", caption_ids[captions], texts[captions])
-        asking = self._find_asking()
-        self._asking = [asking[images] for images, _ in self._pools]
-        for (_, captions), each in zip(self._pools, self._asking, strict=True):
-            if options.without:
-                self._label_hash.add("asking", caption_ids[captions][each])
-        self._definition = self._describe()
-
-    def _describe(self) -> str:
-        options, count = self.options, len(self._pools)
-        pools = f"among {self._size} pairs, in one pool"
-        if count > 1:
-            pools = (
-                f"in {count} random pools of {self._size} pairs: mean and population standard "
-                f"deviation; seed {options.seed}"
-            )
-        found = f"Median rank and recalls {pools}."
+        self._definition = (
+            f"Median rank and recalls in {len(self._pools)} random pools of {self._size} pairs: "
+            f"mean and population standard deviation; seed {options.seed}."
+        )
         if options.without:
-            asking = np.mean([np.sum(each) for each in self._asking])
-            found += f" Queries: the {asking:.0f} on average without {options.without}."
+            for (_, captions), each in zip(self._pools, self._asking, strict=True):
+                self._label_hash.add("asking", caption_ids[captions][each])
+            count = np.mean([np.sum(each) for each in self._asking])
+            self._definition += f" Queries: the {count:.0f} on average without {options.without}."
         if options.reranker is not None:
             listed = [f"{key} {x}" for key, x in options.reranker.items() if key != "name"]
-            found += f" Reranked by {options.reranker['name']} ({', '.join(listed)})."
-        return found
+            self._definition += f" Reranked by {options.reranker['name']} ({', '.join(listed)})."
 
     def _find_asking(self) -> np.ndarray:
         """Whether the captions of an image are queries, bool [N]."""
-        options, split = self.options, self._split
-        if not options.without:
-            return np.ones(len(split.image_ids), bool)
-        labels = self._column(options.labels)
-        known = {name: at for at, name in enumerate(split.label_names.get(options.labels, ()))}
-        where = f"{self._where}.without"
-        chosen = [lookup(where, name, known) for name in options.without]
+        if not self.options.without:
+            return np.ones(len(self._split.image_ids), bool)
+        names = self._split.label_names.get(self.options.labels, ())
+        known = {name: at for at, name in enumerate(names)}
+        chosen = [lookup(f"{self._where}.without", each, known) for each in self.options.without]
+        labels = self._column(self.options.labels)
         return np.all(labels.reshape(len(labels), -1)[:, chosen] <= 0, axis=1)
 
     def tags(self, modalities: Collection[str]) -> list[str]:
@@ -143,15 +129,9 @@ class PoolsEvaluator(Evaluator):
     def _guess(self) -> dict[str, float]:
         found = {"median_rank": (self._size + 1) / 2}
         found |= {f"recall@{depth}": 100.0 * min(depth / self._size, 1) for depth in _DEPTHS}
-        return {
-            f"{modality}/{metric}": x
-            for modality in self.options.directions
-            for metric, x in found.items()
-        }
+        return {f"{side}/{tag}": x for side in self.options.directions for tag, x in found.items()}
 
-    def run(self, adapter: ModelAdapter) -> list[Result]:
-        """See `Evaluator`."""
-        source = order_embeddings(self.embeddings(adapter), self._split)
+    def _compute(self, source: Embeddings) -> tuple[dict[str, float], Repeats]:
         repeats: dict[str, list[float]] = {}
         for pool, asking in zip(self._pools, self._asking, strict=True):
             for direction, rank in self._rank_pool(source, *pool).items():
@@ -162,27 +142,23 @@ class PoolsEvaluator(Evaluator):
         metrics: dict[str, float] = {}
         for tag, each in repeats.items():
             metrics |= {tag: float(np.mean(each)), f"{tag}_std": float(np.std(each))}
-        return [self._numbers(metrics, repeats)]
+        return metrics, repeats
 
     def _rank_pool(
         self, source: Embeddings, images: np.ndarray, captions: np.ndarray
     ) -> dict[str, np.ndarray]:
         """Direction -> ranks of the pairs at the given positions, from 0."""
-        pool = source.take(images, captions)
-        scores = open_scores(pool, mesh=self._mesh, precision=self.options.precision)
-        between = scores["image", "text"]
-        held = between.hold(memory_budget()) if self._reranker is None else between
-        rows, columns = np.nonzero(self._pairs.contains(images[:, None], captions))
-        ranks = {}
-        for direction in self.options.directions:
-            flips = direction == "t2i"
-            ends = (columns, rows) if flips else (rows, columns)
-            positives = Ragged.from_pairs(*ends, num_rows=len(images))
-            ranked = held.transpose() if flips else held
-            if self._reranker is not None:
-                predictions = predictions_of(pool, self.options.task)
-                ranked = RerankedScores(between, predictions, self._reranker, transposed=flips)
-            (answer,) = rank_queries(ranked, [DirectionLabels(positives, ("recall@1",))])
+        pool, options = source.take(images, captions), self.options
+        opened = OpenScores(
+            pool, pool, mesh=self._mesh, reranker=self._reranker, task=options.task,
+            precision=options.precision,
+        )  # fmt: skip
+        own, ranks = np.nonzero(self._pairs.contains(images[:, None], captions)), {}
+        for direction in options.directions:
+            query, item = own if direction == "i2t" else own[::-1]
+            positives = Ragged.from_pairs(query, item, len(images))
+            labels = DirectionLabels(positives, ("recall@1",))
+            (answer,) = rank_queries(opened.ranking(direction), [labels])
             ranks[direction] = answer.rank
         return ranks
 

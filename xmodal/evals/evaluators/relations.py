@@ -9,11 +9,10 @@ import numpy as np
 
 from xmodal.core.config import setting
 from xmodal.core.errors import UserError
-from xmodal.evals.evaluators.evaluator import Evaluator, Options
+from xmodal.evals.evaluators.evaluator import Evaluator, Options, Repeats
 from xmodal.evals.evaluators.runner import predictions_of
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.reports.metrics import compute_average_precision
-from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.score_rows import count_not_finite
 from xmodal.evals.scores.sources import Embeddings
 
@@ -27,13 +26,11 @@ class RelationsOptions(Options):
     Attributes:
       task: task of the run whose predictions are evaluated.
       labels: label column, 0/1 [N, C].
-      names: names of the C relations; if empty, those of the dataset, else numbers from 0.
       select: positions of the C relations among those of the dataset; empty for all.
     """
 
     task: str = ""
     labels: str = "relations"
-    names: tuple[str, ...] = ()
     select: tuple[int, ...] = setting((), at_least=0)
 
     needs: ClassVar[frozenset[str]] = frozenset({"text"})
@@ -55,27 +52,25 @@ class RelationsEvaluator(Evaluator):
         known = split.label_names.get(options.labels) or range(labels.shape[1])
         chosen = list(options.select) or list(range(labels.shape[1]))
         labels = labels[:, chosen]
-        self._names = options.names or tuple(str(known[position]) for position in chosen)
+        self._names = [str(known[position]) for position in chosen]
         self._images = Positions("image", split.image_ids)(split.caption_image_ids)
         self._labels = labels[self._images] > 0
         self._label_hash.add("relations", np.asarray(split.caption_ids), *self._labels.T)
         self._occur = self._labels.any(axis=0)
-        absent = [name for name, occurs in zip(self._names, self._occur, strict=True) if not occurs]
         self._definition = (
             "Average precision of every relation over images and their own captions, and its base "
-            f"rate: the share of the {len(self._labels):,} pairs that have it."
+            f"rate: the share of the {len(self._labels):,} pairs that have it. The mean is over "
+            "the relations that occur."
         )
-        if absent:
-            self._definition += f" No pair has {', '.join(absent)}, which the mean leaves out."
 
     def tags(self, modalities: Collection[str]) -> list[str]:
         """See `Evaluator`."""
         return [f"{name}/{metric}" for name in (*self._names, "mean") for metric in _METRICS]
 
-    def _compute(self, source: Embeddings) -> dict[str, float]:
-        source = order_embeddings(source, self._split)
-        predictions = predictions_of(source, self.options.task)
-        predicted = predictions.pairs(self._images, np.arange(len(self._images)))
+    def _compute(self, source: Embeddings) -> tuple[dict[str, float], Repeats]:
+        predicted = predictions_of(source, self.options.task).pairs(
+            self._images, np.arange(len(self._images))
+        )
         if bad := count_not_finite(predicted):  # They would be ranked last.
             raise UserError(
                 f"{bad:,} of {len(predicted):,} pairs have predictions of task "
@@ -88,4 +83,4 @@ class RelationsEvaluator(Evaluator):
         mean = [np.nan, 0.0]
         if self._occur.any():
             mean = np.mean(np.array(values)[self._occur], axis=0).tolist()
-        return dict(zip(self.tags(()), itertools.chain(*values, mean), strict=True))
+        return dict(zip(self.tags(()), itertools.chain(*values, mean), strict=True)), {}

@@ -4,12 +4,13 @@ import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from data_prep.coco_captions.categories import read_categories
 from data_prep.cxc import cxc_files
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
@@ -55,25 +56,25 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
     """
     split = "validation" if split == "val" else split
     lookup("the splits of the annotations", split, cxc_files.SPLITS)
-    names = {rating: cxc_files.file_name(rating, split) for rating in cxc_files.RATINGS}
-    others = [_ORDERS[split], *_CATEGORIES]
-    if split == "test":
-        others += [_OWN, _SHORTLIST, *(name for x in _LISTS.values() for name in x.values())]
-    files = _find_files(Path(folder), [*names.values(), *others])
+    files: dict[str, Path] = {}
+    for parent, names in walk(Path(folder)):
+        for name in names:
+            files.setdefault(name, parent / name)
+    of_test = files if split == "test" else {}  # Of files that exist for this split only.
     ratings = {
         rating: cxc_files.read_cxc_file(files[name], rating)
-        for rating, name in names.items()
-        if name in files
+        for rating in cxc_files.RATINGS
+        if (name := cxc_files.file_name(rating, split)) in files
     }
-    if _OWN in files:
-        caption_ids, owners = read_lists(files[_OWN])
+    if _OWN in of_test:
+        caption_ids, owners = read_lists(of_test[_OWN])
     elif "sits" in ratings:
         original = ratings["sits"]["methods"] == "c2i_original"
         caption_ids, owners = (ratings["sits"][end][original].astype(np.int64) for end in _ENDS)
     else:
         raise UserError(
             f"{folder} does not say which captions and images are in the {split} split: add "
-            f"{names['sits']}" + f", or {_OWN} and {_ORDERS[split]}" * (split == "test") + "."
+            f"{cxc_files.file_name('sits', split)} or, for the test split, {_OWN}."
         )
     folds = categories = caption_categories = shortlist = None
     if order := files.get(_ORDERS[split]):
@@ -85,14 +86,17 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
     if order:
         folds = (np.arange(len(image_ids)) // _FOLD_IMAGES).astype(np.int32)
     if path := next(filter(None, map(files.get, _CATEGORIES)), None):
-        categories = _read_categories(path, image_ids)
+        with _reading(path):
+            found = read_categories(path.parent, [path.name] * (path.suffix == ".json"))
+        none = np.zeros(len(found.names), np.uint8)  # Of an image that the file lacks.
+        categories = np.stack([found.labels.get(image, none) for image in image_ids.tolist()])
         caption_categories = categories[Positions("image", image_ids)(owners)]
-    if path := files.get(_SHORTLIST):
+    if path := of_test.get(_SHORTLIST):
         with _reading(path):
             listed = [int(line) for line in path.read_text(encoding="utf-8").split()]
         shortlist = np.isin(image_ids, listed)
     lists = {
-        name: {key: read_lists(files[file]) for key, file in listed_in.items() if file in files}
+        name: {key: read_lists(of_test[x]) for key, x in listed_in.items() if x in of_test}
         for name, listed_in in _LISTS.items()
     }
     return Labels(
@@ -120,28 +124,18 @@ def restrict(
       split, which can never be found, are kept as well.
     """
     wholes = {"image": labels.image_ids, "text": labels.caption_ids}
-    given = {"image": image_ids, "text": caption_ids}
-    keep = {
-        kind: np.full(len(ids), True) if given[kind] is None else np.isin(ids, given[kind])
-        for kind, ids in wholes.items()
-    }
-    for kind, found in keep.items():
-        if not found.any():
-            raise UserError(
-                f"None of the {len(given[kind])} {KINDS[kind]} ids are among the {len(found)} of "
-                f"{labels.name} {labels.split}: another split?"
-            )
-    parts = [
-        f"{found.sum():,} of {len(found):,} {KINDS[kind]}s"
-        for kind, found in keep.items()
-        if not found.all()
-    ]
+    keep, gone, parts = {}, {}, []
+    for kind, given in (("image", image_ids), ("text", caption_ids)):
+        ids = wholes[kind]
+        keep[kind] = np.isin(ids, ids if given is None else given)
+        gone[kind] = ids[~keep[kind]]
+        if len(gone[kind]):
+            parts.append(f"{keep[kind].sum():,} of {len(ids):,} {KINDS[kind]}s")
     if not parts:
         return labels
 
-    def stay(pairs: Iterable[np.ndarray], kinds: Sequence[str]) -> np.ndarray:
-        ends = zip(pairs, kinds, strict=True)
-        return ~np.any([np.isin(ids, wholes[kind][~keep[kind]]) for ids, kind in ends], axis=0)
+    def stay(pairs: Sequence[np.ndarray], kinds: Sequence[str]) -> np.ndarray:
+        return ~(np.isin(pairs[0], gone[kinds[0]]) | np.isin(pairs[1], gone[kinds[1]]))
 
     changes: dict[str, Any] = {
         field: values[keep[kind]]
@@ -151,7 +145,7 @@ def restrict(
     }
     changes["ratings"], changes["lists"] = {}, {name: {} for name in labels.lists}
     for rating, rated in labels.ratings.items():
-        kept = stay((rated[end] for end in _ENDS), RATING_SIDES[rating][:2])
+        kept = stay([rated[end] for end in _ENDS], RATING_SIDES[rating])
         changes["ratings"][rating] = {key: column[kept] for key, column in rated.items()}
     for name, directions in labels.lists.items():
         for direction, pairs in directions.items():
@@ -159,18 +153,6 @@ def restrict(
             changes["lists"][name][direction] = tuple(ids[kept] for ids in pairs)
     partial = " and ".join(parts)
     return dataclasses.replace(labels, **changes, folds=None, shortlist=None, partial=partial)
-
-
-def _find_files(folder: Path, names: Sequence[str]) -> dict[str, Path]:
-    """The files with these names in a folder and its subfolders."""
-    found: dict[str, Path] = {}
-    for path in (parent / name for parent, files in walk(folder) for name in files):
-        if path.name in names:
-            found.setdefault(path.name, path)
-    if not found:
-        looked = f"looked for {', '.join(sorted(names))}"
-        raise UserError(f"There are no annotations in the folder {folder} or below it; {looked}.")
-    return found
 
 
 @contextlib.contextmanager
@@ -191,33 +173,3 @@ def read_lists(path: Path) -> tuple[np.ndarray, np.ndarray]:
         pairs = [(int(query), item) for query, items in content.items() for item in items]
         queries, items = np.array(pairs, np.int64).reshape(-1, 2).T
     return queries, items
-
-
-def _read_categories(path: Path, image_ids: np.ndarray) -> np.ndarray:
-    """The categories of every image, uint8 0/1 [N, C]; images that the file lacks have none.
-
-    The file is COCO's `instances_*.json`, whose crowds count like single objects, or an npz of
-    `image_ids` [K] and `labels` 0/1 [K, C].
-    """
-
-    def shrink(section: dict) -> object:
-        # Object outlines make up most of the file, so they are dropped as soon as they are read.
-        pair = (section.get("image_id"), section.get("category_id"))
-        return section if None in pair else pair
-
-    with _reading(path):
-        if path.suffix == ".npz":
-            with load_arrays(path) as table:
-                ids, labels = table["image_ids"], table["labels"]
-            (row, column), width = np.nonzero(labels), labels.shape[1]
-        else:
-            text = path.read_text(encoding="utf-8-sig")
-            content = json.loads(text, object_hook=shrink)
-            pairs = np.array(sorted(set(content["annotations"])), np.int64).reshape(-1, 2)
-            categories = sorted(each["id"] for each in content["categories"])
-            ids, row = np.unique(pairs[:, 0], return_inverse=True)
-            column, width = np.searchsorted(categories, pairs[:, 1]), len(categories)
-    at = Positions("image", image_ids).find(ids)[row]
-    result = np.zeros((len(image_ids), width), np.uint8)
-    result[at[at >= 0], column[at >= 0]] = 1
-    return result

@@ -4,7 +4,8 @@ import dataclasses
 import functools
 import pathlib
 import tomllib
-from typing import Any
+
+from xmodal.core.config import read
 
 # Direction -> (query modality, gallery modality).
 DIRECTIONS = {
@@ -15,14 +16,13 @@ DIRECTIONS = {
 }
 # Modality -> the kind of its items, as in names of columns and in messages.
 KINDS = {"image": "image", "text": "caption"}
-# Rating -> its two modalities and the modalities that are queries of the bootstrap. Queries of
-# caption-image ratings are the images, which reproduces the published deviations.
+# Rating -> the modalities of the left and the right item.
 RATING_SIDES = {
-    "sts": ("text", "text", ("left", "right")),
-    "sis": ("image", "image", ("left", "right")),
-    "sits": ("text", "image", ("right",)),
-    "expert": ("text", "image", ("right",)),
-    "crowd": ("text", "image", ("right",)),
+    "sts": ("text", "text"),
+    "sis": ("image", "image"),
+    "sits": ("text", "image"),
+    "expert": ("text", "image"),
+    "crowd": ("text", "image"),
 }
 # Public datasets, whose published protocols define the positives. In all other datasets, captions
 # of equal texts are one text, and all of its images are positives.
@@ -94,11 +94,6 @@ def find_title(benchmark: str) -> str:
 def _read() -> dict[str, dict[str, Definition]]:
     text = pathlib.Path(__file__).with_name("definitions.toml").read_text(encoding="utf-8")
     return {
-        dataset: {name: _define(name, fields) for name, fields in benchmarks.items()}
+        dataset: {x: read(Definition, x, {"name": x, **given}) for x, given in benchmarks.items()}
         for dataset, benchmarks in tomllib.loads(text).items()
     }
-
-
-def _define(name: str, fields: dict[str, Any]) -> Definition:
-    given: Any = {key: tuple(x) if isinstance(x, list) else x for key, x in fields.items()}
-    return Definition(name, **given)

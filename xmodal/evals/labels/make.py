@@ -1,7 +1,6 @@
 """Makes benchmarks from labels."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,11 +15,11 @@ from xmodal.evals.labels.definitions import (
     definitions_of,
 )
 from xmodal.evals.labels.ids import LabelHash, Positions
-from xmodal.evals.labels.positives import Ragged, own_pairs, plausible_matches, rated_pairs
+from xmodal.evals.labels.positives import Ragged, own_pairs, plausible_matches
 from xmodal.evals.labels.types import Benchmark, DirectionLabels, GradedPairs, Labels
 
 _NOTHING_LEFT = "neither positives nor ratings are left"
-_NO_PAIRS = np.zeros((2, 0), np.int64)
+_ENDS = ("left_ids", "right_ids")
 # Labels -> the released files that hold them.
 _FILES = {
     **{rating: f"{rating}_val.csv or {rating}_test.csv" for rating in THRESHOLDS},
@@ -45,7 +44,7 @@ def make_benchmarks(labels: Labels, names: Sequence[str] | None = None) -> list[
         definition = lookup(f"the benchmarks of {labels.name}", name, known)
         why = _lacking(labels, definition)
         benchmark = None if why else maker.make(definition)
-        if benchmark is not None and benchmark.is_made:
+        if benchmark is not None and (benchmark.directions or benchmark.graded):
             benchmarks.append(benchmark)
         elif names is not None:
             raise UserError(f"Benchmark {name} cannot be computed: {why or _NOTHING_LEFT}.")
@@ -78,13 +77,9 @@ class _Maker:
         one_text = None if labels.name in PUBLIC else labels.texts
         self._own = own_pairs(self._own_image, group, one_text)
         # A dataset may have ratings that none of its benchmarks uses.
-        used = definitions_of(labels.name).values()
-        names = {rating for each in used for rating in (*each.rated, *each.correlations)}
-        self._graded = {
-            rating: self._grade(rating, pairs)
-            for rating, pairs in labels.ratings.items()
-            if rating in names
-        }
+        definitions = definitions_of(labels.name).values()
+        used = {rating for each in definitions for rating in each.rated + each.correlations}
+        self._graded = {x: self._grade(x) for x in labels.ratings if x in used}
 
     def make(self, definition: Definition) -> Benchmark:
         """Makes one benchmark."""
@@ -99,62 +94,61 @@ class _Maker:
             pairs = self._graded.get(rating)
             if pairs is not None and len(pairs.scores):
                 graded[rating] = pairs
-                ids = (self._labels.ratings[rating][end] for end in ("left_ids", "right_ids"))
+                ids = (self._labels.ratings[rating][end] for end in _ENDS)
                 label_hash.add(rating, *map(np.asarray, ids), pairs.scores)
         sentence = definition.sentence + (f" Only {partial}." if partial else "")
         return Benchmark(definition.name, sentence, directions, graded, label_hash.digits())
 
-    def _grade(self, rating: str, pairs: Mapping[str, np.ndarray]) -> GradedPairs:
-        left_kind, right_kind, query_modalities = RATING_SIDES[rating]
-        left = self._galleries[left_kind](pairs["left_ids"])
-        right = self._galleries[right_kind](pairs["right_ids"])
-        queries = np.concatenate([{"left": left, "right": right}[end] for end in query_modalities])
-        pair = np.tile(np.arange(len(left)), len(query_modalities))
-        _, rows = np.unique(queries, return_inverse=True)  # Only rated items are queries.
+    def _grade(self, rating: str) -> GradedPairs:
+        """The pairs of a rating, by position."""
+        given, modalities = self._labels.ratings[rating], RATING_SIDES[rating]
+        left, right = (
+            self._galleries[kind](given[end]) for kind, end in zip(modalities, _ENDS, strict=True)
+        )
+        # Of captions and images, the images are queries, which reproduces the published deviations.
+        queries = [left, right] if modalities[0] == modalities[1] else [right]
+        _, rows = np.unique(np.concatenate(queries), return_inverse=True)  # Only rated items.
+        pair = np.tile(np.arange(len(left)), len(queries))
         of_query = Ragged.from_pairs(rows, pair, int(rows.max(initial=-1)) + 1)
-        scores = np.asarray(pairs["scores"], np.float32)
-        return GradedPairs((left_kind, right_kind), left, right, scores, of_query)
+        return GradedPairs(
+            modalities, left, right, np.asarray(given["scores"], np.float32), of_query
+        )
 
     def _paired(
         self, definition: Definition, direction: str, label_hash: LabelHash
     ) -> DirectionLabels | None:
         """A direction whose positives are listed pairs; None if there are none."""
         query, gallery = (self._galleries[kind] for kind in DIRECTIONS[direction])
-        pairs, beyond = self._find_pairs(definition, direction)
+        folds = self._folds(definition, direction)
+        beyond = np.zeros((2, 0), np.int64)  # Ids of positives outside the gallery.
+        if _is_listed(self._labels, definition):
+            ids = np.stack(self._labels.lists[definition.released][direction])
+            found = gallery.find(ids[1])
+            pairs, beyond = np.stack([query(ids[0]), found])[:, found >= 0], ids[:, found < 0]
+            if beyond.shape[1] > definition.unreachable:
+                gallery(beyond[1])  # The error names them.
+        else:
+            sources = [_rated_pairs(self._graded[x], THRESHOLDS[x]) for x in definition.rated]
+            sources += [self._own] * definition.own
+            listed = [each[direction] for each in sources if direction in each]
+            pairs = np.concatenate([beyond, *listed], axis=1)
         if definition.shortlisted:
-            pairs = pairs[:, self._by_kind(self._labels.shortlist, direction)[0][pairs[0]]]
+            pairs = pairs[:, folds[0][pairs[0]] == 0]
         if not pairs.size:
             return None
         positives = Ragged.from_pairs(pairs[0], pairs[1], len(query.ids))
         rows = np.repeat(np.arange(len(query.ids)), positives.lengths)
         label_hash.add(direction, query.ids[rows], gallery.ids[positives.values])
-        folds = self._folds(definition, direction, label_hash)
+        if folds is not None:
+            label_hash.add(f"folds of {direction}", query.ids, folds[0])
         unreachable = None
         if beyond.size:
             label_hash.add(f"beyond {direction}", *beyond)
             unreachable = np.bincount(query(beyond[0]), minlength=len(query.ids)).astype(np.int32)
         return DirectionLabels(positives, definition.metrics, unreachable, definition.cap, folds)
 
-    def _find_pairs(self, definition: Definition, direction: str) -> tuple[np.ndarray, np.ndarray]:
-        """Positions [2, P] of positive pairs, and ids [2, U] of those beyond the gallery."""
-        query, gallery = (self._galleries[kind] for kind in DIRECTIONS[direction])
-        if _is_listed(self._labels, definition):
-            ids = np.stack(self._labels.lists[definition.released][direction])
-            found = gallery.find(ids[1])
-            beyond = ids[:, found < 0]
-            if beyond.shape[1] > definition.unreachable:
-                gallery(beyond[1])  # The error names them.
-            return np.stack([query(ids[0]), found])[:, found >= 0], beyond
-        pairs = [self._own.get(direction, _NO_PAIRS) if definition.own else _NO_PAIRS]
-        for rating in definition.rated:
-            graded = self._graded[rating]
-            good = graded.scores >= THRESHOLDS[rating]
-            rated = rated_pairs(graded.modalities, graded.left[good], graded.right[good])
-            pairs.append(rated.get(direction, _NO_PAIRS))
-        return np.concatenate(pairs, axis=1), _NO_PAIRS
-
     def _folds(
-        self, definition: Definition, direction: str, label_hash: LabelHash
+        self, definition: Definition, direction: str
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Folds of the queries [Q] and of the gallery items [N]; None for a whole gallery."""
         of_images = self._labels.folds if definition.folded else None
@@ -162,13 +156,6 @@ class _Maker:
             of_images = (~self._labels.shortlist).astype(np.int32)
         if of_images is None:
             return None
-        folds = self._by_kind(of_images, direction)
-        ids = self._galleries[DIRECTIONS[direction][0]].ids
-        label_hash.add(f"folds of {direction}", ids, folds[0])
-        return folds
-
-    def _by_kind(self, of_images: Any, direction: str) -> tuple[np.ndarray, np.ndarray]:
-        """A property of images [N] for the queries and the gallery items of a direction."""
         found = {"image": of_images, "text": of_images[self._own_image]}
         query, gallery = DIRECTIONS[direction]
         return found[query], found[gallery]
@@ -180,13 +167,15 @@ class _Maker:
         kinds = DIRECTIONS[direction]
         categories = {"image": self._labels.categories, "text": self._labels.caption_categories}
         query, gallery = (categories[kind] for kind in kinds)
-        folds = self._folds(definition, direction, label_hash)
+        ids, folds = self._galleries[kinds[0]].ids, self._folds(definition, direction)
+        if folds is not None:
+            label_hash.add(f"folds of {direction}", ids, folds[0])
         relations = plausible_matches(query, gallery, definition.zetas, folds)
         if not relations[-1].lengths.any():
             return None
         # The vectors and the rule determine the pairs, in far fewer bytes.
         rule = f"{direction} {definition.zetas} {definition.cap} {definition.labeled_gallery}"
-        label_hash.add(rule, self._galleries[kinds[0]].ids, *np.packbits(query, axis=1).T)
+        label_hash.add(rule, ids, *np.packbits(query, axis=1).T)
         if definition.labeled_gallery:  # Items without a category are a fold of their own.
             own = folds or (np.zeros(len(query), np.int32), np.zeros(len(gallery), np.int32))
             last = own[0].max() + 1
@@ -199,11 +188,21 @@ class _Maker:
         return DirectionLabels(positives, definition.metrics, cap=definition.cap, folds=folds)
 
 
+def _rated_pairs(pairs: GradedPairs, least: float) -> dict[str, np.ndarray]:
+    """Pairs with at least a rating as positives in both directions, see `own_pairs`."""
+    good = pairs.scores >= least
+    forward = np.stack([pairs.left[good], pairs.right[good]])
+    if pairs.modalities == ("text", "image"):
+        return {"t2i": forward, "i2t": forward[::-1]}
+    both = np.concatenate([forward, forward[::-1]], axis=1)
+    both = both[:, both[0] != both[1]]  # An item is not its own positive.
+    return {"t2t" if pairs.modalities == ("text", "text") else "i2i": both}
+
+
 def _lacking(labels: Labels, definition: Definition) -> str:
     """Which labels are missing for a benchmark; "" if none are."""
     if (definition.shortlisted or definition.folded) and labels.partial:
-        what = "list needs" if definition.shortlisted else "folds need"
-        return f"its {what} the whole split, and this is {labels.partial}"
+        return f"it needs the whole split, and this is {labels.partial}"
     needed = {
         "categories": bool(definition.zetas) and labels.caption_categories is None,
         "folds": definition.folded and labels.folds is None,

@@ -116,41 +116,18 @@ def own_pairs(
     text = caption if text is None else text
     texts, images = int(text.max()) + 1, int(group.max()) + 1
     images_of, captions_of = (Ragged.from_pairs(text, each, texts) for each in (group, caption))
-    texts_of = Ragged.from_pairs(group, text, images)
     position = np.empty(images, np.int64)
     position[group] = image_of_caption
     at, shown = images_of.expand(text)
-    i2t = np.stack([position[shown], caption[at]])
+    i2t = np.stack([position[shown], at])
     i2t = i2t[:, i2t[0] >= 0]
-    at, other = texts_of.expand(images_of.values)
+    at, other = Ragged.from_pairs(group, text, images).expand(images_of.values)
     beside = Ragged.from_pairs(np.repeat(np.arange(texts), images_of.lengths)[at], other, texts)
-    asking = caption[beside.lengths[text] > 1]
-    at, other = beside.expand(text[asking])
-    asking = asking[at]
+    asking, other = beside.expand(text)
     at, found = captions_of.expand(other)
     t2t = np.stack([asking[at], found])
-    return {"i2t": i2t, "t2i": i2t[::-1], "t2t": t2t[:, t2t[0] != t2t[1]]}
-
-
-def rated_pairs(
-    modalities: tuple[str, str], left: np.ndarray, right: np.ndarray
-) -> dict[str, np.ndarray]:
-    """Returns highly rated pairs as positives, in both directions.
-
-    Args:
-      modalities: modalities of the left and the right side.
-      left: int [P], positions.
-      right: int [P], positions.
-
-    Returns:
-      See `own_pairs`.
-    """
-    forward = np.stack([left, right])
-    if modalities == ("text", "image"):
-        return {"t2i": forward, "i2t": forward[::-1]}
-    both = np.concatenate([forward, forward[::-1]], axis=1)
-    both = both[:, both[0] != both[1]]  # An item is not its own positive.
-    return {"t2t" if modalities == ("text", "text") else "i2i": both}
+    t2t = t2t[:, (t2t[0] != t2t[1]) & (beside.lengths[text[t2t[0]]] > 1)]
+    return {"i2t": i2t, "t2i": i2t[::-1], "t2t": t2t}
 
 
 def plausible_matches(

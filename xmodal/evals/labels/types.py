@@ -117,8 +117,3 @@ class Benchmark:
         """Direction or rating -> the modalities that it compares."""
         rated = {name: pairs.modalities for name, pairs in self.graded.items()}
         return {name: DIRECTIONS[name] for name in self.directions} | rated
-
-    @property
-    def is_made(self) -> bool:
-        """Whether the labels left it any positives or ratings."""
-        return bool(self.directions or self.graded)

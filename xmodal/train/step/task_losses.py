@@ -12,7 +12,7 @@ from xmodal.core.mesh import split_rows
 from xmodal.losses import Context
 from xmodal.losses.context import PairLogits
 from xmodal.models import CrossEncoder, Embedding, Mode
-from xmodal.similarity import Observer, Similarity
+from xmodal.similarity import Similarity
 from xmodal.train import rngs
 from xmodal.train.optimization import schedules
 from xmodal.train.step import accumulation
@@ -133,7 +133,7 @@ def observe_batch(
     similarity: Similarity,
     mesh: Mesh | None = None,
 ) -> tuple[dict[str, Embedding], Tree]:
-    """Returns the views with the statistics of `Observer.observe`, and new values of parameters.
+    """Returns the views with the extras of `LateInteraction.observe`, and new values of parameters.
 
     The values are those of the model's similarity that no gradient changes, such as running
     statistics; {} if there are none. Every text is compared with the images of the first task that
@@ -147,7 +147,7 @@ def observe_batch(
       mesh: devices that the batch is split over.
     """
     found, own = dict(views), dict(params.get("similarity", {}))
-    if not isinstance(similarity.module, Observer):
+    if similarity.module is None:
         return found, {}
     observed: Tree = {}
     for right, left in {
