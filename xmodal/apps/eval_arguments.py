@@ -109,8 +109,8 @@ def _add_evaluators(parser: argparse.ArgumentParser) -> None:
         "--examples",
         type=natural_int,
         default=0,
-        help="queries per rule (worst rank, changed against --compare, right by one benchmark and "
-        "wrong by another, tied) on the page examples.html",
+        help="queries per rule (worst rank, changed against --compare, tied) on the page "
+        "examples.html",
     )
 
 

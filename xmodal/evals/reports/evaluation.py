@@ -7,7 +7,6 @@ from typing import Any
 
 from etils import epath
 
-from xmodal.core.errors import UserError
 from xmodal.core.files import format_csv, format_json, write_files
 from xmodal.core.page import Page, from_markdown
 from xmodal.evals.evaluators.benchmarks import BenchmarksEvaluator
@@ -20,7 +19,6 @@ from xmodal.evals.reports.store import RANKS, StoredResults, find_ranks, pack_ra
 from xmodal.evals.reports.summary import compute_chance_values, count_queries, summarize
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.sources import (
-    Candidates,
     Embeddings,
     ModelAdapter,
     RankedLists,
@@ -184,11 +182,6 @@ def evaluate_source(
       examples: number of queries per rule on the page of examples; 0 for no page.
       other: results to compare with, for the page.
     """
-    if examples and isinstance(adapter, Candidates | RankedLists):
-        raise UserError(
-            f"examples={examples} shows queries with the scores of all items, and "
-            f"{adapter.place} has only some; set it to 0."
-        )
     results, source = evaluator.run(adapter), evaluator.source(adapter)
     similarity = "rankings" if isinstance(source, RankedLists) else "scores"
     if isinstance(source, Embeddings):
@@ -196,9 +189,8 @@ def evaluate_source(
         own = source.similarity if source.modalities else "none"
         similarity = evaluator.options.ranks_by or own
     page = None
-    if examples and isinstance(evaluator, BenchmarksEvaluator):
-        assert split is not None
-        assert isinstance(source, Embeddings | ScoreMatrix)
+    has_all = isinstance(source, Embeddings | ScoreMatrix)
+    if examples and split is not None and has_all and isinstance(evaluator, BenchmarksEvaluator):
         page = make_example_page(evaluator, source, results, split, examples, name, other)
     provenance, options = evaluator.provenance, evaluator.options
     notes = [*provenance.notes, *notes, *adapter.notes]

@@ -17,7 +17,6 @@ from xmodal.evals.reports.results import DirectionResult, Result
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import compute_samples, compute_values
 from xmodal.evals.reports.uncertainty import (
-    Bootstrap,
     compute_difference_interval,
     compute_interval,
 )
@@ -165,13 +164,12 @@ def compare(
             f"{ours.name} and {other_name} were evaluated on different records of "
             f"{' and '.join(names)}; evaluate both models on the same prepared dataset."
         )
-    bootstrap = Bootstrap(samples=samples, seed=seed)
     others = {each.name: each for each in theirs.results}
     found: dict[str, Difference] = {}
     for each in ours.results:
         if other := others.get(each.name):
             found |= compare_means(each.repeats, other.repeats, each.samples)
-            found |= _compare_benchmark(each, other, bootstrap)
+            found |= _compare_benchmark(each, other, samples=samples, seed=seed)
     return Differences(found, name=ours.name, other=other_name)
 
 
@@ -233,7 +231,7 @@ def compute_t_interval(values: np.ndarray) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
-def _compare_benchmark(ours: Result, theirs: Result, bootstrap: Bootstrap) -> dict[str, Difference]:
+def _compare_benchmark(ours: Result, theirs: Result, **bootstrap: int) -> dict[str, Difference]:
     """Differences of two benchmarks in their common directions and ratings, by tag.
 
     Resamples depend on the images in the directions, so those that only one model has do not count.
@@ -252,7 +250,7 @@ def _compare_benchmark(ours: Result, theirs: Result, bootstrap: Bootstrap) -> di
         )
         for side, each in enumerate((ours, theirs))
     )
-    drawn, others = compute_samples(one, bootstrap), compute_samples(other, bootstrap)
+    drawn, others = compute_samples(one, **bootstrap), compute_samples(other, **bootstrap)
     limits = {tag: compute_interval(x - others[tag]) for tag, x in drawn.items() if tag in others}
     for name in rated:
         limits[f"{ours.name}/{name}/spearman"] = compute_difference_interval(

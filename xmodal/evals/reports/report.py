@@ -129,7 +129,7 @@ def _make_notes(evaluation: "Evaluation") -> list[str]:
     )
     notes = [f"Similarity: {evaluation.similarity}." + intervals * bool(benchmarks)]
     notes += [
-        f"{benchmark.name}/{direction}: {each.rescored.describe()}."
+        f"{benchmark.name}/{direction}: {each.rescored.description}."
         for benchmark in benchmarks
         for direction, each in benchmark.directions.items()
         if each.rescored is not None

@@ -14,9 +14,9 @@ from xmodal.evals.reports.metrics import (
 )
 from xmodal.evals.reports.results import RSUM, DirectionResult, Result, metric_tag
 from xmodal.evals.reports.uncertainty import (
-    Bootstrap,
     compute_correlation_interval,
     compute_interval,
+    resample,
 )
 
 MEAN = "mean"  # Used in tags in place of a direction.
@@ -45,14 +45,13 @@ def summarize(
     are defined; and `<benchmark>/mean_recall@10` and `<benchmark>/mean_mrr`, by which training
     selects checkpoints: the mean over i2t and t2i, or t2t on a benchmark without images.
     """
-    bootstrap = Bootstrap(samples=samples, seed=seed)
     found: dict[str, float] = {}
     for result in results:
         plain = result.metrics.items()
         found |= {tag: x for tag, x in plain if intervals or not tag.endswith(_LIMITS)}
         limits: dict[str, tuple[float, float]] = {}
         if intervals:
-            drawn = compute_samples(result, bootstrap)
+            drawn = compute_samples(result, samples=samples, seed=seed)
             limits = {tag: compute_interval(each) for tag, each in drawn.items()}
             for name, correlation in result.correlations.items():
                 limits[f"{result.name}/{name}/spearman"] = compute_correlation_interval(correlation)
@@ -126,9 +125,9 @@ def compute_chance_values(results: Sequence[Result]) -> dict[str, float]:
     return found
 
 
-def compute_samples(result: Result, bootstrap: Bootstrap) -> dict[str, np.ndarray]:
-    """The retrieval tags of `compute_values`, each with its float64 [S] bootstrap samples."""
-    return _name_values(result.name, bootstrap.resample(result))
+def compute_samples(result: Result, **bootstrap: int) -> dict[str, np.ndarray]:
+    """The retrieval tags of `compute_values`, each with its float64 [S] samples by `resample`."""
+    return _name_values(result.name, resample(result, **bootstrap))
 
 
 def _name_values(benchmark: str, directions: Mapping[str, Mapping[str, Value]]) -> dict[str, Value]:

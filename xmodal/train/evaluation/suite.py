@@ -16,7 +16,6 @@ from xmodal.core.errors import UserError
 from xmodal.evals import Evaluation, evaluate_source, make_evaluator
 from xmodal.evals.evaluators import Evaluator, Options
 from xmodal.evals.evaluators.benchmarks import BenchmarksOptions
-from xmodal.evals.reports.examples import check_examples
 from xmodal.evals.reports.results import evaluator_tag
 from xmodal.evals.reports.store import SINGLE, StoredResults, find_evaluations, load_ranks
 from xmodal.evals.scores import arrays
@@ -150,7 +149,6 @@ class EvalSuite:
         Args:
           request: names the split, and the folder of results, see `find_evaluations`.
         """
-        check_examples(request.examples, self.options)
         others = {}
         for name in self.options:
             evaluator = self.evaluator(name, self.split_of(name, request.split))
