@@ -107,8 +107,9 @@ class Evaluation:
         ours = self.stored
         if isinstance(other, Evaluation):
             other = other.stored
-        theirs = other if isinstance(other, StoredResults) else find_ranks(other, ours)
-        return compare(ours, theirs, samples=self.samples, seed=self.seed)
+        if not isinstance(other, StoredResults):
+            other = find_ranks(other, self.evaluator, ours.labels, ours.records)
+        return compare(ours, other, samples=self.samples, seed=self.seed)
 
     def save(self, folder: epath.PathLike, *, comparison: Differences | None = None) -> None:
         """Writes `ranks.npz`, `benchmarks.json`, `report.md`, `metrics.csv` and `metrics.json`,

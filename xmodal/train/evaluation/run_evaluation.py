@@ -26,7 +26,7 @@ from xmodal.train.optimization.run_lengths import is_due
 from xmodal.train.pair_functions import make_pair_functions
 from xmodal.train.run import Run
 from xmodal.train.step.tasks import Task, modalities
-from xmodal.train.tensorboard import View
+from xmodal.train.tensorboard import Views
 from xmodal.train.tree import TrainState, Tree
 
 
@@ -89,7 +89,9 @@ class RunEvaluation:
         """Returns whether an evaluator is due at a step of training."""
         return bool(self._due(step))
 
-    def run_state(self, step: int, state: TrainState, view: View | None = None) -> dict[str, float]:
+    def run_state(
+        self, step: int, state: TrainState, view: Views | None = None
+    ) -> dict[str, float]:
         """Returns the metrics of the evaluators that are due, evaluator/benchmark/direction/metric.
 
         Args:
@@ -124,13 +126,11 @@ class RunEvaluation:
         def tokenizer() -> Any:
             return data.load_tokenizer(settings.data, settings.train_split)
 
-        makers: dict[str, Callable[[Sequence[Any]], GivenItems]] = {
-            "text": lambda texts: GivenItems(texts=texts, tokenizer=tokenizer()),
+        def give(modality: str, given: Sequence[Any]) -> GivenItems:
+            if modality == "text":
+                return GivenItems(texts=given, tokenizer=tokenizer())
             # As in a dataset, pictures are not rotated.
-            "image": lambda images: GivenItems(
-                images=images, config=settings.data.image, upright=False
-            ),
-        }
+            return GivenItems(images=given, config=settings.data.image, upright=False)
 
         def read(split: Items) -> Items:
             if not isinstance(split, data.EvalSplit):
@@ -142,11 +142,7 @@ class RunEvaluation:
             self._embedder,
             weights,
             field=parts.model.similarity.config.field,
-            given={
-                modality: make
-                for modality, make in makers.items()
-                if modality in parts.model.towers
-            },
+            given={each: functools.partial(give, each) for each in parts.model.towers},
             read=read,
         )
 
