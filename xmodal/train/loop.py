@@ -103,13 +103,7 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
             contextlib.closing(Checkpoints(run_dir, settings.checkpoint, settings.best_checkpoint))
         )
         writer = stack.enter_context(contextlib.closing(EventWriter(run_dir)))
-        reporter = reporting.Reporter(
-            writer,
-            total_steps=total_steps,
-            batch_size=settings.batch_size,
-            every=settings.log_every,
-            may_skip=settings.non_finite == "skip",
-        )
+        reporter = reporting.Reporter(writer, settings)
         trace = stack.enter_context(profiler(settings.profile, run_dir))
         facts = {"config": run.config.to_json_best_effort(indent=2), "parameters": description}
         writer.write_texts(0, {tag: f"```\n{text}\n```" for tag, text in facts.items()})
