@@ -16,7 +16,7 @@ from xmodal.evals.reports.paired_differences import Differences, compare
 from xmodal.evals.reports.report import format_report
 from xmodal.evals.reports.results import Result, evaluator_tag
 from xmodal.evals.reports.store import RANKS, StoredResults, find_ranks, pack_ranks
-from xmodal.evals.reports.summary import compute_chance_values, count_queries, summarize
+from xmodal.evals.reports.summary import compute_chance_values, summarize
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.sources import (
     Embeddings,
@@ -149,7 +149,7 @@ class Evaluation:
             "label_hash": result.label_hash,
             "similarity": self.similarity,
             "bootstrap": {"samples": self.samples, "seed": self.seed},
-            "galleries": {name: count_queries(each) for name, each in directions},
+            "galleries": {name: each.counts for name, each in directions},
             "skipped": dict(result.skipped),
             "rescored": {n: dataclasses.asdict(x.rescored) for n, x in directions if x.rescored},
             "missing": {f"{n}/{tag}": why for n, x in directions for tag, why in x.missing.items()},

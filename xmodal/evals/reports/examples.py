@@ -81,47 +81,33 @@ def make_example_page(
       name: name of the model.
       other: results of another model on the same benchmarks.
     """
-    rankings = functools.cache(evaluator.open_rankings(source))
-    picks = _pick_examples(evaluator.benchmarks, results, count, other)
-    groups = make_groups(evaluator, rankings, picks, split)
+    theirs = {each.name: each.directions for each in other.results} if other else {}
+    picks = []
+    for direction, benchmark, result in _ranked_directions(evaluator.benchmarks, results):
+        ids, rank, tied = result.query_ids, np.asarray(result.rank), result.tied
+        # Rule -> a sentence about it, the queries, and keys, of which the least are shown.
+        rules = {"worst rank": ("Queries whose best positive is ranked lowest.", rank > 0, -rank)}
+        before, old = theirs.get(benchmark, {}).get(direction), None
+        if before is not None and before.rank is not None:
+            old = before.rank[Positions("query", before.query_ids)(ids)]
+            note = "Queries with the largest ratio between the ranks of the two models."
+            rules["changed"] = note, rank != old, -np.abs(np.log1p(rank) - np.log1p(old))
+        if tied is not None:
+            note = "The best positive ties with another item, so its rank depends on their order."
+            rules["tied"] = note, tied, rank
+        for rule, (note, chosen, keys) in rules.items():
+            rows = np.flatnonzero(chosen)
+            rows = rows[np.lexsort((ids[rows], keys[rows]))][:count]
+            others = old[rows] if rule == "changed" and old is not None else None
+            if len(rows):
+                picks.append(Pick(rule, note, direction, benchmark, ids[rows], rank[rows], others))
+    groups = make_groups(evaluator, evaluator.open_rankings(source), picks, split)
     notes = [*evaluator.provenance.warnings, _HOW_TO_READ]
     if not split.has_pictures:
         notes.append("The dataset has no pictures; images are named by their first caption.")
     if not groups:
         notes.append("No rule selects any query.")
     return Page(f"{name}: examples of {evaluator.provenance.title}", groups, notes)
-
-
-def _pick_examples(
-    benchmarks: Sequence[Benchmark],
-    results: Sequence[Result],
-    count: int,
-    other: StoredResults | None,
-) -> list[Pick]:
-    """The queries of every rule that selects any; see `make_example_page` for arguments."""
-    theirs = {each.name: each.directions for each in other.results} if other else {}
-    picks = []
-    for direction, name, result in _ranked_directions(benchmarks, results):
-        ids, rank, tied = result.query_ids, np.asarray(result.rank), result.tied
-        # Rule -> a sentence about it, the queries, and keys, of which the least are shown.
-        rules = {"worst rank": ("Queries whose best positive is ranked lowest.", rank > 0, -rank)}
-        before, old = theirs.get(name, {}).get(direction), None
-        if before is not None and before.rank is not None:
-            old = before.rank[Positions("query", before.query_ids)(ids)]
-            note = "Queries with the largest ratio between the ranks of the two models."
-            rules["changed"] = note, rank != old, -np.abs(np.log1p(rank) - np.log1p(old))
-        if tied is not None:
-            rules["tied"] = (
-                "The best positive ties exactly with another item, so its rank depends on the tie "
-                "rule.", tied, rank,
-            )  # fmt: skip
-        for rule, (note, chosen, keys) in rules.items():
-            rows = np.flatnonzero(chosen)
-            rows = rows[np.lexsort((ids[rows], keys[rows]))][:count]
-            others = old[rows] if rule == "changed" and old is not None else None
-            if len(rows):
-                picks.append(Pick(rule, note, direction, name, ids[rows], rank[rows], others))
-    return picks
 
 
 def pick_fixed(
@@ -179,117 +165,100 @@ def make_groups(
 ) -> list[Group]:
     """Returns a section for every query of every pick, see `make_example_page`.
 
-    `rankings` has the scores of a direction, see `BenchmarksEvaluator.open_rankings`; it is called
-    once for every pick.
+    `rankings` has the scores of a direction, see `BenchmarksEvaluator.open_rankings`.
     """
-    shown, groups = _ShownItems(split), []
-    ids = {"image": evaluator.labels.image_ids, "text": evaluator.labels.caption_ids}
-    for pick in picks:
-        modality, other_modality = DIRECTIONS[pick.direction]
-        gallery, ranking = ids[other_modality], rankings(pick.direction)
-        rows = Positions("query", ids[modality])(pick.queries)
-        scores = np.array(ranking.rows(rows)) if len(rows) else np.empty((0, len(gallery)))
-        if modality == other_modality:
-            scores[np.arange(len(rows)), rows] = -np.inf
-        sections = []
-        for number, (row, of_row) in enumerate(zip(rows, scores, strict=True)):
-            scored = ranking.find_scored(np.full(len(gallery), row), np.arange(len(gallery)))
-            title = shown.name(modality, pick.queries[number])
-            title += f": rank {pick.ranks[number] + 1:,} of {np.sum(~np.isneginf(of_row)):,}"
-            if pick.others is not None:
-                title += f", of the other model {pick.others[number] + 1:,}"
-            query = shown(modality, pick.queries[number])
-            if pick.direction == "t2i":  # The image of the query is an answer.
-                query = dataclasses.replace(query, picture=None)
-            found = _show_items(
-                evaluator.benchmarks, pick, int(row), of_row, scored, gallery, shown
-            )
-            sections.append(Section(title, found, query))
-        groups.append(Group(pick.title, sections, pick.note))
-    return groups
+    sections, rankings = _Sections(evaluator, split), functools.cache(rankings)
+    return [
+        Group(pick.title, [*sections(pick, rankings(pick.direction))], pick.note) for pick in picks
+    ]
 
 
-def _show_items(
-    benchmarks: Sequence[Benchmark],
-    pick: Pick,
-    row: int,
-    scores: np.ndarray,
-    scored: np.ndarray,
-    gallery: np.ndarray,
-    shown: "_ShownItems",
-) -> list[PageRow]:
-    """The first items of a query, and its positives farther down.
+class _Sections:
+    """Makes sections of queries and items; a caption has the picture of its image."""
 
-    Args:
-      benchmarks: benchmarks whose positives and ratings are named.
-      pick: names the direction, and the benchmark of the positives.
-      row: position of the query.
-      scores: scores of all items, float32 [N].
-      scored: whether these are more than ranks, bool [N], see `Scores.find_scored`.
-      gallery: ids of the items.
-      shown: items by modality and id.
-    """
-    order = np.argsort(-scores, kind="stable")
-    rank_of = np.argsort(order) + 1
-    positives = {
-        each.name: labels.positives.expand(np.array([row]))[1]
-        for each in benchmarks
-        if (labels := each.directions.get(pick.direction)) is not None
-        and isinstance(labels.positives, Ragged)
-    }
-    own = positives[pick.benchmark]
-    first, missed = np.split(order, [min(_SHOWN, len(order) - np.isneginf(scores).sum())])
-    missed = missed[np.isin(missed, own)]
-    ratings = _find_ratings(benchmarks, pick.direction, row)
-
-    def show(item: int) -> PageItem:
-        of_item = [name for name, each in positives.items() if item in each]
-        score = f"{scores[item]:.4f}" if scored[item] else "not scored"
-        notes = [f"rank {rank_of[item]:,}", score, *ratings.get(int(item), ())]
-        mark = f"positive of {', '.join(of_item)}" if of_item else ""
-        if pick.benchmark not in of_item:
-            notes, mark = [*notes, *filter(None, [mark])], ""
-        return shown(DIRECTIONS[pick.direction][1], gallery[item], notes, mark)
-
-    rows = [PageRow([show(item) for item in first], "Found first")]
-    if len(missed):
-        title = f"Positives farther down: {len(missed):,} of {len(own):,}"
-        rows.append(PageRow([show(item) for item in missed[:_SHOWN]], title))
-    return rows
-
-
-def _find_ratings(
-    benchmarks: Sequence[Benchmark], direction: str, row: int
-) -> dict[int, list[str]]:
-    """Human ratings of a query with items, by position of the item.
-
-    SIS rates thousands of pairs in both orders; either score may make a pair a positive.
-    """
-    found: dict[int, list[str]] = {}
-    rated = [each.graded for each in benchmarks if direction in each.directions]
-    for name, pairs in {name: x for graded in rated for name, x in graded.items()}.items():
-        forward = pairs.modalities, pairs.left, pairs.right
-        for ends, own, items in (forward, (pairs.modalities[::-1], pairs.right, pairs.left)):
-            for at in np.flatnonzero(own == row) if ends == DIRECTIONS[direction] else ():
-                rating = f"rated {pairs.scores[at]:.2f} ({name})"
-                found.setdefault(int(items[at]), []).append(rating)
-    return found
-
-
-class _ShownItems:
-    """Images and captions of a split by id; a caption has the picture of its image."""
-
-    def __init__(self, split: Items) -> None:
-        self._split = split
+    def __init__(self, evaluator: BenchmarksEvaluator, split: Items) -> None:
+        self._benchmarks, self._split = evaluator.benchmarks, split
+        self._ids = {"image": evaluator.labels.image_ids, "text": evaluator.labels.caption_ids}
         captions = zip(split.caption_image_ids.tolist(), split.caption_texts, strict=True)
         self._captions = dict(zip(split.caption_ids.tolist(), captions, strict=True))
         self._first = dict(reversed(self._captions.values()))
         self._picture = functools.cache(self._read_picture)
 
-    def __call__(
+    def __call__(self, pick: Pick, ranking: Scores) -> Iterator[Section]:
+        """Yields the sections of a pick's queries."""
+        modality, other_modality = DIRECTIONS[pick.direction]
+        rows = Positions("query", self._ids[modality])(pick.queries)
+        scores = np.array(ranking.rows(rows)) if len(rows) else []
+        for number, (row, of_row) in enumerate(zip(rows, scores, strict=True)):
+            if modality == other_modality:
+                of_row[row] = -np.inf
+            scored = ranking.find_scored(np.full(len(of_row), row), np.arange(len(of_row)))
+            title = self._name(modality, pick.queries[number])
+            title += f": rank {pick.ranks[number] + 1:,} of {np.sum(~np.isneginf(of_row)):,}"
+            if pick.others is not None:
+                title += f", of the other model {pick.others[number] + 1:,}"
+            query = self._show(modality, pick.queries[number])
+            if pick.direction == "t2i":  # The image of the query is an answer.
+                query = dataclasses.replace(query, picture=None)
+            yield Section(title, self._find_items(pick, int(row), of_row, scored), query)
+
+    def _find_items(
+        self, pick: Pick, row: int, scores: np.ndarray, scored: np.ndarray
+    ) -> list[PageRow]:
+        """The first items of a query, and its positives farther down.
+
+        Args:
+          pick: names the direction, and the benchmark of the positives.
+          row: position of the query.
+          scores: scores of all items, float32 [N].
+          scored: whether these are more than ranks, bool [N], see `Scores.find_scored`.
+        """
+        order = np.argsort(-scores, kind="stable")
+        rank_of = np.argsort(order) + 1
+        positives = {
+            each.name: labels.positives.expand(np.array([row]))[1]
+            for each in self._benchmarks
+            if (labels := each.directions.get(pick.direction)) is not None
+            and isinstance(labels.positives, Ragged)
+        }
+        own, modality = positives[pick.benchmark], DIRECTIONS[pick.direction][1]
+        first, missed = np.split(order, [min(_SHOWN, len(order) - np.isneginf(scores).sum())])
+        missed = missed[np.isin(missed, own)]
+        ratings = self._find_ratings(pick.direction, row)
+
+        def show(item: int) -> PageItem:
+            of_item = [name for name, each in positives.items() if item in each]
+            score = f"{scores[item]:.4f}" if scored[item] else "not scored"
+            notes = [f"rank {rank_of[item]:,}", score, *ratings.get(int(item), ())]
+            mark = f"positive of {', '.join(of_item)}" if of_item else ""
+            if pick.benchmark not in of_item:
+                notes, mark = [*notes, *filter(None, [mark])], ""
+            return self._show(modality, self._ids[modality][item], notes, mark)
+
+        rows = [PageRow([show(item) for item in first], "Found first")]
+        if len(missed):
+            title = f"Positives farther down: {len(missed):,} of {len(own):,}"
+            rows.append(PageRow([show(item) for item in missed[:_SHOWN]], title))
+        return rows
+
+    def _find_ratings(self, direction: str, row: int) -> dict[int, list[str]]:
+        """Human ratings of a query with items, by position of the item.
+
+        SIS rates thousands of pairs in both orders; either score may make a pair a positive.
+        """
+        found: dict[int, list[str]] = {}
+        rated = [each.graded for each in self._benchmarks if direction in each.directions]
+        for name, pairs in {name: x for graded in rated for name, x in graded.items()}.items():
+            forward = pairs.modalities, pairs.left, pairs.right
+            for ends, own, items in (forward, (pairs.modalities[::-1], pairs.right, pairs.left)):
+                for at in np.flatnonzero(own == row) if ends == DIRECTIONS[direction] else ():
+                    rating = f"rated {pairs.scores[at]:.2f} ({name})"
+                    found.setdefault(int(items[at]), []).append(rating)
+        return found
+
+    def _show(
         self, modality: str, item_id: int, notes: Sequence[str] = (), mark: str = ""
     ) -> PageItem:
-        """Returns the item of a modality, "image" or "text", that has an id."""
         text, image = "", int(item_id)
         if modality == "text":
             image, text = self._captions[image]
@@ -301,7 +270,7 @@ class _ShownItems:
             alt += f": {caption}"
         return PageItem(text, picture, alt, notes=notes, mark=mark)
 
-    def name(self, modality: str, item_id: int) -> str:
+    def _name(self, modality: str, item_id: int) -> str:
         """The name of an item in a title; a caption of a known file is named by it."""
         is_image = modality == "image"
         if "picture" not in self._split.labels:

@@ -15,7 +15,7 @@ from xmodal.evals.labels.split import different_records
 from xmodal.evals.reports.metrics import MEDIAN_RANK, lower_is_better
 from xmodal.evals.reports.results import DirectionResult, Result
 from xmodal.evals.reports.store import StoredResults
-from xmodal.evals.reports.summary import compute_samples, compute_values
+from xmodal.evals.reports.summary import compute_values, resample_values
 from xmodal.evals.reports.uncertainty import (
     compute_difference_interval,
     compute_interval,
@@ -250,7 +250,7 @@ def _compare_benchmark(ours: Result, theirs: Result, **bootstrap: int) -> dict[s
         )
         for side, each in enumerate((ours, theirs))
     )
-    drawn, others = compute_samples(one, **bootstrap), compute_samples(other, **bootstrap)
+    drawn, others = resample_values(one, **bootstrap), resample_values(other, **bootstrap)
     limits = {tag: compute_interval(x - others[tag]) for tag, x in drawn.items() if tag in others}
     for name in rated:
         limits[f"{ours.name}/{name}/spearman"] = compute_difference_interval(

@@ -9,7 +9,6 @@ from xmodal.evals.labels.definitions import RATING_SIDES, find_title
 from xmodal.evals.reports.metrics import find_best, lower_is_better
 from xmodal.evals.reports.published import PUBLISHED_LABELS, eccv_table_4, published_numbers
 from xmodal.evals.reports.results import RSUM, Result, metric_tag
-from xmodal.evals.reports.summary import count_queries
 
 if TYPE_CHECKING:
     from xmodal.evals.reports.evaluation import Evaluation
@@ -271,8 +270,10 @@ def _make_facts(benchmark: Result) -> list[Section]:
     """The definition, labels, counts and missing parts of a benchmark."""
     ranked = [["Behind the ranks", "queries", "gallery", "skipped", "tied"]]
     for name, direction in benchmark.directions.items():
-        counts = count_queries(direction)
-        numbers = [counts[k] for k in ("queries", "gallery", "skipped_queries", "tied_queries")]
+        numbers = [
+            direction.counts[each]
+            for each in ("queries", "gallery", "skipped_queries", "tied_queries")
+        ]
         ranked.append([_ARROWS[name], *("-" if x is None else f"{x:,}" for x in numbers)])
     rated = [["Behind the correlations", "pairs", "pairs per sample"]] + [
         [name.upper(), f"{len(each.influence):,}", f"{each.pairs_per_sample:,}"]

@@ -56,6 +56,16 @@ class DirectionResult:
     rescored: Rescored | None = None
     chance: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
+    @property
+    def counts(self) -> dict[str, int | None]:
+        """Sizes by their names in tags; ties are None if they are unknown."""
+        return {
+            "queries": len(self.query_ids),
+            "skipped_queries": int(self.skipped),
+            "tied_queries": None if self.tied is None else int(self.tied.sum()),
+            "gallery": int(self.gallery),
+        }
+
 
 @dataclasses.dataclass(frozen=True)
 class CorrelationResult:
@@ -73,6 +83,16 @@ class CorrelationResult:
     pairs_per_sample: int
     images: np.ndarray
     influence: np.ndarray
+
+    @property
+    def counts(self) -> dict[str, float]:
+        """Deviation of the defined samples, and sizes, by their names in tags."""
+        defined = self.samples[~np.isnan(self.samples)]
+        return {
+            "spearman_std": float(defined.std()) if len(defined) else np.nan,
+            "pairs": len(self.influence),
+            "pairs_per_sample": self.pairs_per_sample,
+        }
 
 
 @dataclasses.dataclass(frozen=True)

@@ -114,7 +114,7 @@ def compute_interval(samples: np.ndarray) -> tuple[float, float]:
 
 def compute_correlation_interval(result: CorrelationResult) -> tuple[float, float]:
     """Returns the limits in percent, by Fisher's transform; NaN if there is no correlation."""
-    mean, noise = _average(result.samples)
+    mean, noise = compute_mean(result.samples)
     half = _compute_half_width(result.images, result.influence, noise)
     low, high = _limit(mean / 100, half / 100)
     return 100 * low, 100 * high
@@ -145,10 +145,10 @@ def compute_difference_interval(
     ours: CorrelationResult, theirs: CorrelationResult
 ) -> tuple[float, float]:
     """Returns the limits, in percent, of ours minus theirs on the same rated pairs in any order."""
-    (mean, noise), (other, other_noise) = _average(ours.samples), _average(theirs.samples)
+    (mean, noise), (other, other_noise) = compute_mean(ours.samples), compute_mean(theirs.samples)
     noise += other_noise
     if len(ours.samples) == len(theirs.samples):  # Samples of the same draws are correlated.
-        noise = _average(ours.samples - theirs.samples)[1]
+        noise = compute_mean(ours.samples - theirs.samples)[1]
     if np.array_equal(ours.images, theirs.images):
         images, influence = ours.images, ours.influence - theirs.influence
     else:
@@ -181,8 +181,8 @@ def _compute_half_width(images: np.ndarray, influence: np.ndarray, noise: float)
     return float(special.stdtrit(max(len(ids) - 1, 1), _LEVEL) * np.sqrt(variance + noise))
 
 
-def _average(samples: np.ndarray) -> tuple[float, float]:
-    """Mean of the defined draws, and its variance; NaN without any."""
+def compute_mean(samples: np.ndarray) -> tuple[float, float]:
+    """Returns the mean of the defined draws, and its variance; NaN without any."""
     defined = samples[~np.isnan(samples)]
     if len(defined) == 0:
         return np.nan, np.nan
