@@ -77,8 +77,6 @@ class Evaluation:
     @property
     def tagged(self) -> dict[str, float]:
         """`metrics` with the evaluator's name in front of every tag, see `evaluator_tag`."""
-        if not self.evaluator:
-            return dict(self.metrics)
         return {evaluator_tag(self.evaluator, tag): x for tag, x in self.metrics.items()}
 
     def report(self, format: str = "markdown") -> str:

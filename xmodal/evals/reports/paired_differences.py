@@ -111,10 +111,11 @@ class Differences(dict[str, Difference]):
         for tag, each in shown.items():
             digits = 0 if tag.endswith(MEDIAN_RANK) and not each.samples else 2
             best = (min if lower_is_better(tag) else max)(each.value, each.other)
-            cells = []
-            for value in (each.value, each.other):
-                text = _format(value, f".{digits}f")
-                cells.append(Bold(text) if value == best or not each.separable else text)
+            cells = [
+                Bold(text) if value == best or not each.separable else text
+                for value in (each.value, each.other)
+                for text in [_format(value, f".{digits}f")]
+            ]
             difference, low, high = (
                 _format(x, f"+.{digits}f") for x in (each.difference, each.low, each.high)
             )
@@ -220,15 +221,6 @@ def compare_means(
         low, high = test.confidence_interval()
         found[tag] = Difference(values[0].mean(), values[1].mean(), low, high, samples)
     return found
-
-
-def compute_t_interval(values: np.ndarray) -> tuple[float, float]:
-    """Returns the limits of the 95 % interval of the mean of values [N]; NaN for one value."""
-    from scipy import stats  # Slow to import.
-
-    with warnings.catch_warnings(action="ignore"):  # All values may be equal.
-        interval = stats.ttest_1samp(values, 0.0).confidence_interval()
-    return float(interval.low), float(interval.high)
 
 
 def _compare_benchmark(ours: Result, theirs: Result, **bootstrap: int) -> dict[str, Difference]:

@@ -61,9 +61,9 @@ class DirectionResult:
         """Sizes by their names in tags; ties are None if they are unknown."""
         return {
             "queries": len(self.query_ids),
+            "gallery": int(self.gallery),
             "skipped_queries": int(self.skipped),
             "tied_queries": None if self.tied is None else int(self.tied.sum()),
-            "gallery": int(self.gallery),
         }
 
 
@@ -126,8 +126,8 @@ class Result:
 
 
 def evaluator_tag(evaluator: str, tag: str) -> str:
-    """Returns `evaluator/tag`, or the tag itself if it begins with the evaluator's name."""
-    return tag if tag.partition("/")[0] == evaluator else f"{evaluator}/{tag}"
+    """Returns `evaluator/tag`, or the tag itself without a name or if it begins with it."""
+    return tag if evaluator in ("", tag.partition("/")[0]) else f"{evaluator}/{tag}"
 
 
 def metric_tag(benchmark: str, direction: str, metric: str) -> str:
