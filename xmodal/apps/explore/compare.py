@@ -9,7 +9,6 @@ pattern names the runs of several seeds: the table has their means and standard 
 differences are tested over the runs, paired if both models have the same seeds.
 """
 
-import contextlib
 import functools
 import glob
 import itertools
@@ -37,7 +36,6 @@ from xmodal.evals.reports.metrics import lower_is_better
 from xmodal.evals.reports.paired_differences import (
     Difference,
     Differences,
-    UnequalCandidatesError,
     compare_means,
 )
 from xmodal.evals.reports.paired_differences import compare as compare_results
@@ -241,10 +239,8 @@ class Comparison:
         for name in (each for each in own if each in other):
             stored = load_ranks(own[name]), load_ranks(other[name])
             if all(each.results for each in stored):
-                # Second stages on other candidates cannot be compared.
-                with contextlib.suppress(UnequalCandidatesError):
-                    differences = compare_results(*stored).items()
-                    found |= {_tag_of(name, tag): each for tag, each in differences}
+                differences = compare_results(*stored).items()
+                found |= {_tag_of(name, tag): each for tag, each in differences}
         return Differences(found, name=ours, other=theirs)
 
     def rank_limits(self, tag: str) -> dict[str, tuple[int, int]]:

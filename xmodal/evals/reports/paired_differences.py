@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
+from absl import logging
 
 from xmodal.core.errors import UserError
 from xmodal.core.text_table import Bold, format_document
@@ -39,10 +40,6 @@ _NOT_CORRECTED = (
     "Intervals are not corrected for the number of comparisons: for two equally good models, about "
     "5 % of these rows would say yes."
 )
-
-
-class UnequalCandidatesError(UserError):
-    """Second stages scored other candidates, so that values of a query are not paired."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,18 +226,19 @@ def _compare_benchmark(ours: Result, theirs: Result, **bootstrap: int) -> dict[s
     Resamples depend on the images in the directions, so those that only one model has do not count.
     """
     rated = [name for name in ours.correlations if name in theirs.correlations]
-    directions = {
-        name: (each, _align(f"{ours.name}/{name}", each, theirs.directions[name]))
+    aligned = {
+        name: _align(each, theirs.directions[name])
         for name, each in ours.directions.items()
         if name in theirs.directions
+        and _is_paired(f"{ours.name}/{name}", each, theirs.directions[name])
     }
     one, other = (
         dataclasses.replace(
             each,
-            directions={name: pair[side] for name, pair in directions.items()},
+            directions={name: directions[name] for name in aligned},
             correlations={name: each.correlations[name] for name in rated},
         )
-        for side, each in enumerate((ours, theirs))
+        for each, directions in ((ours, ours.directions), (theirs, aligned))
     )
     drawn, others = resample_values(one, **bootstrap), resample_values(other, **bootstrap)
     limits = {tag: compute_interval(x - others[tag]) for tag, x in drawn.items() if tag in others}
@@ -256,16 +254,17 @@ def _compare_benchmark(ours: Result, theirs: Result, **bootstrap: int) -> dict[s
     }
 
 
-def _align(place: str, ours: DirectionResult, theirs: DirectionResult) -> DirectionResult:
+def _is_paired(place: str, ours: DirectionResult, theirs: DirectionResult) -> bool:
+    """Whether the values of a query are paired: second stages scored the same candidates."""
+    scored = [each.rescored.candidates for each in (ours, theirs) if each.rescored]
+    if len(set(scored)) < 2:
+        return True
+    logging.warning("%s is not compared: second stages scored %s.", place, " and ".join(scored))
+    return False
+
+
+def _align(ours: DirectionResult, theirs: DirectionResult) -> DirectionResult:
     """Their direction, with values and ranks in the order of our queries."""
-    if ours.rescored and theirs.rescored:
-        candidates, others = ours.rescored.candidates, theirs.rescored.candidates
-        if candidates != others:
-            raise UnequalCandidatesError(
-                f"The second stages of {place} scored {candidates} against {others}; evaluate both "
-                "models with equal `top` and `first_stage` of the reranker, or files of equal "
-                "candidates, which --save_scores writes."
-            )
     rows = Positions("query", theirs.query_ids)(ours.query_ids)
     return dataclasses.replace(
         theirs,
