@@ -165,7 +165,7 @@ def _open_followed(args: argparse.Namespace, folders: list[str]) -> tuple["Opene
     config = run_subjects.wait_for_run(args.run, timeout=args.timeout)
     evaluation, output = _evaluation_of(args, config), _output_in_run(args, "follow")
     steps = run_subjects.follow(args.run, output, timeout=args.timeout, overwrite=args.overwrite)
-    return run_subjects.open_run(evaluation, args.run, steps, follows=True), output
+    return run_subjects.open_run(evaluation, args.run, steps), output
 
 
 def _open_ensemble(args: argparse.Namespace, folders: list[str]) -> "Opened":

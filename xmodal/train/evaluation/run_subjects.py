@@ -47,24 +47,16 @@ def evaluate_best(evaluation: RunEvaluation, run_dir: str) -> list[Evaluation]:
     return evaluate_subjects(opened, os.path.join(run_dir, FINAL))
 
 
-def open_run(
-    evaluation: RunEvaluation,
-    run_dir: str,
-    steps: Iterable[int],
-    *,
-    follows: bool = False,
-) -> Opened:
+def open_run(evaluation: RunEvaluation, run_dir: str, steps: Iterable[int]) -> Opened:
     """Returns checkpoints of a run.
 
     Args:
       evaluation: the evaluation of the run.
       run_dir: its folder.
-      steps: its checkpoints.
-      follows: whether those that the run has replaced are skipped.
+      steps: its checkpoints; those that the run has replaced are skipped.
     """
     parts, records = evaluation.parts, run_folder.load_records(run_dir).get("train", {})
     settings = parts.settings
-
     describe = functools.partial(describe_captions, settings.data, settings.train_split)
 
     def subjects() -> Iterator[Subject]:
@@ -72,7 +64,7 @@ def open_run(
             try:
                 weights = checkpoints.restore_model(run_dir, step, parts.shapes, parts.mesh)
             except (FileNotFoundError, ValueError):
-                if not follows or step in run_folder.steps(run_dir):
+                if step in run_folder.steps(run_dir):
                     raise
                 # A run keeps only its last few checkpoints.
                 logging.warning("Checkpoint %d was replaced while it was being read.", step)
