@@ -105,8 +105,6 @@ def make_example_page(
     notes = [*evaluator.provenance.warnings, _HOW_TO_READ]
     if not split.has_pictures:
         notes.append("The dataset has no pictures; images are named by their first caption.")
-    if not groups:
-        notes.append("No rule selects any query.")
     return Page(f"{name}: examples of {evaluator.provenance.title}", groups, notes)
 
 

@@ -178,19 +178,13 @@ def check_comparable(ours: Mapping[str, str], theirs: StoredResults) -> None:
       ours: the hash of its labels by the name of the result.
       theirs: the other evaluation.
     """
-    others = theirs.labels
-    if not ours.keys() & others.keys():
+    common = ours.keys() & theirs.labels.keys()
+    if not common or any(ours[name] != theirs.labels[name] for name in common):
         raise UserError(
-            "Paired differences need values of single queries, images or pools of the same "
-            f"benchmarks, and there are {list(ours)} against {list(others)} of {theirs.name}; "
-            "evaluate both models on the same ones, or print both tables with `xmodal compare`."
+            "Paired differences need values of single queries, images or pools on the same labels, "
+            f"and those of {theirs.name} are {theirs.labels} against {dict(ours)}: evaluate both "
+            "models on the same benchmarks, annotations and split."
         )
-    for name, digits in ours.items():
-        if others.get(name, digits) != digits:
-            raise UserError(
-                f"The labels of benchmark {name} differ: {digits} against {others[name]}; evaluate "
-                "both models with the same annotations and split."
-            )
 
 
 def compare_means(

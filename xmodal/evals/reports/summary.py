@@ -12,7 +12,13 @@ from xmodal.evals.reports.metrics import (
     SELECTED,
     compute_median_rank,
 )
-from xmodal.evals.reports.results import RSUM, Result, metric_tag
+from xmodal.evals.reports.results import (
+    RSUM,
+    CorrelationResult,
+    DirectionResult,
+    Result,
+    metric_tag,
+)
 from xmodal.evals.reports.uncertainty import (
     compute_correlation_interval,
     compute_interval,
@@ -58,7 +64,9 @@ def summarize(
             found[tag] = value
             if tag in limits:
                 found[f"{tag}_low"], found[f"{tag}_high"] = limits[tag]
-        for name, part in (*result.directions.items(), *result.correlations.items()):
+        parts: dict[str, DirectionResult | CorrelationResult]
+        parts = {**result.directions, **result.correlations}
+        for name, part in parts.items():
             counts = part.counts.items()
             found |= {f"{result.name}/{name}/{k}": float(n) for k, n in counts if n is not None}
         selecting = _selection_tags(result.name, result.directions).items()
