@@ -188,9 +188,10 @@ def evaluate_source(
         own = source.similarity if source.modalities else "none"
         similarity = evaluator.options.ranks_by or own
     page = None
-    has_all = isinstance(source, Embeddings | ScoreMatrix)
-    if examples and split is not None and has_all and isinstance(evaluator, BenchmarksEvaluator):
-        page = make_example_page(evaluator, source, results, split, examples, name, other)
+    ranks = evaluator if examples and isinstance(evaluator, BenchmarksEvaluator) else None
+    # Files of candidates and lists lack the scores of most items.
+    if ranks and split is not None and isinstance(source, Embeddings | ScoreMatrix):
+        page = make_example_page(ranks, source, results, split, examples, name, other)
     provenance, options = evaluator.provenance, evaluator.options
     notes = [*provenance.notes, *notes, *adapter.notes]
     warnings = [*provenance.warnings, *evaluator.warnings()]

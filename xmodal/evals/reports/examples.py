@@ -186,7 +186,7 @@ class _Sections:
         """Yields the sections of a pick's queries."""
         modality, other_modality = DIRECTIONS[pick.direction]
         rows = Positions("query", self._ids[modality])(pick.queries)
-        scores = np.array(ranking.rows(rows)) if len(rows) else []
+        scores = np.array(ranking.rows(rows)) if len(rows) else np.empty((0, 0))
         for number, (row, of_row) in enumerate(zip(rows, scores, strict=True)):
             if modality == other_modality:
                 of_row[row] = -np.inf
