@@ -60,15 +60,6 @@ def test_equals_listing_the_queries(num_images, spread):
             )
 
 
-def test_resamples_are_multinomial():
-    counts = uncertainty.draw_resamples(50, 2000, 1)
-    assert counts.shape == (2000, 50)
-    assert (counts.sum(1) == 50).all()
-    # An image is missing from a resample with probability (1 - 1/50)^50.
-    assert (counts == 0).mean() == pytest.approx((1 - 1 / 50) ** 50, abs=0.01)
-    assert counts.var() == pytest.approx(1 - 1 / 50, abs=0.02)
-
-
 def spearman_with_shares(x, y, shares):
     """By plain loops."""
 
