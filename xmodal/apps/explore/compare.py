@@ -23,7 +23,6 @@ from xmodal.apps.analysis.agree import draw_bump_chart, format_agreement, ranks_
 from xmodal.apps.analysis.metric_tables import (
     check_labels,
     choose_metrics,
-    find_same,
     load_models,
 )
 from xmodal.apps.arguments import make_parser, name_list
@@ -40,7 +39,7 @@ from xmodal.evals.reports.paired_differences import (
 )
 from xmodal.evals.reports.paired_differences import compare as compare_results
 from xmodal.evals.reports.results import evaluator_tag
-from xmodal.evals.reports.store import RANKS, SINGLE, find_evaluations, load_ranks
+from xmodal.evals.reports.store import RANKS, SINGLE, find_evaluations, find_same, load_ranks
 
 
 @console.readable_errors()
@@ -118,7 +117,8 @@ def _find_evaluations(folders: Sequence[epath.Path]) -> dict[epath.Path, dict[st
     named = next((each for each in found.values() if each and SINGLE not in each), None)
     for folder, each in found.items():
         if named and SINGLE in each:
-            same = find_same(each[SINGLE], named)
+            single = load_ranks(each[SINGLE])
+            same = find_same(single.labels, single.records, named)
             if len(same) != 1:
                 places = ", ".join(map(str, named.values()))
                 raise UserError(

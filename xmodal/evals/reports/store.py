@@ -96,18 +96,27 @@ def find_ranks(
     places = find_evaluations(folder)
     if len(places) < 2 or name in places:
         return load_ranks(places.get(name, next(iter(places.values()), folder)))
-    found = [
-        each
-        for each in map(load_ranks, places.values())
-        if set(each.labels.items()) & set((labels or {}).items())
-        and not different_records(records or {}, each.records)
+    same = find_same(labels or {}, records or {}, places)
+    if len(same) != 1:
+        raise UserError(
+            f"{folder} has {len(same)} evaluations on the labels {labels or {}}: name the folder "
+            f"of one; there are {', '.join(map(str, places.values()))}."
+        )
+    return load_ranks(places[same[0]])
+
+
+def find_same(
+    labels: Mapping[str, str], records: Mapping[str, str], places: Mapping[str, epath.Path]
+) -> list[str]:
+    """Returns the names of the evaluations on these labels and records, as in `StoredResults`."""
+    stored = {name: load_ranks(place) for name, place in places.items()}
+    return [
+        name
+        for name, each in stored.items()
+        if (common := labels.keys() & each.labels.keys())
+        and all(labels[key] == each.labels[key] for key in common)
+        and not different_records(records, each.records)
     ]
-    if len(found) == 1:
-        return found[0]
-    raise UserError(
-        f"{folder} has {len(found)} evaluations on the labels {labels or {}}: name the folder of "
-        f"one; there are {', '.join(map(str, places.values()))}."
-    )
 
 
 def load_ranks(path: epath.PathLike) -> StoredResults:
