@@ -125,7 +125,7 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
             for step in range(first_step, total_steps + 1):
                 # An earlier start may have evaluated and saved this step.
                 saves = is_due(step, settings.checkpoint.every, total_steps) and saver.lacks(step)
-                if saves or (evaluation.is_due(step) and saver.lacks_metrics(step)):
+                if saves or (evaluation.due(step) and saver.lacks_metrics(step)):
                     is_stopped = functools.partial(stop_requested, step)
                     with (
                         contextlib.suppress(StopRequestedError),  # A later start evaluates again.

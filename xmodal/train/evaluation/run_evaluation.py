@@ -85,9 +85,10 @@ class RunEvaluation:
                 where = f"config.{section}.metric"
                 lookup(where, tag, lookup(where, tag.partition("/")[0], known))
 
-    def is_due(self, step: int) -> bool:
-        """Returns whether an evaluator is due at a step of training."""
-        return bool(self._due(step))
+    def due(self, step: int) -> list[str]:
+        """Returns the names of the evaluators that are due at a step of training."""
+        total, options = self.parts.settings.total_steps, self.suite.options
+        return [name for name, each in options.items() if is_due(step, each.every, total)]
 
     def run_state(
         self, step: int, state: TrainState, view: Views | None = None
@@ -100,9 +101,8 @@ class RunEvaluation:
           view: called with every evaluation.
         """
         found: dict[str, float] = {}
-        due = self._due(step)
         adapter = self.adapter(state.all_params(), state.model_state)
-        for name in due:
+        for name in self.due(step):
             split = self.suite.options[name].split
             evaluator, items = self.suite.evaluator(name, split), self.suite.items(name, split)
             results = evaluator.run(adapter)
@@ -113,10 +113,6 @@ class RunEvaluation:
         if self._watch is not None:
             self._watch(step, found)
         return found
-
-    def _due(self, step: int) -> list[str]:
-        total, options = self.parts.settings.total_steps, self.suite.options
-        return [name for name, each in options.items() if is_due(step, each.every, total)]
 
     def adapter(self, params: Tree, model_state: Tree) -> EncoderAdapter:
         """Returns the model with these weights; each set of items is embedded on first use."""
