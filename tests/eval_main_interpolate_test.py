@@ -9,7 +9,6 @@ import pytest
 
 from tests.saved_run import evaluate, make_config, read
 from xmodal import data
-from xmodal.core.errors import UserError
 from xmodal.train import start
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.resolve import resolve
@@ -53,6 +52,3 @@ def test_the_ends_are_the_start_and_the_run(saved_run_dir, few_shapes, tmp_path,
     tag = rows[0][2].strip()
     low, high = (curve[50][f"{tag}_{end}"] for end in ("low", "high"))
     assert rows[3][2].strip() == f"{curve[50][tag]:.1f} [{low:.1f}, {high:.1f}]"
-
-    with pytest.raises(UserError, match="started from random weights, which are not worth"):
-        evaluate(run=str(saved_run_dir), interpolate=["0", "1"], output=str(tmp_path / "x"))

@@ -49,7 +49,7 @@ def save_run(config, folder):
         folder, parts.settings.checkpoint, parts.settings.best_checkpoint
     )
     evaluation = RunEvaluation(parts)
-    assert [step for step in range(5) if evaluation.is_due(step)] == [0, 2, 4]
+    assert [step for step in range(5) if evaluation.due(step)] == [0, 2, 4]
     assert "words/shapes_own/t2t/recall@1" not in evaluation.run_state(2, state)
     held_out = evaluation.run_state(TOTAL_STEPS, state)
     for step, score in [(0, 30.0), (2, 50.0), (4, 40.0)]:

@@ -98,9 +98,9 @@ def _evaluate(args: argparse.Namespace, opened: "Opened", output: str) -> None:
             opened, output, request, keep_others=keep_others, follows=follows
         )
     if weights:
-        from xmodal.train.evaluation import run_subjects
+        from xmodal.train.evaluation.run_subjects import write_curve
 
-        print(run_subjects.write_curve(output, run_subjects.read_weights(weights)))
+        print(write_curve(output, weights))
     else:
         subjects.print_pages(evaluations, output)
 
@@ -142,14 +142,14 @@ def _open_run(args: argparse.Namespace) -> tuple["Opened", str]:
         return _open_followed(args, folders)
     if len(folders) > 1:
         return _open_ensemble(args, folders), args.output
-    weights = run_subjects.read_weights(args.interpolate or ())
     config = run_folder.load_run(args.run)
     # Resolved once: a training run may save a later checkpoint at any time.
     step = run_folder.resolve_step(args.run, args.step)
     evaluation = _evaluation_of(args, config)
-    if weights:
+    if args.interpolate:
         output = _output_in_run(args, "interpolation")
-        return run_subjects.open_interpolation(evaluation, args.run, step, weights), output
+        opened = run_subjects.open_interpolation(evaluation, args.run, step, args.interpolate)
+        return opened, output
     # RUN/test has the run's own results, which are those of its best checkpoint.
     is_best = args.step == "best"
     output = _output_in_run(args, "" if is_best else f"step_{step}")
@@ -165,7 +165,7 @@ def _open_followed(args: argparse.Namespace, folders: list[str]) -> tuple["Opene
     config = run_subjects.wait_for_run(args.run, timeout=args.timeout)
     evaluation, output = _evaluation_of(args, config), _output_in_run(args, "follow")
     steps = run_subjects.follow(args.run, output, timeout=args.timeout, overwrite=args.overwrite)
-    return run_subjects.open_run(evaluation, args.run, steps, follows=True), output
+    return run_subjects.open_run(evaluation, args.run, steps), output
 
 
 def _open_ensemble(args: argparse.Namespace, folders: list[str]) -> "Opened":
@@ -178,12 +178,12 @@ def _open_ensemble(args: argparse.Namespace, folders: list[str]) -> "Opened":
     _refuse_to_save(args, "run", "--run")
     if not args.output:
         raise UserError("--run names several runs, whose results belong to none: set --output.")
-    configs = [run_folder.load_run(folder) for folder in folders]
-    for config in configs:
-        _add_arguments(args, config)
-    return run_subjects.open_runs(
-        folders, configs, split=args.split, step=args.step, names=args.evaluators
-    )
+    members = {}
+    for folder in folders:
+        evaluation = _evaluation_of(args, run_folder.load_run(folder))
+        steps = [run_folder.resolve_step(folder, args.step)]
+        members[folder] = run_subjects.open_run(evaluation, folder, steps)
+    return run_subjects.open_ensemble(members, args.split)
 
 
 def _refuse_to_save(args: argparse.Namespace, kind: str, several: str) -> None:
@@ -198,7 +198,7 @@ def _evaluate_on_annotations(args: argparse.Namespace) -> None:
     from xmodal.core import mesh as mesh_lib
     from xmodal.core import processes
     from xmodal.core.files import check_writable
-    from xmodal.evals.reports.store import find_evaluations, load_ranks
+    from xmodal.evals.reports.store import find_ranks
     from xmodal.train.evaluation import subjects
     from xmodal.train.tensorboard import TensorBoardConfig, Views
 
@@ -207,8 +207,7 @@ def _evaluate_on_annotations(args: argparse.Namespace) -> None:
     # Read first, since it may be unreadable.
     other = None
     if args.compare:
-        found = list(find_evaluations(args.compare).values())
-        other = load_ranks(found[0] if len(found) == 1 else args.compare)
+        other = find_ranks(args.compare)
     names = ("ids", "annotations", "benchmarks", "similarity", "partial", "name")
     evaluation = evaluating.evaluate(
         **{name: getattr(args, name) for name in (kind, *names)},

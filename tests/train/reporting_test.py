@@ -33,8 +33,8 @@ def clock(monkeypatch):
 
 def make_reporter(**options):
     writer = Recorder()
-    options = {"total_steps": 7, "batch_size": 16, "every": 3} | options
-    return reporting.Reporter(writer, **options), writer.written
+    options = {"total_steps": 7, "batch_size": 16, "log_every": 3, "non_finite": "stop"} | options
+    return reporting.Reporter(writer, types.SimpleNamespace(**options)), writer.written
 
 
 def losses(value, **others):
@@ -95,7 +95,7 @@ def test_a_failure_carries_the_evidence(tmp_path):
 
 
 def test_steps_that_are_not_finite_are_skipped_until_they_are_many():
-    reporter, written = make_reporter(every=2, total_steps=100, may_skip=True)
+    reporter, written = make_reporter(log_every=2, total_steps=100, non_finite="skip")
     values = [1.0, math.nan, math.nan, math.nan, 4.0, math.inf, 6.0]
     for step, value in enumerate(values):
         reporter.record(step, losses(value), IDS)

@@ -24,7 +24,6 @@ from xmodal.evals.scores.arrays import NamedArrays, load_embeddings
 from xmodal.evals.scores.files import modalities_of, name_of, open_source
 from xmodal.evals.scores.galleries import ids_of
 from xmodal.evals.scores.sources import (
-    Candidates,
     ModelAdapter,
     RankedLists,
     refuse_field,
@@ -200,9 +199,7 @@ def _evaluate_dataset(
         entry = {"type": "embedding_similarity" if items.has_pairs else "benchmarks"}
         options = read_entry(where, bootstrap | entry | ({"annotations": labels} if labels else {}))
     evaluator = EVALUATORS[options.type][1](where, options, items, modalities, given["mesh"])
-    examples = given["examples"]
-    if examples is None:
-        examples = 0 if isinstance(adapter, Candidates | RankedLists) else _EXAMPLES
+    examples = _EXAMPLES if given["examples"] is None else given["examples"]
     return evaluate_source(evaluator, adapter, name=name, split=items, examples=examples)
 
 

@@ -77,7 +77,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     )
     how.add_argument(
         "--interpolate",
-        type=name_list,
+        type=_weights,
         help="weights from 0 to 1, such as 0,0.25,0.5,0.75,1: averages the run's checkpoint with "
         "the weights that the run started from (WiSE-FT), 0 being the start, and evaluates each",
     )
@@ -92,6 +92,10 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         annotations="folder of the released label files of MS-COCO",
     )
     _add_model(parser)
+
+
+def _weights(text: str) -> list[float]:
+    return sorted({float(weight) for weight in text.split(",")})
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
@@ -109,8 +113,8 @@ def _add_evaluators(parser: argparse.ArgumentParser) -> None:
         "--examples",
         type=natural_int,
         default=0,
-        help="queries per rule (worst rank, changed against --compare, right by one benchmark and "
-        "wrong by another, tied) on the page examples.html",
+        help="queries per rule (worst rank, changed against --compare, tied) on the page "
+        "examples.html",
     )
 
 

@@ -12,7 +12,6 @@ from .datasets import read_captions as read_captions
 from .datasets import split_hashes as split_hashes
 from .datasets import title_of as title_of
 from .evaluated_split import EvalSplit as EvalSplit
-from .evaluated_split import count_seen as count_seen
 from .evaluated_split import eval_split as eval_split
 from .evaluated_split import prepare as prepare
 from .feature_records import FeatureReader as FeatureReader

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from data_prep.same_text import content_hash, text_key
+from data_prep.same_text import content_hash
 from xmodal.core.errors import UserError
 from xmodal.core.read_ahead import read_ahead
 from xmodal.data.batch_shapes import batch_spec, image_columns, tag_columns
 from xmodal.data.columns import STRING, RaggedColumn, decode_texts, dense, ragged
 from xmodal.data.data_config import DataConfig, parse
-from xmodal.data.datasets import open_builder, read_captions, title_of
+from xmodal.data.datasets import open_builder, title_of
 from xmodal.data.evaluated_records import (
     MATCHES,
     as_captions,
@@ -276,31 +276,6 @@ def prepare(config: Mapping[str, Any] | DataConfig, *, splits: Iterable[str] = (
             )
     for split in ("validation", "test"):
         load_ratings(config, split)
-
-
-def count_seen(
-    config: Mapping[str, Any] | DataConfig, train_split: str, split: EvalSplit
-) -> dict[str, tuple[int, int]]:
-    """Counts, for every set of a split of sentence pairs, the sentences seen in training.
-
-    Two texts are equal if their words are equal, ignoring case and punctuation.
-
-    Args:
-      config: `config.data` of the training captions.
-      train_split: their split.
-      split: split of sentence pairs, with the label column `set`.
-
-    Returns:
-      Set -> number of its distinct sentences that are training captions, and of all.
-
-    Raises:
-      DatasetMissingError: the training dataset is missing.
-    """
-    known = {text_key(text) for text in read_captions(config, train_split)}
-    sets = np.asarray(split.labels["set"])[split.caption_rows]
-    keys = np.array([text_key(text) for text in split.caption_texts], object)
-    found = {name: set(keys[sets == name]) for name in dict.fromkeys(sets)}
-    return {name: (len(own & known), len(own)) for name, own in found.items()}
 
 
 def _label_columns(

@@ -102,13 +102,7 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
             contextlib.closing(Checkpoints(run_dir, settings.checkpoint, settings.best_checkpoint))
         )
         writer = stack.enter_context(contextlib.closing(EventWriter(run_dir)))
-        reporter = reporting.Reporter(
-            writer,
-            total_steps=total_steps,
-            batch_size=settings.batch_size,
-            every=settings.log_every,
-            may_skip=settings.non_finite == "skip",
-        )
+        reporter = reporting.Reporter(writer, settings)
         trace = stack.enter_context(contextlib.ExitStack())
         facts = {"config": run.config.to_json_best_effort(indent=2), "parameters": description}
         writer.write_texts(0, {tag: f"```\n{text}\n```" for tag, text in facts.items()})
@@ -130,7 +124,7 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
             for step in range(first_step, total_steps + 1):
                 # An earlier start may have evaluated and saved this step.
                 saves = is_due(step, settings.checkpoint.every, total_steps) and saver.lacks(step)
-                if saves or (evaluation.is_due(step) and saver.lacks_metrics(step)):
+                if saves or (evaluation.due(step) and saver.lacks_metrics(step)):
                     with (
                         contextlib.suppress(StopRequestedError),  # A later start evaluates again.
                         interruptible(stop_requested, jointly=jax.process_count() > 1),

@@ -17,6 +17,8 @@ from tqdm import tqdm
 from xmodal.core.errors import UserError
 from xmodal.core.event_writer import EventWriter
 from xmodal.core.files import finite_or_none
+from xmodal.train.optimization.run_lengths import is_due
+from xmodal.train.run_config import RunConfig
 
 # Consecutive skips: one bad batch is plausible; ten mean the run has diverged.
 _MOST_SKIPPED = 10
@@ -60,27 +62,10 @@ class Reporter:
     work while the host waits for the scalars.
     """
 
-    def __init__(
-        self,
-        writer: EventWriter,
-        *,
-        total_steps: int,
-        batch_size: int,
-        every: int,
-        may_skip: bool = False,
-    ) -> None:
-        """Starts the clock.
-
-        Args:
-          writer: writer of TensorBoard files.
-          total_steps: steps of the run, for the ETA.
-          batch_size: global batch size, for examples per second.
-          every: steps between reports.
-          may_skip: whether only many consecutive steps that are not finite raise an error.
-        """
-        self._writer, self._total_steps = writer, total_steps
-        self._batch_size, self._every = batch_size, every
-        self._may_skip, self._consecutive_skips = may_skip, 0
+    def __init__(self, writer: EventWriter, settings: RunConfig) -> None:
+        """Starts the clock; `settings` are those of the run."""
+        self._writer, self._settings = writer, settings
+        self._consecutive_skips = 0
         self._clear()
         self._pending: _Step | None = None
         self._last_finite: dict[str, Any] = {}
@@ -151,18 +136,18 @@ class Reporter:
                 "last_finite_scalars": finite_or_none(self._last_finite),
             }
             self._consecutive_skips += 1
-            if not self._may_skip or self._consecutive_skips >= _MOST_SKIPPED:
+            may_skip = self._settings.non_finite == "skip"
+            if not may_skip or self._consecutive_skips >= _MOST_SKIPPED:
                 raise NonFiniteLossError(step, evidence)
             logging.warning(
                 "Loss or gradient of step %d is not finite; it is skipped. Images: %s.",
                 *(step, evidence["image_ids"]),
             )
-        done = step + 1
-        if self._scalars and (done % self._every == 0 or done == self._total_steps):
-            self._report(done)
+        if self._scalars and is_due(step + 1, self._settings.log_every, self._settings.total_steps):
+            self._report(step + 1)
 
     def _report(self, done: int) -> None:
-        count = len(self._scalars)
+        count, total_steps = len(self._scalars), self._settings.total_steps
         training = max(time.monotonic() - self._started - self._paused, 1e-9)
         scalars = {
             # For a count, the current value says more than a mean.
@@ -172,9 +157,9 @@ class Reporter:
             for name, last in self._scalars[-1].items()
         }
         perf = {
-            "perf/examples_per_second": count * self._batch_size / training,
+            "perf/examples_per_second": count * self._settings.batch_size / training,
             "perf/data_wait_share": self._waiting / training,
-            "perf/eta_seconds": (self._total_steps - done) * training / count,
+            "perf/eta_seconds": (total_steps - done) * training / count,
         }
         if self._flops:
             perf["perf/device_tflops_per_second"] = self._flops / training / 1e12
@@ -185,7 +170,7 @@ class Reporter:
         rate = perf["perf/examples_per_second"]
         logging.info(
             "step %d/%d  loss %.4f  %s examples/s  %s left  data wait %.0f %%",
-            *(done, self._total_steps, scalars["train/loss"]),
+            *(done, total_steps, scalars["train/loss"]),
             f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}",
             tqdm.format_interval(perf["perf/eta_seconds"]),
             100 * perf["perf/data_wait_share"],

@@ -17,7 +17,7 @@ import functools
 import io
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import distribution
 from typing import Any, cast
 
@@ -64,9 +64,8 @@ def draw_section(section: Section) -> bytes:
         for start in range(0, len(row.items), _COLUMNS):
             items = row.items[start : start + _COLUMNS]
             top += max(_draw_item(sheet, n * _CELL, top, item) for n, item in enumerate(items))
-    file = io.BytesIO()
-    sheet.crop((0, 0, sheet.width, top)).save(file, "JPEG", quality=_QUALITY, optimize=True)
-    return file.getvalue()
+    drawn = sheet.crop((0, 0, sheet.width, top))
+    return _encode(drawn, "JPEG", quality=_QUALITY, optimize=True)
 
 
 def _draw_item(sheet: PIL.Image.Image, left: int, top: int, item: PageItem) -> int:
@@ -129,15 +128,17 @@ def write_projector(
         if not source.modalities:  # The model only scores pairs.
             continue
         vectors, rows, tiles = _gather(source, items, min(count, _MOST // 2))
-        entry = config.embeddings.add()
-        entry.tensor_name = name
-        entry.tensor_path = f"projector-{name}.vectors.tsv"
-        entry.metadata_path = f"projector-{name}.metadata.tsv"
+        file = f"projector-{name}"
+        entry = config.embeddings.add(
+            tensor_name=name,
+            tensor_path=f"{file}.vectors.tsv",
+            metadata_path=f"{file}.metadata.tsv",
+        )
         files[entry.tensor_path] = _table([f"{x:.5g}" for x in row] for row in vectors)
         # A table with several columns begins with their names.
         files[entry.metadata_path] = _table([("text", "kind", "image"), *rows])
         if tiles:
-            entry.sprite.image_path = f"projector-{name}.png"
+            entry.sprite.image_path = f"{file}.png"
             entry.sprite.single_image_dim.extend([_TILE, _TILE])
             files[entry.sprite.image_path] = _sprite(tiles)
     files["projector_config.pbtxt"] = text_format.MessageToString(config)
@@ -157,22 +158,20 @@ def _gather(
     captioned, captions = np.unique(owners, return_index=True)
     captioned, captions = captioned[captioned >= 0], captions[captioned >= 0]
     texts = dict(zip(captioned, (str(items.caption_texts[n]) for n in captions), strict=True))
+    caption_ids = np.asarray(items.caption_ids)[captions]
     vectors, rows, pictured = [], [], list[int]()
-    if source.images is not None and source.image_ids is not None:
-        vectors.append(source.images[Positions("image", source.image_ids)(image_ids)])
-        rows += [(texts.get(n, ""), "image", name) for n, name in enumerate(names)]
-        pictured += range(len(names))
-    if source.captions is not None and source.caption_ids is not None:
-        ids = np.asarray(items.caption_ids)[captions]
-        vectors.append(source.captions[Positions("caption", source.caption_ids)(ids)])
-        rows += [(texts[n], "caption", names[n]) for n in captioned]
-        pictured += captioned.tolist()
+    for kind, own, ids, wanted, shown in (
+        ("image", source.images, source.image_ids, image_ids, np.arange(len(at))),
+        ("caption", source.captions, source.caption_ids, caption_ids, captioned),
+    ):
+        if own is not None and ids is not None:
+            vectors.append(own[Positions(kind, ids)(wanted)])
+            rows += [(texts.get(n, ""), kind, names[n]) for n in shown]
+            pictured += shown.tolist()
     joined = np.concatenate(vectors).astype(np.float32)
     joined = joined.mean(axis=1) if joined.ndim == 3 else joined
-    if not items.has_pictures:
-        return joined, rows, []
-    pictures = [*items.pictures(at)]
-    return joined, rows, [pictures[n] for n in pictured]
+    pictures = [*items.pictures(at)] if items.has_pictures else []
+    return joined, rows, [pictures[n] for n in pictured if pictures]
 
 
 def _table(rows: Iterable[Sequence[str]]) -> str:
@@ -182,14 +181,17 @@ def _table(rows: Iterable[Sequence[str]]) -> str:
 def _sprite(pictures: Sequence[bytes]) -> bytes:
     """Returns all pictures as tiles of one, row by row, as a PNG file."""
     columns = math.ceil(math.sqrt(len(pictures)))
-    rows = math.ceil(len(pictures) / columns)
-    sheet = PIL.Image.new("RGB", (columns * _TILE, rows * _TILE), (255, 255, 255))
+    sheet = PIL.Image.new("RGB", (columns * _TILE, -(-len(pictures) // columns) * _TILE), _PAPER)
     for number, picture in enumerate(pictures):
         row, column = divmod(number, columns)
         tile = to_rgb(open_picture(picture)).resize((_TILE, _TILE))
         sheet.paste(tile, (column * _TILE, row * _TILE))
+    return _encode(sheet, "PNG")
+
+
+def _encode(sheet: PIL.Image.Image, format: str, **options: Any) -> bytes:
     file = io.BytesIO()
-    sheet.save(file, "PNG")
+    sheet.save(file, format, **options)
     return file.getvalue()
 
 
@@ -208,12 +210,8 @@ class TensorBoardConfig:
     projector: int = setting(500, at_least=0)
 
 
-# Takes an evaluator's name, the evaluator, embeddings, its results on them, and the items.
-View = Callable[[str, Evaluator, Embeddings, Sequence[Result], Items], None]
-
-
 class Views:
-    """Pictures and histograms of the evaluations of one step, see `View`.
+    """Pictures and histograms of the evaluations of one step.
 
     Every process has to call this, because scores are computed on all devices.
     """
@@ -238,21 +236,19 @@ class Views:
         rankings = functools.cache(evaluator.open_rankings(source))
         picks = pick_fixed(evaluator.benchmarks, results, self._config.queries)
         benchmarks = {benchmark.name: benchmark for benchmark in evaluator.benchmarks}
-        histograms: dict[str, np.ndarray] = {}
         for pick in picks if self._config.pairs else ():
-            positives = cast(
-                Ragged, benchmarks[pick.benchmark].directions[pick.direction].positives
-            )
+            positives = benchmarks[pick.benchmark].directions[pick.direction].positives
             query, gallery = DIRECTIONS[pick.direction]
-            scores, count, is_same = rankings(pick.direction), self._config.pairs, query == gallery
-            drawn = draw_similarities(scores, positives, count, exclude_self=is_same)
+            drawn = draw_similarities(
+                rankings(pick.direction),
+                cast(Ragged, positives),
+                self._config.pairs,
+                exclude_self=query == gallery,
+            )
             tags = (f"{name}/{pick.direction}/similarity/{kind}" for kind in ("positive", "other"))
-            histograms |= zip(tags, drawn, strict=True)
+            self.writer.write_histograms(self._step, dict(zip(tags, drawn, strict=True)))
         groups = make_groups(evaluator, rankings, picks, items)
-        if jax.process_index() > 0:
-            return
-        self.writer.write_histograms(self._step, histograms)
-        for pick, group in zip(picks, groups, strict=True):
+        for pick, group in zip(picks, groups, strict=True) if jax.process_index() == 0 else ():
             pictures = {
                 f"{name}/{pick.direction}/queries/{number}": draw_section(section)
                 for number, section in enumerate(group.sections, 1)

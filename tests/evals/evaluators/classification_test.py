@@ -11,7 +11,7 @@ from xmodal.core.errors import UserError
 from xmodal.evals import evaluate_source, make_evaluator
 from xmodal.evals.evaluators.classification import compute_accuracies
 from xmodal.evals.evaluators.classifiers import fit
-from xmodal.evals.reports.uncertainty import Resamples, compute_interval
+from xmodal.evals.reports.uncertainty import compute_interval, draw_resamples
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_intervals_are_those_of_a_plain_bootstrap():
     classes, rank = generator.integers(0, 6, 23) * 3, generator.integers(0, 8, 23)
     hits = (rank[:, None] < [1, 5]).astype(float)
     found, _ = compute_accuracies(hits, classes, depths=[1, 5], samples=50, seed=4)
-    counts = Resamples(23, samples=50, seed=4).counts
+    counts = draw_resamples(23, 50, 4)
     samples = {}
     for column in counts.astype(int):
         rows = np.repeat(np.arange(23), column)

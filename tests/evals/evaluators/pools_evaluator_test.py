@@ -89,7 +89,7 @@ def test_pools_of_two_models_are_compared_pool_by_pool(tmp_path):
     assert each.separable == (test.pvalue < 0.05)
     # Different pools, or a file without individual pools, are rejected before any work.
     other = make_evaluator("x", options_of(**section, seed=3), split, MODALITIES)
-    with pytest.raises(UserError, match="The labels of benchmark pools differ"):
+    with pytest.raises(UserError, match="on the same labels"):
         other.check_comparable(stored)
 
 

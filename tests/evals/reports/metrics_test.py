@@ -29,8 +29,6 @@ def places(depth, *right):
 STUDY = {
     "only the first is wrong": (range(2, 9), 66.03),
     "only the first is right": ([1], 12.5),
-    "the first five are wrong": ([6, 7, 8], 10.34),
-    "only the fifth is right": ([5], 2.5),
     "all are wrong": ([], 0.0),
 }
 
@@ -88,7 +86,6 @@ def number(value, low, high, tag="b/i2t/recall@1"):
         ([number(50, 49, 51), number(45, 44, 49.5), number(40, 36, 45)], [True, True, False]),
         ([{"b/i2t/recall@1": 3.0}, {}, {"b/i2t/recall@1": 2.0}], [True, False, False]),
         ([{"b/i2t/recall@1": 3.0}, {"b/i2t/recall@1": math.nan}], [False, False]),
-        ([], []),
     ],
 )
 def test_models_not_separable_from_the_best(models, best):
@@ -99,7 +96,6 @@ def test_models_not_separable_from_the_best(models, best):
     ("tag", "others"),
     [
         ("a/b/i2t/recall@5", ["recall@1", "median_rank", "recall@10"]),
-        ("shape/accuracy@1", ["mean_class_accuracy", "accuracy@5"]),
         ("eccv/i2t/map@r", []),
     ],
 )

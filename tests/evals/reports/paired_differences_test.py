@@ -48,7 +48,7 @@ def make_model(seed, *, shift=0.0, **changes):
 def test_equals_a_slow_loop():
     ours, theirs = make_model(1), make_model(2, shift=0.1)
     found = paired_differences.compare(ours, theirs, samples=83, seed=5)
-    counts = uncertainty.Resamples(90, samples=83, seed=5).counts
+    counts = uncertainty.draw_resamples(90, 83, 5)
     for name in ("t2i", "i2t"):
         one, other = (model.results[0].directions[name] for model in (ours, theirs))
         slow = {metric: [] for metric in METRICS}
@@ -99,15 +99,9 @@ def test_queries_are_matched_by_id():
     assert found == expected
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"label_hash": "beef"}, "labels of benchmark b differ: 00ff against beef"),
-        ({"name": "c"}, r"there are \['b'\] against \['c'\]"),
-    ],
-)
-def test_models_that_cannot_be_compared(change, message):
-    with pytest.raises(UserError, match=message):
+@pytest.mark.parametrize("change", [{"label_hash": "beef"}, {"name": "c"}])
+def test_models_that_cannot_be_compared(change):
+    with pytest.raises(UserError, match="on the same labels, and those of model 2 are"):
         paired_differences.compare(make_model(1), make_model(2, **change))
 
 

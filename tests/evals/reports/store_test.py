@@ -79,3 +79,15 @@ def test_other_files_are_refused(saved, change, message):
     saved.write_bytes(change(saved))
     with pytest.raises(UserError, match=f"ranks.npz.*{message}"):
         store.load_ranks(saved)
+
+
+def test_results_to_compare_with_are_those_of_the_evaluator_or_of_the_same_labels(tmp_path):
+    for name, result in zip(("coco", "topics"), make_results(), strict=True):
+        (tmp_path / name).mkdir()
+        packed = store.pack_ranks(store.StoredResults([result], name))
+        (tmp_path / name / "ranks.npz").write_bytes(packed)
+    assert store.find_ranks(tmp_path, "topics").name == "topics"
+    assert store.find_ranks(tmp_path, "", {"cxc": "0123456789abcdef"}).name == "coco"
+    assert store.find_ranks(tmp_path / "coco", "other").name == "coco"
+    with pytest.raises(UserError, match="has 0 evaluations on the labels"):
+        store.find_ranks(tmp_path, "other", {"cxc": "ff"})

@@ -28,11 +28,11 @@ def draw_direction(generator, num_images, *, most=7, spread=200):
     return dataclasses.replace(found, values=found.values | lists)
 
 
-def slow_resamples(direction, images, resamples):
+def slow_resamples(direction, images, counts):
     """Lists the queries of every resample, then applies the plain definitions."""
     at = np.searchsorted(images, direction.clusters)
     found = {name: [] for name in (*direction.values, "median_rank")}
-    for weights in resamples.counts.astype(int):
+    for weights in counts.astype(int):
         chosen = np.repeat(np.arange(len(at)), weights[at])
         for name, values in direction.values.items():
             found[name].append(np.mean(values[chosen]) if len(chosen) else np.nan)
@@ -48,25 +48,16 @@ def test_equals_listing_the_queries(num_images, spread):
         "i2t": draw_direction(generator, num_images, spread=spread),
         "t2i": draw_direction(generator, num_images, most=1, spread=spread),
     }
-    found = uncertainty.Bootstrap(samples=101, seed=5).resample(Result("b", "any", "0", both))
+    found = uncertainty.resample(Result("b", "any", "0", both), samples=101, seed=5)
     images = np.unique(np.concatenate([each.clusters for each in both.values()]))
-    resamples = uncertainty.Resamples(len(images), samples=101, seed=5)
+    counts = uncertainty.draw_resamples(len(images), 101, 5)
     for name, each in both.items():
-        expected = slow_resamples(each, images, resamples)
+        expected = slow_resamples(each, images, counts)
         assert set(found[name]) == set(expected)
         for metric, values in expected.items():
             np.testing.assert_allclose(
                 found[name][metric], values, rtol=1e-12, atol=1e-12, err_msg=metric
             )
-
-
-def test_resamples_are_multinomial():
-    counts = uncertainty.Resamples(50, samples=2000, seed=1).counts
-    assert counts.shape == (2000, 50)
-    assert (counts.sum(1) == 50).all()
-    # An image is missing from a resample with probability (1 - 1/50)^50.
-    assert (counts == 0).mean() == pytest.approx((1 - 1 / 50) ** 50, abs=0.01)
-    assert counts.var() == pytest.approx(1 - 1 / 50, abs=0.02)
 
 
 def spearman_with_shares(x, y, shares):

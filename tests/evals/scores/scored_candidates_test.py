@@ -66,11 +66,13 @@ def test_only_determined_metrics_exist():
     assert 0 < missed < 8
     assert set(direction.missing) >= {"recall@5", "median_rank"}
     facts = direction.rescored
-    assert facts.describe() == (
-        f"ranked by logit among 2 given candidates (sha256 {facts.given}), which lack {missed} of "
+    assert facts.candidates.startswith("2 given candidates (sha256 ")
+    assert facts.description == (
+        f"ranked by logit among {facts.candidates}, which lack {missed} of "
         f"8 positives, and all positives of {missed} of 8 queries; other items are not ranked"
     )
-    assert benchmarks["shapes_own"].directions["i2t"].rescored.given != facts.given
+    other = benchmarks["shapes_own"].directions["i2t"].rescored
+    assert other.candidates != facts.candidates
     assert "sits" not in benchmarks["shapes"].correlations
 
 

@@ -123,13 +123,14 @@ def test_benchmarks_rank_by_the_cross_encoder():
     table[owner, np.arange(8)] = 1.0
     every = evaluate(table)["shapes_own"].directions["t2i"]
     assert every.rank.tolist() == [0] * 8
-    assert (every.rescored.top, every.rescored.outside) == (4, 0)
+    assert every.rescored.candidates == "all items"
     # Image 3 is the last of three images with equal scores of the towers.
     found = evaluate(table, top=2)
     top2 = found["shapes_own"].directions["t2i"]
     assert top2.rank.tolist() == [0] * 7 + [3]
-    assert (top2.rescored.top, top2.rescored.outside, top2.rescored.missed) == (2, 1, 1)
-    assert top2.rescored.first_stage == "dot"
+    assert top2.rescored.candidates == "the top 2 of dot"
+    missed = "which lack 1 of 8 positives, and all positives of 1 of 8 queries"
+    assert missed in top2.rescored.description
     assert found["shapes"].directions["i2i"].rescored is None
     sits = found["shapes"].correlations["sits"]
     other = evaluate(np.zeros_like(table), top=2)["shapes"].correlations["sits"]

@@ -4,7 +4,6 @@ import collections
 import fnmatch
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from etils import epath
 
@@ -63,25 +62,6 @@ def check_labels(paths: Sequence[str]) -> None:
                     f"{facts['label_hash']} in {path}; evaluate both models with the same "
                     "annotations and split, and on the same items."
                 )
-
-
-def find_same(folder: epath.Path, others: Mapping[str, epath.Path]) -> list[str]:
-    """Returns the names of the evaluations on the labels and records of the one in a folder.
-
-    They have a benchmark in common with it, and no difference in one.
-    """
-
-    def facts(place: epath.Path) -> dict[str, dict[str, Any]]:
-        found = read_json(place / _FACTS, _REMEDY).items()
-        return {name: {"": each["label_hash"], **each.get("records", {})} for name, each in found}
-
-    ours, same = facts(folder), []
-    for name, other in others.items():
-        theirs = facts(other)
-        pairs = [(ours[key], theirs[key]) for key in ours.keys() & theirs.keys()]
-        if pairs and all(one[key] == two[key] for one, two in pairs for key in one.keys() & two):
-            same.append(name)
-    return same
 
 
 def choose_metrics(

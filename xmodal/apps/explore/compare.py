@@ -9,7 +9,6 @@ pattern names the runs of several seeds: the table has their means and standard 
 differences are tested over the runs, paired if both models have the same seeds.
 """
 
-import contextlib
 import functools
 import glob
 import itertools
@@ -24,7 +23,6 @@ from xmodal.apps.analysis.agree import draw_bump_chart, format_agreement, ranks_
 from xmodal.apps.analysis.metric_tables import (
     check_labels,
     choose_metrics,
-    find_same,
     load_models,
 )
 from xmodal.apps.arguments import make_parser, name_list
@@ -37,12 +35,11 @@ from xmodal.evals.reports.metrics import lower_is_better
 from xmodal.evals.reports.paired_differences import (
     Difference,
     Differences,
-    UnequalCandidatesError,
     compare_means,
 )
 from xmodal.evals.reports.paired_differences import compare as compare_results
 from xmodal.evals.reports.results import evaluator_tag
-from xmodal.evals.reports.store import RANKS, SINGLE, find_evaluations, load_ranks
+from xmodal.evals.reports.store import RANKS, SINGLE, find_evaluations, find_same, load_ranks
 
 
 @console.readable_errors()
@@ -120,7 +117,8 @@ def _find_evaluations(folders: Sequence[epath.Path]) -> dict[epath.Path, dict[st
     named = next((each for each in found.values() if each and SINGLE not in each), None)
     for folder, each in found.items():
         if named and SINGLE in each:
-            same = find_same(each[SINGLE], named)
+            single = load_ranks(each[SINGLE])
+            same = find_same(single.labels, single.records, named)
             if len(same) != 1:
                 places = ", ".join(map(str, named.values()))
                 raise UserError(
@@ -241,10 +239,8 @@ class Comparison:
         for name in (each for each in own if each in other):
             stored = load_ranks(own[name]), load_ranks(other[name])
             if all(each.results for each in stored):
-                # Second stages on other candidates cannot be compared.
-                with contextlib.suppress(UnequalCandidatesError):
-                    differences = compare_results(*stored).items()
-                    found |= {_tag_of(name, tag): each for tag, each in differences}
+                differences = compare_results(*stored).items()
+                found |= {_tag_of(name, tag): each for tag, each in differences}
         return Differences(found, name=ours, other=theirs)
 
     def rank_limits(self, tag: str) -> dict[str, tuple[int, int]]:

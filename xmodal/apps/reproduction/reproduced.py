@@ -13,7 +13,7 @@ from xmodal.apps.reproduction.entries import LedgerRow, System
 from xmodal.core.files import format_json
 from xmodal.core.text_table import Rows
 from xmodal.core.version import __version__
-from xmodal.evals.reports.paired_differences import compute_t_interval
+from xmodal.evals.reports.paired_differences import compare_means
 
 Numbers = dict[str, float]
 _VERDICTS = {
@@ -93,7 +93,8 @@ def _spread(deviation: float, seeds: int, new: int) -> float:
 
 def _measure(tag: str, system: System, metrics: Sequence[Numbers]) -> tuple[float | None, ...]:
     """The mean over seeds, and its interval; `A+B` is the mean of two metrics."""
-    means, ends = [], (None, None)
+    means: list[float] = []
+    ends: tuple[float | None, float | None] = (None, None)
     for numbers in metrics:
         names = [_find(each, system.evaluator, numbers) for each in tag.split("+")]
         if "" in names:
@@ -103,7 +104,10 @@ def _measure(tag: str, system: System, metrics: Sequence[Numbers]) -> tuple[floa
             ends = numbers.get(f"{names[0]}_low"), numbers.get(f"{names[0]}_high")
     if not means:
         return None, None, None
-    return float(np.mean(means)), *(compute_t_interval(np.array(means)) if means[1:] else ends)
+    if means[1:]:
+        mean = compare_means({"": means}, {"": [0.0] * len(means)}, "runs")[""]
+        ends = mean.low, mean.high
+    return float(np.mean(means)), *ends
 
 
 def _find(tag: str, evaluator: str, numbers: Numbers) -> str:

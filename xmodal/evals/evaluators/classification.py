@@ -13,7 +13,7 @@ from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.evaluator import Evaluator, Options
 from xmodal.evals.labels.split import Split
 from xmodal.evals.reports.results import Result
-from xmodal.evals.reports.uncertainty import Resamples, compute_interval
+from xmodal.evals.reports.uncertainty import compute_interval, draw_resamples
 from xmodal.evals.scores.files import lines_of
 from xmodal.evals.scores.score_rows import count_not_finite
 from xmodal.evals.scores.sources import ModelAdapter
@@ -209,11 +209,11 @@ def compute_accuracies(
     # An image of a small class weighs more.
     weights = len(hits) / (len(counts) * counts[place])
     of_images[MEAN_PER_CLASS] = of_images["accuracy@1"] * weights
-    of_class, drawn = np.eye(len(counts))[place], Resamples(len(hits), samples=samples, seed=seed)
-    right, count = drawn.compute_sums(of_class * hits[:, :1]), drawn.compute_sums(of_class)
+    of_class, drawn = np.eye(len(counts))[place], draw_resamples(len(hits), samples, seed)
+    right, count = drawn @ (of_class * hits[:, :1]), drawn @ of_class
     # A class that a sample lacks does not count in its mean.
     shares = np.divide(right, count, out=np.full(right.shape, np.nan), where=count > 0)
-    sampled = [*drawn.compute_sums(hits).T / len(hits), np.nanmean(shares, axis=1)]
+    sampled = [*(drawn @ hits).T / len(hits), np.nanmean(shares, axis=1)]
     metrics: dict[str, float] = {}
     for (name, values), repeats in zip(of_images.items(), sampled, strict=True):
         metrics[name] = float(np.mean(values))

@@ -30,10 +30,9 @@ def compute_chance(labels: DirectionLabels, items: int, *, exclude_self: bool) -
         positives = _count_reachable(labels, relation)[rows]
         depths = compute_r(labels, relation)[rows]
         facts = np.stack([sizes - exclude_self, positives, depths])
-        key = np.ravel_multi_index(tuple(facts), tuple(facts.max(axis=1) + 1))
-        _, first, counts = np.unique(key, return_index=True, return_counts=True)
+        facts, counts = np.unique(facts, axis=1, return_counts=True)
         for metric, values in found.items():
-            values.append(_expect(metric, facts[:, first], counts / len(rows)))
+            values.append(_expect(metric, facts, counts / len(rows)))
     return {metric: float(np.mean(values)) for metric, values in found.items()}
 
 
@@ -47,9 +46,8 @@ def _expect(metric: str, facts: np.ndarray, shares: np.ndarray) -> float:
     """
     sizes, positives, depths = facts
     if metric == MEDIAN_RANK:
-        reached = np.zeros(int(sizes.max()))
-        for size, positive, share in zip(sizes, positives, shares, strict=True):
-            reached += share * (1 - _survive(size, positive, len(reached)))
+        cases = zip(sizes, positives, shares, strict=True)
+        reached = sum(share * (1 - _survive(size, own, sizes.max())) for size, own, share in cases)
         at = np.flatnonzero(reached >= 0.5 * (1 - 1e-12))
         return float(at[0] + 1 if len(at) else sizes.max() + 1)
     if metric == RECIPROCAL_RANK:

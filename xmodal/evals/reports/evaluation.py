@@ -7,7 +7,6 @@ from typing import Any
 
 from etils import epath
 
-from xmodal.core.errors import UserError
 from xmodal.core.files import format_csv, format_json, write_files
 from xmodal.core.page import Page, from_markdown
 from xmodal.evals.evaluators.benchmarks import BenchmarksEvaluator
@@ -17,10 +16,9 @@ from xmodal.evals.reports.paired_differences import Differences, compare
 from xmodal.evals.reports.report import format_report
 from xmodal.evals.reports.results import Result, evaluator_tag
 from xmodal.evals.reports.store import RANKS, StoredResults, find_ranks, pack_ranks
-from xmodal.evals.reports.summary import compute_chance_values, count_queries, summarize
+from xmodal.evals.reports.summary import compute_chance_values, summarize
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.sources import (
-    Candidates,
     Embeddings,
     ModelAdapter,
     RankedLists,
@@ -79,8 +77,6 @@ class Evaluation:
     @property
     def tagged(self) -> dict[str, float]:
         """`metrics` with the evaluator's name in front of every tag, see `evaluator_tag`."""
-        if not self.evaluator:
-            return dict(self.metrics)
         return {evaluator_tag(self.evaluator, tag): x for tag, x in self.metrics.items()}
 
     def report(self, format: str = "markdown") -> str:
@@ -109,8 +105,9 @@ class Evaluation:
         ours = self.stored
         if isinstance(other, Evaluation):
             other = other.stored
-        theirs = other if isinstance(other, StoredResults) else find_ranks(other, ours)
-        return compare(ours, theirs, samples=self.samples, seed=self.seed)
+        if not isinstance(other, StoredResults):
+            other = find_ranks(other, self.evaluator, ours.labels, ours.records)
+        return compare(ours, other, samples=self.samples, seed=self.seed)
 
     def save(self, folder: epath.PathLike, *, comparison: Differences | None = None) -> None:
         """Writes `ranks.npz`, `benchmarks.json`, `report.md`, `metrics.csv` and `metrics.json`,
@@ -150,7 +147,7 @@ class Evaluation:
             "label_hash": result.label_hash,
             "similarity": self.similarity,
             "bootstrap": {"samples": self.samples, "seed": self.seed},
-            "galleries": {name: count_queries(each) for name, each in directions},
+            "galleries": {name: each.counts for name, each in directions},
             "skipped": dict(result.skipped),
             "rescored": {n: dataclasses.asdict(x.rescored) for n, x in directions if x.rescored},
             "missing": {f"{n}/{tag}": why for n, x in directions for tag, why in x.missing.items()},
@@ -184,11 +181,6 @@ def evaluate_source(
       examples: number of queries per rule on the page of examples; 0 for no page.
       other: results to compare with, for the page.
     """
-    if examples and isinstance(adapter, Candidates | RankedLists):
-        raise UserError(
-            f"examples={examples} shows queries with the scores of all items, and "
-            f"{adapter.place} has only some; set it to 0."
-        )
     results, source = evaluator.run(adapter), evaluator.source(adapter)
     similarity = "rankings" if isinstance(source, RankedLists) else "scores"
     if isinstance(source, Embeddings):
@@ -196,10 +188,10 @@ def evaluate_source(
         own = source.similarity if source.modalities else "none"
         similarity = evaluator.options.ranks_by or own
     page = None
-    if examples and isinstance(evaluator, BenchmarksEvaluator):
-        assert split is not None
-        assert isinstance(source, Embeddings | ScoreMatrix)
-        page = make_example_page(evaluator, source, results, split, examples, name, other)
+    ranks = evaluator if examples and isinstance(evaluator, BenchmarksEvaluator) else None
+    # Files of candidates and lists lack the scores of most items.
+    if ranks and split is not None and isinstance(source, Embeddings | ScoreMatrix):
+        page = make_example_page(ranks, source, results, split, examples, name, other)
     provenance, options = evaluator.provenance, evaluator.options
     notes = [*provenance.notes, *notes, *adapter.notes]
     warnings = [*provenance.warnings, *evaluator.warnings()]

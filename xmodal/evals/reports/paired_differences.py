@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
+from absl import logging
 
 from xmodal.core.errors import UserError
 from xmodal.core.text_table import Bold, format_document
@@ -15,9 +16,8 @@ from xmodal.evals.labels.split import different_records
 from xmodal.evals.reports.metrics import MEDIAN_RANK, lower_is_better
 from xmodal.evals.reports.results import DirectionResult, Result
 from xmodal.evals.reports.store import StoredResults
-from xmodal.evals.reports.summary import compute_samples, compute_values
+from xmodal.evals.reports.summary import compute_values, resample_values
 from xmodal.evals.reports.uncertainty import (
-    Bootstrap,
     compute_difference_interval,
     compute_interval,
 )
@@ -40,10 +40,6 @@ _NOT_CORRECTED = (
     "Intervals are not corrected for the number of comparisons: for two equally good models, about "
     "5 % of these rows would say yes."
 )
-
-
-class UnequalCandidatesError(UserError):
-    """Second stages scored other candidates, so that values of a query are not paired."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,10 +108,11 @@ class Differences(dict[str, Difference]):
         for tag, each in shown.items():
             digits = 0 if tag.endswith(MEDIAN_RANK) and not each.samples else 2
             best = (min if lower_is_better(tag) else max)(each.value, each.other)
-            cells = []
-            for value in (each.value, each.other):
-                text = _format(value, f".{digits}f")
-                cells.append(Bold(text) if value == best or not each.separable else text)
+            cells = [
+                Bold(text) if value == best or not each.separable else text
+                for value in (each.value, each.other)
+                for text in [_format(value, f".{digits}f")]
+            ]
             difference, low, high = (
                 _format(x, f"+.{digits}f") for x in (each.difference, each.low, each.high)
             )
@@ -165,13 +162,12 @@ def compare(
             f"{ours.name} and {other_name} were evaluated on different records of "
             f"{' and '.join(names)}; evaluate both models on the same prepared dataset."
         )
-    bootstrap = Bootstrap(samples=samples, seed=seed)
     others = {each.name: each for each in theirs.results}
     found: dict[str, Difference] = {}
     for each in ours.results:
         if other := others.get(each.name):
             found |= compare_means(each.repeats, other.repeats, each.samples)
-            found |= _compare_benchmark(each, other, bootstrap)
+            found |= _compare_benchmark(each, other, samples=samples, seed=seed)
     return Differences(found, name=ours.name, other=other_name)
 
 
@@ -182,19 +178,13 @@ def check_comparable(ours: Mapping[str, str], theirs: StoredResults) -> None:
       ours: the hash of its labels by the name of the result.
       theirs: the other evaluation.
     """
-    others = theirs.labels
-    if not ours.keys() & others.keys():
+    common = ours.keys() & theirs.labels.keys()
+    if not common or any(ours[name] != theirs.labels[name] for name in common):
         raise UserError(
-            "Paired differences need values of single queries, images or pools of the same "
-            f"benchmarks, and there are {list(ours)} against {list(others)} of {theirs.name}; "
-            "evaluate both models on the same ones, or print both tables with `xmodal compare`."
+            "Paired differences need values of single queries, images or pools on the same labels, "
+            f"and those of {theirs.name} are {theirs.labels} against {dict(ours)}: evaluate both "
+            "models on the same benchmarks, annotations and split."
         )
-    for name, digits in ours.items():
-        if others.get(name, digits) != digits:
-            raise UserError(
-                f"The labels of benchmark {name} differ: {digits} against {others[name]}; evaluate "
-                "both models with the same annotations and split."
-            )
 
 
 def compare_means(
@@ -224,35 +214,27 @@ def compare_means(
     return found
 
 
-def compute_t_interval(values: np.ndarray) -> tuple[float, float]:
-    """Returns the limits of the 95 % interval of the mean of values [N]; NaN for one value."""
-    from scipy import stats  # Slow to import.
-
-    with warnings.catch_warnings(action="ignore"):  # All values may be equal.
-        interval = stats.ttest_1samp(values, 0.0).confidence_interval()
-    return float(interval.low), float(interval.high)
-
-
-def _compare_benchmark(ours: Result, theirs: Result, bootstrap: Bootstrap) -> dict[str, Difference]:
+def _compare_benchmark(ours: Result, theirs: Result, **bootstrap: int) -> dict[str, Difference]:
     """Differences of two benchmarks in their common directions and ratings, by tag.
 
     Resamples depend on the images in the directions, so those that only one model has do not count.
     """
     rated = [name for name in ours.correlations if name in theirs.correlations]
-    directions = {
-        name: (each, _align(f"{ours.name}/{name}", each, theirs.directions[name]))
+    aligned = {
+        name: _align(each, theirs.directions[name])
         for name, each in ours.directions.items()
         if name in theirs.directions
+        and _is_paired(f"{ours.name}/{name}", each, theirs.directions[name])
     }
     one, other = (
         dataclasses.replace(
             each,
-            directions={name: pair[side] for name, pair in directions.items()},
+            directions={name: directions[name] for name in aligned},
             correlations={name: each.correlations[name] for name in rated},
         )
-        for side, each in enumerate((ours, theirs))
+        for each, directions in ((ours, ours.directions), (theirs, aligned))
     )
-    drawn, others = compute_samples(one, bootstrap), compute_samples(other, bootstrap)
+    drawn, others = resample_values(one, **bootstrap), resample_values(other, **bootstrap)
     limits = {tag: compute_interval(x - others[tag]) for tag, x in drawn.items() if tag in others}
     for name in rated:
         limits[f"{ours.name}/{name}/spearman"] = compute_difference_interval(
@@ -266,16 +248,17 @@ def _compare_benchmark(ours: Result, theirs: Result, bootstrap: Bootstrap) -> di
     }
 
 
-def _align(place: str, ours: DirectionResult, theirs: DirectionResult) -> DirectionResult:
+def _is_paired(place: str, ours: DirectionResult, theirs: DirectionResult) -> bool:
+    """Whether the values of a query are paired: second stages scored the same candidates."""
+    scored = [each.rescored.candidates for each in (ours, theirs) if each.rescored]
+    if len(set(scored)) < 2:
+        return True
+    logging.warning("%s is not compared: second stages scored %s.", place, " and ".join(scored))
+    return False
+
+
+def _align(ours: DirectionResult, theirs: DirectionResult) -> DirectionResult:
     """Their direction, with values and ranks in the order of our queries."""
-    if ours.rescored and theirs.rescored:
-        candidates, others = ours.rescored.candidates, theirs.rescored.candidates
-        if candidates != others:
-            raise UnequalCandidatesError(
-                f"The second stages of {place} scored {candidates} against {others}; evaluate both "
-                "models with equal `top` and `first_stage` of the reranker, or files of equal "
-                "candidates, which --save_scores writes."
-            )
     rows = Positions("query", theirs.query_ids)(ours.query_ids)
     return dataclasses.replace(
         theirs,

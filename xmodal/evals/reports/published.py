@@ -1,7 +1,7 @@
 """Numbers from papers, to print beside ours: those of configs/results/*.toml."""
 
 import functools
-import importlib.util
+import importlib
 import itertools
 import pathlib
 import re
@@ -32,9 +32,8 @@ Rows = dict[str, dict[str, float]]  # Model -> tag -> number.
 
 def read_result_files(folder: pathlib.Path | None = None) -> dict[str, dict[str, Any]]:
     """Returns the content of FOLDER/*.toml by name, by default of `configs/results`."""
-    spec = None if folder else importlib.util.find_spec("configs")
-    places = spec.submodule_search_locations if spec else None
-    folders = [folder] if folder else [pathlib.Path(each, "results") for each in places or ()]
+    places = importlib.import_module("configs").__path__  # Also a folder of one's own.
+    folders = [folder] if folder else [pathlib.Path(each, "results") for each in places]
     paths = sorted(path for each in folders for path in each.glob("*.toml"))
     return {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in paths}
 

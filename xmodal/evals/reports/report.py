@@ -9,7 +9,6 @@ from xmodal.evals.labels.definitions import RATING_SIDES, find_title
 from xmodal.evals.reports.metrics import find_best, lower_is_better
 from xmodal.evals.reports.published import PUBLISHED_LABELS, eccv_table_4, published_numbers
 from xmodal.evals.reports.results import RSUM, Result, metric_tag
-from xmodal.evals.reports.summary import count_queries
 
 if TYPE_CHECKING:
     from xmodal.evals.reports.evaluation import Evaluation
@@ -129,7 +128,7 @@ def _make_notes(evaluation: "Evaluation") -> list[str]:
     )
     notes = [f"Similarity: {evaluation.similarity}." + intervals * bool(benchmarks)]
     notes += [
-        f"{benchmark.name}/{direction}: {each.rescored.describe()}."
+        f"{benchmark.name}/{direction}: {each.rescored.description}."
         for benchmark in benchmarks
         for direction, each in benchmark.directions.items()
         if each.rescored is not None
@@ -151,20 +150,16 @@ def _make_summary(evaluation: "Evaluation") -> list[Section]:
         for header, tag in _SUMMARY.items()
         if any(f"{name}/{tag}" in metrics for name in names)
     }
-    rows = [
-        [name, *(_cell(metrics, f"{name}/{tag}") for tag in columns.values())] for name in names
-    ]
-    shown = [row for row in rows if set(row[1:]) - {"-"}]
-    return [[[evaluation.name, *columns], *shown]] if rows else []
+    cells = ([_cell(metrics, f"{name}/{tag}") for tag in columns.values()] for name in names)
+    shown = [[name, *row] for name, row in zip(names, cells, strict=True) if {*row} - {"-"}]
+    return [[[evaluation.name, *columns], *shown]] if names else []
 
 
 def _make_benchmark(evaluation: "Evaluation", benchmark: Result) -> list[Section]:
     """The heading and tables of a benchmark, with published rows if its labels are those."""
     name, metrics = benchmark.name, evaluation.metrics
-    is_comparable = _is_published(benchmark)
-    sections: list[Section] = [
-        f"## {find_title(name)} ({name})" if find_title(name) else f"## {name}"
-    ]
+    is_comparable, title = _is_published(benchmark), find_title(name)
+    sections: list[Section] = [f"## {title} ({name})" if title else f"## {name}"]
     if name in PUBLISHED_LABELS and not is_comparable:
         sections = [f"## {name}", _NOT_PUBLISHED]
     # The ECCV Caption paper prints two decimals, since its differences are small.
@@ -226,16 +221,14 @@ def _make_table(
     for (name, row, digits), marks in zip(rows, best, strict=True):
         cells = zip((_cell(row, tag, digits) for tag in columns), marks, strict=True)
         body.append([name, *(Bold(cell) if is_best else cell for cell, is_best in cells)])
-    limits = [[_format(metrics.get(f"{tag}_{end}"), tag, decimals) for end in ("low", "high")]
-              for tag in columns]  # fmt: skip
-    chance = [evaluation.chance.get(tag, math.nan) for tag in columns]
-    # Two digits of chance, if it would round to less.
-    digits_of = [1 - math.floor(math.log10(x)) if 0 < x < 1 else 0 for x in chance]
-    guessed = zip(chance, columns, digits_of, strict=True)
-    below = [
-        ["  95 % interval", *("-" if "-" in x else f"[{', '.join(x)}]" for x in limits)],
-        ["  chance", *(_format(x, tag, max(decimals, least)) for x, tag, least in guessed)],
-    ]
+    below = [["  95 % interval"], ["  chance"]]
+    for tag in columns:
+        limits = [_format(metrics.get(f"{tag}_{end}"), tag, decimals) for end in ("low", "high")]
+        below[0].append("-" if "-" in limits else f"[{', '.join(limits)}]")
+        chance = evaluation.chance.get(tag, math.nan)
+        # Two digits of chance, if it would round to less.
+        least = 1 - math.floor(math.log10(chance)) if 0 < chance < 1 else 0
+        below[1].append(_format(chance, tag, max(decimals, least)))
     shown = [row for row in below if set(row[1:]) != {"-"}]
     return [[head, *columns.values()], body[0], *shown, *body[1:]]
 
@@ -270,20 +263,17 @@ def _make_numbers(model: str, numbers: Result) -> Rows:
 def _make_facts(benchmark: Result) -> list[Section]:
     """The definition, labels, counts and missing parts of a benchmark."""
     ranked = [["Behind the ranks", "queries", "gallery", "skipped", "tied"]]
-    for name, direction in benchmark.directions.items():
-        counts = count_queries(direction)
-        numbers = [counts[k] for k in ("queries", "gallery", "skipped_queries", "tied_queries")]
-        ranked.append([_ARROWS[name], *("-" if x is None else f"{x:,}" for x in numbers)])
-    rated = [["Behind the correlations", "pairs", "pairs per sample"]] + [
-        [name.upper(), f"{len(each.influence):,}", f"{each.pairs_per_sample:,}"]
-        for name, each in benchmark.correlations.items()
-    ]
+    rated = [["Behind the correlations", "pairs", "pairs per sample"]]
     lacking: dict[str, list[str]] = {}
     for direction_or_rating, reason in benchmark.skipped.items():
         lacking.setdefault(reason, []).append(direction_or_rating)
     for name, direction in benchmark.directions.items():
+        counts = direction.counts.values()
+        ranked.append([_ARROWS[name], *("-" if x is None else f"{x:,}" for x in counts)])
         for metric, reason in direction.missing.items():
             lacking.setdefault(reason, []).append(f"{name} {metric}")
+    for name, each in benchmark.correlations.items():
+        rated.append([name.upper(), f"{len(each.influence):,}", f"{each.pairs_per_sample:,}"])
     reasons = [f"- Without {', '.join(x)}: {why.rstrip('.')}." for why, x in lacking.items()]
     facts: list[Section] = [f"### {benchmark.name}"]
     facts.append(f"{benchmark.definition} Labels `{benchmark.label_hash}`.".strip())
@@ -297,10 +287,9 @@ def _format_number(tag: str, metrics: Mapping[str, float]) -> str:
     low, high = (metrics.get(f"{tag}_{end}", math.nan) for end in ("low", "high"))
     if math.isnan(value):
         return "-"
-    if f"{tag}_std" in metrics:
-        return f"{value:.6g} ± {metrics[f'{tag}_std']:.3g}"
     if math.isnan(low):
-        return f"{value:.6g}"
+        deviation = f" ± {metrics[f'{tag}_std']:.3g}" if f"{tag}_std" in metrics else ""
+        return f"{value:.6g}{deviation}"
     digits = 1 if "accuracy" in tag.rpartition("/")[2] else 3  # In percent, unlike correlations.
     return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 

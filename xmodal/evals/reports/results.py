@@ -14,61 +14,12 @@ class Rescored:
     """Facts of a direction whose pairs were scored by a second stage.
 
     Attributes:
-      score: definition of the score of a pair.
-      first_stage: similarity that chose the candidates, and ranks all other items after them; ""
-        if there is none: all pairs were scored, or the others are not ranked.
-      top: K, candidates of a query.
-      gallery: items among which they were chosen.
-      positives: number of positives of all queries.
-      outside: how many of them were not candidates, so that they were not scored.
-      queries: queries with a positive.
-      missed: how many of them have no positive among their candidates.
-      undecided: queries of which mAP@R, R-Precision or PMRP reads more items than were scored.
-      given: hash of candidates from a file and of its first stage; "" for those chosen here.
-      recalls: names of the recalls that read more items of a query than were scored.
+      candidates: the scored items in words; results are comparable where they are equal.
+      description: a sentence without its subject, with the positives that were not scored.
     """
 
-    score: str
-    first_stage: str
-    top: int
-    gallery: int
-    positives: int
-    outside: int
-    queries: int
-    missed: int
-    undecided: int = 0
-    given: str = ""
-    recalls: str = ""
-
-    @property
-    def candidates(self) -> str:
-        """The scored items in words; results are comparable where they are equal."""
-        if self.top == self.gallery:
-            return "all items"
-        if self.given:
-            return f"{self.top:,} given candidates (sha256 {self.given})"
-        return f"the top {self.top:,} of {self.first_stage}"
-
-    def describe(self) -> str:
-        """Returns a sentence without its subject."""
-        if self.top == self.gallery:
-            without = "" if self.first_stage else ", without a first stage"
-            return f"ranked by {self.score}{without}: all pairs are scored"
-        others = "other items are not ranked"
-        if self.first_stage:
-            order = f"the order of {self.first_stage}" if self.given else "its order"
-            others = f"other items follow in {order}"
-            lists = (
-                f"mAP@R, R-Precision and PMRP of {self.undecided:,} queries with more positives "
-                "than candidates"
-            )
-            if measuring := [x for x in (self.recalls, lists * bool(self.undecided)) if x]:
-                others += f", which {' and '.join(measuring)} also measure"
-        return (
-            f"ranked by {self.score} among {self.candidates}, which lack "
-            f"{self.outside:,} of {self.positives:,} positives, and all positives of "
-            f"{self.missed:,} of {self.queries:,} queries; {others}"
-        )
+    candidates: str
+    description: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +56,16 @@ class DirectionResult:
     rescored: Rescored | None = None
     chance: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
+    @property
+    def counts(self) -> dict[str, int | None]:
+        """Sizes by their names in tags; ties are None if they are unknown."""
+        return {
+            "queries": len(self.query_ids),
+            "gallery": int(self.gallery),
+            "skipped_queries": int(self.skipped),
+            "tied_queries": None if self.tied is None else int(self.tied.sum()),
+        }
+
 
 @dataclasses.dataclass(frozen=True)
 class CorrelationResult:
@@ -122,6 +83,16 @@ class CorrelationResult:
     pairs_per_sample: int
     images: np.ndarray
     influence: np.ndarray
+
+    @property
+    def counts(self) -> dict[str, float]:
+        """Deviation of the defined samples, and sizes, by their names in tags."""
+        defined = self.samples[~np.isnan(self.samples)]
+        return {
+            "spearman_std": float(defined.std()) if len(defined) else np.nan,
+            "pairs": len(self.influence),
+            "pairs_per_sample": self.pairs_per_sample,
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,8 +126,8 @@ class Result:
 
 
 def evaluator_tag(evaluator: str, tag: str) -> str:
-    """Returns `evaluator/tag`, or the tag itself if it begins with the evaluator's name."""
-    return tag if tag.partition("/")[0] == evaluator else f"{evaluator}/{tag}"
+    """Returns `evaluator/tag`, or the tag itself without a name or if it begins with it."""
+    return tag if evaluator in ("", tag.partition("/")[0]) else f"{evaluator}/{tag}"
 
 
 def metric_tag(benchmark: str, direction: str, metric: str) -> str:

@@ -77,30 +77,46 @@ def find_evaluations(folder: epath.PathLike) -> dict[str, epath.Path]:
     return {entry.name: entry for entry in entries if (entry / RANKS).exists()}
 
 
-def find_ranks(folder: epath.PathLike, like: StoredResults) -> StoredResults:
-    """Returns the results in a folder that have the labels and records of an evaluation.
+def find_ranks(
+    folder: epath.PathLike,
+    name: str = "",
+    labels: Mapping[str, str] | None = None,
+    records: Mapping[str, str] | None = None,
+) -> StoredResults:
+    """Returns the only results in a folder, those of an evaluator, or those on the same labels.
 
     Args:
       folder: `ranks.npz`, the folder of an evaluation, or one with the folders of several, see
         `find_evaluations`.
-      like: the evaluation.
+      name: the evaluator.
+      labels: the labels, as `StoredResults.labels`, if the folder has several evaluations and none
+        of this evaluator.
+      records: the records, as in `StoredResults`.
     """
     places = find_evaluations(folder)
-    if not places or SINGLE in places:
-        return load_ranks(folder)
-    stored = {place: load_ranks(place) for place in places.values()}
-    found = [
-        each
-        for each in stored.values()
-        if set(each.labels.items()) & set(like.labels.items())
-        and not different_records(like.records, each.records)
+    if len(places) < 2 or name in places:
+        return load_ranks(places.get(name, next(iter(places.values()), folder)))
+    same = find_same(labels or {}, records or {}, places)
+    if len(same) != 1:
+        raise UserError(
+            f"{folder} has {len(same)} evaluations on the labels {labels or {}}: name the folder "
+            f"of one; there are {', '.join(map(str, places.values()))}."
+        )
+    return load_ranks(places[same[0]])
+
+
+def find_same(
+    labels: Mapping[str, str], records: Mapping[str, str], places: Mapping[str, epath.Path]
+) -> list[str]:
+    """Returns the names of the evaluations on these labels and records, as in `StoredResults`."""
+    stored = {name: load_ranks(place) for name, place in places.items()}
+    return [
+        name
+        for name, each in stored.items()
+        if (common := labels.keys() & each.labels.keys())
+        and all(labels[key] == each.labels[key] for key in common)
+        and not different_records(records, each.records)
     ]
-    if len(found) == 1:
-        return found[0]
-    raise UserError(
-        f"{folder} has {len(found)} evaluations on the labels of {like.name}, {like.labels}: name "
-        f"the folder of one; there are {', '.join(map(str, stored))}."
-    )
 
 
 def load_ranks(path: epath.PathLike) -> StoredResults:

@@ -12,11 +12,18 @@ from xmodal.evals.reports.metrics import (
     SELECTED,
     compute_median_rank,
 )
-from xmodal.evals.reports.results import RSUM, DirectionResult, Result, metric_tag
+from xmodal.evals.reports.results import (
+    RSUM,
+    CorrelationResult,
+    DirectionResult,
+    Result,
+    metric_tag,
+)
 from xmodal.evals.reports.uncertainty import (
-    Bootstrap,
     compute_correlation_interval,
     compute_interval,
+    compute_mean,
+    resample,
 )
 
 MEAN = "mean"  # Used in tags in place of a direction.
@@ -45,32 +52,25 @@ def summarize(
     are defined; and `<benchmark>/mean_recall@10` and `<benchmark>/mean_mrr`, by which training
     selects checkpoints: the mean over i2t and t2i, or t2t on a benchmark without images.
     """
-    bootstrap = Bootstrap(samples=samples, seed=seed)
     found: dict[str, float] = {}
     for result in results:
         plain = result.metrics.items()
         found |= {tag: x for tag, x in plain if intervals or not tag.endswith(_LIMITS)}
-        limits: dict[str, tuple[float, float]] = {}
-        if intervals:
-            drawn = compute_samples(result, bootstrap)
-            limits = {tag: compute_interval(each) for tag, each in drawn.items()}
-            for name, correlation in result.correlations.items():
-                limits[f"{result.name}/{name}/spearman"] = compute_correlation_interval(correlation)
+        drawn = resample_values(result, samples=samples, seed=seed) if intervals else {}
+        limits = {tag: compute_interval(each) for tag, each in drawn.items()}
+        for name, each in result.correlations.items() if intervals else ():
+            limits[f"{result.name}/{name}/spearman"] = compute_correlation_interval(each)
         for tag, value in compute_values(result).items():
             found[tag] = value
             if tag in limits:
                 found[f"{tag}_low"], found[f"{tag}_high"] = limits[tag]
-        for name, direction in result.directions.items():
-            counts = count_queries(direction).items()
+        parts: dict[str, DirectionResult | CorrelationResult]
+        parts = {**result.directions, **result.correlations}
+        for name, part in parts.items():
+            counts = part.counts.items()
             found |= {f"{result.name}/{name}/{k}": float(n) for k, n in counts if n is not None}
-        for name, correlation in result.correlations.items():
-            defined, prefix = _defined(correlation.samples), f"{result.name}/{name}"
-            found[f"{prefix}/spearman_std"] = float(defined.std()) if len(defined) else np.nan
-            found[f"{prefix}/pairs"] = float(len(correlation.influence))
-            found[f"{prefix}/pairs_per_sample"] = float(correlation.pairs_per_sample)
-        for tag, metric in _selection_tags(result.name, result.directions).items():
-            if metric in found:
-                found[tag] = found[metric]
+        selecting = _selection_tags(result.name, result.directions).items()
+        found |= {tag: found[metric] for tag, metric in selecting if metric in found}
     return found
 
 
@@ -105,12 +105,13 @@ def compute_values(result: Result) -> dict[str, float]:
     """Every metric of a benchmark, means and sum over i2t and t2i included: tag -> value."""
     found: dict[str, dict[str, float]] = {}
     for name, each in result.directions.items():
-        found[name] = {metric: _mean(values) for metric, values in each.values.items()}
+        metrics = each.values.items()
+        found[name] = {metric: float(x.mean()) if len(x) else np.nan for metric, x in metrics}
         if each.rank is not None and each.has_median:
             median = compute_median_rank(each.rank) if len(each.rank) else np.nan
             found[name][MEDIAN_RANK] = median
     return _name_values(result.name, found) | {
-        f"{result.name}/{name}/spearman": _mean(_defined(each.samples))
+        f"{result.name}/{name}/spearman": compute_mean(each.samples)[0]
         for name, each in result.correlations.items()
     }
 
@@ -126,9 +127,9 @@ def compute_chance_values(results: Sequence[Result]) -> dict[str, float]:
     return found
 
 
-def compute_samples(result: Result, bootstrap: Bootstrap) -> dict[str, np.ndarray]:
-    """The retrieval tags of `compute_values`, each with its float64 [S] bootstrap samples."""
-    return _name_values(result.name, bootstrap.resample(result))
+def resample_values(result: Result, **bootstrap: int) -> dict[str, np.ndarray]:
+    """The retrieval tags of `compute_values`, each with its float64 [S] samples by `resample`."""
+    return _name_values(result.name, resample(result, **bootstrap))
 
 
 def _name_values(benchmark: str, directions: Mapping[str, Mapping[str, Value]]) -> dict[str, Value]:
@@ -148,27 +149,9 @@ def _name_values(benchmark: str, directions: Mapping[str, Mapping[str, Value]]) 
     return found
 
 
-def count_queries(direction: DirectionResult) -> dict[str, int | None]:
-    """Sizes of a direction; ties are None if they are unknown."""
-    return {
-        "queries": len(direction.query_ids),
-        "skipped_queries": int(direction.skipped),
-        "tied_queries": None if direction.tied is None else int(direction.tied.sum()),
-        "gallery": int(direction.gallery),
-    }
-
-
 def _selection_tags(benchmark: str, directions: Collection[str]) -> dict[str, str]:
     """Tags of `MEAN_SELECTED` -> those of the metrics that they repeat."""
     table = MEAN if {*_MEAN_OF, "i2i"} & set(directions) else "t2t"
     return {
         f"{benchmark}/mean_{metric}": metric_tag(benchmark, table, metric) for metric in SELECTED
     }
-
-
-def _defined(samples: np.ndarray) -> np.ndarray:
-    return samples[~np.isnan(samples)]
-
-
-def _mean(values: np.ndarray) -> float:
-    return float(values.mean()) if len(values) else np.nan

@@ -25,82 +25,79 @@ _BLOCKS = 16
 _LEVEL = 0.975  # The two tails leave 5 %.
 
 
-class Resamples:
-    """How often every image is in every resample: `counts`, float64 [S, N]."""
+@functools.lru_cache(maxsize=2)
+def draw_resamples(num_images: int, samples: int, seed: int) -> np.ndarray:
+    """Returns how often every image is in every resample, float64 [S, N].
 
-    def __init__(self, num_images: int, *, samples: int, seed: int) -> None:
-        """Draws N of N images with replacement, S times; the same seed gives the same resamples."""
-        generator = np.random.default_rng(seed)
-        self.counts = np.empty((samples, num_images))
-        for row in self.counts:
-            images = generator.integers(max(num_images, 1), size=num_images)
-            row[:] = np.bincount(images, minlength=num_images)
-
-    def compute_sums(self, per_image: np.ndarray) -> np.ndarray:
-        """Sums over the images of every resample: float64 [N, M] -> float64 [S, M]."""
-        return self.counts @ per_image
-
-    def compute_medians(self, rank: np.ndarray, images: np.ndarray) -> np.ndarray:
-        """Returns the median rank of every resample, float64 [S]; NaN without queries.
-
-        Args:
-          rank: int [Q], 0-based rank of every query.
-          images: int [Q], the image of every query.
-        """
-        order = np.argsort(rank, kind="stable")
-        rank, images = rank[order].astype(np.int64), images[order]
-        # Queries are counted by blocks, and one by one only in the block of the median.
-        size = -(-len(rank) // _BLOCKS) or 1
-        keys = images.astype(np.int64) * _BLOCKS + np.arange(len(rank)) // size
-        table = np.bincount(keys, minlength=self.counts.shape[1] * _BLOCKS)
-        sums = self.compute_sums(table.reshape(-1, _BLOCKS).astype(np.float64))
-        ends = np.cumsum(sums, axis=1)
-        medians = np.full(len(self.counts), np.nan)
-        for sample in np.flatnonzero(ends[:, -1]):
-            total, end = int(ends[sample, -1]), ends[sample]
-            middle = np.array([(total - 1) // 2, total // 2])
-            first, last = np.searchsorted(end, middle, side="right")
-            start = first * size
-            places = np.cumsum(self.counts[sample][images[start : (last + 1) * size]])
-            places += end[first] - sums[sample, first]  # Place of the last copy, from 1.
-            chosen = rank[start + np.searchsorted(places, middle, side="right")]
-            medians[sample] = chosen.sum() // 2 + 1
-        return medians
+    A resample has N of N images, drawn with replacement; the same seed gives the same resamples.
+    """
+    generator = np.random.default_rng(seed)
+    counts = np.empty((samples, num_images))
+    for row in counts:
+        images = generator.integers(max(num_images, 1), size=num_images)
+        row[:] = np.bincount(images, minlength=num_images)
+    return counts
 
 
-class Bootstrap:
-    """Resamples benchmarks; benchmarks with the same number of images share their resamples."""
+def _compute_medians(counts: np.ndarray, rank: np.ndarray, images: np.ndarray) -> np.ndarray:
+    """Returns the median rank of every resample, float64 [S]; NaN without queries.
 
-    def __init__(self, *, samples: int = 1000, seed: int = 0) -> None:
-        self._draw = functools.cache(functools.partial(Resamples, samples=samples, seed=seed))
+    Args:
+      counts: see `draw_resamples`.
+      rank: int [Q], 0-based rank of every query.
+      images: int [Q], the image of every query.
+    """
+    order = np.argsort(rank, kind="stable")
+    rank, images = rank[order].astype(np.int64), images[order].astype(np.int64)
+    # Queries are counted by blocks, and one by one only in the block of the median.
+    size = -(-len(rank) // _BLOCKS) or 1
+    keys = images * _BLOCKS + np.arange(len(rank)) // size
+    table = np.bincount(keys, minlength=counts.shape[1] * _BLOCKS).reshape(-1, _BLOCKS)
+    sums = counts @ table.astype(np.float64)
+    medians = np.full(len(counts), np.nan)
+    for sample, ends in enumerate(np.cumsum(sums, axis=1)):
+        total = int(ends[-1])
+        if not total:
+            continue
+        middle = np.array([(total - 1) // 2, total // 2])
+        first, last = np.searchsorted(ends, middle, side="right")
+        start = first * size
+        places = np.cumsum(counts[sample][images[start : (last + 1) * size]])
+        places += ends[first] - sums[sample, first]  # Place of the last copy, from 1.
+        chosen = rank[start + np.searchsorted(places, middle, side="right")]
+        medians[sample] = chosen.sum() // 2 + 1
+    return medians
 
-    def resample(self, benchmark: Result) -> dict[str, dict[str, np.ndarray]]:
-        """Returns direction -> metric -> float64 [S], its value on each resample.
 
-        The images of a benchmark are those in any of its directions. Values are NaN if a resample
-        has no query of the direction.
-        """
-        directions = benchmark.directions
-        if not directions:
-            return {}
-        images = np.unique(np.concatenate([each.clusters for each in directions.values()]))
-        drawn = self._draw(len(images))
-        at = {name: np.searchsorted(images, each.clusters) for name, each in directions.items()}
-        columns = [
-            np.bincount(at[name], values, len(images))
-            for name, each in directions.items()
-            for values in (None, *each.values.values())
-        ]
-        # One product for the whole benchmark, since every product reads the large matrix.
-        sums = iter(drawn.compute_sums(np.stack(columns, axis=1).astype(np.float64)).T)
-        found: dict[str, dict[str, np.ndarray]] = {}
-        for name, each in directions.items():
-            queries = next(sums)
-            with np.errstate(invalid="ignore"):  # 0 / 0 for a resample without queries.
-                found[name] = {metric: next(sums) / queries for metric in each.values}
-            if each.rank is not None and each.has_median:
-                found[name][MEDIAN_RANK] = drawn.compute_medians(each.rank, at[name])
-        return found
+def resample(
+    benchmark: Result, *, samples: int = 1000, seed: int = 0
+) -> dict[str, dict[str, np.ndarray]]:
+    """Returns direction -> metric -> float64 [S], its value on each resample.
+
+    The images of a benchmark are those in any of its directions; benchmarks with the same number
+    of images share their resamples. Values are NaN if a resample has no query of the direction.
+    """
+    directions = benchmark.directions
+    if not directions:
+        return {}
+    images = np.unique(np.concatenate([each.clusters for each in directions.values()]))
+    counts = draw_resamples(len(images), samples, seed)
+    at = {name: np.searchsorted(images, each.clusters) for name, each in directions.items()}
+    columns = [
+        np.bincount(at[name], values, len(images))
+        for name, each in directions.items()
+        for values in (None, *each.values.values())
+    ]
+    # One product for the whole benchmark, since every product reads the large matrix.
+    sums = iter((counts @ np.stack(columns, axis=1).astype(np.float64)).T)
+    found: dict[str, dict[str, np.ndarray]] = {}
+    for name, each in directions.items():
+        queries = next(sums)
+        with np.errstate(invalid="ignore"):  # 0 / 0 for a resample without queries.
+            found[name] = {metric: next(sums) / queries for metric in each.values}
+        if each.rank is not None and each.has_median:
+            found[name][MEDIAN_RANK] = _compute_medians(counts, each.rank, at[name])
+    return found
 
 
 def compute_interval(samples: np.ndarray) -> tuple[float, float]:
@@ -117,10 +114,9 @@ def compute_interval(samples: np.ndarray) -> tuple[float, float]:
 
 def compute_correlation_interval(result: CorrelationResult) -> tuple[float, float]:
     """Returns the limits in percent, by Fisher's transform; NaN if there is no correlation."""
-    mean, noise = _average(result.samples)
-    low, high = _limit(
-        mean / 100, _compute_half_width(result.images, result.influence, noise) / 100
-    )
+    mean, noise = compute_mean(result.samples)
+    half = _compute_half_width(result.images, result.influence, noise)
+    low, high = _limit(mean / 100, half / 100)
     return 100 * low, 100 * high
 
 
@@ -149,10 +145,10 @@ def compute_difference_interval(
     ours: CorrelationResult, theirs: CorrelationResult
 ) -> tuple[float, float]:
     """Returns the limits, in percent, of ours minus theirs on the same rated pairs in any order."""
-    (mean, noise), (other, other_noise) = _average(ours.samples), _average(theirs.samples)
+    (mean, noise), (other, other_noise) = compute_mean(ours.samples), compute_mean(theirs.samples)
     noise += other_noise
     if len(ours.samples) == len(theirs.samples):  # Samples of the same draws are correlated.
-        noise = _average(ours.samples - theirs.samples)[1]
+        noise = compute_mean(ours.samples - theirs.samples)[1]
     if np.array_equal(ours.images, theirs.images):
         images, influence = ours.images, ours.influence - theirs.influence
     else:
@@ -185,8 +181,8 @@ def _compute_half_width(images: np.ndarray, influence: np.ndarray, noise: float)
     return float(special.stdtrit(max(len(ids) - 1, 1), _LEVEL) * np.sqrt(variance + noise))
 
 
-def _average(samples: np.ndarray) -> tuple[float, float]:
-    """Mean of the defined draws, and its variance; NaN without any."""
+def compute_mean(samples: np.ndarray) -> tuple[float, float]:
+    """Returns the mean of the defined draws, and its variance; NaN without any."""
     defined = samples[~np.isnan(samples)]
     if len(defined) == 0:
         return np.nan, np.nan

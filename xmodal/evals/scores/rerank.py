@@ -18,10 +18,8 @@ import numpy as np
 from xmodal.core.config import Bounds, check_options, lookup, read, setting
 from xmodal.core.errors import UserError
 from xmodal.evals.labels.types import DirectionLabels
-from xmodal.evals.reports.metrics import RECALL
 from xmodal.evals.reports.results import Rescored
 from xmodal.evals.scores.pair_scores import PairScores
-from xmodal.evals.scores.ranks import LIST_METRICS, find_deepest
 from xmodal.evals.scores.score_rows import GROUP, Scores, top_items
 from xmodal.evals.scores.sources import Predictions
 from xmodal.similarity.vectors import in_precision
@@ -315,24 +313,20 @@ def describe_candidates(
       given: hash of candidates from a file; "" for chosen ones.
     """
     queries, top = candidates.shape
+    if top == gallery:
+        without = "" if first_name else ", without a first stage"
+        return Rescored("all items", f"ranked by {definition}{without}: all pairs are scored")
     total = np.sum([relation.lengths for relation in labels.relations], axis=0)
-    inside, undecided, deeper = total, 0, []
-    if top < gallery:
-        folds = labels.folds or (np.zeros(queries), np.zeros(gallery))
-        inside, scored = np.zeros(queries, int), np.zeros(queries, int)
-        for rows in np.array_split(np.arange(queries), -(-candidates.size // _PAIRS_AT_A_TIME)):
-            items, own = candidates[rows], rows[:, None]
-            scored[rows] = np.sum((items >= 0) & (folds[1][items] == folds[0][own]), axis=1)
-            for relation in labels.relations:
-                inside[rows] += np.sum(relation.contains(own, items), axis=1)
-        if set(LIST_METRICS).intersection(labels.metrics):
-            undecided = int(np.sum(find_deepest(labels) > scored))
-        fewest = int(scored[total > 0].min(initial=gallery))
-        recalls = (name for name in labels.metrics if name.startswith(RECALL))
-        deeper = [name for name in recalls if int(name.removeprefix(RECALL)) > fewest]
+    inside = np.zeros(queries, int)
+    for rows in np.array_split(np.arange(queries), -(-candidates.size // _PAIRS_AT_A_TIME)):
+        for relation in labels.relations:
+            inside[rows] += np.sum(relation.contains(rows[:, None], candidates[rows]), axis=1)
+    names, others = f"the top {top:,} of {first_name}", "other items follow in its order"
+    if given:
+        names, others = f"{top:,} given candidates (sha256 {given})", "other items are not ranked"
     return Rescored(
-        definition, first_name, top, gallery,
-        positives=int(total.sum()), outside=int((total - inside).sum()),
-        queries=int(np.sum(total > 0)), missed=int(np.sum((total > 0) & (inside == 0))),
-        undecided=undecided, given=given, recalls=", ".join(deeper),
-    )  # fmt: skip
+        names,
+        f"ranked by {definition} among {names}, which lack {np.sum(total - inside):,} of "
+        f"{np.sum(total):,} positives, and all positives of "
+        f"{np.sum((total > 0) & (inside == 0)):,} of {np.sum(total > 0):,} queries; {others}",
+    )

@@ -26,7 +26,7 @@ from xmodal.train.optimization.run_lengths import is_due
 from xmodal.train.pair_functions import make_pair_functions
 from xmodal.train.run import Run
 from xmodal.train.step.tasks import Task, modalities
-from xmodal.train.tensorboard import View
+from xmodal.train.tensorboard import Views
 from xmodal.train.tree import TrainState, Tree
 
 
@@ -85,11 +85,14 @@ class RunEvaluation:
                 where = f"config.{section}.metric"
                 lookup(where, tag, lookup(where, tag.partition("/")[0], known))
 
-    def is_due(self, step: int) -> bool:
-        """Returns whether an evaluator is due at a step of training."""
-        return bool(self._due(step))
+    def due(self, step: int) -> list[str]:
+        """Returns the names of the evaluators that are due at a step of training."""
+        total, options = self.parts.settings.total_steps, self.suite.options
+        return [name for name, each in options.items() if is_due(step, each.every, total)]
 
-    def run_state(self, step: int, state: TrainState, view: View | None = None) -> dict[str, float]:
+    def run_state(
+        self, step: int, state: TrainState, view: Views | None = None
+    ) -> dict[str, float]:
         """Returns the metrics of the evaluators that are due, evaluator/benchmark/direction/metric.
 
         Args:
@@ -98,9 +101,8 @@ class RunEvaluation:
           view: called with every evaluation.
         """
         found: dict[str, float] = {}
-        due = self._due(step)
         adapter = self.adapter(state.all_params(), state.model_state)
-        for name in due:
+        for name in self.due(step):
             split = self.suite.options[name].split
             evaluator, items = self.suite.evaluator(name, split), self.suite.items(name, split)
             results = evaluator.run(adapter)
@@ -112,10 +114,6 @@ class RunEvaluation:
             self._watch(step, found)
         return found
 
-    def _due(self, step: int) -> list[str]:
-        total, options = self.parts.settings.total_steps, self.suite.options
-        return [name for name, each in options.items() if is_due(step, each.every, total)]
-
     def adapter(self, params: Tree, model_state: Tree) -> EncoderAdapter:
         """Returns the model with these weights; each set of items is embedded on first use."""
         parts, settings, weights = self.parts, self.parts.settings, (params, model_state)
@@ -124,13 +122,11 @@ class RunEvaluation:
         def tokenizer() -> Any:
             return data.load_tokenizer(settings.data, settings.train_split)
 
-        makers: dict[str, Callable[[Sequence[Any]], GivenItems]] = {
-            "text": lambda texts: GivenItems(texts=texts, tokenizer=tokenizer()),
+        def give(modality: str, given: Sequence[Any]) -> GivenItems:
+            if modality == "text":
+                return GivenItems(texts=given, tokenizer=tokenizer())
             # As in a dataset, pictures are not rotated.
-            "image": lambda images: GivenItems(
-                images=images, config=settings.data.image, upright=False
-            ),
-        }
+            return GivenItems(images=given, config=settings.data.image, upright=False)
 
         def read(split: Items) -> Items:
             if not isinstance(split, data.EvalSplit):
@@ -142,11 +138,7 @@ class RunEvaluation:
             self._embedder,
             weights,
             field=parts.model.similarity.config.field,
-            given={
-                modality: make
-                for modality, make in makers.items()
-                if modality in parts.model.towers
-            },
+            given={each: functools.partial(give, each) for each in parts.model.towers},
             read=read,
         )
 

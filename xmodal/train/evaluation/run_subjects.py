@@ -4,10 +4,10 @@ A run's weights averaged with those that it started from: Wortsman et al., "Robu
 zero-shot models" (2022), WiSE-FT.
 """
 
+import functools
 import os
-import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import jax
@@ -17,7 +17,6 @@ from absl import logging
 from etils import epath
 
 from xmodal import data
-from xmodal.core import mesh as mesh_lib
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.files import FINAL, read_numbers, write_files
@@ -26,13 +25,13 @@ from xmodal.core.text_table import format_table
 from xmodal.data.text.text_counts import count_texts
 from xmodal.evals import Evaluation
 from xmodal.evals.evaluators import Split
+from xmodal.evals.labels.split import different_records
 from xmodal.evals.model_adapter import EncoderAdapter, Ensemble
 from xmodal.evals.scores.embed import Items
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.subjects import Opened, evaluate_subjects
 from xmodal.train.evaluation.suite import EvalSuite, Subject
 from xmodal.train.folder import checkpoints, run_folder
-from xmodal.train.resolve import build_run
 from xmodal.train.start import initial_state
 
 POLL_SECONDS = 5.0
@@ -48,34 +47,24 @@ def evaluate_best(evaluation: RunEvaluation, run_dir: str) -> list[Evaluation]:
     return evaluate_subjects(opened, os.path.join(run_dir, FINAL))
 
 
-def open_run(
-    evaluation: RunEvaluation,
-    run_dir: str,
-    steps: Iterable[int],
-    *,
-    follows: bool = False,
-) -> Opened:
+def open_run(evaluation: RunEvaluation, run_dir: str, steps: Iterable[int]) -> Opened:
     """Returns checkpoints of a run.
 
     Args:
       evaluation: the evaluation of the run.
       run_dir: its folder.
-      steps: its checkpoints.
-      follows: whether those that the run has replaced are skipped.
+      steps: its checkpoints; those that the run has replaced are skipped.
     """
     parts, records = evaluation.parts, run_folder.load_records(run_dir).get("train", {})
     settings = parts.settings
-
-    def describe(items: Items) -> list[str]:
-        given = settings.data, settings.train_split, items
-        return [*describe_captions(*given), *describe_sentences(*given)]
+    describe = functools.partial(describe_captions, settings.data, settings.train_split)
 
     def subjects() -> Iterator[Subject]:
         for step in steps:
             try:
                 weights = checkpoints.restore_model(run_dir, step, parts.shapes, parts.mesh)
             except (FileNotFoundError, ValueError):
-                if not follows or step in run_folder.steps(run_dir):
+                if step in run_folder.steps(run_dir):
                     raise
                 # A run keeps only its last few checkpoints.
                 logging.warning("Checkpoint %d was replaced while it was being read.", step)
@@ -95,43 +84,6 @@ def describe_captions(settings: data.DataConfig, train_split: str, split: Items)
     counts = count_texts(data.load_tokenizer(settings, train_split), texts)
     notes = [f"Captions are read as {prompt!r}."] if prompt else []
     return [*notes, *filter(None, [counts.describe("captions", "config.data.text.max_length")])]
-
-
-def describe_sentences(settings: data.DataConfig, train_split: str, split: Items) -> list[str]:
-    """Returns how many sentences of each set of pairs are training captions; [] without sets."""
-    if "set" not in split.labels or settings.text is None:
-        return []
-    try:
-        counts = data.count_seen(settings, train_split, cast(data.EvalSplit, split))
-    except data.DatasetMissingError:
-        return ["Whether the sentences occur among the training captions is not known."]
-    named = [f"{name} {seen:,} of {all_:,}" for name, (seen, all_) in counts.items() if seen]
-    return [f"Different sentences that are training captions: {', '.join(named) or 'none'}."]
-
-
-def open_runs(
-    folders: Sequence[str],
-    configs: Sequence[ml_collections.ConfigDict],
-    *,
-    split: str | None,
-    step: str,
-    names: Collection[str] | None = None,
-) -> Opened:
-    """Returns several runs as one model, see `open_ensemble`.
-
-    Args:
-      folders: the runs' folders.
-      configs: the runs' configs.
-      split: `Request.split`.
-      step: checkpoint of every run: its step, `best` or `latest`.
-      names: evaluators of the first run to use, which the others must also have; None for all.
-    """
-    mesh, members = mesh_lib.make_mesh(), {}
-    for folder, config in zip(folders, configs, strict=True):
-        chosen = run_folder.resolve_step(folder, step)
-        evaluation = RunEvaluation(build_run(config, mesh), names=names, trains=False)
-        members[folder] = open_run(evaluation, folder, [chosen])
-    return open_ensemble(members, split)
 
 
 def open_ensemble(members: Mapping[str, Opened], split: str | None) -> Opened:
@@ -169,10 +121,8 @@ def _own_items(
         used = [cast(Split, suite.items(name, chosen)) for suite in (first, other)]
         for each in (chosen, *options.splits_read):
             ours, theirs = used if each == chosen else [split.beside(each) for split in used]
-            common = ours.hashes.keys() & theirs.hashes.keys()
-            if any(ours.hashes[key] != theirs.hashes[key] for key in common) or not np.array_equal(
-                ours.caption_texts, theirs.caption_texts
-            ):
+            same_texts = np.array_equal(ours.caption_texts, theirs.caption_texts)
+            if not same_texts or different_records(ours.hashes, theirs.hashes):
                 raise UserError(
                     f"The evaluator {name!r} of {folders[0]} and of {folders[1]} uses different "
                     f"records of the split {each!r}; only models on the same images and captions "
@@ -194,12 +144,6 @@ def open_interpolation(
       weights: the weights.
     """
     parts, records = evaluation.parts, run_folder.load_records(run_dir).get("train", {})
-    source = parts.settings.init_from
-    if not (source.run or source.model or source.towers.image or source.towers.text):
-        raise UserError(
-            f"--interpolate: {run_dir} started from random weights, which are not worth averaging; "
-            "name a run whose config.init_from has a run, model or tower."
-        )
 
     def subjects() -> Iterator[Subject]:
         state = initial_state(parts)
@@ -246,17 +190,6 @@ def write_curve(output: str, weights: Sequence[float]) -> str:
     return table
 
 
-def read_weights(given: Sequence[str]) -> list[float]:
-    """Returns the weights of the flag `--interpolate`, ascending."""
-    for text in given:
-        if not re.fullmatch(r"0|1|0?\.\d\d?0*|[01]\.0+", text):
-            raise UserError(
-                f"--interpolate has {text!r}; weights are between 0 and 1, in whole percent, such "
-                "as --interpolate=0,0.25,0.5,0.75,1."
-            )
-    return sorted(set(map(float, given)))
-
-
 def wait_for_run(run_dir: str, *, timeout: float) -> ml_collections.ConfigDict:
     """Returns the config of a run, once it has started, within `timeout` seconds."""
     path = epath.Path(run_dir) / "config.json"
@@ -285,13 +218,10 @@ def follow(run_dir: str, output: str, *, timeout: float, overwrite: bool = False
         return next((step for step in run_folder.steps(run_dir) if step not in done), None)
 
     # The config is read again, since a run may be extended.
-    while (last := int(run_folder.load_run(run_dir).total_steps)) not in done:
+    while int(run_folder.load_run(run_dir).total_steps) not in done:
         step = _wait(find, "a checkpoint", timeout)
         if step is None:
-            logging.warning(
-                "No new checkpoint in %s for %.0f s; %s are done; step %d would be the last.",
-                *(run_dir, timeout, sorted(done), last),
-            )
+            logging.warning("No new checkpoint in %s for %.0f s.", run_dir, timeout)
             return
         yield step
         done.add(step)

@@ -76,10 +76,9 @@ def evaluate_subjects(
     suite, subjects, tensorboard, settings = opened
     others = suite.load_others(request)
     evaluations: list[Evaluation] = []
-    entered: contextlib.AbstractContextManager = event_writer(output, settings)
-    if follows:  # Its curves continue, and the run that it follows has a row of settings.
-        entered = contextlib.closing(EventWriter(output))
-    with entered as writer:
+    # A follower's curves continue, and the run that it follows has a row of settings.
+    continued = contextlib.closing(EventWriter(output)) if follows else None
+    with continued or event_writer(output, settings) as writer:
         for subject in subjects:
             step, views = subject.step, Views(writer, tensorboard, subject.step or 0)
             kept: dict[str, float] = {}
@@ -100,13 +99,13 @@ def event_writer(output: str, settings: Mapping[str, Any] | None = None) -> Iter
       output: folder for the results.
       settings: settings of the model, shown with its numbers in the HPARAMS tab; None for no row.
     """
-    older = [each.name for each in epath.Path(output).glob(f"events.*{_EVENTS_END}")]
     with tempfile.TemporaryDirectory() as folder:
         with contextlib.closing(EventWriter(folder)) as writer:
             if settings is not None:
                 writer.write_settings(settings)
             yield writer
         if jax.process_index() == 0:
+            older = [each.name for each in epath.Path(output).glob(f"events.*{_EVENTS_END}")]
             new = {f"{e.name}{_EVENTS_END}": e.read_bytes() for e in epath.Path(folder).iterdir()}
             write_files(output, new, stale=older)
 
@@ -150,36 +149,34 @@ def write_all(
     """
     if jax.process_index() != 0:
         return
-    metrics, reports, headline = dict(kept or {}), {}, []
+    own, headline = dict[str, float](), []
     for each in evaluations:
         other, comparison = others.get(each.evaluator), None
         if other is not None and each.stored.results:
             comparison = each.compare(other)
         each.save(os.path.join(output, each.evaluator), comparison=comparison)
-        reports[f"{each.evaluator}/report".strip("/")] = each.report()
+        own |= each.tagged
         if not brief:
-            parts = [each.report(), comparison]
-            print(*(part for part in parts if part is not None), sep="\n", flush=True)
-        metrics |= each.tagged
+            print(each.report(), *filter(None, [comparison]), sep="\n", flush=True)
         # The number that selects checkpoints, or else the first.
         tags = sorted(each.tagged, key=lambda tag: tag.rpartition("/")[2] not in MEAN_SELECTED)
         headline += [f"{tag} {each.tagged[tag]:.4g}" for tag in tags[:1]]
     if brief:
         logging.info("step %s  %s", step, "  ".join(headline))
-    own = {tag: x for each in evaluations for tag, x in each.tagged.items()}
+    reports = {f"{each.evaluator}/report".strip("/"): each.report() for each in evaluations}
     views.writer.write_scalars(step or 0, select_curves(own))
     views.writer.write_texts(step or 0, reports)
     views.writer.flush()
     views.write_projector(output)
-    numbers, head = format_json(metrics), {} if step is None else {"step": step}
+    metrics = {**(kept or {}), **own}
     contents = {
         "metrics.csv": format_csv(evaluations[0].name, metrics),
-        "metrics.json": format_json(head | metrics),
+        "metrics.json": format_json(({} if step is None else {"step": step}) | metrics),
     }
     write_files(output, contents)
     if step is not None:
         # Written last: for --follow, this file shows that the step is done.
-        write_files(os.path.join(output, "steps"), {f"{step}.json": numbers})
+        write_files(os.path.join(output, "steps"), {f"{step}.json": format_json(metrics)})
 
 
 def read_others(output: str, step: int, evaluators: Collection[str]) -> dict[str, float]:

@@ -16,13 +16,12 @@ from xmodal.core.errors import UserError
 from xmodal.evals import Evaluation, evaluate_source, make_evaluator
 from xmodal.evals.evaluators import Evaluator, Options
 from xmodal.evals.evaluators.benchmarks import BenchmarksOptions
-from xmodal.evals.reports.examples import check_examples
 from xmodal.evals.reports.results import evaluator_tag
-from xmodal.evals.reports.store import SINGLE, StoredResults, find_evaluations, load_ranks
+from xmodal.evals.reports.store import StoredResults, find_ranks
 from xmodal.evals.scores import arrays
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.sources import Embeddings, ModelAdapter
-from xmodal.train.tensorboard import View
+from xmodal.train.tensorboard import Views
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,14 +147,14 @@ class EvalSuite:
         Call it before any work, to find mistakes in a split or a comparison early.
 
         Args:
-          request: names the split, and the folder of results, see `find_evaluations`.
+          request: names the split, and the folder of results, see `find_ranks`.
         """
-        check_examples(request.examples, self.options)
         others = {}
         for name in self.options:
             evaluator = self.evaluator(name, self.split_of(name, request.split))
             if request.compare is not None:
-                others[name] = _load_other(request.compare, name)
+                labels, records = evaluator.hashes, evaluator.provenance.records
+                others[name] = find_ranks(request.compare, name, labels, records)
                 evaluator.check_comparable(others[name])
         return others
 
@@ -165,7 +164,7 @@ class EvalSuite:
         request: Request = FINAL_SPLITS,
         *,
         others: Mapping[str, StoredResults] | None = None,
-        view: View | None = None,
+        view: Views | None = None,
     ) -> list[Evaluation]:
         """Returns one evaluation per evaluator.
 
@@ -226,17 +225,6 @@ def _only(names: Collection[str], kind: str) -> str:
             f"{sorted(names)}. Use --evaluators to name one, or, for scores, set a reranker."
         )
     return next(iter(names))
-
-
-def _load_other(place: str, name: str) -> StoredResults:
-    """Returns another model's results of an evaluator, or of the single evaluation of a folder."""
-    found = find_evaluations(place)
-    if found and name not in found and SINGLE not in found:
-        raise UserError(
-            f"{place} has results of {', '.join(sorted(found))}, but none of {name}: choose the "
-            "evaluators to compare with --evaluators."
-        )
-    return load_ranks(found.get(name, place))
 
 
 def read_datasets(
