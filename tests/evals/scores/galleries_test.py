@@ -7,6 +7,7 @@ import pytest
 
 from xmodal.core.errors import UserError
 from xmodal.evals.scores import arrays, galleries
+from xmodal.evals.scores.score_rows import MatrixScores
 
 LABELS = types.SimpleNamespace(
     image_ids=np.arange(10, 30, dtype=np.int32),
@@ -64,6 +65,6 @@ def test_scores_on_disk_are_reordered_where_they_are_looked_at(tmp_path):
         tmp_path / "scores.npy", {"image_ids": image_ids, "caption_ids": caption_ids}
     )
     expected = np.multiply.outer(np.float32(LABELS.image_ids), np.float32(LABELS.caption_ids))
-    found = galleries.order_scores(saved, LABELS)
+    found = MatrixScores(saved.matrix, *galleries.find_items(saved, LABELS))
     assert found.shape == expected.shape
     np.testing.assert_array_equal(found.rows(np.arange(20)), expected)

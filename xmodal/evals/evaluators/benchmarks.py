@@ -1,6 +1,7 @@
 """Retrieval and rating benchmarks of a captioned dataset."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -17,7 +18,7 @@ from xmodal.evals.evaluators.evaluator import (
     describe_split,
     warn_of_part,
 )
-from xmodal.evals.evaluators.runner import OpenScores, compute_benchmarks
+from xmodal.evals.evaluators.runner import compute_benchmarks, open_galleries, scores_of
 from xmodal.evals.labels.annotations import read_annotations, restrict
 from xmodal.evals.labels.definitions import definitions_of
 from xmodal.evals.labels.ids import Positions
@@ -31,7 +32,7 @@ from xmodal.evals.reports.summary import list_tags
 from xmodal.evals.scores import completed_concepts
 from xmodal.evals.scores.completed_concepts import RULES, find_neighbors
 from xmodal.evals.scores.galleries import check_coverage
-from xmodal.evals.scores.rerank import make_reranker
+from xmodal.evals.scores.rerank import TwoStages, make_reranker
 from xmodal.evals.scores.score_rows import Scores
 from xmodal.evals.scores.sources import (
     Candidates,
@@ -170,7 +171,7 @@ class BenchmarksEvaluator(Evaluator):
         """Returns the function direction -> scores that `run` ranks its queries by."""
         if isinstance(source, Embeddings):
             source = with_similarity(source, self.options.similarity)
-        return OpenScores(source, self.labels, **self._ranking).ranking
+        return functools.partial(scores_of, open_galleries(source, self.labels, **self._ranking))
 
     def scores(self, adapter: ModelAdapter) -> Candidates | ScoreMatrix:
         """Returns the scores that `run` ranks images and captions by, as a file has them.
@@ -178,17 +179,18 @@ class BenchmarksEvaluator(Evaluator):
         They are those of all pairs, or of the pairs that a second stage scored.
         """
         source: Any = self.source(adapter)
-        labels = self.labels
-        opened = OpenScores(source, labels, **self._ranking)
-        ids = labels.image_ids, labels.caption_ids
-        if opened.stage is None or opened.stage.scores_all:
-            scores = opened.ranking("i2t")
+        scores = open_galleries(source, self.labels, **self._ranking)["image", "text"]
+        ids = self.labels.image_ids, self.labels.caption_ids
+        if not isinstance(scores, TwoStages) or scores.scores_all:
             return ScoreMatrix(source.place, *ids, scores.rows(np.arange(scores.shape[0])))
         directions = {}
-        for direction, items in (("i2t", ids[1]), ("t2i", ids[0])):
-            positions, found = opened.stage.candidates(direction == "t2i")
+        for direction, each, items in (
+            ("i2t", scores, ids[1]),
+            ("t2i", scores.transpose(), ids[0]),
+        ):
+            positions, found = each.candidates()
             directions[direction] = np.asarray(items, np.int64)[positions], found
-        return Candidates(source.place, *ids, directions, opened.stage.definition)
+        return Candidates(source.place, *ids, directions, scores.definition)
 
     def run(self, adapter: ModelAdapter) -> list[Result]:
         """See `Evaluator`."""

@@ -8,7 +8,6 @@ import numpy as np
 from xmodal.core.errors import UserError
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.types import Labels
-from xmodal.evals.scores.score_rows import MatrixScores
 from xmodal.evals.scores.sources import Candidates, Embeddings, ScoreMatrix
 
 # Almost all items of another split are unknown; those of an incomplete export are known.
@@ -69,18 +68,16 @@ class Ids(Protocol):
 
 def order_embeddings(source: Embeddings, labels: Ids) -> Embeddings:
     """Returns the embeddings in the order of the split; arrays in this order are not copied."""
-    return source.take(*_find(source, labels))
+    return source.take(*find_items(source, labels))
 
 
-def order_scores(source: ScoreMatrix, labels: Ids) -> MatrixScores:
-    """Returns the scores in the order of the split; a matrix on disk stays there."""
-    return MatrixScores(source.matrix, *_find(source, labels))
-
-
-def _find(
+def find_items(
     source: Embeddings | ScoreMatrix, labels: Ids
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Positions in the source of the images and the captions of the split; None for all of them."""
+    """Returns the positions in a source of the images and of the captions of the split.
+
+    None for those that are in this order, or that the source does not have.
+    """
     found: list[np.ndarray | None] = []
     for kind, ids in (("image", labels.image_ids), ("caption", labels.caption_ids)):
         own = ids_of(source).get(kind)

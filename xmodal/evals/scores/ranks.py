@@ -8,10 +8,13 @@ import numpy as np
 from xmodal.core.progress import progress
 from xmodal.evals.labels.positives import Ragged, Relation
 from xmodal.evals.labels.types import DirectionLabels
-from xmodal.evals.reports.metrics import compute_map_at_r, compute_r_precision
+from xmodal.evals.reports.metrics import (
+    compute_map_at_r,
+    compute_r_precision,
+    compute_recall_values,
+)
 from xmodal.evals.reports.results import Rescored
 from xmodal.evals.scores.score_rows import (
-    PairReader,
     Scores,
     memory_budget,
     take_rows,
@@ -41,8 +44,8 @@ class RankedQueries:
         the order of the items decides. None if not known.
       rounded: share of the ranks, of some queries, that scores decide which differ by less than
         float32's rounding; 0 if scores are exact.
-      values: metric of `LIST_METRICS` or recall -> float64 [Q] in percent; arbitrary if a query
-        has no positive.
+      values: metric, but for the median rank -> float64 [Q] in percent; arbitrary if a query has no
+        positive.
       missing: metric -> why it could not be computed.
       rescored: facts of the second stage, if one ranked the items.
     """
@@ -105,24 +108,22 @@ def _read_rows(
     by_folds: dict[int, list[_Answer]] = {}
     for answer in answers:
         by_folds.setdefault(id(answer.labels.folds), []).append(answer)
-    readers = [PairReader(*pairs, scores.dtype) for pairs in rated]
-    asked = np.unique(
-        np.concatenate(
-            [np.flatnonzero(has_positives(labels)) for labels in directions]
-            + [reader.queries for reader in readers]
-        )
-    )
+    values = [np.empty(len(queries), scores.dtype) for queries, _ in rated]
+    asking = [np.flatnonzero(has_positives(labels)) for labels in directions]
+    asked = np.unique(np.concatenate([*asking, *(queries for queries, _ in rated)]))
     height = max(1, _CHUNK // scores.shape[1])
     # Fresh memory for every comparison takes ten times as long as the comparison.
     flags = np.empty((height, scores.shape[1]), bool)
     what = f"Ranking {scores.shape[1]:,} items for {len(asked):,} queries"
     with progress(what, len(asked), jointly=True) as advance:
         for part, block in scores.blocks(asked):
+            at = asked[part]
+            for (queries, items), read in zip(rated, values, strict=True):
+                some = np.flatnonzero((at[0] <= queries) & (queries <= at[-1]))
+                read[some] = block[np.searchsorted(at, queries[some]), items[some]]
             for number, start in enumerate(range(0, len(block), height)):
-                queries, rows = asked[part][start : start + height], block[start : start + height]
+                queries, rows = at[start : start + height], block[start : start + height]
                 rounding = None if number % _SAMPLE else scores.rounding(queries)
-                for reader in readers:
-                    reader.read(queries, rows)
                 if exclude_self:
                     rows[np.arange(len(rows)), queries] = -np.inf
                 for group in by_folds.values():
@@ -131,7 +132,7 @@ def _read_rows(
                         answer.add(chunk)
             advance(len(block))
     found = [answer.result(scores.describe(answer.labels)) for answer in answers]
-    return found, [reader.values for reader in readers]
+    return found, values
 
 
 class _Chunk:
@@ -251,9 +252,11 @@ class _Answer:
 
     def result(self, rescored: Rescored | None) -> RankedQueries:
         """Returns the results of all rows, with the facts of their second stage."""
-        rank = self._rank if self._has_rank else None
+        rank, values = self._rank if self._has_rank else None, self._values
+        if rank is not None:
+            values = compute_recall_values(rank, self.labels.metrics) | values
         rounded = float(np.mean(self._rounded)) if self._rounded else 0.0
-        return RankedQueries(rank, self._tied, rounded, self._values, rescored=rescored)
+        return RankedQueries(rank, self._tied, rounded, values, rescored=rescored)
 
 
 def listed_positives(labels: DirectionLabels) -> Ragged:

@@ -24,27 +24,6 @@ def memory_budget() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 
 
-class PairReader:
-    """Reads the scores of pairs from rows.
-
-    Attributes:
-      queries: int [P], positions.
-      values: scores [P], filled by `read`.
-    """
-
-    def __init__(self, queries: np.ndarray, items: np.ndarray, dtype: np.dtype) -> None:
-        """Takes pairs at positions [P], and the type of their scores."""
-        self.queries, self._items = queries, items
-        self._order = np.argsort(queries, kind="stable")
-        self.values = np.empty(len(queries), dtype)
-
-    def read(self, at: np.ndarray, rows: np.ndarray) -> None:
-        """Reads the pairs of queries at ascending positions [q] from their rows [q, N]."""
-        ends = np.searchsorted(self.queries, [at[0], at[-1] + 1], sorter=self._order)
-        some = self._order[slice(*ends)]
-        self.values[some] = rows[np.searchsorted(at, self.queries[some]), self._items[some]]
-
-
 class Scores(abc.ABC):
     """Scores of Q queries and N items.
 
@@ -66,10 +45,12 @@ class Scores(abc.ABC):
 
     def pairs(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Returns the scores [P] of single pairs at positions [P]."""
-        reader, asked = PairReader(queries, items, self.dtype), np.unique(queries)
-        for at, rows in self.blocks(asked):
-            reader.read(asked[at], rows)
-        return reader.values
+        asked, at = np.unique(queries, return_inverse=True)
+        values = np.empty(len(queries), self.dtype)
+        for part, rows in self.blocks(asked):
+            some = np.flatnonzero((part.start <= at) & (at < part.stop))
+            values[some] = rows[at[some] - part.start, items[some]]
+        return values
 
     def find_scored(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Returns which pairs at positions [P] have a score, and not only a rank; bool [P]."""

@@ -22,7 +22,6 @@ from xmodal.evals.scores.score_rows import (
     MatrixScores,
     Scores,
     copy_parts,
-    count_not_finite,
     take_rows,
 )
 from xmodal.evals.scores.sources import Embeddings
@@ -187,14 +186,18 @@ class VectorScores(Scores):
         pairs = itertools.pairwise(itertools.chain(map(launch, numbers), [None]))
         for number, (tile, _) in zip(numbers, pairs, strict=True):
             found = to_host(tile, mesh)
-            # One pass; the sum of large finite scores may overflow.
-            if not (np.isfinite(found.sum()) or np.isfinite(found).all()):
-                raise UserError(
-                    f"Scores of {self._place} by {self._similarity.name!r} are not finite: its "
-                    "embeddings hold numbers that are too large for them. Divide all by one "
-                    "number, or use the cosine similarity."
-                )
+            _check_finite(found, self._place, self._similarity)
             yield number, found
+
+
+def _check_finite(scores: np.ndarray, place: str, similarity: Similarity) -> None:
+    # One pass; the sum of large finite scores may overflow.
+    if not (np.isfinite(scores.sum()) or np.isfinite(scores).all()):
+        raise UserError(
+            f"Scores of {place} by {similarity.name!r} are not finite: its embeddings hold NaN "
+            "(the model diverged) or numbers that are too large. Divide those by one number, or "
+            "use the cosine similarity."
+        )
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -233,7 +236,6 @@ def open_scores(
         items = [HostItems(given[each], embeddings.tokens[each]) for each in ("image", "text")]
         matrix = compute_score_matrix(similarity, embeddings.parameters, *items, mesh=mesh)
         return {("image", "text"): MatrixScores(matrix)}
-    _check_finite(embeddings)
     prepare, score = similarity.scorer(embeddings.parameters)
     mesh, dtype = (one_device("cpu"), DOUBLE) if precision == "float64" else (mesh, None)
     placed = similarity.place(*given.values(), platform=mesh.devices.flat[0].platform, dtype=dtype)
@@ -254,18 +256,10 @@ def score_captions(
     embeddings: Embeddings, left: np.ndarray, right: np.ndarray, precision: str = "float32"
 ) -> np.ndarray:
     """Returns the scores [P] of pairs of captions at positions [P], and of no others."""
-    _check_finite(embeddings)
     similarity, dtype = embeddings.make_similarity(), DOUBLE if precision == "float64" else None
     (vectors,) = similarity.place(embeddings.vectors("text"), dtype=dtype)
     with in_precision(vectors.dtype):
         first, second = (similarity.prepare(vectors[at]) for at in (left, right))
-        return np.asarray(similarity.paired(first, second, embeddings.parameters))
-
-
-def _check_finite(embeddings: Embeddings) -> None:
-    for modality, rows in embeddings.by_modality.items():
-        if bad := count_not_finite(rows):
-            raise UserError(
-                f"{bad:,} of {len(rows):,} {modality} embeddings of {embeddings.place} are not "
-                "finite: the model diverged or the file is damaged."
-            )
+        found = np.asarray(similarity.paired(first, second, embeddings.parameters))
+    _check_finite(found, embeddings.place, similarity)
+    return found
