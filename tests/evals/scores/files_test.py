@@ -182,7 +182,7 @@ def order(i2t, asked=(True, True, True)):
     )
     rows = np.flatnonzero(asked)
     positives = Ragged.from_pairs(rows, np.zeros_like(rows), len(asked))
-    needed = {"i2t": [DirectionLabels(positives, ("recall@1",))]}
+    needed = {("cxc", "i2t"): DirectionLabels(positives, ("recall@1",))}
     opened = lists.open_lists(load_rankings({"i2t": i2t}), labels, needed)
     return {direction: scores.lists for direction, scores in opened.items()}
 

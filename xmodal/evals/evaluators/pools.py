@@ -171,7 +171,10 @@ class PoolsEvaluator(Evaluator):
         pool = source.take(images, captions)
         scores = open_scores(pool, mesh=self._mesh, precision=self.options.precision)
         between = scores["image", "text"]
-        held = between.hold(memory_budget()) if self._reranker is None else between
+        held = between.hold(memory_budget())
+        if self._reranker is not None:
+            predictions = predictions_of(pool, self.options.task)
+            held = RerankedScores(between, predictions, self._reranker)
         rows, columns = np.nonzero(self._pairs.contains(images[:, None], captions))
         ranks = {}
         for direction in self.options.directions:
@@ -179,9 +182,6 @@ class PoolsEvaluator(Evaluator):
             ends = (columns, rows) if flips else (rows, columns)
             positives = Ragged.from_pairs(*ends, num_rows=len(images))
             ranked = held.transpose() if flips else held
-            if self._reranker is not None:
-                predictions = predictions_of(pool, self.options.task)
-                ranked = RerankedScores(between, predictions, self._reranker, transposed=flips)
             (answer,) = rank_queries(ranked, [DirectionLabels(positives, ("recall@1",))])
             ranks[direction] = answer.rank
         return ranks

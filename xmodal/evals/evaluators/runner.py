@@ -21,7 +21,7 @@ from xmodal.evals.reports.metrics import (
 from xmodal.evals.reports.results import CorrelationResult, DirectionResult, Result
 from xmodal.evals.scores.files import name_of, open_source
 from xmodal.evals.scores.galleries import Ids, find_items, order_embeddings
-from xmodal.evals.scores.lists import answer_lists, open_lists
+from xmodal.evals.scores.lists import answer_lists
 from xmodal.evals.scores.ranks import RankedQueries, has_positives, rank_directions
 from xmodal.evals.scores.rerank import PairReranker, RerankedScores, RowReranker, TwoStages
 from xmodal.evals.scores.score_rows import MatrixScores, Scores
@@ -146,7 +146,7 @@ def compute_benchmarks(
     if isinstance(source, RankedLists | Candidates):
         if opening.get("reranker") is not None:
             raise UserError(f"{source.place} has ranked lists; remove the reranker.")
-        answers = _answer_lists(source, labels, asked)
+        answers = answer_lists(source, labels, asked)
     else:
         answers, values = _rank(open_galleries(source, labels, **opening), asked, rated, budget)
     images, correlations = images_of(labels), dict[str, CorrelationResult]()
@@ -199,20 +199,6 @@ def _rank(
             answers |= zip(each, ranked, strict=True)
         values |= zip(ends, read, strict=True)
     return answers, values
-
-
-def _answer_lists(
-    source: RankedLists | Candidates, labels: Labels, asked: Mapping[Key, DirectionLabels]
-) -> dict[Key, RankedQueries]:
-    by_direction: dict[str, dict[Key, DirectionLabels]] = {}
-    for key, each in asked.items():
-        by_direction.setdefault(key[1], {})[key] = each
-    needed = {direction: [*own.values()] for direction, own in by_direction.items()}
-    answers: dict[Key, RankedQueries] = {}
-    for direction, scores in open_lists(source, labels, needed).items():
-        own = by_direction.get(direction, {})
-        answers |= zip(own, answer_lists(scores, [*own.values()]), strict=True)
-    return answers
 
 
 def _orient(pairs: GradedPairs) -> tuple[Modalities, tuple[np.ndarray, np.ndarray]]:
@@ -284,15 +270,12 @@ def _explain_skipped(source: Source, benchmarks: Sequence[Benchmark]) -> dict[st
     compared = {name: each for one in benchmarks for name, each in one.compared.items()}
     if not isinstance(source, Embeddings):
         kind = {RankedLists: "lists", Candidates: "candidates", ScoreMatrix: "scores"}[type(source)]
-        listed = ("i2t", "t2i")
-        return {
-            name: f"there are no {name} {kind}" if name in listed else f"the {kind} lack them"
-            for name in compared
-        }
-    reasons = {}
+        return {name: f"there are no {kind} for {name}" for name in compared}
+    reasons = dict.fromkeys(
+        compared, f"the similarity {source.similarity!r} compares images with captions only"
+    )
     for name, needed in compared.items():
         missing = [KINDS[each] for each in dict.fromkeys(needed) if each not in source.modalities]
-        reasons[name] = f"the similarity {source.similarity!r} compares images with captions only"
         if missing:
             reasons[name] = f"there are no {' and no '.join(missing)} embeddings"
     return reasons

@@ -7,7 +7,7 @@ of a split's labels.
 import io
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -17,6 +17,7 @@ from xmodal.core.errors import UserError
 from xmodal.core.files import check_writable, write_file
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.evals.labels.definitions import KINDS
+from xmodal.evals.scores.galleries import ids_of
 from xmodal.evals.scores.score_rows import count_not_finite
 from xmodal.evals.scores.sources import LARGEST_SCORE, Candidates, Embeddings, ScoreMatrix
 from xmodal.similarity import LATE_INTERACTIONS
@@ -26,15 +27,13 @@ DIRECTIONS = ("i2t", "t2i")
 _NUMBERS = ("match_scale", "match_shift")
 _ROWS_AT_A_TIME = 1024  # The matrix may be on disk.
 
-Content = TypeVar("Content")
-
 
 def place_of(source: str | os.PathLike | Mapping) -> str:
     """Returns the name of a source in messages, its path."""
     return "<arrays>" if isinstance(source, Mapping) else os.fspath(source)
 
 
-def read_file(place: str, read: Callable[[str], Content]) -> Content:
+def read_file(place: str, read: Callable[[str], Any]) -> Any:
     """Returns what a function reads from a file, whose name is added to its errors."""
     try:
         return read(place)
@@ -197,16 +196,14 @@ def load_scores(
     else:
         matrix = arrays["scores"]
     wanted = len(own[0]), len(own[1])
-    if matrix.dtype.kind != "f" or matrix.dtype.itemsize > 8 or matrix.shape != wanted:
+    fits = matrix.dtype.kind == "f" and matrix.dtype.itemsize <= 8 and matrix.shape == wanted
+    starts = range(0, len(matrix) if fits else 0, _ROWS_AT_A_TIME)
+    bad = sum(count_not_finite(matrix[start : start + _ROWS_AT_A_TIME]) for start in starts)
+    if not fits or bad:
         raise UserError(
             f"The scores in {place} are {matrix.dtype} {list(matrix.shape)} for {wanted[0]} "
-            f"image_ids and {wanted[1]} caption_ids; save float32 or float64, with a row per image "
-            f"and a column per caption."
-        )
-    parts = range(0, len(matrix), _ROWS_AT_A_TIME)
-    if bad := sum(count_not_finite(matrix[start : start + _ROWS_AT_A_TIME]) for start in parts):
-        raise UserError(
-            f"The scores of {bad} images in {place} are not finite; save finite scores."
+            f"image_ids and {wanted[1]} caption_ids, not finite for {bad} images; save finite "
+            "float32 or float64, with a row per image and a column per caption."
         )
     return ScoreMatrix(place, *own, matrix)
 
@@ -231,9 +228,8 @@ def _read_candidates(arrays: NamedArrays, images: np.ndarray, captions: np.ndarr
                 "Leave out items that were not scored."
             )
         directions[direction] = items.astype(np.int64), scores
-    definition = "the scores of a file"
-    if "score_definition" in arrays:
-        definition = str(arrays["score_definition"].item())
+    key = "score_definition"
+    definition = str(arrays[key].item()) if key in arrays else "the scores of a file"
     return Candidates(arrays.place, images, captions, directions, definition)
 
 
@@ -244,11 +240,10 @@ def save_embeddings(path: str | os.PathLike, embeddings: Embeddings) -> None:
             f"{embeddings.place} ranks token sets by {embeddings.similarity!r}, and a file has "
             "only vectors: use --save_scores, which writes the scores of all pairs."
         )
-    found: dict[str, Any] = {"similarity": np.array(embeddings.similarity)}
-    ids = {"image": embeddings.image_ids, "text": embeddings.caption_ids}
-    for modality, vectors in embeddings.by_modality.items():
-        found |= {f"{KINDS[modality]}_ids": ids[modality], f"{KINDS[modality]}_embeddings": vectors}
-    found |= {f"{KINDS[modality]}_log_sigma": x for modality, x in embeddings.log_sigma.items()}
+    found = {"similarity": np.array(embeddings.similarity)}
+    found |= {f"{kind}_ids": ids for kind, ids in ids_of(embeddings).items()}
+    found |= {f"{KINDS[name]}_embeddings": x for name, x in embeddings.by_modality.items()}
+    found |= {f"{KINDS[name]}_log_sigma": x for name, x in embeddings.log_sigma.items()}
     _save(path, found | {name: np.float32(x) for name, x in embeddings.parameters.items()})
 
 

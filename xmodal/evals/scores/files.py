@@ -30,7 +30,11 @@ def open_source(kind: str, given: Any, ids: Any = None, similarity: str | None =
     if kind == "scores":
         return arrays.load_scores(given, ids)
     embeddings = arrays.load_embeddings(given)
-    name = similarity or embeddings.similarity
+    if not (name := similarity or embeddings.similarity):
+        raise UserError(
+            f"Name the similarity that the model ranks by, one of {sorted(SIMILARITIES)}: they "
+            "rank differently, so there is no default."
+        )
     lookup("similarity", name, SIMILARITIES)  # A file has only vectors.
     return with_similarity(embeddings, {"name": name})
 

@@ -29,6 +29,9 @@ from xmodal.evals.scores.sources import Candidates, RankedLists
 
 _DIGITS = 12  # Digits of the hash that distinguishes candidates.
 
+Asked = Mapping[tuple[str, str], DirectionLabels]
+"""Labels by the names of benchmark and direction."""
+
 
 class ListedScores(Scores):
     """Scores that rank the items of lists: minus their places; -inf for items that are not listed.
@@ -62,19 +65,24 @@ class ListedScores(Scores):
 
 
 def answer_lists(
-    scores: ListedScores, directions: Sequence[DirectionLabels]
-) -> list[RankedQueries]:
-    """Answers directions by the metrics that are determined for every query; `missing` has others.
+    source: RankedLists | Candidates, labels: Labels, asked: Asked
+) -> dict[tuple[str, str], RankedQueries]:
+    """Answers the directions that have lists by the metrics that are determined for every query.
 
-    A list that ends before its first positive leaves the rank undetermined, but determines recall@k
-    if it has at least k items; within folds, only items of the query's fold count.
+    `missing` names the others. A list that ends before its first positive leaves the rank
+    undetermined, but determines recall@k if it has at least k items; within folds, only items of
+    the query's fold count.
     """
-    found = rank_queries(scores, directions)
-    return [_decide(scores, *each) for each in zip(directions, found, strict=True)]
+    answers: dict[tuple[str, str], RankedQueries] = {}
+    for direction, scores in open_lists(source, labels, asked).items():
+        own = {key: each for key, each in asked.items() if key[1] == direction}
+        for key, answer in zip(own, rank_queries(scores, [*own.values()]), strict=True):
+            answers[key] = decide(scores, own[key], answer)
+    return answers
 
 
-def _decide(scores: ListedScores, labels: DirectionLabels, answer: RankedQueries) -> RankedQueries:
-    """An answer without the metrics that need more items than the lists have."""
+def decide(scores: ListedScores, labels: DirectionLabels, answer: RankedQueries) -> RankedQueries:
+    """Returns an answer without the metrics that need more items than the lists have."""
     (queries, gallery), lengths, asked = scores.shape, scores.lists.lengths, has_positives(labels)
     whole = np.full(queries, gallery)
     if labels.folds is not None:
@@ -103,61 +111,51 @@ def _decide(scores: ListedScores, labels: DirectionLabels, answer: RankedQueries
 
 
 def open_lists(
-    source: RankedLists | Candidates,
-    labels: Labels,
-    asked: Mapping[str, Sequence[DirectionLabels]],
+    source: RankedLists | Candidates, labels: Labels, asked: Asked
 ) -> dict[str, ListedScores]:
     """Returns ranked lists by position in the galleries of a split, by direction.
 
-    Candidates are ranked by descending score; of equal scores, the smaller id comes first. A query
-    needs no list if it has no positive in any of the labels `asked` of its direction.
+    Candidates are ranked by descending score; of equal scores, the smaller id comes first. Queries
+    and items that are not in the split are ignored, as those of embeddings are. A query
+    needs no list if it has no positive in any labels of its direction among those `asked`.
     """
-    definition = ""
-    if isinstance(source, Candidates):
-        source, definition = _sort_candidates(source), source.definition
     ids = {"image": labels.image_ids, "text": labels.caption_ids}
+    definition = source.definition if isinstance(source, Candidates) else ""
     opened = {}
-    for direction, lists in (("i2t", source.i2t), ("t2i", source.t2i)):
-        if lists is None:
-            continue
+    for direction, (given, ranked) in _read_lists(source).items():
         queries, items = (Positions(KINDS[s], ids[s]) for s in DIRECTIONS[direction])
-        place = f"{direction!r} in {source.place}"
-        given = np.fromiter(lists, np.int64, len(lists))
-        rows = _find(queries, given, f"the queries under {place}")
+        rows, values = queries.find(given), items.find(np.concatenate(ranked))
         lacking = np.zeros(len(queries.ids), bool)
-        for each in asked.get(direction, ()):
-            lacking |= has_positives(each)
-        lacking[rows] = False
+        for (_, name), each in asked.items():
+            lacking |= (name == direction) & has_positives(each)
+        lacking[rows[rows >= 0]] = False
         if lacking.any():
             raise UserError(
-                f"There is no list under {place} for {lacking.sum()} of the {queries.kind}s that "
-                f"are queries of the benchmarks, the first is {queries.ids[lacking.argmax()]}; "
-                "add them, or name in `benchmarks` only benchmarks that do not use them."
+                f"There is no list under {direction!r} in {source.place} for {lacking.sum()} of "
+                f"the {queries.kind}s that are queries of the benchmarks, the first is "
+                f"{queries.ids[lacking.argmax()]}; add them, name their split in `split`, or name "
+                "in `benchmarks` only benchmarks that do not use them."
             )
-        by_row = dict(zip(rows.tolist(), lists.values(), strict=True))
-        ranked = [by_row.get(row, np.zeros(0, np.int64)) for row in range(len(queries.ids))]
-        offsets = np.concatenate([[0], np.cumsum(list(map(len, ranked)))])
-        values = _find(items, np.concatenate(ranked), f"the lists under {place}")
-        ordered = Ragged(offsets, values.astype(np.int32))
-        opened[direction] = ListedScores(ordered, len(items.ids), definition)
+        at = np.repeat(rows, [len(each) for each in ranked])
+        kept = np.flatnonzero((at >= 0) & (values >= 0))
+        kept = kept[np.argsort(at[kept], kind="stable")]
+        lengths = np.bincount(at[kept], minlength=len(lacking))
+        lists = Ragged(np.concatenate([[0], np.cumsum(lengths)]), values[kept].astype(np.int32))
+        opened[direction] = ListedScores(lists, len(items.ids), definition)
     return opened
 
 
-def _sort_candidates(source: Candidates) -> RankedLists:
-    lists = {}
-    for direction, (items, scores) in source.directions.items():
-        queries = source.image_ids if direction == "i2t" else source.caption_ids
-        ranked = np.take_along_axis(items, np.lexsort((items, -scores)), axis=1)
-        lists[direction] = dict(zip(queries.tolist(), ranked, strict=True))
-    return RankedLists(source.place, lists.get("i2t"), lists.get("t2i"))
-
-
-def _find(positions: Positions, ids: np.ndarray, what: str) -> np.ndarray:
-    found = positions.find(ids)
-    if (unknown := found < 0).any():
-        raise UserError(
-            f"{unknown.sum()} of {len(ids)} ids of {what} are not {positions.kind}s of this split, "
-            f"the first is {ids[unknown.argmax()]}; rank the items of one split only, and name it "
-            "in `split`."
-        )
-    return found
+def _read_lists(source: RankedLists | Candidates) -> dict[str, tuple[np.ndarray, Sequence]]:
+    """Ids of queries and of their items, best first, by direction."""
+    if isinstance(source, RankedLists):
+        given = {"i2t": source.i2t, "t2i": source.t2i}
+        return {
+            name: (np.fromiter(lists, np.int64, len(lists)), list(lists.values()))
+            for name, lists in given.items()
+            if lists is not None
+        }
+    ids = {"i2t": source.image_ids, "t2i": source.caption_ids}
+    return {
+        name: (ids[name], np.take_along_axis(items, np.lexsort((items, -scores)), axis=1))
+        for name, (items, scores) in source.directions.items()
+    }

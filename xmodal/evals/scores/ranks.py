@@ -81,12 +81,13 @@ def rank_directions(
       budget: bytes that the scores may take, see `memory_budget`; if they take more, they are
         computed for each direction.
     """
-    values = [scores.rate(*pairs) for pairs in rated]
+    own = [scores.rate(*pairs) for pairs in rated]
     if forward and (exclude_self or backward):
         scores = scores.hold(memory_budget() if budget is None else budget)
-    unread = [pairs for pairs, found in zip(rated, values, strict=True) if found is None]
-    found, read = _read_rows(scores, forward, unread, exclude_self=exclude_self)
-    return found, rank_queries(scores.transpose(), backward) if backward else [], read or values
+    read = [pairs for pairs, known in zip(rated, own, strict=True) if known is None]
+    found, values = _read_rows(scores, forward, read, exclude_self=exclude_self)
+    turned = rank_queries(scores.transpose(), backward) if backward else []
+    return found, turned, values or [each for each in own if each is not None]
 
 
 def rank_queries(scores: Scores, directions: Sequence[DirectionLabels]) -> list[RankedQueries]:
@@ -159,7 +160,7 @@ class _Chunk:
             rows = np.where(folds[0][queries][:, None] == folds[1], rows, -np.inf)
         self.queries, self.rows, self.rounding, self._flags = queries, rows, rounding, flags
         depths = np.max([answer.depths[queries] for answer in group], axis=0)
-        self.lists = np.full((len(rows), depths.max()), -1)
+        self.lists = np.full((len(rows), depths.max(initial=1)), -1)
         deep = np.flatnonzero(depths)
         top = top_items(take_rows(rows, deep), self.lists.shape[1])
         self.lists[deep, : top.shape[1]] = top
@@ -222,7 +223,8 @@ class _Answer:
     def _rank_best(self, chunk: _Chunk) -> None:
         """Ranks the best positives, and finds items with the same scores."""
         queries, rows = chunk.queries, chunk.rows
-        row, items = listed_positives(self.labels).expand(queries)
+        assert isinstance(self.labels.positives, Ragged), "ranks need lists of positives"
+        row, items = self.labels.positives.expand(queries)
         scores, best = rows[row, items], np.full(len(rows), -np.inf, rows.dtype)
         np.maximum.at(best, row, scores)
         found, is_best = best > -np.inf, scores == best[row]
@@ -241,14 +243,12 @@ class _Answer:
 
     def _find_cuts(self, chunk: _Chunk) -> None:
         """Finds queries whose R-th item has the same score as the next."""
-        lists = chunk.lists
         for relation in self.labels.relations:
             r = compute_r(self.labels, relation)[chunk.queries]
-            at = np.stack([np.maximum(r - 1, 0), np.minimum(r, lists.shape[1] - 1)], axis=1)
-            ends = np.take_along_axis(lists, at, axis=1)
+            at = np.stack([np.maximum(r - 1, 0), r], axis=1)
+            ends = np.take_along_axis(chunk.lists, at, axis=1)
             last, following = np.take_along_axis(chunk.rows, ends, axis=1).T
-            cut = (r > 0) & (r < lists.shape[1]) & (ends[:, 1] >= 0)
-            self._tied[chunk.queries] |= cut & (last == following)
+            self._tied[chunk.queries] |= (r > 0) & (ends[:, 1] >= 0) & (last == following)
 
     def result(self, rescored: Rescored | None) -> RankedQueries:
         """Returns the results of all rows, with the facts of their second stage."""
@@ -257,12 +257,6 @@ class _Answer:
             values = compute_recall_values(rank, self.labels.metrics) | values
         rounded = float(np.mean(self._rounded)) if self._rounded else 0.0
         return RankedQueries(rank, self._tied, rounded, values, rescored=rescored)
-
-
-def listed_positives(labels: DirectionLabels) -> Ragged:
-    """Returns the positives of a direction that needs ranks, which are always lists."""
-    assert isinstance(labels.positives, Ragged)
-    return labels.positives
 
 
 def has_positives(labels: DirectionLabels) -> np.ndarray:
@@ -277,17 +271,14 @@ def compute_list_values(
 
     Args:
       labels: positives of the direction.
-      lists: int [P, depth], items by descending score, -1 after the last; items that are missing at
-        the end are no positives.
+      lists: int [P, depth], at least R items by descending score, -1 after the last.
       rows: int [P], the queries.
       metric: its name.
     """
     values = []
     for relation in labels.relations:
         r = compute_r(labels, relation)[rows]
-        lacking = max(0, int(r.max(initial=0)) - lists.shape[1])
-        whole = np.pad(lists, [(0, 0), (0, lacking)], constant_values=-1)
-        hits = relation.contains(rows[:, None], whole)
+        hits = relation.contains(rows[:, None], lists)
         values.append(LIST_METRICS[metric](hits, np.maximum(r, 1)))
     return 100.0 * np.mean(values, axis=0)
 

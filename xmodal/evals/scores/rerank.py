@@ -8,7 +8,6 @@ of a query with its best items, see `PairReranker`. The others are functions of 
 import copy
 import dataclasses
 import functools
-import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any
 
@@ -80,10 +79,9 @@ def refine_selectively(
     return jnp.where(best[:, :1] - best[:, 1:] < gap, refined, scores)
 
 
-_CROSS_ENCODER = "cross_encoder"
 RERANKERS: dict[str, Callable[..., Any]] = {
     "selective_refinement": refine_selectively,
-    _CROSS_ENCODER: PairReranker,
+    "cross_encoder": PairReranker,
 }
 
 
@@ -97,49 +95,32 @@ def make_reranker(
     if options is None:
         return None
     given = dict(options)
-    known = {name: x for name, x in RERANKERS.items() if not of_rows or name != _CROSS_ENCODER}
+    known = {name: x for name, x in RERANKERS.items() if not of_rows or x is not PairReranker}
     made = lookup(f"{where}.name", given.pop("name", ""), known)
     if made is not PairReranker:
         check_options(where, made, given)
         return functools.partial(made, **given)
-    found = read(PairReranker, where, given)
-    if found.first_stage and not os.path.isfile(found.first_stage):
-        raise UserError(
-            f"{where}.first_stage={found.first_stage!r} is not a file: name one of embeddings, "
-            "which xmodal evaluate writes with --save_embeddings."
-        )
-    return found
+    return read(PairReranker, where, given)
 
 
 class RerankedScores(Scores):
     """Scores of queries whose complete rows a function changes; ratings use the original ones."""
 
-    def __init__(
-        self,
-        scores: Scores,
-        predictions: Predictions,
-        reranker: RowReranker,
-        *,
-        transposed: bool = False,
-    ) -> None:
-        """Takes scores and predictions of the same N images and M captions.
-
-        `transposed`: whether captions are the queries.
-        """
-        self._scores = scores.transpose() if transposed else scores
-        self._predict = functools.partial(predictions.rows, transposed=transposed)
+    def __init__(self, scores: Scores, predictions: Predictions, reranker: RowReranker) -> None:
+        """Takes scores and predictions of the same N images and M captions."""
+        self._scores, self._predictions, self._reranker = scores, predictions, reranker
         self._apply = jax.jit(reranker)
-        self._given, self._transposed = (scores, predictions, reranker), transposed
-        self.shape, self.dtype = self._scores.shape, self._scores.dtype
+        self.shape, self.dtype = scores.shape, scores.dtype
 
     def transpose(self) -> "RerankedScores":
         """See `Scores`."""
-        return RerankedScores(*self._given, transposed=not self._transposed)
+        turned = self._scores.transpose(), self._predictions.transpose()
+        return RerankedScores(*turned, self._reranker)
 
     @property
     def height(self) -> int:
         """See `Scores`."""
-        width = self._predict(np.zeros(1, int)).shape[-1]
+        width = self._predictions.rows(np.zeros(1, int)).shape[-1]
         return max(1, min(super().height, _PREDICTIONS_AT_A_TIME // (self.shape[1] * width)))
 
     def rows(self, queries: np.ndarray) -> np.ndarray:
@@ -149,7 +130,9 @@ class RerankedScores(Scores):
         at = np.minimum(np.arange(size), len(queries) - 1)
         rows = self._scores.rows(queries)[at]
         with in_precision(self.dtype):  # Float32 would tie what float64 ranks.
-            return np.asarray(self._apply(rows, self._predict(queries[at])))[: len(queries)]
+            return np.asarray(self._apply(rows, self._predictions.rows(queries[at])))[
+                : len(queries)
+            ]
 
     def rate(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
         """See `Scores`."""
@@ -187,10 +170,9 @@ class TwoStages(Scores):
             )
         if not first_name and (top is not None or weight):
             raise UserError(
-                f"The reranker 'cross_encoder' has top={top} and "
-                f"first_stage_weight={weight}, but {place} has no embeddings, which would be its "
-                "first stage: remove both, so that all pairs are scored, or name another model's "
-                "embeddings in first_stage."
+                f"The reranker 'cross_encoder' has top={top} and first_stage_weight={weight}, but "
+                f"{place} has no embeddings for its first stage: remove both, so that all pairs "
+                "are scored, or name another model's embeddings in first_stage."
             )
         self._first, self._first_name, self._pairs = first, first_name, pairs
         self._weight, self._top, self._is_transposed = weight, top, False
@@ -268,16 +250,16 @@ class TwoStages(Scores):
 
         And their scores there, [Q, K]; [Q, 0] if these serve nothing.
         """
-        if self._best is None:
-            queries, items = self.shape
-            top = min(self._top or items, items)
-            if top == items and not self._weight:
-                every = np.broadcast_to(np.arange(items, dtype=np.int32), self.shape)
-                self._best = every, np.empty((queries, 0), self.dtype)
-                return self._best
+        if self._best is not None:
+            return self._best
+        queries, items = self.shape
+        top, weight = min(self._top or items, items), self._weight
+        every = np.broadcast_to(np.arange(items, dtype=np.int32), self.shape)
+        self._best = every, np.empty((queries, 0), self.dtype)
+        if top < items or weight:
             found, scores = np.empty((queries, top), np.int32), np.empty((queries, top), self.dtype)
             for at, rows in self._first.blocks(np.arange(queries)):
-                found[at] = top_items(rows, top) if top < items else np.arange(items)
+                found[at] = top_items(rows, top) if top < items else every[at]
                 scores[at] = np.take_along_axis(rows, found[at], axis=1)
             self._best = found, scores
         return self._best

@@ -5,8 +5,10 @@ same row, so that nothing depends on how two products round.
 """
 
 import abc
+import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from xmodal.evals.reports.results import Rescored
 
 GROUP = 64  # Rows of a block are a multiple of this.
 BLOCK = 1280  # Items per product.
+Content = TypeVar("Content")
 _ROWS_BYTES = 1 << 29  # A block of rows, unless a single product is larger.
 
 
@@ -143,6 +146,12 @@ def copy_parts(rows: np.ndarray, into: np.ndarray) -> np.ndarray:
         some = slice(start, start + 2 * GROUP)
         into[:, some] = rows[:, some]
     return into
+
+
+def launch_ahead(launched: Iterable[Content]) -> Iterator[Content]:
+    """Yields results on devices, each after the next is launched, so that the devices stay busy."""
+    for result, _ in itertools.pairwise(itertools.chain(launched, [None])):
+        yield cast("Content", result)
 
 
 def count_not_finite(values: np.ndarray) -> int:

@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -22,6 +21,7 @@ from xmodal.evals.scores.score_rows import (
     MatrixScores,
     Scores,
     copy_parts,
+    launch_ahead,
     take_rows,
 )
 from xmodal.evals.scores.sources import Embeddings
@@ -137,6 +137,7 @@ class VectorScores(Scores):
             columns = self._items.columns(other)
             rows[:, columns] = tile[: len(queries), : columns.stop - columns.start]
             if number is not None and not (self._within and other == number):
+                assert self._kept is not None
                 self._kept[number, other] = tile
         return rows
 
@@ -183,8 +184,7 @@ class VectorScores(Scores):
                 tile = self._items.tiles[number]
                 return _score_tile(self._score, self._flips, mesh, placed, tile)
 
-        pairs = itertools.pairwise(itertools.chain(map(launch, numbers), [None]))
-        for number, (tile, _) in zip(numbers, pairs, strict=True):
+        for number, tile in zip(numbers, launch_ahead(map(launch, numbers)), strict=True):
             found = to_host(tile, mesh)
             _check_finite(found, self._place, self._similarity)
             yield number, found
