@@ -57,7 +57,7 @@ class ListedScores(Scores):
         if not self._definition:
             return None
         at, items = self.lists.expand(np.arange(self.shape[0]))
-        table = np.full((self.shape[0], self.lists.lengths.max()), -1, np.int32)
+        table = np.full((self.shape[0], self.lists.lengths.max(initial=1)), -1, np.int32)
         table[at, np.arange(len(at)) - np.searchsorted(at, at)] = items
         table = np.sort(table, axis=1)
         given = hash_arrays("", [table], {})[:_DIGITS]
@@ -127,7 +127,8 @@ def open_lists(
         rows, values = queries.find(given), items.find(np.concatenate(ranked))
         lacking = np.zeros(len(queries.ids), bool)
         for (_, name), each in asked.items():
-            lacking |= (name == direction) & has_positives(each)
+            if name == direction:
+                lacking |= has_positives(each)
         lacking[rows[rows >= 0]] = False
         if lacking.any():
             raise UserError(

@@ -85,7 +85,7 @@ class Scores(abc.ABC):
     def height(self) -> int:
         """Queries in a block of rows."""
         fitting = _ROWS_BYTES // (self.shape[1] * self.dtype.itemsize)
-        return min(max(fitting // GROUP, 1) * GROUP, 2 * BLOCK)
+        return min(max(fitting // GROUP, 1) * GROUP, BLOCK)
 
     def blocks(self, queries: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
         """Yields parts of the ascending `queries`, and the rows of each, valid until the next.
