@@ -121,5 +121,4 @@ def test_items_of_all_processes_come_back_in_their_order(items, processes):
         own = group.own_rows(index)
         assert 2 * batches - 2 < len(own) <= 2 * batches
         gathered.append(np.pad(own, (0, 2 * batches - len(own)), mode="edge"))
-    found = group.restore_order(np.stack([np.concatenate(gathered)] * 3, axis=-1))
-    np.testing.assert_array_equal(found, np.stack([rows] * 3, axis=-1))
+    np.testing.assert_array_equal(np.concatenate(gathered)[:items], rows)

@@ -182,8 +182,9 @@ def order(i2t, asked=(True, True, True)):
     )
     rows = np.flatnonzero(asked)
     positives = Ragged.from_pairs(rows, np.zeros_like(rows), len(asked))
-    benchmarks = {("cxc", "i2t"): DirectionLabels(positives, ("recall@1",))}
-    return lists.order_rankings(load_rankings({"i2t": i2t}), labels, benchmarks)
+    needed = {("cxc", "i2t"): DirectionLabels(positives, ("recall@1",))}
+    opened = lists.open_lists(load_rankings({"i2t": i2t}), labels, needed)
+    return {direction: scores.lists for direction, scores in opened.items()}
 
 
 def test_lists_become_positions_in_the_order_of_the_split():

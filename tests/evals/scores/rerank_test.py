@@ -40,9 +40,8 @@ def test_selective_refinement_of_whole_rows(monkeypatch, transposed, at_a_time):
     reranker = rerank.make_reranker(
         "config.x", {"name": "selective_refinement", "strength": 0.13, "gap": 0.01}
     )
-    found = rerank.RerankedScores(
-        MatrixScores(scores), predictions, reranker, transposed=transposed
-    )
+    found = rerank.RerankedScores(MatrixScores(scores), predictions, reranker)
+    found = found.transpose() if transposed else found
     if transposed:
         scores, probabilities = scores.T, probabilities.swapaxes(0, 1)
     expected = slow_refinement(scores, probabilities, 0.13, 0.01)

@@ -124,5 +124,5 @@ def test_values_that_are_not_finite():
     with pytest.raises(UserError, match="Scores of x by 'dot' are not finite.* use the cosine"):
         scores.rows(np.arange(4))
     left[2, 1] = np.nan
-    with pytest.raises(UserError, match="1 of 4 image embeddings of x are not finite"):
-        open_vectors(left, right, "cosine")
+    with pytest.raises(UserError, match="by 'cosine' are not finite: its embeddings hold NaN"):
+        open_vectors(left, right, "cosine")["image", "text"].rows(np.arange(4))

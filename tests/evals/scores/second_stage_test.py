@@ -8,8 +8,8 @@ from xmodal.core.errors import UserError
 from xmodal.evals import make_evaluator, read_options
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.types import DirectionLabels
-from xmodal.evals.scores.ranks import has_positives, rank_queries
-from xmodal.evals.scores.rerank import PairReranker, SecondStage
+from xmodal.evals.scores.ranks import rank_queries
+from xmodal.evals.scores.rerank import PairReranker, TwoStages
 from xmodal.evals.scores.score_rows import MatrixScores
 from xmodal.evals.scores.sources import Embeddings
 
@@ -54,9 +54,9 @@ def test_ranks_are_those_of_two_keys(top, transposed, weight):
     first, second = make_scores()
     table = Table(second)
     options = PairReranker(top, weight)
-    stage = SecondStage(MatrixScores(first), "cosine", table, options, "model")
+    direction = TwoStages(MatrixScores(first), "cosine", table, options, "model")
+    direction = direction.transpose() if transposed else direction
     rows, columns = np.indices(first.T.shape if transposed else first.shape)
-    direction = stage(transposed)
     found = direction.pairs(rows.ravel(), columns.ravel()).reshape(rows.shape)
     expected = second + weight * first if weight else second
     if transposed:
@@ -77,13 +77,15 @@ def test_ranks_are_those_of_two_keys(top, transposed, weight):
 def test_only_queries_with_positives_are_scored(transposed):
     first, second = make_scores()
     table = Table(second)
-    stage = SecondStage(MatrixScores(first), "dot", table, PairReranker(7, 0.5), "model")
+    stage = TwoStages(MatrixScores(first), "dot", table, PairReranker(7, 0.5), "model")
     queries = first.shape[transposed]
     rows = np.array([2, 66, 69])
     labels = DirectionLabels(Ragged.from_pairs(rows, rows, queries), ("recall@1", "map@r"))
-    (expected,) = rank_queries(stage(transposed), [labels])
+    stage = stage.transpose() if transposed else stage
+    matrix = MatrixScores(stage.rows(np.arange(queries)))
+    (expected,) = rank_queries(matrix, [labels])
     table.asked.clear()
-    (answer,) = rank_queries(stage(transposed, has_positives(labels)), [labels])
+    (answer,) = rank_queries(stage, [labels])
     assert {pair[transposed] for pair in table.asked} == set(rows)
     np.testing.assert_array_equal(answer.values["map@r"], expected.values["map@r"])
     np.testing.assert_array_equal(answer.rank, expected.rank)
@@ -91,7 +93,7 @@ def test_only_queries_with_positives_are_scored(transposed):
 
 def test_a_model_without_a_cross_encoder_has_no_second_stage():
     with pytest.raises(UserError, match="none: evaluate a run with"):
-        SecondStage(MatrixScores(make_scores()[0]), "dot", None, PairReranker(), "model")
+        TwoStages(MatrixScores(make_scores()[0]), "dot", None, PairReranker(), "model")
 
 
 def open_case(pairs, **reranker):

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmodal.evals.evaluators.runner import OpenScores
+from xmodal.evals.evaluators.runner import open_galleries, scores_of
 from xmodal.evals.scores.arrays import NamedArrays
 from xmodal.evals.scores.files import open_source
 from xmodal.evals.scores.galleries import Ids
@@ -49,7 +49,8 @@ def best_items(
     assert not isinstance(source, Candidates), "`read_source` reads none"
     if not len(queries):
         return []
-    scores = OpenScores(source, _Items(**{**ids, kind: np.asarray(queries)})).ranking(direction)
+    items = _Items(**{**ids, kind: np.asarray(queries)})
+    scores = scores_of(open_galleries(source, items), direction)
     # Ties are broken by the order of the gallery, as in an evaluation.
     blocks = scores.blocks(np.arange(len(queries)))
     return [ids[found][best] for _, rows in blocks for best in top_items(rows, depth)]

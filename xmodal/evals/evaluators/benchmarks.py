@@ -1,6 +1,7 @@
 """Retrieval and rating benchmarks of a captioned dataset."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -17,7 +18,7 @@ from xmodal.evals.evaluators.evaluator import (
     describe_split,
     warn_of_part,
 )
-from xmodal.evals.evaluators.runner import OpenScores, compute_benchmarks
+from xmodal.evals.evaluators.runner import compute_benchmarks, open_galleries, scores_of
 from xmodal.evals.labels.annotations import read_annotations, restrict
 from xmodal.evals.labels.definitions import definitions_of
 from xmodal.evals.labels.ids import Positions
@@ -28,10 +29,8 @@ from xmodal.evals.model_adapter import EncoderAdapter
 from xmodal.evals.reports.metrics import SELECTED
 from xmodal.evals.reports.results import Result
 from xmodal.evals.reports.summary import list_tags
-from xmodal.evals.scores import completed_concepts
-from xmodal.evals.scores.completed_concepts import RULES, find_neighbors
-from xmodal.evals.scores.galleries import check_coverage
-from xmodal.evals.scores.rerank import make_reranker
+from xmodal.evals.scores.completed_concepts import OWN, RULES, CompletedItems, find_neighbors
+from xmodal.evals.scores.rerank import TwoStages, make_reranker
 from xmodal.evals.scores.score_rows import Scores
 from xmodal.evals.scores.sources import (
     Candidates,
@@ -63,7 +62,7 @@ class BenchmarksOptions(Options):
     benchmarks: tuple[str, ...] | None = None
     reranker: Mapping[str, Any] | None = None
     task: str = ""
-    concepts: str = setting(completed_concepts.OWN, one_of=(completed_concepts.OWN, *RULES))
+    concepts: str = setting(OWN, one_of=(OWN, *RULES))
 
     @property
     def scores_pairs(self) -> bool:
@@ -85,14 +84,11 @@ class BenchmarksOptions(Options):
     def default_metric(self, dataset: str) -> str:
         """See `Options`."""
         known = definitions_of("coco_captions" if self.annotations else dataset)
-        names = [name for name in self.benchmarks or known if name in known]
-        found = (
-            f"{name}/mean_{metric}"
-            for name in names
-            for metric in SELECTED
-            if metric in known[name].metrics
-        )
-        return next(found, "")
+        for name in self.benchmarks or known:
+            for metric in SELECTED:
+                if name in known and metric in known[name].metrics:
+                    return f"{name}/mean_{metric}"
+        return ""
 
 
 class BenchmarksEvaluator(Evaluator):
@@ -130,7 +126,7 @@ class BenchmarksEvaluator(Evaluator):
             for why, names in explain_left_out(labels, self.benchmarks).items():
                 notes.append(f"Left out {' and '.join(names)}: {why}.")
         warnings = [*provenance.warnings]
-        if options.concepts != completed_concepts.OWN:
+        if options.concepts != OWN:
             warnings.append(
                 f"TRANSDUCTIVE: with concepts={options.concepts!r}, captions are also labeled with "
                 "the concepts of similar captions of this split. Metrics depend on the gallery; "
@@ -138,7 +134,7 @@ class BenchmarksEvaluator(Evaluator):
             )
         self.provenance = dataclasses.replace(provenance, notes=notes, warnings=warnings)
         # Kept, so that all users of a model share its embeddings.
-        self._completed: tuple[ModelAdapter, Any] | None = None
+        self._complete = functools.lru_cache(1)(self._complete_items)
 
     @property
     def hashes(self) -> dict[str, str]:
@@ -151,26 +147,28 @@ class BenchmarksEvaluator(Evaluator):
 
     def source(self, adapter: ModelAdapter, split: Split | None = None) -> Source:
         """See `Evaluator`."""
-        rule, batch_size = self.options.concepts, self.options.batch_size
-        if rule == completed_concepts.OWN:
+        rule = self.options.concepts
+        if rule == OWN:
             return super().source(adapter, split)
         if self._split is None or not isinstance(adapter, EncoderAdapter):
             raise UserError(
                 f"concepts={rule!r} embeds captions twice, which {adapter.place} "
                 "cannot do: evaluate a single model itself, or set it to 'own'."
             )
-        if self._completed is None or self._completed[0] is not adapter:
-            fused = {"name": "dot", "field": "fused"}
-            found = adapter.items(self._split, similarity=fused, batch_size=batch_size)
-            neighbors = find_neighbors(found.vectors("image"), found.vectors("text"), rule)
-            self._completed = adapter, completed_concepts.CompletedItems(self._split, neighbors)
-        return super().source(adapter, self._completed[1])
+        return super().source(adapter, self._complete(adapter))
+
+    def _complete_items(self, adapter: EncoderAdapter) -> CompletedItems:
+        fused, options = {"name": "dot", "field": "fused"}, self.options
+        found = adapter.items(self._split, similarity=fused, batch_size=options.batch_size)
+        vectors = found.vectors("image"), found.vectors("text")
+        neighbors = find_neighbors(*vectors, options.concepts)
+        return CompletedItems(self._split, neighbors)
 
     def open_rankings(self, source: Embeddings | ScoreMatrix) -> Callable[[str], Scores]:
         """Returns the function direction -> scores that `run` ranks its queries by."""
         if isinstance(source, Embeddings):
             source = with_similarity(source, self.options.similarity)
-        return OpenScores(source, self.labels, **self._ranking).ranking
+        return functools.partial(scores_of, open_galleries(source, self.labels, **self._ranking))
 
     def scores(self, adapter: ModelAdapter) -> Candidates | ScoreMatrix:
         """Returns the scores that `run` ranks images and captions by, as a file has them.
@@ -178,36 +176,26 @@ class BenchmarksEvaluator(Evaluator):
         They are those of all pairs, or of the pairs that a second stage scored.
         """
         source: Any = self.source(adapter)
-        labels = self.labels
-        opened = OpenScores(source, labels, **self._ranking)
-        ids = labels.image_ids, labels.caption_ids
-        if opened.stage is None or opened.stage.scores_all:
-            scores = opened.ranking("i2t")
+        scores = open_galleries(source, self.labels, **self._ranking)["image", "text"]
+        ids = self.labels.image_ids, self.labels.caption_ids
+        if not isinstance(scores, TwoStages) or scores.scores_all:
             return ScoreMatrix(source.place, *ids, scores.rows(np.arange(scores.shape[0])))
         directions = {}
-        for direction, items in (("i2t", ids[1]), ("t2i", ids[0])):
-            positions, found = opened.stage.candidates(direction == "t2i")
+        for direction, each, items in (
+            ("i2t", scores, ids[1]),
+            ("t2i", scores.transpose(), ids[0]),
+        ):
+            positions, found = each.candidates()
             directions[direction] = np.asarray(items, np.int64)[positions], found
-        return Candidates(source.place, *ids, directions, opened.stage.definition)
+        return Candidates(source.place, *ids, directions, scores.definition)
 
     def run(self, adapter: ModelAdapter) -> list[Result]:
         """See `Evaluator`."""
-        source, options = self.source(adapter), self.options
-        results = compute_benchmarks(
-            source, self.labels, self.benchmarks,
+        options = self.options
+        return compute_benchmarks(
+            self.source(adapter), self.labels, self.benchmarks,
             bootstrap_samples=options.bootstrap_samples, seed=options.seed, **self._ranking,
         )  # fmt: skip
-        directions = [each for benchmark in results for each in benchmark.directions.values()]
-        found: list[Any] = [benchmark.correlations for benchmark in results]
-        found += [each.values or each.has_median for each in directions]
-        if not any(found):
-            reasons = {why for benchmark in results for why in benchmark.skipped.values()}
-            reasons |= {why for each in directions for why in each.missing.values()}
-            raise UserError(
-                f"{source.place} does not allow any of {', '.join(self.hashes)}: "
-                f"{'; '.join(sorted(reasons))}."
-            )
-        return results
 
 
 def benchmarks_of_split(
@@ -271,19 +259,15 @@ def benchmarks_of_annotations(
       items: the split of a prepared dataset that the source is; None for others.
     """
     labels = read_annotations(options.annotations, split)
-    extra: dict[str, int] = {}
-    if ids is not None:
-        extra = check_coverage(place, ids, labels, split=split, partial=partial)
-        if partial:
-            labels = restrict(labels, ids.get("image"), ids.get("caption"))
+    notes = []
+    for kind, known in {"image": labels.image_ids, "caption": labels.caption_ids}.items():
+        if others := len(np.setdiff1d((ids or {}).get(kind, ()), known)):
+            notes.append(f"{others:,} {kind}s of {place} are not in this split and are ignored.")
+    if partial and ids is not None:
+        labels = restrict(labels, ids.get("image"), ids.get("caption"))
     if items is not None:
         rows = Positions("caption", items.caption_ids)(labels.caption_ids)
         labels = dataclasses.replace(labels, texts=number_texts(items.caption_texts)[rows])
-    notes = [
-        f"{number:,} {kind}s of {place} are not in this split and are ignored."
-        for kind, number in extra.items()
-        if number
-    ]
     provenance = Provenance(
         title=f"{labels.name}, {labels.split} split",
         warnings=warn_of_part(labels.partial, labels.split),

@@ -8,15 +8,17 @@ import numpy as np
 
 from xmodal.core.config import lookup, setting
 from xmodal.evals.evaluators.evaluator import Evaluator, Options, Repeats
-from xmodal.evals.evaluators.runner import OpenScores
+from xmodal.evals.evaluators.runner import predictions_of
 from xmodal.evals.labels.definitions import PUBLIC
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged, own_pairs
 from xmodal.evals.labels.same_texts import describe_texts, number_texts
 from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.scores.ranks import rank_queries
-from xmodal.evals.scores.rerank import make_reranker
+from xmodal.evals.scores.rerank import RerankedScores, make_reranker
+from xmodal.evals.scores.score_rows import memory_budget
 from xmodal.evals.scores.sources import Embeddings
+from xmodal.evals.scores.vector_scores import open_scores
 
 _DEPTHS = (1, 5, 10)
 
@@ -148,17 +150,21 @@ class PoolsEvaluator(Evaluator):
         self, source: Embeddings, images: np.ndarray, captions: np.ndarray
     ) -> dict[str, np.ndarray]:
         """Direction -> ranks of the pairs at the given positions, from 0."""
-        pool, options = source.take(images, captions), self.options
-        opened = OpenScores(
-            pool, pool, mesh=self._mesh, reranker=self._reranker, task=options.task,
-            precision=options.precision,
-        )  # fmt: skip
-        own, ranks = np.nonzero(self._pairs.contains(images[:, None], captions)), {}
-        for direction in options.directions:
-            query, item = own if direction == "i2t" else own[::-1]
-            positives = Ragged.from_pairs(query, item, len(images))
-            labels = DirectionLabels(positives, ("recall@1",))
-            (answer,) = rank_queries(opened.ranking(direction), [labels])
+        pool = source.take(images, captions)
+        scores = open_scores(pool, mesh=self._mesh, precision=self.options.precision)
+        between = scores["image", "text"]
+        held = between.hold(memory_budget())
+        if self._reranker is not None:
+            predictions = predictions_of(pool, self.options.task)
+            held = RerankedScores(between, predictions, self._reranker)
+        rows, columns = np.nonzero(self._pairs.contains(images[:, None], captions))
+        ranks = {}
+        for direction in self.options.directions:
+            flips = direction == "t2i"
+            ends = (columns, rows) if flips else (rows, columns)
+            positives = Ragged.from_pairs(*ends, num_rows=len(images))
+            ranked = held.transpose() if flips else held
+            (answer,) = rank_queries(ranked, [DirectionLabels(positives, ("recall@1",))])
             ranks[direction] = answer.rank
         return ranks
 

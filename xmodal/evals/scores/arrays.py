@@ -6,9 +6,8 @@ of a split's labels.
 
 import io
 import os
-import re
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -18,6 +17,7 @@ from xmodal.core.errors import UserError
 from xmodal.core.files import check_writable, write_file
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.evals.labels.definitions import KINDS
+from xmodal.evals.scores.galleries import ids_of
 from xmodal.evals.scores.score_rows import count_not_finite
 from xmodal.evals.scores.sources import LARGEST_SCORE, Candidates, Embeddings, ScoreMatrix
 from xmodal.similarity import LATE_INTERACTIONS
@@ -25,14 +25,7 @@ from xmodal.similarity import LATE_INTERACTIONS
 DIRECTIONS = ("i2t", "t2i")
 # Scalars that a similarity may need: scale and shift of PCME's match probability.
 _NUMBERS = ("match_scale", "match_shift")
-# Other arrays of a file may be anything and are not read.
-_KNOWN = re.compile(
-    r"(image|caption)_(ids|embeddings|log_sigma)|(i2t|t2i)_(candidates|scores)|scores"
-    r"|score_definition|similarity|match_scale|match_shift"
-)
 _ROWS_AT_A_TIME = 1024  # The matrix may be on disk.
-
-Content = TypeVar("Content")
 
 
 def place_of(source: str | os.PathLike | Mapping) -> str:
@@ -40,7 +33,7 @@ def place_of(source: str | os.PathLike | Mapping) -> str:
     return "<arrays>" if isinstance(source, Mapping) else os.fspath(source)
 
 
-def read_file(place: str, read: Callable[[str], Content]) -> Content:
+def read_file(place: str, read: Callable[[str], Any]) -> Any:
     """Returns what a function reads from a file, whose name is added to its errors."""
     try:
         return read(place)
@@ -48,8 +41,8 @@ def read_file(place: str, read: Callable[[str], Content]) -> Content:
         raise UserError(f"There is no file {place!r}.") from error
     except DAMAGE as error:
         raise UserError(
-            f"{place} cannot be read ({first_line(error)}): write the file again, arrays with "
-            "numpy.savez or numpy.save."
+            f"{place} cannot be read ({first_line(error)}): write the file again, or pass arrays "
+            "that NumPy can read."
         ) from error
 
 
@@ -77,23 +70,32 @@ def to_numpy(array: Any) -> np.ndarray:
     return np.asarray(array)
 
 
-class NamedArrays(dict[str, np.ndarray]):
-    """The arrays of a file or a mapping by name, without those that no evaluation reads.
+class NamedArrays(Mapping[str, np.ndarray]):
+    """The arrays of a file or a mapping by name, read when they are asked for.
 
     Attributes:
       place: names the source in messages.
     """
 
     def __init__(self, source: str | os.PathLike | Mapping) -> None:
-        """Reads an npz file, or takes its arrays."""
+        """Opens an npz file, or takes its arrays."""
         self.place = place_of(source)
-        if isinstance(source, Mapping):
-            super().__init__({key: self._convert(key, array) for key, array in source.items()})
-        else:
-            super().__init__(read_file(self.place, _read_npz))
+        is_file = not isinstance(source, Mapping)
+        self._source: Any = read_file(self.place, load_arrays) if is_file else source
 
-    def __missing__(self, name: str) -> np.ndarray:
-        raise UserError(f"{self.place} has no {name!r}; it holds {sorted(self)}.")
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self._source:
+            raise UserError(f"{self.place} has no {name!r}; it holds {sorted(self)}.")
+        return read_file(self.place, lambda _: to_numpy(self._source[name]))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._source
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._source)
+
+    def __len__(self) -> int:
+        return len(self._source)
 
     def ids(self, name: str) -> np.ndarray:
         """Returns distinct ids, int64 [N]."""
@@ -127,19 +129,6 @@ class NamedArrays(dict[str, np.ndarray]):
             )
         return array
 
-    def _convert(self, key: str, array: Any) -> np.ndarray:
-        try:
-            return to_numpy(array)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise UserError(
-                f"{key} in {self.place} are not a NumPy array: {first_line(error)}."
-            ) from error
-
-
-def _read_npz(path: str) -> dict[str, np.ndarray]:
-    with load_arrays(path) as file:
-        return {key: file[key] if _KNOWN.fullmatch(key) else np.zeros(0) for key in file.files}
-
 
 def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Embeddings:
     """Reads `image_ids` [N], `image_embeddings` [N, D] or [N, K, D], and the same for captions.
@@ -153,7 +142,7 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Emb
     ids, vectors, log_sigma = {}, {}, {}
     for modality, kind in KINDS.items():
         names = f"{kind}_ids", f"{kind}_embeddings"
-        if arrays.keys().isdisjoint(names):
+        if not {*names} & {*arrays}:
             continue
         ids[modality] = arrays.ids(names[0])
         count = len(ids[modality])
@@ -202,28 +191,21 @@ def load_scores(
     own = arrays.ids("image_ids"), arrays.ids("caption_ids")
     if ids is not None:
         matrix = read_file(place, lambda path: np.lib.format.open_memmap(path, mode="r"))
-    elif has_candidates(arrays):
+    elif any(f"{direction}_candidates" in arrays for direction in DIRECTIONS):
         return _read_candidates(arrays, *own)
     else:
         matrix = arrays["scores"]
     wanted = len(own[0]), len(own[1])
-    if matrix.dtype.kind != "f" or matrix.dtype.itemsize > 8 or matrix.shape != wanted:
+    fits = matrix.dtype.kind == "f" and matrix.dtype.itemsize <= 8 and matrix.shape == wanted
+    starts = range(0, len(matrix) if fits else 0, _ROWS_AT_A_TIME)
+    bad = sum(count_not_finite(matrix[start : start + _ROWS_AT_A_TIME]) for start in starts)
+    if not fits or bad:
         raise UserError(
             f"The scores in {place} are {matrix.dtype} {list(matrix.shape)} for {wanted[0]} "
-            f"image_ids and {wanted[1]} caption_ids; save float32 or float64, with a row per image "
-            f"and a column per caption."
-        )
-    parts = range(0, len(matrix), _ROWS_AT_A_TIME)
-    if bad := sum(count_not_finite(matrix[start : start + _ROWS_AT_A_TIME]) for start in parts):
-        raise UserError(
-            f"The scores of {bad} images in {place} are not finite; save finite scores."
+            f"image_ids and {wanted[1]} caption_ids, not finite for {bad} images; save finite "
+            "float32 or float64, with a row per image and a column per caption."
         )
     return ScoreMatrix(place, *own, matrix)
-
-
-def has_candidates(arrays: Mapping[str, np.ndarray]) -> bool:
-    """Returns whether arrays hold candidates of a direction."""
-    return any(f"{direction}_candidates" in arrays for direction in DIRECTIONS)
 
 
 def _read_candidates(arrays: NamedArrays, images: np.ndarray, captions: np.ndarray) -> Candidates:
@@ -246,8 +228,9 @@ def _read_candidates(arrays: NamedArrays, images: np.ndarray, captions: np.ndarr
                 "Leave out items that were not scored."
             )
         directions[direction] = items.astype(np.int64), scores
-    definition = arrays.get("score_definition", np.array("the scores of a file"))
-    return Candidates(arrays.place, images, captions, directions, str(definition.item()))
+    key = "score_definition"
+    definition = str(arrays[key].item()) if key in arrays else "the scores of a file"
+    return Candidates(arrays.place, images, captions, directions, definition)
 
 
 def save_embeddings(path: str | os.PathLike, embeddings: Embeddings) -> None:
@@ -257,11 +240,10 @@ def save_embeddings(path: str | os.PathLike, embeddings: Embeddings) -> None:
             f"{embeddings.place} ranks token sets by {embeddings.similarity!r}, and a file has "
             "only vectors: use --save_scores, which writes the scores of all pairs."
         )
-    found: dict[str, Any] = {"similarity": np.array(embeddings.similarity)}
-    ids = {"image": embeddings.image_ids, "text": embeddings.caption_ids}
-    for modality, vectors in embeddings.by_modality.items():
-        found |= {f"{KINDS[modality]}_ids": ids[modality], f"{KINDS[modality]}_embeddings": vectors}
-    found |= {f"{KINDS[modality]}_log_sigma": x for modality, x in embeddings.log_sigma.items()}
+    found = {"similarity": np.array(embeddings.similarity)}
+    found |= {f"{kind}_ids": ids for kind, ids in ids_of(embeddings).items()}
+    found |= {f"{KINDS[name]}_embeddings": x for name, x in embeddings.by_modality.items()}
+    found |= {f"{KINDS[name]}_log_sigma": x for name, x in embeddings.log_sigma.items()}
     _save(path, found | {name: np.float32(x) for name, x in embeddings.parameters.items()})
 
 

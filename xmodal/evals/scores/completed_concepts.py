@@ -89,18 +89,14 @@ def _find_nearest(captions: np.ndarray) -> np.ndarray:
 
 def _find_beside(images: np.ndarray, captions: np.ndarray) -> np.ndarray:
     """The captions around each one in the ranking for its best image, int [M, min(3, M)]."""
-    count = len(captions)
-    beside = min(_BESIDE, count)
-    starts = range(0, count, _BLOCK)
-    blocks = [np.argmax(captions[start : start + _BLOCK] @ images.T, axis=1) for start in starts]
-    best, found = np.concatenate(blocks), np.empty((count, beside), np.int64)
+    count, beside = len(captions), min(_BESIDE, len(captions))
+    blocks = (captions[start : start + _BLOCK] for start in range(0, count, _BLOCK))
+    best = np.concatenate([np.argmax(block @ images.T, axis=1) for block in blocks])
+    found = np.empty((count, beside), np.int64)
     for image in np.unique(best):
         order = np.argsort(-(captions @ images[image]), kind="stable")
-        places = np.empty(count, np.int64)
-        places[order] = np.arange(count)
         own = np.flatnonzero(best == image)
-        at = places[own]
-        begins = np.where(at > 1, at - 1, 0)
-        begins = np.where(at < count - beside, begins, count - beside)
+        at = np.argsort(order)[own]
+        begins = np.where(at < count - beside, np.maximum(at - 1, 0), count - beside)
         found[own] = order[begins[:, None] + np.arange(beside)]
     return found

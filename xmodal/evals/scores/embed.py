@@ -1,6 +1,5 @@
 """Embeds every unique item of a split once."""
 
-import dataclasses
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -16,6 +15,7 @@ from xmodal.evals.labels.definitions import KINDS
 from xmodal.evals.labels.split import Split
 from xmodal.evals.scores.pair_scores import PairFunctions, PairProgram, PairScores, Tokens
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
+from xmodal.evals.scores.score_rows import launch_ahead
 from xmodal.evals.scores.sources import Embeddings, Predictions
 from xmodal.similarity import Similarity, select_field
 
@@ -177,8 +177,7 @@ class Embedder:
         }  # fmt: skip
 
         def collect(name: str) -> dict[str, Any]:
-            arrays = {modality: getattr(each, name) for modality, each in found.items()}
-            return {modality: each for modality, each in arrays.items() if each is not None}
+            return {modality: each[name] for modality, each in found.items() if name in each}
 
         vectors, features = collect("vectors"), collect("features")
         read = vectors | collect("predicted")
@@ -255,8 +254,8 @@ class Embedder:
 
     def _embed_modality(
         self, embed: _EmbedBatch, modality: str, split: Items, batch_size: int
-    ) -> _Embedded:
-        """Embeds all items of a modality, group by group, and returns them in their order."""
+    ) -> dict[str, Any]:
+        """Embeds all items of a modality, group by group; the kept arrays in their order."""
         groups = self._group(modality, split, batch_size)
         count = sum(len(group.rows) for group in groups)
         what = f"Embedding {count:,} {KINDS[modality]}s of {split.title} {split.split}"
@@ -264,17 +263,18 @@ class Embedder:
             parts = [self._embed_group(embed, modality, split, each, advance) for each in groups]
         order = np.argsort(np.concatenate([group.rows for group in groups]))
 
-        def join(name: str) -> Any:
-            arrays = [getattr(part, name) for part in parts]
-            return None if arrays[0] is None else np.concatenate(arrays)[order]
-
-        tokens = features = None
+        kept: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in parts])[order]
+            for name in ("vectors", "log_sigma", "predicted")
+            if getattr(parts[0], name) is not None
+        }
         if parts[0].tokens is not None:
-            tokens = RaggedTokens.join([RaggedTokens.from_padded(*x.tokens) for x in parts])[order]
+            tokens = [RaggedTokens.from_padded(*part.tokens) for part in parts]
+            kept["tokens"] = RaggedTokens.join(tokens)[order]
         if parts[0].features is not None:
             found = zip(groups, parts, strict=True)
-            features = Tokens.join([(group.rows, part.features) for group, part in found])
-        return _Embedded(join("vectors"), join("log_sigma"), join("predicted"), tokens, features)
+            kept["features"] = Tokens.join([(group.rows, part.features) for group, part in found])
+        return kept
 
     def _embed_group(
         self,
@@ -290,24 +290,19 @@ class Embedder:
             read = split.images(size, own)
         else:
             read = split.captions(size, own, group.length)
-        batches, unread = [], None
-        for batch in read:
-            advance(group.processes * len(batch[_ID_COLUMNS[modality]]))
-            columns = {
-                name: self._place(values, size)
-                for name, values in batch.items()
-                if name not in _ID_COLUMNS.values()
-            }
-            embedded = embed(columns)
-            # Reading results one batch late keeps the device busy and the input queue short.
-            if unread is not None:
-                batches.append(jax.tree.map(mesh_lib.local_rows, unread))
-            unread = embedded
-        batches.append(jax.tree.map(mesh_lib.local_rows, unread))
+        ids = _ID_COLUMNS[modality]
+
+        def launch(batch: Batch) -> _Embedded:
+            advance(group.processes * len(batch[ids]))
+            return embed({name: self._place(x, size) for name, x in batch.items() if name != ids})
+
+        # Reading results one batch late also keeps the input queue short.
+        found = launch_ahead(map(launch, read))
+        batches = [jax.tree.map(mesh_lib.local_rows, each) for each in found]
         found = jax.tree.map(lambda *arrays: np.concatenate(arrays), *batches)
         if self.mesh is not None and group.processes > 1:
             found = mesh_lib.to_host(mesh_lib.global_batch(found, self.mesh), self.mesh)
-        return jax.tree.map(group.restore_order, found)
+        return jax.tree.map(lambda array: array[: len(group.rows)], found)
 
     def _place(self, rows: np.ndarray, size: int) -> jax.Array:
         """Pads this process's rows to a batch and shards them."""
@@ -317,13 +312,8 @@ class Embedder:
         return mesh_lib.global_batch(rows, self.mesh)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Group:
+class _Group(NamedTuple):
     """Items that are embedded in batches of one shape, each spread over all processes.
-
-    Two processes share batches of 2 x 2 items: of the rows a..f, process 0 embeds a b, e f, and
-    process 1 embeds c d, f f. All processes call the model equally often, so the last one may
-    have nothing of its own to embed.
 
     Attributes:
       rows: positions [R] of the items in the split.
@@ -338,18 +328,12 @@ class _Group:
     processes: int
 
     def own_rows(self, index: int) -> np.ndarray:
-        """Returns the rows that a process embeds, at least one per batch: a b e f, c d f."""
-        starts = range(index * self.size, len(self.rows) + index * self.size, self._batch_size)
-        blocks = [self.rows[start : start + self.size] for start in starts]
-        return np.concatenate([*blocks[:-1], blocks[-1] if len(blocks[-1]) else self.rows[-1:]])
+        """Returns the rows that a process embeds.
 
-    def restore_order(self, array: np.ndarray) -> np.ndarray:
-        """Returns [R, ...] of all processes' results, one after the other: a b e f c d f f."""
-        items, batches = array.shape[1:], len(array) // self._batch_size
-        # The number is explicit, since an item may have no values.
-        by_process = array.reshape(self.processes, batches, self.size, *items)
-        return by_process.swapaxes(0, 1).reshape(array.shape)[: len(self.rows)]
-
-    @property
-    def _batch_size(self) -> int:
-        return self.processes * self.size
+        All processes call the model equally often, so those that have fewer rows repeat one: of the
+        rows a..e in batches of 2 x 2, process 0 embeds a b, c d, and process 1 embeds e e, e.
+        """
+        count = self.size * -(-len(self.rows) // (self.processes * self.size))
+        own = self.rows[index * count : (index + 1) * count]
+        own = own if len(own) else self.rows[-1:]
+        return mesh_lib.pad_rows(own, max(len(own), count - self.size + 1))

@@ -1,6 +1,5 @@
 """Reads the files of any model: embeddings, scores, candidates or ranked lists."""
 
-import dataclasses
 import json
 import os
 from collections.abc import Mapping
@@ -12,8 +11,8 @@ from etils import epath
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.evals.scores import arrays
-from xmodal.evals.scores.sources import Embeddings, RankedLists, Source
-from xmodal.similarity import SIMILARITIES, make_similarity
+from xmodal.evals.scores.sources import Embeddings, RankedLists, Source, with_similarity
+from xmodal.similarity import SIMILARITIES
 
 
 def open_source(kind: str, given: Any, ids: Any = None, similarity: str | None = None) -> Source:
@@ -24,36 +23,25 @@ def open_source(kind: str, given: Any, ids: Any = None, similarity: str | None =
         `arrays.load_scores` and `load_rankings`.
       given: the file, or its content in a mapping.
       ids: ids of a bare matrix of scores.
-      similarity: see `choose_similarity`; None for scores and rankings.
+      similarity: ranks embeddings, instead of the file's; None for scores and rankings.
     """
     if kind == "rankings":
         return load_rankings(given)
     if kind == "scores":
         return arrays.load_scores(given, ids)
-    if similarity is not None:  # Before reading a large file, which has only vectors.
-        lookup("similarity", str(similarity), SIMILARITIES)
-    return choose_similarity(arrays.load_embeddings(given), similarity)
-
-
-def modalities_of(source: Source) -> frozenset[str]:
-    """Returns the modalities whose items a file has, of "image" and "text"."""
-    return source.modalities if isinstance(source, Embeddings) else frozenset({"image", "text"})
-
-
-def choose_similarity(embeddings: Embeddings, similarity: str | None) -> Embeddings:
-    """Returns the embeddings with the requested similarity, else with that of the file."""
-    name = similarity or embeddings.similarity
-    if not name:
+    embeddings = arrays.load_embeddings(given)
+    if not (name := similarity or embeddings.similarity):
         raise UserError(
             f"Name the similarity that the model ranks by, one of {sorted(SIMILARITIES)}: they "
             "rank differently, so there is no default."
         )
     lookup("similarity", name, SIMILARITIES)  # A file has only vectors.
-    chosen = make_similarity({"name": name}, "similarity")
-    # A file may hold the numbers of a similarity that was not requested.
-    numbers = {key: x for key, x in embeddings.parameters.items() if key in chosen.parameters}
-    chosen.select_parameters(numbers)  # Raises an error here if a number is missing.
-    return dataclasses.replace(embeddings, similarity=name, parameters=numbers)
+    return with_similarity(embeddings, {"name": name})
+
+
+def modalities_of(source: Source) -> frozenset[str]:
+    """Returns the modalities whose items a file has, of "image" and "text"."""
+    return source.modalities if isinstance(source, Embeddings) else frozenset({"image", "text"})
 
 
 def name_of(source: str | os.PathLike | Mapping[str, Any]) -> str:

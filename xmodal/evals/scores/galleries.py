@@ -1,52 +1,12 @@
-"""Checks the items of embeddings and scores and puts them in the order of a split."""
+"""Puts embeddings and scores in the order of a split."""
 
-from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
 
 from xmodal.core.errors import UserError
 from xmodal.evals.labels.ids import Positions
-from xmodal.evals.labels.types import Labels
-from xmodal.evals.scores.score_rows import MatrixScores
 from xmodal.evals.scores.sources import Candidates, Embeddings, ScoreMatrix
-
-# Almost all items of another split are unknown; those of an incomplete export are known.
-_ANOTHER_SPLIT = 0.1
-
-
-def check_coverage(
-    place: str, ids: Mapping[str, np.ndarray], labels: Labels, *, split: str, partial: bool
-) -> dict[str, int]:
-    """Returns how many items of a source are not in the split, by kind; they are ignored.
-
-    Args:
-      place: names the source in messages.
-      ids: "image" and "caption" -> ids; a kind without ids is left out.
-      labels: labels of the split.
-      split: its name.
-      partial: whether some items may be missing.
-    """
-    extra = {}
-    for kind, wanted in (("image", labels.image_ids), ("caption", labels.caption_ids)):
-        if kind not in ids:
-            continue
-        found = Positions(kind, ids[kind]).find(wanted) >= 0
-        missing, count = len(wanted) - found.sum(), len(ids[kind])
-        if found.mean() < _ANOTHER_SPLIT and not (partial and found.any()):
-            raise UserError(
-                f"{place} has {found.sum()} of the {len(wanted)} {kind}s of the {split} "
-                f"split among its {count}: if it is from another split, name that split in `split`"
-                + (", else pass `partial`." if found.any() else ".")
-            )
-        if missing and not partial:
-            raise UserError(
-                f"{place} lacks {missing} of the {len(wanted)} {kind}s of the {split} split, "
-                f"the first is {kind} id {wanted[found.argmin()]}: export all of them, or pass "
-                "`partial` for numbers on those that exist."
-            )
-        extra[kind] = count - int(found.sum())
-    return extra
 
 
 def ids_of(source: Embeddings | ScoreMatrix | Candidates) -> dict[str, np.ndarray]:
@@ -69,18 +29,16 @@ class Ids(Protocol):
 
 def order_embeddings(source: Embeddings, labels: Ids) -> Embeddings:
     """Returns the embeddings in the order of the split; arrays in this order are not copied."""
-    return source.take(*_find(source, labels))
+    return source.take(*find_items(source, labels))
 
 
-def order_scores(source: ScoreMatrix, labels: Ids) -> MatrixScores:
-    """Returns the scores in the order of the split; a matrix on disk stays there."""
-    return MatrixScores(source.matrix, *_find(source, labels))
-
-
-def _find(
+def find_items(
     source: Embeddings | ScoreMatrix, labels: Ids
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Positions in the source of the images and the captions of the split; None for all of them."""
+    """Returns the positions in a source of the images and of the captions of the split.
+
+    None for those that are in this order, or that the source does not have.
+    """
     found: list[np.ndarray | None] = []
     for kind, ids in (("image", labels.image_ids), ("caption", labels.caption_ids)):
         own = ids_of(source).get(kind)
@@ -89,7 +47,8 @@ def _find(
             raise UserError(
                 f"{source.place} lacks {lacking.sum()} of the {len(ids)} {kind}s of the split, the "
                 f"first is {kind} id {ids[lacking.argmax()]}: export all of them, with the ids of "
-                "the prepared dataset."
+                "the dataset; if they are of another split, name it in `split`; with annotations, "
+                "`partial` evaluates those that exist."
             )
         found.append(at)
     return found[0], found[1]

@@ -146,10 +146,9 @@ def _features(given: Any, config: ImageConfig) -> np.ndarray:
     several = 2 if config.max_regions else 1
     if features.dtype.kind != "f" or not several <= features.ndim <= 2 or 0 in features.shape:
         wanted = "[R, F]" if config.max_regions else "[F] or [R, F]"
-        got = f"{features.dtype} {list(features.shape)}"
         raise ValueError(
-            f"this model takes stored features, float {wanted}, not "
-            + (got if hasattr(given, "shape") else type(given).__name__)
+            f"this model takes stored features, float {wanted}, not {type(given).__name__}, "
+            f"{features.dtype} {list(features.shape)}"
         )
     with np.errstate(over="ignore"):
         if not np.isfinite(features.astype(np.float32)).all():

@@ -24,6 +24,7 @@ from jax.sharding import Mesh
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.progress import progress
 from xmodal.evals.scores.score_files import ScoreFile, hash_arrays
+from xmodal.evals.scores.score_rows import launch_ahead
 
 _TEXTS_PER_IMAGE = 16  # At most, in a call; an image with more is scored in several calls.
 # Texts are padded to a multiple of this, so that few shapes are compiled. Many pairs repay more
@@ -39,6 +40,7 @@ _SAVED_PAIRS = 1 << 22  # Scores of galleries with fewer pairs are computed agai
 
 
 Slots = tuple[np.ndarray, np.ndarray]  # Rows and columns [P] of places in a block [I, J].
+Call = tuple[int, Slots, np.ndarray]  # See `_calls`.
 
 
 @jax.tree_util.register_dataclass
@@ -171,10 +173,11 @@ class PairScores:
         self._by_length = np.argsort(-self._lengths, kind="stable")
         self._texts: dict[int, Any] = {}
         # Place of a caption among those of its length.
-        self._place = np.zeros(len(self._lengths), np.int64)
-        for length in np.unique(self._lengths):
-            at = np.flatnonzero(self._lengths == length)
-            self._place[at] = np.arange(len(at))
+        order = np.argsort(self._lengths, kind="stable")
+        self._place = np.empty(len(order), np.int64)
+        self._place[order] = np.arange(len(order)) - np.searchsorted(
+            self._lengths[order], self._lengths[order]
+        )
         self._at = np.arange(len(images.mask)), np.arange(len(captions.mask))
         self._bound = functools.cache(
             lambda: jax.tree.map(jnp.asarray, program.functions.bind(params))
@@ -231,23 +234,22 @@ class PairScores:
         total = int(counts.sum())
         per_device, places = program.block_shape(self._bound(), tokens, self._lengths, texts)
         size = program.mesh.size * per_device
-        unread: tuple[jax.Array, Any] | None = None
         with progress(f"Scoring {total:,} pairs", total, jointly=True) as advance:
             for block in self._image_blocks(names, size):
                 padded = mesh_lib.pad_rows(block, size)
-                longest = self._image_lengths[block[0]]
-                placed = program.put(tokens.take(padded, longest))
-                prepared = program.prepare("image", self._bound(), placed)
-                own = wanted[block]
-                for width, slots, captions in _calls(own, self._by_length, places):
+                placed = program.put(tokens.take(padded, self._image_lengths[block[0]]))
+                prepared, own = program.prepare("image", self._bound(), placed), wanted[block]
+
+                def launch(call: Call, to: Any = prepared) -> tuple[jax.Array, Slots, np.ndarray]:
+                    width, slots, captions = call
                     read = program.put(self._gather(slots, captions, (size, width)))
-                    found = program.score(self._bound(), prepared, read)
-                    # Reading results one call late keeps the devices busy.
-                    self._keep(unread)
-                    unread = found, (slots, (block[slots[0]], captions))
+                    return program.score(self._bound(), to, read), slots, captions
+
+                calls = _calls(own, self._by_length, places)
+                for found, slots, captions in launch_ahead(map(launch, calls)):
+                    scores = mesh_lib.to_host(found, program.mesh)[slots]
+                    self._opened().scores[block[slots[0]], captions] = scores
                     advance(len(captions))
-                self._keep(unread)
-                unread = None
                 self._opened().finish(block, own)
 
     def _image_blocks(self, names: np.ndarray, size: int) -> Iterator[np.ndarray]:
@@ -274,30 +276,21 @@ class PairScores:
             jax.tree.map(fill, block, self._texts[int(length)])
         return block
 
-    def _keep(self, unread: tuple[jax.Array, Any] | None) -> None:
-        if unread is not None:
-            found, (slots, at) = unread
-            self._opened().scores[at] = mesh_lib.to_host(found, self._program.mesh)[slots]
-
     def _prepare_texts(self, length: int) -> Any:
         """The prepared texts of a length, on the host."""
         program = self._program
         at = np.flatnonzero(self._lengths == length)
         size = program.mesh.size * min(program.share(len(at)), _MOST_IMAGES)
-        parts: list[Any] = []
+        parts = []
         for start in range(0, len(at), size):
-            rows = at[start : start + size]
-            padded = mesh_lib.pad_rows(rows, size)
+            padded = mesh_lib.pad_rows(at[start : start + size], size)
             placed = program.put(self._captions.take(padded, length))
             found = program.prepare("text", self._bound(), placed)
-            found = mesh_lib.to_host(found, program.mesh)
-            parts.append(found)
+            parts.append(mesh_lib.to_host(found, program.mesh))
         return jax.tree.map(lambda *arrays: np.concatenate(arrays)[: len(at)], *parts)
 
 
-def _calls(
-    wanted: np.ndarray, by_length: np.ndarray, places: np.ndarray
-) -> Iterator[tuple[int, Slots, np.ndarray]]:
+def _calls(wanted: np.ndarray, by_length: np.ndarray, places: np.ndarray) -> Iterator[Call]:
     """Yields texts per image of a call, slots [P] of images and texts, and captions [P] in them.
 
     Every image has its longest captions first, so that captions of a call are about as long, and

@@ -8,9 +8,13 @@ import numpy as np
 from xmodal.core.progress import progress
 from xmodal.evals.labels.positives import Ragged, Relation
 from xmodal.evals.labels.types import DirectionLabels
-from xmodal.evals.reports.metrics import compute_map_at_r, compute_r_precision
+from xmodal.evals.reports.metrics import (
+    compute_map_at_r,
+    compute_r_precision,
+    compute_recall_values,
+)
+from xmodal.evals.reports.results import Rescored
 from xmodal.evals.scores.score_rows import (
-    PairReader,
     Scores,
     memory_budget,
     take_rows,
@@ -25,7 +29,7 @@ LIST_METRICS = {
 }
 Pairs = Sequence[tuple[np.ndarray, np.ndarray]]
 
-_CHUNK = 64  # Rows that are compared while they are in a processor's cache.
+_CHUNK = 800_000  # Scores that are compared while they are in a processor's cache.
 _SAMPLE = 8  # One of as many chunks shows how many ranks rounding decides.
 
 
@@ -40,9 +44,10 @@ class RankedQueries:
         the order of the items decides. None if not known.
       rounded: share of the ranks, of some queries, that scores decide which differ by less than
         float32's rounding; 0 if scores are exact.
-      values: metric of `LIST_METRICS` or recall -> float64 [Q] in percent; arbitrary if a query
-        has no positive.
+      values: metric, but for the median rank -> float64 [Q] in percent; arbitrary if a query has no
+        positive.
       missing: metric -> why it could not be computed.
+      rescored: facts of the second stage, if one ranked the items.
     """
 
     rank: np.ndarray | None
@@ -50,6 +55,7 @@ class RankedQueries:
     rounded: float = 0.0
     values: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    rescored: Rescored | None = None
 
 
 def rank_directions(
@@ -69,74 +75,75 @@ def rank_directions(
       scores: scores of Q queries and N items.
       forward: labels of the queries.
       backward: labels of the items, which then rank the queries.
-      rated: see `read_rows`.
+      rated: (queries, items), int [P] each.
       exclude_self: whether queries and items are one gallery, in which no item is compared with
         itself; `backward` is then empty.
-      budget: bytes that the matrix of scores may take, see `memory_budget`; a larger one is
-        computed by blocks of rows, for each direction.
+      budget: bytes that the scores may take, see `memory_budget`; if they take more, they are
+        computed for each direction.
     """
+    own = [scores.rate(*pairs) for pairs in rated]
     if forward and (exclude_self or backward):
         scores = scores.hold(memory_budget() if budget is None else budget)
-    found, values = read_rows(scores, forward, rated, exclude_self=exclude_self)
-    return found, rank_queries(scores.transpose(), backward), values
+    read = [pairs for pairs, known in zip(rated, own, strict=True) if known is None]
+    found, values = _read_rows(scores, forward, read, exclude_self=exclude_self)
+    turned = rank_queries(scores.transpose(), backward) if backward else []
+    return found, turned, values or [each for each in own if each is not None]
 
 
 def rank_queries(scores: Scores, directions: Sequence[DirectionLabels]) -> list[RankedQueries]:
     """Answers directions of the same queries and items, see `rank_directions`."""
-    return read_rows(scores, directions)[0]
+    return _read_rows(scores, directions)[0]
 
 
-def read_rows(
+def _read_rows(
     scores: Scores,
     directions: Sequence[DirectionLabels],
     rated: Pairs = (),
     *,
     exclude_self: bool = False,
 ) -> tuple[list[RankedQueries], list[np.ndarray]]:
-    """Answers directions, and returns the scores of `rated` pairs of queries and items.
-
-    `rated`: (queries, items), int [P] each; all are read from the same rows as the ranks.
-    """
+    """Answers directions, and reads the scores of `rated` pairs from the same rows."""
     if not (directions or rated):
         return [], []
     answers = [_Answer(labels, scores.shape) for labels in directions]
-    readers = [PairReader(*pairs, scores.dtype) for pairs in rated]
-    is_asked = np.zeros(scores.shape[0], bool)
-    for labels in directions:
-        is_asked |= has_positives(labels)
-    for reader in readers:
-        is_asked[reader.queries] = True
-    asked = np.flatnonzero(is_asked)
-    what = f"Ranking {scores.shape[1]:,} items for {len(asked):,} queries"
+    by_folds: dict[int, list[_Answer]] = {}
+    for answer in answers:
+        by_folds.setdefault(id(answer.labels.folds), []).append(answer)
+    values = [np.empty(len(queries), scores.dtype) for queries, _ in rated]
+    asking = [np.flatnonzero(has_positives(labels)) for labels in directions]
+    asked = np.unique(np.concatenate([*asking, *(queries for queries, _ in rated)]))
+    height = max(1, _CHUNK // scores.shape[1])
     # Fresh memory for every comparison takes ten times as long as the comparison.
-    flags = np.empty((_CHUNK, scores.shape[1]), bool)
+    flags = np.empty((height, scores.shape[1]), bool)
+    what = f"Ranking {scores.shape[1]:,} items for {len(asked):,} queries"
     with progress(what, len(asked), jointly=True) as advance:
         for part, block in scores.blocks(asked):
-            for number, start in enumerate(range(0, len(block), _CHUNK)):
-                some = slice(start, start + _CHUNK)
-                queries, rows = asked[part][some], block[some]
+            at = asked[part]
+            for (queries, items), read in zip(rated, values, strict=True):
+                some = np.flatnonzero((at[0] <= queries) & (queries <= at[-1]))
+                read[some] = block[np.searchsorted(at, queries[some]), items[some]]
+            for number, start in enumerate(range(0, len(block), height)):
+                queries, rows = at[start : start + height], block[start : start + height]
                 rounding = None if number % _SAMPLE else scores.rounding(queries)
-                for reader in readers:
-                    reader.read(queries, rows)
-                own = np.arange(len(rows)), queries
                 if exclude_self:
-                    rows = np.require(rows, requirements="W")
-                    kept, rows[own] = rows[own], -np.inf
-                chunk = _Chunk(queries, rows, rounding, flags)
-                depths = [x.depth(queries) for x in answers if x.labels.folds is None]
-                lists = top_items(rows, max(depths, default=0))
-                for answer in answers:
-                    answer.add(chunk, lists)
-                if exclude_self:
-                    rows[own] = kept
+                    rows[np.arange(len(rows)), queries] = -np.inf
+                for group in by_folds.values():
+                    chunk = _Chunk(queries, rows, rounding, flags, group)
+                    for answer in group:
+                        answer.add(chunk)
             advance(len(block))
-    return [answer.result() for answer in answers], [reader.values for reader in readers]
+    found = [answer.result(scores.describe(answer.labels)) for answer in answers]
+    return found, values
 
 
 class _Chunk:
-    """Rows [q, N] of queries at positions [q], and the rounding [q] of their scores or None.
+    """Rows of some queries, as several label sets of the same folds read them.
 
-    `flags`: bool [>= q, N], overwritten.
+    Attributes:
+      queries: int [q], positions.
+      rows: scores [q, N]; -inf for items of other folds than the query's.
+      rounding: rounding of the scores, [q], or None.
+      lists: int64 [q, depth], the best items that any label set reads, best first, and -1.
     """
 
     def __init__(
@@ -145,15 +152,20 @@ class _Chunk:
         rows: np.ndarray,
         rounding: np.ndarray | None,
         flags: np.ndarray,
+        group: Sequence["_Answer"],
     ) -> None:
+        """Takes rows; `flags`, bool [>= q, N], are overwritten."""
+        folds = group[0].labels.folds
+        if folds is not None:
+            rows = np.where(folds[0][queries][:, None] == folds[1], rows, -np.inf)
         self.queries, self.rows, self.rounding, self._flags = queries, rows, rounding, flags
+        depths = np.max([answer.depths[queries] for answer in group], axis=0)
+        self.lists = np.full((len(rows), depths.max(initial=1)), -1)
+        deep = np.flatnonzero(depths)
+        top = top_items(take_rows(rows, deep), self.lists.shape[1])
+        self.lists[deep, : top.shape[1]] = top
         self._limits = np.full(len(rows), np.nan, rows.dtype)
         self._counts = np.zeros((2, len(rows)), np.int64)
-
-    def in_folds(self, folds: tuple[np.ndarray, np.ndarray]) -> "_Chunk":
-        """Returns rows in which items of other folds than the query's are -inf."""
-        rows = np.where(folds[0][self.queries][:, None] == folds[1], self.rows, -np.inf)
-        return _Chunk(self.queries, rows, self.rounding, self._flags)
 
     def count(self, limits: np.ndarray) -> np.ndarray:
         """Returns how many scores are above and at a limit of each row, int64 [2, q].
@@ -167,10 +179,10 @@ class _Chunk:
         self._limits = limits
         return self._counts.copy()
 
-    def count_near(self, limits: np.ndarray, rounding: np.ndarray) -> np.ndarray:
+    def count_near(self, limits: np.ndarray) -> np.ndarray:
         """Returns how many scores rounding could have moved to a limit of each row, int64 [q]."""
-        above = self._count(np.greater, self.rows, limits + rounding)
-        return self._count(np.greater_equal, self.rows, limits - rounding) - above
+        above = self._count(np.greater, self.rows, limits + self.rounding)
+        return self._count(np.greater_equal, self.rows, limits - self.rounding) - above
 
     def _count(self, compare: np.ufunc, rows: np.ndarray, limits: np.ndarray) -> np.ndarray:
         true = compare(rows, limits[:, None], out=self._flags[: len(rows)])
@@ -179,35 +191,40 @@ class _Chunk:
 
 
 class _Answer:
-    """Results of one direction, filled by rows."""
+    """Results of one direction, filled by rows.
+
+    Attributes:
+      labels: labels of the direction.
+      depths: int [Q], how many items of a query's list are read.
+    """
 
     def __init__(self, labels: DirectionLabels, shape: tuple[int, int]) -> None:
         self.labels, (queries, self._items) = labels, shape
-        self._listed = [metric for metric in labels.metrics if metric in LIST_METRICS]
-        self._has_rank = len(self._listed) < len(labels.metrics)
+        self._values = {
+            metric: np.zeros(queries) for metric in labels.metrics if metric in LIST_METRICS
+        }
+        deepest = find_deepest(labels) if self._values else np.zeros(queries, int)
+        self.depths = deepest + (deepest > 0)
+        self._has_rank = len(self._values) < len(labels.metrics)
         self._rank = np.full(queries, self._items, np.int32)
         self._tied, self._rounded = np.zeros(queries, bool), list[bool]()
-        self._values = {metric: np.zeros(queries) for metric in self._listed}
-        self._r = [compute_r(labels, relation) for relation in labels.relations]
 
-    def depth(self, queries: np.ndarray) -> int:
-        """Returns how many items of the lists of queries at positions [q] are read."""
-        return 1 + max(int(r[queries].max()) for r in self._r) if self._listed else 0
-
-    def add(self, chunk: _Chunk, lists: np.ndarray) -> None:
-        """Adds rows of queries, and the best items of the whole gallery in each, [q, depth]."""
-        depth = self.depth(chunk.queries)
-        if self.labels.folds is not None:
-            chunk = chunk.in_folds(self.labels.folds)
-            lists = top_items(chunk.rows, depth)
+    def add(self, chunk: _Chunk) -> None:
+        """Adds rows of queries."""
+        for metric, values in self._values.items():
+            values[chunk.queries] = compute_list_values(
+                self.labels, chunk.lists, chunk.queries, metric
+            )
         if self._has_rank:
-            self._count(chunk)
-        if self._listed:
-            self._read_lists(chunk.queries, chunk.rows, lists[:, :depth])
+            self._rank_best(chunk)
+        else:
+            self._find_cuts(chunk)
 
-    def _count(self, chunk: _Chunk) -> None:
+    def _rank_best(self, chunk: _Chunk) -> None:
+        """Ranks the best positives, and finds items with the same scores."""
         queries, rows = chunk.queries, chunk.rows
-        row, items = listed_positives(self.labels).expand(queries)
+        assert isinstance(self.labels.positives, Ragged), "ranks need lists of positives"
+        row, items = self.labels.positives.expand(queries)
         scores, best = rows[row, items], np.full(len(rows), -np.inf, rows.dtype)
         np.maximum.at(best, row, scores)
         found, is_best = best > -np.inf, scores == best[row]
@@ -222,32 +239,24 @@ class _Answer:
         self._rank[queries[found]] = ahead[found]
         self._tied[queries] = tied
         if chunk.rounding is not None:
-            near = chunk.count_near(best, chunk.rounding)
-            self._rounded += (near > equal)[found].tolist()
+            self._rounded += (chunk.count_near(best) > equal)[found].tolist()
 
-    def _read_lists(self, queries: np.ndarray, rows: np.ndarray, lists: np.ndarray) -> None:
-        for metric in self._listed:
-            self._values[metric][queries] = compute_list_values(self.labels, lists, queries, metric)
-        if self._has_rank:
-            return
-        for r in (each[queries] for each in self._r):
-            at = np.stack([np.maximum(r - 1, 0), np.minimum(r, lists.shape[1] - 1)], axis=1)
-            ends = np.take_along_axis(lists, at, axis=1)
-            last, following = np.take_along_axis(rows, ends, axis=1).T
-            cut = (r > 0) & (r < lists.shape[1]) & (ends[:, 1] >= 0)
-            self._tied[queries] |= cut & (last == following)
+    def _find_cuts(self, chunk: _Chunk) -> None:
+        """Finds queries whose R-th item has the same score as the next."""
+        for relation in self.labels.relations:
+            r = compute_r(self.labels, relation)[chunk.queries]
+            at = np.stack([np.maximum(r - 1, 0), r], axis=1)
+            ends = np.take_along_axis(chunk.lists, at, axis=1)
+            last, following = np.take_along_axis(chunk.rows, ends, axis=1).T
+            self._tied[chunk.queries] |= (r > 0) & (ends[:, 1] >= 0) & (last == following)
 
-    def result(self) -> RankedQueries:
-        """Returns the results of all rows."""
-        rank = self._rank if self._has_rank else None
+    def result(self, rescored: Rescored | None) -> RankedQueries:
+        """Returns the results of all rows, with the facts of their second stage."""
+        rank, values = self._rank if self._has_rank else None, self._values
+        if rank is not None:
+            values = compute_recall_values(rank, self.labels.metrics) | values
         rounded = float(np.mean(self._rounded)) if self._rounded else 0.0
-        return RankedQueries(rank, self._tied, rounded, self._values)
-
-
-def listed_positives(labels: DirectionLabels) -> Ragged:
-    """Returns the positives of a direction that needs ranks, which are always lists."""
-    assert isinstance(labels.positives, Ragged)
-    return labels.positives
+        return RankedQueries(rank, self._tied, rounded, values, rescored=rescored)
 
 
 def has_positives(labels: DirectionLabels) -> np.ndarray:
@@ -262,17 +271,14 @@ def compute_list_values(
 
     Args:
       labels: positives of the direction.
-      lists: int [P, depth], items by descending score, -1 after the last; items that are missing at
-        the end are no positives.
+      lists: int [P, depth], at least R items by descending score, -1 after the last.
       rows: int [P], the queries.
       metric: its name.
     """
     values = []
     for relation in labels.relations:
         r = compute_r(labels, relation)[rows]
-        lacking = max(0, int(r.max(initial=0)) - lists.shape[1])
-        whole = np.pad(lists, [(0, 0), (0, lacking)], constant_values=-1)
-        hits = relation.contains(rows[:, None], whole)
+        hits = relation.contains(rows[:, None], lists)
         values.append(LIST_METRICS[metric](hits, np.maximum(r, 1)))
     return 100.0 * np.mean(values, axis=0)
 

@@ -5,10 +5,10 @@ of a query with its best items, see `PairReranker`. The others are functions of 
 (scores [B, N], probabilities [B, N, C], **options) -> [B, N].
 """
 
+import copy
 import dataclasses
 import functools
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any
 
 import jax
@@ -77,10 +77,9 @@ def refine_selectively(
     return jnp.where(best[:, :1] - best[:, 1:] < gap, refined, scores)
 
 
-_CROSS_ENCODER = "cross_encoder"
 RERANKERS: dict[str, Callable[..., Any]] = {
     "selective_refinement": refine_selectively,
-    _CROSS_ENCODER: PairReranker,
+    "cross_encoder": PairReranker,
 }
 
 
@@ -94,44 +93,32 @@ def make_reranker(
     if options is None:
         return None
     given = dict(options)
-    known = {name: x for name, x in RERANKERS.items() if not of_rows or name != _CROSS_ENCODER}
+    known = {name: x for name, x in RERANKERS.items() if not of_rows or x is not PairReranker}
     made = lookup(f"{where}.name", given.pop("name", ""), known)
     if made is not PairReranker:
         check_options(where, made, given)
         return functools.partial(made, **given)
-    found = read(PairReranker, where, given)
-    if found.first_stage and not os.path.isfile(found.first_stage):
-        raise UserError(
-            f"{where}.first_stage={found.first_stage!r} is not a file: name one of embeddings, "
-            "which xmodal evaluate writes with --save_embeddings."
-        )
-    return found
+    return read(PairReranker, where, given)
 
 
 class RerankedScores(Scores):
-    """Scores of queries whose complete rows a function changes."""
+    """Scores of queries whose complete rows a function changes; ratings use the original ones."""
 
-    def __init__(
-        self,
-        scores: Scores,
-        predictions: Predictions,
-        reranker: RowReranker,
-        *,
-        transposed: bool = False,
-    ) -> None:
-        """Takes scores and predictions of the same N images and M captions.
-
-        `transposed`: whether captions are the queries.
-        """
-        self._scores = scores.transpose() if transposed else scores
-        self._predict = functools.partial(predictions.rows, transposed=transposed)
+    def __init__(self, scores: Scores, predictions: Predictions, reranker: RowReranker) -> None:
+        """Takes scores and predictions of the same N images and M captions."""
+        self._scores, self._predictions, self._reranker = scores, predictions, reranker
         self._apply = jax.jit(reranker)
-        self.shape, self.dtype = self._scores.shape, self._scores.dtype
+        self.shape, self.dtype = scores.shape, scores.dtype
+
+    def transpose(self) -> "RerankedScores":
+        """See `Scores`."""
+        turned = self._scores.transpose(), self._predictions.transpose()
+        return RerankedScores(*turned, self._reranker)
 
     @property
     def height(self) -> int:
         """See `Scores`."""
-        width = self._predict(np.zeros(1, int)).shape[-1]
+        width = self._predictions.rows(np.zeros(1, int)).shape[-1]
         return max(1, min(super().height, _PREDICTIONS_AT_A_TIME // (self.shape[1] * width)))
 
     def rows(self, queries: np.ndarray) -> np.ndarray:
@@ -141,59 +128,24 @@ class RerankedScores(Scores):
         at = np.minimum(np.arange(size), len(queries) - 1)
         rows = self._scores.rows(queries)[at]
         with in_precision(self.dtype):  # Float32 would tie what float64 ranks.
-            return np.asarray(self._apply(rows, self._predict(queries[at])))[: len(queries)]
+            return np.asarray(self._apply(rows, self._predictions.rows(queries[at])))[
+                : len(queries)
+            ]
+
+    def rate(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """See `Scores`."""
+        return self._scores.pairs(queries, items)
 
 
-class JoinedScores(Scores):
+class TwoStages(Scores):
     """Numbers that rank by two keys: scored pairs by their score, then the others.
 
     The others have the order of a first stage: each gets an integer below all scores of its query,
-    equal for equal scores of the first stage.
-    """
-
-    def __init__(self, first: Scores, candidates: np.ndarray, scores: np.ndarray) -> None:
-        """Takes a first stage [Q, N], and positions [Q, K] of scored items with their scores."""
-        self._first, self._candidates, self._scores = first, candidates, scores
-        self.shape, self.dtype = first.shape, np.result_type(np.float32, scores)
-
-    def rows(self, queries: np.ndarray) -> np.ndarray:
-        """See `Scores`."""
-        found = np.empty((len(queries), self.shape[1]), self.dtype)
-        if self._candidates.shape[1] < self.shape[1]:
-            first = self._first.rows(queries)
-            for start in range(0, len(queries), GROUP):
-                some = slice(start, start + GROUP)
-                lowest = np.floor(self._scores[queries[some]].min(axis=1, keepdims=True))
-                found[some] = lowest - self.shape[1] + _count_smaller(first[some])
-        np.put_along_axis(found, self._candidates[queries], self._scores[queries], axis=1)
-        return found
-
-    def find_scored(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """See `Scores`."""
-        return np.any(self._candidates[queries] == items[:, None], axis=1)
-
-    def rounding(self, queries: np.ndarray) -> np.ndarray | None:
-        """See `Scores`; a network's scores are rounded at least to their own precision."""
-        if self.dtype == np.float64:
-            return None
-        return np.finfo(np.float32).eps * np.abs(self._scores[queries]).max(axis=1)
-
-
-def _count_smaller(rows: np.ndarray) -> np.ndarray:
-    """Returns how many different smaller scores are in the row of each score, int [q, N]."""
-    order = np.argsort(rows, axis=1)  # Twice as fast as SciPy's `rankdata`.
-    rising, number = np.take_along_axis(rows, order, axis=1), np.zeros(rows.shape, np.int64)
-    np.cumsum(rising[:, 1:] > rising[:, :-1], axis=1, out=number[:, 1:])
-    found = np.empty_like(number)
-    np.put_along_axis(found, order, number, axis=1)
-    return found
-
-
-class SecondStage:
-    """Scores of images and captions in both directions; pairs are scored when needed.
+    equal for equal scores of the first stage. Pairs are scored when they are needed.
 
     Attributes:
       definition: names the scores of pairs.
+      scores_all: whether all pairs are scored, in both directions.
     """
 
     def __init__(
@@ -208,90 +160,117 @@ class SecondStage:
 
         Without a first stage, its scores are equal and its name is "": all pairs are scored.
         """
-        weight = options.first_stage_weight
+        weight, top = options.first_stage_weight, options.top
         if pairs is None:
             raise UserError(
                 f"The reranker 'cross_encoder' needs a model with a cross-encoder, and {place} has "
                 "none: evaluate a run with config.model.cross_encoder, or remove the reranker."
             )
-        if not first_name and (options.top is not None or weight):
+        if not first_name and (top is not None or weight):
             raise UserError(
-                f"The reranker 'cross_encoder' has top={options.top} and "
-                f"first_stage_weight={weight}, but {place} has no embeddings, which would be its "
-                "first stage: remove both, so that all pairs are scored, or name another model's "
-                "embeddings in first_stage."
+                f"The reranker 'cross_encoder' has top={top} and first_stage_weight={weight}, but "
+                f"{place} has no embeddings for its first stage: remove both, so that all pairs "
+                "are scored, or name another model's embeddings in first_stage."
             )
-        self._first, self._first_name = first, first_name
+        self._first, self._first_name, self._pairs = first, first_name, pairs
+        self._weight, self._top, self._is_transposed = weight, top, False
         factor = "" if weight == 1 else f"{weight:g} "
         self.definition = pairs.definition + (f" + {factor}{first_name}" if weight else "")
-        self._pairs, self._options, self._place = pairs, options, place
-        self._found = functools.cache(self._find)
+        self.scores_all = top is None or top >= max(first.shape)
+        self.shape, self.dtype = first.shape, first.dtype if weight else np.dtype(np.float32)
+        self._best: tuple[np.ndarray, np.ndarray] | None = None
 
-    def __call__(self, transposed: bool, asked: np.ndarray | None = None) -> JoinedScores:
-        """Returns the scores to rank by, see `candidates`."""
-        return JoinedScores(self._from(transposed), *self.candidates(transposed, asked))
+    def transpose(self) -> "TwoStages":
+        """See `Scores`."""
+        turned = copy.copy(self)
+        turned._first, turned.shape = self._first.transpose(), self.shape[::-1]
+        turned._is_transposed, turned._best = not self._is_transposed, None
+        return turned
 
-    def pairs(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
-        """Returns the scores [P] of exactly these pairs."""
-        found = self._pairs.pairs(images, captions)
-        weight = self._options.first_stage_weight
-        return self._add(found, self._first.pairs(images, captions) if weight else found)
+    def candidates(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns positions int [Q, K] of every query's scored items, and their scores [Q, K]."""
+        return self._find_best()[0], self._score(np.arange(self.shape[0]))
 
-    def candidates(
-        self, transposed: bool, asked: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns positions int [Q, K] of every query's candidates, and their scores [Q, K].
+    def rows(self, queries: np.ndarray) -> np.ndarray:
+        """See `Scores`."""
+        return self._join(queries, self._score(queries))
 
-        Args:
-          transposed: whether captions are the queries.
-          asked: bool [Q], queries whose candidates are scored; scores of others are 0. None for
-            all.
-        """
-        items, first = self._found(transposed)
-        rows = np.arange(len(items)) if asked is None else np.flatnonzero(asked)
-        queries, chosen = np.repeat(rows, items.shape[1]), items[rows].ravel()
-        found = self._pairs.pairs(*((chosen, queries) if transposed else (queries, chosen)))
-        found = self._add(found.reshape(len(rows), -1), first[rows])
-        scores = np.zeros(items.shape, found.dtype)
-        scores[rows] = found
-        return items, scores
+    def blocks(self, queries: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+        """See `Scores`; all pairs are scored together."""
+        scores = self._score(queries)
+        for start in range(0, len(queries), self.height):
+            at = slice(start, min(start + self.height, len(queries)))
+            yield at, self._join(queries[at], scores[at])
 
-    def describe(self, labels: DirectionLabels, transposed: bool) -> Rescored:
-        """Returns the facts of a direction's second stage."""
-        candidates, gallery = self._found(transposed)[0], self._from(transposed).shape[1]
-        return describe_candidates(candidates, labels, gallery, self.definition, self._first_name)
+    def rate(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """See `Scores`; the scores of exactly these pairs."""
+        ends = (items, queries) if self._is_transposed else (queries, items)
+        found = self._pairs.pairs(*ends)
+        return found + self._weight * self._first.pairs(queries, items) if self._weight else found
 
-    @property
-    def scores_all(self) -> bool:
-        """Whether all pairs are scored, in both directions."""
-        top = self._options.top
-        return top is None or top >= max(self._first.shape)
+    def find_scored(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """See `Scores`."""
+        return np.any(self._find_best()[0][queries] == items[:, None], axis=1)
 
-    def _from(self, transposed: bool) -> Scores:
-        return self._first.transpose() if transposed else self._first
+    def rounding(self, queries: np.ndarray) -> np.ndarray | None:
+        """See `Scores`; a network's scores are rounded at least to their own precision."""
+        if self.dtype == np.float64:
+            return None
+        return np.finfo(np.float32).eps * np.abs(self._score(queries)).max(axis=1)
 
-    def _add(self, found: np.ndarray, first: np.ndarray) -> np.ndarray:
-        """The scores of pairs, with those of the first stage if they count."""
-        if weight := self._options.first_stage_weight:
-            found = found + weight * first
+    def describe(self, labels: DirectionLabels) -> Rescored:
+        """See `Scores`."""
+        best, gallery = self._find_best()[0], self.shape[1]
+        return describe_candidates(best, labels, gallery, self.definition, self._first_name)
+
+    def _join(self, queries: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        """Rows [q, N] of queries whose candidates have these scores [q, K]."""
+        found, best = np.empty((len(queries), self.shape[1]), self.dtype), self._find_best()[0]
+        if best.shape[1] < self.shape[1]:
+            first = self._first.rows(queries)
+            for start in range(0, len(queries), GROUP):
+                some = slice(start, start + GROUP)
+                lowest = np.floor(scores[some].min(axis=1, keepdims=True))
+                found[some] = lowest - self.shape[1] + _count_smaller(first[some])
+        np.put_along_axis(found, best[queries], scores, axis=1)
         return found
 
-    def _find(self, transposed: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _score(self, queries: np.ndarray) -> np.ndarray:
+        """The scores of the candidates of queries, [q, K]."""
+        best, first = self._find_best()
+        ends = np.repeat(queries, best.shape[1]), best[queries].ravel()
+        found = self._pairs.pairs(*(ends[::-1] if self._is_transposed else ends))
+        found = found.reshape(len(queries), -1)
+        return found + self._weight * first[queries] if self._weight else found
+
+    def _find_best(self) -> tuple[np.ndarray, np.ndarray]:
         """The best items of every query in the first stage, int [Q, K]; if K is all, by position.
 
         And their scores there, [Q, K]; [Q, 0] if these serve nothing.
         """
-        first = self._from(transposed)
-        queries, items = first.shape
-        top = min(self._options.top or items, items)
-        if top == items and not self._options.first_stage_weight:
-            every = np.broadcast_to(np.arange(items, dtype=np.int32), first.shape)
-            return every, np.empty((queries, 0), first.dtype)
-        found, scores = np.empty((queries, top), np.int32), np.empty((queries, top), first.dtype)
-        for at, rows in first.blocks(np.arange(queries)):
-            found[at] = top_items(rows, top) if top < items else np.arange(items)
-            scores[at] = np.take_along_axis(rows, found[at], axis=1)
-        return found, scores
+        if self._best is not None:
+            return self._best
+        queries, items = self.shape
+        top, weight = min(self._top or items, items), self._weight
+        every = np.broadcast_to(np.arange(items, dtype=np.int32), self.shape)
+        self._best = every, np.empty((queries, 0), self.dtype)
+        if top < items or weight:
+            found, scores = np.empty((queries, top), np.int32), np.empty((queries, top), self.dtype)
+            for at, rows in self._first.blocks(np.arange(queries)):
+                found[at] = top_items(rows, top) if top < items else every[at]
+                scores[at] = np.take_along_axis(rows, found[at], axis=1)
+            self._best = found, scores
+        return self._best
+
+
+def _count_smaller(rows: np.ndarray) -> np.ndarray:
+    """Returns how many different smaller scores are in the row of each score, int [q, N]."""
+    order = np.argsort(rows, axis=1)  # Twice as fast as SciPy's `rankdata`.
+    rising, number = np.take_along_axis(rows, order, axis=1), np.zeros(rows.shape, np.int64)
+    np.cumsum(rising[:, 1:] > rising[:, :-1], axis=1, out=number[:, 1:])
+    found = np.empty_like(number)
+    np.put_along_axis(found, order, number, axis=1)
+    return found
 
 
 def describe_candidates(

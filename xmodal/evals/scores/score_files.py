@@ -7,7 +7,6 @@ was killed resumes; it is removed when the process that completed it ends.
 import atexit
 import contextlib
 import hashlib
-import math
 import os
 import pathlib
 import shutil
@@ -22,7 +21,6 @@ from jax.sharding import Mesh
 
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.cache_folder import cache_folder
-from xmodal.core.errors import UserError
 
 _KEPT_SECONDS = 7 * 24 * 3600
 # Folders that this process has completed, the last one at the end.
@@ -112,13 +110,6 @@ def _open_array(path: pathlib.Path, shape: tuple[int, ...], dtype: type) -> np.m
     """A mapped array, zero if it is new."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        needed, free = math.prod(shape) * np.dtype(dtype).itemsize, shutil.disk_usage(path.parent)
-        if free.free < needed:
-            raise UserError(
-                f"The scores of all pairs take {needed / 1e9:.1f} GB, but {path.parent} has only "
-                f"{free.free / 1e9:.1f} GB left: free space, or set XDG_CACHE_HOME to a folder on "
-                "a larger disk."
-            )
         new = path.with_name(f"{uuid.uuid4().hex}-{path.name}")
         np.lib.format.open_memmap(new, "w+", dtype, shape).flush()
         new.rename(path)

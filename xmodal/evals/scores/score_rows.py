@@ -5,42 +5,26 @@ same row, so that nothing depends on how two products round.
 """
 
 import abc
+import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TypeVar, cast
 
 import numpy as np
 
 from xmodal.evals.labels.positives import Ragged
+from xmodal.evals.labels.types import DirectionLabels
+from xmodal.evals.reports.results import Rescored
 
 GROUP = 64  # Rows of a block are a multiple of this.
 BLOCK = 1280  # Items per product.
+Content = TypeVar("Content")
 _ROWS_BYTES = 1 << 29  # A block of rows, unless a single product is larger.
 
 
 def memory_budget() -> int:
     """Returns a quarter of the machine's memory, in bytes: the most for a matrix of scores."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
-
-
-class PairReader:
-    """Reads the scores of pairs from rows.
-
-    Attributes:
-      queries: int [P], positions.
-      values: scores [P], filled by `read`.
-    """
-
-    def __init__(self, queries: np.ndarray, items: np.ndarray, dtype: np.dtype) -> None:
-        """Takes pairs at positions [P], and the type of their scores."""
-        self.queries, self._items = queries, items
-        self._order = np.argsort(queries, kind="stable")
-        self.values = np.empty(len(queries), dtype)
-
-    def read(self, at: np.ndarray, rows: np.ndarray) -> None:
-        """Reads the pairs of queries at ascending positions [q] from their rows [q, N]."""
-        ends = np.searchsorted(self.queries, [at[0], at[-1] + 1], sorter=self._order)
-        some = self._order[slice(*ends)]
-        self.values[some] = rows[np.searchsorted(at, self.queries[some]), self._items[some]]
 
 
 class Scores(abc.ABC):
@@ -64,10 +48,12 @@ class Scores(abc.ABC):
 
     def pairs(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Returns the scores [P] of single pairs at positions [P]."""
-        reader, asked = PairReader(queries, items, self.dtype), np.unique(queries)
-        for at, rows in self.blocks(asked):
-            reader.read(asked[at], rows)
-        return reader.values
+        asked, at = np.unique(queries, return_inverse=True)
+        values = np.empty(len(queries), self.dtype)
+        for part, rows in self.blocks(asked):
+            some = np.flatnonzero((part.start <= at) & (at < part.stop))
+            values[some] = rows[at[some] - part.start, items[some]]
+        return values
 
     def find_scored(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Returns which pairs at positions [P] have a score, and not only a rank; bool [P]."""
@@ -75,6 +61,17 @@ class Scores(abc.ABC):
 
     def rounding(self, queries: np.ndarray) -> np.ndarray | None:
         """Returns by how much scores of queries differ from rounding, [q]; None for exact ones."""
+        return None
+
+    def rate(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray | None:
+        """Returns the scores [P] that ratings of pairs are compared with; None for those of rows.
+
+        A reranker may rank by other scores.
+        """
+        return None
+
+    def describe(self, labels: DirectionLabels) -> Rescored | None:
+        """Returns the facts of a direction whose pairs a second stage scored."""
         return None
 
     def hold(self, budget: int) -> "Scores":
@@ -88,10 +85,13 @@ class Scores(abc.ABC):
     def height(self) -> int:
         """Queries in a block of rows."""
         fitting = _ROWS_BYTES // (self.shape[1] * self.dtype.itemsize)
-        return min(max(fitting // GROUP, 1) * GROUP, 2 * BLOCK)
+        return min(max(fitting // GROUP, 1) * GROUP, BLOCK)
 
     def blocks(self, queries: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yields parts of the ascending `queries`, and the rows of each, valid until the next."""
+        """Yields parts of the ascending `queries`, and the rows of each, valid until the next.
+
+        Rows within one gallery may be overwritten.
+        """
         for start in range(0, len(queries), self.height):
             at = slice(start, min(start + self.height, len(queries)))
             yield at, self.rows(queries[at])
@@ -108,14 +108,9 @@ class MatrixScores(Scores):
         matrix: np.ndarray,
         rows: np.ndarray | None = None,
         columns: np.ndarray | None = None,
-        roundings: tuple[np.ndarray | None, np.ndarray | None] = (None, None),
     ) -> None:
-        """Takes a matrix, and positions in it of the queries [Q] and items [N]; None for all.
-
-        `roundings`: see `rounding`, of all rows and of all columns.
-        """
+        """Takes a matrix, and positions in it of the queries [Q] and items [N]; None for all."""
         self._matrix, self._rows, self._columns = matrix, rows, columns
-        self._roundings = roundings
         sizes = zip(matrix.shape, (rows, columns), strict=True)
         queries, items = (size if at is None else len(at) for size, at in sizes)
         self.shape, self.dtype = (queries, items), np.result_type(matrix.dtype, np.float32)
@@ -124,11 +119,9 @@ class MatrixScores(Scores):
         """See `Scores`."""
         found = take_rows(self._matrix, queries if self._rows is None else self._rows[queries])
         found = found if self._columns is None else found[:, self._columns]
-        return np.ascontiguousarray(found, self.dtype)
-
-    def rounding(self, queries: np.ndarray) -> np.ndarray | None:
-        """See `Scores`."""
-        return None if self._roundings[0] is None else self._roundings[0][queries]
+        if found.flags.c_contiguous and found.dtype == self.dtype:
+            return found
+        return copy_parts(found, np.empty(found.shape, self.dtype))
 
     @property
     def height(self) -> int:
@@ -137,7 +130,7 @@ class MatrixScores(Scores):
 
     def transpose(self) -> "MatrixScores":
         """See `Scores`."""
-        return MatrixScores(self._matrix.T, self._columns, self._rows, self._roundings[::-1])
+        return MatrixScores(self._matrix.T, self._columns, self._rows)
 
 
 def take_rows(matrix: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -145,6 +138,20 @@ def take_rows(matrix: np.ndarray, rows: np.ndarray) -> np.ndarray:
     if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and np.all(np.diff(rows) == 1):
         return matrix[rows[0] : rows[-1] + 1]
     return matrix[rows]
+
+
+def copy_parts(rows: np.ndarray, into: np.ndarray) -> np.ndarray:
+    """Copies rows [q, N], perhaps of a transpose, in parts that stay in a processor's cache."""
+    for start in range(0, into.shape[1], 2 * GROUP):
+        some = slice(start, start + 2 * GROUP)
+        into[:, some] = rows[:, some]
+    return into
+
+
+def launch_ahead(launched: Iterable[Content]) -> Iterator[Content]:
+    """Yields results on devices, each after the next is launched, so that the devices stay busy."""
+    for result, _ in itertools.pairwise(itertools.chain(launched, [None])):
+        yield cast("Content", result)
 
 
 def count_not_finite(values: np.ndarray) -> int:
@@ -172,9 +179,8 @@ def top_items(rows: np.ndarray, count: int) -> np.ndarray:
     highest = rows[:, : groups * width].reshape(len(rows), width, groups).max(axis=1)
     least = np.partition(highest, groups - count, axis=1)[:, groups - count, None]
     least = np.maximum(least, np.finfo(rows.dtype).min)
-    # Row by row: `nonzero` of two dimensions is slow.
-    listed = [np.flatnonzero(each >= limit) for each, limit in zip(rows, least, strict=True)]
-    row, item = np.repeat(np.arange(len(rows)), list(map(len, listed))), np.concatenate(listed)
+    # `nonzero` of two dimensions is slow.
+    row, item = np.divmod(np.flatnonzero(rows >= least), rows.shape[1])
     order = np.lexsort((-rows[row, item], row))  # Keeps the order of equal scores.
     row, item = row[order], item[order]
     place = np.arange(len(row)) - np.searchsorted(row, np.arange(len(rows)))[row]

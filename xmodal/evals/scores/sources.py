@@ -62,18 +62,21 @@ class Predictions:
         one = [None if each is None else each[:, None] for each in rows]
         return np.asarray(jax.vmap(lambda *pair: self.combine(*pair)[0, 0])(*one))
 
-    def rows(self, queries: np.ndarray, *, transposed: bool) -> jax.Array:
-        """Returns probabilities of queries with the whole gallery.
+    def rows(self, images: np.ndarray) -> jax.Array:
+        """Returns probabilities [B, M, C] of B images at the given positions with all captions.
 
-        For B images, float32 [B, M, C]; if `transposed`, for B captions, float32 [B, N, C]. B, M or
-        N is 1 for the items that are not read.
+        B or M is 1 for the items that are not read.
         """
-        if transposed:
-            return jnp.swapaxes(self._combine(self.images, _rows(self.captions, queries)), 0, 1)
-        return self._combine(_rows(self.images, queries), self.captions)
-
-    def _combine(self, *rows: np.ndarray | None) -> jax.Array:
+        rows = _rows(self.images, images), self.captions
         return self.combine(*(None if each is None else jnp.asarray(each) for each in rows))
+
+    def transpose(self) -> "Predictions":
+        """Returns the predictions of the captions as `images`, and of the images as `captions`."""
+
+        def turned(*rows: jax.Array | None) -> jax.Array:
+            return jnp.swapaxes(self.combine(*rows[::-1]), 0, 1)
+
+        return Predictions(self.captions, self.images, turned)
 
 
 def _rows(array: Any, at: np.ndarray | None) -> Any:
@@ -298,8 +301,9 @@ def with_similarity(source: Embeddings, similarity: Mapping[str, Any] | None) ->
     missing = [key for key in chosen.parameters if key not in source.parameters]
     if chosen.module is not None or missing:
         raise UserError(
-            f"The similarity {chosen.name!r} of an evaluator has parameters that {source.place} "
-            "has not learned; choose a similarity without parameters, or the model's."
+            f"The similarity {chosen.name!r} needs {', '.join(missing) or 'weights'}, which "
+            f"{source.place} has not learned; choose a similarity without parameters, or the "
+            "model's."
         )
     parameters = {key: source.parameters[key] for key in chosen.parameters}
     return dataclasses.replace(source, similarity=chosen.name, parameters=parameters, options={})

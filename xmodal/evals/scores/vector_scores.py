@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -21,7 +20,8 @@ from xmodal.evals.scores.score_rows import (
     GROUP,
     MatrixScores,
     Scores,
-    count_not_finite,
+    copy_parts,
+    launch_ahead,
     take_rows,
 )
 from xmodal.evals.scores.sources import Embeddings
@@ -95,7 +95,9 @@ class VectorScores(Scores):
         self._queries, self._items = queries, items
         self._similarity, self._score, self._place = similarity, score, place
         self._flips = False  # Whether the items are on the left side of an asymmetric similarity.
-        self._halves = False  # Whether blocks of rows share the scores of their pairs.
+        # If scores are held: blocks for the items as queries, and blocks that these computed.
+        self._kept: Tiles | None = None
+        self._mirrored: Tiles = {}
         self.shape, self.dtype = (queries.size, items.size), items.dtype
 
     def rows(self, queries: np.ndarray) -> np.ndarray:
@@ -104,49 +106,52 @@ class VectorScores(Scores):
 
     def blocks(self, queries: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
         """See `Scores`."""
-        if self._halves:
-            yield from self._halved_blocks(queries)
-            return
         # One array for all blocks: systems take long to clear fresh memory.
-        rows = np.empty((min(self.height, len(queries)), self.shape[1]), self.dtype)
-        for start in range(0, len(queries), self.height):
-            at = slice(start, min(start + self.height, len(queries)))
-            yield at, self._fill(queries[at], rows[: at.stop - start])
-
-    def _halved_blocks(self, queries: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-        """See `blocks`; scores on the right of the diagonal wait for the rows on its left."""
+        if self._kept is None:
+            rows = np.empty((min(self.height, len(queries)), self.shape[1]), self.dtype)
+            for start in range(0, len(queries), self.height):
+                at = slice(start, min(start + self.height, len(queries)))
+                yield at, self._fill(queries[at], rows[: at.stop - start])
+            return
         rows = np.empty((self._queries.height, self.shape[1]), self.dtype)
-        waiting: Tiles = {}
         for number in range(len(self._queries.tiles)):
             own = self._queries.columns(number)
-            part = rows[: own.stop - own.start]
-            for earlier in range(number):
-                into = part[:, self._queries.columns(earlier)]
-                _transpose(waiting.pop((earlier, number)), into)
-            self._fill(np.arange(own.start, own.stop), part, number, waiting)
+            part = self._fill(np.arange(own.start, own.stop), rows[: own.stop - own.start], number)
             start, end = np.searchsorted(queries, [own.start, own.stop])
             if start < end:
                 yield slice(start, end), take_rows(part, queries[start:end] - own.start)
 
-    def _fill(
-        self, queries: np.ndarray, rows: np.ndarray, first: int = 0, kept: Tiles | None = None
-    ) -> np.ndarray:
-        """Fills the rows of queries from block `first` of the items on; `kept` gets later tiles."""
+    def _fill(self, queries: np.ndarray, rows: np.ndarray, number: int | None = None) -> np.ndarray:
+        """Fills and returns the rows of queries; `number` of their block if its scores are held."""
+        known = [other for other, of in self._mirrored if of == number]
+        for other in known:
+            into = rows[:, self._items.columns(other)]
+            copy_parts(self._mirrored.pop((other, number))[: into.shape[1], : len(rows)].T, into)
+        others = [other for other in range(len(self._items.tiles)) if other not in known]
+        if not others:
+            return rows
         # Few heights, because each is compiled.
         unit = GROUP << max(0, (len(queries) // GROUP).bit_length() - 3)
         placed = self._queries.queries(queries, -(-len(queries) // unit) * unit)
-        for number, tile in self._compute(placed, range(first, len(self._items.tiles))):
-            columns = self._items.columns(number)
+        for other, tile in self._compute(placed, others):
+            columns = self._items.columns(other)
             rows[:, columns] = tile[: len(queries), : columns.stop - columns.start]
-            if kept is not None and number > first:
-                kept[first, number] = tile
+            if number is not None and not (self._within and other == number):
+                assert self._kept is not None
+                self._kept[number, other] = tile
         return rows
+
+    @property
+    def _within(self) -> bool:
+        return self._queries is self._items
 
     def transpose(self) -> "VectorScores":
         """See `Scores`."""
         turned = copy.copy(self)
         turned._queries, turned._items, turned.shape = self._items, self._queries, self.shape[::-1]
         turned._flips = not self._similarity.symmetric and not self._flips
+        if self._kept is not None:
+            turned._kept, turned._mirrored = self._mirrored, self._kept
         return turned
 
     def rounding(self, queries: np.ndarray) -> np.ndarray | None:
@@ -158,22 +163,14 @@ class VectorScores(Scores):
 
     def hold(self, budget: int) -> Scores:
         """See `Scores`; a gallery with itself is computed by halves, a quarter of it at a time."""
-        within = self._queries is self._items
-        needed = math.prod(self.shape) * self.dtype.itemsize // (4 if within else 1)
-        if needed > budget or (within and not self._similarity.symmetric):
+        needed = math.prod(self.shape) * self.dtype.itemsize // (4 if self._within else 1)
+        if needed > budget or (self._within and not self._similarity.symmetric):
             return self
-        if within:
-            held = copy.copy(self)
-            held._halves = True
-            return held
-        matrix = np.empty(self.shape, self.dtype)
-        for number in range(len(self._queries.tiles)):
-            own = self._queries.columns(number)
-            self._fill(np.arange(own.start, own.stop), matrix[own])
-        of_rows, of_columns = (
-            each.rounding(np.arange(each.shape[0])) for each in (self, self.transpose())
-        )
-        return MatrixScores(matrix, roundings=(of_rows, of_columns))
+        held = copy.copy(self)
+        held._kept, held._mirrored = {}, {}
+        if self._within:
+            held._mirrored = held._kept
+        return held
 
     def _compute(self, placed: Any, numbers: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
         """Yields numbers of blocks of items, and their scores [q, n] with queries on the devices.
@@ -187,24 +184,20 @@ class VectorScores(Scores):
                 tile = self._items.tiles[number]
                 return _score_tile(self._score, self._flips, mesh, placed, tile)
 
-        pairs = itertools.pairwise(itertools.chain(map(launch, numbers), [None]))
-        for number, (tile, _) in zip(numbers, pairs, strict=True):
+        for number, tile in zip(numbers, launch_ahead(map(launch, numbers)), strict=True):
             found = to_host(tile, mesh)
-            # One pass; the sum of large finite scores may overflow.
-            if not (np.isfinite(found.sum()) or np.isfinite(found).all()):
-                raise UserError(
-                    f"Scores of {self._place} by {self._similarity.name!r} are not finite: its "
-                    "embeddings hold numbers that are too large for them. Divide all by one "
-                    "number, or use the cosine similarity."
-                )
+            _check_finite(found, self._place, self._similarity)
             yield number, found
 
 
-def _transpose(tile: np.ndarray, into: np.ndarray) -> None:
-    """Writes the transpose of scores [q, n], in parts that stay in a processor's cache."""
-    for start in range(0, into.shape[1], 2 * GROUP):
-        some = slice(start, min(start + 2 * GROUP, into.shape[1]))
-        into[:, some] = tile[some, : len(into)].T
+def _check_finite(scores: np.ndarray, place: str, similarity: Similarity) -> None:
+    # One pass; the sum of large finite scores may overflow.
+    if not (np.isfinite(scores.sum()) or np.isfinite(scores).all()):
+        raise UserError(
+            f"Scores of {place} by {similarity.name!r} are not finite: its embeddings hold NaN "
+            "(the model diverged) or numbers that are too large. Divide those by one number, or "
+            "use the cosine similarity."
+        )
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -243,7 +236,6 @@ def open_scores(
         items = [HostItems(given[each], embeddings.tokens[each]) for each in ("image", "text")]
         matrix = compute_score_matrix(similarity, embeddings.parameters, *items, mesh=mesh)
         return {("image", "text"): MatrixScores(matrix)}
-    _check_finite(embeddings)
     prepare, score = similarity.scorer(embeddings.parameters)
     mesh, dtype = (one_device("cpu"), DOUBLE) if precision == "float64" else (mesh, None)
     placed = similarity.place(*given.values(), platform=mesh.devices.flat[0].platform, dtype=dtype)
@@ -264,18 +256,10 @@ def score_captions(
     embeddings: Embeddings, left: np.ndarray, right: np.ndarray, precision: str = "float32"
 ) -> np.ndarray:
     """Returns the scores [P] of pairs of captions at positions [P], and of no others."""
-    _check_finite(embeddings)
     similarity, dtype = embeddings.make_similarity(), DOUBLE if precision == "float64" else None
     (vectors,) = similarity.place(embeddings.vectors("text"), dtype=dtype)
     with in_precision(vectors.dtype):
         first, second = (similarity.prepare(vectors[at]) for at in (left, right))
-        return np.asarray(similarity.paired(first, second, embeddings.parameters))
-
-
-def _check_finite(embeddings: Embeddings) -> None:
-    for modality, rows in embeddings.by_modality.items():
-        if bad := count_not_finite(rows):
-            raise UserError(
-                f"{bad:,} of {len(rows):,} {modality} embeddings of {embeddings.place} are not "
-                "finite: the model diverged or the file is damaged."
-            )
+        found = np.asarray(similarity.paired(first, second, embeddings.parameters))
+    _check_finite(found, embeddings.place, similarity)
+    return found

@@ -205,7 +205,7 @@ def open_file(
       kind: "embeddings", "scores" or "rankings".
       ids: see `open_source`.
       names: evaluators to use; None for all that such a file allows.
-      similarity: see `choose_similarity`.
+      similarity: see `files.open_source`.
       name: name of the model's row; None for that of the file.
     """
     source = open_source(kind, path, ids, similarity)
