@@ -125,8 +125,9 @@ def _change(section: ConfigDict, before: ConfigDict, after: ConfigDict) -> None:
 
 def starts_from_weights(init_from: ConfigDict, modality: str) -> bool:
     """Whether the encoder of a modality comes from a tower, a model or another run."""
-    is_in_run = init_from.run and matches(init_from.include, f"{modality}/encoder/")
-    return bool(init_from.towers[modality] or init_from.model or is_in_run)
+    if init_from.towers[modality] or init_from.model:
+        return True
+    return bool(init_from.run) and matches(init_from.include, f"{modality}/encoder/")
 
 
 def _fill(section: ConfigDict, defaults: dict[str, Any]) -> None:

@@ -43,8 +43,8 @@ def compile_ours(loss: str, engine: str, views: Any, args: argparse.Namespace) -
 
     def compute(views: Any, ids: jax.Array) -> jax.Array:
         used = mesh if args.devices > 1 else None
-        context = losses.Context(ids, score, score.init(), mesh=used)
-        mode = {"engine": f"{engine}:{args.chunk_size}"}
+        context = losses.Context(ids, ids, score, score.init(), mesh=used)
+        mode = {"engine": engine, "chunk_size": args.chunk_size}
         found = losses.LOSSES[name].function(*map(Embedding, views), context, **options, **mode)
         return found[0]
 

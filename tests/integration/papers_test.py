@@ -68,7 +68,7 @@ def get_config(name, few_shapes, total_steps=STEPS):
     if config.data.mined_negatives:
         config.data.mined_negatives = write_tables(few_shapes)
     if name == "sgraf":  # Tiles of few pairs.
-        config.tasks.i2t.loss.options.update({"engine": "ring:3"})
+        config.tasks.i2t.loss.options.update({"engine": "ring", "chunk_size": 3})
     shrink(config)
     config.tensorboard.update(queries=0, pairs=0, projector=0)  # see `run_folder_test`
     used = {tag.partition("/")[0] for tag in PAPERS[name]}

@@ -71,7 +71,7 @@ def test_equals_the_slow_loop(make_pairs, make_context, name, options, similarit
     views = make_views(make_pairs, similarity, 16)
     ids = np.array([0, 1, 2, 3, 1, 4, 5, 6, 7, 4, 8, 9, 10, 2, 11, 12], np.int32)
     mesh = mesh_lib.make_mesh(jax.devices()[: 8 if engine == "ring" else 1])
-    how = {"engine": f"{engine}:3"} if folds else {}
+    how = {"engine": engine, "chunk_size": 3} if folds else {}
 
     @jax.jit
     def loss(views, ids):

@@ -125,7 +125,7 @@ def compare(torch, kind, modules, functions, folder, options, *, train):
     model, params, state = read(convert(torch, kind, modules, folder, options))
     # Recomputed tiles, one of them smaller, where the statistics of the batch count.
     engine = "chunked" if kind == "saf" else "dense"
-    differentiate = make_loss(model, state, train=train, engine=f"{engine}:3")
+    differentiate = make_loss(model, state, train=train, engine=engine, chunk_size=3)
     (loss, (scores, observed)), gradients = differentiate(params)
     for module in modules:
         module.train(train)

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from xmodal.losses.context import Context, LossFunction, NonNegative
+from xmodal.losses.context import ChunkSize, Context, LossFunction, NonNegative
 from xmodal.losses.contrastive import momentum_softmax, sigmoid, soft_contrastive, softmax
 from xmodal.losses.correlation import covariance, pearson, soft_kendall
 from xmodal.losses.matching import matching, pair_softmax
@@ -64,4 +64,4 @@ LOSSES: dict[str, Loss] = {
     "uniformity": Loss(uniformity),
 }
 
-__all__ = ["LOSSES", "Context", "Loss", "LossFunction", "NonNegative"]
+__all__ = ["LOSSES", "ChunkSize", "Context", "Loss", "LossFunction", "NonNegative"]

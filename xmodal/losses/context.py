@@ -60,7 +60,7 @@ class Context:
         return self.similarity.paired(left, right, self.similarity_params)
 
     def reduce_logits(
-        self, left: Embedding, right: Embedding, terms: Mapping[str, Term], engine: str = "dense"
+        self, left: Embedding, right: Embedding, terms: Mapping[str, Term], **options: Any
     ) -> tuple[jax.Array, engines.Folded, jax.Array]:
         """Applies `terms` to the negatives of each item; item i is the partner of item i.
 
@@ -68,14 +68,14 @@ class Context:
           left: embedding of the left view.
           right: embedding of the right view.
           terms: see `losses.engine.reduce_logits`.
-          engine: see `losses.engine.reduce_logits`.
+          **options: `engine` and `chunk_size`, see `losses.engine.reduce_logits`.
 
         Returns:
           The logits [B] of the pairs, name -> (rows [B], columns [B]), and the in-batch accuracy.
         """
         rows, columns = self.prepare(left, right)
         positives = self.paired(rows, columns)
-        return positives, *self.reduce_prepared(rows, columns, positives, terms, engine)
+        return positives, *self.reduce_prepared(rows, columns, positives, terms, **options)
 
     def reduce_prepared(
         self,
@@ -83,7 +83,7 @@ class Context:
         columns: Prepared,
         positives: jax.Array,
         terms: Mapping[str, Term],
-        engine: str = "dense",
+        **options: Any,
     ) -> tuple[engines.Folded, jax.Array]:
         """Applies `terms` to the negatives of prepared items with the logits [B] of their pairs.
 
@@ -101,7 +101,7 @@ class Context:
             terms={**terms, "not_below": NOT_BELOW},
             mesh=self.mesh,
             pair_bytes=self.similarity.cost(rows, columns).bytes,
-            engine=engine,
+            **options,
         )
         return folded, jnp.mean((folded["not_below"][0] == 0).astype(jnp.float32))
 
@@ -120,5 +120,7 @@ NonNegative = Annotated[float | jax.Array, Bounds(at_least=0)]
 
 Positive = Annotated[float | jax.Array, Bounds(above=0)]
 """Like `NonNegative`, but larger than 0."""
+
+ChunkSize = Annotated[int, Bounds(at_least=1)]
 
 LossFunction = Callable[..., tuple[jax.Array, dict[str, jax.Array]]]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from xmodal.core.config import Bounds
 from xmodal.core.mesh import split_rows
 from xmodal.losses import terms
-from xmodal.losses.context import Context, NonNegative, require
+from xmodal.losses.context import ChunkSize, Context, NonNegative, require
 from xmodal.similarity import Embedding
 
 _DIRECTIONS = {"mean": 0.5, "sum": 1.0}
@@ -24,6 +24,7 @@ def softmax(
     form: Annotated[str, Bounds(one_of=FORMS)] = "with_positive",
     directions: Annotated[str, Bounds(one_of=_DIRECTIONS)] = "mean",
     engine: str = "dense",
+    chunk_size: ChunkSize = 1024,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns the softmax cross-entropy of each pair against its negatives in the global batch.
 
@@ -41,12 +42,15 @@ def softmax(
       directions: `mean` weights left-to-right and right-to-left 0.5 each (the released code),
         `sum` adds them (the printed equation).
       engine: see `losses.engine.reduce_logits`.
+      chunk_size: see `losses.engine.reduce_logits`.
 
     Returns:
       The scalar loss averaged over queries, and `accuracy`.
     """
     wanted = {"normalizer": terms.Term(lambda logits, _: logits, terms.LOG_SUM_EXP)}
-    positives, folded, accuracy = context.reduce_logits(left, right, wanted, engine)
+    positives, folded, accuracy = context.reduce_logits(
+        left, right, wanted, engine=engine, chunk_size=chunk_size
+    )
 
     loss = jnp.zeros((), jnp.float32)
     for normalizer in folded["normalizer"]:
@@ -108,6 +112,7 @@ def sigmoid(
     context: Context,
     *,
     engine: str = "dense",
+    chunk_size: ChunkSize = 1024,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns SigLIP's loss: -log sigmoid(+-logit) of all pairs, divided by the batch size.
 
@@ -119,11 +124,12 @@ def sigmoid(
       right: embedding of the right view.
       context: ids, similarity and mesh.
       engine: see `losses.engine.reduce_logits`.
+      chunk_size: see `losses.engine.reduce_logits`.
 
     Returns:
       The scalar loss, and `accuracy`.
     """
-    total, accuracy = _classify_pairs(left, right, context, engine)
+    total, accuracy = _classify_pairs(left, right, context, engine, chunk_size)
     return total / context.ids.shape[0], {"accuracy": accuracy}
 
 
@@ -135,6 +141,7 @@ def soft_contrastive(
     directions: Annotated[str, Bounds(one_of=_DIRECTIONS)] = "sum",
     kl_weight: NonNegative = 1e-5,
     engine: str = "dense",
+    chunk_size: ChunkSize = 1024,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns PCME's loss: -log p of partners, -log (1 - p) of negatives, and a KL divergence.
 
@@ -151,11 +158,12 @@ def soft_contrastive(
         `mean` once.
       kl_weight: weight of the divergence of both views; 0 for embeddings without `log_sigma`.
       engine: see `losses.engine.reduce_logits`.
+      chunk_size: see `losses.engine.reduce_logits`.
 
     Returns:
       The scalar loss, and `pairs`, `kl` (unweighted) and `accuracy`.
     """
-    total, accuracy = _classify_pairs(left, right, context, engine)
+    total, accuracy = _classify_pairs(left, right, context, engine, chunk_size)
     # Both directions have the same pairs.
     scalars = {"pairs": 2 * _DIRECTIONS[directions] * total, "accuracy": accuracy}
     if isinstance(kl_weight, (int, float)) and kl_weight == 0:
@@ -165,11 +173,13 @@ def soft_contrastive(
 
 
 def _classify_pairs(
-    left: Embedding, right: Embedding, context: Context, engine: str
+    left: Embedding, right: Embedding, context: Context, engine: str, chunk_size: int
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the summed cross-entropy of partners and negatives, and the accuracy."""
     wanted = {"negatives": terms.Term(lambda logits, _: jax.nn.softplus(logits), terms.SUM)}
-    positives, folded, accuracy = context.reduce_logits(left, right, wanted, engine)
+    positives, folded, accuracy = context.reduce_logits(
+        left, right, wanted, engine=engine, chunk_size=chunk_size
+    )
     return jnp.sum(jax.nn.softplus(-positives)) + jnp.sum(folded["negatives"][0]), accuracy
 
 

@@ -10,7 +10,6 @@ applies it to rows and columns of the logits in one of three ways with the same 
 - `ring` does so on every device for its own rows, while the columns travel from device to device:
   no device ever holds the embeddings of the whole batch.
 
-`chunked:512` and `ring:512` have at most 512 rows and columns in a tile, by default 1,024.
 `auto:512` uses `dense` if its scores need at most 512 MB of a device, else `ring` on several
 devices and `chunked` on one, with tiles that fit. The similarity names the memory of a pair.
 
@@ -31,8 +30,8 @@ from xmodal.losses.terms import BlockItems, Job, Term, reduce_block
 from xmodal.losses.tiled import reduce_tiles
 from xmodal.similarity import Prepared
 
-# Engine -> its number if none is named: rows and columns of a tile, or megabytes.
-ENGINES = {"dense": 0, "chunked": 1024, "ring": 1024, "auto": 512}
+ENGINES = ("dense", "chunked", "ring")
+_WHERE = "config.tasks.*.loss.options.engine, which may also be auto:512, megabytes per device"
 
 # A float32 score and its gradient: tiles of products are small whatever the budget.
 _PRODUCT_BYTES = 8.0
@@ -50,6 +49,7 @@ def reduce_logits(
     positives: jax.Array,
     terms: Mapping[str, Term],
     engine: str = "dense",
+    chunk_size: int = 1024,
     mesh: Mesh | None = None,
     pair_bytes: float = _PRODUCT_BYTES,
 ) -> Folded:
@@ -65,7 +65,9 @@ def reduce_logits(
         are never reduced.
       positives: float32 [B], logit of each item with its partner.
       terms: reductions by name.
-      engine: `dense`, `chunked:ITEMS`, `ring:ITEMS` or `auto:MEGABYTES`, see `plan`.
+      engine: `dense`, `chunked`, `ring` or `auto:MEGABYTES`, see `plan`.
+      chunk_size: largest number of rows and columns in a tile; on several devices, only of
+        columns. Need not divide anything.
       mesh: device mesh, whose devices share the batch evenly; None for one device.
       pair_bytes: memory that `logits` and its gradient need per pair; 8 for a product.
 
@@ -73,7 +75,8 @@ def reduce_logits(
       name -> (result [B] of each left item, result [B] of each right item), float32.
     """
     devices = 1 if mesh is None else mesh.size
-    engine, chunk_size = plan(engine, ids.shape[0], devices, pair_bytes)
+    engine, chunk_size = plan(engine, chunk_size, ids.shape[0], devices, pair_bytes)
+    lookup(_WHERE, engine, dict.fromkeys(ENGINES))
     real = jnp.ones(ids.shape, bool)
     rows, columns = (BlockItems(side, positives, ids, real) for side in (left, right))
     job = Job(logits, terms, chunk_size)
@@ -88,26 +91,24 @@ def reduce_logits(
 
 
 def plan(
-    engine: str, size: int, devices: int, pair_bytes: float = _PRODUCT_BYTES
+    engine: str, chunk_size: int, size: int, devices: int, pair_bytes: float = _PRODUCT_BYTES
 ) -> tuple[str, int]:
-    """Returns the name of an engine and the largest number of rows and columns in a tile.
+    """Returns the engine and the chunk size that fit a memory budget.
 
     Args:
-      engine: `dense`, `chunked` or `ring`, perhaps with the size of tiles, which need not divide
-        anything; or `auto:MEGABYTES` per device for the scores and their gradient. On several
-        devices, a tile has all rows of a device.
+      engine: `auto:MEGABYTES` per device for the scores and their gradient; the name of an engine
+        is returned unchanged, with the given chunk size.
+      chunk_size: see `reduce_logits`.
       size: items of each side.
-      devices: devices that share the rows.
+      devices: devices that share the rows. On several, a tile has all rows of a device.
       pair_bytes: see `reduce_logits`.
     """
-    name, _, given = engine.partition(":")
-    known = lookup("config.tasks.*.loss.options.engine", name, ENGINES)
-    number = int(given or known)
-    if name != "auto":
-        return name, number
-    pairs, chunk_size = int(number * 1e6 / pair_bytes), ENGINES["chunked"]
+    name, _, budget = engine.partition(":")
+    if name != "auto" or not budget.isdecimal():
+        return engine, chunk_size
+    pairs = int(int(budget) * 1e6 / pair_bytes)
     if size**2 <= pairs * devices:
-        return "dense", 0
+        return "dense", chunk_size
     if pair_bytes > _PRODUCT_BYTES:
         fitting = math.isqrt(pairs) if devices == 1 else pairs // -(-size // devices)
         chunk_size = max(1, min(chunk_size, fitting))

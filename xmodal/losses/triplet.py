@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from xmodal.core.config import Bounds
 from xmodal.losses import terms
-from xmodal.losses.context import Context, NonNegative, Positive
+from xmodal.losses.context import ChunkSize, Context, NonNegative, Positive
 from xmodal.similarity import Embedding
 
 _SEMI_HARD = terms.Term(
@@ -36,6 +36,7 @@ def triplet(
     all_share: Annotated[float | jax.Array, Bounds(at_least=0, at_most=1)] = 0.0,
     reduction: Annotated[str, Bounds(one_of=("sum", "mean"))] = "sum",
     engine: str = "dense",
+    chunk_size: ChunkSize = 1024,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns the sum of max(0, margin + negative - positive) over both directions.
 
@@ -54,6 +55,7 @@ def triplet(
       reduction: `sum` over the batch, or `mean`: the mean over items of each direction, for `all`
         over the B x B pairs.
       engine: see `losses.engine.reduce_logits`.
+      chunk_size: see `losses.engine.reduce_logits`.
 
     Returns:
       The scalar loss, and `accuracy`.
@@ -66,7 +68,9 @@ def triplet(
     wanted = dict(MINING[mining])
     if isinstance(all_share, jax.Array) or all_share > 0:
         wanted["all"] = terms.Term(lambda logits, p: jax.nn.relu(margin + logits - p), terms.SUM)
-    positives, folded, accuracy = context.reduce_logits(left, right, wanted, engine)
+    positives, folded, accuracy = context.reduce_logits(
+        left, right, wanted, engine=engine, chunk_size=chunk_size
+    )
 
     loss = jnp.zeros((), jnp.float32)
     if "all" in folded:
@@ -90,6 +94,7 @@ def distance_triplet(
     *,
     margin: NonNegative = 0.3,
     engine: str = "dense",
+    chunk_size: ChunkSize = 1024,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns CMCM's triplet loss: the hardest negative of each item comes from either view.
 
@@ -104,6 +109,7 @@ def distance_triplet(
       context: ids, a symmetric similarity, and mesh.
       margin: amount by which a partner should score above a negative.
       engine: see `losses.engine.reduce_logits`.
+      chunk_size: see `losses.engine.reduce_logits`.
 
     Returns:
       The scalar loss, and `accuracy`: the share of anchors that score their partner above every
@@ -114,7 +120,9 @@ def distance_triplet(
     items = jax.tree.map(lambda *both: jnp.concatenate(both), *sides)
     both = dataclasses.replace(context, ids=jnp.tile(context.ids, 2))
     wanted = {"hardest": terms.HARDEST}
-    folded, accuracy = both.reduce_prepared(items, items, positives, wanted, engine)
+    folded, accuracy = both.reduce_prepared(
+        items, items, positives, wanted, engine=engine, chunk_size=chunk_size
+    )
     hinges = jax.nn.relu(margin + folded["hardest"][0] - positives)
     return jnp.mean(hinges), {"accuracy": accuracy}
 
@@ -129,6 +137,7 @@ def quintuplet(
     weight: NonNegative = 1.5,
     weight_scale: Positive = 0.3,
     engine: str = "dense",
+    chunk_size: ChunkSize = 1024,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns AOQ's loss, the sum of six hinges over the batch.
 
@@ -154,13 +163,16 @@ def quintuplet(
       weight: the constant beta of the weight.
       weight_scale: the constant alpha.
       engine: see `losses.engine.reduce_logits`.
+      chunk_size: see `losses.engine.reduce_logits`.
 
     Returns:
       The scalar loss, `accuracy` among the batch, and `mined_accuracy`: the share of pairs that
       score above all of their mined negatives.
     """
     wanted = {"hardest": terms.HARDEST}
-    positives, folded, accuracy = context.reduce_logits(left, right, wanted, engine)
+    positives, folded, accuracy = context.reduce_logits(
+        left, right, wanted, engine=engine, chunk_size=chunk_size
+    )
 
     def score(image: Embedding, text: Embedding) -> jax.Array:
         return context.paired(*context.prepare(image, text))

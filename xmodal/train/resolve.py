@@ -44,7 +44,7 @@ _MAY_CHANGE = re.compile(
     # How a vocabulary is learned; the run already has its own.
     r"|data\.text\.(vocabulary_size|min_count)$"
     r"|model\.\w+\.encoder\.(remat|remat_policy|unroll|attention|depthwise|form)$"
-    r"|tasks\..+\.loss\.options\.engine$"
+    r"|tasks\..+\.loss\.options\.(engine|chunk_size)$"
     r"|evals\.\w+\.(final_split|batch_size|bootstrap_samples)$"
 )
 # The token ids of a text, which the weights depend on, can never differ.

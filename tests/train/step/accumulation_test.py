@@ -26,7 +26,7 @@ def make_config(tasks, similarity, **changes):
 def softmax():
     """A frozen encoder, a learned temperature, and the ring engine."""
     tasks = {"i2t": cxc.image_text(0.7), "t2t": cxc.text_text(0.4)}
-    tasks["i2t"]["loss"]["options"] |= {"engine": "ring:2"}
+    tasks["i2t"]["loss"]["options"] |= {"engine": "ring", "chunk_size": 2}
     learned = {"name": "cosine", "temperature": 0.2, "learned_temperature": True}
     config = make_config(tasks, learned, freeze=["image/encoder/"])
     config.model.image.encoder.hidden = (7,)
@@ -38,7 +38,7 @@ def hinge():
     generation = base.task("image", "caption_1", "caption_generation", negatives="none")
     generation["loss"]["inputs"] = ["text_ids", "text_mask"]
     generation["loss"]["module"] = {"vocab_size": tiny.WORDS, "width": 6, "word_width": 5}
-    hardest = base.task("image", "caption_0", "triplet", engine="chunked:5")
+    hardest = base.task("image", "caption_0", "triplet", engine="chunked", chunk_size=5)
     config = make_config({"i2t": hardest, "generation": generation}, {"name": "cosine"})
     config.model.image.encoder.features = (REGIONS, tiny.FEATURES)
     # The layers between the regions normalize over the batch.
@@ -159,14 +159,13 @@ def image_config(**changes):
     """Three layers of features, compared in blocks."""
     config = tiny.make_image_config(**changes)
     config.model.image.encoder.hidden = (32,) * 10
-    config.tasks.same.loss.options = {"engine": "chunked:64"}
+    config.tasks.same.loss.options = {"engine": "chunked", "chunk_size": 64}
     return config
 
 
 def test_one_part_is_in_memory_at_a_time():
     config = image_config(batch_size=4096)
-    # A few states per item and tile are kept.
-    config.tasks.same.loss.options.engine = "chunked:256"
+    config.tasks.same.loss.options.chunk_size = 256  # A few states per item and tile are kept.
     whole, parts = (
         Training(config, 1, steps).compiled.memory_analysis().temp_size_in_bytes
         for steps in (1, 16)

@@ -138,6 +138,10 @@ def write_card(folder: epath.Path, card: Card, contents: Mapping[str, bytes]) ->
 def open_bundle(folder: str | os.PathLike, mesh: Mesh) -> Model:
     """Returns the model of a bundle whose files are complete and unchanged."""
     root = epath.Path(folder)
+    if not (root / CARD).exists():
+        raise UserError(
+            f"{folder} is not a bundle: {CARD} is missing. Make one with `python -m xmodal export`."
+        )
     content = read_json(root / CARD, "export the model again.")
     if (found := {key: content.pop(key, None) for key in FORMAT}) != FORMAT:
         raise UserError(
