@@ -60,6 +60,15 @@ def test_reads_the_published_forms(tmp_path, name):
     np.testing.assert_array_equal(table.vectors, VECTORS[KEPT])
 
 
+def test_reads_arrays(tmp_path):
+    vectors = VECTORS.astype(np.float16)
+    np.savez(tmp_path / "table.npz", words=np.array(WORDS), vectors=vectors)
+    table = load_word_vectors(tmp_path / "table.npz")
+    assert list(table.rows) == [WORDS[i] for i in KEPT]
+    assert table.vectors.dtype == np.float32
+    np.testing.assert_array_equal(table.vectors, vectors[KEPT])
+
+
 def test_damaged_files(tmp_path):
     with pytest.raises(UserError, match="cut.bin cannot .* has 9 words, its start says 10"):
         load_word_vectors(write(tmp_path, "cut.bin", binary_file()[:-6]))

@@ -3,13 +3,13 @@
 import gzip
 import os
 import re
-import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from xmodal.core.errors import UserError
+from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.published_weights import Published, PublishedTower
 from xmodal.pretrained.vocabularies import as_file, read_words
@@ -33,7 +33,8 @@ def load_word_vectors(
 ) -> WordVectors:
     """Returns a published table of word vectors.
 
-    `.bin`: word2vec's binary format. Any other name: text, one word and its numbers per line,
+    `.npz`: arrays `words` [V] and `vectors` [V, D]. `.bin`: word2vec's binary format. Any other
+    name: text, one word and its numbers per line,
     separated by single spaces, with or without a first line of two integers (number of words, D).
     Both may be gzipped. If a word occurs twice, the first vector is used.
 
@@ -53,8 +54,11 @@ def load_word_vectors(
             is_packed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
             file: Any = gzip.GzipFile(fileobj=raw) if is_packed else raw
+            if name.endswith(".npz"):
+                with load_arrays(file) as arrays:
+                    return _collect(zip(arrays["words"], arrays["vectors"], strict=True), keep)
             return _collect((_read_binary if name.endswith(".bin") else _read_text)(file), keep)
-    except (EOFError, OSError, ValueError, zlib.error) as error:
+    except DAMAGE as error:
         raise UserError(f"{path} cannot be read as word vectors: {error}.") from error
 
 

@@ -61,7 +61,7 @@ class TaskConfig:
     """
 
     views: tuple[str, ...] = setting(one_of=VIEWS)
-    loss: LossConfig
+    loss: LossConfig = setting()
     weight: float | Mapping[str, Any] = setting(1.0, above=0)
     negatives: str = setting("image", one_of=NEGATIVES)
     similarity: Mapping[str, Any] | None = None
