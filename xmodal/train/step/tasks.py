@@ -50,9 +50,9 @@ class TaskConfig:
     """One entry of `config.tasks`.
 
     Attributes:
+      loss: see `LossConfig`.
       views: (left, right), or the only view of a loss that takes one, of `VIEWS`: the image and
         the captions drawn for it.
-      loss: see `LossConfig`.
       weight: weight of this loss in the sum; a number above 0, or a schedule of the step, which
         may reach 0.
       negatives: `image` excludes items of the same image from the negatives, `pair` only the pair
@@ -60,8 +60,8 @@ class TaskConfig:
       similarity: like `config.model.similarity`, for a task that uses a different one.
     """
 
+    loss: LossConfig
     views: tuple[str, ...] = setting(one_of=VIEWS)
-    loss: LossConfig = setting()
     weight: float | Mapping[str, Any] = setting(1.0, above=0)
     negatives: str = setting("image", one_of=NEGATIVES)
     similarity: Mapping[str, Any] | None = None
