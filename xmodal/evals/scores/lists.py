@@ -124,7 +124,8 @@ def open_lists(
     opened = {}
     for direction, (given, ranked) in _read_lists(source).items():
         queries, items = (Positions(KINDS[s], ids[s]) for s in DIRECTIONS[direction])
-        rows, values = queries.find(given), items.find(np.concatenate(ranked))
+        values = items.find(np.concatenate([np.zeros(0, np.int64), *ranked]))
+        rows = queries.find(given)
         lacking = np.zeros(len(queries.ids), bool)
         for (_, name), each in asked.items():
             if name == direction:
