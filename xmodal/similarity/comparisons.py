@@ -69,8 +69,7 @@ class Comparing(LateInteraction):
 
         The second result, [1, M, 1 + T], is 0 in the padding.
         """
-        products = token_sets.multiply(left, right)
-        weights = token_sets.attend(products, left, right, self.attention_scale)
+        weights, _ = token_sets.attend(left, right, self.attention_scale)
         # Scaled here, so that the large array of attended vectors is visited once.
         weights *= token_sets.inverse_attended_lengths(weights, left["gram"])[:, None]
         attended = token_sets.einsum("lrmt,lrw->lmtw", weights, left["tokens"])

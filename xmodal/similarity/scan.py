@@ -60,9 +60,8 @@ class Scan(LateInteraction):
     def score(self, params: Params, left: TokenItems, right: TokenItems) -> jax.Array:
         """See `Kind`."""
         context, queries = (left, right) if self.queries == "text" else (right, left)
-        products = token_sets.multiply(context, queries)
-        weights = token_sets.attend(
-            products, context, queries, self.attention_scale, self.attention_norm
+        weights, products = token_sets.attend(
+            context, queries, self.attention_scale, self.attention_norm
         )
         cosines = jnp.sum(weights * products, axis=1)  # [A, B, Q]
         lengths = token_sets.inverse_attended_lengths(weights, context["gram"])

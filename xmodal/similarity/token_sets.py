@@ -119,29 +119,22 @@ NORMS: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
 by the name of the authors' option `raw_feature_norm`; norms are over the queries."""
 
 
-def multiply(context: TokenItems, queries: TokenItems) -> jax.Array:
-    """Returns the inner products [A, C, B, Q] of `tokens` [A, C, W] and [B, Q, W]."""
-    return einsum("acw,bqw->acbq", context["tokens"], queries["tokens"])
-
-
 def attend(
-    products: jax.Array,
-    context: TokenItems,
-    queries: TokenItems,
-    scale: float,
-    norm: str = "clipped_l2norm",
-) -> jax.Array:
-    """Returns the weights [A, C, B, Q] of the context for every query; they sum to 1 over C.
+    context: TokenItems, queries: TokenItems, scale: float, norm: str = "clipped_l2norm"
+) -> tuple[jax.Array, jax.Array]:
+    """Returns the weights of the context for every query, and the inner products of the tokens.
+
+    Both are [A, C, B, Q]; the weights sum to 1 over C.
 
     Args:
-      products: see `multiply`.
-      context: `mask` [A, C].
-      queries: `mask` [B, Q].
+      context: `tokens` [A, C, W] and `mask` [A, C].
+      queries: `tokens` [B, Q, W] and `mask` [B, Q].
       scale: the inverse temperature lambda.
       norm: key of `NORMS`.
     """
-    mask = context["mask"][:, :, None, None]
-    return masked_softmax(scale * NORMS[norm](products, queries["mask"]), mask, axis=1)
+    products = einsum("acw,bqw->acbq", context["tokens"], queries["tokens"])
+    logits, mask = NORMS[norm](products, queries["mask"]), context["mask"][:, :, None, None]
+    return masked_softmax(scale * logits, mask, axis=1), products
 
 
 def inverse_attended_lengths(weights: jax.Array, gram: jax.Array) -> jax.Array:

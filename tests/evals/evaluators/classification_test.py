@@ -8,7 +8,7 @@ import pytest
 from tests.evals.evaluators.labeled_split import NAMES, Clusters, evaluate, make_split
 from tests.evals.evaluators.random_vectors import MODALITIES, options_of
 from xmodal.core.errors import UserError
-from xmodal.evals import evaluate_source, make_evaluator
+from xmodal.evals import Embeddings, evaluate_source, make_evaluator
 from xmodal.evals.evaluators.classification import compute_accuracies
 from xmodal.evals.evaluators.classifiers import fit
 from xmodal.evals.reports.uncertainty import compute_interval, draw_resamples
@@ -151,3 +151,28 @@ def test_classes_without_training_images_and_copies_are_named(split):
     classes, copies = make_evaluator("x", options_of(type="knn"), split, MODALITIES).warnings()
     assert "animals train has none of 'cat'." in classes
     assert "7 of 37 images are also in animals train." in copies
+
+
+def of_file(split):
+    """Embeddings of both splits, as a file has them."""
+    first, second = (Clusters().items(each) for each in (split, split.train))
+    split.train.image_ids = split.train.image_ids + 1000  # Ids of a dataset are unique.
+    return Embeddings(
+        "model.npz",
+        np.concatenate([first.image_ids, second.image_ids + 1000]),
+        np.concatenate([first.images, second.images]),
+        None,
+        None,
+        "dot",
+    )
+
+
+def test_probes_work_on_a_file_with_both_splits(split):
+    expected, file = evaluate(split, Clusters(), type="linear_probe").metrics, of_file(split)
+    labels = {"label": split.labels["label"][::-1]}
+    turned = dataclasses.replace(split, image_ids=split.image_ids[::-1], labels=labels)
+    found, of_turned = (evaluate(each, file, type="linear_probe") for each in (split, turned))
+    assert found.metrics["accuracy@1"] == pytest.approx(expected["accuracy@1"], abs=6)
+    # Results with one hash are compared image by image, in any order.
+    assert np.std(found.repeats["accuracy@1"]) > 0
+    assert found == of_turned

@@ -60,33 +60,32 @@ class ZeroShotOptions(ClassificationOptions):
     def check(self, where: str) -> None:
         """See `Options`."""
         super().check(where)
-        for each in read_lines(self.templates):
-            if "{}" not in each:
-                lookup(f"{where}.templates (a prompt contains {{}})", each, TEMPLATES)
+        self.find_prompts(f"{where}.templates (a prompt contains {{}})")
 
-    @property
-    def prompts(self) -> list[str]:
-        """All templates, with those of the named sets."""
+    def find_prompts(self, where: str = "templates") -> list[str]:
+        """Returns all templates, with those of the named sets; `where` names them in messages."""
         entries = read_lines(self.templates)
-        sets = ([each] if "{}" in each else TEMPLATES[each] for each in entries)
+        sets = ([each] if "{}" in each else lookup(where, each, TEMPLATES) for each in entries)
         return list(dict.fromkeys(itertools.chain(*sets)))
 
     def describe(self) -> str:
         """See `ClassificationOptions`."""
+        prompts = self.find_prompts()
         return (
             "cosine of the image and the normalized mean of the normalized embeddings of "
-            f"{len(self.prompts)} prompts per class, the first is {self.prompts[0]!r}."
+            f"{len(prompts)} prompts per class, the first is {prompts[0]!r}."
         )
 
     def score(self, evaluator: ClassificationEvaluator, adapter: ModelAdapter) -> Scored:
         """See `ClassificationOptions`."""
         spaced = [name.replace("_", " ") for name in evaluator.names]
-        texts = [prompt.replace("{}", name) for name in spaced for prompt in self.prompts]
+        prompts = self.find_prompts()
+        texts = [prompt.replace("{}", name) for name in spaced for prompt in prompts]
         # Classes may share a prompt; every text is embedded once.
         unique, rows = np.unique(texts, return_inverse=True)
         vectors = adapter.embed("text", unique.tolist(), similarity=self.similarity)
         unit = evaluator.unit(vectors, adapter.place)[rows]
-        means = unit.reshape(len(spaced), len(self.prompts), -1).mean(axis=1)
+        means = unit.reshape(len(spaced), len(prompts), -1).mean(axis=1)
         # A product of equal vectors may depend on their places; one of each has equal scores.
         means = evaluator.unit(means, adapter.place)
         classes, same = np.unique(means, axis=0, return_inverse=True)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Collection
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,10 +22,6 @@ class EmbeddingSimilarityOptions(Options):
     """Options of correlations over sentence pairs: only the common ones."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"text"})
-
-
-# A correlation in -1..1, and the influence of each of its pairs, float [R].
-_Correlation = tuple[float, np.ndarray]
 
 
 class EmbeddingSimilarityEvaluator(Evaluator):
@@ -60,13 +56,11 @@ class EmbeddingSimilarityEvaluator(Evaluator):
 
     def tags(self, modalities: Collection[str]) -> list[str]:
         """See `Evaluator`."""
-        years = [f"{kind}{year}" for year in self._years for kind in ("avg", "all")]
-        names = [f"{name}/{metric}" for name in (*self._sets, *years) for metric in _CORRELATIONS]
-        return names + [f"{name}/pairs" for name in self._sets]
+        return [*self._chance(), *(f"{name}/pairs" for name in self._sets)]
 
     def _chance(self) -> dict[str, float]:
-        correlations = (tag for tag in self.tags(("text",)) if not tag.endswith("/pairs"))
-        return dict.fromkeys(correlations, 0.0)
+        names = [*self._sets, *(f"{kind}{year}" for year in self._years for kind in ("avg", "all"))]
+        return {f"{name}/{metric}": 0.0 for name in names for metric in _CORRELATIONS}
 
     def embeddings(self, adapter: ModelAdapter, split: Split | None = None) -> Embeddings:
         """See `Evaluator`; without images."""
@@ -75,38 +69,40 @@ class EmbeddingSimilarityEvaluator(Evaluator):
 
     def _compute(self, source: Embeddings) -> tuple[dict[str, float], Repeats]:
         values = score_captions(source, *self._ends, self.options.precision).astype(np.float64)
-        found = {name: (rows, self._correlate(values, rows)) for name, rows in self._sets.items()}
-        for year, names in self._years.items():
-            places, of_sets = zip(*(found[name] for name in names), strict=True)
-            rows, means = np.concatenate(places), dict[str, _Correlation]()
-            for metric in _CORRELATIONS:
-                each, influence = zip(*(of_set[metric] for of_set in of_sets), strict=True)
-                means[metric] = float(np.mean(each)), np.concatenate(influence) / len(names)
-            found[f"avg{year}"] = rows, means
-            found[f"all{year}"] = rows, self._correlate(values, rows)
-        metrics: dict[str, float] = {}
-        for name, (rows, correlations) in found.items():
-            for metric, (value, influence) in correlations.items():
-                low, high = compute_pairs_interval(value, self._texts[:, rows], influence)
-                tag = f"{name}/{metric}"
-                metrics |= {tag: value, f"{tag}_low": low, f"{tag}_high": high}
-            if name in self._sets:
-                metrics[f"{name}/pairs"] = float(len(rows))
-        return metrics, {}
-
-    def _correlate(self, values: np.ndarray, rows: np.ndarray) -> dict[str, _Correlation]:
-        """Both correlations over the pairs at `rows`."""
-        from scipy import stats  # Takes half a second to import, and few runs evaluate pairs.
-
-        found, gold = values[rows], self._gold[rows]
-        if len(gold) < 2 or np.ptp(found) == 0 or np.ptp(gold) == 0:
-            return dict.fromkeys(_CORRELATIONS, (float("nan"), np.full(len(rows), np.nan)))
-        pearson, spearman = (f(found, gold).statistic for f in (stats.pearsonr, stats.spearmanr))
-        shares = np.full(len(rows), 1 / len(rows))
-        return {
-            "pearson": (float(pearson), compute_pearson_influence(found, gold)),
-            "spearman": (float(spearman), compute_influence(found, gold, shares)),
+        found: dict[str, Any] = {}
+        groups = self._sets | {
+            f"all{year}": np.concatenate([self._sets[name] for name in names])
+            for year, names in self._years.items()
         }
+        for metric in _CORRELATIONS:
+            for name, rows in groups.items():
+                found[f"{name}/{metric}"] = (
+                    rows,
+                    *_correlate(metric, values[rows], self._gold[rows]),
+                )
+            for year, names in self._years.items():
+                of_sets = [found[f"{name}/{metric}"] for name in names]
+                rows, each, influence = zip(*of_sets, strict=True)
+                influence = np.concatenate(influence) / len(names)
+                found[f"avg{year}/{metric}"] = np.concatenate(rows), float(np.mean(each)), influence
+        metrics: dict[str, float] = {}
+        for tag in self._chance():
+            rows, value, influence = found[tag]
+            low, high = compute_pairs_interval(value, self._texts[:, rows], influence)
+            metrics |= {tag: value, f"{tag}_low": low, f"{tag}_high": high}
+        return metrics | {f"{name}/pairs": float(len(x)) for name, x in self._sets.items()}, {}
+
+
+def _correlate(metric: str, found: np.ndarray, gold: np.ndarray) -> tuple[float, np.ndarray]:
+    """A correlation of pairs in -1..1, and the influence of each, float [R]."""
+    from scipy import stats  # Takes half a second to import, and few runs evaluate pairs.
+
+    if len(gold) < 2 or np.ptp(found) == 0 or np.ptp(gold) == 0:
+        return float("nan"), np.full(len(gold), np.nan)
+    if metric == "pearson":
+        return float(stats.pearsonr(found, gold).statistic), compute_pearson_influence(found, gold)
+    influence = compute_influence(found, gold, np.full(len(gold), 1 / len(gold)))
+    return float(stats.spearmanr(found, gold).statistic), influence
 
 
 def _find_pairs(split: Split) -> tuple[np.ndarray, np.ndarray]:
