@@ -4,7 +4,8 @@ The candidates of a second stage are such lists.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -147,7 +148,7 @@ def open_lists(
     return opened
 
 
-def _read_lists(source: RankedLists | Candidates) -> dict[str, tuple[np.ndarray, Sequence]]:
+def _read_lists(source: RankedLists | Candidates) -> dict[str, tuple[np.ndarray, Any]]:
     """Ids of queries and of their items, best first, by direction."""
     if isinstance(source, RankedLists):
         given = {"i2t": source.i2t, "t2i": source.t2i}

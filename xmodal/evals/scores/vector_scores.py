@@ -123,10 +123,10 @@ class VectorScores(Scores):
 
     def _fill(self, queries: np.ndarray, rows: np.ndarray, number: int | None = None) -> np.ndarray:
         """Fills and returns the rows of queries; `number` of their block if its scores are held."""
-        known = [other for other, of in self._mirrored if of == number]
-        for other in known:
+        known = {key[0]: key for key in self._mirrored if key[1] == number}
+        for other, key in known.items():
             into = rows[:, self._items.columns(other)]
-            copy_parts(self._mirrored.pop((other, number))[: into.shape[1], : len(rows)].T, into)
+            copy_parts(self._mirrored.pop(key)[: into.shape[1], : len(rows)].T, into)
         others = [other for other in range(len(self._items.tiles)) if other not in known]
         if not others:
             return rows
