@@ -254,9 +254,9 @@ class FunctionAdapter(ModelAdapter):
                 given = read(np.arange(start, min(start + self._batch_size, count)))
                 if modality == "image":
                     given = [PIL.Image.fromarray(decode_image(each)) for each in given]
-                found = NamedArrays({name: self._functions[modality](given)})
-                if found[name].dtype.kind in "iu":
-                    found[name] = found[name].astype(np.float32)
-                parts.append(found.vectors(name, len(given)))
+                found = NamedArrays({name: self._functions[modality](given)})[name]
+                if found.dtype.kind in "iu":
+                    found = found.astype(np.float32)
+                parts.append(NamedArrays({name: found}).vectors(name, len(given)))
                 advance(len(given))
         return np.concatenate(parts)
