@@ -107,6 +107,7 @@ ON_SHAPES = [
 BUILT = [
     each for each in VARIANTS if each not in ON_SHAPES and ":".join(each) not in PAPERS_TRAINED
 ]
+FAST = [("quickstart", ""), ("flickr8k", "")]
 # Shapes of the parameters and the state of towers, by their modules and inputs.
 TOWERS: dict[str, tuple[Tree, Tree]] = {}
 init_tower = Tower.init
@@ -153,7 +154,7 @@ def init_once(tower, key, inputs):
 
 @pytest.mark.parametrize(
     ("name", "argument"),
-    [pytest.param(*each, marks=pytest.mark.slow if each[1] else ()) for each in BUILT],
+    [pytest.param(*each, marks=() if each in FAST else pytest.mark.slow) for each in BUILT],
 )
 def test_builds_for_eight_devices_without_data(name, argument):
     parts, shapes = build(name, argument)
