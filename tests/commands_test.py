@@ -71,7 +71,7 @@ SLOW = (
 # Each command in a copy of a process that has imported only what one of them needs.
 HELP = f"""
 import atexit, os, sys
-import xmodal.main
+import xmodal.apps.config_flag
 from xmodal.__main__ import COMMANDS, main
 for name in sorted(COMMANDS):
     sys.stdout.flush()

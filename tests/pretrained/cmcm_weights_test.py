@@ -26,7 +26,7 @@ from xmodal.train import published_towers
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.tree import flatten
 
-SMALL, CHANNELS = (1, 1), 512
+SMALL, CHANNELS = (2, 2), 512
 # The empty word results from two tabs; "Red" is a different word from "red".
 WORDS = ["a", "", "red", "circle", "above", "the", ".", "Red", "square"]
 ROWS = len(WORDS) + 2

@@ -16,7 +16,7 @@ from xmodal.core.errors import UserError
 from xmodal.pretrained import converters
 from xmodal.pretrained.folder import read_model, save_folder
 
-SMALL, CHANNELS, ROWS = (1, 1), 512, 11
+SMALL, CHANNELS, ROWS = (2, 2), 512, 11
 LENGTHS = (7, 1, 4, 2)
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(1, ROWS, (len(LENGTHS), 7))

@@ -15,7 +15,7 @@ from torch_resnet import make_resnet
 from xmodal.models import make_dual_encoder
 from xmodal.pretrained.folder import read_model
 
-SMALL, CHANNELS, ROWS, SIZE = (1, 1), 512, 9, 5
+SMALL, CHANNELS, ROWS, SIZE = (2, 2), 512, 9, 5
 LENGTHS = (7, 1, 4, 2, 3)
 IDS = np.random.default_rng(0).integers(0, ROWS, (SIZE, 7))
 INPUTS = {
