@@ -84,6 +84,7 @@ for name in sorted(COMMANDS):
 """
 
 
+@pytest.mark.slow
 def test_help_succeeds_and_imports_nothing_slow():
     shown = subprocess.run(
         [sys.executable, "-c", HELP], cwd=ROOT, capture_output=True, text=True, check=False
