@@ -14,14 +14,14 @@ ROOT = pathlib.Path(__file__).parents[1]
 NAMES = ("quickstart", "inspect_model", "compare_models", "clip")
 # With a slash after the evaluator's name; paths start differently.
 TAG = re.compile(r"\bshapes\w*/[\w@/]+")
-# The quickstart's model with fewer channels and layers, and smaller batches.
+# The quickstart's model with fewer channels and layers, small pictures, and smaller batches.
 SMALLER = """
 from configs import quickstart
 
 def smaller(multitask=quickstart.multitask):
     config = multitask()
-    config.batch_size = 16
-    config.model.image.encoder.update({"channels": (8, 8), "units": (0, 0)})
+    config.batch_size, config.data.image.size, config.evals.shapes.bootstrap_samples = 16, 16, 10
+    config.model.image.encoder.update({"channels": (4, 8), "units": (0, 0)})
     config.model.text.encoder.update({"width": 32, "heads": 2, "mlp_dim": 32})
     config.model.text.head = {"name": "mean"}
     return config

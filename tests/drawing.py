@@ -10,6 +10,8 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
+from xmodal.train.run import Run
+
 
 def create_state(init: Callable[..., Any], shapes: Any, *arguments: Any) -> Any:
     """Like `tree.create_state`, except for rounding."""
@@ -42,8 +44,10 @@ def _evaluate(closed: ClosedJaxpr, arguments: Sequence[Any], wanted: Sequence[in
 
     for eqn, used in reversed(chosen):
         inner = eqn.params.get("jaxpr")
+        name = eqn.params.get("name", "")
         # Functions that draw, such as `_normal`, are compiled once for all arrays of a shape.
-        if eqn.primitive.name in ("jit", "pjit") and not eqn.params["name"].startswith("_"):
+        draws = name.startswith("_") and name != Run._init_params.__name__
+        if eqn.primitive.name in ("jit", "pjit") and not draws:
             found = _evaluate(inner, [read(each) for each in eqn.invars], used)
         else:
             found = _run(eqn, used, values)

@@ -34,7 +34,7 @@ def fail(text):
 index = int(sys.argv[1])
 # So that a dead process is noticed within a test.
 jax.distributed.initialize = functools.partial(
-    jax.distributed.initialize, heartbeat_timeout_seconds=20
+    jax.distributed.initialize, heartbeat_timeout_seconds=10
 )
 try:
     with processes.connected({"config": eval(sys.argv[2])}):

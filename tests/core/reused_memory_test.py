@@ -29,9 +29,7 @@ for _ in range(15):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
-@pytest.mark.parametrize(
-    ("arguments", "is_kept"), [("cpu caller", True), ("cpu", False), ("tpu caller", False)]
-)
+@pytest.mark.parametrize(("arguments", "is_kept"), [("cpu caller", True), ("cpu", False)])
 def test_memory_is_kept_for_the_next_step(arguments: str, is_kept: bool) -> None:
     command = [sys.executable, "-c", PROGRAM, *arguments.split()]
     found = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -17,7 +17,7 @@ from xmodal.similarity import make_similarity
 NUM_IMAGES = 250
 # Two images with a positive of ECCV Caption that is outside the split.
 BEYOND = [575916, 421999]
-SAMPLES = 100
+SAMPLES = 50
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +67,6 @@ def make_embeddings(kind, labels):
     position = {int(image): i for i, image in enumerate(labels.image_ids)}
     owner = np.array([position[int(image)] for image in labels.caption_image_ids])
     shapes = (len(labels.image_ids), 24), (len(owner), 24)
-    if kind == "constant":
-        return tuple(np.ones(shape, np.float32) for shape in shapes)
     if kind == "whole numbers":
         return tuple(generator.integers(-1, 2, shape).astype(np.float32) for shape in shapes)
     image, text = (generator.standard_normal(shape, dtype=np.float32) for shape in shapes)
@@ -107,8 +105,7 @@ def assert_equal_numbers(found, expected):
         np.testing.assert_allclose(found[tag], value, rtol=0, atol=tolerance, err_msg=tag)
 
 
-KINDS = {"random": "dot", "structured": "cosine", "duplicated": "cosine"}
-KINDS |= {"whole numbers": "dot", "constant": "dot"}
+KINDS = {"structured": "cosine", "duplicated": "cosine", "whole numbers": "dot"}
 
 
 @pytest.mark.slow
@@ -159,7 +156,7 @@ ECCV_CAPTION = {
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:failed to import `ujson`")
-@pytest.mark.parametrize("kind", ["structured", "duplicated", "constant"])
+@pytest.mark.parametrize("kind", ["structured", "duplicated"])
 def test_eccv_caption(kind, labels, benchmarks, split):
     package = pytest.importorskip("eccv_caption").Metrics()
     package.coco_gts = {

@@ -1,4 +1,4 @@
-"""A small config for every paper trains, evaluates and resumes, on 8 devices as on 1."""
+"""Small configs of all kinds train, evaluate and resume, on 8 devices as on 1."""
 
 import importlib
 import json
@@ -17,13 +17,13 @@ from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.folder import checkpoints, run_folder
 
 STEPS = 4
-# Config -> a metric of each evaluator that is used.
+# Config -> a metric of each evaluator that is used. `configs_test` trains the others, whose layers
+# and losses are of these kinds or have tests on several devices.
 PAPERS = {
     "vsepp": ["shapes/i2t/recall@10"],
     # VSRN, with negatives drawn from tables.
     "aoq": ["shapes/i2t/recall@10"],
     "vse_infinity": ["shapes/i2t/recall@10"],
-    "scan": ["shapes/i2t/recall@10"],
     "sgraf": ["shapes/i2t/recall@10"],
     "cvse": ["shapes/i2t/recall@10"],
     "vete": ["shapes/i2t/recall@10", "sts/c2c_isim/pearson"],
@@ -35,21 +35,10 @@ PAPERS = {
         *("shapes/i2t/recall@10", "mean/shapes/i2t/recall@10"),
         "ambiguity/i2t/spearman",
     ],
-    "pvse": ["shapes/i2t/recall@10"],
     # A cross-encoder, which ranks again.
     "quickstart:matching_quick": ["shapes/i2t/recall@10", "reranked/shapes/i2t/recall@10"],
-    "quickstart:classify_quick": [
-        *("shapes/i2t/recall@10", "shape/accuracy@1", "color_knn/accuracy@1"),
-        "shape_probe/accuracy@1",
-    ],
-    "clip_finetune:multitask,quick": ["shapes/i2t/recall@10", "shapes/t2t/recall@10"],
-    "clip:quick_sigmoid": ["shapes/i2t/recall@10"],
     # Its layers are those of the text tower.
     "blip": ["shapes/i2t/recall@10", "reranked/shapes/i2t/recall@10"],
-    # It has no embeddings, only a cross-encoder.
-    "vilt": ["shapes/i2t/recall@10"],
-    # Neither has this one, which reads regions and the names of objects.
-    "vinvl": ["shapes/i2t/recall@10"],
 }
 
 # `two_processes_test` resumes these in two processes.
@@ -79,8 +68,6 @@ def get_config(name, few_shapes, total_steps=STEPS):
         evaluator.batch_size = 128  # All captions in one batch, which compiles once.
         if "bootstrap_samples" in evaluator:
             evaluator.bootstrap_samples = 10
-        if evaluator.type == "linear_probe":
-            evaluator.steps = 20  # It has to run, not to converge.
         if evaluator.get("data") is not None:
             evaluator.data.data_dir = few_shapes
     config.checkpoint.every = 2
@@ -93,18 +80,25 @@ def get_config(name, few_shapes, total_steps=STEPS):
 def shrink(config):
     """Makes a model of the same kinds of parts smaller: it compiles in a fraction of the time."""
     model = config.model
-    encoder = model.image.encoder
-    if encoder.name in ("convnet", "efficientnet"):
+    if model.image is not None and model.image.encoder.name in ("convnet", "efficientnet"):
+        encoder = model.image.encoder
         kept = {key: encoder[key] for key in ("batch_norm", "statistics") if key in encoder}
         model.image.encoder = {"name": "convnet", "channels": (4, 8), "units": (0, 1), **kept}
         config.data.image.size = 24
-    for part in (model.image.encoder, model.text.encoder, model.get("cross_encoder") or {}):
+        if model.image.projection is None and model.text.projection is not None:
+            model.text.projection.width = 8
+    towers = [tower for tower in (model.image, model.text) if tower is not None]
+    for part in (*(tower.encoder for tower in towers), model.get("cross_encoder") or {}):
         if "depth" in part:
             part.depth = 1
-    if model.text.encoder.name == "bert":
-        model.text.encoder.update({"width": 32, "heads": 2, "mlp_dim": 32})
-        if model.text.head.name == "transformer":
-            model.text.head.update({"width": 32, "heads": 2, "mlp_dim": 32})
+    sizes = {"width": 32, "heads": 2, "mlp_dim": 32}
+    for tower in towers:
+        if "layers" in tower.head:
+            tower.head.layers = 1
+        if tower.encoder.name == "bert":
+            tower.encoder.update(sizes)
+            if tower.head.name == "transformer":
+                tower.head.update(sizes)
 
 
 def write_tables(few_shapes):
@@ -147,9 +141,6 @@ def test_a_paper_trains_resumes_and_does_not_depend_on_devices(name, few_shapes,
     factors = [float(x) for path, x in whole.items() if path.endswith("factor")]
     assert len(factors) == (get_config(name, few_shapes).optimizer.plateau is not None)
     assert all(factor < 1 for factor in factors)
-    if name == "vete":
-        report = (tmp_path / "whole/test/sts/report.md").read_text()
-        assert "Different sentences that are training captions: " in report
 
 
 def train_on_one(name, few_shapes, folder):

@@ -10,7 +10,7 @@ from xmodal.train.folder import run_folder
 
 optuna = pytest.importorskip("optuna")
 
-TRIALS, STEPS, EVERY = 4, 60, 10
+TRIALS, STEPS, EVERY = 2, 60, 10
 CONFIG = """
 from tests.apps.sweep import bag
 

@@ -26,7 +26,7 @@ def config(tiny_data_dir, tmp_path):
     return make_text_config(tiny_data_dir, tmp_path / "features")
 
 
-@pytest.fixture(params=["pictures", "regions"])
+@pytest.fixture
 def image_config(request, tiny_data_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:1])
     return make_image_config(request.param, tiny_data_dir, tmp_path / "features")
@@ -72,7 +72,11 @@ def test_the_features_are_those_of_the_tower(config):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("head", ["mean", "attention"])
+@pytest.mark.parametrize(
+    ("image_config", "head"),
+    [("pictures", "attention"), ("regions", "mean"), ("regions", "attention")],
+    indirect=["image_config"],
+)
 def test_the_features_of_images_are_those_of_the_tower(image_config, head):
     image_config.model.image.head = {"name": head}
     parts, state = start_run(image_config)

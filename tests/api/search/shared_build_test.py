@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import xmodal
+from tests import short_runs
 from tests.api.tiny_dual_encoder import make_texts, save_run
-from tests.short_runs import free_port
 
 
 @pytest.mark.slow
@@ -23,8 +23,11 @@ def test_two_processes_give_the_index_of_one(tmp_path):
         *(f"--images={tmp_path / 'features.npy'}", "--captions=captions.txt"),
         f"--output={tmp_path / 'index'}",
     ]
-    together = {"JAX_COORDINATOR_ADDRESS": f"localhost:{free_port()}", "JAX_NUM_PROCESSES": "2"}
-    together["PYTHONPATH"] = os.pathsep.join(sys.path)
+    together = short_runs.variables(devices=1) | {
+        "JAX_COORDINATOR_ADDRESS": f"localhost:{short_runs.free_port()}",
+        "JAX_NUM_PROCESSES": "2",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
     pair = [
         subprocess.Popen(
             program,

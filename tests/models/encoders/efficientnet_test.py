@@ -17,17 +17,11 @@ def _images(batch, size):
     ("variant", "total"),
     [
         ("b0", 4_049_571),
-        pytest.param("b1", 6_575_239, marks=pytest.mark.slow),
-        pytest.param("b2", 7_768_569, marks=pytest.mark.slow),
-        pytest.param("b3", 10_783_535, marks=pytest.mark.slow),
         ("b4", 17_673_823),
-        pytest.param("b5", 28_513_527, marks=pytest.mark.slow),
-        pytest.param("b6", 40_960_143, marks=pytest.mark.slow),
         pytest.param("b7", 64_097_687, marks=pytest.mark.slow),
         # Those of efficientnet_lite_pytorch, without the classifier.
         ("lite0", 3_413_024 + 7),
         ("lite2", 4_869_168 + 7),
-        pytest.param("lite4", 11_837_936 + 7, marks=pytest.mark.slow),
     ],
 )
 def test_number_of_parameters(variant, total, tower):
