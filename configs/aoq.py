@@ -26,7 +26,8 @@ from configs import base, itm, vsrn
 def get_config(argument: str = "") -> ConfigDict:
     """`flickr30k` has the settings for that dataset; `quick` runs on the built-in dataset.
 
-    Both need the negatives of the same variant of VSRN, such as `mined/vsrn_quick`.
+    Each needs negatives that the same variant of VSRN mined (for `quick`, with
+    `--dataset=crisscrossed_shapes`), in `mined/vsrn`, `mined/vsrn_flickr30k` or `mined/vsrn_quick`.
     """
     config = vsrn.get_config()
     config.name, config.total_steps = "aoq", "20 epochs"

@@ -77,7 +77,10 @@ def adamw(
     rate: float, decay: float, warmup: int | str = 0, *, schedule: str = "cosine",
     decayed: str | None = None, **options: Any,
 ) -> dict:  # fmt: skip
-    """`config.optimizer` for AdamW; `decayed` is a pattern, and `adam` has the options."""
+    """`config.optimizer` for AdamW.
+
+    `decayed`: pattern of the paths of decayed parameters; other options as in `adam`.
+    """
     given = {"name": schedule, "warmup_steps": warmup}
     weight_decay = {"rate": decay, "pattern": decayed}
     return adam(rate, given, **options) | {"name": "adamw", "weight_decay": weight_decay}
@@ -142,7 +145,7 @@ def on_built_in_dataset(config: ConfigDict, steps: int = 60) -> ConfigDict:
 
 
 def variant(config: ConfigDict, argument: str, **variants: Callable) -> ConfigDict:
-    """Does what `choose` does for names joined by commas, which it adds to the experiment's."""
+    """Applies variants joined by commas, see `choose`, and appends their names to the config's."""
     for each in argument.split(","):
         name, config = config.name, choose(config, each, **variants)
         config.name = "_".join(filter(None, (name, each)))

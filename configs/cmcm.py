@@ -177,7 +177,7 @@ def captions_alone(config: ConfigDict) -> ConfigDict:
     config.evals.relations.every = config.evals.pools.every
     keep_evaluators(config, lambda section: section.type == "relations")
     config.best_checkpoint = {"metric": "relations/mean/average_precision", "mode": "max"}
-    config.init_from.run = ""  # It has a CNN.
+    config.init_from.run = ""  # `shapes` takes only a CNN from that run.
     if config.optimizer.plateau is not None:
         config.optimizer.plateau.update(config.best_checkpoint)
     return config

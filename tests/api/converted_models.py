@@ -5,9 +5,9 @@ import functools
 import numpy as np
 
 from tests.api.tiny_dual_encoder import TEXT, WORDS, make_weights
+from xmodal.core.tree_paths import leaves_by_path
 from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import Description, ModelDescription, save_folder
-from xmodal.train.tree import flatten
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "red", "star", "##s", "above", "the", "circle"]
 WORD_ENCODER = {"name": "words", "vocab_size": len(WORDS), "width": 4}
@@ -39,7 +39,7 @@ def save_converted(folder, section):
     arrays = {
         f"{modality}/{name}": array
         for modality in ("image", "text")
-        for name, array in flatten({"params": params[modality], **state[modality]}).items()
+        for name, array in leaves_by_path({"params": params[modality], **state[modality]}).items()
     }
     text = {"tokenizer": "wordpiece", "max_length": 20} if pixels else TEXT
     vocabulary = "".join(f"{token}\n" for token in (PIECES if pixels else WORDS)).encode()

@@ -9,9 +9,9 @@ import pytest
 from tiny_dual_encoder import SECTION, TEXT, WORDS, make_texts, make_weights, save_run
 
 import xmodal
+from xmodal.core.tree_paths import leaves_by_path
 from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import Description, save_folder
-from xmodal.train.tree import flatten
 
 TEXTS = make_texts(9)
 NO_REPORT = Report({}, {}, [], {})
@@ -44,7 +44,7 @@ def test_a_run_at_its_best_step_or_another(run_dir):
 
 
 def arrays_of(params, modality):
-    return {f"params/{path}": array for path, array in flatten(params[modality]).items()}
+    return {f"params/{path}": array for path, array in leaves_by_path(params[modality]).items()}
 
 
 def test_a_converted_tower(tmp_path):

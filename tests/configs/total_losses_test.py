@@ -17,13 +17,13 @@ from scipy.special import log_softmax, softmax
 from tests.configs.configs_test import NAMES, get_config
 from tests.losses import references
 from tests.similarity.token_views import make_view
+from xmodal.core.tree_paths import leaves_by_path
 from xmodal.similarity import Embedding, make_similarity
 from xmodal.train import rngs
 from xmodal.train.optimization import run_lengths
 from xmodal.train.optimization.parameter_groups import select
 from xmodal.train.step import task_losses
 from xmodal.train.step.tasks import make_tasks
-from xmodal.train.tree import flatten
 
 SIZE, DIM, STEPS_PER_EPOCH = 6, 8, 10
 DISTINCT, SHARED = np.arange(SIZE), np.array([0, 1, 2, 3, 3, 4])
@@ -109,7 +109,7 @@ def compute_total(name, argument, batch, step, monkeypatch):
     )  # fmt: skip
     if config["l2"] is not None:
         l2 = config["l2"]
-        flat = flatten(batch.weights)
+        flat = leaves_by_path(batch.weights)
         decayed = select(l2["pattern"], flat, "config.l2")
         total += l2["scale"] * sum(jnp.sum(jnp.square(flat[path])) for path in decayed)
     return float(total)

@@ -11,12 +11,12 @@ import pytest
 from published_matching import shake_norms
 from published_polysemous import torch_hinges
 
+from xmodal.core.tree_paths import leaves_by_path
 from xmodal.losses import LOSSES, Context
 from xmodal.pretrained import converters
 from xmodal.pretrained.folder import read_model, save_folder
 from xmodal.train.step.task_losses import observe_batch
 from xmodal.train.step.tasks import make_tasks
-from xmodal.train.tree import flatten
 
 CHANNELS, ROWS = 5, 11
 LENGTHS = (7, 1, 4, 2, 4)
@@ -158,7 +158,7 @@ def check_layers(found, converted):
 
     Those of some biases nearly cancel.
     """
-    found, wanted, scales = flatten(found), flatten(converted), {}
+    found, wanted, scales = leaves_by_path(found), leaves_by_path(converted), {}
     assert found.keys() == wanted.keys()
 
     def layer(path):

@@ -16,7 +16,7 @@ from torch_resnet import make_resnet
 
 from configs import cmcm_clue, released
 from tests.saved_run import evaluate_weights
-from xmodal.core.tree_paths import unflatten
+from xmodal.core.tree_paths import leaves_by_path, unflatten
 from xmodal.data.text.tokenizer_files import read_vocabulary
 from xmodal.evals.scores.rerank import refine_selectively
 from xmodal.models import make_dual_encoder, make_task_module
@@ -24,7 +24,6 @@ from xmodal.pretrained.converters import convert
 from xmodal.pretrained.folder import read_model, read_part, read_weights, save_folder
 from xmodal.train import published_towers
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
-from xmodal.train.tree import flatten
 
 SMALL, CHANNELS = (2, 2), 512
 # The empty word results from two tabs; "Red" is a different word from "red".
@@ -95,7 +94,7 @@ def check_gradients(torch, folder, modules, functions, images, source):
     rounding = 1e-6 * max(np.abs(each).max() for each in wanted.values())
     for prefix, tree in zip(("text/params/", "tasks/relations/module/"), found, strict=True):
         assert jax.tree.leaves(tree)
-        for path, gradient in flatten(tree).items():
+        for path, gradient in leaves_by_path(tree).items():
             expected = wanted[prefix + path]
             assert np.any(expected), path
             np.testing.assert_allclose(gradient, expected, 1e-4, rounding, err_msg=path)

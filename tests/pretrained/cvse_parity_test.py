@@ -12,13 +12,13 @@ import pytest
 
 import xmodal
 from configs import cvse
+from xmodal.core.tree_paths import leaves_by_path
 from xmodal.data.text.concept_graph import read_concepts
 from xmodal.models import make_dual_encoder
 from xmodal.pretrained import converters
 from xmodal.pretrained.folder import read_model, save_folder
 from xmodal.train.step.task_losses import compute_losses
 from xmodal.train.step.tasks import make_tasks
-from xmodal.train.tree import flatten
 
 WORDS = ("<pad>", "<start>", "<end>", "<unk>", "a", "man", "men", "dog", "riding", ".", "'", "b'a")
 CONCEPTS = {
@@ -180,8 +180,8 @@ def test_losses_and_gradients_equal_torch(torch, folder, released):
     for name, part in zip(("fused", "instance", "consensus", "concepts"), parts, strict=True):
         assert float(scalars[f"{name}/loss"]) == pytest.approx(part.item(), rel=1e-4)
     # The running statistics.
-    statistics = flatten(parity.load(convert(torch, folder, modules, "after"))[2])
-    for name, leaf in flatten(state).items():
+    statistics = leaves_by_path(parity.load(convert(torch, folder, modules, "after"))[2])
+    for name, leaf in leaves_by_path(state).items():
         np.testing.assert_allclose(leaf, statistics[name], rtol=1e-4, atol=1e-5, err_msg=name)
     check_gradients(torch, folder, modules, found)
 

@@ -10,13 +10,12 @@ import numpy as np
 import optax
 import pytest
 
-from xmodal.core.tree_paths import unflatten
+from xmodal.core.tree_paths import leaves_by_path, unflatten
 from xmodal.models import make_dual_encoder, make_tower
 from xmodal.pretrained.converters import convert, take_arrays
 from xmodal.pretrained.folder import read_model, read_part, read_weights, save_folder
 from xmodal.pretrained.variants import CONVERTERS
 from xmodal.pretrained.weight_files import WeightSource
-from xmodal.train.tree import flatten
 
 
 def real_file(name):
@@ -120,7 +119,7 @@ def check_gradients(found, converted, ignored=()):
       converted: tree of torch's gradients under our names, converted like weights.
       ignored: prefixes of paths that are not compared.
     """
-    ours, wanted = flatten(found), flatten(converted)
+    ours, wanted = leaves_by_path(found), leaves_by_path(converted)
     with_cnn = any(path.startswith("image/encoder/") for path in ours)
     tolerances = {"image/encoder/": 1e-2, "image/": 1e-3 if with_cnn else 1e-4, "": 1e-4}
     for path, gradient in ours.items():
@@ -135,7 +134,7 @@ def check_gradients(found, converted, ignored=()):
 
 def check_updates(start, found, converted, ignored=()):
     """Compares the changes of parameters with torch's, to 1e-2 of the change of each array."""
-    before, ours, wanted = flatten(start), flatten(found), flatten(converted)
+    before, ours, wanted = leaves_by_path(start), leaves_by_path(found), leaves_by_path(converted)
     for path in ours.keys() - set(ignored):
         change = np.linalg.norm(wanted[path] - before[path])
         assert np.linalg.norm(ours[path] - wanted[path]) < 1e-2 * change + 1e-7, path

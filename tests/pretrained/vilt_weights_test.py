@@ -7,9 +7,9 @@ import optax
 import parity
 import pytest
 
+from xmodal.core.tree_paths import leaves_by_path
 from xmodal.data.pixels.images import cut_into_patches
 from xmodal.models import Features
-from xmodal.train.tree import flatten
 
 PATCH, SIZE, ROWS, WIDTH = 8, 24, 16, 64
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(f"w{number}" for number in range(ROWS - 4))]
@@ -159,7 +159,7 @@ def test_scores_gradients_and_updates_equal_transformers(theirs, folder, tmp_pat
 
 def test_released_names_give_the_same_arrays(theirs, folder, tmp_path):
     other = convert(to_released(theirs.state_dict()), tmp_path)
-    parity.assert_equal_arrays(*(flatten(parity.load(each)[1]) for each in (folder, other)))
+    parity.assert_equal_arrays(*(leaves_by_path(parity.load(each)[1]) for each in (folder, other)))
 
 
 @pytest.mark.slow

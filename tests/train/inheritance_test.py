@@ -8,6 +8,7 @@ from configs import base
 from tests import tiny_encoder as tiny
 from xmodal import data
 from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import leaves_by_path
 from xmodal.models.tower import make_tower
 from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import Description, save_folder
@@ -15,7 +16,6 @@ from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.inherit import inherit
 from xmodal.train.resolve import resolve
 from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig
-from xmodal.train.tree import flatten
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnop"]
 BERT = {
@@ -41,7 +41,7 @@ def save(folder, modality, encoder, head, preprocessing, files):
     rng = np.random.default_rng(0)
     arrays = {
         name: rng.normal(size=leaf.shape).astype(np.float32)
-        for name, leaf in flatten({"params": params, **state}).items()
+        for name, leaf in leaves_by_path({"params": params, **state}).items()
     }
     save_folder(folder, arrays, description, Report({}, {}, [], {}))
     return str(folder)

@@ -255,7 +255,7 @@ class FunctionAdapter(ModelAdapter):
                 if modality == "image":
                     given = [PIL.Image.fromarray(decode_image(each)) for each in given]
                 found = NamedArrays({name: self._functions[modality](given)})[name]
-                if found.dtype.kind in "iu":
+                if found.dtype.kind in "biuO":
                     found = found.astype(np.float32)
                 parts.append(NamedArrays({name: found}).vectors(name, len(given)))
                 advance(len(given))

@@ -19,13 +19,12 @@ from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.files import new_folder
 from xmodal.core.mesh import make_mesh
-from xmodal.core.tree_paths import unflatten
+from xmodal.core.tree_paths import leaves_by_path, unflatten
 from xmodal.core.version import __version__
 from xmodal.data.text.tokenizer_files import vocabulary_file
 from xmodal.models import Devices, DualEncoder, make_dual_encoder
 from xmodal.pretrained.folder import check_new
 from xmodal.similarity import select_field
-from xmodal.train.tree import flatten
 
 _TOLERANCE = 1e-5
 _LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
@@ -76,12 +75,14 @@ def _lower_modalities(stored: Stored, platforms: Sequence[str]) -> tuple[Card, d
     similarity, learned = encoders.similarity, stored.params.get("similarity", {})
     arrays = {} if similarity.module is None else similarity.select_parameters(learned)
     weights = {
-        modality: flatten({"params": stored.params[modality], **stored.model_state[modality]})
+        modality: leaves_by_path(
+            {"params": stored.params[modality], **stored.model_state[modality]}
+        )
         for modality in encoders.towers
     }
     named = {
         f"{part}/{path}": np.ascontiguousarray(array)
-        for part, leaves in (weights | {"similarity": flatten(arrays)}).items()
+        for part, leaves in (weights | {"similarity": leaves_by_path(arrays)}).items()
         for path, array in leaves.items()
     }
     contents = {bundle.WEIGHTS: safetensors.numpy.save(named)}

@@ -37,7 +37,7 @@ class EvaluatedSplit(NamedTuple):
     step: int | None = None
 
 
-def open_split(
+def open_evaluated_split(
     source: str,
     config: ml_collections.ConfigDict | None,
     evaluator: str,

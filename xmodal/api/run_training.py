@@ -10,11 +10,9 @@ from xmodal.train import loop
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.folder import run_folder
 from xmodal.train.folder.finished import finished_reports
-from xmodal.train.resolve import resolve
+from xmodal.train.resolve import resolve as resolve
 from xmodal.train.run import Run
 from xmodal.train.sections import BestCheckpointConfig
-
-__all__ = ["resolve"]
 
 
 def metric_tags(run: Run) -> Mapping[str, Mapping[str, str]]:

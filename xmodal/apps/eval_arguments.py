@@ -95,7 +95,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def _weights(text: str) -> list[float]:
-    return sorted({float(weight) for weight in text.split(",")})
+    return sorted({round(float(weight), 2) for weight in text.split(",")})  # Filed by percent.
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:

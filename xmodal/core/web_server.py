@@ -66,7 +66,7 @@ class Guard(BaseHTTPMiddleware):
         headers = request.headers
         if not {*self._hosts, request.scope["server"][0]} & {"*", request.url.hostname}:
             return "Unknown host name: set --url to the address of this server.", 400
-        # Browsers send it with every form.
+        # Browsers send `Origin` with every form.
         if (origin := headers.get("origin")) and not origin.endswith(f"://{headers.get('host')}"):
             return "This request comes from another site.", 403
         length = int(headers.get("content-length", self._longest_body + 1))

@@ -132,7 +132,7 @@ def average(members: Sequence[Embeddings]) -> Embeddings:
         prepared = []
         for member in members:
             similarity = member.make_similarity()
-            if not similarity.kind.inner_product:
+            if not similarity.function.inner_product:
                 raise UserError(
                     "An ensemble averages inner products, and the similarity "
                     f"{member.similarity!r} of one of its models is not one; give the evaluator "
@@ -161,5 +161,5 @@ def average_scores(members: Sequence[Embeddings], mesh: Mesh | None = None) -> S
         similarity = member.make_similarity()
         scores = open_scores(member, mesh=mesh)["image", "text"]
         for at, rows in scores.blocks(np.arange(len(total))):
-            total[at] += similarity.kind.rescale(rows) / len(members)
+            total[at] += similarity.function.rescale(rows) / len(members)
     return ScoreMatrix(first.place, first.image_ids, first.caption_ids, total)

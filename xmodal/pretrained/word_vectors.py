@@ -35,8 +35,8 @@ def load_word_vectors(
 
     `.npz`: arrays `words` [V] and `vectors` [V, D]. `.bin`: word2vec's binary format. Any other
     name: text, one word and its numbers per line, separated by single spaces, with or without a
-    first line of two integers (number of words, D). The last two may be gzipped. If a word occurs
-    twice, the first vector is used.
+    first line of two integers (number of words, D). Text and binary files may be gzipped. If a word
+    occurs twice, the first vector is used.
 
     Args:
       path: the file.

@@ -4,7 +4,7 @@ A similarity prepares the embeddings of each side once and compares blocks of pr
 """
 
 from xmodal.similarity.embedding import Embedding
-from xmodal.similarity.kind import Prepared
+from xmodal.similarity.interface import Prepared
 from xmodal.similarity.similarity import (
     LATE_INTERACTIONS,
     SIMILARITIES,

@@ -15,7 +15,7 @@ import numpy as np
 from xmodal.core.config import setting
 from xmodal.similarity import token_sets
 from xmodal.similarity.embedding import Embedding
-from xmodal.similarity.kind import LateInteraction, PairCost, Params
+from xmodal.similarity.interface import LateInteraction, PairCost, Params
 from xmodal.similarity.token_sets import TokenItems, apply_linear, init_linear
 from xmodal.similarity.vector_kinds import read_vectors
 
@@ -41,7 +41,7 @@ class Comparing(LateInteraction):
     attention_scale: float = setting(9.0, above=0)
 
     def init(self, key: jax.Array, left: Embedding, right: Embedding) -> dict[str, Any]:
-        """See `Kind`."""
+        """See `SimilarityFunction`."""
         tokens, vector = left.extras["tokens"].shape[-1], left.vector.shape[-1]
         keys = jax.random.split(key, 4)
         return {
@@ -56,7 +56,7 @@ class Comparing(LateInteraction):
         """Returns the parameters of `combine`."""
 
     def prepare(self, params: Params, embedding: Embedding) -> TokenItems:
-        """See `Kind`; `tokens`, `mask`, `gram` and the global `vector`."""
+        """See `SimilarityFunction`; `tokens`, `mask`, `gram` and the global `vector`."""
         name = type(self).__name__.lower()
         items = token_sets.read_tokens(name, embedding)
         gram = token_sets.compute_gram(items["tokens"])
@@ -89,16 +89,16 @@ class Comparing(LateInteraction):
         """Returns one vector [L, M, S] of the comparisons of each pair, see `compare`."""
 
     def score(self, params: Params, left: TokenItems, right: TokenItems) -> jax.Array:
-        """See `Kind`."""
+        """See `SimilarityFunction`."""
         result = self.combine(params, *self.compare(params, left, right), right)
         return apply_linear(params["score"], result)[..., 0]
 
     def logits(self, params: Params, left: TokenItems, right: TokenItems) -> jax.Array:
-        """See `Kind`; in (0, 1)."""
+        """See `SimilarityFunction`; in (0, 1)."""
         return jax.nn.sigmoid(self.score(params, left, right))
 
     def rescale(self, scores: np.ndarray) -> np.ndarray:
-        """See `Kind`; in (0, 1)."""
+        """See `SimilarityFunction`; in (0, 1)."""
         # exp(-x) itself overflows from x = -710 on.
         return np.exp(-np.logaddexp(0.0, -np.asarray(scores, np.float64)))
 
@@ -107,7 +107,7 @@ class Comparing(LateInteraction):
         """Returns the numbers in memory and the multiplications of `combine`, see `cost`."""
 
     def cost(self, left: TokenItems, right: TokenItems) -> PairCost:
-        """See `Kind`."""
+        """See `SimilarityFunction`."""
         (_, regions, width), words = left["tokens"].shape, right["tokens"].shape[1]
         # Float32 numbers alive at the peak of a gradient, as compiled for a CPU.
         numbers, products = self.combination_cost(words + 1)

@@ -16,7 +16,7 @@ from xmodal.core.config import setting
 from xmodal.core.mesh import replicated
 from xmodal.similarity.comparisons import Comparing
 from xmodal.similarity.embedding import Embedding
-from xmodal.similarity.kind import Params
+from xmodal.similarity.interface import Params
 from xmodal.similarity.tiles import join, split
 from xmodal.similarity.token_sets import TokenItems, apply_linear, einsum, init_linear, unit
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from xmodal.core.config import setting
 from xmodal.similarity import token_sets
 from xmodal.similarity.embedding import Embedding
-from xmodal.similarity.kind import LateInteraction, PairCost, Params
+from xmodal.similarity.interface import LateInteraction, PairCost, Params
 from xmodal.similarity.token_sets import TokenItems
 
 # (cosines [A, B, Q], mask of the queries [B, Q], scale) -> [A, B].
@@ -51,14 +51,14 @@ class Scan(LateInteraction):
     attention_norm: str = setting("clipped_l2norm", one_of=token_sets.NORMS)
 
     def prepare(self, params: Params, embedding: Embedding) -> TokenItems:
-        """See `Kind`; `tokens`, `mask`, `gram`, and 1 / length of every token."""
+        """See `SimilarityFunction`; `tokens`, `mask`, `gram`, and 1 / length of every token."""
         items = token_sets.read_tokens("scan", embedding)
         gram = token_sets.compute_gram(items["tokens"])
         squares = jnp.diagonal(gram, axis1=1, axis2=2)
         return items | {"gram": gram, "inverse_length": token_sets.inverse_length(squares)}
 
     def score(self, params: Params, left: TokenItems, right: TokenItems) -> jax.Array:
-        """See `Kind`."""
+        """See `SimilarityFunction`."""
         context, queries = (left, right) if self.queries == "text" else (right, left)
         weights, products = token_sets.attend(
             context, queries, self.attention_scale, self.attention_norm
@@ -73,7 +73,7 @@ class Scan(LateInteraction):
         return scores if self.queries == "text" else scores.T
 
     def cost(self, left: TokenItems, right: TokenItems) -> PairCost:
-        """See `Kind`."""
+        """See `SimilarityFunction`."""
         (_, regions, width), words = left["tokens"].shape, right["tokens"].shape[1]
         context = regions if self.queries == "text" else words
         # Float32 numbers alive at the peak of a gradient, as compiled for a CPU.

@@ -11,7 +11,7 @@ import jax
 
 from xmodal.core.config import setting
 from xmodal.similarity.comparisons import Comparing
-from xmodal.similarity.kind import Params
+from xmodal.similarity.interface import Params
 from xmodal.similarity.token_sets import (
     TokenItems,
     apply_linear,

@@ -13,13 +13,13 @@ import numpy as np
 from xmodal.core.config import check_keys, lookup, read, setting
 from xmodal.core.errors import UserError
 from xmodal.similarity import vector_kinds, vectors
-from xmodal.similarity.kind import Kind, LateInteraction, PairCost, Prepared
+from xmodal.similarity.interface import LateInteraction, PairCost, Prepared, SimilarityFunction
 from xmodal.similarity.saf import Saf
 from xmodal.similarity.scan import Scan
 from xmodal.similarity.sgr import Sgr
 from xmodal.similarity.tiles import join, split
 
-SIMILARITIES: dict[str, type[Kind]] = {
+SIMILARITIES: dict[str, type[SimilarityFunction]] = {
     "dot": vector_kinds.Dot,
     "cosine": vector_kinds.Cosine,
     "euclidean": vector_kinds.Euclidean,
@@ -82,7 +82,7 @@ class Similarity:
     """
 
     config: SimilarityConfig
-    kind: Kind
+    function: SimilarityFunction
 
     @property
     def name(self) -> str:
@@ -92,7 +92,7 @@ class Similarity:
     @property
     def module(self) -> LateInteraction | None:
         """The kind, if it is a row of `LATE_INTERACTIONS`."""
-        return self.kind if isinstance(self.kind, LateInteraction) else None
+        return self.function if isinstance(self.function, LateInteraction) else None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -102,19 +102,19 @@ class Similarity:
     @property
     def of_products(self) -> bool:
         """Whether the score is an inner product of vectors of two items, or the largest one."""
-        return self.kind.inner_product or self.kind.unit
+        return self.function.inner_product or self.function.unit
 
     @property
     def symmetric(self) -> bool:
         """Whether exchanging the sides transposes the scores; if not, images are on the left."""
-        return self.kind.symmetric
+        return self.function.symmetric
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """Names of the learned numbers that ranking needs; () for a module, which has arrays."""
         if self.module is not None:
             return ()
-        return tuple(field.name for field in dataclasses.fields(self.kind))
+        return tuple(field.name for field in dataclasses.fields(self.function))
 
     def init(
         self, key: jax.Array | None = None, left: Any = None, right: Any = None
@@ -129,7 +129,7 @@ class Similarity:
         if self.module is not None:
             for side in (left, right):
                 jax.eval_shape(self.prepare, side)  # Refuses shapes.
-        start = self.kind.init(key, left, right)
+        start = self.function.init(key, left, right)
         if self.config.learned_temperature:
             start["log_scale"] = -math.log(self.config.temperature)
         if self.config.learned_bias:
@@ -160,7 +160,7 @@ class Similarity:
         """
         if self.module is None:
             embedding = select_field(embedding, self.config.field)
-        return self.kind.prepare(params or {}, embedding)
+        return self.function.prepare(params or {}, embedding)
 
     def prepare_both(
         self, left: Any, right: Any, params: Mapping[str, Any] | None = None
@@ -169,7 +169,7 @@ class Similarity:
 
         See `prepare`.
         """
-        if self.kind.by_distance:
+        if self.function.by_distance:
             left, right = vectors.centered(
                 *(select_field(x, self.config.field) for x in (left, right))
             )
@@ -177,7 +177,7 @@ class Similarity:
 
     def find_offset(self, *sides: np.ndarray) -> np.ndarray | None:
         """Returns the vector to subtract before `scorer` prepares others, see `find_offset`."""
-        return vectors.find_offset(*sides) if self.kind.by_distance else None
+        return vectors.find_offset(*sides) if self.function.by_distance else None
 
     def choose_precision(self, platform: str = "cpu") -> np.dtype:
         """Returns the type of scores on a platform: float64 for Euclidean distances on CPUs."""
@@ -206,21 +206,22 @@ class Similarity:
           right: prepared items.
           params: learned parameters, like those of `init`.
         """
-        return self.kind.score(self.select_parameters(params or {}), left, right)
+        return self.function.score(self.select_parameters(params or {}), left, right)
 
     def logits(self, left: Prepared, right: Prepared, params: Mapping[str, Any]) -> jax.Array:
         """Returns the differentiable, scaled and shifted scores [L, R] for losses."""
-        return self._scale(self.kind.logits(self.select_parameters(params), left, right), params)
+        own = self.select_parameters(params)
+        return self._scale(self.function.logits(own, left, right), params)
 
     def paired(self, left: Prepared, right: Prepared, params: Mapping[str, Any]) -> jax.Array:
         """Returns the logits [B] of item i of `left` with item i of `right`."""
-        if self.kind.inner_product:
+        if self.function.inner_product:
             return self._scale(jnp.sum(left * right, axis=-1), params)
         own = self.select_parameters(params)
 
         def compare(*pair: Prepared) -> jax.Array:
             first, second = jax.tree.map(lambda x: x[None], pair)
-            return self.kind.logits(own, first, second)[0, 0]
+            return self.function.logits(own, first, second)[0, 0]
 
         compare_all = jax.vmap(compare)
         if self.module is not None:  # Its intermediate values are large.
@@ -229,7 +230,7 @@ class Similarity:
 
     def cost(self, left: Prepared, right: Prepared) -> PairCost:
         """Returns the cost of one pair of prepared items in a block; only shapes matter."""
-        return self.kind.cost(left, right)
+        return self.function.cost(left, right)
 
     def scorer(
         self, params: Mapping[str, Any] | None = None
@@ -246,7 +247,7 @@ class Similarity:
         """
         numbers = {key: float(x) for key, x in self.select_parameters(params or {}).items()}
         # Without scaling, which ranking ignores, so that all temperatures share one compilation.
-        plain = Similarity(SimilarityConfig(self.name), type(self.kind)())
+        plain = Similarity(SimilarityConfig(self.name), type(self.function)())
         return _Prepare(plain), _Score(plain, tuple(numbers.items()))
 
     def select_parameters(self, params: Mapping[str, Any]) -> dict[str, Any]:

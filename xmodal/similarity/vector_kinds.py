@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.core.errors import UserError
-from xmodal.similarity.kind import Kind, PairCost, Params, Prepared
+from xmodal.similarity.interface import PairCost, Params, Prepared, SimilarityFunction
 from xmodal.similarity.tiles import join, pad, split
 from xmodal.similarity.vectors import (
     Squared,
@@ -56,21 +56,21 @@ def _floats(vectors: jax.typing.ArrayLike) -> jax.Array:
     return array.astype(jnp.promote_types(array.dtype, jnp.float32))
 
 
-class VectorKind(Kind):
+class VectorSimilarity(SimilarityFunction):
     """A similarity of one vector per item, [N, D]."""
 
     symmetric = True
 
     def init(self, key: Any, left: Any, right: Any) -> dict[str, Any]:
-        """See `Kind`; the fields are the learned numbers."""
+        """See `SimilarityFunction`; the fields are the learned numbers."""
         return dataclasses.asdict(self)
 
     def prepare(self, params: Params, embedding: jax.Array) -> Prepared:
-        """See `Kind`."""
+        """See `SimilarityFunction`."""
         return read_vectors(type(self).__name__.lower(), embedding)
 
     def score(self, params: Params, left: Prepared, right: Prepared) -> jax.Array:
-        """See `Kind`; pads the items with zeros to whole tiles."""
+        """See `SimilarityFunction`; pads the items with zeros to whole tiles."""
         rows, columns = (jax.tree.leaves(side)[0].shape[0] for side in (left, right))
         filled = self.score_tiles(params, pad(left, TILE_ROWS), pad(right, TILE))
         return filled[:rows, :columns]
@@ -80,18 +80,18 @@ class VectorKind(Kind):
         return self.logits(params, left, right)
 
     def cost(self, left: Prepared, right: Prepared) -> PairCost:
-        """See `Kind`; memory of a score and its gradient."""
+        """See `SimilarityFunction`; memory of a score and its gradient."""
         size = sum(math.prod(x.shape[1:]) for x in jax.tree.leaves(right))
         return PairCost(bytes=8.0, flops=2.0 * size)
 
 
-class Dot(VectorKind):
+class Dot(VectorSimilarity):
     """The inner product."""
 
     inner_product = True
 
     def logits(self, params: Params, left: jax.Array, right: jax.Array) -> jax.Array:
-        """See `Kind`."""
+        """See `SimilarityFunction`."""
         return products(left, right)
 
 
@@ -101,40 +101,40 @@ class Cosine(Dot):
     unit = True
 
     def prepare(self, params: Params, embedding: jax.Array) -> jax.Array:
-        """See `Kind`."""
+        """See `SimilarityFunction`."""
         return unit_length(super().prepare(params, embedding))
 
 
-class Euclidean(VectorKind):
+class Euclidean(VectorSimilarity):
     """The negative distance, with gradient 0 below 1e-6."""
 
     by_distance = True
 
     def prepare(self, params: Params, embedding: jax.Array) -> Squared:
-        """See `Kind`."""
+        """See `SimilarityFunction`."""
         return with_squares(super().prepare(params, embedding))
 
     def score_tiles(self, params: Params, left: Squared, right: Squared) -> jax.Array:
-        """See `VectorKind`."""
+        """See `VectorSimilarity`."""
         return -jnp.sqrt(square_distances(left, right))
 
     def logits(self, params: Params, left: Squared, right: Squared) -> jax.Array:
-        """See `Kind`."""
+        """See `SimilarityFunction`."""
         return -jnp.sqrt(jnp.maximum(square_distances(left, right), _SMALLEST_EUCLIDEAN_SQUARE))
 
 
-class Order(VectorKind):
+class Order(VectorSimilarity):
     """-|max(0, y - x)| of an image x and a text y, with gradient 0 where it is 0."""
 
     symmetric = False
 
     def score_tiles(self, params: Params, left: jax.Array, right: jax.Array) -> jax.Array:
-        """See `VectorKind`."""
+        """See `VectorSimilarity`."""
         excess = jax.nn.relu(right[None] - left[:, None])  # Fused into the sum, not in memory.
         return -jnp.sqrt(jnp.sum(jnp.square(excess), axis=-1))
 
     def logits(self, params: Params, left: jax.Array, right: jax.Array) -> jax.Array:
-        """See `Kind`."""
+        """See `SimilarityFunction`."""
 
         # One dimension at a time: neither pass holds the differences [L, R, D].
         @jax.checkpoint
@@ -150,16 +150,16 @@ class Order(VectorKind):
         return -square_root(squares)
 
 
-class _SeveralVectors(VectorKind):
+class _SeveralVectors(VectorSimilarity):
     """A similarity of K vectors per item, [N, K, D]; [N, D] is treated as K = 1."""
 
     def prepare(self, params: Params, embedding: jax.Array) -> Prepared:
-        """See `Kind`."""
+        """See `SimilarityFunction`."""
         vectors = _floats(embedding)
         return vectors[:, None] if vectors.ndim == 2 else vectors
 
     def score_tiles(self, params: Params, left: Prepared, right: Prepared) -> jax.Array:
-        """See `VectorKind`; compares few rows at a time."""
+        """See `VectorSimilarity`; compares few rows at a time."""
         rows = jax.tree.leaves(left)[0].shape[0]
         tiles = split(left, TILE_ROWS)
         return join(jax.lax.map(lambda tile: self.logits(params, tile, right), tiles), rows)
@@ -175,11 +175,11 @@ class MaxCosine(_SeveralVectors):
     unit = True
 
     def prepare(self, params: Params, embedding: jax.Array) -> jax.Array:
-        """See `Kind`."""
+        """See `SimilarityFunction`."""
         return unit_length(super().prepare(params, embedding))
 
     def logits(self, params: Params, left: jax.Array, right: jax.Array) -> jax.Array:
-        """See `Kind`."""
+        """See `SimilarityFunction`."""
         found = _by_item(products(_flat(left), _flat(right)), left, right)
         found = jnp.moveaxis(found, 1, 2).reshape(len(left), len(right), -1)
         first = jnp.argmax(found, axis=-1, keepdims=True) == jnp.arange(found.shape[-1])
@@ -208,11 +208,11 @@ class MatchProbability(_SeveralVectors):
     by_distance = True
 
     def prepare(self, params: Params, embedding: jax.Array) -> Squared:
-        """See `Kind`."""
+        """See `SimilarityFunction`."""
         return with_squares(super().prepare(params, embedding))
 
     def logits(self, params: Params, left: Squared, right: Squared) -> jax.Array:
-        """See `Kind`."""
+        """See `SimilarityFunction`."""
         flat: list[Squared] = [
             {"vectors": _flat(side["vectors"]), "squares": side["squares"].reshape(-1)}
             for side in (left, right)

@@ -21,10 +21,10 @@ from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core import processes
 from xmodal.core.progress import progress
-from xmodal.core.tree_paths import unflatten
+from xmodal.core.tree_paths import leaves_by_path, unflatten
 from xmodal.models.tower import Tower
 from xmodal.train.run import Run
-from xmodal.train.tree import TrainState, Tree, flatten
+from xmodal.train.tree import TrainState, Tree
 
 # Texts of this many batches are sorted by length, so that each batch has texts of similar length.
 _SORTED_BATCHES = 16
@@ -95,7 +95,7 @@ def _open_modality(
     """Returns the features of one modality; None if they are missing and not to be computed."""
     settings, tower = parts.settings, parts.model.towers[modality]
     paths = tower.frozen_paths(params[modality])
-    flat, statistics = flatten(params[modality]), flatten(model_state[modality])
+    flat, statistics = leaves_by_path(params[modality]), leaves_by_path(model_state[modality])
     weights = {
         "params": {path: flat[path] for path in paths},
         "state": {path: leaf for path, leaf in statistics.items() if "/encoder/" in path},

@@ -12,6 +12,7 @@ from xmodal.core import mesh as mesh_lib
 from xmodal.core.config import read
 from xmodal.core.errors import UserError
 from xmodal.core.files import split_folders
+from xmodal.core.tree_paths import leaves_by_path
 from xmodal.evals.scores.embed import Items
 from xmodal.pretrained.folder import MODALITIES, read_model
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
@@ -24,7 +25,7 @@ from xmodal.train.resolve import build_run
 from xmodal.train.run import Run
 from xmodal.train.run_config import fill
 from xmodal.train.sections import InitConfig
-from xmodal.train.tree import TrainState, Tree, flatten, replace_arrays
+from xmodal.train.tree import TrainState, Tree, replace_arrays
 
 
 def build_untrained(config: ml_collections.ConfigDict) -> Run:
@@ -87,7 +88,7 @@ def load_weights(parts: Run) -> tuple[Tree, Tree]:
         step=jnp.int32(0), params=params, frozen={}, model_state=model_state, opt_state=()
     )
     weights = from_towers.load_towers(state, parts.settings.init_from)
-    if fresh := sorted(set(flatten(params)) - set(weights)):
+    if fresh := sorted(set(leaves_by_path(params)) - set(weights)):
         raise UserError(
             f"No published weights have {fresh[0]} ({len(fresh)} such arrays); without training, "
             "the model cannot have its own parameters."

@@ -20,6 +20,7 @@ from xmodal.core import mesh as mesh_lib
 from xmodal.core import processes
 from xmodal.core.config import check_keys, flatten_section, lookup, read
 from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import leaves_by_path
 from xmodal.data.text.text_config import ID_FIELDS
 from xmodal.evals import read_options
 from xmodal.evals.evaluators import Options
@@ -34,7 +35,7 @@ from xmodal.train.optimization.schedules import read_schedule
 from xmodal.train.run import Run
 from xmodal.train.run_config import RunConfig, fill, read_settings
 from xmodal.train.step.tasks import check_tasks, make_tasks
-from xmodal.train.tree import check_patterns, flatten
+from xmodal.train.tree import check_patterns
 
 # What may differ: no update depends on these, or they choose equivalent implementations.
 _MAY_CHANGE = re.compile(
@@ -196,7 +197,7 @@ def check_start(run: Run) -> None:
             f"{times}; the next multiple is {batch_size + -batch_size % (run.mesh.size * parts)}."
         )
     shapes = run.state_shapes  # This checks the optimizer and config.sharding.
-    trained = flatten(shapes.params)
+    trained = leaves_by_path(shapes.params)
     check_patterns("config.init_from.published", settings.init_from.published, shapes.flat_params())
     if settings.l2 is not None:
         check_patterns("config.l2", [settings.l2.pattern], trained)

@@ -9,6 +9,7 @@ from absl import logging
 
 from xmodal import data
 from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import leaves_by_path
 from xmodal.data.text.concept_graph import Concepts
 from xmodal.pretrained.word_vectors import find_vectors
 from xmodal.train.folder import checkpoints, run_folder
@@ -16,7 +17,7 @@ from xmodal.train.initialization import from_run, from_towers
 from xmodal.train.optimization.optimizer import observe_metrics
 from xmodal.train.run import Run
 from xmodal.train.sections import InitConfig, WordVectorsConfig
-from xmodal.train.tree import TrainState, create_state, flatten, matches, replace_arrays, top_levels
+from xmodal.train.tree import TrainState, create_state, matches, replace_arrays, top_levels
 
 TABLE = "text/encoder/table"
 _GRAPH = "constants/head/graph"
@@ -65,7 +66,7 @@ def initial_state(run: Run) -> TrainState:
             "model or tower; remove one."
         )
     fresh = sorted(shapes.flat_params().keys() - arrays - ({TABLE} if rows else set()))
-    if frozen := flatten(shapes.frozen).keys() & set(fresh):
+    if frozen := leaves_by_path(shapes.frozen).keys() & set(fresh):
         logging.warning("Frozen at random initial values: %s.", top_levels(frozen))
     if missing := [p for p in source.published if any(matches([p], path) for path in fresh)]:
         logging.warning(
@@ -130,7 +131,7 @@ def load_constants(
       train_split: `config.train_split`.
       seed: seed of the vectors that are drawn.
     """
-    flat = flatten(state.model_state)
+    flat = leaves_by_path(state.model_state)
     graphs = [g for g in (f"image/{_GRAPH}", f"text/{_GRAPH}") if f"{g}/vectors" in flat]
     if source.model or not graphs:
         return {}

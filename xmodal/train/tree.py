@@ -17,10 +17,6 @@ Tree = dict[str, Any]
 """A nested plain dict of arrays."""
 
 
-flatten = leaves_by_path
-"""Returns a nested dict as `{"text/encoder/table": leaf}`."""
-
-
 def matches(patterns: Iterable[str], path: str) -> bool:
     """Returns whether one of the regular expressions matches a path from its start.
 
@@ -82,7 +78,7 @@ def partition(params: Tree, patterns: Sequence[str]) -> tuple[Tree, Tree]:
       params: nested dict of arrays or shapes.
       patterns: regular expressions; a path that one of them matches from its start is frozen.
     """
-    flat = flatten(params)
+    flat = leaves_by_path(params)
     check_patterns("config.freeze", patterns, flat)
     is_frozen = {path: matches(patterns, path) for path in flat}
     if all(is_frozen.values()):
@@ -92,7 +88,7 @@ def partition(params: Tree, patterns: Sequence[str]) -> tuple[Tree, Tree]:
 
 def split(params: Tree, is_frozen: Callable[[str], bool]) -> tuple[Tree, Tree]:
     """Returns (trained, frozen) by a function of the path; the first keeps every top level."""
-    flat = flatten(params)
+    flat = leaves_by_path(params)
     # A tower without parameters is kept too, because the model expects it.
     trained: Tree = {name: {} for name in params}
     return (
@@ -154,7 +150,7 @@ class TrainState:
 
     def flat_params(self) -> dict[str, Any]:
         """Returns trained and frozen parameters by path."""
-        return flatten(self.params) | flatten(self.frozen)
+        return leaves_by_path(self.params) | leaves_by_path(self.frozen)
 
 
 def replace_arrays(

@@ -6,7 +6,7 @@ import pytest
 from xmodal.evals.labels.positives import Ragged, Relation
 from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.scores import ranks
-from xmodal.evals.scores.lists import ListedScores, decide
+from xmodal.evals.scores.lists import ListedScores, keep_determined
 from xmodal.evals.scores.score_rows import MatrixScores
 
 RECALLS = ("recall@1", "recall@5", "recall@10")
@@ -23,7 +23,7 @@ def sort_lists(matrix, keep=None):
 
 def answer(lists, direction):
     scores = ListedScores(lists, ITEMS)
-    return decide(scores, direction, *ranks.rank_queries(scores, [direction]))
+    return keep_determined(scores, direction, *ranks.rank_queries(scores, [direction]))
 
 
 def few_values(generator, shape=(QUERIES, ITEMS)):

@@ -9,10 +9,11 @@ import pytest
 from configs import cxc
 from tests import tiny_encoder as tiny
 from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import leaves_by_path
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.initialization import from_run
 from xmodal.train.sections import BestCheckpointConfig, CheckpointConfig, InitConfig
-from xmodal.train.tree import flatten, replace_arrays
+from xmodal.train.tree import replace_arrays
 
 
 def make_state(*, seed, freeze=(), hidden=(), width=8, optimizer=None, momentum=False):
@@ -87,13 +88,13 @@ def test_only_what_a_pattern_names_comes(source, include):
     state = take_weights(fresh, settings(source, include=tuple(include)))
     chosen = 0
     for part in ("params", "model_state"):
-        taken, before, after = (flatten(getattr(s, part)) for s in (source[1], fresh, state))
+        taken, before, after = (leaves_by_path(getattr(s, part)) for s in (source[1], fresh, state))
         for path, leaf in after.items():
             # Running statistics are loaded with the part to which they belong.
             included = path.replace("/batch_stats/", "/").startswith(tuple(include))
             np.testing.assert_array_equal(leaf, (taken if included else before)[path])
             chosen += included
-    assert 0 < chosen < len(flatten(state.params))
+    assert 0 < chosen < len(leaves_by_path(state.params))
 
 
 def test_moments_come_along_and_counters_start_anew(source):

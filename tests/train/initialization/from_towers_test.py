@@ -7,6 +7,7 @@ import pytest
 from tests import tiny_encoder as tiny
 from xmodal.core.config import read
 from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import leaves_by_path
 from xmodal.models.encoders.position_resize import resize_grid_positions, resize_text_positions
 from xmodal.models.tower import make_tower
 from xmodal.pretrained.conversion_report import Report
@@ -14,7 +15,7 @@ from xmodal.pretrained.folder import Description, save_folder
 from xmodal.train import run_config
 from xmodal.train.initialization import from_towers
 from xmodal.train.sections import InitConfig
-from xmodal.train.tree import TrainState, flatten, replace_arrays
+from xmodal.train.tree import TrainState, replace_arrays
 
 BERT = {
     "name": "bert", "vocab_size": tiny.WORDS, "width": 8, "depth": 3, "heads": 2, "mlp_dim": 12,
@@ -38,7 +39,7 @@ def bert(tmp_path_factory):
     rng = np.random.default_rng(0)
     arrays = {
         f"params/{path}": rng.normal(size=leaf.shape).astype(np.float32)
-        for path, leaf in flatten(shapes).items()
+        for path, leaf in leaves_by_path(shapes).items()
     }
     vocabulary = {"vocab.txt": ("\n".join(TOKENS) + "\n").encode()}
     preprocessing = {"tokenizer": "wordpiece", "lower_case": True}
@@ -63,7 +64,7 @@ def test_a_tower_comes_and_the_rest_stays(bert, freeze, caplog):
     config.freeze = freeze
     with caplog.at_level("INFO"):
         fresh, state, _ = load(config)
-    before, after = flatten(fresh.all_params()), flatten(state.all_params())
+    before, after = leaves_by_path(fresh.all_params()), leaves_by_path(state.all_params())
     for path, leaf in after.items():
         expected = bert[1].get(f"params/{path.removeprefix('text/')}")
         assert (expected is None) == (not path.startswith("text/encoder/"))
@@ -117,7 +118,7 @@ def test_positions_are_resampled_to_another_size_of_images_and_texts(tmp_path):
     for modality, encoder, inputs in (("image", VIT, pixels(12, 12)), ("text", WORDS, TEXTS)):
         given[modality] = {
             f"params/{path}": rng.normal(size=leaf.shape).astype(np.float32)
-            for path, leaf in flatten(shapes_of(encoder, inputs)).items()
+            for path, leaf in leaves_by_path(shapes_of(encoder, inputs)).items()
         }
         description = Description(encoder, None, {"max_length": 12})
         folders[modality] = save(tmp_path / modality, given[modality], description)

@@ -6,9 +6,8 @@ import numpy as np
 import optax
 
 from xmodal.core.config import read
-from xmodal.core.tree_paths import unflatten
+from xmodal.core.tree_paths import leaves_by_path, unflatten
 from xmodal.train.optimization.optimizer import OptimizerConfig, make_optimizer
-from xmodal.train.tree import flatten
 
 DECAY, STEPS = 0.7, 3
 # Path -> shape, and the number of layers above each layer, from the bottom up.
@@ -39,13 +38,13 @@ def train(params, gradients, groups):
     for gradient in gradients:
         changes, state = update(gradient, state, params)
         params = optax.apply_updates(params, changes)
-    return flatten(params)
+    return leaves_by_path(params)
 
 
 def split(tree):
     """One array per layer of a stack, under its number of layers above."""
     parts = {}
-    for path, array in flatten(tree).items():
+    for path, array in leaves_by_path(tree).items():
         _, above = SHAPES[path]
         is_stack = "encoder" in path and "layers/" in path
         for layer, count in enumerate(above):
@@ -66,5 +65,5 @@ def test_equals_a_group_for_every_layer():
     groups = {f"above{n}": {"pattern": f"^above{n}/", "rate": 0.5 * DECAY**n} for n in range(6)}
     expected = train(split(params), [split(gradient) for gradient in gradients], groups)
     assert len(expected) == 17
-    for path, array in flatten(found).items():
+    for path, array in leaves_by_path(found).items():
         np.testing.assert_allclose(array, expected[path], rtol=1e-5, atol=1e-6, err_msg=path)

@@ -10,8 +10,8 @@ import pytest
 
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.config import read
+from xmodal.core.tree_paths import leaves_by_path
 from xmodal.train.optimization import optimizer
-from xmodal.train.tree import flatten
 
 SHAPES = {
     "image": {"encoder": {"kernel": (3, 4), "scale": (4,)}, "projection": {"kernel": (4, 2)}},
@@ -47,7 +47,7 @@ def follow(rule, params, gradients):
         updates, state = update(gradient, states[-1], params)
         params = optax.apply_updates(params, updates)
         states.append(state)
-        all_updates.append(flatten(updates))
+        all_updates.append(leaves_by_path(updates))
     return all_updates, states
 
 
@@ -63,7 +63,7 @@ def test_groups_may_be_left_out_of_clipping_and_have_their_own_rate():
     }
     gradient = tree(1, scale=10)
     ((updates,), _) = follow(make(groups=groups, clip_norm=2.0), tree(0), [gradient])
-    flat = flatten(gradient)
+    flat = leaves_by_path(gradient)
     image = [path for path in flat if path.startswith("image/encoder")]
     shared = [path for path in flat if not path.startswith("similarity/")]
     for path, value in flat.items():
@@ -93,7 +93,7 @@ def test_a_frozen_group_is_a_fresh_optimizer_at_its_first_step(name):
     def only(arrays, start):
         # The groups clipped with the encoder must be present, those with other starts must not.
         keep = {0: ("projection", "match"), 3: ("encoder/k", "encoder/s"), 5: ("word",)}[start]
-        return {p: v for p, v in flatten(arrays).items() if any(k in p for k in keep)}
+        return {p: v for p, v in leaves_by_path(arrays).items() if any(k in p for k in keep)}
 
     for start, group in [(0, None), (3, "encoder"), (5, "words")]:
         rule = read(optimizer.OptimizerConfig, "config.optimizer", settings(**common)).rule()
@@ -140,5 +140,5 @@ def test_a_metric_without_improvement_halves_the_next_update():
     assert float(optimizer.learning_rate(state)) == 0.25
     assert all(leaf.sharding == home for leaf in jax.tree.leaves(state))
     updates, _ = rule.update(tree(1), state, params)
-    for path, value in flatten(tree(1)).items():
-        np.testing.assert_allclose(flatten(updates)[path], -0.25 * value, rtol=1e-6)
+    for path, value in leaves_by_path(tree(1)).items():
+        np.testing.assert_allclose(leaves_by_path(updates)[path], -0.25 * value, rtol=1e-6)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import ml_collections
 import numpy as np
 
-from xmodal.api.run_splits import EvaluatedSplit, open_split
+from xmodal.api.run_splits import EvaluatedSplit, open_evaluated_split
 from xmodal.api.search.formats import as_page
 from xmodal.api.search.gallery import IndexGallery
 from xmodal.api.search.index import Hit, Index
@@ -56,7 +56,7 @@ def inspect(
       step: checkpoint of a run: a number, `best` or `latest`.
       similarity: similarity for a file that does not name one.
     """
-    found = open_split(os.fspath(source), config, evaluator, split, step, similarity)
+    found = open_evaluated_split(os.fspath(source), config, evaluator, split, step, similarity)
     if found.step is None:
         return Inspection(found)
     from xmodal.api.loading import load

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from xmodal.core.errors import UserError
-from xmodal.evals.evaluators.evaluator import Evaluator, Options, Repeats, Split
+from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.reports.metrics import compute_influence, compute_pearson_influence
 from xmodal.evals.reports.uncertainty import compute_pairs_interval
@@ -67,7 +67,7 @@ class EmbeddingSimilarityEvaluator(Evaluator):
         found = super().embeddings(adapter, split)
         return dataclasses.replace(found, image_ids=None, images=None, predictions={})
 
-    def _compute(self, source: Embeddings) -> tuple[dict[str, float], Repeats]:
+    def _compute(self, source: Embeddings) -> dict[str, float]:
         values = score_captions(source, *self._ends, self.options.precision).astype(np.float64)
         found: dict[str, Any] = {}
         groups = self._sets | {
@@ -90,7 +90,7 @@ class EmbeddingSimilarityEvaluator(Evaluator):
             rows, value, influence = found[tag]
             low, high = compute_pairs_interval(value, self._texts[:, rows], influence)
             metrics |= {tag: value, f"{tag}_low": low, f"{tag}_high": high}
-        return metrics | {f"{name}/pairs": float(len(x)) for name, x in self._sets.items()}, {}
+        return metrics | {f"{name}/pairs": float(len(x)) for name, x in self._sets.items()}
 
 
 def _correlate(metric: str, found: np.ndarray, gold: np.ndarray) -> tuple[float, np.ndarray]:

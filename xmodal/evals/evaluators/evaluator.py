@@ -180,7 +180,7 @@ class Evaluator(abc.ABC):
 
     def run(self, adapter: ModelAdapter) -> Sequence[Result]:
         """Returns all results of a model."""
-        return [self._result(*self._compute(self._ordered(adapter)))]
+        return [self._result(self._compute(self._ordered(adapter)))]
 
     def _ordered(self, adapter: ModelAdapter, split: Split | None = None) -> Embeddings:
         """`embeddings` in the order of the split."""
@@ -201,8 +201,8 @@ class Evaluator(abc.ABC):
         """Reads the labels; raises an error if they or the modalities do not fit."""
         raise NotImplementedError
 
-    def _compute(self, source: Embeddings) -> tuple[dict[str, float], Repeats]:
-        """Metrics by tag, with `_low` and `_high` appended for intervals, and `Result.repeats`.
+    def _compute(self, source: Embeddings) -> dict[str, float]:
+        """Metrics by tag, with `_low` and `_high` appended for intervals.
 
         The source is in the order of the split.
         """

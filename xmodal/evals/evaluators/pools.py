@@ -14,10 +14,11 @@ from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged, own_pairs
 from xmodal.evals.labels.same_texts import describe_texts, number_texts
 from xmodal.evals.labels.types import DirectionLabels
+from xmodal.evals.reports.results import Result
 from xmodal.evals.scores.ranks import rank_queries
 from xmodal.evals.scores.rerank import RerankedScores, make_reranker
 from xmodal.evals.scores.score_rows import memory_budget
-from xmodal.evals.scores.sources import Embeddings
+from xmodal.evals.scores.sources import Embeddings, ModelAdapter
 from xmodal.evals.scores.vector_scores import open_scores
 
 _DEPTHS = (1, 5, 10)
@@ -133,7 +134,12 @@ class PoolsEvaluator(Evaluator):
         found |= {f"recall@{depth}": 100.0 * min(depth / self._size, 1) for depth in _DEPTHS}
         return {f"{side}/{tag}": x for side in self.options.directions for tag, x in found.items()}
 
-    def _compute(self, source: Embeddings) -> tuple[dict[str, float], Repeats]:
+    def run(self, adapter: ModelAdapter) -> list[Result]:
+        """See `Evaluator`."""
+        return [self._result(*self._measure(self._ordered(adapter)))]
+
+    def _measure(self, source: Embeddings) -> tuple[dict[str, float], Repeats]:
+        """The metrics, and their values in every pool."""
         repeats: dict[str, list[float]] = {}
         for pool, asking in zip(self._pools, self._asking, strict=True):
             for direction, rank in self._rank_pool(source, *pool).items():

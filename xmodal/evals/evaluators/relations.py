@@ -9,7 +9,7 @@ import numpy as np
 
 from xmodal.core.config import setting
 from xmodal.core.errors import UserError
-from xmodal.evals.evaluators.evaluator import Evaluator, Options, Repeats
+from xmodal.evals.evaluators.evaluator import Evaluator, Options
 from xmodal.evals.evaluators.runner import predictions_of
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.reports.metrics import compute_average_precision
@@ -67,7 +67,7 @@ class RelationsEvaluator(Evaluator):
         """See `Evaluator`."""
         return [f"{name}/{metric}" for name in (*self._names, "mean") for metric in _METRICS]
 
-    def _compute(self, source: Embeddings) -> tuple[dict[str, float], Repeats]:
+    def _compute(self, source: Embeddings) -> dict[str, float]:
         predicted = predictions_of(source, self.options.task).pairs(
             self._images, np.arange(len(self._images))
         )
@@ -83,4 +83,4 @@ class RelationsEvaluator(Evaluator):
         mean = [np.nan, 0.0]
         if self._occur.any():
             mean = np.mean(np.array(values)[self._occur], axis=0).tolist()
-        return dict(zip(self.tags(()), itertools.chain(*values, mean), strict=True)), {}
+        return dict(zip(self.tags(()), itertools.chain(*values, mean), strict=True))

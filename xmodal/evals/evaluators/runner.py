@@ -270,7 +270,7 @@ def _explain_skipped(source: Source, benchmarks: Sequence[Benchmark]) -> dict[st
     compared = {name: each for one in benchmarks for name, each in one.compared.items()}
     if not isinstance(source, Embeddings):
         kind = {RankedLists: "lists", Candidates: "candidates", ScoreMatrix: "scores"}[type(source)]
-        return {name: f"there are no {kind} for {name}" for name in compared}
+        return dict.fromkeys(compared, f"the {kind} lack them")
     reasons = dict.fromkeys(
         compared, f"the similarity {source.similarity!r} compares images with captions only"
     )

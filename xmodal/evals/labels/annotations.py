@@ -128,6 +128,11 @@ def restrict(
     for kind, given in (("image", image_ids), ("text", caption_ids)):
         ids = wholes[kind]
         keep[kind] = np.isin(ids, ids if given is None else given)
+        if given is not None and not keep[kind].any():
+            raise UserError(
+                f"None of the {len(given)} {KINDS[kind]} ids are among the {len(ids)} of "
+                f"{labels.name} {labels.split}: another split?"
+            )
         gone[kind] = ids[~keep[kind]]
         if len(gone[kind]):
             parts.append(f"{keep[kind].sum():,} of {len(ids):,} {KINDS[kind]}s")

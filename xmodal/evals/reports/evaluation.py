@@ -188,10 +188,12 @@ def evaluate_source(
         own = source.similarity if source.modalities else "none"
         similarity = evaluator.options.ranks_by or own
     page = None
-    ranks = evaluator if examples and isinstance(evaluator, BenchmarksEvaluator) else None
-    # Files of candidates and lists lack the scores of most items.
-    if ranks and split is not None and isinstance(source, Embeddings | ScoreMatrix):
-        page = make_example_page(ranks, source, results, split, examples, name, other)
+    if (
+        (examples and split is not None and isinstance(evaluator, BenchmarksEvaluator))
+        # Files of candidates and lists lack the scores of most items.
+        and isinstance(source, Embeddings | ScoreMatrix)
+    ):
+        page = make_example_page(evaluator, source, results, split, examples, name, other)
     provenance, options = evaluator.provenance, evaluator.options
     notes = [*provenance.notes, *notes, *adapter.notes]
     warnings = [*provenance.warnings, *evaluator.warnings()]

@@ -70,6 +70,13 @@ def to_numpy(array: Any) -> np.ndarray:
     return np.asarray(array)
 
 
+def _open_archive(path: str) -> Any:
+    found = load_arrays(path)
+    if isinstance(found, np.ndarray):
+        raise ValueError("it is one array without a name")
+    return found
+
+
 class NamedArrays(Mapping[str, np.ndarray]):
     """The arrays of a file or a mapping by name, read when they are asked for.
 
@@ -81,7 +88,7 @@ class NamedArrays(Mapping[str, np.ndarray]):
         """Opens an npz file, or takes its arrays."""
         self.place = place_of(source)
         is_file = not isinstance(source, Mapping)
-        self._source: Any = read_file(self.place, load_arrays) if is_file else source
+        self._source: Any = read_file(self.place, _open_archive) if is_file else source
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._source:

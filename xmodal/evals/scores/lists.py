@@ -78,11 +78,13 @@ def answer_lists(
     for direction, scores in open_lists(source, labels, asked).items():
         own = {key: each for key, each in asked.items() if key[1] == direction}
         for key, answer in zip(own, rank_queries(scores, [*own.values()]), strict=True):
-            answers[key] = decide(scores, own[key], answer)
+            answers[key] = keep_determined(scores, own[key], answer)
     return answers
 
 
-def decide(scores: ListedScores, labels: DirectionLabels, answer: RankedQueries) -> RankedQueries:
+def keep_determined(
+    scores: ListedScores, labels: DirectionLabels, answer: RankedQueries
+) -> RankedQueries:
     """Returns an answer without the metrics that need more items than the lists have."""
     (queries, gallery), lengths, asked = scores.shape, scores.lists.lengths, has_positives(labels)
     whole = np.full(queries, gallery)

@@ -81,13 +81,12 @@ def rank_directions(
       budget: bytes that the scores may take, see `memory_budget`; if they take more, they are
         computed for each direction.
     """
-    own = [scores.rate(*pairs) for pairs in rated]
+    own = [x for pairs in rated if (x := scores.rated_scores(*pairs)) is not None]
     if forward and (exclude_self or backward):
         scores = scores.hold(memory_budget() if budget is None else budget)
-    read = [pairs for pairs, known in zip(rated, own, strict=True) if known is None]
-    found, values = _read_rows(scores, forward, read, exclude_self=exclude_self)
+    found, read = _read_rows(scores, forward, () if own else rated, exclude_self=exclude_self)
     turned = rank_queries(scores.transpose(), backward) if backward else []
-    return found, turned, values or [each for each in own if each is not None]
+    return found, turned, own or read
 
 
 def rank_queries(scores: Scores, directions: Sequence[DirectionLabels]) -> list[RankedQueries]:

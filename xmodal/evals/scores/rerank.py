@@ -132,7 +132,7 @@ class RerankedScores(Scores):
                 : len(queries)
             ]
 
-    def rate(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
+    def rated_scores(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
         """See `Scores`."""
         return self._scores.pairs(queries, items)
 
@@ -202,7 +202,7 @@ class TwoStages(Scores):
             at = slice(start, min(start + self.height, len(queries)))
             yield at, self._join(queries[at], scores[at])
 
-    def rate(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
+    def rated_scores(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
         """See `Scores`; the scores of exactly these pairs."""
         ends = (items, queries) if self._is_transposed else (queries, items)
         found = self._pairs.pairs(*ends)

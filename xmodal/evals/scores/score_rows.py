@@ -63,10 +63,10 @@ class Scores(abc.ABC):
         """Returns by how much scores of queries differ from rounding, [q]; None for exact ones."""
         return None
 
-    def rate(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray | None:
-        """Returns the scores [P] that ratings of pairs are compared with; None for those of rows.
+    def rated_scores(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray | None:
+        """Returns the scores [P] to compare with ratings; None if those that rank the pairs.
 
-        A reranker may rank by other scores.
+        A reranker ranks by other scores.
         """
         return None
 

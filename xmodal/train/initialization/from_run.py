@@ -6,16 +6,10 @@ import numpy as np
 from absl import logging
 
 from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import leaves_by_path
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.sections import InitConfig
-from xmodal.train.tree import (
-    TrainState,
-    check_patterns,
-    describe_differences,
-    flatten,
-    matches,
-    part_of,
-)
+from xmodal.train.tree import TrainState, check_patterns, describe_differences, matches, part_of
 
 # No weights: copies of the towers, which follow those that are taken, and embeddings of items that
 # another dataset may not have.
@@ -33,13 +27,13 @@ def load_weights(state: TrainState, source: InitConfig) -> dict[str, np.ndarray]
     """
     run, step = source.run, run_folder.resolve_step(source.run, source.step)
     check_patterns("config.init_from.include", source.include, state.flat_params())
-    leaves = state.flat_params() | flatten(state.model_state)
+    leaves = state.flat_params() | leaves_by_path(state.model_state)
     wanted = {
         path: leaf
         for path, leaf in leaves.items()
         if matches(source.include, part_of(path)) and not matches(_STARTS_ANEW, path)
     }
-    params, statistics = map(flatten, checkpoints.read_model(run, step))
+    params, statistics = map(leaves_by_path, checkpoints.read_model(run, step))
     taken = {path: array for path, array in (params | statistics).items() if path in wanted}
     if differences := describe_differences(wanted, taken):
         raise UserError(
@@ -58,7 +52,7 @@ def load_moments(state: TrainState, source: InitConfig) -> Any:
       source: see `load_weights`.
     """
     # The moments of old and new parameters share one step count.
-    fresh = [path for path in flatten(state.params) if not matches(source.include, path)]
+    fresh = [path for path in leaves_by_path(state.params) if not matches(source.include, path)]
     if fresh:
         raise UserError(
             f"config.init_from.include={list(source.include)} leaves out {fresh[0]}, which has no "
@@ -75,7 +69,7 @@ def find_taken(source: InitConfig) -> list[str]:
         run_folder.step_folder(source.run, step) / "params",
         run_folder.frozen_folder(source.run),
     )
-    paths = [path for folder in folders for path in flatten(checkpoints.read_shapes(folder))]
+    paths = [path for folder in folders for path in leaves_by_path(checkpoints.read_shapes(folder))]
     taken = [path for path in paths if matches(source.include, path)]
     if source.include and not taken:
         named = ", ".join(map(repr, source.include))

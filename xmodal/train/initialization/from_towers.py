@@ -9,6 +9,7 @@ import numpy as np
 from absl import logging
 
 from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import leaves_by_path
 from xmodal.models.encoders.position_resize import resize_grid_positions, resize_text_positions
 from xmodal.pretrained.folder import (
     MODALITIES,
@@ -19,13 +20,7 @@ from xmodal.pretrained.folder import (
 )
 from xmodal.pretrained.packaged_towers import locate_tower
 from xmodal.train.sections import InitConfig
-from xmodal.train.tree import (
-    TrainState,
-    describe_differences,
-    flatten,
-    part_of,
-    top_levels,
-)
+from xmodal.train.tree import TrainState, describe_differences, part_of, top_levels
 
 _SECTION = "config.init_from.towers"
 
@@ -60,7 +55,7 @@ def load_towers(state: TrainState, source: InitConfig) -> Arrays:
     """
     params, found = state.flat_params(), Arrays()
     for modality, folder in named_folders(source).items():
-        wanted = _below(modality, params | flatten(state.model_state))
+        wanted = _below(modality, params | leaves_by_path(state.model_state))
         named = read_weights(folder).items()
         own = {f"{modality}/{name.removeprefix('params/')}": array for name, array in named}
         own = _split_layers(own, wanted)

@@ -11,7 +11,7 @@ import optax
 
 from xmodal.core.config import lookup, read, setting
 from xmodal.core.errors import UserError
-from xmodal.core.tree_paths import path_of, unflatten
+from xmodal.core.tree_paths import leaves_by_path, path_of, unflatten
 from xmodal.train.optimization.parameter_groups import Decay, GroupConfig, assign_groups, select
 from xmodal.train.optimization.schedules import make_schedule, read_schedule
 from xmodal.train.optimization.update_rules import RULES, Rule
@@ -22,7 +22,7 @@ from xmodal.train.optimization.watching_rules import (
     skip_outliers,
     update_plateau,
 )
-from xmodal.train.tree import Tree, flatten
+from xmodal.train.tree import Tree
 
 State = dict[str, Any]
 """An optimizer state; see `make_optimizer`."""
@@ -114,9 +114,9 @@ def make_optimizer(
       params: trained parameters or their shapes, nested by path: `image/encoder/...`.
       frozen: all other parameters or their shapes, which layer decay counts too.
     """
-    groups = assign_groups(config.read_groups(), flatten(params))
+    groups = assign_groups(config.read_groups(), leaves_by_path(params))
     starts = {path: group.frozen_until for path, group in groups.items()}
-    shapes = flatten(params) | flatten(frozen or {})
+    shapes = leaves_by_path(params) | leaves_by_path(frozen or {})
     clipped = [path for path, group in groups.items() if group.clip]
     multipliers = {path: group.multiplier(path, shapes) for path, group in groups.items()}
     rule = config.rule().make(_decay(config.weight_decay, starts))
@@ -129,7 +129,7 @@ def make_optimizer(
         return unflatten({path: leaf for path, leaf in flat.items() if starts[path] == start})
 
     def init(params: Tree) -> State:
-        flat = flatten(params)
+        flat = leaves_by_path(params)
         state: State = {
             "count": jnp.zeros((), jnp.int32),
             "scheduled_rate": schedule(0),
@@ -142,12 +142,12 @@ def make_optimizer(
         return state
 
     def update(gradients: Tree, state: State, params: Tree) -> tuple[Tree, State]:
-        count, weights, new = state["count"], flatten(params), dict(state)
+        count, weights, new = state["count"], leaves_by_path(params), dict(state)
         new["count"] = optax.safe_increment(count)
         new["scheduled_rate"] = schedule(count + 1)
         flat = {
             path: _from(starts[path], count, leaf, jnp.zeros_like(leaf))
-            for path, leaf in flatten(gradients).items()
+            for path, leaf in leaves_by_path(gradients).items()
         }
         if skip:
             flat, new["outliers"] = skip.update(flat, state["outliers"])
@@ -162,7 +162,7 @@ def make_optimizer(
             old = state["moments"][name]
             found, moved = rule.update(part_of(flat, start), old, part_of(weights, start))
             new["moments"][name] = jax.tree.map(since, moved, old)
-            for path, direction in flatten(found).items():
+            for path, direction in leaves_by_path(found).items():
                 step = -(rate * multipliers[path]) * direction
                 updates[path] = since(step, jnp.zeros_like(step))
         # Like the gradients, which may have empty branches.

@@ -10,7 +10,7 @@ import optax
 from jax.sharding import Mesh
 
 from xmodal.core.config import setting
-from xmodal.core.tree_paths import unflatten
+from xmodal.core.tree_paths import leaves_by_path, unflatten
 from xmodal.data.data_config import LengthBucketing
 from xmodal.models import DualEncoder, Embedding, Mode
 from xmodal.train import rngs
@@ -20,7 +20,7 @@ from xmodal.train.step import accumulation
 from xmodal.train.step.task_losses import clamp_scales, compute_losses, observe_batch
 from xmodal.train.step.tasks import Task
 from xmodal.train.step.views import embed_views
-from xmodal.train.tree import TrainState, Tree, flatten, frozen_parts, merge
+from xmodal.train.tree import TrainState, Tree, frozen_parts, merge
 
 Batch = Mapping[str, jax.Array]
 Scalars = dict[str, jax.Array]
@@ -85,7 +85,7 @@ def make_step(
     ) -> tuple[jax.Array, tuple[Tree, Tree, Scalars]]:
         frozen, model_state, number = state.frozen, state.model_state, state.step
         everything = merge(params, frozen)
-        trained, fixed = flatten(params), flatten(frozen)
+        trained, fixed = leaves_by_path(params), leaves_by_path(frozen)
         parts = {modality: frozen_parts(trained, fixed, modality) for modality in model.towers}
         modes = {part: _mode(params, frozen, part) for part in ("similarity", "cross_encoder")}
         views, states = embed(
@@ -131,8 +131,8 @@ def make_step(
         with jax.named_scope("update"):
             updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
             params = optax.apply_updates(state.params, updates)
-            trained = flatten(params)
-            seen = {path: x for path, x in flatten(observed).items() if path in trained}
+            trained = leaves_by_path(params)
+            seen = {path: x for path, x in leaves_by_path(observed).items() if path in trained}
             params = merge(params, unflatten(seen))
             norm = optax.tree.norm(gradients)
             scalars |= {"gradient_norm": norm, "learning_rate": learning_rate(state.opt_state)}
@@ -192,7 +192,7 @@ def _skip(state: TrainState, advanced: TrainState) -> TrainState:
 
 def _mode(params: Tree, frozen: Tree, part: str) -> Mode:
     """The mode of a part of the model that is not a tower."""
-    is_frozen = flatten(frozen.get(part, {})) and not params.get(part)
+    is_frozen = leaves_by_path(frozen.get(part, {})) and not params.get(part)
     return Mode.FROZEN if is_frozen else Mode.TRAIN
 
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xmodal.core.mesh import split_rows
+from xmodal.core.tree_paths import leaves_by_path
 from xmodal.losses import Context
 from xmodal.losses.context import PairLogits
 from xmodal.models import CrossEncoder, Embedding, Mode
@@ -17,7 +18,7 @@ from xmodal.train import rngs
 from xmodal.train.optimization import schedules
 from xmodal.train.step import accumulation
 from xmodal.train.step.tasks import MINED_VIEWS, Task, modalities_of, shared_parameters
-from xmodal.train.tree import Tree, flatten
+from xmodal.train.tree import Tree
 
 
 def compute_losses(
@@ -57,7 +58,7 @@ def compute_losses(
       The sum; `tasks` of the new model state; `<task>/loss` with the loss's own scalars, and
       `<task>/weight` if the weight changes with the step.
     """
-    flat = flatten(params)
+    flat = leaves_by_path(params)
     shared = similarity, params.get("similarity", {})
     total = jnp.zeros((), jnp.float32)
     states: Tree = {}

@@ -10,11 +10,12 @@ import jax
 from xmodal import data
 from xmodal.core.config import alternatives, check_options, check_value, lookup, read, setting
 from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import leaves_by_path
 from xmodal.losses import LOSSES, Loss, NonNegative
 from xmodal.models import DualEncoder, Embedding, TaskModule, make_task_module
 from xmodal.similarity import Similarity, make_similarity
 from xmodal.train.optimization import schedules
-from xmodal.train.tree import Tree, flatten
+from xmodal.train.tree import Tree
 
 VIEWS = ("image", *(f"caption_{number}" for number in range(20)))
 NEGATIVES = ("image", "pair", "none")
@@ -108,7 +109,7 @@ class Task:
         own, state = {}, {}
         left, right = modalities_of(self, views)
         if self.module is not None:
-            reads = shared_parameters(self, flatten(params))
+            reads = shared_parameters(self, leaves_by_path(params))
             inputs = self.read_columns(batch)
             own["module"], module_state = self.module.init(key, left, right, inputs, reads)
             state = {"module": module_state} if module_state else {}

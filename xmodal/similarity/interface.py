@@ -1,4 +1,4 @@
-"""Interfaces of similarities: of vectors and of token sets, and only of token sets."""
+"""Interfaces of similarities; `LateInteraction` is for token sets."""
 
 import abc
 import dataclasses
@@ -31,7 +31,7 @@ class PairCost(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind(abc.ABC):
+class SimilarityFunction(abc.ABC):
     """One way to compare two embeddings.
 
     A frozen dataclass whose fields are keywords of the config, and a row of a table in
@@ -80,7 +80,7 @@ class Kind(abc.ABC):
         """Returns the cost of one pair; only shapes matter."""
 
 
-class LateInteraction(Kind):
+class LateInteraction(SimilarityFunction):
     """A similarity of token sets; images are on the left, texts on the right.
 
     Padding, also an item of zeros only, has finite scores and gradients.
