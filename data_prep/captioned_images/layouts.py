@@ -255,7 +255,9 @@ def _captioned(
 ) -> Items:
     name = item.where.removeprefix(f"{folder.name}/")
     if isinstance(item, LeftOut):
-        yield dataclasses.replace(item, where=name)
+        # Nobody knows how many pictures damage hides.
+        is_record = item.is_record or item.reason.startswith("damaged")
+        yield dataclasses.replace(item, where=name, is_record=is_record)
         return
     if item.error:  # A downloader's record of a dead link.
         yield LeftOut(name, "no image", item.error, is_record=False)
@@ -309,5 +311,7 @@ def _unused(
         if place in used or (path.is_file() and _DESCRIPTIONS.fullmatch(path.name)):
             continue
         reason, _, detail = picture_names.fault_of_file(path).partition(": ")
-        is_lost = picture_names.is_unread_picture(place) or (path.is_file() and _has_caption(path))
+        is_lost = picture_names.is_unread_picture(place)
+        if beside and path.is_file() and _has_caption(path):
+            reason, detail, is_lost = "no image", "none has the name of this text", True
         yield LeftOut(place, reason or "not used", detail, is_record=beside and is_lost)

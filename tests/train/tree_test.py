@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 from xmodal.core import mesh as mesh_lib
+from xmodal.core.tree_paths import leaves_by_path
 from xmodal.train import tree
 
 PARAMS = {
@@ -21,8 +22,8 @@ PARAMS = {
 )
 def test_partition_by_path_and_back(patterns, frozen):
     trained, kept = tree.partition(PARAMS, patterns)
-    assert set(tree.flatten(kept).values()) == frozen
-    assert set(tree.flatten(trained).values()) == {1, 2, 3, 4, 5} - frozen
+    assert set(leaves_by_path(kept).values()) == frozen
+    assert set(leaves_by_path(trained).values()) == {1, 2, 3, 4, 5} - frozen
     assert tree.merge(trained, kept) == PARAMS
 
 

@@ -201,3 +201,13 @@ def test_samples_with_the_same_content_are_one_picture(tmp_path):
         for number in each.tolist()
     ]
     assert sorted(ids) == list(range(3 * 12))
+
+
+def test_a_damaged_shard_ends_the_build(tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    _tar(folder, [(n, f"of {n}") for n in range(12)])
+    shard = folder / "00000.tar"
+    shard.write_bytes(shard.read_bytes()[: shard.stat().st_size // 3])
+    with pytest.raises(UnexpectedFilesError, match=r"00000\.tar: damaged archive"):
+        prepare(folder)
