@@ -54,18 +54,17 @@ def _compute_medians(counts: np.ndarray, rank: np.ndarray, images: np.ndarray) -
     keys = images * _BLOCKS + np.arange(len(rank)) // size
     table = np.bincount(keys, minlength=counts.shape[1] * _BLOCKS).reshape(-1, _BLOCKS)
     sums = counts @ table.astype(np.float64)
-    medians = np.full(len(counts), np.nan)
-    for sample, ends in enumerate(np.cumsum(sums, axis=1)):
-        total = int(ends[-1])
-        if not total:
-            continue
-        middle = np.array([(total - 1) // 2, total // 2])
-        first, last = np.searchsorted(ends, middle, side="right")
+    ends, medians = np.cumsum(sums, axis=1), np.full(len(counts), np.nan)
+    middle = np.stack([(ends[:, -1] - 1) // 2, ends[:, -1] // 2])
+    blocks = np.sum(ends <= middle[..., None], axis=2).T
+    for first, last in np.unique(blocks[ends[:, -1] > 0], axis=0):
+        some = np.flatnonzero((blocks == (first, last)).all(axis=1) & (ends[:, -1] > 0))
         start = first * size
-        places = np.cumsum(counts[sample][images[start : (last + 1) * size]])
-        places += ends[first] - sums[sample, first]  # Place of the last copy, from 1.
-        chosen = rank[start + np.searchsorted(places, middle, side="right")]
-        medians[sample] = chosen.sum() // 2 + 1
+        # Places of the last copies, from 1.
+        places = np.cumsum(counts[np.ix_(some, images[start : (last + 1) * size])], axis=1)
+        places += (ends[some, first] - sums[some, first])[:, None]
+        chosen = rank[start + np.sum(places <= middle[:, some, None], axis=2)]
+        medians[some] = chosen.sum(axis=0) // 2 + 1
     return medians
 
 

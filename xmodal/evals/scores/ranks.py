@@ -30,7 +30,7 @@ LIST_METRICS = {
 Pairs = Sequence[tuple[np.ndarray, np.ndarray]]
 
 _CHUNK = 800_000  # Scores that are compared while they are in a processor's cache.
-_SAMPLE = 8  # One of as many chunks shows how many ranks rounding decides.
+_SAMPLE = 16  # One of as many chunks shows how many ranks rounding decides.
 
 
 @dataclasses.dataclass(frozen=True)
