@@ -18,10 +18,10 @@ import transformers
 from configs import base, cxc_multitask
 from tests.benchmarks.turns import compare, in_own_process
 from xmodal.core import mesh as mesh_lib
-from xmodal.core.reused_memory import compute_in_caller, keep_freed_memory
 from xmodal.train.compiled_step import compile_step
 from xmodal.train.optimization.run_lengths import resolve_epochs
 from xmodal.train.resolve import build_run
+from xmodal.train.reused_memory import compute_in_caller, keep_freed_memory
 
 
 def make_ours(pixels: np.ndarray) -> tuple[Callable[[], None], int]:

@@ -11,7 +11,7 @@ import numpy as np
 import PIL.Image
 from jax.sharding import Mesh
 
-from xmodal.core.config import Bounds, check_options, lookup, read
+from xmodal.core.config import Bounds, check_options, read
 from xmodal.core.errors import UserError
 from xmodal.core.progress import progress
 from xmodal.data.pixels.images import decode_image
@@ -21,7 +21,7 @@ from xmodal.evals.evaluators.benchmarks import BenchmarksOptions, benchmarks_of_
 from xmodal.evals.labels.definitions import KINDS
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.scores.arrays import NamedArrays, load_embeddings
-from xmodal.evals.scores.files import modalities_of, name_of, open_source
+from xmodal.evals.scores.files import check_similarity, modalities_of, name_of, open_source
 from xmodal.evals.scores.galleries import ids_of
 from xmodal.evals.scores.sources import (
     ModelAdapter,
@@ -29,7 +29,7 @@ from xmodal.evals.scores.sources import (
     refuse_field,
     with_similarity,
 )
-from xmodal.similarity import SIMILARITIES, make_similarity
+from xmodal.similarity import make_similarity
 
 _EXAMPLES = 3  # Queries of every rule on the page, unless a number is given.
 
@@ -128,20 +128,23 @@ def evaluate(
             "Pass embed_images and embed_texts, or just one of embeddings, scores and rankings."
         )
     has_dataset = bool(functions or dataset)
-    unused = ["ids"] * bool(functions) + ["annotations"] * (evaluator is not None)
-    unused += _FOR_LABELS if has_dataset else _FOR_DATASETS
-    if unused := [key for key in unused if given[key] is not _DEFAULTS[key]]:
+    others = list(_FOR_LABELS if has_dataset else _FOR_DATASETS)
+    if functions:
+        others.append("ids")
+    if evaluator is not None:
+        others.append("annotations")
+    if unused := [key for key in others if given[key] is not _DEFAULTS[key]]:
         place = "this model on a dataset" if has_dataset else "annotations without a dataset"
         raise UserError(f"{unused} cannot be used with {place}: remove them.")
     adapter: Any
     if functions:
-        lookup("similarity", str(similarity), SIMILARITIES)
-        if learned := make_similarity({"name": similarity}).parameters:
+        chosen = check_similarity(similarity)
+        if learned := make_similarity({"name": chosen}).parameters:
             raise UserError(
                 f"similarity {similarity!r} needs {list(learned)}, which a model learns: pass a "
                 "file of embeddings that has them."
             )
-        adapter = FunctionAdapter(functions, batch_size, str(similarity))
+        adapter = FunctionAdapter(functions, batch_size, chosen)
         return _evaluate_dataset(given, adapter, sorted(functions), name or "model")
     (kind,) = files
     adapter, name = open_source(kind, given[kind], ids, similarity), name or name_of(given[kind])

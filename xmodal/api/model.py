@@ -137,7 +137,9 @@ class Model:
           images: paths, contents of files (bytes), PIL images, or uint8 arrays [H, W, 3], any
             number, also from an iterator; float features [F] or [R, F] for a model of features,
             of which one with `data.image.max_regions` reads at most that many rows.
-            Transparent pixels are put on white, as in prepared datasets.
+            Transparent pixels are put on white, as in prepared datasets. JPEG files are decoded
+            with TensorFlow's fast DCT, as in training, so that their embeddings differ slightly
+            from those of PIL images.
           batch_size: items per call over all devices.
           upright: whether files, their contents and PIL images are rotated according to their EXIF
             orientation. Training and evaluation ignore it, as published code does, so False embeds

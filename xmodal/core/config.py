@@ -106,13 +106,16 @@ def defaults(cls: type["DataclassInstance"]) -> dict[str, Any]:
     return found
 
 
-def read(cls: type[Section], where: str, given: Mapping[str, Any] | Section) -> Section:
+def read(
+    cls: type[Section], where: str, given: Mapping[str, Any] | Section, *, named: bool = False
+) -> Section:
     """Returns a section of a config as its dataclass.
 
     Args:
       cls: frozen dataclass; fields may be dataclasses themselves.
       where: the section as a user writes it: `config.optimizer`.
       given: the section, or an instance of `cls`, which is returned as it is.
+      named: see `check_keys`.
     """
     if isinstance(given, cls):
         return given
@@ -122,7 +125,7 @@ def read(cls: type[Section], where: str, given: Mapping[str, Any] | Section) -> 
     # An `ml_collections.ConfigDict` is not a `Mapping`.
     section = {k: v.to_dict() if hasattr(v, "to_dict") else v for k, v in section.items()}
     fields = {field.name: field for field in dataclasses.fields(cls)}
-    check_keys(where, section, fields, set(fields) - set(defaults(cls)))
+    check_keys(where, section, fields, set(fields) - set(defaults(cls)), named=named)
     hints = typing.get_type_hints(cls)
     for name, value in section.items():
         bounds = fields[name].metadata.get("bounds", Bounds())
@@ -169,11 +172,16 @@ def read_named(
         raise UserError(f"{where} lacks 'name'; known: {sorted(table)}.")
     row = lookup(f"{where}.name", section["name"], table)
     keys = {key: value for key, value in section.items() if key != "name"}
-    return row, read(cls(row), where, keys)
+    return row, read(cls(row), where, keys, named=True)
 
 
 def check_keys(
-    section: str, given: Collection[str], known: Collection[str], needed: Iterable[str] = ()
+    section: str,
+    given: Collection[str],
+    known: Collection[str],
+    needed: Iterable[str] = (),
+    *,
+    named: bool = False,
 ) -> None:
     """Raises an error for keys that nothing would read, or that are missing.
 
@@ -182,10 +190,12 @@ def check_keys(
       given: the section.
       known: every key its reader understands.
       needed: those without a default.
+      named: whether the known keys depend on a name, so that keys of another name may be left.
     """
     if unknown := sorted(set(given) - set(known)):
-        whole = f' To drop keys of another name, set all at once: --{section}="{{...}}".'
-        hint = suggest(unknown, known) + whole * section.startswith("config.")
+        hint = suggest(unknown, known)
+        if named and section.startswith("config."):
+            hint += f' To drop keys of another name, set all at once: --{section}="{{...}}".'
         raise UserError(f"Unknown key(s) {unknown} in {section}; {hint}")
     if missing := sorted(set(needed) - set(given)):
         raise UserError(f"{section} lacks {missing}; known: {sorted(known)}.")
@@ -225,7 +235,7 @@ def check_options(
     parameters = inspect.signature(function).parameters.values()
     known = {each.name: each for each in parameters if each.kind is each.KEYWORD_ONLY}
     needed = [name for name, each in known.items() if each.default is each.empty]
-    check_keys(where, options, known, needed)
+    check_keys(where, options, known, needed, named=True)
     hints = typing.get_type_hints(function, include_extras=True)
     for name, value in options.items():
         for each in expand(f"{where}.{name}", hints[name], value):

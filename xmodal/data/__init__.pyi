@@ -11,9 +11,9 @@ from .datasets import is_prepared as is_prepared
 from .datasets import read_captions as read_captions
 from .datasets import split_hashes as split_hashes
 from .datasets import title_of as title_of
+from .evaluated_records import prepare as prepare
 from .evaluated_split import EvalSplit as EvalSplit
 from .evaluated_split import eval_split as eval_split
-from .evaluated_split import prepare as prepare
 from .feature_records import FeatureReader as FeatureReader
 from .feature_records import open_features as open_features
 from .feature_records import write_features as write_features

@@ -5,15 +5,17 @@ Rated pairs and lists of positives come from a dataset's configs `ratings` and `
 pairs of COCO may be the released CxC files instead.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 import numpy as np
+from absl import logging
 from etils import epath
 
 from data_prep.cxc.cxc_files import read_cxc_ratings
 from xmodal.data.columns import RaggedColumn, dense, ragged
-from xmodal.data.data_config import DataConfig
-from xmodal.data.datasets import Source, check_columns, needed_columns, open_beside
+from xmodal.data.data_config import DataConfig, parse
+from xmodal.data.datasets import Source, check_columns, needed_columns, open_beside, open_builder
 
 MATCHES = "matches"
 # As named in `data_prep.schema.sentence_pair_features`.
@@ -36,6 +38,32 @@ def evaluated_columns(config: DataConfig, columns: Collection[str]) -> Collectio
     if config.labels and "captions" not in columns:  # Labeled images, such as those of TFDS.
         return [name for name in needs if name in ("image", *config.labels)]
     return needs
+
+
+def prepare(config: Mapping[str, Any] | DataConfig, *, splits: Iterable[str] = ()) -> None:
+    """Makes sure that a config's dataset and ratings exist; builds them if possible.
+
+    Args:
+      config: see `DataConfig`.
+      splits: splits that the run will read.
+
+    Raises:
+      DatasetMissingError: says which files to put where, and which command to run.
+    """
+    config = parse(config)
+    open_builder(config)
+    for split in splits:
+        source = open_captions(config, split)
+        if source.left_out:
+            logging.warning(
+                "%s records of the split %s were left out when the dataset was prepared; %s lists "
+                "them.",
+                f"{source.left_out:,}",
+                split,
+                source.folder / "left_out.csv",
+            )
+    for split in ("validation", "test"):
+        load_ratings(config, split)
 
 
 def has_pairs(columns: Collection[str]) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from absl import logging
 
 from data_prep.same_text import content_hash
 from xmodal.core.errors import UserError
@@ -14,7 +13,7 @@ from xmodal.core.read_ahead import read_ahead
 from xmodal.data.batch_shapes import batch_spec, image_columns, tag_columns
 from xmodal.data.columns import STRING, RaggedColumn, decode_texts, dense, ragged
 from xmodal.data.data_config import DataConfig, parse
-from xmodal.data.datasets import open_builder, title_of
+from xmodal.data.datasets import title_of
 from xmodal.data.evaluated_records import (
     MATCHES,
     as_captions,
@@ -250,32 +249,6 @@ def eval_split(
         may have learned its vocabulary.
     """
     return EvalSplit(parse(config), split, tokenizer, train_split)
-
-
-def prepare(config: Mapping[str, Any] | DataConfig, *, splits: Iterable[str] = ()) -> None:
-    """Makes sure that a config's dataset and ratings exist; builds them if possible.
-
-    Args:
-      config: see `DataConfig`.
-      splits: splits that the run will read.
-
-    Raises:
-      DatasetMissingError: says which files to put where, and which command to run.
-    """
-    config = parse(config)
-    open_builder(config)
-    for split in splits:
-        source = open_captions(config, split)
-        if source.left_out:
-            logging.warning(
-                "%s records of the split %s were left out when the dataset was prepared; %s lists "
-                "them.",
-                f"{source.left_out:,}",
-                split,
-                source.folder / "left_out.csv",
-            )
-    for split in ("validation", "test"):
-        load_ratings(config, split)
 
 
 def _label_columns(

@@ -17,7 +17,7 @@ from xmodal.similarity import token_sets
 from xmodal.similarity.embedding import Embedding
 from xmodal.similarity.interface import LateInteraction, PairCost, Params
 from xmodal.similarity.token_sets import TokenItems, apply_linear, init_linear
-from xmodal.similarity.vector_kinds import read_vectors
+from xmodal.similarity.vector_similarities import read_vectors
 
 
 @dataclasses.dataclass(frozen=True)

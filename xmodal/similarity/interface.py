@@ -53,7 +53,7 @@ class SimilarityFunction(abc.ABC):
     unit: ClassVar[bool] = False
 
     def init(self, key: Any, left: Any, right: Any) -> dict[str, Any]:
-        """Returns fresh parameters; of the items, only shapes matter."""
+        """Returns fresh parameters; only the shapes of the items matter."""
         return {}
 
     @abc.abstractmethod
@@ -83,7 +83,7 @@ class SimilarityFunction(abc.ABC):
 class LateInteraction(SimilarityFunction):
     """A similarity of token sets; images are on the left, texts on the right.
 
-    Padding, also an item of zeros only, has finite scores and gradients.
+    Padding, including an item of zeros only, has finite scores and gradients.
     """
 
     def observe(

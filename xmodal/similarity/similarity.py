@@ -12,7 +12,7 @@ import numpy as np
 
 from xmodal.core.config import check_keys, lookup, read, setting
 from xmodal.core.errors import UserError
-from xmodal.similarity import vector_kinds, vectors
+from xmodal.similarity import vector_similarities, vectors
 from xmodal.similarity.interface import LateInteraction, PairCost, Prepared, SimilarityFunction
 from xmodal.similarity.saf import Saf
 from xmodal.similarity.scan import Scan
@@ -20,12 +20,12 @@ from xmodal.similarity.sgr import Sgr
 from xmodal.similarity.tiles import join, split
 
 SIMILARITIES: dict[str, type[SimilarityFunction]] = {
-    "dot": vector_kinds.Dot,
-    "cosine": vector_kinds.Cosine,
-    "euclidean": vector_kinds.Euclidean,
-    "order": vector_kinds.Order,
-    "max_cosine": vector_kinds.MaxCosine,
-    "match_probability": vector_kinds.MatchProbability,
+    "dot": vector_similarities.Dot,
+    "cosine": vector_similarities.Cosine,
+    "euclidean": vector_similarities.Euclidean,
+    "order": vector_similarities.Order,
+    "max_cosine": vector_similarities.MaxCosine,
+    "match_probability": vector_similarities.MatchProbability,
 }
 """Similarities of vectors; their fields are numbers learned with the model."""
 
@@ -78,7 +78,7 @@ class Similarity:
 
     Attributes:
       config: the keywords common to all similarities.
-      kind: a row of `SIMILARITIES` or `LATE_INTERACTIONS` with its own keywords.
+      function: a row of `SIMILARITIES` or `LATE_INTERACTIONS` with its own keywords.
     """
 
     config: SimilarityConfig
@@ -91,7 +91,7 @@ class Similarity:
 
     @property
     def module(self) -> LateInteraction | None:
-        """The kind, if it is a row of `LATE_INTERACTIONS`."""
+        """The function, if it is a row of `LATE_INTERACTIONS`."""
         return self.function if isinstance(self.function, LateInteraction) else None
 
     @property
@@ -197,7 +197,7 @@ class Similarity:
     def score(
         self, left: Prepared, right: Prepared, params: Mapping[str, Any] | None = None
     ) -> jax.Array:
-        """Returns the scores [L, R] to rank by, see `vector_kinds`.
+        """Returns the scores [L, R] to rank by, see `vector_similarities`.
 
         Temperature and bias are left out, since they do not change ranks.
 
@@ -285,11 +285,11 @@ def make_similarity(given: Mapping[str, Any], where: str = "config.model.similar
     """
     if not isinstance(given, Mapping) or "name" not in given:
         raise UserError(f"{where} lacks a name; known: {sorted(SIMILARITIES | LATE_INTERACTIONS)}.")
-    kind = lookup(f"{where}.name", given["name"], {**SIMILARITIES, **LATE_INTERACTIONS})
+    function = lookup(f"{where}.name", given["name"], {**SIMILARITIES, **LATE_INTERACTIONS})
     shared, own = (
-        [field.name for field in dataclasses.fields(cls)] for cls in (SimilarityConfig, kind)
+        [field.name for field in dataclasses.fields(cls)] for cls in (SimilarityConfig, function)
     )
-    check_keys(where, given, [*shared, *own])
+    check_keys(where, given, [*shared, *own], named=True)
     settings, options = ({k: given[k] for k in names if k in given} for names in (shared, own))
     config = read(SimilarityConfig, where, settings)
     if config.max_logit_scale is not None and not config.learned_temperature:
@@ -297,7 +297,7 @@ def make_similarity(given: Mapping[str, Any], where: str = "config.model.similar
             f"{where}.max_logit_scale limits a learned temperature: set learned_temperature=True, "
             "or remove it."
         )
-    return Similarity(config, read(kind, where, options))
+    return Similarity(config, read(function, where, options))
 
 
 # Dataclasses, not closures: equal ones are the same static argument of a jitted function.
@@ -315,7 +315,7 @@ class _Prepare:
         tile has the same one.
         """
         jax.eval_shape(self.similarity.prepare, vectors)  # Refuses shapes before they are tiled.
-        prepared = jax.lax.map(self.similarity.prepare, split(vectors, vector_kinds.TILE))
+        prepared = jax.lax.map(self.similarity.prepare, split(vectors, vector_similarities.TILE))
         return join(prepared, vectors.shape[0])
 
 

@@ -14,20 +14,20 @@ from absl import logging
 
 from xmodal import data
 from xmodal.core import processes
-from xmodal.core.event_writer import EventWriter
 from xmodal.core.progress import StopRequestedError, interruptible, stoppable
-from xmodal.core.reused_memory import keep_freed_memory
 from xmodal.evals.reports.summary import select_curves
 from xmodal.train import frozen_features, reporting
 from xmodal.train.compiled_step import compile_step
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.run_subjects import evaluate_best
+from xmodal.train.event_writer import EventWriter
 from xmodal.train.folder import folder_lock, run_folder
 from xmodal.train.folder.checkpoints import Checkpoints
 from xmodal.train.folder.finished import mark_finished, next_steps
 from xmodal.train.optimization.optimizer import observe_metrics
 from xmodal.train.optimization.run_lengths import is_due
 from xmodal.train.resolve import resolve
+from xmodal.train.reused_memory import keep_freed_memory
 from xmodal.train.run import Run
 from xmodal.train.sections import ProfileConfig
 from xmodal.train.start import describe, starting_state

@@ -15,8 +15,8 @@ from jax.experimental import multihost_utils
 from tqdm import tqdm
 
 from xmodal.core.errors import UserError
-from xmodal.core.event_writer import EventWriter
 from xmodal.core.files import finite_or_none
+from xmodal.train.event_writer import EventWriter
 from xmodal.train.optimization.run_lengths import is_due
 from xmodal.train.run_config import RunConfig
 

@@ -28,7 +28,6 @@ import PIL.ImageDraw
 import PIL.ImageFont
 
 from xmodal.core.config import setting
-from xmodal.core.event_writer import EventWriter
 from xmodal.core.files import write_files
 from xmodal.core.page import PageItem, PageRow, Picture, Section
 from xmodal.core.untrusted.picture_formats import open_picture, to_rgb
@@ -43,6 +42,7 @@ from xmodal.evals.reports.results import Result
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.score_rows import draw_similarities
 from xmodal.evals.scores.sources import Embeddings
+from xmodal.train.event_writer import EventWriter
 
 # In pixels. TensorBoard shows pictures about 350 wide, so text is legible only in few columns. A
 # run keeps pictures of every evaluation, so they should be small.

@@ -71,7 +71,7 @@ def with_nan(row):
     [
         (dict.fromkeys(make_arrays()) | {"features": np.ones(2)}, r"<arrays> holds \['features'\]"),
         ({"caption_ids": np.array([5, 8, 5, 9, 9])}, "with 3 different values"),
-        ({"image_embeddings": np.ones((4, 4))}, r"are float64 \[4, 4\] for 3 items, with"),
+        ({"image_embeddings": np.ones((4, 4))}, r"are float64 \[4, 4\] for 3 items; save"),
         ({"image_embeddings": np.ones((3, 5))}, "images have 5 dimensions and captions 4; both"),
         ({"caption_embeddings": with_nan([1, 3])}, "not finite in float32 in 2 rows"),
     ],

@@ -15,9 +15,8 @@ from optuna.distributions import FloatDistribution, IntDistribution
 
 from xmodal.api.run_training import metric_tags, resolve
 from xmodal.apps.arguments import literal
-from xmodal.core.config import lookup
+from xmodal.core.config import flatten_section, lookup
 from xmodal.core.errors import UserError
-from xmodal.core.event_writer import flat_config
 from xmodal.evals.reports.metrics import lower_is_better
 from xmodal.similarity.similarity import SimilarityConfig
 
@@ -249,7 +248,7 @@ def keep(plan: Plan, study: optuna.Study) -> None:
         "space": {path: describe(each) for path, each in plan.parameters.items()},
         "config": json.loads(plan.config.to_json_best_effort()),
     }
-    new = {key: x for key, x in flat_config(content).items() if not _FREE.match(key)}
+    new = {key: x for key, x in flatten_section(content).items() if not _FREE.match(key)}
     old = study.user_attrs.get("plan", new)
     if different := [key for key in {**old, **new} if old.get(key) != new.get(key)]:
         lines = "".join(f"  {key}: {old.get(key)} -> {new.get(key)}\n" for key in different)

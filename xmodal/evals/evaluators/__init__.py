@@ -40,7 +40,7 @@ def read_entry(where: str, section: Mapping[str, Any]) -> Options:
     """Returns the options of one evaluator; `where` is its section as a user writes it."""
     kind = section.get("type", "") if isinstance(section, Mapping) else ""
     kind_of_options, _ = lookup(f"{where}.type", kind, EVALUATORS)
-    options = read(kind_of_options, where, section)
+    options = read(kind_of_options, where, section, named=True)
     options.check(where)
     return options
 

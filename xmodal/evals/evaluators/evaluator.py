@@ -204,7 +204,7 @@ class Evaluator(abc.ABC):
     def _compute(self, source: Embeddings) -> dict[str, float]:
         """Metrics by tag, with `_low` and `_high` appended for intervals.
 
-        The source is in the order of the split.
+        The source is in the order of the split. Evaluators that override `run` have none.
         """
         raise NotImplementedError
 

@@ -1,13 +1,14 @@
 """Computes benchmarks: the scores of every two galleries once, for all benchmarks together."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from etils import epath
 from jax.sharding import Mesh
 
 from xmodal.core.errors import UserError
+from xmodal.core.files import sha256_of
 from xmodal.evals.labels.definitions import DIRECTIONS, KINDS
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.types import Benchmark, DirectionLabels, GradedPairs, Labels
@@ -99,9 +100,7 @@ def _open_first_stage(path: str, items: Ids, mesh: Mesh | None) -> tuple[Scores,
     """
     found = open_source("embeddings", path)
     assert isinstance(found, Embeddings)
-    with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()[:_DIGITS]
-    name = f"{found.similarity} of {name_of(path)} (sha256 {digest})"
+    name = f"{found.similarity} of {name_of(path)} (sha256 {sha256_of(epath.Path(path))[:_DIGITS]})"
     return open_scores(order_embeddings(found, items), mesh=mesh)["image", "text"], name
 
 

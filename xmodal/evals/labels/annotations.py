@@ -60,7 +60,7 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
     for parent, names in walk(Path(folder)):
         for name in names:
             files.setdefault(name, parent / name)
-    of_test = files if split == "test" else {}  # Of files that exist for this split only.
+    of_test = files if split == "test" else {}  # Some files exist for this split only.
     ratings = {
         rating: cxc_files.read_cxc_file(files[name], rating)
         for rating in cxc_files.RATINGS
@@ -88,7 +88,7 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
     if path := next(filter(None, map(files.get, _CATEGORIES)), None):
         with _reading(path):
             found = read_categories(path.parent, [path.name] * (path.suffix == ".json"))
-        none = np.zeros(len(found.names), np.uint8)  # Of an image that the file lacks.
+        none = np.zeros(len(found.names), np.uint8)  # The labels of an image that the file lacks.
         categories = np.stack([found.labels.get(image, none) for image in image_ids.tolist()])
         caption_categories = categories[Positions("image", image_ids)(owners)]
     if path := of_test.get(_SHORTLIST):

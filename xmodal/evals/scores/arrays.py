@@ -129,10 +129,11 @@ class NamedArrays(Mapping[str, np.ndarray]):
             with np.errstate(over="ignore"):
                 bad = count_not_finite(array.astype(np.float32, copy=False))
         if not fits or bad:
+            rows = f", with numbers that are not finite in float32 in {bad} rows" if bad else ""
             raise UserError(
-                f"{name} in {self.place} are {array.dtype} {list(array.shape)} for {count} items, "
-                f"with numbers that are not finite in float32 in {bad} rows; save finite floats "
-                f"[N, D]{', or [N, K, D] with K per item' if most == 3 else ''}."
+                f"{name} in {self.place} are {array.dtype} {list(array.shape)} for {count} items"
+                f"{rows}; save finite floats [N, D]"
+                f"{', or [N, K, D] with K per item' if most == 3 else ''}."
             )
         return array
 

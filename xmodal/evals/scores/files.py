@@ -23,20 +23,26 @@ def open_source(kind: str, given: Any, ids: Any = None, similarity: str | None =
         `arrays.load_scores` and `load_rankings`.
       given: the file, or its content in a mapping.
       ids: ids of a bare matrix of scores.
-      similarity: ranks embeddings, instead of the file's; None for scores and rankings.
+      similarity: name of the similarity that ranks embeddings; by default, that of the file.
     """
     if kind == "rankings":
         return load_rankings(given)
     if kind == "scores":
         return arrays.load_scores(given, ids)
     embeddings = arrays.load_embeddings(given)
-    if not (name := similarity or embeddings.similarity):
+    name = check_similarity(similarity or embeddings.similarity)
+    return with_similarity(embeddings, {"name": name})
+
+
+def check_similarity(name: str | None) -> str:
+    """Returns the name of a similarity of vectors, which a model without modules can have."""
+    if not name:
         raise UserError(
             f"Name the similarity that the model ranks by, one of {sorted(SIMILARITIES)}: they "
             "rank differently, so there is no default."
         )
-    lookup("similarity", name, SIMILARITIES)  # A file has only vectors.
-    return with_similarity(embeddings, {"name": name})
+    lookup("similarity", name, SIMILARITIES)
+    return name
 
 
 def modalities_of(source: Source) -> frozenset[str]:

@@ -112,7 +112,7 @@ def _read_rows(
     asking = [np.flatnonzero(has_positives(labels)) for labels in directions]
     asked = np.unique(np.concatenate([*asking, *(queries for queries, _ in rated)]))
     height = max(1, _CHUNK // scores.shape[1])
-    # Fresh memory for every comparison takes ten times as long as the comparison.
+    # One array for all comparisons: systems take long to clear fresh memory.
     flags = np.empty((height, scores.shape[1]), bool)
     what = f"Ranking {scores.shape[1]:,} items for {len(asked):,} queries"
     with progress(what, len(asked), jointly=True) as advance:

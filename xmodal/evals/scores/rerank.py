@@ -265,7 +265,7 @@ class TwoStages(Scores):
 
 def _count_smaller(rows: np.ndarray) -> np.ndarray:
     """Returns how many different smaller scores are in the row of each score, int [q, N]."""
-    order = np.argsort(rows, axis=1)  # Twice as fast as SciPy's `rankdata`.
+    order = np.argsort(rows, axis=1)  # Faster than SciPy's `rankdata`.
     rising, number = np.take_along_axis(rows, order, axis=1), np.zeros(rows.shape, np.int64)
     np.cumsum(rising[:, 1:] > rising[:, :-1], axis=1, out=number[:, 1:])
     found = np.empty_like(number)

@@ -95,7 +95,7 @@ class VectorScores(Scores):
         self._queries, self._items = queries, items
         self._similarity, self._score, self._place = similarity, score, place
         self._flips = False  # Whether the items are on the left side of an asymmetric similarity.
-        # If scores are held: blocks for the items as queries, and blocks that these computed.
+        # If scores are held, tiles for the pass that ranks the items, and those that it computed.
         self._kept: Tiles | None = None
         self._mirrored: Tiles = {}
         self.shape, self.dtype = (queries.size, items.size), items.dtype

@@ -18,7 +18,6 @@ from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.config import read
 from xmodal.core.errors import UserError
-from xmodal.core.event_writer import EventWriter
 from xmodal.core.files import format_csv, format_json, read_numbers, write_files
 from xmodal.evals import Evaluation, read_options
 from xmodal.evals.evaluators import Options
@@ -29,6 +28,7 @@ from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import select_curves
 from xmodal.evals.scores.files import modalities_of, name_of, open_source
 from xmodal.train.evaluation.suite import FINAL_SPLITS, EvalSuite, Request, Subject
+from xmodal.train.event_writer import EventWriter
 from xmodal.train.optimization.run_lengths import resolve_epochs, resolve_sizes
 from xmodal.train.tensorboard import TensorBoardConfig, Views
 

@@ -81,7 +81,7 @@ class OptimizerConfig:
     def rule(self) -> Rule:
         """Returns the update rule with its options."""
         row = lookup("config.optimizer.name", self.name, RULES)
-        return read(row, "config.optimizer.options", self.options)
+        return read(row, "config.optimizer.options", self.options, named=True)
 
     def read_groups(self) -> dict[str, GroupConfig]:
         """Returns the groups as dataclasses."""

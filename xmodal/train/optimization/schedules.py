@@ -161,7 +161,7 @@ def values(where: str, value: Any) -> list[Any]:
     if not is_schedule(value):
         return [value]
     hints = lookup(f"{where}.schedule", value["schedule"], _NUMBER_SCHEDULES)
-    check_keys(where, value, ("schedule", *hints), set(hints) - _OPTIONAL)
+    check_keys(where, value, ("schedule", *hints), set(hints) - _OPTIONAL, named=True)
     for key in sorted(set(hints) & set(value)):
         check_value(f"{where}.{key}", hints[key], value[key])
     if value["schedule"] == "linear":

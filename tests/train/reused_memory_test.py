@@ -10,7 +10,7 @@ PAGES = 3072 * 3072 * 4 // 2**16  # of the program's array, 36 MiB; pages have a
 PROGRAM = """
 import resource, sys
 import jax, jax.numpy as jnp
-from xmodal.core.reused_memory import compute_in_caller, keep_freed_memory
+from xmodal.train.reused_memory import compute_in_caller, keep_freed_memory
 
 @jax.jit
 def step(x):
