@@ -124,7 +124,7 @@ def _parse() -> argparse.Namespace:
     return args
 
 
-@console.readable_errors(UnexpectedFilesError, ModuleNotFoundError)
+@console.readable_errors(ModuleNotFoundError)
 def main() -> None:
     """Prepares the dataset that the command line names."""
     args = _parse()

@@ -17,7 +17,7 @@ import data_prep
 from data_prep.command_line import check_config, make_parser
 from data_prep.concept_counts import count_concepts
 from xmodal.core import console
-from xmodal.core.errors import NotPreparedError, UnexpectedFilesError
+from xmodal.core.errors import UnexpectedFilesError, UserError
 from xmodal.core.untrusted import pickles
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 
@@ -28,7 +28,7 @@ _NO_WORDNET = (
 )
 
 
-@console.readable_errors(NotPreparedError, UnexpectedFilesError)
+@console.readable_errors()
 def main() -> None:
     """Writes the file that the command line names."""
     args = _parse()
@@ -72,7 +72,7 @@ def load_wordnet() -> tuple[Callable[[str], str], Callable[[str], bool]]:
     """Returns nltk's noun lemma of a word, and whether WordNet lists a lemma.
 
     Raises:
-      NotPreparedError: the data of WordNet is not installed; says how to get it.
+      UserError: the data of WordNet is not installed; says how to get it.
     """
     import nltk
     from nltk.corpus import wordnet
@@ -81,7 +81,7 @@ def load_wordnet() -> tuple[Callable[[str], str], Callable[[str], bool]]:
     try:
         wordnet.ensure_loaded()
     except LookupError as error:
-        raise NotPreparedError(_NO_WORDNET.format(", ".join(nltk.data.path))) from error
+        raise UserError(_NO_WORDNET.format(", ".join(nltk.data.path))) from error
     return WordNetLemmatizer().lemmatize, lambda lemma: bool(wordnet.synsets(lemma))
 
 

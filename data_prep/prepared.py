@@ -10,9 +10,13 @@ from absl import logging
 
 import data_prep
 from data_prep.reading.example_records import read_values, stack
-from xmodal.core.errors import NotPreparedError, UnexpectedFilesError
+from xmodal.core.errors import UnexpectedFilesError, UserError
 
 _BLOCK = 4096  # Number of records to read at a time.
+
+
+class NotPreparedError(UserError):
+    """A dataset has not been built."""
 
 
 def open_prepared(dataset: str, config: str, data_dir: str | None) -> tfds.core.DatasetBuilder:

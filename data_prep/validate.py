@@ -11,7 +11,6 @@ import data_prep
 from data_prep.building.record_counts import listing
 from data_prep.command_line import check_config, make_parser
 from xmodal.core import console
-from xmodal.core.errors import NotPreparedError, UnexpectedFilesError
 from xmodal.core.text_table import align_columns
 
 
@@ -56,7 +55,7 @@ def check(builder: Any) -> list[FigureRow]:
     return rows
 
 
-@console.readable_errors(NotPreparedError, UnexpectedFilesError)
+@console.readable_errors()
 def main() -> None:
     """Checks the dataset that the command line names."""
     parser = make_parser("validate", __doc__.split("\n")[0])

@@ -136,7 +136,8 @@ def compile_step(parts, first, **options):
 def run_step(parts, compiled, first, batch, number):
     """Dispatches one step like the loop; the batch may contain more than the model reads."""
     batch = mesh_lib.global_batch({name: batch[name] for name in parts.batch}, parts.mesh)
-    return compiled(first, batch, mesh_lib.put_step(number, parts.mesh))
+    step = mesh_lib.put(np.int32(number), mesh_lib.replicated(parts.mesh))
+    return compiled(first, batch, step)
 
 
 def make_batch(seed=0, size=16):

@@ -39,7 +39,6 @@ from ml_collections import ConfigDict
 from xmodal.apps import config_flag, eval_arguments
 from xmodal.core.errors import UserError
 from xmodal.core.files import split_folders
-from xmodal.core.progress import stoppable
 
 if TYPE_CHECKING:
     from xmodal.train.evaluation.run_evaluation import RunEvaluation
@@ -51,6 +50,7 @@ def main(args: argparse.Namespace) -> None:
     # Everything else is imported where it is needed, so that --help and flag errors appear at once.
     from xmodal.core import processes
     from xmodal.core.compilation_cache import use_compilation_cache
+    from xmodal.core.progress import stoppable
 
     config = None
     if args.command == "towers" or (args.command == "files" and not args.annotations):
@@ -58,7 +58,7 @@ def main(args: argparse.Namespace) -> None:
     settings = {f"--{name}": value for name, value in vars(args).items()}
     settings |= {"--config": config.to_dict()} if config else {}
     use_compilation_cache()
-    with processes.connected(settings), _stoppable():
+    with processes.connected(settings), stoppable("the same command evaluates again"):
         if args.command == "files" and config is None:
             _evaluate_on_annotations(args)
         elif args.command == "files":
@@ -67,14 +67,6 @@ def main(args: argparse.Namespace) -> None:
             _evaluate(args, _open_towers(args, config), args.output)
         else:
             _evaluate(args, *_open_run(args))
-
-
-def _stoppable() -> contextlib.AbstractContextManager:
-    """Answers SIGTERM at the next block of work, the same one in all processes."""
-    from xmodal.core import processes
-
-    agree = processes.agree_to_stop if processes.count() > 1 else None
-    return stoppable("the same command evaluates again", agree)
 
 
 def _evaluate(args: argparse.Namespace, opened: "Opened", output: str) -> None:

@@ -8,7 +8,7 @@ import PIL.Image
 import PIL.ImageOps
 import simplejpeg
 
-from xmodal.core.errors import BadImageError
+from data_prep.building.record_counts import BadImageError
 from xmodal.core.untrusted.picture_formats import TooManyPixelsError, open_picture, to_rgb
 
 # Pillow requires only the pixels; other decoders also require the last chunk and its checksum.

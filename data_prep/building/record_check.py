@@ -15,9 +15,9 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep.building.image_check import checked_image
-from data_prep.building.record_counts import LeftOut, Record
+from data_prep.building.record_counts import BadImageError, LeftOut, Record
 from data_prep.building.split_hash import SplitHash
-from xmodal.core.errors import BadImageError, UnexpectedFilesError
+from xmodal.core.errors import UnexpectedFilesError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,6 +4,22 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+
+class BadImageError(ValueError):
+    """An image that cannot be used.
+
+    Attributes:
+      reason: one of a few, such as "no image", "no bytes", "not an image", "truncated image",
+        "damaged image", "damaged in the archive" and "too many pixels".
+      detail: further details.
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+        self.detail = detail
+
+
 # A usable record: a key that is unique in the split, and an example with the builder's features.
 Record = tuple[int | str, dict[str, Any]]
 

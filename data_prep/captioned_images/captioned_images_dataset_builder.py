@@ -12,16 +12,16 @@ from absl import logging
 
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder, configs
-from data_prep.building.record_counts import LeftOut, Record
+from data_prep.building.record_counts import BadImageError, LeftOut, Record
 from data_prep.captioned_images.captioned_pictures import CaptionedPicture, ReadingOptions
 from data_prep.captioned_images.layouts import Items, Layout, find_layout, find_ratings
 from data_prep.captioned_images.preview import Example, keep_example, preview_page, summary
 from data_prep.captioned_images.splits import Picked, choose_splits
 from data_prep.captioned_images.user_ratings import rated_pairs
 from data_prep.reading.image_files import ImageFile
+from data_prep.reading.picture_names import composed
 from data_prep.reading.split_names import SPLITS
-from xmodal.core.errors import BadImageError, UnexpectedFilesError
-from xmodal.core.picture_names import composed
+from xmodal.core.errors import UnexpectedFilesError
 
 Plan = dict[str, Picked | LeftOut | None]
 """Name of a picture -> its row, why it is not read, or None if its captions went to another."""

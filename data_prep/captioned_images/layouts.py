@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from data_prep.building.record_counts import LeftOut
+from data_prep.building.record_counts import BadImageError, LeftOut
 from data_prep.captioned_images.captioned_pictures import (
     BY_CONTENT,
     FILE,
@@ -32,6 +32,7 @@ from data_prep.captioned_images.tables import (
     open_table,
     parquet_schema,
 )
+from data_prep.reading import picture_names
 from data_prep.reading.fetched import (
     SIDECAR_ENDINGS,
     TAR_ENDINGS,
@@ -40,8 +41,9 @@ from data_prep.reading.fetched import (
     read_images,
     read_meta,
 )
-from xmodal.core import picture_names
-from xmodal.core.errors import BadImageError, DamagedFileError, UnexpectedFilesError
+from data_prep.reading.text_files import DamagedFileError
+from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.untrusted.picture_formats import IMAGE_ENDINGS, is_picture
 
 Items = Iterator[CaptionedPicture | LeftOut]
 
@@ -127,7 +129,7 @@ def _is_shard(path: pathlib.Path) -> bool:
     """Whether a file is a tar, or a table of img2dataset, with the images or their status."""
     if ending(path) != ".parquet":
         return path.name.lower().endswith(TAR_ENDINGS)
-    columns = {"status", *(end[1:] for end in picture_names.IMAGE_ENDINGS)}
+    columns = {"status", *(end[1:] for end in IMAGE_ENDINGS)}
     return not columns.isdisjoint(parquet_schema(path).names)
 
 
@@ -244,7 +246,7 @@ def _fetched_pictures(files: PictureFiles, shards: Sequence[str], options: Readi
         for item in FetchedPart(folder, folder / shard).read():
             yield from _captioned(folder, item, options, is_file=False)
     for image in read_images(folder, files.paths, folder):
-        if picture_names.is_picture(image.name):
+        if is_picture(image.name):
             yield from _captioned(folder, image, options, is_file=True)
     texts = itertools.chain.from_iterable(files.texts.values())
     yield from _unused(files, {*shards, *files.texts, *texts}, beside=True)
@@ -310,7 +312,7 @@ def _unused(
         path = files.folder / place
         if place in used or (path.is_file() and _DESCRIPTIONS.fullmatch(path.name)):
             continue
-        reason, _, detail = picture_names.fault_of_file(path).partition(": ")
+        reason, detail = picture_names.fault_of_file(path)
         is_lost = picture_names.is_unread_picture(place)
         if beside and path.is_file() and _has_caption(path):
             reason, detail, is_lost = "no image", "none has the name of this text", True

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.reading.fetched import texts_of_images
+from data_prep.reading.picture_names import composed, is_unread_picture
 from xmodal.core.folders import walk
-from xmodal.core.picture_names import IMAGE_ENDINGS, composed, is_picture, is_unread_picture
+from xmodal.core.untrusted.picture_formats import IMAGE_ENDINGS, is_picture
 
 
 class PathIndex:

@@ -7,11 +7,10 @@ import pathlib
 from collections.abc import Mapping, Sequence
 
 from data_prep.building.image_check import checked_image
-from data_prep.building.record_counts import listing
+from data_prep.building.record_counts import BadImageError, listing
 from data_prep.captioned_images.layouts import Layout
 from data_prep.captioned_images.splits import Picked
 from data_prep.reading.split_names import SPLITS
-from xmodal.core.errors import BadImageError
 from xmodal.core.page import Group, Page, PageItem, PageRow, Section
 
 _MOST_SHOWN = 20

@@ -12,8 +12,8 @@ from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.captioned_pictures import FILE, ReadingOptions
 from data_prep.reading.csv_files import scan_csv
 from data_prep.reading.published_files import WRONG_FORM, wrong_form
-from data_prep.reading.text_files import read_json, read_jsonl, read_lines
-from xmodal.core.errors import DamagedFileError, UnexpectedFilesError
+from data_prep.reading.text_files import DamagedFileError, read_json, read_jsonl, read_lines
+from xmodal.core.errors import UnexpectedFilesError
 
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 Row = tuple[str, dict[str, Any]]

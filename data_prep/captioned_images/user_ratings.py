@@ -9,8 +9,8 @@ from data_prep.building.record_counts import LeftOut, Record
 from data_prep.captioned_images.captioned_pictures import is_empty
 from data_prep.captioned_images.picture_files import PathIndex
 from data_prep.captioned_images.tables import read_rows
+from data_prep.reading.picture_names import composed
 from data_prep.schema import rating_example
-from xmodal.core.picture_names import composed
 
 # Kinds of the two sides -> rating. A caption is the left side of a pair with a picture.
 _RATINGS = {("caption", "caption"): "sts", ("image", "image"): "sis", ("caption", "image"): "sits"}

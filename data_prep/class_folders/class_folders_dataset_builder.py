@@ -13,13 +13,13 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import LeftOut, Record
+from data_prep.reading import picture_names
 from data_prep.reading.image_files import ImageFile
-from data_prep.reading.split_names import SPLITS, count_in_earlier, split_of_name
+from data_prep.reading.split_names import SPLITS, count_in_earlier, name_key, split_of_name
 from data_prep.same_text import content_hash
-from xmodal.core import picture_names
 from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.folders import walk
-from xmodal.core.untrusted.names import name_key
+from xmodal.core.untrusted.picture_formats import is_picture
 
 _ONLY_SPLIT = "test"
 
@@ -55,7 +55,7 @@ class Builder(RandomAccessBuilder):
             for name in own
             if not name.startswith(".") or (parent / name).is_dir()
         ]
-        names = [name for name in files if picture_names.is_picture(name)]
+        names = [name for name in files if is_picture(name)]
         tops = sorted({name.partition("/")[0] for name in names if "/" in name})
         named = [top for top in tops if split_of_name(top)]
         depth = 1 if named else 0
@@ -127,7 +127,7 @@ def _examples(
     """Yields the files of a split, of which those with an id are pictures."""
     for name in names:
         if name not in ids:
-            reason, _, detail = picture_names.fault_of_file(folder / name).partition(": ")
+            reason, detail = picture_names.fault_of_file(folder / name)
             # Pictures that cannot be read count as missing records; other files are only listed.
             yield LeftOut(name, reason, detail, is_record=picture_names.is_unread_picture(name))
             continue

@@ -3,8 +3,8 @@
 import itertools
 import pathlib
 
+from data_prep.building.record_counts import BadImageError
 from data_prep.reading.image_files import ENDINGS, find_images
-from xmodal.core.errors import BadImageError
 
 _YEARS = (("train2014", "val2014"), ("train2017", "val2017"))
 # Names of an image in the releases; the last one is for 2017.

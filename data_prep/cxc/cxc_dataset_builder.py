@@ -10,11 +10,10 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.image_check import checked_image
 from data_prep.building.random_access import RandomAccessBuilder, configs
-from data_prep.building.record_counts import LeftOut, Record
+from data_prep.building.record_counts import BadImageError, LeftOut, Record
 from data_prep.coco_captions.pictures import Pictures
 from data_prep.cxc.caption_texts import read_caption_texts
 from data_prep.cxc.rating_files import KINDS, RELEASED, Rating, file_name, read_ratings
-from xmodal.core.errors import BadImageError
 
 # Suffix of a config -> kinds of sides whose contents it includes in addition to ids.
 _ADDED = {"": (), "captions": ("caption",), "images": ("caption", "image")}

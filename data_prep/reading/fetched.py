@@ -15,16 +15,17 @@ import pathlib
 import shutil
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
-from data_prep.building.record_counts import LeftOut
-from xmodal.core import picture_names
-from xmodal.core.errors import BadImageError
+from data_prep.building.record_counts import BadImageError, LeftOut
+from data_prep.reading.picture_names import composed, is_unread_picture, read_picture
 from xmodal.core.folders import is_note, walk
-from xmodal.core.untrusted.archives import TAR_ERRORS, read_part, tar_members
+from xmodal.core.untrusted.picture_formats import IMAGE_ENDINGS, is_picture
 
 SIDECAR_ENDINGS = (".txt", ".json")
+TAR_ERRORS = (tarfile.TarError, zlib.error, EOFError, OSError)
 TAR_ENDINGS = (".tar", ".tar.gz", ".tgz")
 # Rows of a parquet table in memory at once.
 _BATCH = 64
@@ -110,7 +111,7 @@ def _read_table(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
     try:
         with pyarrow.parquet.ParquetFile(path) as table:
             binary = [each.name for each in table.schema_arrow if "binary" in str(each.type)]
-            column = next((end[1:] for end in picture_names.IMAGE_ENDINGS if end[1:] in binary), "")
+            column = next((end[1:] for end in IMAGE_ENDINGS if end[1:] in binary), "")
             wanted = {"url", "caption", "status", "error_message", column}
             columns = [name for name in table.schema_arrow.names if name in wanted]
             batches = table.iter_batches(_BATCH, columns=columns)
@@ -152,7 +153,7 @@ def read_images(
             fault = f"{' and '.join(texts)} are about the same image"
         elif twice := [text for text in texts if shared[text] > 1]:
             fault = f"{twice[0]} is about several images"
-        read = functools.partial(picture_names.read_picture, parent / name)
+        read = functools.partial(read_picture, parent / name)
         yield Fetched(f"{folder.name}/{relative}", relative, meta, "", read, text, fault)
 
 
@@ -167,14 +168,14 @@ def texts_of_images(names: Sequence[str]) -> dict[str, list[str]]:
     """
     texts: dict[str, list[str]] = collections.defaultdict(list)
     for name in names:
-        stem, ending = os.path.splitext(picture_names.composed(name))
+        stem, ending = os.path.splitext(composed(name))
         if ending.lower() in SIDECAR_ENDINGS:
             texts[stem].append(name)
     found: dict[str, list[str]] = {}
     for name in names:
-        stem, ending = os.path.splitext(picture_names.composed(name))
-        if not ending or picture_names.is_picture(name):
-            found[name] = [*texts[stem], *(texts[picture_names.composed(name)] if ending else [])]
+        stem, ending = os.path.splitext(composed(name))
+        if not ending or is_picture(name):
+            found[name] = [*texts[stem], *(texts[composed(name)] if ending else [])]
     return found
 
 
@@ -198,6 +199,14 @@ def open_tar(path: pathlib.Path) -> BinaryIO:
     return file
 
 
+def tar_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Yields the files of an archive without notes; their headers do not stay in memory."""
+    while (member := archive.next()) is not None:
+        archive.members.clear()  # type: ignore[attr-defined]
+        if member.isfile() and not is_note(member.name):
+            yield member
+
+
 def read_tar(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
     """Yields the samples of a tar, as img2dataset and WebDataset write them.
 
@@ -215,12 +224,7 @@ def read_tar(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
     seen = set[str]()
     try:
         with open_tar(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
-            files = (
-                member
-                for member in tar_members(archive)
-                if member.isfile() and not is_note(member.name)
-            )
-            for key, members in itertools.groupby(files, _key):
+            for key, members in itertools.groupby(tar_members(archive), _key):
                 yield from _read_sample(file, where, list(members), key in seen)
                 seen.add(key)
             # Readers take damage in the middle for the end; the actual end is a block of zeros.
@@ -233,14 +237,14 @@ def read_tar(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
 
 def _key(member: tarfile.TarInfo) -> str:
     folder, _, name = member.name.rpartition("/")
-    return picture_names.composed(f"{folder}/{name.partition('.')[0]}")
+    return composed(f"{folder}/{name.partition('.')[0]}")
 
 
 def _read_sample(
     file: BinaryIO, where: str, members: Sequence[tarfile.TarInfo], is_second: bool
 ) -> Iterator[Fetched | LeftOut]:
     """Yields a sample, or why it cannot be read; and its members that are not read."""
-    pictures = [member for member in members if picture_names.is_picture(member.name)]
+    pictures = [member for member in members if is_picture(member.name)]
     texts, metas = (
         [member for member in members if member.name.lower().endswith(ending)]
         for ending in SIDECAR_ENDINGS
@@ -252,7 +256,7 @@ def _read_sample(
         detail = f"{shown}: the key of a sample ends at the first dot of its names"
         fault = "several pictures or texts in a sample", detail
     elif not pictures:
-        is_unread = any(picture_names.is_unread_picture(member.name) for member in members)
+        is_unread = any(is_unread_picture(member.name) for member in members)
         fault = "unread ending" if is_unread else "no image", f"the sample has {shown}"
     else:
         for member in members:
@@ -275,7 +279,7 @@ def read_member_at(file: BinaryIO, member: tarfile.TarInfo) -> bytes:
     Raises:
       BadImageError: the archive ends before.
     """
-    content = read_part(file, member.offset_data, member.size)
-    if content is None:
+    if member.offset_data + member.size > file.seek(0, os.SEEK_END):
         raise BadImageError("truncated image", f"its {member.size:,} bytes are not all there")
-    return content
+    file.seek(member.offset_data)
+    return file.read(member.size)

@@ -6,12 +6,11 @@ import pathlib
 import tarfile
 from collections.abc import Callable
 
-from data_prep.reading.fetched import TAR_ENDINGS, open_tar, read_member_at
+from data_prep.building.record_counts import BadImageError
+from data_prep.reading.fetched import TAR_ENDINGS, TAR_ERRORS, open_tar, read_member_at, tar_members
 from data_prep.reading.text_files import open_archive, read_member
-from xmodal.core.errors import BadImageError, UnexpectedFilesError
+from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.folders import is_note
-from xmodal.core.untrusted.archives import TAR_ERRORS, tar_members
-from xmodal.core.untrusted.names import is_inside
 
 ENDINGS = ("", ".zip", *TAR_ENDINGS)
 
@@ -48,7 +47,7 @@ class ImageFiles:
         }
 
     def __contains__(self, name: str) -> bool:
-        return name in self._members or (is_inside(name) and (self.path / name).is_file())
+        return name in self._members or (self.path / name).is_file()
 
     def image(self, name: str) -> ImageFile:
         """The image with a file name, which is looked up later."""
@@ -112,7 +111,6 @@ def _members(path: pathlib.Path) -> dict[str, Callable[[], bytes]]:
             return {
                 each.name: functools.partial(read_member_at, file, each)
                 for each in tar_members(archive)
-                if each.isfile() and not is_note(each.name)
             }
     except TAR_ERRORS as error:
         raise UnexpectedFilesError(

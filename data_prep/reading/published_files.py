@@ -5,10 +5,9 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from data_prep.reading.split_names import SYNONYMS, check_split_names
+from data_prep.reading.split_names import SYNONYMS, check_split_names, name_key
 from data_prep.reading.text_files import open_archive, parse_json, read_json, read_member
 from xmodal.core.errors import UnexpectedFilesError
-from xmodal.core.untrusted.names import name_key
 
 _ARCHIVES = (
     "annotations_trainval2014.zip",

@@ -1,11 +1,11 @@
 """The three splits of a dataset, and the words that stand for them."""
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from xmodal.core.errors import UnexpectedFilesError
-from xmodal.core.untrusted.names import name_key
 
 SPLITS = ("train", "validation", "test")
 # `eval` is not here: it is validation to some and test to others.
@@ -15,6 +15,14 @@ SYNONYMS = {
     "test": ("test", "testing", "tst", "testset"),
 }
 _SPLIT_OF = {word: split for split, words in SYNONYMS.items() for word in words}
+
+
+def name_key(name: str) -> str:
+    """Returns a key that is equal for all spellings of a name.
+
+    Spellings differ in Unicode form, case, blanks, and underscores in place of blanks.
+    """
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().replace("_", " ").split())
 
 
 def split_of_name(name: str) -> str:

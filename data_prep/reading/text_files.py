@@ -1,6 +1,8 @@
 """Readers of lines, JSON and zip archives; a truncated or damaged file is an error."""
 
+import glob
 import gzip
+import itertools
 import json
 import pathlib
 import zipfile
@@ -10,9 +12,16 @@ from typing import Any, TypeAlias
 
 from etils import epath
 
-from xmodal.core.errors import DamagedFileError, UnexpectedFilesError
-from xmodal.core.untrusted.archives import ZIP_ERRORS
+from xmodal.core.errors import UnexpectedFilesError
 
+
+class DamagedFileError(UnexpectedFilesError):
+    """A file is truncated, or not in the format that its name says."""
+
+
+_ZIP_ERRORS = (
+    zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError,
+)  # fmt: skip
 AnyPath: TypeAlias = pathlib.Path | epath.Path
 """A path on the disk or, as `epath.Path`, in a bucket."""
 
@@ -77,7 +86,7 @@ def open_archive(path: pathlib.Path) -> zipfile.ZipFile:
     """
     try:
         return zipfile.ZipFile(path)
-    except (*ZIP_ERRORS, ValueError) as error:
+    except _ZIP_ERRORS as error:
         raise UnexpectedFilesError(
             f"{path} is truncated or not a zip archive ({error}); download it again"
         ) from error
@@ -91,5 +100,11 @@ def read_member(archive: zipfile.ZipFile, member: str) -> bytes:
     """
     try:
         return archive.read(member)
-    except (ValueError, OSError, *ZIP_ERRORS) as error:
+    except (OSError, *_ZIP_ERRORS) as error:
         raise UnexpectedFilesError(f"{archive.filename}: {member}: {error}") from error
+
+
+def files_below(folder: pathlib.Path, *patterns: str) -> list[pathlib.Path]:
+    """Sorted paths of the files whose names match one of the patterns, such as `*.tsv`."""
+    found = (glob.glob(f"**/{each}", root_dir=folder, recursive=True) for each in patterns)
+    return sorted(folder / name for name in itertools.chain.from_iterable(found))

@@ -11,11 +11,11 @@ import numpy as np
 from data_prep import schema
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.reading import published_files
+from data_prep.reading.text_files import files_below
 from data_prep.reading.text_lines import TextLines
 from data_prep.region_features.feature_stores import TAGS, Reader, number_of_name
 from data_prep.region_features.scan_files import to_float16
 from xmodal.core.errors import UnexpectedFilesError
-from xmodal.core.folders import files_below
 from xmodal.core.untrusted.saved_arrays import DAMAGE
 
 # Number per image in evaluation; a few COCO images have more.

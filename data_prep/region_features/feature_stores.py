@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from data_prep.reading.text_files import files_below
 from data_prep.reading.text_lines import TextLines
 from xmodal.core.errors import UnexpectedFilesError
-from xmodal.core.folders import files_below
 from xmodal.core.untrusted.saved_arrays import load_arrays
 
 TAGS = "predictions.tsv"

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from data_prep.reading.csv_files import read_csv
+from data_prep.reading.text_files import files_below
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet
 from xmodal.core.errors import UnexpectedFilesError
-from xmodal.core.folders import files_below
 
 _SENTENCES = ("sentence1", "sentence2")
 _TABLE_COLUMNS = ("year", "dataset", "split", "score", *_SENTENCES)

@@ -114,7 +114,7 @@ processes.first_does("compute the features", compute)
 WORK = """
 from xmodal.core.progress import progress, stoppable
 
-with stoppable("try again", processes.agree_to_stop):
+with stoppable("try again"):
     with progress("Embedding", 3000, jointly=True) as advance:
         for item in range(3000):
             print("item", item, flush=True)

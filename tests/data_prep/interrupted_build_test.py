@@ -11,10 +11,9 @@ import pytest
 
 import data_prep
 from data_prep.build import build
-from data_prep.prepared import open_configs
+from data_prep.prepared import NotPreparedError, open_configs
 from data_prep.validate import check
 from tests.data_prep import web_records
-from xmodal.core.errors import NotPreparedError
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from xmodal.core.cache_folder import cache_folder
+from xmodal.core.files import cache_folder
 
 # Seconds of compilation. JAX keeps nothing below a second, but a command compiles many small
 # functions; reading one takes a few milliseconds.

@@ -65,20 +65,19 @@ class Bounds:
         elif isinstance(value, str):
             if self.one_of is not None:
                 lookup(where, value, dict.fromkeys(self.one_of))
-            if self.pattern:
-                try:
-                    re.compile(value)
-                except re.error as error:
-                    problem = f"a valid regular expression ({error})"
+            try:
+                re.compile(value if self.pattern else "")
+            except re.error as error:
+                problem = f"a valid regular expression ({error})"
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            for is_inside, words in (
-                (math.isfinite(value), "a finite number"),
-                (value >= self.at_least, f"at least {self.at_least}"),
-                (value > self.above, f"more than {self.above}"),
-                (value <= self.at_most, f"at most {self.at_most}"),
-                (value < self.below, f"less than {self.below}"),
-            ):
-                problem = problem or ("" if is_inside else words)
+            conditions = {
+                "a finite number": math.isfinite(value),
+                f"at least {self.at_least}": value >= self.at_least,
+                f"more than {self.above}": value > self.above,
+                f"at most {self.at_most}": value <= self.at_most,
+                f"less than {self.below}": value < self.below,
+            }
+            problem = next((words for words, is_met in conditions.items() if not is_met), "")
         if problem:
             raise UserError(f"{where} is {value!r}; it must be {problem}.")
 
@@ -97,13 +96,12 @@ def defaults(cls: type["DataclassInstance"]) -> dict[str, Any]:
     """Returns the fields of a dataclass that have a default, nested ones as plain dicts."""
     found: dict[str, Any] = {}
     for field in dataclasses.fields(cls):
-        value: Any = field.default
-        if field.default_factory is not dataclasses.MISSING:
-            value = field.default_factory()
-        if value is not dataclasses.MISSING:
-            is_section = dataclasses.is_dataclass(value) and not isinstance(value, type)
-            found[field.name] = dataclasses.asdict(value) if is_section else value
-    return found
+        if field.default is not dataclasses.MISSING:
+            found[field.name] = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            found[field.name] = field.default_factory()
+    is_section = dataclasses.is_dataclass
+    return {k: dataclasses.asdict(v) if is_section(v) else v for k, v in found.items()}
 
 
 def read(
@@ -131,17 +129,6 @@ def read(
         bounds = fields[name].metadata.get("bounds", Bounds())
         section[name] = check_value(f"{where}.{name}", Annotated[hints[name], bounds], value)
     return cls(**section)
-
-
-def find_section(config: Mapping[str, Any], path: str) -> dict[str, Any] | None:
-    """Returns the section at a path; None if it, or one that it is in, is None or missing."""
-    section: Any
-    section, place = config, "config"
-    for name in path.split("."):
-        section, place = (section or {}).get(name), f"{place}.{name}"
-        if not isinstance(section, dict | None):
-            raise UserError(f"{place} is {section!r}; it must be a section.")
-    return section
 
 
 def flatten_section(section: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -242,24 +229,20 @@ def check_options(
             check_value(f"{where}.{name}", hints[name], each)
 
 
-_MISFIT = object()
-
-
 def check_value(where: str, hint: Any, value: Any) -> Any:
     """Returns a value as one of the types of a hint, if it is one and within its `Bounds`."""
     kinds = alternatives(hint)
     if int in kinds and isinstance(value, str) and re.fullmatch(r"-?\d+", value):
         value = int(value)  # Set on the command line instead of a length such as "3 epochs".
-    for kind in kinds:
-        if (found := _fit(kind, where, value)) is not _MISFIT:
-            for bounds in getattr(hint, "__metadata__", (Bounds(),)):
-                bounds.check(where, found)
-            return found
+    if (found := _fit(where, hint, value)) is not _MISFIT:
+        for bounds in getattr(hint, "__metadata__", (Bounds(),)):
+            bounds.check(where, found)
+        return found
     names = " or ".join(
         "a section" if dataclasses.is_dataclass(kind) else inspect.formatannotation(kind)
         for kind in kinds
     )
-    is_entry = any(_fit(kind, where, [value]) is not _MISFIT for kind in kinds)
+    is_entry = _fit(where, hint, [value]) is not _MISFIT
     one = f"; for one entry, write [{value!r}]" if is_entry else ""
     raise UserError(f"{where} is {value!r}; it must be {names}{one}.")
 
@@ -272,23 +255,26 @@ def alternatives(hint: Any) -> tuple[Any, ...]:
     return typing.get_args(hint) if is_union else (hint,)
 
 
-def _fit(hint: Any, where: str, value: Any) -> Any:
-    """Returns `value` as a type, lists as tuples; `_MISFIT` if it is of another one."""
-    kind, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
-    is_list = isinstance(value, (list, tuple))
-    if dataclasses.is_dataclass(kind):
-        return read(hint, where, value) if isinstance(value, (Mapping, hint)) else _MISFIT
-    if kind in (int, float):
-        fits = isinstance(value, (int, kind)) and not isinstance(value, bool)
-        return kind(value) if fits else _MISFIT
-    if kind in (tuple, Sequence) and is_list:
-        same = not inner or kind is not tuple or inner[-1] is Ellipsis
-        each = itertools.repeat(inner[0] if inner else Any) if same else inner
-        fits = (same or len(inner) == len(value)) and all(
-            any(_fit(one, where, item) is not _MISFIT for one in alternatives(hint))
-            for hint, item in zip(each, value, strict=False)
-        )
-        return _fit(Any, where, value) if fits else _MISFIT
-    if kind is Any or isinstance(value, kind):
-        return tuple(_fit(Any, where, item) for item in value) if is_list else value
+_MISFIT = object()
+
+
+def _fit(where: str, hint: Any, value: Any) -> Any:
+    """Returns `value` as one of the types of a hint, lists as tuples; `_MISFIT` if it is none."""
+    for each in alternatives(hint):
+        kind, inner = typing.get_origin(each) or each, typing.get_args(each) or (Any, ...)
+        if dataclasses.is_dataclass(kind):
+            if isinstance(value, (Mapping, each)):
+                return read(each, where, value)
+        elif kind in (int, float):
+            if isinstance(value, (int, kind)) and not isinstance(value, bool):
+                return kind(value)
+        elif isinstance(value, (list, tuple)):
+            any_length = kind is not tuple or inner[-1] is Ellipsis
+            hints = [inner[0]] * len(value) if any_length else inner
+            if kind in (tuple, Sequence, Any) and len(hints) == len(value):
+                items = tuple(map(_fit, itertools.repeat(where), hints, value))
+                if _MISFIT not in items:
+                    return items
+        elif kind is Any or (kind is not Sequence and isinstance(value, kind)):
+            return value
     return _MISFIT

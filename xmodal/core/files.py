@@ -12,6 +12,7 @@ import io
 import json
 import math
 import os
+import pathlib
 import secrets
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,12 @@ from xmodal.core.errors import UserError
 
 # Folder of the final evaluation in the folder of a run.
 FINAL = "test"
-_CHUNK = 2**22
+
+
+def cache_folder(*names: str) -> pathlib.Path:
+    """Returns the path of a folder below `~/.cache/xmodal`, or `$XDG_CACHE_HOME/xmodal`."""
+    root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return pathlib.Path(root, "xmodal", *names)
 
 
 def is_in_object_store(path: epath.PathLike) -> bool:
@@ -74,10 +80,7 @@ def new_folder(path: epath.PathLike) -> Iterator[epath.Path]:
 
 
 def write_files(
-    folder: epath.PathLike,
-    contents: Mapping[str, str | bytes],
-    *,
-    stale: Collection[str] = (),
+    folder: epath.PathLike, contents: Mapping[str, str | bytes], *, stale: Collection[str] = ()
 ) -> None:
     """Writes files that belong together: writes all of them under other names, then renames them.
 
@@ -90,8 +93,8 @@ def write_files(
       stale: names of outdated files, removed before the new ones get their names.
     """
     folder = epath.Path(folder)
-    with _explained(folder), contextlib.ExitStack() as unnamed:
-        folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as unnamed:
         for name in reversed([*contents]):  # The last one entered is named first.
             content, file = contents[name], unnamed.enter_context(replacing(folder / name))
             file.write(content.encode() if isinstance(content, str) else content)
@@ -107,22 +110,13 @@ def write_file(path: epath.PathLike, content: str | bytes) -> None:
 
 
 def check_writable(folder: epath.PathLike) -> None:
-    """Raises an error if `write_files` cannot write a folder; leaves nothing behind."""
-    with _explained(folder):
-        place = epath.Path(folder)
-        while not (is_in_object_store(place) or place.exists()):
-            place = place.parent
-        probe = place / f".probe-{secrets.token_hex(4)}"
-        probe.write_bytes(b"")
-        probe.unlink()
-
-
-@contextlib.contextmanager
-def _explained(folder: epath.PathLike) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"Cannot write to {folder}: {error}. Use another folder.") from error
+    """Raises an `OSError` if `write_files` cannot write a folder; leaves nothing behind."""
+    place = epath.Path(folder)
+    while not (is_in_object_store(place) or place.exists()):
+        place = place.parent
+    probe = place / f".probe-{secrets.token_hex(4)}"
+    probe.write_bytes(b"")
+    probe.unlink()
 
 
 def format_json(content: Mapping[str, Any]) -> str:
@@ -193,7 +187,7 @@ def sha256_of(path: epath.Path) -> str:
     """Returns the checksum of a file, in hexadecimal digits."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
+        while chunk := file.read(2**22):
             digest.update(chunk)
     return digest.hexdigest()
 

@@ -1,6 +1,5 @@
 """Files of a folder and its subfolders, following links."""
 
-import fnmatch
 import hashlib
 import os
 import pathlib
@@ -84,13 +83,3 @@ def is_note(path: str) -> bool:
 def is_private(folder: str) -> bool:
     """Returns whether a system or tool keeps a folder for itself: `.git`, `#recycle`, `@eaDir`."""
     return _PRIVATE.fullmatch(folder.lower()) is not None
-
-
-def files_below(folder: pathlib.Path, *patterns: str) -> list[pathlib.Path]:
-    """Sorted paths of the files whose names match one of the patterns, such as `*.tsv`."""
-    return sorted(
-        parent / name
-        for parent, names in walk(folder)
-        for name in names
-        if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-    )

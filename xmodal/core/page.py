@@ -7,7 +7,6 @@ keyboard.
 
 import base64
 import dataclasses
-import functools
 import hashlib
 import html
 import io
@@ -107,7 +106,7 @@ class Page:
 
     def to_html(self) -> str:
         """Returns the page as HTML with embedded pictures."""
-        return _template().render(page=self)
+        return _TEMPLATES.get_template("page.html").render(page=self)
 
     def _repr_html_(self) -> str:
         """Shows the page in a notebook, in its own frame."""
@@ -149,14 +148,11 @@ def to_data_uri(picture: Picture) -> str:
     return f"data:image/{kind.lower()};base64,{base64.b64encode(picture).decode()}"
 
 
-@functools.cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("xmodal.core", "."),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters["data_uri"] = to_data_uri
-    return environment.get_template("page.html")
+_TEMPLATES = jinja2.Environment(
+    loader=jinja2.PackageLoader("xmodal.core", "."),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=jinja2.StrictUndefined,
+)
+_TEMPLATES.filters["data_uri"] = to_data_uri

@@ -63,17 +63,16 @@ def initialize() -> None:
     """
     if jax.distributed.is_initialized():
         return
-    address, *numbers = (os.environ.get(name, "") for name in VARIABLES)
-    if not any((address, *numbers)):
+    given = {name: os.environ.get(name, "") for name in VARIABLES}
+    if not any(given.values()):
         if os.environ.get("TPU_ML_PLATFORM") == "JAX":  # Set by JAX where it finds TPU chips.
             jax.distributed.initialize()
         return
     try:
-        total, own = map(int, numbers)
-        logging.info("Process %d of %d: waiting for the others at %s.", own, total, address)
-        jax.distributed.initialize(address, total, own)
+        address, total, own = given.values()
+        logging.info("Process %s of %s: waiting for the others at %s.", own, total, address)
+        jax.distributed.initialize(address, int(total), int(own))
     except (RuntimeError, ValueError, IndexError) as error:
-        given = ", ".join(f"{name}={os.environ.get(name)}" for name in VARIABLES)
         raise UserError(
             f"The processes of the run could not connect ({str(error).splitlines()[0]}): {given}. "
             "Set all three in every process, the first to HOST:PORT, or none for a single process."

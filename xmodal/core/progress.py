@@ -3,12 +3,13 @@
 import contextlib
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 
 from absl import logging
 from tqdm import tqdm
+
+from xmodal.core import processes
 
 # Shorter work is not reported; later pauses between lines grow to a tenth of the time so far.
 _PAUSE_SECONDS = 10.0
@@ -16,8 +17,7 @@ _LINE = "{desc}{percentage:.0f} % ({n:,} of {total:,}), {elapsed} so far, {remai
 
 STOPPED = 143  # 128 + SIGTERM: schedulers and shell loops restart such a job.
 
-# Functions that ask whether to stop, and whether all processes of a run must ask together.
-_checks: list[tuple[Callable[[], bool], bool]] = []
+_checks: list[Callable[[], bool]] = []  # See `interruptible`.
 
 
 class StopRequestedError(Exception):
@@ -25,44 +25,42 @@ class StopRequestedError(Exception):
 
 
 @contextlib.contextmanager
-def interruptible(is_stopped: Callable[[], bool], *, jointly: bool = False) -> Iterator[None]:
+def interruptible(is_stopped: Callable[[], bool]) -> Iterator[None]:
     """Ends work that reports its progress, at the next report after `is_stopped` becomes true.
 
-    Args:
-      is_stopped: whether to stop.
-      jointly: whether all processes of a run have to call `is_stopped` equally often, see
-        `processes.agree_to_stop`; only reports that are joint themselves then end the work.
+    Several processes call it equally often, see `processes.agree_to_stop`: only joint reports end
+    their work.
 
     Raises:
       StopRequestedError: the work has ended.
     """
-    _checks.append((is_stopped, jointly))
+    _checks.append(is_stopped)
     try:
         yield
     finally:
-        _checks.remove((is_stopped, jointly))
+        _checks.remove(is_stopped)
 
 
 @contextlib.contextmanager
-def stoppable(then: str, agree: Callable[[], bool] | None = None) -> Iterator[None]:
+def stoppable(then: str) -> Iterator[None]:
     """Ends the command at the next report of progress after SIGTERM, with exit code `STOPPED`.
 
     Files are written after the last report, so none is half-written. In one process, a second
-    SIGTERM ends it immediately.
+    SIGTERM ends it immediately; in several, JAX listens.
 
     Args:
       then: how to resume, for the message.
-      agree: for several processes, `processes.agree_to_stop`; it listens to SIGTERM itself.
     """
-    received = threading.Event()
+    received: list[int] = []
 
     def stop(number: int, frame: object) -> None:
-        received.set()
+        received.append(number)
         signal.signal(number, signal.SIG_DFL)
 
-    before = None if agree else signal.signal(signal.SIGTERM, stop)
+    is_alone = processes.count() == 1
+    before = signal.signal(signal.SIGTERM, stop) if is_alone else None
     try:
-        with interruptible(agree or received.is_set, jointly=agree is not None):
+        with interruptible(received.__len__ if is_alone else processes.agree_to_stop):
             yield
     except StopRequestedError as error:
         logging.warning("Stopped by a signal (%s); %s.", error, then)
@@ -82,7 +80,7 @@ def check_stop(what: str, *, jointly: bool = False) -> None:
     Raises:
       StopRequestedError: it was asked to end; names `what`.
     """
-    if any(is_stopped() for is_stopped, joint in _checks if jointly or not joint):
+    if (jointly or processes.count() == 1) and any(is_stopped() for is_stopped in _checks):
         raise StopRequestedError(what)
 
 

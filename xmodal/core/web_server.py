@@ -5,6 +5,7 @@ import urllib.parse
 from collections.abc import Callable, Collection
 
 import uvicorn
+from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import Request
 from starlette.responses import Response
@@ -26,65 +27,52 @@ _HEADERS = {
 }
 
 
-class Guard(BaseHTTPMiddleware):
-    """Refuses other host names, other sites and long requests; adds headers to every response."""
+def guard(
+    hosts: Collection[str], refuse: Callable[[str, int], Response], longest_body: int = 4096
+) -> Middleware:
+    """Refuses other host names, other sites and long requests; adds headers to every response.
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        hosts: Collection[str],
-        refuse: Callable[[str, int], Response],
-        longest_body: int = 4096,
-    ) -> None:
-        """Wraps an ASGI application.
+    Args:
+      hosts: host names that browsers may use besides the address of the connection; "*" for any.
+        Other names are refused, since an attacker's DNS server can point the attacker's own name
+        to this machine, whose pages could then read the answers (DNS rebinding).
+      refuse: returns a response with an explanation and a status.
+      longest_body: largest size of the body of a request, in bytes.
+    """
 
-        Args:
-          app: the application.
-          hosts: host names that browsers may use besides the address of the connection; "*" for
-            any. Other names are refused, since an attacker's DNS server can point the attacker's
-            own name to this machine, whose pages could then read the answers (DNS rebinding).
-          refuse: returns a response with an explanation and a status.
-          longest_body: largest size of the body of a request, in bytes.
-        """
-        super().__init__(app)
-        self._hosts, self._refuse = {each.lower() for each in hosts}, refuse
-        self._longest_body = longest_body
+    def find_problem(request: Request) -> tuple[str, int] | None:
+        headers = request.headers
+        if not {*hosts, request.scope["server"][0]} & {"*", request.url.hostname}:
+            return "Unknown host name: set --url to the address of this server.", 400
+        # Browsers send `Origin` with every form.
+        if (origin := headers.get("origin")) and not origin.endswith(f"://{headers.get('host')}"):
+            return "This request comes from another site.", 403
+        length = int(headers.get("content-length", longest_body + 1))
+        if request.method not in ("GET", "HEAD") and length > longest_body:
+            return f"More than {longest_body:,} bytes.", 413
+        return None
 
-    async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
-        """Answers a request."""
-        problem = self._find_problem(request)
-        response = self._refuse(*problem) if problem else await call_next(request)
+    async def dispatch(request: Request, call_next: RequestResponseEndpoint) -> Response:
+        problem = find_problem(request)
+        response = refuse(*problem) if problem else await call_next(request)
         # Browsers revalidate styles and scripts, which are sent only if they changed.
         is_static = request.url.path.startswith("/static/")
         response.headers.update(_HEADERS)
         response.headers.setdefault("cache-control", "no-cache" if is_static else "no-store")
         return response
 
-    def _find_problem(self, request: Request) -> tuple[str, int] | None:
-        """Returns why a request is refused, and the status; None if it is answered."""
-        headers = request.headers
-        if not {*self._hosts, request.scope["server"][0]} & {"*", request.url.hostname}:
-            return "Unknown host name: set --url to the address of this server.", 400
-        # Browsers send `Origin` with every form.
-        if (origin := headers.get("origin")) and not origin.endswith(f"://{headers.get('host')}"):
-            return "This request comes from another site.", 403
-        length = int(headers.get("content-length", self._longest_body + 1))
-        if request.method not in ("GET", "HEAD") and length > self._longest_body:
-            return f"More than {self._longest_body:,} bytes.", 413
-        return None
+    return Middleware(BaseHTTPMiddleware, dispatch=dispatch)
 
 
 def host_names(host: str, url: str) -> set[str]:
-    """Returns the names under which browsers reach a server, see `Guard`.
+    """Returns the names under which browsers reach a server, see `guard`.
 
     Args:
       host: address that it listens at.
       url: address of its proxy; "" for none.
     """
-    proxy = urllib.parse.urlsplit(url).hostname
-    names = {"localhost", "127.0.0.1", "::1", socket.gethostname(), host, proxy}
-    return {name for name in names if name}
+    proxy = urllib.parse.urlsplit(url).hostname or host
+    return {"localhost", "127.0.0.1", "::1", socket.gethostname().lower(), host.lower(), proxy}
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -123,7 +123,7 @@ def _learn_and_keep(config: DataConfig, train_split: str, path: epath.Path) -> t
     vocabulary = learn_vocabulary(captions, config.require_text())
     try:
         write_file(path, "".join(f"{token}\n" for token in vocabulary))
-    except UserError as error:
+    except OSError as error:
         logging.warning("%s is not stored for later runs: %s", path, error)
     return tuple(vocabulary)
 

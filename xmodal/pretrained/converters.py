@@ -10,10 +10,9 @@ import numpy as np
 from absl import logging
 from etils import epath
 
-from xmodal.core.cache_folder import cache_folder
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
-from xmodal.core.files import sha256_of
+from xmodal.core.files import cache_folder, sha256_of
 from xmodal.pretrained.clip_layouts import find_layout
 from xmodal.pretrained.conversion_report import Report, take_all
 from xmodal.pretrained.folder import save_folder

@@ -55,7 +55,8 @@ class CompiledStep:
           step: number of the step.
         """
         mesh = self._run.mesh
-        batch, number = mesh_lib.global_batch(dict(rows), mesh), mesh_lib.put_step(step, mesh)
+        batch = mesh_lib.global_batch(dict(rows), mesh)
+        number = mesh_lib.put(np.int32(step), mesh_lib.replicated(mesh))
         return self.programs[_layout(rows)](state, batch, number, self._key)
 
     @functools.cached_property

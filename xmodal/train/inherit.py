@@ -17,7 +17,7 @@ from etils import epath
 from ml_collections import ConfigDict
 
 from xmodal.core import processes
-from xmodal.core.config import find_section, lookup, read
+from xmodal.core.config import lookup, read
 from xmodal.core.errors import UserError
 from xmodal.data.text.text_config import ID_FIELDS, SUBWORDS, WORD_SETTINGS, TextConfig
 from xmodal.data.text.tokenizer_files import FILES, is_packaged, read_vocabulary
@@ -25,6 +25,7 @@ from xmodal.models import ENCODERS
 from xmodal.pretrained.folder import MODALITIES, check_weights, read_description, read_model
 from xmodal.train.folder import run_folder
 from xmodal.train.initialization import from_run, from_towers
+from xmodal.train.run_config import find_section
 from xmodal.train.sections import InitConfig
 
 _PIXELS = ("size", "patch", "eval_transform", "eval_crop")

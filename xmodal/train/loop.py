@@ -68,8 +68,7 @@ def train(
         evaluation = RunEvaluation(run, stores=True, watch=watch)
         if not _train(run, run_dir, evaluation):
             return False
-        agree = processes.agree_to_stop if jax.process_count() > 1 else None
-        with stoppable("the same command evaluates again", agree):
+        with stoppable("the same command evaluates again"):
             evaluate_best(evaluation, run_dir)
         mark_finished(config, run_dir, evaluation.files)
     if processes.index() == 0:
@@ -127,7 +126,7 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
                 if saves or (evaluation.due(step) and saver.lacks_metrics(step)):
                     with (
                         contextlib.suppress(StopRequestedError),  # A later start evaluates again.
-                        interruptible(stop_requested, jointly=jax.process_count() > 1),
+                        interruptible(stop_requested),
                     ):
                         state = evaluate(state)
                 if stop_requested():

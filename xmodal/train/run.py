@@ -12,7 +12,6 @@ import optax
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from xmodal.core import mesh as mesh_lib
 from xmodal.evals.evaluators import Options
 from xmodal.models import DualEncoder
 from xmodal.train import rngs
@@ -22,7 +21,7 @@ from xmodal.train.run_config import RunConfig
 from xmodal.train.step.step import MOMENTUM, momentum_rate
 from xmodal.train.step.tasks import Task
 from xmodal.train.step.views import embed_views, tower_inputs
-from xmodal.train.tree import TrainState, Tree, partition
+from xmodal.train.tree import TrainState, Tree, partition, tree_shardings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +91,7 @@ class Run:
         """Shapes, dtypes and sharding of the state; nothing is computed."""
         # Uses the known parameter shapes, since tracing the towers again takes seconds.
         shapes = jax.eval_shape(self._first_state, *self.shapes)
-        shardings = mesh_lib.tree_shardings(shapes, self.settings.sharding, self.mesh)
+        shardings = tree_shardings(shapes, self.settings.sharding, self.mesh)
         return jax.tree.map(lambda leaf, each: leaf.update(sharding=each), shapes, shardings)
 
     def _first_state(self, params: Tree, model_state: Tree) -> TrainState:

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 from ml_collections import ConfigDict
 
 from xmodal import data
-from xmodal.core import mesh as mesh_lib
-from xmodal.core.config import Bounds, check_value, find_section, lookup, read, setting
+from xmodal.core.config import Bounds, check_value, lookup, read, setting
 from xmodal.core.errors import UserError
 from xmodal.models import ENCODERS
 from xmodal.train.optimization.optimizer import OptimizerConfig
@@ -23,6 +22,7 @@ from xmodal.train.sections import (
 )
 from xmodal.train.step.step import L2Config
 from xmodal.train.tensorboard import TensorBoardConfig
+from xmodal.train.tree import RULES
 
 # Stand in for a dataset that is not known.
 _MANY, _SOME_STEPS, _SOME_ROWS, _ANY_LENGTH = 2**31 - 1, 1000, 1000, 2**31 - 2
@@ -58,7 +58,7 @@ class RunConfig:
       tensorboard: see `TensorBoardConfig`.
       profile: see `ProfileConfig`; None for no trace.
       sharding: (regular expression searched in a path of the state, rule) pairs; the first match
-        wins, see `mesh.tree_shardings`.
+        wins, see `tree.tree_shardings`.
     """
 
     name: str
@@ -86,12 +86,23 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         for _, rule in self.sharding:
-            lookup("config.sharding", rule, mesh_lib.RULES)
+            lookup("config.sharding", rule, RULES)
 
 
 def read_settings(config: ConfigDict) -> RunConfig:
     """Returns the root of a config as its dataclass."""
     return read(RunConfig, "config", config)
+
+
+def find_section(config: Mapping[str, Any], path: str) -> dict[str, Any] | None:
+    """Returns the section at a path; None if it, or one that it is in, is None or missing."""
+    section: Any = config
+    place = "config"
+    for name in path.split("."):
+        section, place = (section or {}).get(name), f"{place}.{name}"
+        if not isinstance(section, dict | None):
+            raise UserError(f"{place} is {section!r}; it must be a section.")
+    return section
 
 
 def fill(config: ConfigDict, examples: int | None = None, entries: int | None = None) -> ConfigDict:

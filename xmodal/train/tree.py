@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
@@ -188,3 +189,39 @@ def create_state(
     """Returns the state of `init`, sharded like `shapes`; no device holds more than its shard."""
     shardings = jax.tree.map(lambda leaf: leaf.sharding, shapes)
     return jax.jit(init, out_shardings=shardings)(*arguments)
+
+
+def largest_dimension_sharded(mesh: Mesh, shape: Sequence[int]) -> NamedSharding:
+    """Splits the largest dimension that the device count divides; replicates if there is none.
+
+    The rule of fully sharded data parallelism. Tensors under 2**18 elements stay replicated:
+    gathering them costs more than they save.
+    """
+    divisible = [axis for axis, size in enumerate(shape) if size % mesh.size == 0]
+    if not divisible or np.prod(shape) < 2**18:
+        return mesh_lib.replicated(mesh)
+    axis = max(divisible, key=lambda a: shape[a])
+    return NamedSharding(mesh, PartitionSpec(*[None] * axis, mesh_lib.BATCH_AXIS))
+
+
+RULES = {
+    "replicated": lambda mesh, shape: mesh_lib.replicated(mesh),
+    "fsdp": largest_dimension_sharded,
+}
+
+
+def tree_shardings(tree: Any, rules: Sequence[tuple[str, str]], mesh: Mesh) -> Any:
+    """Returns the sharding of every array of a state, as a tree of `NamedSharding`.
+
+    Args:
+      tree: a pytree of arrays or shapes.
+      rules: (regular expression searched in the path `params/text/encoder/...`, key of `RULES`)
+        pairs; the first match wins, and an array without one is replicated.
+      mesh: the device mesh.
+    """
+
+    def choose(keys: tuple[Any, ...], leaf: Any) -> NamedSharding:
+        found = (rule for pattern, rule in rules if re.search(pattern, path_of(keys)))
+        return RULES[next(found, "replicated")](mesh, leaf.shape)
+
+    return jax.tree_util.tree_map_with_path(choose, tree)

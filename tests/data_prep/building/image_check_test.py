@@ -7,7 +7,7 @@ import PIL.Image
 import pytest
 
 from data_prep.building.image_check import checked_image
-from xmodal.core.errors import BadImageError
+from data_prep.building.record_counts import BadImageError
 from xmodal.data.pixels.images import decode_image, decode_upright
 
 _SHAPE = (37, 53)

@@ -46,7 +46,7 @@ def make_state(step, devices=8, rows=512, rules=tiny.REPLICATED):
         model_state={"image": {"batch_stats": {"mean": np.zeros(5)}}, "text": {}},
         opt_state=make_optimizer(params).init(params),
     )
-    shardings = mesh_lib.tree_shardings(shapes, rules, mesh_lib.make_mesh(jax.devices()[:devices]))
+    shardings = tree.tree_shardings(shapes, rules, mesh_lib.make_mesh(jax.devices()[:devices]))
 
     def fill(leaf, sharding):
         if np.issubdtype(leaf.dtype, np.integer):

@@ -10,6 +10,7 @@ from configs import base, cxc
 from tests import tiny_encoder as tiny
 from xmodal.core import mesh as mesh_lib
 from xmodal.train.step import step
+from xmodal.train.tree import RULES
 
 REGIONS = 3
 
@@ -127,7 +128,7 @@ def test_training_is_that_of_the_whole_batch(name, monkeypatch):
     config = WHOLE[name]()
     whole = Training(config, 1, 1)
     # Every array divisible by 8, however small.
-    monkeypatch.setitem(mesh_lib.RULES, "fsdp", shard_first_dimension)
+    monkeypatch.setitem(RULES, "fsdp", shard_first_dimension)
     config.sharding = [(".*", "fsdp")]
     parts = Training(config, 8, 3)
     sharded = [not leaf.is_fully_replicated for leaf in jax.tree.leaves(parts.state)]

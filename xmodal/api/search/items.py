@@ -11,7 +11,7 @@ import numpy as np
 
 from xmodal.core.errors import UserError
 from xmodal.core.folders import walk
-from xmodal.core.picture_names import IMAGE_ENDINGS, is_picture
+from xmodal.core.untrusted.picture_formats import IMAGE_ENDINGS, is_picture
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.data.pixels.images import ImageConfig
 from xmodal.evals.scores.files import lines_of

@@ -18,7 +18,6 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -50,7 +49,7 @@ def serve(index: Index, name: str, host: str, port: int, url: str = "") -> None:
 
 
 def make_app(index: Index, hosts: Collection[str]) -> Starlette:
-    """Returns the application that answers queries one by one; see `Guard` for its arguments."""
+    """Returns the application that answers queries one by one; see `guard` for `hosts`."""
     lock = threading.Lock()
 
     def find(query: dict[str, Any]) -> str:
@@ -64,10 +63,9 @@ def make_app(index: Index, hosts: Collection[str]) -> Starlette:
             query["image"] = body
         return _answer(await run_in_threadpool(find, query))
 
-    guard: Any = {"hosts": hosts, "refuse": _refuse, "longest_body": _LARGEST}
     return Starlette(
         routes=[Route(_PATH, search, methods=["GET", "POST"])],
-        middleware=[Middleware(web_server.Guard, **guard)],
+        middleware=[web_server.guard(hosts, _refuse, _LARGEST)],
         exception_handlers={
             UserError: lambda request, error: _refuse(str(error), 400),
             HTTPException: lambda request, error: _refuse(

@@ -25,7 +25,6 @@ from xmodal.apps.analysis.ratings import rated_pairs, rating_plots, score_statis
 from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs
 from xmodal.apps.arguments import add_dataset, add_texts, make_parser, prepared_dir
 from xmodal.core import console
-from xmodal.core.errors import NotPreparedError, UnexpectedFilesError
 from xmodal.core.files import check_writable, write_files
 from xmodal.core.text_table import align_columns, format_table
 
@@ -38,7 +37,7 @@ _FIGURES = {
 }
 
 
-@console.readable_errors(FileNotFoundError, NotPreparedError, UnexpectedFilesError)
+@console.readable_errors()
 def main() -> None:
     """Draws the figures that the command line requests, and prints a table."""
     parser = make_parser("describe", __doc__)

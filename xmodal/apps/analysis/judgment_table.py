@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from data_prep.reading.csv_files import read_csv
 from xmodal.apps.arguments import make_parser
 from xmodal.core import console
-from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.text_table import Rows, format_table
 
 
-@console.readable_errors(FileNotFoundError, UnexpectedFilesError)
+@console.readable_errors()
 def print_outcome(
     command: str,
     description: str | None,

@@ -16,7 +16,6 @@ import numpy as np
 from data_prep.eccv_labels.label_files import read_positives
 from xmodal.apps.arguments import make_parser
 from xmodal.core import console
-from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.text_table import format_table
 
 # Query id -> ids of its positives.
@@ -70,7 +69,7 @@ def label_quality(
     return LabelQuality(precision, recall, len(precisions), len(recalls))
 
 
-@console.readable_errors(FileNotFoundError, UnexpectedFilesError)
+@console.readable_errors()
 def main() -> None:
     """Evaluates the labels that the command line names."""
     parser = make_parser("label_quality", __doc__)

@@ -39,13 +39,13 @@ from xmodal.apps.arguments import (
     prepared_dir,
 )
 from xmodal.core import console
-from xmodal.core.errors import NotPreparedError, UnexpectedFilesError, UserError
+from xmodal.core.errors import UserError
 from xmodal.core.files import check_writable, write_files
 
 _WRITTEN = {"within": ("sts", "sis"), "across": ("sits",)}
 
 
-@console.readable_errors(FileNotFoundError, NotPreparedError, UnexpectedFilesError)
+@console.readable_errors()
 def main() -> None:
     """Samples pairs as the command line says, and writes them."""
     args = _parse()

@@ -29,12 +29,11 @@ from xmodal.apps.arguments import (
     require_extra,
 )
 from xmodal.core import console
-from xmodal.core.errors import UnexpectedFilesError
 
 _ADDRESS = "http://127.0.0.1:8000"
 
 
-@console.readable_errors(UnexpectedFilesError, sqlite3.OperationalError)
+@console.readable_errors(sqlite3.OperationalError)
 def main() -> None:
     """Runs the command that the arguments name."""
     args = _parse()

@@ -10,7 +10,6 @@ import jinja2
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
@@ -75,7 +74,7 @@ def make_app(study: StudyFile, *, hosts: Collection[str], secure: bool = False) 
             Route("/image/{id:int}", pages.image),
             Mount("/static", StaticFiles(directory=_HERE / "static")),
         ],
-        middleware=[Middleware(web_server.Guard, hosts=hosts, refuse=PlainTextResponse)],
+        middleware=[web_server.guard(hosts, PlainTextResponse)],
         exception_handlers=dict.fromkeys(
             (HTTPException, UserError, sqlite3.OperationalError), pages.refuse
         ),

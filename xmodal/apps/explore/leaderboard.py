@@ -20,7 +20,7 @@ from xmodal.apps.analysis.metric_tables import choose_metrics, load_models
 from xmodal.apps.arguments import make_parser, name_list
 from xmodal.apps.explore.compare import Comparison, read_names
 from xmodal.core import console
-from xmodal.core.errors import UnexpectedFilesError, UserError
+from xmodal.core.errors import UserError
 from xmodal.core.files import check_writable, csv_text, write_files
 from xmodal.core.page import Page
 from xmodal.core.text_table import Bold, format_document
@@ -144,7 +144,7 @@ def load_published(path: str) -> dict[str, dict[str, float]]:
     return models
 
 
-@console.readable_errors(FileNotFoundError, UnexpectedFilesError)
+@console.readable_errors()
 def main() -> None:
     """Writes the leaderboard that the command line names."""
     parser = make_parser("leaderboard", __doc__)

@@ -1,5 +1,5 @@
 """Readers of files from elsewhere, none of which executes what a file contains.
 
-`pickles` loads plain data, `picture_formats` has the formats and the largest picture, and `names`
-keeps names inside their folder.
+`pickles` loads plain data, `saved_arrays` NumPy's files, and `picture_formats` has the formats and
+the largest picture.
 """

@@ -7,6 +7,7 @@ import io
 import os
 
 import numpy as np
+import PIL.features
 import PIL.Image
 
 MAX_PIXELS = 2**26
@@ -15,9 +16,19 @@ MAX_PIXELS = 2**26
 # Some of Pillow's other formats (EPS, PDF) start external programs or contain no picture.
 _FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
 
+IMAGE_ENDINGS = (
+    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff",
+    *((".avif",) if PIL.features.check("avif") else ()),
+)  # fmt: skip
+
 
 class TooManyPixelsError(ValueError):
     """A picture whose header claims more than `MAX_PIXELS`."""
+
+
+def is_picture(name: str) -> bool:
+    """Returns whether a file is read as a picture, according to its ending."""
+    return name.lower().endswith(IMAGE_ENDINGS)
 
 
 def open_picture(source: bytes | str | os.PathLike) -> PIL.Image.Image:

@@ -20,7 +20,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xmodal.core import mesh as mesh_lib
-from xmodal.core.cache_folder import cache_folder
+from xmodal.core.files import cache_folder
 
 _KEPT_SECONDS = 7 * 24 * 3600
 # Folders that this process has completed, the last one at the end.

@@ -116,11 +116,11 @@ class Checkpoints(preservation_policy.PreservationPolicy):
         if state.frozen and not self._manager.all_steps():
             # Forced: a start that was killed before its first checkpoint may have left some.
             with ocp.StandardCheckpointer() as checkpointer:
-                checkpointer.save(frozen, mesh_lib.one_copy(state.frozen), force=True)
+                checkpointer.save(frozen, _one_copy(state.frozen), force=True)
             if jax.process_index() == 0:
                 save_hashes(frozen)
         items = {name: tree for name in ITEMS if jax.tree.leaves(tree := getattr(state, name))}
-        items = mesh_lib.one_copy(items)
+        items = _one_copy(items)
         self._manager.wait_until_finished()
         self._writing = step
         self._manager.save(
@@ -145,6 +145,19 @@ class Checkpoints(preservation_policy.PreservationPolicy):
             self._manager.close()
 
 
+def _one_copy(tree: Any) -> Any:
+    """Returns one device's copy of replicated arrays if a single process has all devices.
+
+    Orbax cuts a replicated array into one part per device and compiles a program for every part of
+    every shape: hundreds before the first checkpoint.
+    """
+    if jax.process_count() > 1:
+        return tree
+    return jax.tree.map(
+        lambda x: x.addressable_data(0) if getattr(x, "is_fully_replicated", False) else x, tree
+    )
+
+
 def restore_step(run_dir: str, step: int, state: TrainState) -> TrainState:
     """Returns the state saved at a step, laid out like `state`; `newest_whole` has checked it."""
     logging.info("Resuming %s from step %d.", run_dir, step)
@@ -154,7 +167,7 @@ def restore_step(run_dir: str, step: int, state: TrainState) -> TrainState:
             folder = _item_folder(run_dir, None if name == "frozen" else step, name)
             _check_fits(folder, tree, read_shapes(folder))
             found[name] = _read(folder, jax.tree.map(ocp.utils.to_shape_dtype_struct, tree))
-    number = mesh_lib.put(np.asarray(step, np.int32), state.step.sharding)
+    number = mesh_lib.put(np.int32(step), state.step.sharding)
     return dataclasses.replace(state, step=number, **found)
 
 

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
-from xmodal.core import mesh as mesh_lib
+from xmodal.core.mesh import make_mesh
+from xmodal.train.tree import largest_dimension_sharded, tree_shardings
 
 
 @pytest.mark.parametrize(
@@ -16,8 +17,8 @@ from xmodal.core import mesh as mesh_lib
     ],
 )
 def test_fsdp_splits_the_largest_dimension_that_divides(shape, spec):
-    mesh = mesh_lib.make_mesh()
-    home = mesh_lib.largest_dimension_sharded(mesh, shape)
+    mesh = make_mesh()
+    home = largest_dimension_sharded(mesh, shape)
     assert home.spec == PartitionSpec(*spec)
     shares = home.shard_shape(shape)
     assert np.prod(shares) == np.prod(shape) // (8 if spec else 1)
@@ -28,6 +29,6 @@ TREE = {"params": {"text": {"w": np.zeros((1024, 512))}, "image": {"w": np.zeros
 
 def test_the_first_rule_that_matches_wins():
     rules = [("params/text/", "fsdp"), ("params", "replicated")]
-    homes = mesh_lib.tree_shardings(TREE, rules, mesh_lib.make_mesh())["params"]
+    homes = tree_shardings(TREE, rules, make_mesh())["params"]
     assert homes["text"]["w"].spec == PartitionSpec("data")
     assert homes["image"]["w"].spec == PartitionSpec()

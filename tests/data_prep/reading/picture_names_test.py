@@ -8,11 +8,8 @@ import PIL.Image
 import pytest
 
 from data_prep.building.image_check import checked_image
-from xmodal.core.picture_names import (
-    IMAGE_ENDINGS,
-    is_picture,
-    is_unread_picture,
-)
+from data_prep.reading.picture_names import is_unread_picture
+from xmodal.core.untrusted.picture_formats import IMAGE_ENDINGS, is_picture
 from xmodal.data.pixels.images import decode_image
 
 _OF_ENDING = {".jpe": "JPEG", ".jfif": "JPEG", ".jpg": "JPEG", ".tif": "TIFF"}
