@@ -26,16 +26,7 @@ BUILDERS = {
 
 
 def builder_class(name: str) -> Any:
-    """Imports the `tfds.core.GeneratorBasedBuilder` subclass of a dataset.
-
-    Args:
-      name: a key of `BUILDERS`.
-
-    Raises:
-      ValueError: the name is unknown.
-    """
-    if name not in BUILDERS:
-        raise ValueError(f"unknown dataset {name!r}; known datasets: {', '.join(sorted(BUILDERS))}")
+    """Imports the `tfds.core.GeneratorBasedBuilder` subclass of a dataset, a key of `BUILDERS`."""
     module, attribute = BUILDERS[name].split(":")
     return getattr(importlib.import_module(module), attribute)
 

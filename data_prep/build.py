@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import data_prep
 from data_prep.building.record_counts import counts_table
-from data_prep.command_line import check_config, make_parser
+from data_prep.command_line import make_parser, parse
 from xmodal.core import console
 from xmodal.core.errors import UnexpectedFilesError
 
@@ -112,10 +112,9 @@ def _parse() -> argparse.Namespace:
         help="options for a build with Apache Beam workers: its runner, the number of workers, ... "
         "(datasets of links)",
     )
-    args = parser.parse_args()
+    args = parse(parser)
     if args.min_kept is not None and not 0 <= args.min_kept <= 1:
         parser.error(f"--min_kept is {args.min_kept}; it must be between 0 and 1")
-    check_config(parser, args)
     if args.beam_pipeline_options and not data_prep.builder_class(args.dataset).READ_IN_PARTS:
         parser.error(
             f"--beam_pipeline_options is for datasets of links; {args.dataset} is built in one "

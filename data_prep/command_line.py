@@ -20,16 +20,11 @@ def make_parser(name: str, description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def check_config(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Exits with an error if --config is not a builder config of --dataset.
-
-    Args:
-      parser: parser of the command line.
-      args: parsed arguments, with `config` and `dataset`, which may be None.
-    """
-    if args.config and not args.dataset:
-        parser.error("--config belongs to --dataset")
+def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Returns the arguments; exits with an error if --config is not a config of --dataset."""
+    args = parser.parse_args()
     if args.config:
         known = list(data_prep.builder_class(args.dataset).builder_configs)
         if args.config not in known:
             parser.error(f"{args.dataset} has no config {args.config!r}; known: {', '.join(known)}")
+    return args

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import data_prep
-from data_prep.command_line import check_config, make_parser
+from data_prep.command_line import make_parser, parse
 from data_prep.concept_counts import count_concepts
 from xmodal.core import console
 from xmodal.core.errors import UnexpectedFilesError, UserError
@@ -127,9 +127,7 @@ def _parse() -> argparse.Namespace:
         "--word_vectors", type=pathlib.Path, help="word vectors of these concepts, .npy or .pkl"
     )
     parser.add_argument("--output", type=pathlib.Path, required=True, help="file to write")
-    args = parser.parse_args()
-    check_config(parser, args)
-    return args
+    return parse(parser)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import data_prep
 from data_prep.building.record_counts import listing
-from data_prep.command_line import check_config, make_parser
+from data_prep.command_line import make_parser, parse
 from xmodal.core import console
 from xmodal.core.text_table import align_columns
 
@@ -58,9 +58,7 @@ def check(builder: Any) -> list[FigureRow]:
 @console.readable_errors()
 def main() -> None:
     """Checks the dataset that the command line names."""
-    parser = make_parser("validate", __doc__.split("\n")[0])
-    args = parser.parse_args()
-    check_config(parser, args)
+    args = parse(make_parser("validate", __doc__.split("\n")[0]))
     from data_prep.prepared import open_configs
 
     cls = data_prep.builder_class(args.dataset)

@@ -2,7 +2,6 @@
 
 import array
 import collections
-import csv
 import dataclasses
 import functools
 import itertools
@@ -18,6 +17,7 @@ from data_prep.building.image_check import checked_image
 from data_prep.building.record_counts import BadImageError, LeftOut, Record
 from data_prep.building.split_hash import SplitHash
 from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.files import csv_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,16 +115,10 @@ class BuildReport:
         if (lost := entry.left_out) is not None:
             self._reasons["left_out" if lost.is_record else "parts"][split][lost.reason] += 1
             # File names may contain bytes that are not text.
-            is_new = not self.path.exists()
-            text: dict[str, Any] = {
-                "newline": "",
-                "encoding": "utf-8",
-                "errors": "backslashreplace",
-            }
-            with self.path.open("a", **text) as file:
-                rows = [("split", "where", "reason", "detail")] * is_new
-                rows.append((split, lost.where, lost.reason, lost.detail))
-                csv.writer(file, lineterminator="\n").writerows(rows)
+            rows = [("split", "where", "reason", "detail")] * (not self.path.exists())
+            rows.append((split, lost.where, lost.reason, lost.detail))
+            with self.path.open("a", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(csv_text(rows))
             return
         self._kept[split] += 1
         self._hash.add_digest(entry.digest)

@@ -103,15 +103,10 @@ def _take_out_of_train(splits: np.ndarray, missing: list[str], places: np.ndarra
     share = min(SHARE, MOST / max(int(free.sum()), 1))
     start = 0.0
     for split in missing:
-        stop = start + share
+        # In a small folder, as many whole groups as are needed.
+        least = np.sort(places[free & (places >= start)])[:LEAST]
+        stop = max([start + share, *np.nextafter(least[-1:], 1)])
         taken = free & (places >= start) & (places < stop)
-        while taken.sum() < LEAST:
-            # In a small folder, take the next group as a whole.
-            later = np.where(free & ~taken & (places >= start), places, np.inf).min(initial=np.inf)
-            if later == np.inf:
-                break
-            stop = np.nextafter(later, 1)
-            taken = free & (places >= start) & (places < stop)
         splits[taken] = split
         free &= ~taken
         start = stop

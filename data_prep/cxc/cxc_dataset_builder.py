@@ -59,11 +59,7 @@ class Builder(RandomAccessBuilder):
             for split, rows in ratings.items()
             for row in rows
         )
-        own = {
-            name: self.EXPECTED[name]
-            for name in self.EXPECTED
-            if name.startswith(f"{self._rating}/")
-        }
+        own = {k: n for k, n in self.EXPECTED.items() if k.startswith(f"{self._rating}/")}
         schema.check_counts(found, own, str(folder))
         kinds = self._added.values()
         readers: dict[str, Callable[[int], Any]] = {}

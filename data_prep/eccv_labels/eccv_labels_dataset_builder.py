@@ -96,7 +96,5 @@ class Builder(RandomAccessBuilder):
 
 def _gallery_examples(gallery: LabeledGallery) -> Iterator[Record]:
     for place, (image, captions) in enumerate(gallery.captions.items()):
-        yield (
-            image,
-            {"image_id": image, "caption_ids": captions, "fold": place // _FOLD_IMAGES},
-        )
+        fold = place // _FOLD_IMAGES
+        yield image, {"image_id": image, "caption_ids": captions, "fold": fold}

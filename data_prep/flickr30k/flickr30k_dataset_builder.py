@@ -90,12 +90,8 @@ def read_entities(folder: pathlib.Path) -> dict[str, list[Photograph]]:
                 f"{_TOKENS} ({len(unknown)} such images)"
             )
         splits[split] = [
-            Photograph(
-                image,
-                ids[image],
-                tuple((5 * ids[image] + k, texts[image][k]) for k in range(5)),
-            )
-            for image in names
+            Photograph(image, n, tuple((5 * n + k, texts[image][k]) for k in range(5)))
+            for image, n in zip(names, map(ids.__getitem__, names), strict=True)
         ]
     return splits
 

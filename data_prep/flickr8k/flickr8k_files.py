@@ -23,10 +23,7 @@ _SPLITS = {
 _EXPERTS = ("rating1", "rating2", "rating3")
 _RATINGS = {
     "expert": ("expert_annotations.csv", "ExpertAnnotations.txt", _EXPERTS),
-    "crowd": (
-        *("crowdflower_annotations.csv.gz", "CrowdFlowerAnnotations.txt"),
-        ("yes_fraction",),
-    ),
+    "crowd": ("crowdflower_annotations.csv.gz", "CrowdFlowerAnnotations.txt", ("yes_fraction",)),
 }
 # Listed in the original captions, but the release has no such image.
 _WITHOUT_IMAGE = "2258277193_586949ec62.jpg.1"

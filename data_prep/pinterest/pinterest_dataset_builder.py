@@ -49,14 +49,11 @@ class Builder(LinkedCaptionsBuilder):
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, LinkedRecords]:
         lists = folder / _LISTS
-        present = {path.name for path in lists.glob("pin_2016_v1_*.npy")}
         paths = {
             split: {number: lists / f"pin_2016_v1_{number:04d}.npy" for number in numbers}
             for split, numbers in self.FILES.items()
         }
-        if missing := [
-            p for files in paths.values() for p in files.values() if p.name not in present
-        ]:
+        if missing := [p for own in paths.values() for p in own.values() if not p.exists()]:
             raise FileNotFoundError(f"{missing[0]} does not exist ({len(missing)} missing)")
         if self.builder_config.name == "test_pairs":
             return {"test": _test_pairs(paths["test"])}

@@ -29,7 +29,6 @@ if typing.TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T")
-R = TypeVar("R")
 Section = TypeVar("Section", bound="DataclassInstance")
 
 
@@ -69,7 +68,7 @@ class Bounds:
                 re.compile(value if self.pattern else "")
             except re.error as error:
                 problem = f"a valid regular expression ({error})"
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        elif isinstance(value, (int, float)):
             conditions = {
                 "a finite number": math.isfinite(value),
                 f"at least {self.at_least}": value >= self.at_least,
@@ -135,8 +134,8 @@ def flatten_section(section: Mapping[str, Any], prefix: str = "") -> dict[str, A
     """Returns nested sections as `{"optimizer.learning_rate": 0.001}`; an empty one is a value."""
     flat: dict[str, Any] = {}
     for key, value in section.items():
-        path = f"{prefix}{key}"
         is_nested = isinstance(value, Mapping) and value
+        path = f"{prefix}{key}"
         flat |= flatten_section(value, f"{path}.") if is_nested else {path: value}
     return flat
 
@@ -144,9 +143,9 @@ def flatten_section(section: Mapping[str, Any], prefix: str = "") -> dict[str, A
 def read_named(
     where: str,
     section: Mapping[str, Any],
-    table: Mapping[str, R],
-    cls: Callable[[R], type[Section]],
-) -> tuple[R, Section]:
+    table: Mapping[str, T],
+    cls: Callable[[T], type[Section]],
+) -> tuple[T, Section]:
     """Returns the row of a table that a section names, and its other keys as a dataclass.
 
     Args:
@@ -197,10 +196,9 @@ def lookup(section: str, name: str, table: Mapping[str, T]) -> T:
 
 def suggest(names: Iterable[str], known: Collection[str]) -> str:
     """Returns `known: [...].` and, if known names are close to the given ones, a question."""
-    near = [difflib.get_close_matches(str(name), list(known), n=1) for name in names]
-    found = " and ".join(repr(match[0]) for match in near if match)
-    question = f"Did you mean {found}?" if found else ""
-    return f"known: {sorted(known)}. {question}".rstrip()
+    near = (difflib.get_close_matches(str(name), list(known), n=1) for name in names)
+    found = " and ".join(repr(match) for matches in near for match in matches)
+    return f"known: {sorted(known)}." + (f" Did you mean {found}?" if found else "")
 
 
 def check_options(

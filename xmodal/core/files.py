@@ -119,7 +119,7 @@ def check_writable(folder: epath.PathLike) -> None:
     probe.unlink()
 
 
-def format_json(content: Mapping[str, Any]) -> str:
+def format_json(content: Mapping[Any, Any]) -> str:
     """JSON of numbers, strings, lists and objects; numbers that JSON lacks become null."""
     return json.dumps(finite_or_none(content), indent=2) + "\n"
 

@@ -6,7 +6,6 @@ import pathlib
 import re
 from collections.abc import Iterator
 
-_TO_LIST = os.R_OK | os.X_OK
 # Hidden folders, and those of Windows, macOS, fsck and network drives.
 _PRIVATE = re.compile(
     r"[.$].+|[@#](eadir|recycle|snapshot|tmp)|__macosx|lost\+found|recycler|~snapshot"
@@ -19,15 +18,15 @@ def walk(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, list[str]]]:
 
     Every folder is read only once, so cycles of links are allowed; folders behind links come last.
     Notes of a desktop are skipped, see `is_note`. A folder that is private or that this user may
-    not read is among the files of its parent and not entered; `fault_of_file` says why.
+    not read is among the files of its parent and not entered.
 
     Raises:
-      PermissionError: `folder` itself may not be read.
+      OSError: `folder` itself does not exist or may not be read.
     """
     seen: set[str] = set()
     starts = [os.fspath(folder)]
     for start in starts:
-        for parent, folders, files in os.walk(start, onerror=_raise_if_closed):
+        for parent, folders, files in os.walk(start, onerror=_raise):
             place = os.path.realpath(parent)
             if place in seen:
                 folders.clear()
@@ -37,16 +36,15 @@ def walk(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, list[str]]]:
             folders[:] = sorted(
                 name
                 for name, path in paths.items()
-                if not is_private(name) and os.access(path, _TO_LIST)
+                if not is_private(name) and os.access(path, os.R_OK | os.X_OK)
             )
             starts += [paths[name] for name in folders if os.path.islink(paths[name])]
             notes = {name for name in files if is_note(name)}
             yield pathlib.Path(parent), sorted({*files, *paths} - notes - {*folders})
 
 
-def _raise_if_closed(error: OSError) -> None:
-    if isinstance(error, PermissionError):
-        raise error
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def hash_files(folder: pathlib.Path) -> str:
@@ -56,10 +54,8 @@ def hash_files(folder: pathlib.Path) -> str:
     before every run would take too long.
 
     Raises:
-      FileNotFoundError: the folder does not exist.
+      OSError: see `walk`.
     """
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{folder.absolute()} does not exist or is not a folder")
     digest = hashlib.sha256()
     for parent, names in walk(folder):
         for path in (parent / name for name in names):

@@ -14,13 +14,9 @@ BATCH_AXIS = "data"
 def make_mesh(devices: Sequence[jax.Device] | None = None) -> Mesh:
     """Makes the mesh of all given devices (default: all), with one axis called `data`."""
     devices = jax.devices() if devices is None else list(devices)
-    return jax.make_mesh(
-        (len(devices),),
-        (BATCH_AXIS,),
-        devices=devices,
-        # The compiler places intermediate values; embedding look-ups refuse explicit axes.
-        axis_types=(jax.sharding.AxisType.Auto,),
-    )
+    # The compiler places intermediate values; embedding look-ups refuse explicit axes.
+    types = (jax.sharding.AxisType.Auto,)
+    return jax.make_mesh((len(devices),), (BATCH_AXIS,), types, devices=devices)
 
 
 def replicated(mesh: Mesh) -> NamedSharding:

@@ -31,7 +31,6 @@ class PageItem:
       text: shown literally, whatever characters it has.
       picture: an encoded file, or a PIL image.
       alt: describes the picture to readers who cannot see it.
-      words: instead of `text`, words with the weights that shade them.
       notes: short facts under it.
       mark: a word in a colored frame, such as "own"; "" for no frame.
       link: address of the whole picture; "" for no link.
@@ -40,7 +39,6 @@ class PageItem:
     text: str = ""
     picture: Picture | None = dataclasses.field(default=None, repr=False)  # Long when printed.
     alt: str = ""
-    words: Sequence[tuple[str, float]] = ()
     notes: Sequence[str] = ()
     mark: str = ""
     link: str = ""

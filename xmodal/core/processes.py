@@ -6,6 +6,7 @@ error before the first collective, which would otherwise abort or hang.
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -31,7 +32,7 @@ TRY_AGAIN = 75  # EX_TEMPFAIL
 # Hosts may keep the same files in different folders.
 _OF_A_HOST = ("data_dir", "manual_dir", "ratings_dir")
 _CALLS: Counter[str] = Counter()
-_STOP = "stop"
+_STOP_CALLS, _STOPS = itertools.count(), list[bool]()
 
 
 @contextlib.contextmanager
@@ -132,11 +133,9 @@ def agree_to_stop() -> bool:
     Every process calls it equally often, in the same order. JAX's preemption service finds the
     call that all have yet to make, so a call only compares two numbers. The answer stays true.
     """
-    if _CALLS[_STOP] >= 0:
-        _CALLS[_STOP] += 1
-        if multihost_utils.reached_preemption_sync_point(_CALLS[_STOP]):
-            _CALLS[_STOP] = -1
-    return _CALLS[_STOP] < 0
+    if not _STOPS and multihost_utils.reached_preemption_sync_point(next(_STOP_CALLS)):
+        _STOPS.append(True)
+    return bool(_STOPS)
 
 
 def first_does(what: str, function: Callable[[], object]) -> None:

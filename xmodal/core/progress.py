@@ -3,13 +3,12 @@
 import contextlib
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 
 from absl import logging
 from tqdm import tqdm
-
-from xmodal.core import processes
 
 # Shorter work is not reported; later pauses between lines grow to a tenth of the time so far.
 _PAUSE_SECONDS = 10.0
@@ -17,7 +16,8 @@ _LINE = "{desc}{percentage:.0f} % ({n:,} of {total:,}), {elapsed} so far, {remai
 
 STOPPED = 143  # 128 + SIGTERM: schedulers and shell loops restart such a job.
 
-_checks: list[Callable[[], bool]] = []  # See `interruptible`.
+# Functions that ask whether to stop, and whether all processes of a run must ask together.
+_checks: list[tuple[Callable[[], bool], bool]] = []
 
 
 class StopRequestedError(Exception):
@@ -34,11 +34,14 @@ def interruptible(is_stopped: Callable[[], bool]) -> Iterator[None]:
     Raises:
       StopRequestedError: the work has ended.
     """
-    _checks.append(is_stopped)
+    from xmodal.core import processes  # With JAX, which takes a second.
+
+    check = is_stopped, processes.count() > 1
+    _checks.append(check)
     try:
         yield
     finally:
-        _checks.remove(is_stopped)
+        _checks.remove(check)
 
 
 @contextlib.contextmanager
@@ -51,16 +54,18 @@ def stoppable(then: str) -> Iterator[None]:
     Args:
       then: how to resume, for the message.
     """
-    received: list[int] = []
+    from xmodal.core import processes
+
+    received = threading.Event()
 
     def stop(number: int, frame: object) -> None:
-        received.append(number)
+        received.set()
         signal.signal(number, signal.SIG_DFL)
 
     is_alone = processes.count() == 1
     before = signal.signal(signal.SIGTERM, stop) if is_alone else None
     try:
-        with interruptible(received.__len__ if is_alone else processes.agree_to_stop):
+        with interruptible(received.is_set if is_alone else processes.agree_to_stop):
             yield
     except StopRequestedError as error:
         logging.warning("Stopped by a signal (%s); %s.", error, then)
@@ -80,7 +85,7 @@ def check_stop(what: str, *, jointly: bool = False) -> None:
     Raises:
       StopRequestedError: it was asked to end; names `what`.
     """
-    if (jointly or processes.count() == 1) and any(is_stopped() for is_stopped in _checks):
+    if any(is_stopped() for is_stopped, joint in _checks if jointly or not joint):
         raise StopRequestedError(what)
 
 

@@ -19,8 +19,6 @@ _MINUS = re.compile(r"(?<![\w.])-(?=\d)")
 class Bold(str):
     """A cell that LaTeX sets in bold; the text of other formats, which is aligned, stays plain."""
 
-    __slots__ = ()
-
 
 def format_table(rows: Rows, format: str = "markdown") -> str:
     """Returns cells as a table; the first row is the header, the first column text.
@@ -32,7 +30,7 @@ def format_table(rows: Rows, format: str = "markdown") -> str:
       format: "markdown", aligned to be readable in a terminal, or "latex", a `tabular` for the
         package booktabs.
     """
-    return lookup("format", format, _FORMATS)(rows)
+    return lookup("format", format, {"markdown": _as_markdown, "latex": _as_latex})(rows)
 
 
 def format_document(parts: Sequence[str | Rows], format: str = "markdown") -> str:
@@ -102,6 +100,3 @@ def _document_as_latex(parts: Sequence[str | Rows]) -> str:
             heading = part.lstrip("# ") if part.startswith("#") else heading
             found.append("\n".join(f"% {line}".rstrip() for line in part.splitlines()))
     return "\n\n".join(found) + "\n"
-
-
-_FORMATS = {"markdown": _as_markdown, "latex": _as_latex}

@@ -62,6 +62,7 @@ def test_answers_are_those_of_the_index(index, ask):
     [
         (("GET", "/search?top=2"), 400, "Pass either a text or an image"),
         (("GET", "/search?text=a&k=3"), 400, "Unknown name 'k' in the address; known: ['find'"),
+        (("GET", "/search?text=a&top=2000"), 400, "top is 2000; it must be at most 1000"),
         (("GET", "/"), 404, "there is only /search"),
     ],
 )

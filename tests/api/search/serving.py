@@ -3,8 +3,8 @@
 import contextlib
 import threading
 
+from xmodal.api import web_server
 from xmodal.api.search import server
-from xmodal.core import web_server
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ in front of it that has encryption, users and time limits.
 import json
 import threading
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -22,16 +22,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from xmodal.api import web_server
 from xmodal.api.search.formats import as_json
 from xmodal.api.search.index import Index
-from xmodal.core import web_server
-from xmodal.core.config import lookup
+from xmodal.core.config import Bounds, check_value, lookup
 from xmodal.core.errors import UserError
 
 _PATH = "/search"
 _LARGEST = 20 * 2**20  # Bytes of a picture.
-_MOST = 1000  # Hits of a query.
-_OPTIONS = {"text": str, "find": str, "top": int}
+_OPTIONS = {"text": str, "find": str, "top": Annotated[int, Bounds(at_least=1, at_most=1000)]}
 
 
 def serve(index: Index, name: str, host: str, port: int, url: str = "") -> None:
@@ -89,11 +88,5 @@ def _answer(text: str, status: int = 200) -> Response:
 
 def _read_options(given: Mapping[str, str]) -> dict[str, Any]:
     """The arguments of `Index.query` in an address."""
-    kinds = {name: lookup("the address", name, _OPTIONS) for name in given}
-    try:
-        found = {name: kind(given[name]) for name, kind in kinds.items()}
-    except ValueError as error:
-        raise UserError(f"An option is not a number: {error!s:.80}.") from error
-    if found.get("top", 1) > _MOST:
-        raise UserError(f"top is at most {_MOST}.")
-    return found
+    hints = {name: lookup("the address", name, _OPTIONS) for name in given}
+    return {name: check_value(name, hint, given[name]) for name, hint in hints.items()}

@@ -15,11 +15,11 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from xmodal.api import web_server
 from xmodal.apps.annotate.assignment_queue import AssignmentQueue, Place, Rest
 from xmodal.apps.annotate.questions import KINDS, BadAnswer
 from xmodal.apps.annotate.raters import Rater, find_rater
 from xmodal.apps.annotate.study_file import StudyFile
-from xmodal.core import web_server
 from xmodal.core.errors import UserError
 
 _HERE = pathlib.Path(__file__).parent

@@ -11,7 +11,7 @@ import filelock
 from etils import epath
 
 from xmodal.core import processes
-from xmodal.core.errors import FolderInUseError, UserError
+from xmodal.core.errors import FolderInUseError
 from xmodal.core.files import is_in_object_store
 
 _GUARD = ".writer.lock"
@@ -46,8 +46,6 @@ def _hold(path: pathlib.Path) -> Iterator[None]:
             f"{path} is being written by another process. Wait for it, stop it, or use another "
             "folder."
         ) from None
-    except OSError as error:
-        raise UserError(f"Cannot write to {path}: {error}. Use another folder.") from error
     try:
         yield
     finally:

@@ -1,7 +1,5 @@
 """Reads and writes the config, records and metrics of a run, and lists its checkpoints."""
 
-import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +11,7 @@ from etils import epath
 
 from xmodal.core.config import read
 from xmodal.core.errors import UserError
-from xmodal.core.files import absolute, finite_or_none, read_json, write_file
+from xmodal.core.files import absolute, as_numbers, format_json, read_json, write_file
 from xmodal.data.text.tokenizer_files import FILES, vocabulary_file
 from xmodal.train.sections import BestCheckpointConfig
 
@@ -106,7 +104,7 @@ def load_records(run_dir: str) -> Records:
 
 def save_evaluated(run_dir: str, metrics: Mapping[int, Mapping[str, float]]) -> None:
     """Writes `RUN_DIR/evaluated.json` on process 0: the metrics of all evaluated steps."""
-    _save(run_dir, "evaluated.json", finite_or_none(metrics))
+    _save(run_dir, "evaluated.json", metrics)
 
 
 def load_evaluated(run_dir: str) -> dict[int, dict[str, float]]:
@@ -116,15 +114,15 @@ def load_evaluated(run_dir: str) -> dict[int, dict[str, float]]:
     """
     last = max(steps(run_dir), default=-1)
     return {
-        int(step): {tag: math.nan if x is None else x for tag, x in metrics.items()}
+        int(step): as_numbers(metrics)
         for step, metrics in _load(run_dir, "evaluated.json").items()
         if int(step) <= last
     }
 
 
-def _save(run_dir: str, name: str, content: Any) -> None:
+def _save(run_dir: str, name: str, content: Mapping[Any, Any]) -> None:
     if jax.process_index() == 0:
-        write_file(epath.Path(run_dir) / name, f"{json.dumps(content, indent=2)}\n")
+        write_file(epath.Path(run_dir) / name, format_json(content))
 
 
 def _load(run_dir: str, name: str) -> dict[str, Any]:
