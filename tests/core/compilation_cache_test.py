@@ -21,39 +21,22 @@ print(jax.config.jax_compilation_cache_dir, hits.count("/jax/compilation_cache/c
 """
 
 
-@pytest.fixture
-def compile_in(tmp_path):
-    """Starts a process that compiles; returns its folder and hits."""
-
-    environment = dict(os.environ)
+@pytest.mark.slow
+def test_the_second_process_finds_what_the_first_compiled(tmp_path):
+    environment = os.environ | {
+        "XDG_CACHE_HOME": str(tmp_path),
+        "JAX_ENABLE_COMPILATION_CACHE": "true",
+    }
     # Those of all tests.
     environment.pop("JAX_COMPILATION_CACHE_DIR", None)
     environment.pop("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", None)
-
-    def start():
-        own = {
-            "XDG_CACHE_HOME": str(tmp_path),
-            "JAX_ENABLE_COMPILATION_CACHE": "true",
-        }
-        said = subprocess.check_output(
-            [sys.executable, "-c", PROGRAM], env=environment | own, text=True, timeout=100
-        )
-        folder, hits = said.rsplit(maxsplit=1)
-        return folder, int(hits)
-
-    return start
-
-
-def entries(folder):
-    return sorted(pathlib.Path(folder).glob("*-cache"))
-
-
-@pytest.mark.slow
-def test_the_second_process_finds_what_the_first_compiled(compile_in, tmp_path):
-    folder = pathlib.Path(compile_in()[0])
-    assert folder.parent == tmp_path / "xmodal" / "compiled"
-    written = entries(folder)
-    assert written
-    _, hits = compile_in()
-    assert hits == len(written)
-    assert entries(folder) == written
+    command = [sys.executable, "-c", PROGRAM]
+    hits, entries = [], []
+    for _ in range(2):
+        said = subprocess.check_output(command, env=environment, text=True, timeout=100)
+        folder, count = said.rsplit(maxsplit=1)
+        hits.append(int(count))
+        entries.append(sorted(pathlib.Path(folder).glob("*-cache")))
+    assert pathlib.Path(folder).parent == tmp_path / "xmodal" / "compiled"
+    assert entries[0] == entries[1] != []
+    assert hits == [0, len(entries[0])]

@@ -42,6 +42,7 @@ class Inner:
 class Section:
     size: int = setting(at_least=1)
     kind: str = setting("a", one_of=("a", "b"))
+    biases: int = setting(2, one_of=(1, 2))
     area: tuple[float, float] = setting((0.5, 1.0), at_least=0, at_most=1)
     names: tuple[str, ...] = setting((), pattern=True)
     inner: Inner | None = None
@@ -49,7 +50,7 @@ class Section:
 
 def test_read_fills_defaults_and_converts():
     found = config.read(Section, "config.x", {"size": 2, "area": [0, 1], "inner": {"rate": 0.5}})
-    assert found == Section(2, "a", (0, 1), (), Inner(0.5))
+    assert found == Section(2, "a", 2, (0, 1), (), Inner(0.5))
     assert config.read(Section, "config.x", found) is found
 
 
@@ -58,6 +59,7 @@ def test_read_fills_defaults_and_converts():
     [
         ({"size": 1, "area": (0.5, 2.0)}, r"config.x.area is 2.0; it must be at most 1"),
         ({"size": 1, "inner": {"rate": 1.0}}, r"config.x.inner.rate is 1.0; .* less than 1"),
+        ({"size": 1, "biases": 3}, r"Unknown name 3 in config.x.biases; known: \[1, 2\]"),
         ({"size": 1, "area": (0.5,)}, r"config.x.area is \(0.5,\); it must be tuple"),
         ({"size": 1, "names": ["("]}, r"config.x.names is '\('; it must be a valid reg"),
     ],

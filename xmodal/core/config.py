@@ -44,7 +44,7 @@ class Bounds:
       above: number that the value must exceed.
       at_most: largest number allowed.
       below: number that the value must not reach.
-      one_of: allowed strings; None allows all.
+      one_of: allowed values; None allows all.
       pattern: whether strings are regular expressions.
     """
 
@@ -52,7 +52,7 @@ class Bounds:
     above: float = -math.inf
     at_most: float = math.inf
     below: float = math.inf
-    one_of: Collection[str] | None = None
+    one_of: Collection[str | int] | None = None
     pattern: bool = False
 
     def check(self, where: str, value: Any) -> None:
@@ -61,11 +61,11 @@ class Bounds:
         if isinstance(value, tuple):
             for item in value:
                 self.check(where, item)
-        elif isinstance(value, str):
-            if self.one_of is not None:
-                lookup(where, value, dict.fromkeys(self.one_of))
+        elif self.one_of is not None and value is not None:
+            lookup(where, value, dict.fromkeys(self.one_of))
+        elif isinstance(value, str) and self.pattern:
             try:
-                re.compile(value if self.pattern else "")
+                re.compile(value)
             except re.error as error:
                 problem = f"a valid regular expression ({error})"
         elif isinstance(value, (int, float)):
@@ -187,9 +187,9 @@ def check_keys(
         raise UserError(f"{section} lacks {missing}; known: {sorted(known)}.")
 
 
-def lookup(section: str, name: str, table: Mapping[str, T]) -> T:
+def lookup(section: str, name: Any, table: Mapping[Any, T]) -> T:
     """Returns the row called `name`, or raises an error that lists the known ones."""
-    if not isinstance(name, str) or name not in table:
+    if not isinstance(name, (str, int)) or name not in table:
         raise UserError(f"Unknown name {name!r} in {section}; {suggest([name], table)}")
     return table[name]
 

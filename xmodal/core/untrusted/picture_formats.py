@@ -14,7 +14,7 @@ MAX_PIXELS = 2**26
 """8,192 x 8,192. Photographs are far smaller; larger images are mistakes or attacks."""
 
 # Some of Pillow's other formats (EPS, PDF) start external programs or contain no picture.
-_FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
+_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
 
 IMAGE_ENDINGS = (
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff",
@@ -42,11 +42,9 @@ def open_picture(source: bytes | str | os.PathLike) -> PIL.Image.Image:
       PIL.UnidentifiedImageError: it is not a picture, or of a format that is not read.
       Exception: damaged files make Pillow raise all kinds of errors.
     """
-    PIL.Image.init()
-    formats = [name for name in _FORMATS if name in PIL.Image.OPEN]
     file = io.BytesIO(source) if isinstance(source, bytes) else source
     try:
-        picture = PIL.Image.open(file, formats=formats)
+        picture = PIL.Image.open(file, formats=_FORMATS)
     except PIL.Image.DecompressionBombError as error:
         raise TooManyPixelsError(str(error)) from error
     check_pixels(picture.width, picture.height)
