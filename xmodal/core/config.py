@@ -99,7 +99,7 @@ def defaults(cls: type["DataclassInstance"]) -> dict[str, Any]:
             found[field.name] = field.default
         elif field.default_factory is not dataclasses.MISSING:
             found[field.name] = field.default_factory()
-    is_section = dataclasses.is_dataclass
+    is_section: Callable[[Any], bool] = dataclasses.is_dataclass
     return {k: dataclasses.asdict(v) if is_section(v) else v for k, v in found.items()}
 
 
@@ -196,7 +196,7 @@ def lookup(section: str, name: Any, table: Mapping[Any, T]) -> T:
 
 def suggest(names: Iterable[str], known: Collection[str]) -> str:
     """Returns `known: [...].` and, if known names are close to the given ones, a question."""
-    near = (difflib.get_close_matches(str(name), list(known), n=1) for name in names)
+    near = (difflib.get_close_matches(str(name), map(str, known), n=1) for name in names)
     found = " and ".join(repr(match) for matches in near for match in matches)
     return f"known: {sorted(known)}." + (f" Did you mean {found}?" if found else "")
 

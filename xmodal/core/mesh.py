@@ -75,4 +75,4 @@ def put(array: np.ndarray | np.generic, sharding: jax.sharding.Sharding) -> jax.
     Over several processes, `jax.device_put` compares the arrays of all of them, with a collective
     that waits for the steps under way.
     """
-    return jax.make_array_from_callback(array.shape, sharding, lambda at: array[at])
+    return jax.make_array_from_callback(array.shape, sharding, lambda at: np.asarray(array)[at])
