@@ -71,9 +71,7 @@ def has_pairs(columns: Collection[str]) -> bool:
     return set(_SENTENCES) <= set(columns)
 
 
-def as_captions(
-    columns: Mapping[str, np.ndarray | RaggedColumn],
-) -> dict[str, np.ndarray | RaggedColumn]:
+def as_captions(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Returns columns of sentence pairs as those of captioned images.
 
     `image_id` is the id of the pair, `captions` are its two sentences, and `caption_ids` are twice

@@ -77,7 +77,7 @@ class EvalSplit:
         self.modalities = ("image",) * has_images + ("text",) * has_texts
         if "image_id" not in columns:  # A dataset of TFDS, whose records have no ids.
             columns["image_id"] = np.arange(len(source), dtype=np.int32)
-        self.image_ids = columns["image_id"]
+        self.image_ids: np.ndarray = columns["image_id"]
         captions = ids = RaggedColumn(np.zeros(0, np.int32), np.zeros_like(self.image_ids))
         if has_texts:
             captions, ids = columns["captions"], columns["caption_ids"]

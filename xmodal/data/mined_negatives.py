@@ -96,6 +96,7 @@ def open_mined(
         )
     files = (os.path.join(folder, name) for name in ("captions.npy", "images.npy"))
     try:
-        return MinedNegatives(*(load_arrays(file, mmap_mode="r") for file in files), caption_ids)
+        captions, images = (load_arrays(file, mmap_mode="r") for file in files)
+        return MinedNegatives(captions, images, caption_ids)
     except DAMAGE as error:
         raise UserError(f"{folder} has a damaged table ({error}); {_REMEDY}") from error
