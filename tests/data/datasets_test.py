@@ -44,9 +44,9 @@ def test_a_damaged_file_is_named_with_its_remedy(tiny_config, tmp_path, damage):
     middle = len(content) // 4
     content[middle : middle + 200] = bytes(200)
     file.write_bytes(content if damage == "changed" else content[:middle])
-    with pytest.raises(UserError, match="A record of .* train cannot be read: ") as raised:
+    with pytest.raises(UserError, match="is damaged .*: delete the folder to make it") as raised:
         source.read(np.arange(37))
-    assert f"delete {file.parent} to prepare the dataset again" in str(raised.value)
+    assert f"A record of {file.parent} is damaged" in str(raised.value)
 
 
 def test_columns_of_every_kind_are_the_same_from_both_files(tiny_config):

@@ -8,7 +8,6 @@ import pytest
 import tensorflow_datasets as tfds
 
 from xmodal import data
-from xmodal.core.errors import UserError
 
 NAMES = ("red", "green", "blue")
 COUNTS = {"train": 23, "test": 11}
@@ -71,9 +70,3 @@ def test_a_prepared_dataset_of_tfds_is_read_without_its_code(prepared):
     (batch,) = items.images(8, rows)
     np.testing.assert_array_equal(batch["image_id"], rows)
     assert len(data.eval_split(section(prepared), split="train[5:9]").image_ids) == 4
-
-
-def test_tfrecords_are_to_be_converted(tmp_path):
-    Patches(data_dir=str(tmp_path), file_format="tfrecord").download_and_prepare()
-    with pytest.raises(UserError, match="has TFRecords.*tfds build --file_format=array_record"):
-        data.eval_split(section(str(tmp_path)), split="train")

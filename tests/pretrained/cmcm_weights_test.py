@@ -124,7 +124,7 @@ def test_cmcm_equals_torch(torch, tmp_path, vocabulary, attention, prefix, class
     made = convert("cmcm", tmp_path / "model_e9499.ckpt.pt", attention, vocabulary)
     folder = tmp_path / "made"
     save_folder(folder, *made)
-    assert read_vocabulary(folder / "text/vocab.txt") == ["<pad>", "<unk>", *WORDS]
+    assert list(read_vocabulary(folder / "text/vocab.txt")) == ["<pad>", "<unk>", *WORDS]
 
     model, _, found = parity.embed_converted(folder, PIXELS, IDS, MASK)
     with torch.no_grad():

@@ -7,6 +7,7 @@ evaluation splits and text-only training read this file.
 
 import dataclasses
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -43,18 +44,6 @@ class RaggedColumn(NamedTuple):
         return np.cumsum(self.lengths) - self.lengths
 
 
-def ragged(column: np.ndarray | RaggedColumn) -> RaggedColumn:
-    """Returns a column whose rows differ in length, for type checkers."""
-    assert isinstance(column, RaggedColumn)
-    return column
-
-
-def dense(column: np.ndarray | RaggedColumn) -> np.ndarray:
-    """Returns a column whose rows have one shape, for type checkers."""
-    assert isinstance(column, np.ndarray)
-    return column
-
-
 def decode_texts(stored: np.ndarray) -> list[str]:
     """Returns the texts of a column, UTF-8 bytes of any shape, in one list."""
     return [text.decode("utf-8", "ignore") for text in stored.flat]
@@ -86,7 +75,7 @@ class Column:
         """The dimensions that do not vary: the shape of one record, or of one of its rows."""
         return tuple(length for length in self.shape if length is not None)
 
-    def decode(self, values: np.ndarray, lengths: np.ndarray) -> np.ndarray | RaggedColumn:
+    def decode(self, values: np.ndarray, lengths: np.ndarray) -> Any:
         """Returns stored values as [N, *shape], or `RaggedColumn` if the length varies.
 
         Args:
@@ -109,8 +98,6 @@ def describe(features: tfds.features.FeaturesDict) -> dict[str, Column]:
     for name, feature in features.items():
         if isinstance(feature, tfds.features.Image):
             columns[name] = Column(STRING, is_picture=True)
-        elif isinstance(feature, tfds.features.Text):
-            columns[name] = Column(STRING)
         elif isinstance(feature, tfds.features.Sequence):
             if not feature.feature.shape:
                 columns[name] = Column(np.dtype(feature.np_dtype), (None,))
@@ -124,26 +111,23 @@ def describe(features: tfds.features.FeaturesDict) -> dict[str, Column]:
 def parse(records: Iterable[bytes], columns: Mapping[str, Column]) -> dict[str, Stored]:
     """Returns the stored values of columns in N serialized `tf.train.Example`s."""
     stored = {name: STRING if each.is_raw else each.dtype for name, each in columns.items()}
-    found = read_values(records, stored)
-    return {
-        name: (values.astype(stored[name]), lengths) for name, (values, lengths) in found.items()
-    }
+    return read_values(records, stored)
 
 
-def read_records(source: Any, rows: np.ndarray, what: str, remedy: str) -> Sequence[bytes]:
+def read_records(source: Any, rows: np.ndarray, folder: os.PathLike | str) -> Sequence[bytes]:
     """Reads records by number, in the given order.
 
     Args:
       source: a data source of `array_record` or TFDS.
       rows: numbers of the records, int64 [N].
-      what: what the records are, as the start of an error.
-      remedy: what to do about damaged files, as the end of an error.
+      folder: the folder of the files, for errors.
     """
     try:
         return source.__getitems__(rows.tolist())
     except RuntimeError as error:  # The only error that the library raises.
+        reason = str(error).splitlines()[0]
         raise UserError(
-            f"{what} cannot be read: {str(error).splitlines()[0]}. The file is damaged; {remedy}"
+            f"A record of {folder} is damaged ({reason}): delete the folder to make it again."
         ) from error
 
 
@@ -178,7 +162,7 @@ def load_table(
 
 def take(
     table: pa.Table, columns: Mapping[str, Column], rows: np.ndarray | None = None
-) -> dict[str, np.ndarray | RaggedColumn]:
+) -> dict[str, Any]:
     """Returns columns of a table by name.
 
     Args:

@@ -68,7 +68,7 @@ class DataConfig:
       captions_per_image: captions of each image in a training batch; 1 with "pairs".
       image: None for no images (text-only models).
       text: None for no captions.
-      text_lengths: numbers of ids, ascending, to which a training batch is padded if all of its
+      text_lengths: numbers of ids to which a training batch is padded if all of its
         texts are that short; others are padded to `text.max_length`. The training step is compiled
         for every length. Not used with `text.attend_to_padding`.
       length_bucketing: texts of a training batch that are padded even less, see `LengthBucketing`;
@@ -90,7 +90,7 @@ class DataConfig:
     captions_per_image: int = setting(1, at_least=1)
     image: ImageConfig | None = None
     text: TextConfig | None = dataclasses.field(default_factory=TextConfig)
-    text_lengths: tuple[int, ...] = ()
+    text_lengths: tuple[int, ...] = setting((), at_least=1)
     length_bucketing: LengthBucketing | None = None
     label_captions: int = setting(0, at_least=0)
     mined_negatives: str = ""
@@ -99,7 +99,7 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         is_pairs, tags = self.examples == "pairs", self.image is not None and self.image.tags
-        mined, lengths = bool(self.mined_negatives), self.text_lengths
+        mined = bool(self.mined_negatives)
         pieces = self.text is not None and self.text.tokenizer == "wordpiece"
         wrong = {
             "examples='pairs' has one caption per example: set captions_per_image to 1, and text": (
@@ -111,9 +111,6 @@ class DataConfig:
             "mined_negatives to ''": mined and self.label_captions > 0,
             "image.tags needs ids of word pieces: set text.tokenizer='wordpiece', or "
             "image.tags=False": tags and not pieces,
-            f"text_lengths is {lengths}: give positive numbers in ascending order": (
-                list(lengths) != sorted({max(1, length) for length in lengths})
-            ),
         }
         if found := [message for message, is_wrong in wrong.items() if is_wrong]:
             raise UserError(f"config.data.{found[0]}.")
@@ -134,7 +131,7 @@ class DataConfig:
         most, short = self.text.max_length, self.length_bucketing
         if self.text.attend_to_padding:
             return ((most, False),)
-        lengths = [*(length for length in self.text_lengths if length < most), most]
+        lengths = [*sorted(length for length in self.text_lengths if length < most), most]
         layouts = [(length, short is not None and length > short.length) for length in lengths]
         return tuple(dict.fromkeys([*layouts, (most, False)]))
 

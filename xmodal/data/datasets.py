@@ -22,9 +22,6 @@ from xmodal.core.progress import progress
 from xmodal.data import columns as columns_lib
 from xmodal.data.data_config import DataConfig, parse
 
-UNKNOWN_HASH = "unknown"
-"""Hash of a dataset that was prepared before hashes were introduced."""
-
 # Records per read of a whole split.
 _BLOCK = 1024
 
@@ -97,7 +94,7 @@ class Source:
         """The hash of the split; see `split_hashes`."""
         known, name = self._metadata.get("split_hashes", {}), self._builder.info.full_name
         splits = whole_splits(self._split)
-        return {f"{name} {split}": known.get(split, UNKNOWN_HASH) for split in splits}
+        return {f"{name} {split}": known.get(split, "unknown") for split in splits}
 
     @property
     def label_names(self) -> dict[str, list[str]]:
@@ -116,16 +113,9 @@ class Source:
 
     def read(self, rows: np.ndarray) -> Sequence[bytes]:
         """Reads the records int64 [N] as serialized `tf.train.Example`s."""
-        return columns_lib.read_records(
-            self._records,
-            rows,
-            what=f"A record of {self._config.dataset} {self._split}",
-            remedy=f"delete {self.folder} to prepare the dataset again.",
-        )
+        return columns_lib.read_records(self._records, rows, self.folder)
 
-    def get(
-        self, names: Iterable[str], rows: np.ndarray | None = None
-    ) -> dict[str, np.ndarray | columns_lib.RaggedColumn]:
+    def get(self, names: Iterable[str], rows: np.ndarray | None = None) -> dict[str, Any]:
         """Returns columns of records; reads records only if images are requested.
 
         Args:
@@ -145,11 +135,12 @@ class Source:
 
     @property
     def _small_columns(self) -> dict[str, columns_lib.Column]:
-        found = {name: column for name, column in self.columns.items() if name != "image"}
         return {
             name: column
-            for name, column in found.items()
-            if not column.is_picture and not (column.is_ragged and len(column.shape) > 1)
+            for name, column in self.columns.items()
+            if name != "image"
+            and not column.is_picture
+            and not (column.is_ragged and len(column.shape) > 1)
         }
 
     @functools.cached_property
@@ -175,7 +166,7 @@ def read_captions(config: Mapping[str, Any] | DataConfig, split: str) -> list[st
       DatasetMissingError: it is not prepared.
     """
     captions = Source(parse(config), split, ["captions"]).get(["captions"])["captions"]
-    return columns_lib.decode_texts(columns_lib.ragged(captions).values)
+    return columns_lib.decode_texts(captions.values)
 
 
 def needed_columns(config: DataConfig) -> list[str]:
@@ -312,7 +303,8 @@ def split_hashes(config: Mapping[str, Any] | DataConfig, split: str) -> dict[str
       split: its name; a part of a split has the hash of the whole split, a sum those of all.
 
     Returns:
-      `DATASET/CONFIG/VERSION SPLIT` -> 64 hexadecimal digits, or `UNKNOWN_HASH`.
+      `DATASET/CONFIG/VERSION SPLIT` -> 64 hexadecimal digits, or "unknown" if it was prepared
+      before hashes were introduced.
     """
     return Source(parse(config), split).hashes
 

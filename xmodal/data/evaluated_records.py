@@ -13,7 +13,7 @@ from absl import logging
 from etils import epath
 
 from data_prep.cxc.cxc_files import read_cxc_ratings
-from xmodal.data.columns import RaggedColumn, dense, ragged
+from xmodal.data.columns import RaggedColumn, decode_texts
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import Source, check_columns, needed_columns, open_beside, open_builder
 
@@ -71,9 +71,7 @@ def has_pairs(columns: Collection[str]) -> bool:
     return set(_SENTENCES) <= set(columns)
 
 
-def as_captions(
-    columns: Mapping[str, np.ndarray | RaggedColumn],
-) -> dict[str, np.ndarray | RaggedColumn]:
+def as_captions(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Returns columns of sentence pairs as those of captioned images.
 
     `image_id` is the id of the pair, `captions` are its two sentences, and `caption_ids` are twice
@@ -81,11 +79,11 @@ def as_captions(
     pair's set ("images2014"; without a year if it is 0); `average`, the year whose mean includes
     the set, 0 for none.
     """
-    ids = dense(columns["pair_id"])
-    both = np.stack([dense(columns[name]) for name in _SENTENCES], axis=1)
+    ids = columns["pair_id"]
+    both = np.stack([columns[name] for name in _SENTENCES], axis=1)
     lengths = np.full(len(ids), 2, np.int64)
     numbers = (2 * ids[:, None] + np.arange(2)).astype(np.int32)
-    sets = zip(dense(columns["dataset"]), dense(columns["year"]), strict=True)
+    sets = zip(columns["dataset"], columns["year"], strict=True)
     return {
         "image_id": ids,
         "captions": RaggedColumn(both.ravel(), lengths),
@@ -111,16 +109,12 @@ def load_ratings(
     source = open_beside(config, "ratings", split)
     if source is None:
         return {}, {}
-    columns = source.get(["rating", "left_id", "right_id", "score", "method"])
-    ratings = np.char.decode(dense(columns["rating"]).astype(bytes), "utf-8")
-    pairs = {
-        "left_ids": dense(columns["left_id"]),
-        "right_ids": dense(columns["right_id"]),
-        "scores": dense(columns["score"]),
-        "methods": np.char.decode(dense(columns["method"]).astype(bytes), "utf-8"),
-    }
+    names = {"left_ids": "left_id", "right_ids": "right_id", "scores": "score", "methods": "method"}
+    columns = source.get(["rating", *names.values()])
+    columns["method"] = np.array(decode_texts(columns["method"]))
+    ratings = columns["rating"]
     return {
-        str(rating): {name: column[ratings == rating] for name, column in pairs.items()}
+        rating.decode(): {name: columns[own][ratings == rating] for name, own in names.items()}
         for rating in np.unique(ratings)
     }, source.hashes
 
@@ -135,9 +129,9 @@ def load_matches(config: DataConfig, split: str) -> dict[str, tuple[np.ndarray, 
     if source is None:
         return {}
     columns = source.get(["direction", "query_id", "positive_ids"])
-    positives = ragged(columns["positive_ids"])
+    positives = columns["positive_ids"]
     direction, query = (
-        np.repeat(dense(columns[name]), positives.lengths) for name in ("direction", "query_id")
+        np.repeat(columns[name], positives.lengths) for name in ("direction", "query_id")
     )
     return {
         name.decode(): (query[direction == name], positives.values[direction == name])

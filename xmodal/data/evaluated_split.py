@@ -10,18 +10,11 @@ import numpy as np
 from data_prep.same_text import content_hash
 from xmodal.core.errors import UserError
 from xmodal.core.read_ahead import read_ahead
+from xmodal.data import evaluated_records as records
 from xmodal.data.batch_shapes import batch_spec, image_columns, tag_columns
-from xmodal.data.columns import STRING, RaggedColumn, decode_texts, dense, ragged
+from xmodal.data.columns import STRING, RaggedColumn, decode_texts
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import title_of
-from xmodal.data.evaluated_records import (
-    MATCHES,
-    as_captions,
-    has_pairs,
-    load_matches,
-    load_ratings,
-    open_captions,
-)
 from xmodal.data.feature_records import IMAGE_FEATURES, TEXT_FEATURES, FeatureReader
 from xmodal.data.learned_vocabulary import load_tokenizer
 from xmodal.data.text.tokenizers import Tokenizer
@@ -68,7 +61,7 @@ class EvalSplit:
         self, config: DataConfig, split: str, tokenizer: Tokenizer | None, train_split: str
     ) -> None:
         """Reads ids, texts and labels; see `eval_split`."""
-        self._source = source = open_captions(config, split)
+        self._source = source = records.open_captions(config, split)
         self.config, self._tokenizer, self._train_split = config, tokenizer, train_split
         self._features: dict[str, FeatureReader] = {}
         self._beside: dict[str, EvalSplit] = {}
@@ -76,18 +69,18 @@ class EvalSplit:
         self.folder, self.hashes = source.folder, source.hashes
         pictures = {name for name, each in source.columns.items() if each.is_picture}
         columns = source.get([name for name in source.columns if name not in {"image", *pictures}])
-        self.has_pictures, self.has_pairs = "image" in pictures, has_pairs(source.columns)
+        self.has_pictures, self.has_pairs = "image" in pictures, records.has_pairs(source.columns)
         if self.has_pairs:
-            columns = as_captions(columns)
+            columns = records.as_captions(columns)
         has_images = config.image is not None and not self.has_pairs
         has_texts = config.text is not None and "captions" in columns
         self.modalities = ("image",) * has_images + ("text",) * has_texts
         if "image_id" not in columns:  # A dataset of TFDS, whose records have no ids.
             columns["image_id"] = np.arange(len(source), dtype=np.int32)
-        self.image_ids = dense(columns["image_id"])
+        self.image_ids: np.ndarray = columns["image_id"]
         captions = ids = RaggedColumn(np.zeros(0, np.int32), np.zeros_like(self.image_ids))
         if has_texts:
-            captions, ids = ragged(columns["captions"]), ragged(columns["caption_ids"])
+            captions, ids = columns["captions"], columns["caption_ids"]
         self.caption_rows = np.repeat(np.arange(len(captions.lengths)), captions.lengths)
         self.caption_ids = ids.values
         self.caption_image_ids = self.image_ids[self.caption_rows]
@@ -99,7 +92,7 @@ class EvalSplit:
         self.ratings: dict[str, dict[str, np.ndarray]] = {}
         dropped = 0
         if not self.has_pairs:
-            self.ratings, hashes = load_ratings(config, split)
+            self.ratings, hashes = records.load_ratings(config, split)
             self.hashes |= hashes
         if source.left_out or not source.is_complete:
             self.ratings, dropped = _keep_known(self.ratings, self.image_ids, self.caption_ids)
@@ -140,8 +133,8 @@ class EvalSplit:
     @functools.cached_property
     def lists(self) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
         """Lists of positives by name, "matches", and direction, see `load_matches`."""
-        found = {} if self.has_pairs else load_matches(self.config, self.split)
-        return {MATCHES: found} if found else {}
+        found = {} if self.has_pairs else records.load_matches(self.config, self.split)
+        return {records.MATCHES: found} if found else {}
 
     @functools.cached_property
     def caption_lengths(self) -> np.ndarray:
@@ -176,7 +169,7 @@ class EvalSplit:
 
         def read(rows: np.ndarray) -> dict[str, np.ndarray]:
             columns = self._source.get(["image"] + ["tags"] * image.tags, rows)
-            tags = tag_columns(dense(columns["tags"]), tokenizer) if tokenizer else {}
+            tags = tag_columns(columns["tags"], tokenizer) if tokenizer else {}
             return image_columns(columns["image"], image) | tags
 
         reader = self._features.get(IMAGE_FEATURES)
@@ -185,7 +178,7 @@ class EvalSplit:
 
     def pictures(self, rows: np.ndarray) -> np.ndarray:
         """Returns the images at `rows` as stored: encoded pictures, bytes [R]."""
-        return dense(self._source.get(["image"], rows)["image"])
+        return self._source.get(["image"], rows)["image"]
 
     def captions(
         self, batch_size: int, rows: np.ndarray | None = None, length: int | None = None

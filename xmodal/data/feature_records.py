@@ -6,6 +6,7 @@ in the same order and, within a record, as stored. `metadata.json` identifies th
 of the features.
 """
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -51,11 +52,6 @@ class FeatureReader:
     rows: int
     width: int
 
-    @property
-    def replaces(self) -> str:
-        """The raw column that a batch leaves out."""
-        return _REPLACES[self.name]
-
     def read(self, items: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
         """Reads the features of items.
 
@@ -66,18 +62,11 @@ class FeatureReader:
         Returns:
           Features bfloat16 [..., T, W], zero past the end of an item, and a mask bool [..., T].
         """
-        records = read_records(
-            self._source,
-            items.ravel(),
-            what=f"A record of {self.folder}",
-            remedy="delete the folder to compute the features again.",
-        )
+        records = read_records(self._source, items.ravel(), self.folder)
         arrays = [np.frombuffer(record, DTYPE).reshape(-1, self.width) for record in records]
         features, mask = pad_rows(arrays, length)
-        return (
-            features.reshape(*items.shape, length, self.width),
-            mask.reshape(*items.shape, length),
-        )
+        shape = (*items.shape, length)
+        return features.reshape(*shape, self.width), mask.reshape(shape)
 
     def read_all(self, items: np.ndarray) -> dict[str, np.ndarray]:
         """Returns the features of items as the column of a batch, with all rows; see `read`."""
@@ -90,19 +79,16 @@ class FeatureReader:
 
         Texts keep the length of their ids, and images the number of regions, if it varies.
         """
-        shape = spec[self.replaces].shape
-        if self.name == TEXT_FEATURES:
-            shape = (*shape, self.width)
-        else:
-            rows = shape[1] if "image_mask" in spec else self.rows
-            shape = (shape[0], rows, self.width)
-        mined = mined_name(self.replaces)
-        kept = {name: each for name, each in spec.items() if name not in (self.replaces, mined)}
-        replaced = {self.name: jax.ShapeDtypeStruct(shape, DTYPE)}
-        if mined in spec:
-            shape = (shape[0], 2, *shape[1:])
-            replaced[mined_name(self.name)] = jax.ShapeDtypeStruct(shape, DTYPE)
-        return kept | replaced
+        own = _REPLACES[self.name]
+        names = {own: self.name, mined_name(own): mined_name(self.name)}
+        rows = spec["image_mask"].shape[1] if "image_mask" in spec else self.rows
+        found = {name: column for name, column in spec.items() if name not in names}
+        for raw in names.keys() & spec.keys():
+            shape = spec[raw].shape
+            if self.name == IMAGE_FEATURES:
+                shape = (*shape[: 1 if raw == own else 2], rows)
+            found[names[raw]] = jax.ShapeDtypeStruct((*shape, self.width), DTYPE)
+        return found
 
     @functools.cached_property
     def _source(self) -> array_record_data_source.ArrayRecordDataSource:
@@ -136,28 +122,20 @@ def write_features(
       key: hashes of the weights and inputs of the features, by name.
       arrays: one [t, W] per item of the split, in the order of the items; stored as bfloat16.
     """
+    count = rows = width = 0
     try:
         with new_folder(folder) as temporary:
-            written = _write_records(os.fspath(temporary), arrays)
-            metadata = {"name": name, "key": dict(key)} | written
+            path = os.fspath(temporary / _RECORDS)
+            # One record per chunk: training reads items in random order.
+            writer = array_record_module.ArrayRecordWriter(path, "group_size:1,uncompressed")
+            with contextlib.closing(writer):
+                for array in arrays:
+                    writer.write(np.ascontiguousarray(array, DTYPE).tobytes())
+                    count, rows, width = count + 1, max(rows, array.shape[0]), array.shape[1]
+            sizes = {"count": count, "rows": rows, "width": width}
+            metadata = {"name": name, "key": dict(key)} | sizes
             (temporary / _METADATA).write_text(json.dumps(metadata, indent=2))
     except OSError:
         # Another run may have finished first; the caller names folders by their keys.
         if not os.path.isdir(folder):
             raise
-
-
-def _write_records(folder: str, arrays: Iterable[np.ndarray]) -> dict[str, int]:
-    """Writes all arrays and returns their number, largest number of rows and width."""
-    count = rows = width = 0
-    # One record per chunk: training reads items in random order.
-    writer = array_record_module.ArrayRecordWriter(
-        os.path.join(folder, _RECORDS), "group_size:1,uncompressed"
-    )
-    try:
-        for array in arrays:
-            writer.write(np.ascontiguousarray(array, DTYPE).tobytes())
-            count, rows, width = count + 1, max(rows, array.shape[0]), array.shape[1]
-    finally:
-        writer.close()
-    return {"count": count, "rows": rows, "width": width}

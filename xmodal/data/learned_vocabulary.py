@@ -15,18 +15,13 @@ from xmodal.core.errors import UserError
 from xmodal.core.files import write_file
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import Source, read_captions
+from xmodal.data.text import tokenizers
 from xmodal.data.text.concept_graph import Concepts, parse_concepts, read_concepts
 from xmodal.data.text.pieces import SPECIAL_TOKENS, count_words
 from xmodal.data.text.text_config import TextConfig
 from xmodal.data.text.text_counts import count_texts
 from xmodal.data.text.tokenizer_files import TokenizerFile, read_vocabulary, vocabulary_file
-from xmodal.data.text.tokenizers import (
-    Tokenizer,
-    file_name,
-    make_tokenizer,
-    needs_mask,
-    word_splitter,
-)
+from xmodal.data.text.tokenizers import Tokenizer
 from xmodal.data.text.words import MASK, cut_text, learn_words
 
 _TRAIN = "train"
@@ -60,7 +55,7 @@ def vocabulary_size(config: Mapping[str, Any] | DataConfig, train_split: str = _
 def load_tokenizer(config: Mapping[str, Any] | DataConfig, train_split: str = _TRAIN) -> Tokenizer:
     """Returns the tokenizer of `config.text` with its vocabulary, see `load_vocabulary`."""
     config = parse(config)
-    return make_tokenizer(config.require_text(), load_vocabulary(config, train_split))
+    return tokenizers.make_tokenizer(config.require_text(), load_vocabulary(config, train_split))
 
 
 def load_vocabulary(
@@ -78,7 +73,7 @@ def load_vocabulary(
     text = config.require_text()
     if text.vocabulary:
         return read_vocabulary(text.vocabulary)
-    if (name := file_name(text.tokenizer)) != "vocab.txt":
+    if (name := tokenizers.file_name(text.tokenizer)) != "vocab.txt":
         raise UserError(
             f"config.data.text.tokenizer={text.tokenizer!r} is not learned here: set "
             f"config.data.text.vocabulary to its {name}."
@@ -87,7 +82,7 @@ def load_vocabulary(
     path = source.folder / _file_name(text, train_split)
     if path.exists():
         return read_vocabulary(path)
-    return vocabulary_file(_learn_and_keep(config, train_split, path))
+    return _learn_and_keep(config, train_split, path)
 
 
 def learn_vocabulary(texts: Sequence[str], config: TextConfig) -> list[str]:
@@ -105,8 +100,10 @@ def learn_vocabulary(texts: Sequence[str], config: TextConfig) -> list[str]:
     cut = functools.partial(cut_text, separators=config.separators, max_words=config.max_words)
     texts = list(map(cut, texts))  # As the tokenizer reads them.
     if config.tokenizer != "wordpiece":
-        found = learn_words(texts, word_splitter(config), config.min_count)
-        return [*(word for word in found if word != MASK), MASK] if needs_mask(config) else found
+        found = learn_words(texts, tokenizers.word_splitter(config), config.min_count)
+        if tokenizers.needs_mask(config):
+            found = [*(word for word in found if word != MASK), MASK]
+        return found
     # Run as a file: its package imports tensorflow, which takes seconds.
     package = importlib.metadata.distribution("tensorflow-text")
     learn = runpy.run_path(str(package.locate_file(_LEARNER)))["learn"]
@@ -117,23 +114,23 @@ def learn_vocabulary(texts: Sequence[str], config: TextConfig) -> list[str]:
 
 # A process learns it only once even if the file cannot be written: a start needs it repeatedly.
 @functools.cache
-def _learn_and_keep(config: DataConfig, train_split: str, path: epath.Path) -> tuple[str, ...]:
+def _learn_and_keep(config: DataConfig, train_split: str, path: epath.Path) -> TokenizerFile:
     captions = read_captions(config, train_split)
     logging.info("Learning the vocabulary from %s captions.", f"{len(captions):,}")
-    vocabulary = learn_vocabulary(captions, config.require_text())
+    vocabulary = vocabulary_file(learn_vocabulary(captions, config.require_text()))
     try:
-        write_file(path, "".join(f"{token}\n" for token in vocabulary))
+        write_file(path, vocabulary.content)
     except OSError as error:
         logging.warning("%s is not stored for later runs: %s", path, error)
-    return tuple(vocabulary)
+    return vocabulary
 
 
 def _file_name(config: TextConfig, train_split: str) -> str:
     """Returns a name that differs for whatever the vocabulary depends on."""
     read = [config.lower_case, config.reading, config.separators, config.max_words]
-    learned = [config.min_count, needs_mask(config)]
-    if config.tokenizer == "wordpiece":
-        learned = [config.vocabulary_size]
+    is_pieces = config.tokenizer == "wordpiece"
+    by_count = [config.min_count, tokenizers.needs_mask(config)]
+    learned = [config.vocabulary_size] if is_pieces else by_count
     key = hashlib.sha256(repr([*read, *learned, train_split]).encode()).hexdigest()[:16]
     return f"vocabulary-{config.tokenizer}-{key}.txt"
 

@@ -94,13 +94,9 @@ def open_mined(
             f"{_WHERE}={folder!r} was mined from the split {mined!r}, records {records}, but "
             f"config.train_split is {split!r}, records {dict(hashes)}; mine it from this split."
         )
-    captions = _open(os.path.join(folder, "captions.npy"))
-    images = _open(os.path.join(folder, "images.npy"))
-    return MinedNegatives(captions, images, caption_ids)
-
-
-def _open(path: str) -> np.ndarray:
+    files = (os.path.join(folder, name) for name in ("captions.npy", "images.npy"))
     try:
-        return load_arrays(path, mmap_mode="r")
+        captions, images = (load_arrays(file, mmap_mode="r") for file in files)
+        return MinedNegatives(captions, images, caption_ids)
     except DAMAGE as error:
-        raise UserError(f"{path} is damaged ({error}); {_REMEDY}") from error
+        raise UserError(f"{folder} has a damaged table ({error}); {_REMEDY}") from error

@@ -46,8 +46,8 @@ class Order:
         Returns:
           Non-negative int64 [B, captions] that depend only on (seed, epoch, example).
         """
-        table = _caption_draws(self.seed, self.epoch(step), self.num_examples, captions)
-        return table[self.examples(step)]
+        epoch = self.epoch(step)
+        return _draws(self.seed, _CAPTIONS, epoch, self.num_examples, captions)[self.examples(step)]
 
     def augmentation_seeds(self, step: int) -> np.ndarray:
         """Seeds for image augmentation, int64 [B, 2], from (seed, epoch, example)."""
@@ -59,8 +59,7 @@ class Order:
         Returns:
           Non-negative int64 [B, 2].
         """
-        bits = _bits(self.seed, _MINED, step, self.batch_size * 2) >> np.uint64(1)
-        return bits.astype(np.int64).reshape(self.batch_size, 2)
+        return _draws(self.seed, _MINED, step, self.batch_size, 2)
 
     def mined_augmentation_seeds(self, step: int) -> np.ndarray:
         """Seeds for the augmentation of mined images, int64 [B, 2, 2]; see `mined_draws`."""
@@ -88,6 +87,6 @@ def _permutation(seed: int, epoch: int, num_examples: int) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=2)
-def _caption_draws(seed: int, epoch: int, num_examples: int, captions: int) -> np.ndarray:
-    bits = _bits(seed, _CAPTIONS, epoch, num_examples * captions) >> np.uint64(1)
-    return bits.astype(np.int64).reshape(num_examples, captions)
+def _draws(seed: int, stream: int, epoch: int, rows: int, columns: int) -> np.ndarray:
+    bits = _bits(seed, stream, epoch, rows * columns) >> np.uint64(1)
+    return bits.astype(np.int64).reshape(rows, columns)

@@ -8,7 +8,7 @@ import numpy as np
 from xmodal.core.errors import UserError
 from xmodal.core.read_ahead import Batch, read_ahead
 from xmodal.data.batch_shapes import image_columns, tag_columns
-from xmodal.data.columns import RaggedColumn, decode_texts, dense, ragged
+from xmodal.data.columns import RaggedColumn, decode_texts
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import Source, needed_columns
 from xmodal.data.feature_records import IMAGE_FEATURES, TEXT_FEATURES, FeatureReader
@@ -72,8 +72,8 @@ def train_batches(
 
 def num_train_examples(config: Mapping[str, Any] | DataConfig, split: str) -> int:
     """Returns the examples of an epoch: images, or pairs if `examples` is "pairs"."""
-    config = parse(config)
-    return _num_examples(config, _open(config, split))
+    _, _, count = _open(parse(config), split)
+    return count
 
 
 class _BatchMaker:
@@ -90,29 +90,24 @@ class _BatchMaker:
         features: Sequence[FeatureReader],
     ) -> None:
         self._config, self._block, self._groups = config, block, groups
-        self._source = _open(config, split)
-        self._order = Order(seed, _num_examples(config, self._source), batch_size)
+        self._source, captions, count = _open(config, split)
+        self._order = Order(seed, count, batch_size)
         self._features = {reader.name: reader for reader in features}
-        self._columns = ["image_id", *config.labels]
-        if config.image is not None and IMAGE_FEATURES not in self._features:
-            self._columns.append("image")
-        if config.label_captions:
-            self._columns.append("captions")
-        self._tokenizer = None
-        if config.text is not None:
-            self._tokenizer = load_tokenizer(config, split)
-            caption_ids = _caption_ids(self._source)
-            self._starts, self._counts = caption_ids.starts, caption_ids.lengths
+        has_pixels = config.image is not None and IMAGE_FEATURES not in self._features
+        wanted = {"image": has_pixels, "captions": bool(config.label_captions)}
+        self._columns = ["image_id", *config.labels, *filter(wanted.get, wanted)]
+        self._tokenizer = None if config.text is None else load_tokenizer(config, split)
+        self._starts, self._counts = captions.starts, captions.lengths
         self._mined: MinedNegatives | None = None
         if folder := config.mined_negatives:
-            self._mined = open_mined(folder, split, caption_ids, self._source.hashes)
+            self._mined = open_mined(folder, split, captions, self._source.hashes)
 
     def __call__(self, step: int) -> Batch:
         records, numbers, mined = self._draw(step)
         own = records[self._block]
         columns = self._source.get(self._columns, own)
-        batch = {"image_id": dense(columns["image_id"])}
-        batch |= {name: dense(columns[name]) for name in self._config.labels}
+        batch = {"image_id": columns["image_id"]}
+        batch |= {name: columns[name] for name in self._config.labels}
         if (image := self._config.image) is not None:
             seeds = self._order.augmentation_seeds(step)[self._block]
             batch |= self._image_columns(image, own, seeds, columns.get("image"))
@@ -126,7 +121,7 @@ class _BatchMaker:
         if self._tokenizer is not None:
             batch |= self._text_columns(self._tokenizer, step, numbers)
             if self._config.label_captions:
-                labels = self._label_ids(self._tokenizer, ragged(columns["captions"]))
+                labels = self._label_ids(self._tokenizer, columns["captions"])
                 batch["text_label_ids"] = np.repeat(labels[:, None], numbers.shape[1], axis=1)
         return batch
 
@@ -173,7 +168,7 @@ class _BatchMaker:
                 images = self._source.get(["image"], records)["image"]
             found = image_columns(images, config, seeds)
         if config.tags and self._tokenizer is not None:
-            tags = dense(self._source.get(["tags"], records)["tags"])
+            tags = self._source.get(["tags"], records)["tags"]
             found |= tag_columns(tags, self._tokenizer)
         return found
 
@@ -210,7 +205,7 @@ class _BatchMaker:
         """Texts, bytes, and ids of captions [b, C]."""
         records = self._records_of(numbers.ravel())
         columns = self._source.get(["captions", "caption_ids"], records)
-        captions, ids = ragged(columns["captions"]), ragged(columns["caption_ids"])
+        captions, ids = columns["captions"], columns["caption_ids"]
         at = (captions.starts + numbers.ravel() - self._starts[records]).reshape(numbers.shape)
         return captions.values[at], ids.values[at]
 
@@ -235,21 +230,17 @@ def choose_captions(counts: np.ndarray, draws: np.ndarray) -> np.ndarray:
     return places
 
 
-def _open(config: DataConfig, split: str) -> Source:
-    source, wanted = Source(config, split, needed_columns(config)), config.captions_per_image
-    if config.text is None or config.examples == "pairs":
-        return source
-    if (fewest := _caption_ids(source).lengths.min()) < wanted:
+def _open(config: DataConfig, split: str) -> tuple[Source, RaggedColumn, int]:
+    """Returns a training split, the ids of its captions, and the number of its examples."""
+    source = Source(config, split, needed_columns(config))
+    if config.text is None:
+        return source, RaggedColumn(*np.zeros((2, 0), np.int64)), len(source)
+    captions = source.get(["caption_ids"])["caption_ids"]
+    if config.examples == "pairs":
+        return source, captions, len(captions.values)
+    if (fewest := captions.lengths.min()) < config.captions_per_image:
         raise UserError(
-            f"An image has {fewest} caption(s), fewer than "
-            f"config.data.captions_per_image={wanted}; set it to the fewest of any image."
+            f"An image has {fewest} caption(s), fewer than config.data.captions_per_image="
+            f"{config.captions_per_image}; set it to the fewest of any image."
         )
-    return source
-
-
-def _num_examples(config: DataConfig, source: Source) -> int:
-    return len(_caption_ids(source).values) if config.examples == "pairs" else len(source)
-
-
-def _caption_ids(source: Source) -> RaggedColumn:
-    return ragged(source.get(["caption_ids"])["caption_ids"])
+    return source, captions, len(source)

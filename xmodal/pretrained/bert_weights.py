@@ -36,9 +36,10 @@ HUGGING_FACE_LAYER = {
 }
 """A layer of `transformers.BertModel`."""
 _EMBEDDINGS = ("word_embeddings", "position_embeddings", "token_type_embeddings")
+EMBEDDINGS = {name: f"{name}.weight" for name in _EMBEDDINGS} | {"embeddings_norm": "LayerNorm"}
+"""`BertEmbeddings` of `transformers`."""
 HUGGING_FACE: Table = {
-    **{name: f"embeddings.{name}.weight" for name in _EMBEDDINGS},
-    "embeddings_norm": "embeddings.LayerNorm",
+    **nest("", "embeddings.", EMBEDDINGS),
     **nest("layers/", "encoder.layer.{}.", HUGGING_FACE_LAYER),
 }
 """`transformers.BertModel`."""
@@ -77,18 +78,14 @@ _FIRST_HUB = {
 _TABLES = (HUGGING_FACE, _GOOGLE, _HUB, _FIRST_HUB)
 
 
-def bert_sizes(arrays: Arrays, start: str, heads: int | None = None) -> dict[str, Any]:
-    """Returns the keywords of a BERT in the names of `transformers`.
+def bert_sizes(arrays: Arrays, table: Table, heads: int | None = None) -> dict[str, Any]:
+    """Returns the keywords of a BERT.
 
     Args:
       arrays: arrays of the source.
-      start: start of their names.
+      table: the names of its arrays in the source.
       heads: attention heads; None for the usual number of its width.
     """
-    return _sizes(arrays, nest("", start, HUGGING_FACE), heads)
-
-
-def _sizes(arrays: Arrays, table: Table, heads: int | None) -> dict[str, Any]:
     sizes = transformer_sizes(arrays, table, "layers/")
     return {
         "vocab_size": len(arrays[str(table["word_embeddings"])]),
@@ -110,7 +107,7 @@ def describe_bert(source: WeightSource) -> Published:
         raise UserError(
             "its number of heads is not known: put its config.json or bert_config.json beside it."
         )
-    sizes = _sizes(source.arrays, table, heads)
+    sizes = bert_sizes(source.arrays, table, heads)
     vocabulary = _vocabulary(source)
     if len(vocabulary) != sizes["vocab_size"]:
         raise UserError(

@@ -5,9 +5,12 @@ pretrained `model_base.pth`. The momentum copies, the queues and the decoder of 
 part of the model.
 """
 
+import math
+
 import numpy as np
 
 from xmodal.pretrained.bert_weights import HUGGING_FACE, bert_sizes
+from xmodal.pretrained.clip_layouts import TRANSFORMERS_LAYER
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.layer_rules import (
     ATTENTION,
@@ -16,7 +19,6 @@ from xmodal.pretrained.layer_rules import (
     Table,
     Taken,
     find_prefix,
-    grid_side,
     nest,
     split,
     transformer_sizes,
@@ -56,18 +58,9 @@ _TRANSFORMERS: Table = {
     "encoder/class_token": "vision_model.embeddings.class_embedding",
     "encoder/position_embeddings": "vision_model.embeddings.position_embedding",
     "encoder/norm": "vision_model.post_layernorm",
-    **nest(
-        "encoder/layers/",
-        "vision_model.encoder.layers.{}.",
-        {
-            "attention_norm": "layer_norm1",
-            **split("self_attn.qkv"),
-            "attention_output": "self_attn.projection",
-            "mlp_norm": "layer_norm2",
-            "mlp_hidden": "mlp.fc1",
-            "mlp_output": "mlp.fc2",
-        },
-    ),
+    **nest("encoder/layers/", "vision_model.encoder.layers.{}.", TRANSFORMERS_LAYER),
+    **nest("encoder/layers/", "vision_model.encoder.layers.{}.", split("self_attn.qkv")),
+    "encoder/layers/attention_output": "vision_model.encoder.layers.{}.self_attn.projection",
 }
 _CROSS_ATTENTION = {
     **{part: f"self.{part}" for part in ATTENTION},
@@ -103,7 +96,7 @@ def _describe_image(arrays: Arrays, start: str) -> PublishedTower:
     table["projection"] = f"{start}vision_proj"
     *_, patch = arrays[f"{table['encoder/patches']}.weight"].shape
     _, tokens, _ = arrays[str(table["encoder/position_embeddings"])].shape
-    grid = grid_side(tokens - 1)
+    grid = math.isqrt(tokens - 1)
     encoder = {
         "name": "vit",
         "patch": patch,
@@ -121,10 +114,11 @@ def _describe_image(arrays: Arrays, start: str) -> PublishedTower:
 def _describe_text(source: WeightSource, start: str) -> tuple[PublishedTower, Table]:
     bert, arrays = f"{start}text_encoder.", source.arrays
     words = f"{bert}embeddings.word_embeddings.weight"
-    encoder = {"name": "bert", **bert_sizes(arrays, bert), "types": 0}
+    layers = nest("", bert, HUGGING_FACE)
+    encoder = {"name": "bert", **bert_sizes(arrays, layers), "types": 0}
     encoder["vocab_size"] -= _NEW_TOKENS
     table = {
-        **nest("encoder/", bert, HUGGING_FACE),
+        **nest("encoder/", "", layers),
         "encoder/word_embeddings": Taken(words, lambda table: table[:-_NEW_TOKENS]),
         "projection": f"{start}text_proj",
     }

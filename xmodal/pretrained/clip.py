@@ -4,13 +4,13 @@ openai/CLIP (TorchScript archives and state dicts), mlfoundations/open_clip, tra
 google-research/big_vision (SigLIP and SigLIP 2 of fixed sizes).
 """
 
+import math
 from typing import Any
 
 from xmodal.core.errors import UserError
 from xmodal.pretrained.clip_layouts import ClipLayout, find_layout
 from xmodal.pretrained.clip_settings import ARCHIVE, MODALITIES, ClipSettings, read_settings
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.layer_rules import grid_side
 from xmodal.pretrained.published_weights import Published, PublishedTower
 from xmodal.pretrained.variants import MODELS
 from xmodal.pretrained.vocabularies import find_tokenizer
@@ -115,7 +115,7 @@ def _vit(layout: ClipLayout, settings: ClipSettings) -> Description:
     is_clip = layout.is_clip
     patch = layout.shape("image/encoder/patches/kernel")[0]
     tokens = layout.shape("image/encoder/position_embeddings")[-2]
-    side = grid_side(tokens - is_clip)
+    side = math.isqrt(tokens - is_clip)
     size = settings.size or _SIZES.get((patch, side), patch * side)
     if size // patch != side:
         size = patch * side
@@ -146,7 +146,7 @@ def _resnet(layout: ClipLayout, settings: ClipSettings) -> Description:
         "name": "modified_resnet", "width": width, "units": units, "normalization": normalization,
     }  # fmt: skip
     head = {"name": "attention_pool", "heads": max(1, channels // 64), "width": output}
-    size = 2 ** (1 + len(units)) * grid_side(tokens - 1)
+    size = 2 ** (1 + len(units)) * math.isqrt(tokens - 1)
     return Description(encoder, head, _image_inputs(settings, size))
 
 

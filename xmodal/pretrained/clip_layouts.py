@@ -73,7 +73,7 @@ _TIMM_IMAGE: Table = {
     "head/mlp_hidden": "attn_pool.mlp.fc1",
     "head/mlp_output": "attn_pool.mlp.fc2",
 }
-_TRANSFORMERS_LAYER: Table = {
+TRANSFORMERS_LAYER: Table = {
     "attention_norm": "layer_norm1",
     **{part: f"self_attn.{part[0]}_proj" for part in ATTENTION},
     "attention_output": "self_attn.out_proj",
@@ -86,7 +86,7 @@ _TRANSFORMERS_IMAGE: Table = {
     "encoder/class_token": "embeddings.class_embedding",
     "encoder/position_embeddings": "embeddings.position_embedding.weight",
     "encoder/before_norm": "pre_layrnorm",  # The authors' spelling.
-    **nest("encoder/layers/", "encoder.layers.{}.", _TRANSFORMERS_LAYER),
+    **nest("encoder/layers/", "encoder.layers.{}.", TRANSFORMERS_LAYER),
     "encoder/norm": "post_layernorm",
     "head/probe": "head.probe",
     **nest("head/", "", split("head.attention.in_proj_")),
@@ -98,7 +98,7 @@ _TRANSFORMERS_IMAGE: Table = {
 _TRANSFORMERS_TEXT: Table = {
     "encoder/word_embeddings": "embeddings.token_embedding.weight",
     "encoder/position_embeddings": "embeddings.position_embedding.weight",
-    **nest("encoder/layers/", "encoder.layers.{}.", _TRANSFORMERS_LAYER),
+    **nest("encoder/layers/", "encoder.layers.{}.", TRANSFORMERS_LAYER),
     "encoder/norm": "final_layer_norm",
     "projection": "head",
 }

@@ -30,12 +30,8 @@ _KERAS_BLOCK: Table = {
     "project": "project_conv",
     "project_norm": "project_bn",
 }
-_KERAS_ENDS: Table = {
-    "stem": "stem_conv",
-    "stem_norm": "stem_bn",
-    "head": "top_conv",
-    "head_norm": "top_bn",
-}
+_ENDS = ("stem", "stem_norm", "head", "head_norm")
+_KERAS_ENDS = dict(zip(_ENDS, ("stem_conv", "stem_bn", "top_conv", "top_bn"), strict=True))
 _TORCH_BLOCK: Table = {
     "expand": "_expand_conv",
     "expand_norm": "_bn0",
@@ -47,12 +43,7 @@ _TORCH_BLOCK: Table = {
     "project": "_project_conv",
     "project_norm": "_bn2",
 }
-_TORCH_ENDS: Table = {
-    "stem": "_conv_stem",
-    "stem_norm": "_bn0",
-    "head": "_conv_head",
-    "head_norm": "_bn1",
-}
+_TORCH_ENDS = dict(zip(_ENDS, ("_conv_stem", "_bn0", "_conv_head", "_bn1"), strict=True))
 # The same of MobileNetV2.
 _MOBILE_BLOCK: Table = {
     "expand": "expand",
@@ -62,12 +53,7 @@ _MOBILE_BLOCK: Table = {
     "project": "project",
     "project_norm": "project_BN",
 }
-_MOBILE_ENDS: Table = {
-    "stem": "Conv1",
-    "stem_norm": "bn_Conv1",
-    "head": "Conv_1",
-    "head_norm": "Conv_1_bn",
-}
+_MOBILE_ENDS = dict(zip(_ENDS, ("Conv1", "bn_Conv1", "Conv_1", "Conv_1_bn"), strict=True))
 _FOLDED_BLOCK: Table = {
     "expand": "expand",
     # HW1C -> HWC1.
@@ -141,7 +127,7 @@ def describe_efficientnet(source: WeightSource) -> Published:
     """Returns the requested variant, from Keras or from torch's EfficientNet-PyTorch, also Lite."""
     arrays, variant = keras_names(source.arrays), source.variant
     is_torch, is_lite = "_conv_stem.weight" in arrays, variant.startswith("lite")
-    table = dict(_TORCH_ENDS if is_torch else _KERAS_ENDS)
+    table: dict[str, str | Taken] = {**(_TORCH_ENDS if is_torch else _KERAS_ENDS)}
     counts = efficientnet.count_blocks(efficientnet.VARIANTS[variant][1], lite=is_lite)
     places = [(stage, place) for stage, n in enumerate(counts, 1) for place in range(n)]
     for number, (stage, place) in enumerate(places):
@@ -166,7 +152,8 @@ def describe_mobilenet_v2(source: WeightSource) -> Published:
     """
     arrays = keras_names(source.arrays)
     is_folded = "block_16/project/kernel" in arrays
-    table = {"stem": "stem", "head": "head"} if is_folded else dict(_MOBILE_ENDS)
+    ends = {"stem": "stem", "head": "head"} if is_folded else _MOBILE_ENDS
+    table: dict[str, str | Taken] = {**ends}
     number = 0
     for stage, blocks in enumerate(mobilenet_v2.STAGES, 1):
         for place in range(1, blocks.blocks + 1):

@@ -4,7 +4,6 @@ A table maps the path of one of our arrays or layers (`encoder/norm`) to its nam
 arrays of a layer (`kernel`, `scale`) have the same names in all models of a framework.
 """
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -17,25 +16,17 @@ Arrays = Mapping[str, np.ndarray]
 
 ATTENTION = ("query", "key", "value")
 """Parts of an attention layer that torch keeps in one matrix, in order."""
-HEAD_WIDTH = 64
-"""Width of a head in all published BERTs, and most other transformers."""
+_HEAD_WIDTH = 64  # In all published BERTs, and most other transformers.
 
 # Our name of an array of a layer -> its names in torch, where old BERTs have TensorFlow's; and in
 # TensorFlow, TF-slim and flax.
-_TORCH = {
-    "kernel": (".weight",),
-    "bias": (".bias", ".beta"),
-    "scale": (".weight", ".gamma"),
-    "mean": (".running_mean",),
-    "var": (".running_var",),
+_ENDS = {
+    "kernel": (".weight", "/kernel", "/weights"),
+    "bias": (".bias", ".beta", "/bias", "/beta"),
+    "scale": (".weight", ".gamma", "/gamma", "/scale"),
+    "mean": (".running_mean", "/moving_mean"),
+    "var": (".running_var", "/moving_variance"),
     "variance": (".running_var",),
-}
-_TENSORFLOW = {
-    "kernel": ("/kernel", "/weights"),
-    "bias": ("/bias", "/beta"),
-    "scale": ("/gamma", "/scale"),
-    "mean": ("/moving_mean",),
-    "var": ("/moving_variance",),
 }
 # An array of our recurrent layers: its layer, direction, input or state, gate, and kind.
 _GATE = re.compile(r"layer(\d+)_?(\w*)/([ih])(\w)/(kernel|bias)")
@@ -76,8 +67,7 @@ def find(arrays: Arrays, table: Table, path: str) -> Taken:
     if gate := _GATE.fullmatch(leaf):
         return _gate(taken.name, *gate.groups())
     start = taken.name.endswith("_")  # `attn.in_proj_` and `weight`.
-    ends = (*_TORCH.get(leaf, ()), *_TENSORFLOW.get(leaf, ()))
-    names = [taken.name + end[start:] for end in ends]
+    names = [taken.name + end[start:] for end in _ENDS.get(leaf, ())]
     name = next((name for name in names if name.format(0) in arrays), names[0])
     if leaf == "kernel" and name.endswith("weight"):
         return Taken(name, lambda array: _from_torch(taken.apply(array)))
@@ -133,11 +123,6 @@ def count_layers(arrays: Arrays, name: str) -> int:
     return number
 
 
-def count_heads(width: int) -> int:
-    """Returns the usual number of heads of a transformer."""
-    return max(1, width // HEAD_WIDTH)
-
-
 def transformer_sizes(arrays: Arrays, table: Table, path: str) -> dict[str, int]:
     """Returns the sizes of a stack of layers, with the usual number of heads.
 
@@ -149,12 +134,8 @@ def transformer_sizes(arrays: Arrays, table: Table, path: str) -> dict[str, int]
     taken = find(arrays, table, f"{path}mlp_hidden/kernel")
     width, mlp_dim = taken.apply(arrays[taken.name.format(0)]).shape
     depth = count_layers(arrays, taken.name)
-    return {"width": width, "depth": depth, "heads": count_heads(width), "mlp_dim": mlp_dim}
-
-
-def grid_side(tokens: int) -> int:
-    """Returns the rows of a square grid of tokens."""
-    return math.isqrt(tokens)
+    heads = max(1, width // _HEAD_WIDTH)
+    return {"width": width, "depth": depth, "heads": heads, "mlp_dim": mlp_dim}
 
 
 TIMM_LAYER: Table = {

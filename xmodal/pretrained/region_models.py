@@ -192,9 +192,10 @@ def _vse_infinity_text(source: WeightSource) -> PublishedTower:
     head, table = _gpo(arrays, start)
     if not is_bert:
         return sentences(source, word_encoder(arrays, start, directions="mean"), head, table)
-    encoder = {"name": "bert", **bert_sizes(arrays, f"{start}bert.")}
+    bert = nest("", f"{start}bert.", HUGGING_FACE)
+    encoder = {"name": "bert", **bert_sizes(arrays, bert)}
     head["width"], _ = arrays[f"{start}linear.weight"].shape
-    table |= nest("encoder/", f"{start}bert.", HUGGING_FACE) | {"head/linear": f"{start}linear"}
+    table |= nest("encoder/", "", bert) | {"head/linear": f"{start}linear"}
     inputs = {"tokenizer": "wordpiece", "lower_case": True}
     files = words_of(source, encoder["vocab_size"])
     return PublishedTower(Description(encoder, head, inputs, files), table)

@@ -61,11 +61,9 @@ def collect_arrays(value: Any, name: str = "") -> dict[str, np.ndarray]:
 
     if isinstance(value, torch.Tensor):
         return {name: _to_array(value)}
-    items: Any = ()
+    items: Any = enumerate(value) if isinstance(value, list | tuple) else ()
     if isinstance(value, Mapping):
         items = value.items()
-    elif isinstance(value, list | tuple):
-        items = enumerate(value)
     arrays: dict[str, np.ndarray] = {}
     for key, item in items:
         arrays |= collect_arrays(item, f"{name}.{key}" if name else str(key))

@@ -1,6 +1,6 @@
 """The converters with their variants; the modules of models are imported when one is used."""
 
-import importlib
+import pkgutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,10 +22,7 @@ class Converter(NamedTuple):
 
     def describe(self, source: "WeightSource") -> "Published":
         """Returns the description of a source."""
-        module, function = self.function.split(".")
-        found: Published = getattr(
-            importlib.import_module(f"xmodal.pretrained.{module}"), function
-        )(source)
+        found: Published = pkgutil.resolve_name(f"xmodal.pretrained.{self.function}")(source)
         return found
 
 
@@ -33,10 +30,7 @@ TOWERS: Mapping[str, Converter] = {
     "bert": Converter("bert_weights.describe_bert"),
     "efficientnet": Converter(
         "cnn_weights.describe_efficientnet",
-        (
-            *("b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7"),
-            *("lite0", "lite1", "lite2", "lite3", "lite4"),
-        ),
+        (*(f"b{size}" for size in range(8)), *(f"lite{size}" for size in range(5))),
     ),
     "inception_v3": Converter("cnn_weights.describe_inception_v3"),
     "mobilenet_v2": Converter("cnn_weights.describe_mobilenet_v2"),

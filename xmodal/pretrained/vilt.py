@@ -5,7 +5,10 @@ pretrained `vilt_200k_mlm_itm.ckpt`, whose score is the matching head's logit of
 authors' zero-shot evaluation.
 """
 
+import math
+
 from xmodal.core.errors import UserError
+from xmodal.pretrained.bert_weights import EMBEDDINGS
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.layer_rules import (
     ATTENTION,
@@ -13,7 +16,6 @@ from xmodal.pretrained.layer_rules import (
     Arrays,
     Table,
     find_prefix,
-    grid_side,
     nest,
     transformer_sizes,
 )
@@ -70,11 +72,7 @@ def describe_vilt(source: WeightSource) -> Published:
     length, _ = arrays[f"{text}position_embeddings.weight"].shape
     sizes = transformer_sizes(arrays, nest("", start + layer, parts), "")
     scorer = {
-        **{
-            name: f"{text}{name}.weight"
-            for name in ("word_embeddings", "position_embeddings", "token_type_embeddings")
-        },
-        "embeddings_norm": f"{text}LayerNorm",
+        **nest("", text, EMBEDDINGS),
         "modality_embeddings": table["modality_embeddings"],
         "norm": table["norm"],
         "pooler": f"{start}pooler.dense",
@@ -114,7 +112,7 @@ def _find_head(arrays: Arrays) -> tuple[str, int]:
 def _describe_image(arrays: Arrays, table: Table) -> PublishedTower:
     width, _, patch, _ = arrays[f"{table['patches']}.weight"].shape
     _, tokens, _ = arrays[str(table["position_embeddings"])].shape
-    grid = grid_side(tokens - 1)
+    grid = math.isqrt(tokens - 1)
     encoder = {
         "name": "patch_tokens",
         "patch": patch,

@@ -115,9 +115,10 @@ def _describe_image(
 def _describe_scorer(
     arrays: Arrays, bert: str, settings: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Table]:
-    embeddings = {path: rule for path, rule in HUGGING_FACE.items() if "embeddings" in path}
-    table = {**nest("", bert, embeddings), "pooler": f"{bert}pooler.dense"}
-    sizes = bert_sizes(arrays, bert, settings.get("num_attention_heads"))
+    layers = nest("", bert, HUGGING_FACE)
+    table = {path: rule for path, rule in layers.items() if "embeddings" in path}
+    table["pooler"] = f"{bert}pooler.dense"
+    sizes = bert_sizes(arrays, layers, settings.get("num_attention_heads"))
     for number in range(sizes["depth"]):
         layer = f"{bert}encoder.layer.{number}."
         table |= nest(f"layers_{number}/layer/", layer, HUGGING_FACE_LAYER)

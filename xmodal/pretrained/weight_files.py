@@ -142,7 +142,9 @@ def _read(file: epath.Path) -> dict[str, np.ndarray]:
         return _read_checkpoint(file.with_suffix(""))
     if file.name.endswith(".npz"):
         with file.open("rb") as opened, np.load(opened) as arrays:
-            return {name: _with_bfloat16(array) for name, array in arrays.items()}
+            # NumPy stores bfloat16 as two bytes without a meaning; big_vision's files have it.
+            types = {np.dtype("V2"): np.dtype(ml_dtypes.bfloat16)}
+            return {name: x.view(types.get(x.dtype, x.dtype)) for name, x in arrays.items()}
     if file.name.endswith(_KERAS):
         return _read_keras(file)
     if file.name.endswith(_SHARDS):
@@ -204,11 +206,6 @@ def _readable_names(graph: bytes) -> dict[str, str]:
         for value in values
         if value.full_name and not _NAMELESS.fullmatch(value.full_name)
     }
-
-
-def _with_bfloat16(array: np.ndarray) -> np.ndarray:
-    # NumPy stores the type as two bytes without a meaning; big_vision's files have it.
-    return array.view(ml_dtypes.bfloat16) if array.dtype == np.dtype("V2") else array
 
 
 def _read_keras(path: epath.Path) -> dict[str, np.ndarray]:

@@ -122,12 +122,8 @@ def find_vectors(path: str | os.PathLike, words: Sequence[str]) -> dict[int, np.
     """
     spellings = [(word, shorten_word(word)) for word in words]
     table = load_word_vectors(path, {spelling for each in spellings for spelling in each})
-    found = {}
-    for number, each in enumerate(spellings):
-        row = next((table.rows[spelling] for spelling in each if spelling in table.rows), None)
-        if row is not None:
-            found[number] = table.vectors[row]
-    return found
+    rows = [table.rows.get(word, table.rows.get(short)) for word, short in spellings]
+    return {place: table.vectors[row] for place, row in enumerate(rows) if row is not None}
 
 
 def shorten_word(word: str) -> str:

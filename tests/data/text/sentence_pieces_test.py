@@ -1,6 +1,5 @@
 """SentencePiece models against the library itself."""
 
-import numpy as np
 import pytest
 
 from tests.data.text.tiny_pieces import AWKWARD, CAPTIONS, sentencepiece_model
@@ -61,13 +60,3 @@ def test_punctuation_is_removed_if_asked(model, text, canonical):
     assert ids[mask > 0].tolist() == own_ids(model, text.lower())
     with pytest.raises(UserError, match=r"canonicalize=True is a setting of .* not of 'bpe'"):
         TextConfig("bpe", canonicalize=True)
-
-
-def test_pads_that_are_read(model):
-    """SigLIP pads with its end token, and reads all positions."""
-    tokenizer = make(model, end="</s>", pad="</s>", attend_to_padding=True, max_length=T)
-    ids, mask = tokenizer.encode(["star", ""])
-    bare = own_ids(model, "star")
-    assert ids.tolist() == [bare + [1] * (T - len(bare)), [1] * T]
-    assert mask.dtype == np.int32
-    assert mask.tolist() == [[1] * T] * 2

@@ -1,10 +1,17 @@
-"""Texts split into words: for published vectors, by nltk, and cut as for BLIP."""
+"""Texts split into words: for published vectors, by nltk, and cut as for BLIP; and learned."""
 
 import re
 
 import pytest
 
-from xmodal.data.text.words import cut_text, split_nltk, split_ptb, split_words
+from xmodal.data.text.words import (
+    WORD_TOKENS,
+    cut_text,
+    learn_words,
+    split_nltk,
+    split_ptb,
+    split_words,
+)
 
 
 def test_words_are_cut_as_those_of_published_vectors():
@@ -34,3 +41,9 @@ def test_cuts_captions_as_blip_does(text):
     expected = " ".join(re.sub(r"\s{2,}", " ", spaced).strip().split()[:30])
     assert cut_text(text, separators='.!"()*#:;~', max_words=30) == expected
     assert cut_text(text, separators="", max_words=0) == text
+
+
+@pytest.mark.parametrize(("min_count", "words"), [(1, "c a b d zz"), (2, "c a b"), (3, "c")])
+def test_frequent_words_come_first_and_rare_ones_are_cut(min_count, words):
+    found = learn_words(["c b a", "d c a", "<unk> b zz c"], str.split, min_count)
+    assert found == [*WORD_TOKENS, *words.split()]

@@ -31,13 +31,7 @@ from xmodal.apps.analysis.samplers import (
     sample_across,
     sample_within,
 )
-from xmodal.apps.arguments import (
-    add_dataset,
-    make_parser,
-    name_list,
-    natural_int,
-    prepared_dir,
-)
+from xmodal.apps.arguments import add_dataset, make_parser, name_list, natural_int, prepared_dir
 from xmodal.core import console
 from xmodal.core.errors import UserError
 from xmodal.core.files import check_writable, write_files

@@ -20,11 +20,7 @@ import numpy as np
 from etils import epath
 
 from xmodal.apps.analysis.agree import draw_bump_chart, format_agreement, ranks_of_models
-from xmodal.apps.analysis.metric_tables import (
-    check_labels,
-    choose_metrics,
-    load_models,
-)
+from xmodal.apps.analysis.metric_tables import check_labels, choose_metrics, load_models
 from xmodal.apps.arguments import make_parser, name_list
 from xmodal.core import console
 from xmodal.core.config import lookup
@@ -32,11 +28,7 @@ from xmodal.core.errors import UserError
 from xmodal.core.files import FINAL, read_json
 from xmodal.core.text_table import Bold, format_table
 from xmodal.evals.reports.metrics import lower_is_better
-from xmodal.evals.reports.paired_differences import (
-    Difference,
-    Differences,
-    compare_means,
-)
+from xmodal.evals.reports.paired_differences import Difference, Differences, compare_means
 from xmodal.evals.reports.paired_differences import compare as compare_results
 from xmodal.evals.reports.results import evaluator_tag
 from xmodal.evals.reports.store import RANKS, SINGLE, find_evaluations, find_same, load_ranks

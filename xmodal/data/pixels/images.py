@@ -18,27 +18,74 @@ import simplejpeg
 
 from xmodal.core.config import setting
 from xmodal.core.errors import UserError
-from xmodal.core.untrusted.picture_formats import (
-    check_pixels,
-    open_picture,
-    to_eight_bits,
-    to_rgb,
-)
+from xmodal.core.untrusted import picture_formats
+from xmodal.data.pixels import resample
 from xmodal.data.pixels.augment import AugmentConfig, draw, erase
-from xmodal.data.pixels.resample import (
-    BICUBIC,
-    BILINEAR,
-    resize_antialiased,
-    resize_bicubic,
-    resize_bilinear,
-    resize_window,
-)
+from xmodal.data.pixels.resample import BICUBIC, BILINEAR
 
 # Besides the results, one picture per worker is in memory at a time.
 _WORKERS = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1, "pictures")
 _Crop = Callable[[np.ndarray, int, float], np.ndarray]
 _LONGEST = 1333 / 800  # Longer by shorter side of a picture in patches, as in detectors.
-_RECIPES = ("cxc", "simclr", "torchvision", "clip", "squash", "squash_bilinear", "big_vision")
+
+
+def _of_center(resize: Callable[[np.ndarray, int], np.ndarray]) -> _Crop:
+    """Returns the crop that resizes the central `fraction` of each side to a square."""
+
+    def crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
+        height, width = picture.shape[:2]
+        top, left = (int((side - side * fraction) / 2) for side in (height, width))
+        return resize(picture[top : height - top, left : width - left], size)
+
+    return crop
+
+
+def _squash(kernel: PIL.Image.Resampling) -> _Crop:
+    return _of_center(
+        lambda picture, size: np.asarray(PIL.Image.fromarray(picture).resize((size, size), kernel))
+    )
+
+
+def simclr_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
+    """Returns the central square, `fraction` of the shorter side, as uint8 [size, size, 3].
+
+    Follows the evaluation in data_util.py of google-research/simclr, whose released weights were
+    trained with TensorFlow 1 and its bicubic kernel.
+    """
+    height, width = picture.shape[:2]
+    side = max(1, int(np.rint(np.float32(fraction) * np.float32(min(height, width)))))
+    top, left = ((extent - side + 1) // 2 for extent in (height, width))
+    return resample.resize_bicubic(picture[top : top + side, left : left + side], size)
+
+
+def resize_and_crop(
+    picture: np.ndarray, size: int, fraction: float, kernel: PIL.Image.Resampling
+) -> np.ndarray:
+    """Returns the central square of a resized picture, uint8 [size, size, 3].
+
+    Equals `Resize(size / fraction)` and `CenterCrop(size)` of torchvision on PIL images; with a
+    fraction of 1 and a bicubic kernel, the transform of openai/CLIP and "shortest" of open_clip.
+    """
+    sides = picture.shape[:2]
+    height, width = (round(size / fraction) * side // min(sides) for side in sides)
+    top, left = (round((side - size) / 2) for side in (height, width))
+    return resample.resize_window(picture, (height, width), (top, left), size, kernel)
+
+
+EVALUATION_CROPS: Mapping[str, _Crop] = {
+    # With a fraction of 1, `resize(size)` of google-research/big_vision.
+    "big_vision": _of_center(resample.resize_bilinear),
+    "clip": functools.partial(resize_and_crop, kernel=BICUBIC),
+    # The released code of the CxC dual encoder calls its parameter an area, but its TF op keeps
+    # that fraction of each side.
+    "cxc": _of_center(resample.resize_antialiased),
+    "simclr": simclr_crop,
+    # With a fraction of 1, the "squash" of open_clip and the SigLIP of transformers.
+    "squash": _squash(BICUBIC),
+    "squash_bilinear": _squash(BILINEAR),
+    "torchvision": functools.partial(resize_and_crop, kernel=BILINEAR),
+}
+"""By `config.data.image.eval_transform`: picture, size and fraction -> uint8 [size, size, 3]."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +115,7 @@ class ImageConfig:
     size: int = setting(0, at_least=0)
     augment: AugmentConfig | None = None
     eval_crop: float = setting(0.875, above=0, at_most=1)
-    eval_transform: str = setting("cxc", one_of=_RECIPES)
+    eval_transform: str = setting("cxc", one_of=tuple(EVALUATION_CROPS))
     patch: int = setting(0, at_least=0)
     max_regions: int = setting(0, at_least=0)
     tags: bool = False
@@ -114,8 +161,7 @@ def prepare_images(
             result[:] = augmented_crop(picture, seed, config.size, config.augment)
 
     rows: Sequence[np.ndarray | None] = [None] * len(images) if seeds is None else list(seeds)
-    for _ in _WORKERS.map(fill, results, images, rows):
-        pass  # Raises the error of a worker.
+    list(_WORKERS.map(fill, results, images, rows))  # Raises the error of a worker.
     return results
 
 
@@ -139,26 +185,22 @@ def decode_image(encoded: bytes) -> np.ndarray:
     """
     try:
         height, width, space, _ = simplejpeg.decode_jpeg_header(encoded)
-        check_pixels(width, height)
-        return _decode_jpeg(encoded, space)
+        picture_formats.check_pixels(width, height)
+        # TensorFlow's default DCT; with the other one, pixels are off by 1 on average.
+        if space not in ("CMYK", "YCCK"):
+            return simplejpeg.decode_jpeg(encoded, fastdct=True)
+        inks = simplejpeg.decode_jpeg(encoded, "CMYK", fastdct=True).astype(np.int32)
+        return (inks[..., :3] * inks[..., 3:] // 255).astype(np.uint8)  # Adobe stores 255 - ink.
     except ValueError as error:  # Another format, or a JPEG that PIL may recover.
         if "Premature end" in str(error):
             raise ValueError(f"the JPEG image is cut short: {error}") from error
     try:
-        with open_picture(encoded) as picture:
-            return np.asarray(to_eight_bits(picture).convert("RGB"))
+        with picture_formats.open_picture(encoded) as picture:
+            return np.asarray(picture_formats.to_eight_bits(picture).convert("RGB"))
     except Exception as error:  # Damaged files make Pillow raise all kinds of errors.
         unknown = isinstance(error, PIL.UnidentifiedImageError)  # It names an object of ours.
         reason = "its format is unknown" if unknown else error
         raise ValueError(f"no image, or a damaged one: {reason}") from error
-
-
-def _decode_jpeg(encoded: bytes, space: str) -> np.ndarray:
-    # TensorFlow's default DCT; with the other one, pixels are off by 1 on average.
-    if space not in ("CMYK", "YCCK"):
-        return simplejpeg.decode_jpeg(encoded, fastdct=True)
-    inks = simplejpeg.decode_jpeg(encoded, "CMYK", fastdct=True).astype(np.int32)
-    return (inks[..., :3] * inks[..., 3:] // 255).astype(np.uint8)  # Adobe stores 255 - ink.
 
 
 def decode_upright(encoded: bytes) -> np.ndarray:
@@ -172,9 +214,9 @@ def decode_upright(encoded: bytes) -> np.ndarray:
     """
     pixels = decode_image(encoded)
     # An intact picture may have a damaged tag.
-    with contextlib.suppress(Exception), open_picture(encoded) as header:
+    with contextlib.suppress(Exception), picture_formats.open_picture(encoded) as header:
         if header.has_transparency_data:
-            pixels = np.asarray(to_rgb(header))
+            pixels = np.asarray(picture_formats.to_rgb(header))
         orientation = header.getexif().get(PIL.ExifTags.Base.Orientation, 1)
         if orientation != 1 and header.format != "TIFF":  # Pillow itself rotates a TIFF.
             picture = PIL.Image.fromarray(pixels)
@@ -260,62 +302,3 @@ def resized_shape(height: int, width: int, size: int, patch: int) -> tuple[int, 
         sides = [side * (longest / max(sides)) for side in sides]
     whole = [int(side + 0.5) // patch * patch for side in sides]
     return max(patch, whole[0]), max(patch, whole[1])
-
-
-def _of_center(resize: Callable[[np.ndarray, int], np.ndarray]) -> _Crop:
-    """Returns the crop that resizes the central `fraction` of each side to a square."""
-
-    def crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
-        height, width = picture.shape[:2]
-        top, left = (int((side - side * fraction) / 2) for side in (height, width))
-        return resize(picture[top : height - top, left : width - left], size)
-
-    return crop
-
-
-def _squash(kernel: PIL.Image.Resampling) -> _Crop:
-    return _of_center(
-        lambda picture, size: np.asarray(PIL.Image.fromarray(picture).resize((size, size), kernel))
-    )
-
-
-def simclr_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
-    """Returns the central square, `fraction` of the shorter side, as uint8 [size, size, 3].
-
-    Follows the evaluation in data_util.py of google-research/simclr, whose released weights were
-    trained with TensorFlow 1 and its bicubic kernel.
-    """
-    height, width = picture.shape[:2]
-    side = max(1, int(np.rint(np.float32(fraction) * np.float32(min(height, width)))))
-    top, left = ((extent - side + 1) // 2 for extent in (height, width))
-    return resize_bicubic(picture[top : top + side, left : left + side], size)
-
-
-def resize_and_crop(
-    picture: np.ndarray, size: int, fraction: float, kernel: PIL.Image.Resampling
-) -> np.ndarray:
-    """Returns the central square of a resized picture, uint8 [size, size, 3].
-
-    Equals `Resize(size / fraction)` and `CenterCrop(size)` of torchvision on PIL images; with a
-    fraction of 1 and a bicubic kernel, the transform of openai/CLIP and "shortest" of open_clip.
-    """
-    sides = picture.shape[:2]
-    height, width = (round(size / fraction) * side // min(sides) for side in sides)
-    top, left = (round((side - size) / 2) for side in (height, width))
-    return resize_window(picture, (height, width), (top, left), size, kernel)
-
-
-EVALUATION_CROPS: Mapping[str, _Crop] = {
-    # With a fraction of 1, `resize(size)` of google-research/big_vision.
-    "big_vision": _of_center(resize_bilinear),
-    "clip": functools.partial(resize_and_crop, kernel=BICUBIC),
-    # The released code of the CxC dual encoder calls its parameter an area, but its TF op keeps
-    # that fraction of each side.
-    "cxc": _of_center(resize_antialiased),
-    "simclr": simclr_crop,
-    # With a fraction of 1, the "squash" of open_clip and the SigLIP of transformers.
-    "squash": _squash(BICUBIC),
-    "squash_bilinear": _squash(BILINEAR),
-    "torchvision": functools.partial(resize_and_crop, kernel=BILINEAR),
-}
-"""By `config.data.image.eval_transform`: picture, size and fraction -> uint8 [size, size, 3]."""

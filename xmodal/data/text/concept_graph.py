@@ -72,9 +72,8 @@ def parse_concepts(content: Mapping[str, Any]) -> Concepts:
         joint[row, column] = joint[column, row] = number
     captions = np.asarray(content["captions"], np.int64)
     forms = {str(word): int(number) for word, number in content["forms"].items()}
-    vectors = content.get("vectors")
-    if vectors is not None:
-        vectors = np.asarray(vectors, np.float32)
+    given = content.get("vectors")
+    vectors = None if given is None else np.asarray(given, np.float32)
     return Concepts(words, forms, captions, joint, vectors)
 
 

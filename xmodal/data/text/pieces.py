@@ -127,22 +127,16 @@ def json_pieces(file: TokenizerFile, config: TextConfig) -> Pieces:
     those of the config.
     """
     tokenizer = tokenizer_files.load_json(file.content)
-    bare = tokenizer.encode(_PROBE, add_special_tokens=False).tokens
-    marked = tokenizer.encode(_PROBE).tokens
-    found = [n for n in range(len(marked)) if bare and marked[n : n + len(bare)] == bare]
-    if not found:
-        raise UserError(
-            f"The tokenizer.json turns {_PROBE!r} into {marked}, and into {bare} without special "
-            "tokens; a text must have tokens, and they must be before and after it."
-        )
+    marked = tokenizer.encode(_PROBE)
+    places = [n for n, special in enumerate(marked.special_tokens_mask) if not special]
     settings = json.loads(file.content.decode("utf-8-sig"))
     model, number = settings["model"], settings["model"].get("unk_id")
     pad = (settings.get("padding") or {}).get("pad_token")
     return _from_library(
         tokenizer,
         functools.partial(_clean, config),
-        start=marked[: found[0]],
-        end=marked[found[0] + len(bare) :],
+        start=marked.tokens[: places[0]],
+        end=marked.tokens[places[-1] + 1 :],
         pad=pad or ("[PAD]" if "[PAD]" in file else PAD),
         unknown=model.get("unk_token") or ("" if number is None else file[number]),
         mask="[MASK]" if "[MASK]" in file else MASK,

@@ -28,9 +28,11 @@ _MERGES = 49_408 - 512 - 2
 _PREFIX = "pip:"
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True)
 class TokenizerFile(Sequence[str]):
     """The tokens of a tokenizer, in the order of their ids, with the file that they come from.
+
+    Files of equal names and contents are equal.
 
     Attributes:
       name: name of the file, a key of `FILES`.
@@ -40,7 +42,7 @@ class TokenizerFile(Sequence[str]):
 
     name: str
     content: bytes = dataclasses.field(repr=False)
-    tokens: tuple[str, ...] = dataclasses.field(repr=False)
+    tokens: tuple[str, ...] = dataclasses.field(repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -48,23 +50,11 @@ class TokenizerFile(Sequence[str]):
     def __getitem__(self, index: Any) -> Any:
         return self.tokens[index]
 
-    def __eq__(self, other: object) -> bool:
-        """Whether another file, or a list of tokens, produces the same ids."""
-        identity = tuple(other) if isinstance(other, list | tuple) else None
-        return self.identity == getattr(other, "identity", identity)
-
-    def __hash__(self) -> int:
-        return hash(self.identity)
-
     @property
     def identity(self) -> tuple[str, ...]:
         """What identifies the file: its tokens or, for kinds with more rules, its hash."""
-        return self.tokens if self.name == "vocab.txt" else (self.sha256,)
-
-    @property
-    def sha256(self) -> str:
-        """The hash of the content."""
-        return hashlib.sha256(self.content).hexdigest()
+        has_rules = self.name != "vocab.txt"
+        return (hashlib.sha256(self.content).hexdigest(),) if has_rules else self.tokens
 
 
 def split_vocabulary(text: str) -> list[str]:
@@ -91,25 +81,15 @@ def read_merges(content: bytes) -> list[tuple[str, str]]:
 
 def _json_tokens(content: bytes) -> list[str]:
     """Returns the tokens of a tokenizer.json; an id without a token is ""."""
-    ids = load_json(content).get_vocab(with_added_tokens=True)
-    tokens = [""] * (1 + max(ids.values(), default=-1))
-    for token, number in ids.items():
-        tokens[number] = token
-    return tokens
+    tokens = {number: token for token, number in load_json(content).get_vocab().items()}
+    return [tokens.get(number, "") for number in range(1 + max(tokens, default=-1))]
 
 
 # A start reads the file several times; large ones take a second.
 @functools.lru_cache(2)
 def load_json(content: bytes) -> Tokenizer:
-    """Returns the tokenizer of a tokenizer.json, without truncation and padding.
-
-    Raises:
-      ValueError: the content is of another kind.
-    """
-    try:
-        tokenizer = Tokenizer.from_str(content.decode("utf-8-sig"))
-    except Exception as error:  # The library raises no other class.
-        raise ValueError(error) from error
+    """Returns the tokenizer of a tokenizer.json, without truncation and padding."""
+    tokenizer = Tokenizer.from_str(content.decode("utf-8-sig"))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
@@ -126,7 +106,6 @@ def load_sentence_pieces(content: bytes) -> Any:
     """Returns the processor of a model file of SentencePiece.
 
     Raises:
-      ValueError: the content is of another kind.
       UserError: the library is not installed.
     """
     try:
@@ -136,10 +115,7 @@ def load_sentence_pieces(content: bytes) -> Any:
             "A SentencePiece model needs sentencepiece: pip install 'xmodal[tokenizers]', or pip "
             "install sentencepiece."
         ) from error
-    try:
-        return sentencepiece.SentencePieceProcessor(model_proto=content)
-    except RuntimeError as error:
-        raise ValueError("sentencepiece cannot read it") from error
+    return sentencepiece.SentencePieceProcessor(model_proto=content)
 
 
 FILES: Mapping[str, Callable[[bytes], Sequence[str]]] = {
@@ -148,10 +124,7 @@ FILES: Mapping[str, Callable[[bytes], Sequence[str]]] = {
     "sentencepiece.model": _sentence_piece_tokens,
     "tokenizer.json": _json_tokens,
 }
-"""Name of a file -> function of its content that returns the tokens.
-
-The function raises a ValueError if the content is of another kind.
-"""
+"""Name of a file -> function of its content that returns the tokens."""
 # Published files of a kind have different names: spiece.model, tokenizer.model.
 _SUFFIXES = {".model": "sentencepiece.model", ".json": "tokenizer.json"}
 
@@ -159,33 +132,28 @@ _SUFFIXES = {".model": "sentencepiece.model", ".json": "tokenizer.json"}
 def read_vocabulary(path: epath.PathLike) -> TokenizerFile:
     """Returns the file of a tokenizer; its name decides the kind, see `TextConfig.vocabulary`."""
     given = os.fspath(path)
-    path = _find_packaged(given) if is_packaged(given) else epath.Path(given)
-    if not path.is_file():
+    is_file = not is_packaged(given)
+    found = epath.Path(given) if is_file else find_in_package(given[len(_PREFIX) :], ARCHIVE)
+    if found is None:
+        raise UserError(
+            f"config.data.text.vocabulary={given!r} names a package that is not installed, or that "
+            f"has no {ARCHIVE}: pip install 'xmodal[clip]', or, without torch, pip install "
+            "--no-deps open-clip-torch."
+        )
+    if not found.is_file():
         raise UserError(
             f"config.data.text.vocabulary names {given!r}, which is not a file. Use the vocab.txt "
             "of the checkpoint, or '' to learn a vocabulary from the training captions."
         )
-    if path.name == ARCHIVE:
-        return parse_file("merges.txt", _unpack_merges(path.read_bytes(), given), given)
-    name = path.name if path.name in FILES else _SUFFIXES.get(path.suffix, "vocab.txt")
-    return parse_file(name, path.read_bytes(), given)
+    if found.name == ARCHIVE:
+        return parse_file("merges.txt", _unpack_merges(found.read_bytes(), given), given)
+    name = found.name if found.name in FILES else _SUFFIXES.get(found.suffix, "vocab.txt")
+    return parse_file(name, found.read_bytes(), given)
 
 
 def is_packaged(vocabulary: str) -> bool:
     """Returns whether a config names an installed package instead of a file."""
     return vocabulary.startswith(_PREFIX)
-
-
-def _find_packaged(vocabulary: str) -> epath.Path:
-    """Returns the path of CLIP's merges in an installed package."""
-    found = find_in_package(vocabulary.removeprefix(_PREFIX), ARCHIVE)
-    if found is None:
-        raise UserError(
-            f"config.data.text.vocabulary={vocabulary!r} names a package that is not installed, or "
-            f"that has no {ARCHIVE}: pip install 'xmodal[clip]', or, without torch, pip install "
-            "--no-deps open-clip-torch."
-        )
-    return found
 
 
 def _unpack_merges(content: bytes, where: str) -> bytes:
@@ -206,7 +174,7 @@ def parse_file(name: str, content: bytes, where: str) -> TokenizerFile:
     """
     try:
         tokens = FILES[name](content)
-    except ValueError as error:
+    except Exception as error:  # Libraries raise errors of any type.
         raise UserError(
             f"{where} is not a {name}: {error}. The name of a tokenizer's file defines its kind: "
             "merges.txt, NAME.model (SentencePiece), NAME.json (tokenizer.json), or a vocab.txt."

@@ -28,10 +28,9 @@ class Tokenizer:
 
     def __init__(self, file: TokenizerFile, config: TextConfig) -> None:
         """Reads a file of the config's kind of tokenizer; use `make_tokenizer` instead."""
-        pieces = _MAKERS[config.tokenizer][1](file, config)
+        self._pieces = pieces = _MAKERS[config.tokenizer][1](file, config)
         self.vocabulary, self.identity = file.tokens, file.identity
         self.rules = {name: getattr(config, name) for name in (*ID_FIELDS, "max_length")}
-        self._pieces = pieces
         self.max_length, self._augment = config.max_length, config.augment
         self._cut = functools.partial(
             words.cut_text, separators=config.separators, max_words=config.max_words
@@ -45,8 +44,8 @@ class Tokenizer:
         needs_pad = bool(config.pad) or config.attend_to_padding
         self._pad = _require(ids, config.pad or pieces.pad) if needs_pad else ids.get(pieces.pad, 0)
         needs_unknown = config.augment is not None and config.augment.unknown
-        unknown = pieces.unknown
-        self.unknown = _require(ids, unknown) if needs_unknown else ids.get(unknown, -1)
+        name = pieces.unknown
+        self.unknown = _require(ids, name) if needs_unknown else ids.get(name, -1)
         if needs_mask(config):
             self._mask = _require(ids, pieces.mask)
 
@@ -62,19 +61,12 @@ class Tokenizer:
         Returns:
           Ids int32 [N, T] and a mask int32 [N, T] that is 1 on the tokens that the model reads.
         """
-        augment = self._augment
-        if seeds is None or augment is None:
+        if seeds is None or self._augment is None:
             rows = [self._marked(ids) for ids in self.read(texts)]
-        elif augment.change:
-            rows = [
-                self._changed(self._cut(text), seed, augment)
-                for text, seed in zip(texts, seeds, strict=True)
-            ]
         else:
-            rows = [
-                self._marked(self._augmented(ids, seed, augment))
-                for ids, seed in zip(self.read(texts), seeds, strict=True)
-            ]
+            augment = self._change_words if self._augment.change else self._drop_tokens
+            cut = map(self._cut, texts)
+            rows = [augment(*each, self._augment) for each in zip(cut, seeds, strict=True)]
         lengths = np.fromiter(map(len, rows), np.int32, len(rows))
         mask = np.arange(self.max_length) < lengths[:, None]
         ids = np.full(mask.shape, self._pad, np.int32)
@@ -88,7 +80,7 @@ class Tokenizer:
     def _marked(self, ids: Sequence[int]) -> list[int]:
         return [*self._start, *ids[: self.room], *self._end]
 
-    def _changed(self, text: str, seed: np.ndarray, config: TokenAugmentConfig) -> list[int]:
+    def _change_words(self, text: str, seed: np.ndarray, config: TokenAugmentConfig) -> list[int]:
         """Returns a text's ids with words masked, replaced or deleted according to the seed."""
         groups = self._pieces.by_word(text)
         if config.change_special_tokens:
@@ -107,18 +99,15 @@ class Tokenizer:
                 ids += replacements
         return ids if config.change_special_tokens else self._marked(ids)
 
-    def _augmented(
-        self, ids: Sequence[int], seed: np.ndarray, config: TokenAugmentConfig
-    ) -> list[int]:
-        """Returns ids with some made unknown and some deleted according to the seed."""
+    def _drop_tokens(self, text: str, seed: np.ndarray, config: TokenAugmentConfig) -> list[int]:
+        """Returns a text's ids with some made unknown and some deleted according to the seed."""
+        ids = self._pieces.ids_of(text)
         replaced, order = _random_bits(seed, 2 * len(ids)).reshape(2, -1)
         uniform = _to_uniform(replaced)
         deleted = int(config.delete * len(ids))
         kept = np.argsort(order)[deleted:][: config.keep or None]
-        return [
-            self.unknown if uniform[place] < config.unknown else ids[place]
-            for place in sorted(kept.tolist())
-        ]
+        found = np.where(uniform < config.unknown, self.unknown, np.array(ids, int))
+        return self._marked(found[np.sort(kept)].tolist())
 
 
 def _random_bits(seed: np.ndarray, count: int) -> np.ndarray:
@@ -147,24 +136,20 @@ def _require(ids: Mapping[str, int], token: str) -> int:
 def word_splitter(config: TextConfig) -> Callable[[str], list[str]]:
     """Returns the function that splits a text into the words a vocabulary is learned from."""
     split = _SPLITTERS[config.tokenizer]
+    lower = str.lower if config.lower_case else str
     if config.reading == "bytes":
-        lower = str.lower if config.lower_case else str
         return lambda text: split(lower(str(text.strip().encode())))
-    if not config.lower_case:
-        return split
     if config.tokenizer == "words":
-        return lambda text: [word.lower() for word in split(text)]
-    return lambda text: split(text.lower())
+        return lambda text: [lower(word) for word in split(text)]
+    return lambda text: split(lower(text))
 
 
 def _make_words(file: TokenizerFile, config: TextConfig) -> Pieces:
     # If a word is listed twice, the first row counts, as in the vector files.
     rows = {word: row for row, word in reversed(list(enumerate(file)))}
-    if config.tokenizer == "words":
-        split = words.split_words
-        find = words.find_row if config.lower_case else dict.get
-    else:
-        split, find = word_splitter(config), dict.get
+    is_table = config.tokenizer == "words"
+    split = words.split_words if is_table else word_splitter(config)
+    find = words.find_row if is_table and config.lower_case else dict.get
     unknown = _require(rows, words.UNKNOWN) if config.unknown == "token" else None
 
     @remember

@@ -85,16 +85,11 @@ def split_nltk(text: str) -> list[str]:
 @functools.lru_cache(_KEPT_TEXTS)
 def _split(text: str, number: int) -> tuple[str, ...]:
     """The words from one of `_tokenizers`: 0.2 ms per caption, needed again in every epoch."""
-    tokenizer = _tokenizers()[number]
-    words = (word for each in _sentences(text) for word in tokenizer.tokenize(each))
-    return tuple(map(sys.intern, words))
-
-
-def _sentences(text: str) -> list[str]:
+    punkt, tokenizer = _tokenizers()[0], _tokenizers()[number]
     # Punkt splits only after these characters; most captions have them only at the end.
-    if any(sign in text[:-1] for sign in ".?!"):
-        return _tokenizers()[0].tokenize(text)
-    return [text]
+    has_several = any(sign in text[:-1] for sign in ".?!")
+    sentences = punkt.tokenize(text) if has_several else [text]
+    return tuple(sys.intern(word) for each in sentences for word in tokenizer.tokenize(each))
 
 
 @functools.cache
