@@ -19,7 +19,6 @@ from xmodal.evals import Embeddings, Evaluation, evaluate_source
 from xmodal.evals.evaluators import EVALUATORS, read_entry
 from xmodal.evals.evaluators.benchmarks import BenchmarksOptions, benchmarks_of_annotations
 from xmodal.evals.labels.definitions import KINDS
-from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.scores.arrays import NamedArrays, load_embeddings
 from xmodal.evals.scores.files import check_similarity, modalities_of, name_of, open_source
 from xmodal.evals.scores.galleries import ids_of
@@ -61,7 +60,7 @@ def evaluate(
     seed: int = 0,
     precision: str = "float32",
     mesh: Mesh | None = None,
-    other: StoredResults | None = None,
+    other: Evaluation | None = None,
     examples: Annotated[int | None, Bounds(at_least=0)] = None,
 ) -> Evaluation:
     """Evaluates a model from any framework in the same way as the models of this project.

@@ -16,7 +16,7 @@ from tests.evals.evaluators.random_vectors import (
 )
 from xmodal.core.errors import UserError
 from xmodal.evals import evaluate_source, make_evaluator
-from xmodal.evals.reports.store import load_ranks
+from xmodal.evals.reports.evaluation import load_ranks
 from xmodal.evals.scores.sources import Predictions
 
 

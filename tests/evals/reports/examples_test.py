@@ -121,7 +121,7 @@ def picked(page):
 
 def test_rules_pick_by_their_sentences():
     split, ratings, source, other = make_case()
-    before = evaluate(split, other).stored
+    before = evaluate(split, other)
     found = picked(evaluate(split, source, 1000, before).page)
     lists = slow_lists(split, source)
     wide = slow_positives(split, ratings)

@@ -10,7 +10,7 @@ from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.reports.metrics import compute_influence, compute_pearson_influence
-from xmodal.evals.reports.uncertainty import compute_pairs_interval
+from xmodal.evals.reports.uncertainty import compute_correlation_interval
 from xmodal.evals.scores.sources import Embeddings, ModelAdapter
 from xmodal.evals.scores.vector_scores import score_captions
 
@@ -88,7 +88,7 @@ class EmbeddingSimilarityEvaluator(Evaluator):
         metrics: dict[str, float] = {}
         for tag in self._chance():
             rows, value, influence = found[tag]
-            low, high = compute_pairs_interval(value, self._texts[:, rows], influence)
+            low, high = compute_correlation_interval(value, self._texts[:, rows], influence)
             metrics |= {tag: value, f"{tag}_low": low, f"{tag}_high": high}
         return metrics | {f"{name}/pairs": float(len(x)) for name, x in self._sets.items()}
 

@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from absl import logging
@@ -15,10 +15,12 @@ from xmodal.evals.labels.ids import LabelHash
 from xmodal.evals.labels.split import Split
 from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.reports.results import Result
-from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.sources import Embeddings, ModelAdapter, Source
 from xmodal.similarity import make_similarity
+
+if TYPE_CHECKING:
+    from xmodal.evals.reports.evaluation import Evaluation
 
 Repeats = Mapping[str, Sequence[float]]
 """See `Result.repeats`."""
@@ -157,7 +159,7 @@ class Evaluator(abc.ABC):
         """Returns warnings besides those of `provenance`, which may take long to find."""
         return []
 
-    def check_comparable(self, other: StoredResults) -> None:
+    def check_comparable(self, other: "Evaluation") -> None:
         """Raises an error if stored results cannot be compared with those of `run`."""
         if self.hashes:
             check_comparable(self.hashes, other)

@@ -7,6 +7,7 @@ starting at 1.
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,10 +19,12 @@ from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.split import name_image
 from xmodal.evals.labels.types import Benchmark
 from xmodal.evals.reports.results import DirectionResult, Result
-from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.score_rows import Scores
 from xmodal.evals.scores.sources import Embeddings, ScoreMatrix
+
+if TYPE_CHECKING:
+    from xmodal.evals.reports.evaluation import Evaluation
 
 _SHOWN = 5  # Items per row.
 _ARROWS = {"i2t": "image to text", "t2i": "text to image"}
@@ -68,7 +71,7 @@ def make_example_page(
     split: Items,
     count: int,
     name: str,
-    other: StoredResults | None,
+    other: "Evaluation | None",
 ) -> Page:
     """Returns the page.
 

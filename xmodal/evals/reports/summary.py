@@ -59,7 +59,10 @@ def summarize(
         drawn = resample_values(result, samples=samples, seed=seed) if intervals else {}
         limits = {tag: compute_interval(each) for tag, each in drawn.items()}
         for name, each in result.correlations.items() if intervals else ():
-            limits[f"{result.name}/{name}/spearman"] = compute_correlation_interval(each)
+            value, noise = compute_mean(each.samples)
+            limits[f"{result.name}/{name}/spearman"] = compute_correlation_interval(
+                value, each.images, each.influence, noise, unit=100.0
+            )
         for tag, value in compute_values(result).items():
             found[tag] = value
             if tag in limits:

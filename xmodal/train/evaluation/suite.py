@@ -16,8 +16,8 @@ from xmodal.core.errors import UserError
 from xmodal.evals import Evaluation, evaluate_source, make_evaluator
 from xmodal.evals.evaluators import Evaluator, Options
 from xmodal.evals.evaluators.benchmarks import BenchmarksOptions
+from xmodal.evals.reports.evaluation import find_ranks
 from xmodal.evals.reports.results import evaluator_tag
-from xmodal.evals.reports.store import StoredResults, find_ranks
 from xmodal.evals.scores import arrays
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.sources import Embeddings, ModelAdapter
@@ -141,7 +141,7 @@ class EvalSuite:
             found[name] = {evaluator_tag(name, tag): tag for tag in tags}
         return found
 
-    def load_others(self, request: Request) -> dict[str, StoredResults]:
+    def load_others(self, request: Request) -> dict[str, Evaluation]:
         """Opens all splits and returns stored results of another model by evaluator.
 
         Call it before any work, to find mistakes in a split or a comparison early.
@@ -163,7 +163,7 @@ class EvalSuite:
         subject: Subject,
         request: Request = FINAL_SPLITS,
         *,
-        others: Mapping[str, StoredResults] | None = None,
+        others: Mapping[str, Evaluation] | None = None,
         view: Views | None = None,
     ) -> list[Evaluation]:
         """Returns one evaluation per evaluator.
