@@ -166,9 +166,9 @@ def _evaluate_labels(given: Mapping[str, Any], source: Any, name: str) -> Evalua
     if isinstance(entry["benchmarks"], str):
         entry["benchmarks"] = (entry["benchmarks"],)
     options = read(BenchmarksOptions, "evaluate", entry)
-    ids = None if isinstance(source, RankedLists) else ids_of(source)
-    how = {"partial": given["partial"], "mesh": given["mesh"]}
-    evaluator = benchmarks_of_annotations(options, given["split"], source.place, ids, **how)
+    partial = given["partial"] and not isinstance(source, RankedLists)
+    ids = ids_of(source) if partial else None
+    evaluator = benchmarks_of_annotations(options, given["split"], ids, mesh=given["mesh"])
     if given["other"] is not None:
         evaluator.check_comparable(given["other"])
     return evaluate_source(evaluator, source, name=name)

@@ -54,7 +54,7 @@ def test_expectations_are_means_over_all_orders(exclude_self):
     expected = mean_over_orders(
         galleries, [kept[row] for row in asked], [min(len(kept[row]), 2) for row in asked]
     )
-    found = compute_chance(labels, ITEMS, exclude_self=exclude_self)
+    found = compute_chance(labels, np.full(len(asked), ITEMS - exclude_self))
     assert found == pytest.approx(expected)
 
 
@@ -64,11 +64,11 @@ def test_positives_outside_the_gallery_and_folds():
     positives, asked = rows_of(POSITIVES), [0, 1, 2, 4]
     depths = [len(positives[row]) + int(unreachable[row]) for row in asked]
     expected = mean_over_orders([range(ITEMS)] * 4, [positives[row] for row in asked], depths)
-    assert compute_chance(labels, ITEMS, exclude_self=False) == pytest.approx(expected)
+    assert compute_chance(labels, np.full(4, ITEMS)) == pytest.approx(expected)
 
     folds = np.array([0, 0, 1, 0, 1]), np.array([0, 0, 0, 1, 1])
     labels = DirectionLabels(POSITIVES, METRICS[:3], folds=folds)
     galleries = [np.flatnonzero(folds[1] == folds[0][row]) for row in asked]
     expected = mean_over_orders(galleries, [positives[row] for row in asked], [1] * 4)
-    found = compute_chance(labels, ITEMS, exclude_self=False)
+    found = compute_chance(labels, np.array([len(each) for each in galleries]))
     assert found == pytest.approx({name: expected[name] for name in METRICS[:3]})

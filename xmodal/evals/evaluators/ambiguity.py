@@ -9,7 +9,7 @@ from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.benchmarks import labels_of_split
 from xmodal.evals.evaluators.evaluator import Evaluator, Options
-from xmodal.evals.evaluators.runner import correlate, images_of
+from xmodal.evals.evaluators.runner import correlate
 from xmodal.evals.labels.definitions import DIRECTIONS, definitions_of
 from xmodal.evals.labels.make import make_benchmarks
 from xmodal.evals.labels.positives import Ragged
@@ -71,15 +71,13 @@ class AmbiguityEvaluator(Evaluator):
     def run(self, adapter: ModelAdapter) -> list[Result]:
         """See `Evaluator`."""
         source = self._ordered(adapter)
-        options, benchmark, images = self.options, self._benchmark, images_of(self._labels)
-        found = {}
+        options, benchmark, found = self.options, self._benchmark, {}
         for name, pairs in benchmark.graded.items():
             modality = pairs.modalities[0]
             if (own := source.by_modality.get(modality)) is not None:
                 values = compute_uncertainty(source.place, own, source.log_sigma.get(modality))
-                shown = np.stack([images[modality][pairs.left]] * 2)
-                how = options.bootstrap_samples, options.seed
-                found[name] = correlate(values[pairs.left], pairs, shown, *how)
+                how = self._labels, options.bootstrap_samples, options.seed
+                found[name] = correlate(values[pairs.left], pairs, *how)
         return [Result(benchmark.name, benchmark.definition, benchmark.label_hash, {}, found)]
 
 

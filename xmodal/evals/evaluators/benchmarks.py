@@ -10,14 +10,7 @@ from jax.sharding import Mesh
 
 from xmodal.core.config import lookup, setting
 from xmodal.core.errors import UserError
-from xmodal.evals.evaluators.evaluator import (
-    Evaluator,
-    Options,
-    Provenance,
-    Split,
-    describe_split,
-    warn_of_part,
-)
+from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split, describe_labels
 from xmodal.evals.evaluators.runner import compute_benchmarks, open_galleries, scores_of
 from xmodal.evals.labels.annotations import read_annotations, restrict
 from xmodal.evals.labels.definitions import definitions_of
@@ -29,17 +22,10 @@ from xmodal.evals.model_adapter import EncoderAdapter
 from xmodal.evals.reports.metrics import SELECTED
 from xmodal.evals.reports.results import Result
 from xmodal.evals.reports.summary import list_tags
+from xmodal.evals.scores import sources
 from xmodal.evals.scores.completed_concepts import OWN, RULES, CompletedItems, find_neighbors
 from xmodal.evals.scores.rerank import TwoStages, make_reranker
 from xmodal.evals.scores.score_rows import Scores
-from xmodal.evals.scores.sources import (
-    Candidates,
-    Embeddings,
-    ModelAdapter,
-    ScoreMatrix,
-    Source,
-    with_similarity,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +87,6 @@ class BenchmarksEvaluator(Evaluator):
         where: str,
         options: BenchmarksOptions,
         labels: Labels,
-        provenance: Provenance,
         mesh: Mesh | None,
         split: Split | None = None,
     ) -> None:
@@ -118,21 +103,20 @@ class BenchmarksEvaluator(Evaluator):
                 "No benchmark is named, or the labels of "
                 f"{options.annotations or labels.name} allow none."
             )
-        notes = [
-            *provenance.notes,
-            *describe_texts(labels.name, labels.texts, labels.caption_image_ids),
-        ]
+        notes = describe_texts(labels.name, labels.texts, labels.caption_image_ids)
         if options.benchmarks is None:
             for why, names in explain_left_out(labels, self.benchmarks).items():
                 notes.append(f"Left out {' and '.join(names)}: {why}.")
-        warnings = [*provenance.warnings]
+        warnings = []
         if options.concepts != OWN:
             warnings.append(
                 f"TRANSDUCTIVE: with concepts={options.concepts!r}, captions are also labeled with "
                 "the concepts of similar captions of this split. Metrics depend on the gallery; "
                 "they cannot be compared with those of models that embed items one by one."
             )
-        self.provenance = dataclasses.replace(provenance, notes=notes, warnings=warnings)
+        title = labels.name if split is None or options.annotations else split.title
+        records = {} if split is None else split.hashes
+        self.provenance = describe_labels(labels, title, records, warnings, notes)
         # Kept, so that all users of a model share its embeddings.
         self._complete = functools.lru_cache(1)(self._complete_items)
 
@@ -145,7 +129,7 @@ class BenchmarksEvaluator(Evaluator):
         """See `Evaluator`."""
         return [tag for benchmark in self.benchmarks for tag in list_tags(benchmark, modalities)]
 
-    def source(self, adapter: ModelAdapter, split: Split | None = None) -> Source:
+    def source(self, adapter: sources.ModelAdapter, split: Split | None = None) -> sources.Source:
         """See `Evaluator`."""
         rule = self.options.concepts
         if rule == OWN:
@@ -164,13 +148,15 @@ class BenchmarksEvaluator(Evaluator):
         neighbors = find_neighbors(*vectors, options.concepts)
         return CompletedItems(self._split, neighbors)
 
-    def open_rankings(self, source: Embeddings | ScoreMatrix) -> Callable[[str], Scores]:
+    def open_rankings(
+        self, source: sources.Embeddings | sources.ScoreMatrix
+    ) -> Callable[[str], Scores]:
         """Returns the function direction -> scores that `run` ranks its queries by."""
-        if isinstance(source, Embeddings):
-            source = with_similarity(source, self.options.similarity)
+        if isinstance(source, sources.Embeddings):
+            source = sources.with_similarity(source, self.options.similarity)
         return functools.partial(scores_of, open_galleries(source, self.labels, **self._ranking))
 
-    def scores(self, adapter: ModelAdapter) -> Candidates | ScoreMatrix:
+    def scores(self, adapter: sources.ModelAdapter) -> sources.Candidates | sources.ScoreMatrix:
         """Returns the scores that `run` ranks images and captions by, as a file has them.
 
         They are those of all pairs, or of the pairs that a second stage scored.
@@ -179,7 +165,7 @@ class BenchmarksEvaluator(Evaluator):
         scores = open_galleries(source, self.labels, **self._ranking)["image", "text"]
         ids = self.labels.image_ids, self.labels.caption_ids
         if not isinstance(scores, TwoStages) or scores.scores_all:
-            return ScoreMatrix(source.place, *ids, scores.rows(np.arange(scores.shape[0])))
+            return sources.ScoreMatrix(source.place, *ids, scores.rows(np.arange(scores.shape[0])))
         directions = {}
         for direction, each, items in (
             ("i2t", scores, ids[1]),
@@ -187,9 +173,9 @@ class BenchmarksEvaluator(Evaluator):
         ):
             positions, found = each.candidates()
             directions[direction] = np.asarray(items, np.int64)[positions], found
-        return Candidates(source.place, *ids, directions, scores.definition)
+        return sources.Candidates(source.place, *ids, directions, scores.definition)
 
-    def run(self, adapter: ModelAdapter) -> list[Result]:
+    def run(self, adapter: sources.ModelAdapter) -> list[Result]:
         """See `Evaluator`."""
         options = self.options
         return compute_benchmarks(
@@ -209,11 +195,11 @@ def benchmarks_of_split(
     if options.annotations:
         ids = {"image": split.image_ids, "caption": split.caption_ids}
         evaluator = benchmarks_of_annotations(
-            options, split.split, split.name, ids, partial=True, where=where, mesh=mesh, items=split
+            options, split.split, ids, where=where, mesh=mesh, items=split
         )
     else:
         labels = labels_of_split(split, options.benchmarks or ())
-        evaluator = BenchmarksEvaluator(where, options, labels, describe_split(split), mesh, split)
+        evaluator = BenchmarksEvaluator(where, options, labels, mesh, split)
     compared = [pair for benchmark in evaluator.benchmarks for pair in benchmark.compared.values()]
     if not any(set(pair) <= set(modalities) for pair in compared):
         raise UserError(
@@ -238,40 +224,26 @@ def labels_of_split(split: Split, benchmarks: Collection[str]) -> Labels:
 def benchmarks_of_annotations(
     options: BenchmarksOptions,
     split: str,
-    place: str,
     ids: Mapping[str, np.ndarray] | None,
     *,
-    partial: bool,
     where: str = "config.evals",
     mesh: Mesh | None = None,
     items: Split | None = None,
 ) -> BenchmarksEvaluator:
-    """Makes the benchmarks of released labels for the items of a source.
+    """Makes the benchmarks of released labels.
 
     Args:
       options: options with the folder of the labels.
       split: split of these labels.
-      place: names the source in messages.
-      ids: ids of the source by kind, "image" and "caption"; None if it has no item list.
-      partial: whether the source may lack items; labels are then limited to those it has.
+      ids: ids by kind, "image" and "caption", to which the labels are limited; None for all.
       where: section of the options, for messages.
       mesh: devices over which galleries are sharded.
-      items: the split of a prepared dataset that the source is; None for others.
+      items: the split of a prepared dataset that is evaluated; None for others.
     """
     labels = read_annotations(options.annotations, split)
-    notes = []
-    for kind, known in {"image": labels.image_ids, "caption": labels.caption_ids}.items():
-        if others := len(np.setdiff1d((ids or {}).get(kind, ()), known)):
-            notes.append(f"{others:,} {kind}s of {place} are not in this split and are ignored.")
-    if partial and ids is not None:
+    if ids is not None:
         labels = restrict(labels, ids.get("image"), ids.get("caption"))
     if items is not None:
         rows = Positions("caption", items.caption_ids)(labels.caption_ids)
         labels = dataclasses.replace(labels, texts=number_texts(items.caption_texts)[rows])
-    provenance = Provenance(
-        title=f"{labels.name}, {labels.split} split",
-        warnings=warn_of_part(labels.partial, labels.split),
-        notes=notes,
-        records={} if items is None else items.hashes,
-    )
-    return BenchmarksEvaluator(where, options, labels, provenance, mesh, items)
+    return BenchmarksEvaluator(where, options, labels, mesh, items)

@@ -136,7 +136,8 @@ class Evaluator(abc.ABC):
         mesh: Mesh | None,
     ) -> None:
         """Reads the labels, see `make_evaluator`."""
-        self.options, self.provenance = options, describe_split(split)
+        self.options = options
+        self.provenance = describe_labels(split, split.title, split.hashes)
         self._where, self._split, self._mesh = where, split, mesh
         self._label_hash = LabelHash()
         if missing := sorted(options.needs - set(modalities)):
@@ -221,19 +222,20 @@ class Evaluator(abc.ABC):
         return np.asarray(split.labels[name])
 
 
-def warn_of_part(partial: str, split: str) -> list[str]:
-    """Returns the warning for an evaluation on part of a split; none for "", the whole split."""
-    warning = (
-        f"PARTIAL: {partial} of the {split} split. Metrics on a smaller gallery are higher; they "
-        "cannot be compared with published numbers."
-    )
-    return [warning] if partial else []
+def describe_labels(
+    labels: Any,
+    title: str,
+    records: Mapping[str, str],
+    warnings: Sequence[str] = (),
+    notes: Sequence[str] = (),
+) -> Provenance:
+    """Returns the facts of the `Labels` of a split, or of a `Split`.
 
-
-def describe_split(split: Split) -> Provenance:
-    """Returns the facts of a prepared dataset's split."""
-    return Provenance(
-        title=f"{split.title}, {split.split} split",
-        warnings=warn_of_part(split.partial, split.split),
-        records=split.hashes,
+    A warning says what part of the split is evaluated, if it is not all.
+    """
+    partial = (
+        f"PARTIAL: {labels.partial} of the {labels.split} split. Metrics on a smaller gallery are "
+        "higher; they cannot be compared with published numbers."
     )
+    warnings = [*[partial] * bool(labels.partial), *warnings]
+    return Provenance(f"{title}, {labels.split} split", warnings, notes, records)
