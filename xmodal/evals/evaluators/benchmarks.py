@@ -16,7 +16,7 @@ from xmodal.evals.labels.annotations import read_annotations, restrict
 from xmodal.evals.labels.definitions import definitions_of
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.make import explain_left_out, make_benchmarks
-from xmodal.evals.labels.same_texts import describe_texts, number_texts
+from xmodal.evals.labels.split import describe_texts, number_texts
 from xmodal.evals.labels.types import Labels
 from xmodal.evals.model_adapter import EncoderAdapter
 from xmodal.evals.reports.metrics import SELECTED
@@ -152,8 +152,6 @@ class BenchmarksEvaluator(Evaluator):
         self, source: sources.Embeddings | sources.ScoreMatrix
     ) -> Callable[[str], Scores]:
         """Returns the function direction -> scores that `run` ranks its queries by."""
-        if isinstance(source, sources.Embeddings):
-            source = sources.with_similarity(source, self.options.similarity)
         return functools.partial(scores_of, open_galleries(source, self.labels, **self._ranking))
 
     def scores(self, adapter: sources.ModelAdapter) -> sources.Candidates | sources.ScoreMatrix:

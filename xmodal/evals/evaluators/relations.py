@@ -8,12 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from xmodal.core.config import setting
-from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.evaluator import Evaluator, Options
 from xmodal.evals.evaluators.runner import predictions_of
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.reports.metrics import compute_average_precision
-from xmodal.evals.scores.score_rows import count_not_finite
 from xmodal.evals.scores.sources import Embeddings
 
 _METRICS = ("average_precision", "base_rate")
@@ -71,11 +69,6 @@ class RelationsEvaluator(Evaluator):
         predicted = predictions_of(source, self.options.task).pairs(
             self._images, np.arange(len(self._images))
         )
-        if bad := count_not_finite(predicted):  # They would be ranked last.
-            raise UserError(
-                f"{bad:,} of {len(predicted):,} pairs have predictions of task "
-                f"{self.options.task!r} in {source.place} that are not finite."
-            )
         values = [
             (100.0 * compute_average_precision(scores, labels), 100.0 * float(np.mean(labels)))
             for scores, labels in zip(predicted.T, self._labels.T, strict=True)

@@ -60,7 +60,11 @@ def open_galleries(
             )
     if isinstance(reranker, PairReranker):
         if reranker.first_stage:
-            opened[both], name = _open_first_stage(reranker.first_stage, labels, mesh)
+            path = reranker.first_stage
+            first: Any = open_source("embeddings", path)
+            digits = sha256_of(epath.Path(path))[:_DIGITS]
+            name = f"{first.similarity} of {name_of(path)} (sha256 {digits})"
+            opened[both] = open_scores(order_embeddings(first, labels), mesh=mesh)[both]
         elif both not in opened:
             shape, name = (len(labels.image_ids), len(labels.caption_ids)), ""
             opened[both] = MatrixScores(np.broadcast_to(np.float32(0), shape))
@@ -76,18 +80,6 @@ def scores_of(opened: Mapping[Modalities, Scores], direction: str) -> Scores:
     if (queries, items) in opened:
         return opened[queries, items]
     return opened[items, queries].transpose()
-
-
-def _open_first_stage(path: str, items: Ids, mesh: Mesh | None) -> tuple[Scores, str]:
-    """The scores of images and captions of a file of embeddings, in the order of the items.
-
-    And their name, with the similarity, the file's name and its hash: "cosine of vse (sha256
-    0123...)".
-    """
-    found = open_source("embeddings", path)
-    assert isinstance(found, sources.Embeddings)
-    name = f"{found.similarity} of {name_of(path)} (sha256 {sha256_of(epath.Path(path))[:_DIGITS]})"
-    return open_scores(order_embeddings(found, items), mesh=mesh)["image", "text"], name
 
 
 def predictions_of(source: sources.Source, task: str) -> sources.Predictions:

@@ -34,7 +34,7 @@ from xmodal.evals.reports.results import (
     Result,
     evaluator_tag,
 )
-from xmodal.evals.reports.summary import compute_chance_values, summarize
+from xmodal.evals.reports.summary import name_values, summarize
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.sources import (
     Embeddings,
@@ -99,7 +99,12 @@ class Evaluation:
     @functools.cached_property
     def chance(self) -> dict[str, float]:
         """The values of a random order or a guess, by tag."""
-        return compute_chance_values(self.results)
+        found: dict[str, float] = {}
+        for each in self.results:
+            found |= each.chance
+            found |= name_values(each.name, {x: y.chance for x, y in each.directions.items()})
+            found |= {f"{each.name}/{name}/spearman": 0.0 for name in each.correlations}
+        return found
 
     @property
     def tagged(self) -> dict[str, float]:

@@ -118,12 +118,13 @@ def compute_r_precision(hits: np.ndarray, r: np.ndarray) -> np.ndarray:
 
 
 def compute_average_precision(scores: np.ndarray, positive: np.ndarray) -> float:
-    """Returns the mean over positives of the precision at their scores, in 0..1; NaN without any.
+    """Returns the mean over positives of the precision at their scores, in 0..1.
 
+    It is NaN without any positive, or if scores are not finite.
     The precision at a score, float [N], is the share of positives, bool [N], among all items that
     score at least as high. The order of the items does not matter.
     """
-    if not positive.any():
+    if not positive.any() or not np.isfinite(scores).all():
         return float("nan")
     own = -scores[positive]
     hits, items = (np.searchsorted(np.sort(x), own, side="right") for x in (own, -scores))

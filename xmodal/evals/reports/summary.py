@@ -85,7 +85,7 @@ def list_tags(benchmark: Benchmark, modalities: Collection[str]) -> list[str]:
         for name in shown
         if name in benchmark.directions
     }
-    values = _name_values(benchmark.name, directions)
+    values = name_values(benchmark.name, directions)
     selecting = _selection_tags(benchmark.name, directions)
     found = [*values, *(tag for tag, metric in selecting.items() if metric in values)]
     for name in shown:
@@ -113,30 +113,19 @@ def compute_values(result: Result) -> dict[str, float]:
         if each.rank is not None and each.has_median:
             median = compute_median_rank(each.rank) if len(each.rank) else np.nan
             found[name][MEDIAN_RANK] = median
-    return _name_values(result.name, found) | {
+    return name_values(result.name, found) | {
         f"{result.name}/{name}/spearman": compute_mean(each.samples)[0]
         for name, each in result.correlations.items()
     }
 
 
-def compute_chance_values(results: Sequence[Result]) -> dict[str, float]:
-    """Returns the values of a random order or a guess by the tags of `summarize`, if known."""
-    found: dict[str, float] = {}
-    for each in results:
-        of_directions = {name: dict(x.chance) for name, x in each.directions.items()}
-        found |= each.chance
-        found |= _name_values(each.name, of_directions)
-        found |= {f"{each.name}/{name}/spearman": 0.0 for name in each.correlations}
-    return found
-
-
 def resample_values(result: Result, **bootstrap: int) -> dict[str, np.ndarray]:
     """The retrieval tags of `compute_values`, each with its float64 [S] samples by `resample`."""
-    return _name_values(result.name, resample(result, **bootstrap))
+    return name_values(result.name, resample(result, **bootstrap))
 
 
-def _name_values(benchmark: str, directions: Mapping[str, Mapping[str, Value]]) -> dict[str, Value]:
-    """The values of direction -> metric -> value by tag, and their means and sum over i2t, t2i."""
+def name_values(benchmark: str, directions: Mapping[str, Mapping[str, Value]]) -> dict[str, Value]:
+    """Returns values of direction -> metric by tag, and their means and sum over i2t and t2i."""
     found = {
         metric_tag(benchmark, name, metric): value
         for name, values in directions.items()
