@@ -202,7 +202,7 @@ def _evaluate_dataset(
         options = read_entry(where, bootstrap | entry | ({"annotations": labels} if labels else {}))
     evaluator = EVALUATORS[options.type][1](where, options, items, modalities, given["mesh"])
     examples = _EXAMPLES if given["examples"] is None else given["examples"]
-    return evaluate_source(evaluator, adapter, name=name, split=items, examples=examples)
+    return evaluate_source(evaluator, adapter, name=name, examples=examples)
 
 
 class FunctionAdapter(ModelAdapter):

@@ -60,7 +60,7 @@ def make_case():
 def evaluate(split, source, count=0, other=None):
     options = options_of(type="benchmarks", bootstrap_samples=20)
     evaluator = make_evaluator("shapes", options, split, MODALITIES)
-    return evaluate_source(evaluator, source, name="m", split=split, examples=count, other=other)
+    return evaluate_source(evaluator, source, name="m", examples=count, other=other)
 
 
 def slow_lists(split, source):

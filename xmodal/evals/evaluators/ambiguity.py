@@ -46,7 +46,7 @@ class AmbiguityEvaluator(Evaluator):
 
     def _read(self, modalities: Collection[str]) -> None:
         benchmarks = (self.options.benchmark,)
-        self._labels = labels_of_split(self._split, benchmarks)
+        self._labels = labels_of_split(self.split, benchmarks)
         (benchmark,) = make_benchmarks(self._labels, benchmarks)
         graded = {
             name: _grade(DIRECTIONS[name][0], direction)

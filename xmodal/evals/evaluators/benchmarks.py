@@ -91,7 +91,7 @@ class BenchmarksEvaluator(Evaluator):
         split: Split | None = None,
     ) -> None:
         """Makes the benchmarks; `split` has their items, None for labels without a dataset."""
-        self.options, self.labels, self._split = options, labels, split
+        self.options, self.labels, self.split = options, labels, split
         self.reranker = make_reranker(f"{where}.reranker", options.reranker)
         self._ranking: dict[str, Any] = {
             "mesh": mesh, "reranker": self.reranker, "task": options.task,
@@ -134,7 +134,7 @@ class BenchmarksEvaluator(Evaluator):
         rule = self.options.concepts
         if rule == OWN:
             return super().source(adapter, split)
-        if self._split is None or not isinstance(adapter, EncoderAdapter):
+        if self.split is None or not isinstance(adapter, EncoderAdapter):
             raise UserError(
                 f"concepts={rule!r} embeds captions twice, which {adapter.place} "
                 "cannot do: evaluate a single model itself, or set it to 'own'."
@@ -143,10 +143,10 @@ class BenchmarksEvaluator(Evaluator):
 
     def _complete_items(self, adapter: EncoderAdapter) -> CompletedItems:
         fused, options = {"name": "dot", "field": "fused"}, self.options
-        found = adapter.items(self._split, similarity=fused, batch_size=options.batch_size)
+        found = adapter.items(self.split, similarity=fused, batch_size=options.batch_size)
         vectors = found.vectors("image"), found.vectors("text")
         neighbors = find_neighbors(*vectors, options.concepts)
-        return CompletedItems(self._split, neighbors)
+        return CompletedItems(self.split, neighbors)
 
     def open_rankings(
         self, source: sources.Embeddings | sources.ScoreMatrix

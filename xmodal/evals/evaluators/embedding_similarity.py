@@ -44,10 +44,10 @@ class EmbeddingSimilarityEvaluator(Evaluator):
             int(year): [name for name, rows in self._sets.items() if year in years[rows]]
             for year in sorted(set(years) - {0})
         }
-        self._ends = _find_pairs(self._split)
-        texts = np.unique(np.asarray(self._split.caption_texts, object), return_inverse=True)[1]
+        self._ends = _find_pairs(self.split)
+        texts = np.unique(np.asarray(self.split.caption_texts, object), return_inverse=True)[1]
         self._texts = np.stack([texts[end] for end in self._ends])
-        self._label_hash.add("pairs", np.asarray(self._split.image_ids), self._gold)
+        self._label_hash.add("pairs", np.asarray(self.split.image_ids), self._gold)
         self._definition = (
             "Correlation of scores with gold scores of sentence pairs, per set. avg: the "
             "unweighted mean over the sets of a year; all: over the pairs of its sets together. "

@@ -118,14 +118,15 @@ class Evaluator(abc.ABC):
     Attributes:
       options: its options.
       provenance: describes the labels.
+      split: a `Split`; None for benchmarks without a prepared dataset.
       samples: what all models share that has values of its own, "pools" or "images"; "" for none.
     """
 
     options: Options
     provenance: Provenance
     samples: Literal["", "pools", "images"] = ""
+    split: Any
     _definition: str
-    _split: Any  # A `Split`, or None for benchmarks without a prepared dataset.
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ class Evaluator(abc.ABC):
         """Reads the labels, see `make_evaluator`."""
         self.options = options
         self.provenance = describe_labels(split, split.title, split.hashes)
-        self._where, self._split, self._mesh = where, split, mesh
+        self._where, self.split, self._mesh = where, split, mesh
         self._label_hash = LabelHash()
         if missing := sorted(options.needs - set(modalities)):
             raise UserError(
@@ -172,7 +173,7 @@ class Evaluator(abc.ABC):
     def source(self, adapter: ModelAdapter, split: Split | None = None) -> Source:
         """Returns the embeddings or scores of the split, with the similarity that ranks them."""
         similarity, batch_size = self.options.similarity, self.options.batch_size
-        return adapter.items(split or self._split, similarity=similarity, batch_size=batch_size)
+        return adapter.items(split or self.split, similarity=similarity, batch_size=batch_size)
 
     def embeddings(self, adapter: ModelAdapter, split: Split | None = None) -> Embeddings:
         """Returns `source` of a model that has embeddings."""
@@ -187,7 +188,7 @@ class Evaluator(abc.ABC):
 
     def _ordered(self, adapter: ModelAdapter, split: Split | None = None) -> Embeddings:
         """`embeddings` in the order of the split."""
-        return order_embeddings(self.embeddings(adapter, split), split or self._split)
+        return order_embeddings(self.embeddings(adapter, split), split or self.split)
 
     def _result(self, metrics: Mapping[str, float], repeats: Repeats | None = None) -> Result:
         """The result with these metrics, and their values in samples shared by all models."""
@@ -213,7 +214,7 @@ class Evaluator(abc.ABC):
 
     def _column(self, name: str, split: Split | None = None) -> np.ndarray:
         """A label column of the split."""
-        split = split or self._split
+        split = split or self.split
         if name not in split.labels:
             raise UserError(
                 f"{self._where} needs the label column {name!r}, which {split.name} lacks; "

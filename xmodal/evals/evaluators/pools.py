@@ -74,7 +74,7 @@ class PoolsEvaluator(Evaluator):
     samples = "pools"
 
     def _read(self, modalities: Collection[str]) -> None:
-        options, split = self.options, self._split
+        options, split = self.options, self.split
         self._reranker: Any = make_reranker(
             f"{self._where}.reranker", options.reranker, of_rows=True
         )
@@ -123,7 +123,7 @@ class PoolsEvaluator(Evaluator):
 
     def _chance(self) -> dict[str, float]:
         # Not known for texts with different numbers of positives.
-        return {} if len(self._pairs.values) > len(self._split.caption_ids) else self._guess()
+        return {} if len(self._pairs.values) > len(self.split.caption_ids) else self._guess()
 
     def _guess(self) -> dict[str, float]:
         found = {"median_rank": (self._size + 1) / 2}

@@ -44,7 +44,7 @@ class RelationsEvaluator(Evaluator):
     options: RelationsOptions
 
     def _read(self, modalities: Collection[str]) -> None:
-        split, options = self._split, self.options
+        split, options = self.split, self.options
         labels = self._column(options.labels)
         labels = labels.reshape(len(labels), -1)
         known = split.label_names.get(options.labels) or range(labels.shape[1])

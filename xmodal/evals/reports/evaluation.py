@@ -35,7 +35,6 @@ from xmodal.evals.reports.results import (
     evaluator_tag,
 )
 from xmodal.evals.reports.summary import name_values, summarize
-from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.sources import (
     Embeddings,
     ModelAdapter,
@@ -196,7 +195,6 @@ def evaluate_source(
     evaluator_name: str = "",
     notes: Sequence[str] = (),
     trained_on: Mapping[str, str] | None = None,
-    split: Items | None = None,
     examples: int = 0,
     other: Evaluation | None = None,
 ) -> Evaluation:
@@ -209,8 +207,7 @@ def evaluate_source(
       evaluator_name: its name in `config.evals`.
       notes: notes on the model; they follow those on the labels.
       trained_on: see `Evaluation`.
-      split: split of the labels, for examples of benchmarks; None for no examples.
-      examples: number of queries per rule on the page of examples; 0 for no page.
+      examples: number of queries per rule on the page of examples of benchmarks; 0 for no page.
       other: results to compare with, for the page.
     """
     results, source = evaluator.run(adapter), evaluator.source(adapter)
@@ -220,12 +217,10 @@ def evaluate_source(
         own = source.similarity if source.modalities else "none"
         similarity = evaluator.options.ranks_by or own
     page = None
-    if (
-        (examples and split is not None and isinstance(evaluator, BenchmarksEvaluator))
-        # Files of candidates and lists lack the scores of most items.
-        and isinstance(source, Embeddings | ScoreMatrix)
-    ):
-        page = make_example_page(evaluator, source, results, split, examples, name, other)
+    # Files of candidates and lists lack the scores of most items.
+    has_scores = isinstance(source, Embeddings | ScoreMatrix)
+    if examples and has_scores and isinstance(evaluator, BenchmarksEvaluator):
+        page = make_example_page(evaluator, source, results, examples, name, other)
     provenance, options = evaluator.provenance, evaluator.options
     notes = [*provenance.notes, *notes, *adapter.notes]
     warnings = [*provenance.warnings, *evaluator.warnings()]

@@ -203,7 +203,6 @@ class EvalSuite:
                 evaluator_name=name,
                 notes=subject.notes(items),
                 trained_on=subject.trained_on,
-                split=items,
                 examples=request.examples,
                 other=(others or {}).get(name),
             )
