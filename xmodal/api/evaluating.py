@@ -19,6 +19,7 @@ from xmodal.evals import Embeddings, Evaluation, evaluate_source
 from xmodal.evals.evaluators import EVALUATORS, read_entry
 from xmodal.evals.evaluators.benchmarks import BenchmarksOptions, benchmarks_of_annotations
 from xmodal.evals.labels.definitions import KINDS
+from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.scores.arrays import NamedArrays, load_embeddings
 from xmodal.evals.scores.files import check_similarity, modalities_of, name_of, open_source
 from xmodal.evals.scores.galleries import ids_of
@@ -170,7 +171,7 @@ def _evaluate_labels(given: Mapping[str, Any], source: Any, name: str) -> Evalua
     ids = ids_of(source) if partial else None
     evaluator = benchmarks_of_annotations(options, given["split"], ids, mesh=given["mesh"])
     if given["other"] is not None:
-        evaluator.check_comparable(given["other"])
+        check_comparable(evaluator.hashes, given["other"])
     return evaluate_source(evaluator, source, name=name)
 
 

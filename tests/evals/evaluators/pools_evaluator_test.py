@@ -17,6 +17,7 @@ from tests.evals.evaluators.random_vectors import (
 from xmodal.core.errors import UserError
 from xmodal.evals import evaluate_source, make_evaluator
 from xmodal.evals.reports.evaluation import load_ranks
+from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.scores.sources import Predictions
 
 
@@ -72,7 +73,6 @@ def test_pools_of_two_models_are_compared_pool_by_pool(tmp_path):
     )
     theirs.save(tmp_path / "B")
     stored = load_ranks(tmp_path / "B")
-    evaluator.check_comparable(stored)
     found = ours.compare(stored)
     medians = []
     for source in sources:
@@ -90,7 +90,7 @@ def test_pools_of_two_models_are_compared_pool_by_pool(tmp_path):
     # Different pools, or a file without individual pools, are rejected before any work.
     other = make_evaluator("x", options_of(**section, seed=3), split, MODALITIES)
     with pytest.raises(UserError, match="on the same labels"):
-        other.check_comparable(stored)
+        check_comparable(other.hashes, stored)
 
 
 def test_captions_with_a_relation_ask_nothing():

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Collection
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -40,10 +40,12 @@ class EmbeddingSimilarityEvaluator(Evaluator):
         self._gold = self._column("score").astype(np.float64)
         sets, years = self._column("set"), self._column("average")
         self._sets = {name: np.flatnonzero(sets == name) for name in dict.fromkeys(sets)}
-        self._years = {
-            int(year): [name for name, rows in self._sets.items() if year in years[rows]]
-            for year in sorted(set(years) - {0})
-        }
+        # Names of tags -> the rows of the correlations whose mean they are.
+        self._groups = {name: [rows] for name, rows in self._sets.items()}
+        for year in sorted(set(years) - {0}):
+            of_year = [rows for rows in self._sets.values() if year in years[rows]]
+            self._groups[f"avg{year}"] = of_year
+            self._groups[f"all{year}"] = [np.concatenate(of_year)]
         self._ends = _find_pairs(self.split)
         texts = np.unique(np.asarray(self.split.caption_texts, object), return_inverse=True)[1]
         self._texts = np.stack([texts[end] for end in self._ends])
@@ -59,8 +61,7 @@ class EmbeddingSimilarityEvaluator(Evaluator):
         return [*self._chance(), *(f"{name}/pairs" for name in self._sets)]
 
     def _chance(self) -> dict[str, float]:
-        names = [*self._sets, *(f"{kind}{year}" for year in self._years for kind in ("avg", "all"))]
-        return {f"{name}/{metric}": 0.0 for name in names for metric in _CORRELATIONS}
+        return {f"{name}/{metric}": 0.0 for name in self._groups for metric in _CORRELATIONS}
 
     def embeddings(self, adapter: ModelAdapter, split: Split | None = None) -> Embeddings:
         """See `Evaluator`; without images."""
@@ -69,26 +70,15 @@ class EmbeddingSimilarityEvaluator(Evaluator):
 
     def _compute(self, source: Embeddings) -> dict[str, float]:
         values = score_captions(source, *self._ends, self.options.precision).astype(np.float64)
-        found: dict[str, Any] = {}
-        groups = self._sets | {
-            f"all{year}": np.concatenate([self._sets[name] for name in names])
-            for year, names in self._years.items()
-        }
-        for metric in _CORRELATIONS:
-            for name, rows in groups.items():
-                found[f"{name}/{metric}"] = (
-                    rows,
-                    *_correlate(metric, values[rows], self._gold[rows]),
-                )
-            for year, names in self._years.items():
-                of_sets = [found[f"{name}/{metric}"] for name in names]
-                rows, each, influence = zip(*of_sets, strict=True)
-                influence = np.concatenate(influence) / len(names)
-                found[f"avg{year}/{metric}"] = np.concatenate(rows), float(np.mean(each)), influence
         metrics: dict[str, float] = {}
         for tag in self._chance():
-            rows, value, influence = found[tag]
-            low, high = compute_correlation_interval(value, self._texts[:, rows], influence)
+            name, _, metric = tag.rpartition("/")
+            parts = self._groups[name]
+            found = [_correlate(metric, values[rows], self._gold[rows]) for rows in parts]
+            value = float(np.mean([correlation for correlation, _ in found]))
+            influence = np.concatenate([each for _, each in found]) / len(parts)
+            texts = self._texts[:, np.concatenate(parts)]
+            low, high = compute_correlation_interval(value, texts, influence)
             metrics |= {tag: value, f"{tag}_low": low, f"{tag}_high": high}
         return metrics | {f"{name}/pairs": float(len(x)) for name, x in self._sets.items()}
 

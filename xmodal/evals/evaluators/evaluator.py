@@ -3,27 +3,19 @@
 import abc
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from absl import logging
 from jax.sharding import Mesh
 
 from xmodal.core.config import setting, suggest
 from xmodal.core.errors import UserError
 from xmodal.evals.labels.ids import LabelHash
 from xmodal.evals.labels.split import Split
-from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.reports.results import Result
 from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.sources import Embeddings, ModelAdapter, Source
 from xmodal.similarity import make_similarity
-
-if TYPE_CHECKING:
-    from xmodal.evals.reports.evaluation import Evaluation
-
-Repeats = Mapping[str, Sequence[float]]
-"""See `Result.repeats`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,15 +153,6 @@ class Evaluator(abc.ABC):
         """Returns warnings besides those of `provenance`, which may take long to find."""
         return []
 
-    def check_comparable(self, other: "Evaluation") -> None:
-        """Raises an error if stored results cannot be compared with those of `run`."""
-        if self.hashes:
-            check_comparable(self.hashes, other)
-            return
-        logging.warning(
-            "%s has no values for single items or samples; it is not compared.", self._where
-        )
-
     def source(self, adapter: ModelAdapter, split: Split | None = None) -> Source:
         """Returns the embeddings or scores of the split, with the similarity that ranks them."""
         similarity, batch_size = self.options.similarity, self.options.batch_size
@@ -190,7 +173,9 @@ class Evaluator(abc.ABC):
         """`embeddings` in the order of the split."""
         return order_embeddings(self.embeddings(adapter, split), split or self.split)
 
-    def _result(self, metrics: Mapping[str, float], repeats: Repeats | None = None) -> Result:
+    def _result(
+        self, metrics: Mapping[str, float], repeats: Mapping[str, Sequence[float]] | None = None
+    ) -> Result:
         """The result with these metrics, and their values in samples shared by all models."""
         return Result(
             self.options.type, self._definition, self._label_hash.digits(), metrics=metrics,

@@ -35,12 +35,7 @@ from xmodal.evals.reports.results import (
     evaluator_tag,
 )
 from xmodal.evals.reports.summary import name_values, summarize
-from xmodal.evals.scores.sources import (
-    Embeddings,
-    ModelAdapter,
-    RankedLists,
-    ScoreMatrix,
-)
+from xmodal.evals.scores.sources import Embeddings, ModelAdapter, RankedLists, ScoreMatrix
 
 # Files in the folder of an evaluation.
 EXAMPLES = "examples.html"

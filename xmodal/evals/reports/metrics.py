@@ -15,7 +15,7 @@ RECIPROCAL_RANK = "mrr"
 SELECTED = (RECIPROCAL_RANK, "recall@10")
 MEAN_SELECTED = tuple(f"mean_{metric}" for metric in SELECTED)
 RECALL = "recall@"  # Begins the name of a recall; the number of items that it reads follows.
-# Metrics of one table; where one of them is equal, the next ones may differ, then those before it.
+# Metrics of one table, first those that differ where another is equal.
 _FAMILIES = (
     ("recall@10", "recall@5", "recall@1", MEDIAN_RANK),
     ("accuracy@5", "accuracy@1", "mean_class_accuracy"),
@@ -39,13 +39,10 @@ def tie_breakers(tag: str) -> list[str]:
     benchmark, _, metric = tag.rpartition("/")
     tables = [benchmark]
     if metric in (*MEAN_SELECTED, "rsum") or benchmark.endswith("/mean"):
-        benchmark = benchmark.removesuffix("/mean")
-        tables = [f"{benchmark}/{table}" for table in _TABLES]
+        tables = [f"{benchmark.removesuffix('/mean')}/{table}" for table in _TABLES]
     metric = "recall@10" if metric == "rsum" else metric.removeprefix("mean_")
-    family = next((each for each in _FAMILIES if metric in each), (metric,))
-    at = family.index(metric)
-    others = [*family[at + 1 :], *reversed(family[:at])]
-    return [f"{table}/{other}" for other in others for table in tables]
+    family = next((each for each in _FAMILIES if metric in each), ())
+    return [f"{table}/{other}" for other in family if other != metric for table in tables]
 
 
 def find_best(tag: str, models: Sequence[Mapping[str, float]]) -> list[bool]:

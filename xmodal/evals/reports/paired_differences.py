@@ -15,10 +15,7 @@ from xmodal.evals.labels.split import different_records
 from xmodal.evals.reports.metrics import MEDIAN_RANK, lower_is_better
 from xmodal.evals.reports.results import DirectionResult, Result
 from xmodal.evals.reports.summary import compute_values, resample_values
-from xmodal.evals.reports.uncertainty import (
-    compute_difference_interval,
-    compute_interval,
-)
+from xmodal.evals.reports.uncertainty import compute_difference_interval, compute_interval
 
 if TYPE_CHECKING:
     from xmodal.evals.reports.evaluation import Evaluation

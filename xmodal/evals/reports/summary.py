@@ -6,25 +6,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from xmodal.evals.labels.types import Benchmark
-from xmodal.evals.reports.metrics import (
-    MEAN_SELECTED,
-    MEDIAN_RANK,
-    SELECTED,
-    compute_median_rank,
-)
-from xmodal.evals.reports.results import (
-    RSUM,
-    CorrelationResult,
-    DirectionResult,
-    Result,
-    metric_tag,
-)
-from xmodal.evals.reports.uncertainty import (
-    compute_correlation_interval,
-    compute_interval,
-    compute_mean,
-    resample,
-)
+from xmodal.evals.reports import uncertainty
+from xmodal.evals.reports.metrics import MEAN_SELECTED, MEDIAN_RANK, SELECTED, compute_median_rank
+from xmodal.evals.reports.results import RSUM, Result, metric_tag
 
 MEAN = "mean"  # Used in tags in place of a direction.
 _MEAN_OF = ("i2t", "t2i")
@@ -57,18 +41,17 @@ def summarize(
         plain = result.metrics.items()
         found |= {tag: x for tag, x in plain if intervals or not tag.endswith(_LIMITS)}
         drawn = resample_values(result, samples=samples, seed=seed) if intervals else {}
-        limits = {tag: compute_interval(each) for tag, each in drawn.items()}
+        limits = {tag: uncertainty.compute_interval(each) for tag, each in drawn.items()}
         for name, each in result.correlations.items() if intervals else ():
-            value, noise = compute_mean(each.samples)
-            limits[f"{result.name}/{name}/spearman"] = compute_correlation_interval(
+            value, noise = uncertainty.compute_mean(each.samples)
+            limits[f"{result.name}/{name}/spearman"] = uncertainty.compute_correlation_interval(
                 value, each.images, each.influence, noise, unit=100.0
             )
         for tag, value in compute_values(result).items():
             found[tag] = value
             if tag in limits:
                 found[f"{tag}_low"], found[f"{tag}_high"] = limits[tag]
-        parts: dict[str, DirectionResult | CorrelationResult]
-        parts = {**result.directions, **result.correlations}
+        parts: dict[str, Any] = {**result.directions, **result.correlations}
         for name, part in parts.items():
             counts = part.counts.items()
             found |= {f"{result.name}/{name}/{k}": float(n) for k, n in counts if n is not None}
@@ -114,14 +97,14 @@ def compute_values(result: Result) -> dict[str, float]:
             median = compute_median_rank(each.rank) if len(each.rank) else np.nan
             found[name][MEDIAN_RANK] = median
     return name_values(result.name, found) | {
-        f"{result.name}/{name}/spearman": compute_mean(each.samples)[0]
+        f"{result.name}/{name}/spearman": uncertainty.compute_mean(each.samples)[0]
         for name, each in result.correlations.items()
     }
 
 
 def resample_values(result: Result, **bootstrap: int) -> dict[str, np.ndarray]:
     """The retrieval tags of `compute_values`, each with its float64 [S] samples by `resample`."""
-    return name_values(result.name, resample(result, **bootstrap))
+    return name_values(result.name, uncertainty.resample(result, **bootstrap))
 
 
 def name_values(benchmark: str, directions: Mapping[str, Mapping[str, Value]]) -> dict[str, Value]:

@@ -17,6 +17,7 @@ from xmodal.evals import Evaluation, evaluate_source, make_evaluator
 from xmodal.evals.evaluators import Evaluator, Options
 from xmodal.evals.evaluators.benchmarks import BenchmarksOptions
 from xmodal.evals.reports.evaluation import find_ranks
+from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.reports.results import evaluator_tag
 from xmodal.evals.scores import arrays
 from xmodal.evals.scores.embed import Items
@@ -155,7 +156,8 @@ class EvalSuite:
             if request.compare is not None:
                 labels, records = evaluator.hashes, evaluator.provenance.records
                 others[name] = find_ranks(request.compare, name, labels, records)
-                evaluator.check_comparable(others[name])
+                if labels:
+                    check_comparable(labels, others[name])
         return others
 
     def evaluate(
