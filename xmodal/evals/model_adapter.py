@@ -20,6 +20,7 @@ class EncoderAdapter(sources.ModelAdapter):
 
     Attributes:
       field: the array of an embedding that the model's own similarity ranks.
+      mesh: the devices that it embeds on; None for one.
     """
 
     def __init__(
@@ -43,16 +44,11 @@ class EncoderAdapter(sources.ModelAdapter):
             inputs.
           read: split -> its items as the model reads them, such as stored features.
         """
-        self.place, self.field = name, field
+        self.place, self.field, self.mesh = name, field, embedder.mesh
         self._embedder, self._weights, self._given = embedder, weights, given or {}
         self._read = read
         # The split is kept too, so that its `id` cannot be reused.
         self._found: dict[tuple[int, str], tuple[Items, sources.Embeddings]] = {}
-
-    @property
-    def mesh(self) -> Mesh | None:
-        """The devices that it embeds on; None for one."""
-        return self._embedder.mesh
 
     def items(
         self, split: Items, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256

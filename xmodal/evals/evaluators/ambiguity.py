@@ -5,12 +5,11 @@ from collections.abc import Collection
 
 import numpy as np
 
-from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.benchmarks import labels_of_split
 from xmodal.evals.evaluators.evaluator import Evaluator, Options
 from xmodal.evals.evaluators.runner import correlate
-from xmodal.evals.labels.definitions import DIRECTIONS, definitions_of
+from xmodal.evals.labels.definitions import DIRECTIONS
 from xmodal.evals.labels.make import make_benchmarks
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.types import Benchmark, DirectionLabels, GradedPairs
@@ -28,10 +27,6 @@ class AmbiguityOptions(Options):
     """
 
     benchmark: str = ""
-
-    def check_dataset(self, where: str, dataset: str) -> None:
-        """See `Options`."""
-        lookup(f"{where}.benchmark", self.benchmark, definitions_of(dataset))
 
 
 class AmbiguityEvaluator(Evaluator):

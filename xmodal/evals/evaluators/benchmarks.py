@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 
-from xmodal.core.config import lookup, setting
+from xmodal.core.config import setting
 from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split, describe_labels
 from xmodal.evals.evaluators.runner import compute_benchmarks, open_galleries, scores_of
@@ -26,6 +26,12 @@ from xmodal.evals.scores import sources
 from xmodal.evals.scores.completed_concepts import OWN, RULES, CompletedItems, find_neighbors
 from xmodal.evals.scores.rerank import TwoStages, make_reranker
 from xmodal.evals.scores.score_rows import Scores
+
+_TRANSDUCTIVE = (
+    "TRANSDUCTIVE: with concepts={!r}, captions are also labeled with the concepts of similar "
+    "captions of this split. Metrics depend on the gallery; they cannot be compared with those of "
+    "models that embed items one by one."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,13 +65,6 @@ class BenchmarksOptions(Options):
         """See `Options`."""
         super().check(where)
         make_reranker(f"{where}.reranker", self.reranker)
-
-    def check_dataset(self, where: str, dataset: str) -> None:
-        """See `Options`."""
-        if self.annotations:  # They belong to another dataset.
-            return
-        for name in self.benchmarks or ():
-            lookup(f"{where}.benchmarks", name, definitions_of(dataset))
 
     def default_metric(self, dataset: str) -> str:
         """See `Options`."""
@@ -107,16 +106,11 @@ class BenchmarksEvaluator(Evaluator):
         if options.benchmarks is None:
             for why, names in explain_left_out(labels, self.benchmarks).items():
                 notes.append(f"Left out {' and '.join(names)}: {why}.")
-        warnings = []
-        if options.concepts != OWN:
-            warnings.append(
-                f"TRANSDUCTIVE: with concepts={options.concepts!r}, captions are also labeled with "
-                "the concepts of similar captions of this split. Metrics depend on the gallery; "
-                "they cannot be compared with those of models that embed items one by one."
-            )
         title = labels.name if split is None or options.annotations else split.title
-        records = {} if split is None else split.hashes
-        self.provenance = describe_labels(labels, title, records, warnings, notes)
+        described = describe_labels(labels, title, {} if split is None else split.hashes)
+        transductive = [_TRANSDUCTIVE.format(options.concepts)] * (options.concepts != OWN)
+        warnings = [*described.warnings, *transductive]
+        self.provenance = dataclasses.replace(described, warnings=warnings, notes=notes)
         # Kept, so that all users of a model share its embeddings.
         self._complete = functools.lru_cache(1)(self._complete_items)
 
@@ -192,19 +186,11 @@ def benchmarks_of_split(
     """Makes the benchmarks of a prepared dataset's split, see `make_evaluator`."""
     if options.annotations:
         ids = {"image": split.image_ids, "caption": split.caption_ids}
-        evaluator = benchmarks_of_annotations(
+        return benchmarks_of_annotations(
             options, split.split, ids, where=where, mesh=mesh, items=split
         )
-    else:
-        labels = labels_of_split(split, options.benchmarks or ())
-        evaluator = BenchmarksEvaluator(where, options, labels, mesh, split)
-    compared = [pair for benchmark in evaluator.benchmarks for pair in benchmark.compared.values()]
-    if not any(set(pair) <= set(modalities) for pair in compared):
-        raise UserError(
-            f"There is a tower only for {' and '.join(modalities)}, which no benchmark of "
-            f"{split.name} compares: {', '.join(evaluator.hashes)}."
-        )
-    return evaluator
+    labels = labels_of_split(split, options.benchmarks or ())
+    return BenchmarksEvaluator(where, options, labels, mesh, split)
 
 
 def labels_of_split(split: Split, benchmarks: Collection[str]) -> Labels:

@@ -9,7 +9,7 @@ import numpy as np
 from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split
 from xmodal.evals.labels.ids import Positions
-from xmodal.evals.reports.metrics import compute_influence, compute_pearson_influence
+from xmodal.evals.reports.metrics import compute_influence
 from xmodal.evals.reports.uncertainty import compute_correlation_interval
 from xmodal.evals.scores.sources import Embeddings, ModelAdapter
 from xmodal.evals.scores.vector_scores import score_captions
@@ -90,7 +90,9 @@ def _correlate(metric: str, found: np.ndarray, gold: np.ndarray) -> tuple[float,
     if len(gold) < 2 or np.ptp(found) == 0 or np.ptp(gold) == 0:
         return float("nan"), np.full(len(gold), np.nan)
     if metric == "pearson":
-        return float(stats.pearsonr(found, gold).statistic), compute_pearson_influence(found, gold)
+        a, b = stats.zscore(found), stats.zscore(gold)
+        influence = (a * b - np.mean(a * b) / 2 * (a * a + b * b)) / len(gold)
+        return float(stats.pearsonr(found, gold).statistic), influence
     influence = compute_influence(found, gold, np.full(len(gold), 1 / len(gold)))
     return float(stats.spearmanr(found, gold).statistic), influence
 

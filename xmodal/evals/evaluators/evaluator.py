@@ -52,11 +52,6 @@ class Options:
     ranks_by: ClassVar[str] = ""  # The similarity, if it is not that of the model.
 
     @property
-    def field(self) -> str | None:
-        """The array of an embedding that is ranked; None for that of the model's similarity."""
-        return None if self.similarity is None else self.similarity.get("field", "vector")
-
-    @property
     def scores_pairs(self) -> bool:
         """Whether the model's cross-encoder ranks items."""
         return False
@@ -75,9 +70,6 @@ class Options:
         """Checks options that `config.read` cannot check; `where` is their section."""
         if self.similarity is not None:
             make_similarity(self.similarity, f"{where}.similarity")
-
-    def check_dataset(self, where: str, dataset: str) -> None:
-        """Checks options against a dataset, as far as its name allows."""
 
     def default_metric(self, dataset: str) -> str:
         """Returns the default tag for `best_checkpoint` in a run on this dataset, or ""."""
@@ -208,13 +200,7 @@ class Evaluator(abc.ABC):
         return np.asarray(split.labels[name])
 
 
-def describe_labels(
-    labels: Any,
-    title: str,
-    records: Mapping[str, str],
-    warnings: Sequence[str] = (),
-    notes: Sequence[str] = (),
-) -> Provenance:
+def describe_labels(labels: Any, title: str, records: Mapping[str, str]) -> Provenance:
     """Returns the facts of the `Labels` of a split, or of a `Split`.
 
     A warning says what part of the split is evaluated, if it is not all.
@@ -223,5 +209,5 @@ def describe_labels(
         f"PARTIAL: {labels.partial} of the {labels.split} split. Metrics on a smaller gallery are "
         "higher; they cannot be compared with published numbers."
     )
-    warnings = [*[partial] * bool(labels.partial), *warnings]
-    return Provenance(f"{title}, {labels.split} split", warnings, notes, records)
+    warnings = [partial] * bool(labels.partial)
+    return Provenance(f"{title}, {labels.split} split", warnings, records=records)

@@ -73,7 +73,5 @@ class RelationsEvaluator(Evaluator):
             (100.0 * compute_average_precision(scores, labels), 100.0 * float(np.mean(labels)))
             for scores, labels in zip(predicted.T, self._labels.T, strict=True)
         ]
-        mean = [np.nan, 0.0]
-        if self._occur.any():
-            mean = np.mean(np.array(values)[self._occur], axis=0).tolist()
+        mean = np.mean(np.array(values)[self._occur], axis=0).tolist()
         return dict(zip(self.tags(()), itertools.chain(*values, mean), strict=True))

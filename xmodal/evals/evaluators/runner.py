@@ -51,13 +51,7 @@ def open_galleries(
     else:
         source = source.take(*positions)
         pairs, name = source.pairs, source.similarity
-        if source.modalities:
-            opened = open_scores(source, mesh=mesh, precision=precision)
-        elif not isinstance(reranker, PairReranker):
-            raise UserError(
-                f"{source.place} has no embeddings, only a cross-encoder: set the evaluator's "
-                "reranker to {'name': 'cross_encoder'}."
-            )
+        opened = open_scores(source, mesh=mesh, precision=precision) if source.modalities else {}
     if isinstance(reranker, PairReranker):
         if reranker.first_stage:
             path = reranker.first_stage

@@ -105,9 +105,7 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
 
 
 def restrict(
-    labels: Labels,
-    image_ids: np.ndarray | None = None,
-    caption_ids: np.ndarray | None = None,
+    labels: Labels, image_ids: np.ndarray | None, caption_ids: np.ndarray | None
 ) -> Labels:
     """Returns labels for existing items only; labels that mention other items are dropped.
 

@@ -40,7 +40,6 @@ from xmodal.evals.scores.sources import Embeddings, ModelAdapter, RankedLists, S
 # Files in the folder of an evaluation.
 EXAMPLES = "examples.html"
 REPORT = "report.html"
-LATEX = "report.tex"
 RANKS = "ranks.npz"
 _COMPARISON = ("comparison.json", "comparison.md")
 _FORMAT = {"format": "xmodal ranks", "version": 3}
@@ -160,7 +159,7 @@ class Evaluation:
             contents |= zip(_COMPARISON, (format_json(comparison.flatten()), text), strict=True)
             page += f"\n{text}"
             tables += f"\n{comparison.table('latex')}"
-        contents[REPORT], contents[LATEX] = from_markdown(page).to_html(), tables
+        contents[REPORT], contents["report.tex"] = from_markdown(page).to_html(), tables
         contents["metrics.csv"] = format_csv(self.name, self.metrics)
         contents["metrics.json"] = format_json(self.metrics)
         write_files(folder, contents, stale={*_COMPARISON, EXAMPLES} - set(contents))
@@ -286,12 +285,11 @@ def find_same(
     labels: Mapping[str, str], records: Mapping[str, str], places: Mapping[str, epath.Path]
 ) -> list[str]:
     """Returns the names of the evaluations on these labels and records, as in `find_ranks`."""
-    stored = {name: load_ranks(place) for name, place in places.items()}
     return [
         name
-        for name, each in stored.items()
-        if have_same_labels(labels, each.hashes)
-        and not different_records(records, each.provenance.records)
+        for name, place in places.items()
+        if have_same_labels(labels, (stored := load_ranks(place)).hashes)
+        and not different_records(records, stored.provenance.records)
     ]
 
 

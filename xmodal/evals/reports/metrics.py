@@ -191,22 +191,6 @@ def compute_influence(x: np.ndarray, y: np.ndarray, shares: np.ndarray) -> np.nd
     return shares * (on_covariance / scale - correlation / 2 * (on_a / of_a + on_b / of_b))
 
 
-def compute_pearson_influence(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Returns the influence of every pair on Pearson's correlation, see `compute_influence`.
-
-    Args:
-      x: float [P], one value per pair.
-      y: float [P].
-
-    Returns:
-      float64 [P], whose sum is 0; NaN where the correlation is undefined.
-    """
-    if not (np.ptp(x) > 0 and np.ptp(y) > 0):  # A constant, or NaN.
-        return np.full(len(x), np.nan)
-    a, b = ((each - np.mean(each)) / np.std(each) for each in (x, y))
-    return (a * b - np.mean(a * b) / 2 * (a * a + b * b)) / len(x)
-
-
 def _center_shares(values: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Share of the pairs below each plus half of those at its rank, minus 1/2; order codes."""
     codes = np.unique(values, return_inverse=True)[1]

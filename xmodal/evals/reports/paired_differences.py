@@ -14,8 +14,8 @@ from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.split import different_records
 from xmodal.evals.reports.metrics import MEDIAN_RANK, lower_is_better
 from xmodal.evals.reports.results import DirectionResult, Result
-from xmodal.evals.reports.summary import compute_values, resample_values
-from xmodal.evals.reports.uncertainty import compute_difference_interval, compute_interval
+from xmodal.evals.reports.summary import compute_values, name_values
+from xmodal.evals.reports.uncertainty import compute_difference_interval, compute_interval, resample
 
 if TYPE_CHECKING:
     from xmodal.evals.reports.evaluation import Evaluation
@@ -223,7 +223,7 @@ def _compare_benchmark(ours: Result, theirs: Result, **bootstrap: int) -> dict[s
     }
     one = dataclasses.replace(ours, directions={name: ours.directions[name] for name in aligned})
     other = dataclasses.replace(theirs, directions=aligned)
-    drawn, others = resample_values(one, **bootstrap), resample_values(other, **bootstrap)
+    drawn, others = (name_values(x.name, resample(x, **bootstrap)) for x in (one, other))
     limits = {tag: compute_interval(x - others[tag]) for tag, x in drawn.items() if tag in others}
     for name in ours.correlations.keys() & theirs.correlations.keys():
         limits[f"{ours.name}/{name}/spearman"] = compute_difference_interval(

@@ -40,7 +40,8 @@ def summarize(
     for result in results:
         plain = result.metrics.items()
         found |= {tag: x for tag, x in plain if intervals or not tag.endswith(_LIMITS)}
-        drawn = resample_values(result, samples=samples, seed=seed) if intervals else {}
+        resampled = uncertainty.resample(result, samples=samples, seed=seed) if intervals else {}
+        drawn = name_values(result.name, resampled)
         limits = {tag: uncertainty.compute_interval(each) for tag, each in drawn.items()}
         for name, each in result.correlations.items() if intervals else ():
             value, noise = uncertainty.compute_mean(each.samples)
@@ -63,11 +64,8 @@ def summarize(
 def list_tags(benchmark: Benchmark, modalities: Collection[str]) -> list[str]:
     """Returns the tags of `summarize` without intervals, for a model with these modalities."""
     shown = [name for name, needed in benchmark.compared.items() if {*needed} <= {*modalities}]
-    directions = {
-        name: dict.fromkeys(benchmark.directions[name].metrics, 0.0)
-        for name in shown
-        if name in benchmark.directions
-    }
+    labeled = benchmark.directions.items()
+    directions = {name: dict.fromkeys(x.metrics, 0.0) for name, x in labeled if name in shown}
     values = name_values(benchmark.name, directions)
     selecting = _selection_tags(benchmark.name, directions)
     found = [*values, *(tag for tag, metric in selecting.items() if metric in values)]
@@ -100,11 +98,6 @@ def compute_values(result: Result) -> dict[str, float]:
         f"{result.name}/{name}/spearman": uncertainty.compute_mean(each.samples)[0]
         for name, each in result.correlations.items()
     }
-
-
-def resample_values(result: Result, **bootstrap: int) -> dict[str, np.ndarray]:
-    """The retrieval tags of `compute_values`, each with its float64 [S] samples by `resample`."""
-    return name_values(result.name, uncertainty.resample(result, **bootstrap))
 
 
 def name_values(benchmark: str, directions: Mapping[str, Mapping[str, Value]]) -> dict[str, Value]:

@@ -233,8 +233,9 @@ def _lacks(kind: str, options: Options) -> str:
     """Returns what an evaluator needs and a file of this kind lacks, or ""."""
     if options.scores_pairs:
         return "a cross-encoder"
-    if options.field not in (None, "vector"):
-        return f"the array {options.field!r}"
+    field = (options.similarity or {}).get("field", "vector")
+    if field != "vector":
+        return f"the array {field!r}"
     if kind != "embeddings" and (not isinstance(options, BenchmarksOptions) or options.reranker):
         return "embeddings"
     return ""
