@@ -74,7 +74,6 @@ def with_header(saved, **changes):
     [
         (lambda saved: b'{"cxc/i2t/recall@1": 50.0}', "or it is damaged"),
         (lambda saved: with_header(saved, version=1), "version 1 of xmodal ranks"),
-        (lambda saved: with_header(saved, benchmarks=[{"name": "x"}]), "or it is damaged"),
     ],
 )
 def test_other_files_are_refused(saved, change, message):
