@@ -14,7 +14,6 @@ from xmodal.evals.labels.make import make_benchmarks
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.types import Benchmark, DirectionLabels, GradedPairs
 from xmodal.evals.reports.results import Result
-from xmodal.evals.reports.summary import list_tags
 from xmodal.evals.scores.sources import ModelAdapter
 
 
@@ -52,21 +51,13 @@ class AmbiguityEvaluator(Evaluator):
             "Predicted uncertainty of a query (its mean log sigma, else the spread of its K "
             f"embeddings) and the number of its positives. {benchmark.definition}"
         )
-        self._benchmark = Benchmark(self.options.type, definition, {}, graded, benchmark.label_hash)
-
-    @property
-    def hashes(self) -> dict[str, str]:
-        """See `Evaluator`."""
-        return {self._benchmark.name: self._benchmark.label_hash}
-
-    def tags(self, modalities: Collection[str]) -> list[str]:
-        """See `Evaluator`."""
-        return list_tags(self._benchmark, modalities)
+        name, label_hash = self.options.type, benchmark.label_hash
+        self.benchmarks = [Benchmark(name, definition, {}, graded, label_hash)]
 
     def run(self, adapter: ModelAdapter) -> list[Result]:
         """See `Evaluator`."""
         source = self._ordered(adapter)
-        options, benchmark, found = self.options, self._benchmark, {}
+        options, (benchmark,), found = self.options, self.benchmarks, {}
         for name, pairs in benchmark.graded.items():
             modality = pairs.modalities[0]
             if (own := source.by_modality.get(modality)) is not None:

@@ -21,7 +21,6 @@ from xmodal.evals.labels.types import Labels
 from xmodal.evals.model_adapter import EncoderAdapter
 from xmodal.evals.reports.metrics import SELECTED
 from xmodal.evals.reports.results import Result
-from xmodal.evals.reports.summary import list_tags
 from xmodal.evals.scores import sources
 from xmodal.evals.scores.completed_concepts import OWN, RULES, CompletedItems, find_neighbors
 from xmodal.evals.scores.rerank import TwoStages, make_reranker
@@ -113,15 +112,6 @@ class BenchmarksEvaluator(Evaluator):
         self.provenance = dataclasses.replace(described, warnings=warnings, notes=notes)
         # Kept, so that all users of a model share its embeddings.
         self._complete = functools.lru_cache(1)(self._complete_items)
-
-    @property
-    def hashes(self) -> dict[str, str]:
-        """See `Evaluator`."""
-        return {benchmark.name: benchmark.label_hash for benchmark in self.benchmarks}
-
-    def tags(self, modalities: Collection[str]) -> list[str]:
-        """See `Evaluator`."""
-        return [tag for benchmark in self.benchmarks for tag in list_tags(benchmark, modalities)]
 
     def source(self, adapter: sources.ModelAdapter, split: Split | None = None) -> sources.Source:
         """See `Evaluator`."""

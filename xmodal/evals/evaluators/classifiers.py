@@ -215,6 +215,5 @@ def _loss(
     """The objective of `fit`, with its gradient."""
     weights, bias = parameters[:-1], parameters[-1]
     logits = jnp.matmul(features, weights, precision=jax.lax.Precision.HIGHEST) + bias
-    own = jnp.take_along_axis(logits, labels[:, None], axis=1)[:, 0]
-    entropy = jnp.mean(jax.nn.logsumexp(logits, axis=1) - own)
-    return entropy + 0.5 * regularization * jnp.sum(jnp.square(weights))
+    entropies = -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)
+    return jnp.mean(entropies) + 0.5 * regularization * jnp.sum(jnp.square(weights))

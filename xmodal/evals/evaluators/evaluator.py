@@ -1,6 +1,5 @@
 """Common parts of all evaluators: options, labels, and the facts of a report."""
 
-import abc
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Literal
@@ -12,7 +11,9 @@ from xmodal.core.config import setting, suggest
 from xmodal.core.errors import UserError
 from xmodal.evals.labels.ids import LabelHash
 from xmodal.evals.labels.split import Split
+from xmodal.evals.labels.types import Benchmark
 from xmodal.evals.reports.results import Result
+from xmodal.evals.reports.summary import list_tags
 from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.sources import Embeddings, ModelAdapter, Source
 from xmodal.similarity import make_similarity
@@ -93,7 +94,7 @@ class Provenance:
     records: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-class Evaluator(abc.ABC):
+class Evaluator:
     """Evaluates models one by one on the same labels.
 
     `_read` reads the labels, adds them to `_label_hash` and describes in `_definition` what
@@ -102,6 +103,7 @@ class Evaluator(abc.ABC):
     Attributes:
       options: its options.
       provenance: describes the labels.
+      benchmarks: the benchmarks that it computes, if any.
       split: a `Split`; None for benchmarks without a prepared dataset.
       samples: what all models share that has values of its own, "pools" or "images"; "" for none.
     """
@@ -109,6 +111,7 @@ class Evaluator(abc.ABC):
     options: Options
     provenance: Provenance
     samples: Literal["", "pools", "images"] = ""
+    benchmarks: Sequence[Benchmark] = ()
     split: Any
     _definition: str
 
@@ -135,11 +138,12 @@ class Evaluator(abc.ABC):
     @property
     def hashes(self) -> dict[str, str]:
         """The hash of the labels of every result that can be compared, by name."""
-        return {self.options.type: self._label_hash.digits()} if self.samples else {}
+        own = {self.options.type: self._label_hash.digits()} if self.samples else {}
+        return own | {each.name: each.label_hash for each in self.benchmarks}
 
-    @abc.abstractmethod
     def tags(self, modalities: Collection[str]) -> list[str]:
         """Returns the tags of all metrics of a model with these modalities, without intervals."""
+        return [tag for each in self.benchmarks for tag in list_tags(each, modalities)]
 
     def warnings(self) -> list[str]:
         """Returns warnings besides those of `provenance`, which may take long to find."""

@@ -152,8 +152,8 @@ def restrict(
         for direction, pairs in directions.items():
             kept = stay(pairs, DIRECTIONS[direction])
             changes["lists"][name][direction] = tuple(ids[kept] for ids in pairs)
-    partial = " and ".join(parts)
-    return dataclasses.replace(labels, **changes, folds=None, shortlist=None, partial=partial)
+    changes |= {"folds": None, "shortlist": None, "partial": " and ".join(parts)}
+    return dataclasses.replace(labels, **changes)
 
 
 def _read(path: Path, read: Callable[[Path], Any]) -> Any:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from xmodal.evals.reports.evaluation import Evaluation
 
 _SHOWN = 5  # Items per row.
-_ARROWS = {"i2t": "image to text", "t2i": "text to image"}
-_ARROWS |= {"t2t": "text to text", "i2i": "image to image"}
 _RULES = {
     "worst rank": "Queries whose best positive is ranked lowest.",
     "changed": "Queries with the largest ratio between the ranks of the two models.",
@@ -65,7 +63,8 @@ class Pick:
     @property
     def title(self) -> str:
         """The rule with its direction and benchmark."""
-        return f"{self.rule.capitalize()}: {_ARROWS[self.direction]}, {self.benchmark}"
+        arrow = " to ".join(DIRECTIONS[self.direction])
+        return f"{self.rule.capitalize()}: {arrow}, {self.benchmark}"
 
 
 def make_example_page(
