@@ -69,8 +69,3 @@ def test_a_split_that_lacks_a_column():
     split = make_split(labels={"relations": np.zeros((40, 2), int)})
     with pytest.raises(UserError, match=r"column 'score', which .* lacks; known: .'relations'"):
         make_evaluator("x", options_of(type="embedding_similarity"), split, MODALITIES)
-
-
-def test_options_that_are_wrong():
-    with pytest.raises(UserError, match=r"\['sise'\] in config.evals.x; .*Did you mean 'size'"):
-        options_of(type="pools", sise=5)

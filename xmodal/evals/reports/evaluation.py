@@ -204,7 +204,8 @@ def evaluate_source(
       examples: number of queries per rule on the page of examples of benchmarks; 0 for no page.
       other: results to compare with, for the page.
     """
-    results, source = evaluator.run(adapter), evaluator.source(adapter)
+    results = evaluator.run(adapter)
+    source: Any = evaluator.source(adapter)
     similarity = "rankings" if isinstance(source, RankedLists) else "scores"
     if isinstance(source, Embeddings):
         # A model without embeddings has a similarity in name only.
