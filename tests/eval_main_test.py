@@ -13,7 +13,7 @@ from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
 from xmodal.core.progress import STOPPED
 from xmodal.evals import evaluate_source, make_evaluator, read_options
-from xmodal.evals.reports import store
+from xmodal.evals.reports.evaluation import load_ranks
 from xmodal.evals.scores import arrays
 from xmodal.train.evaluation import run_subjects
 from xmodal.train.folder import run_folder
@@ -35,7 +35,7 @@ def test_one_checkpoint_agrees_with_training(saved_run_dir, tmp_path, capsys):
     own = read(tmp_path / "shapes/metrics.json")
     assert own["shapes_own/t2t/recall@1"] == found["shapes/shapes_own/t2t/recall@1"]
     assert read(tmp_path / "words/benchmarks.json")["shapes_own"]["similarity"] == "cosine"
-    assert store.load_ranks(tmp_path / "shapes").results[0].name == "shapes_own"
+    assert load_ranks(tmp_path / "shapes").results[0].name == "shapes_own"
     report = (tmp_path / "shapes/report.md").read_text()
     assert "| tiny_quick step 2 |" in report
     assert report in capsys.readouterr().out

@@ -190,7 +190,7 @@ def _evaluate_on_annotations(args: argparse.Namespace) -> None:
     from xmodal.core import mesh as mesh_lib
     from xmodal.core import processes
     from xmodal.core.files import check_writable
-    from xmodal.evals.reports.store import find_ranks
+    from xmodal.evals.reports.evaluation import find_ranks
     from xmodal.train.evaluation import subjects
     from xmodal.train.tensorboard import TensorBoardConfig, Views
 

@@ -10,7 +10,7 @@ from tiny_model import OWN_IMAGE, embeddings, in_order, metrics_of
 from tests.evals.tiny_split import TinySplit
 from xmodal.core.errors import UserError
 from xmodal.evals import evaluate_source, load_embeddings, make_evaluator, read_options
-from xmodal.evals.reports import store
+from xmodal.evals.reports.evaluation import load_ranks
 
 BENCHMARKS = ["coco5k", "coco1k", "cxc", "cxc_sits_only", "eccv", "pmrp"]
 
@@ -38,9 +38,7 @@ def test_embeddings_end_to_end(evaluate, model, capsys):
     benchmarks = json.loads((out / "benchmarks.json").read_text())
     assert list(benchmarks) == BENCHMARKS
     assert benchmarks["cxc"]["bootstrap"] == {"samples": 50, "seed": 0}
-    assert (
-        store.load_ranks(out / "ranks.npz").results[2].label_hash == benchmarks["cxc"]["label_hash"]
-    )
+    assert load_ranks(out / "ranks.npz").results[2].label_hash == benchmarks["cxc"]["label_hash"]
 
 
 def test_a_model_compared_with_itself_does_not_differ(evaluate, model):

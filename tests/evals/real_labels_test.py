@@ -11,7 +11,7 @@ from xmodal.evals.labels.annotations import read_annotations, restrict
 from xmodal.evals.labels.definitions import definitions_of
 from xmodal.evals.labels.make import make_benchmarks
 from xmodal.evals.reports.summary import summarize
-from xmodal.evals.scores.sources import Embeddings, ScoreMatrix
+from xmodal.evals.scores.sources import Embeddings
 from xmodal.similarity import make_similarity
 
 NUM_IMAGES = 250
@@ -122,19 +122,6 @@ def test_every_number_of_every_benchmark(kind, labels, benchmarks, split):
     for task, samples in expected.correlations.items():
         found = cxc.correlations[task].samples / 100
         np.testing.assert_allclose(found, samples, rtol=0, atol=1e-3)
-
-
-@pytest.mark.slow
-def test_a_score_matrix(labels, benchmarks, split):
-    """Half precision, rounded so that equal scores are common."""
-    image, text = make_embeddings("structured", labels)
-    matrix = np.round(image @ text.T, 1).astype(np.float16)
-    source = ScoreMatrix("here", labels.image_ids, labels.caption_ids, matrix)
-    results = compute_benchmarks(source, labels, benchmarks, bootstrap_samples=SAMPLES)
-    scores = {"IT": matrix.astype(np.float32)}
-    expected = reference.Reference(split, scores, samples=SAMPLES, seed=0)
-    assert_equal_numbers(summarize(results, intervals=False), expected.numbers)
-    assert expected.numbers["coco5k/i2t/tied_queries"] > 0
 
 
 # Our names -> the package's.

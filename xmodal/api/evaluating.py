@@ -19,7 +19,7 @@ from xmodal.evals import Embeddings, Evaluation, evaluate_source
 from xmodal.evals.evaluators import EVALUATORS, read_entry
 from xmodal.evals.evaluators.benchmarks import BenchmarksOptions, benchmarks_of_annotations
 from xmodal.evals.labels.definitions import KINDS
-from xmodal.evals.reports.store import StoredResults
+from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.scores.arrays import NamedArrays, load_embeddings
 from xmodal.evals.scores.files import check_similarity, modalities_of, name_of, open_source
 from xmodal.evals.scores.galleries import ids_of
@@ -61,7 +61,7 @@ def evaluate(
     seed: int = 0,
     precision: str = "float32",
     mesh: Mesh | None = None,
-    other: StoredResults | None = None,
+    other: Evaluation | None = None,
     examples: Annotated[int | None, Bounds(at_least=0)] = None,
 ) -> Evaluation:
     """Evaluates a model from any framework in the same way as the models of this project.
@@ -167,11 +167,11 @@ def _evaluate_labels(given: Mapping[str, Any], source: Any, name: str) -> Evalua
     if isinstance(entry["benchmarks"], str):
         entry["benchmarks"] = (entry["benchmarks"],)
     options = read(BenchmarksOptions, "evaluate", entry)
-    ids = None if isinstance(source, RankedLists) else ids_of(source)
-    how = {"partial": given["partial"], "mesh": given["mesh"]}
-    evaluator = benchmarks_of_annotations(options, given["split"], source.place, ids, **how)
+    partial = given["partial"] and not isinstance(source, RankedLists)
+    ids = ids_of(source) if partial else None
+    evaluator = benchmarks_of_annotations(options, given["split"], ids, mesh=given["mesh"])
     if given["other"] is not None:
-        evaluator.check_comparable(given["other"])
+        check_comparable(evaluator.hashes, given["other"])
     return evaluate_source(evaluator, source, name=name)
 
 
@@ -203,7 +203,7 @@ def _evaluate_dataset(
         options = read_entry(where, bootstrap | entry | ({"annotations": labels} if labels else {}))
     evaluator = EVALUATORS[options.type][1](where, options, items, modalities, given["mesh"])
     examples = _EXAMPLES if given["examples"] is None else given["examples"]
-    return evaluate_source(evaluator, adapter, name=name, split=items, examples=examples)
+    return evaluate_source(evaluator, adapter, name=name, examples=examples)
 
 
 class FunctionAdapter(ModelAdapter):

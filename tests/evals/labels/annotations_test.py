@@ -91,6 +91,3 @@ def test_damaged_files(tmp_path, name, content):
     (write_files(tmp_path) / name).write_bytes(content)
     with pytest.raises(UserError, match=f"{name} cannot be read .* get the released file again"):
         annotations.read_annotations(tmp_path, "test")
-    (tmp_path / "nowhere").mkdir()
-    with pytest.raises(UserError, match="nowhere does not say which captions and images"):
-        annotations.read_annotations(tmp_path / "nowhere", "test")

@@ -8,7 +8,7 @@ import pytest
 from tests.evals.evaluators.random_vectors import MODALITIES, make_split, options_of
 from tests.evals.tiny_split import TinySplit
 from xmodal.evals import evaluate_source, make_evaluator
-from xmodal.evals.labels.same_texts import number_texts
+from xmodal.evals.labels.split import number_texts
 from xmodal.evals.scores.sources import Embeddings
 
 

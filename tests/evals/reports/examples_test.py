@@ -60,7 +60,7 @@ def make_case():
 def evaluate(split, source, count=0, other=None):
     options = options_of(type="benchmarks", bootstrap_samples=20)
     evaluator = make_evaluator("shapes", options, split, MODALITIES)
-    return evaluate_source(evaluator, source, name="m", split=split, examples=count, other=other)
+    return evaluate_source(evaluator, source, name="m", examples=count, other=other)
 
 
 def slow_lists(split, source):
@@ -121,7 +121,7 @@ def picked(page):
 
 def test_rules_pick_by_their_sentences():
     split, ratings, source, other = make_case()
-    before = evaluate(split, other).stored
+    before = evaluate(split, other)
     found = picked(evaluate(split, source, 1000, before).page)
     lists = slow_lists(split, source)
     wide = slow_positives(split, ratings)
@@ -144,8 +144,6 @@ def test_rules_pick_by_their_sentences():
         assert in_order == (sorted(queries) if "Changed" in title else queries)
     assert found.keys() == expected.keys()
     assert len(expected) >= 10
-    few = picked(evaluate(split, source, 2, before).page)
-    assert few == {title: queries[:2] for title, queries in found.items()}
 
 
 def test_items_of_a_section():

@@ -17,8 +17,5 @@ def test_rows_by_benchmark():
         "cxc/sts/spearman_std": 0.6,
     }
     assert "cxc/t2t/recall@10" not in rows["cxc"]["VSE-inf WSL grid"]
-    # ECCV Caption's authors and open_clip evaluated the same weights in different precision.
-    both = [rows["coco5k"][name] for name in ("CLIP ViT-L/14", "CLIP ViT-L/14 (open_clip)")]
-    assert both[0] == pytest.approx(both[1], abs=0.2)
     assert rows["cxc_sits_only"]["CLIP ViT-L/14"]["cxc_sits_only/rsum"] == pytest.approx(404.49)
     assert len(published.eccv_table_5()) == 110

@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 
 from tests.evals.reports.directions import make_direction
-from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.reports import uncertainty
 from xmodal.evals.reports.metrics import (
     compute_influence,
     compute_median_rank,
-    compute_shares,
-    draw_pairs,
 )
 from xmodal.evals.reports.results import CorrelationResult, Result
 
@@ -83,16 +80,6 @@ def test_influence_is_the_derivative_by_the_share():
         down[pair] -= step
         slope = (spearman_with_shares(x, y, up) - spearman_with_shares(x, y, down)) / (2 * step)
         assert influence == pytest.approx(shares[pair] * slope, abs=1e-7)
-
-
-def test_shares_are_those_of_the_draws():
-    queries = Ragged(np.array([0, 1, 4, 6]), np.array([0, 0, 1, 2, 2, 3]))
-    drawn = draw_pairs(queries, samples=30_000, seed=0)
-    shares = compute_shares(queries, 5)
-    assert shares.sum() == pytest.approx(1)
-    np.testing.assert_allclose(
-        np.bincount(drawn.ravel(), minlength=5) / drawn.size, shares, atol=0.01
-    )
 
 
 def test_the_variance_is_over_pairs_that_share_an_image():

@@ -27,11 +27,17 @@ from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.files import FINAL, read_json
 from xmodal.core.text_table import Bold, format_table
+from xmodal.evals.reports.evaluation import (
+    RANKS,
+    SINGLE,
+    find_evaluations,
+    find_same,
+    load_ranks,
+)
 from xmodal.evals.reports.metrics import lower_is_better
 from xmodal.evals.reports.paired_differences import Difference, Differences, compare_means
 from xmodal.evals.reports.paired_differences import compare as compare_results
 from xmodal.evals.reports.results import evaluator_tag
-from xmodal.evals.reports.store import RANKS, SINGLE, find_evaluations, find_same, load_ranks
 
 
 @console.readable_errors()
@@ -110,7 +116,7 @@ def _find_evaluations(folders: Sequence[epath.Path]) -> dict[epath.Path, dict[st
     for folder, each in found.items():
         if named and SINGLE in each:
             single = load_ranks(each[SINGLE])
-            same = find_same(single.labels, single.records, named)
+            same = find_same(single.hashes, single.provenance.records, named)
             if len(same) != 1:
                 places = ", ".join(map(str, named.values()))
                 raise UserError(

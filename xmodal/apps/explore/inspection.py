@@ -85,7 +85,7 @@ class Inspection:
     def evaluation(self) -> Evaluation:
         """Numbers, report and page of examples; its `tagged` has the tags of `metrics.json`."""
         return evaluate_source(
-            self._evaluator, self.embeddings, name=self.name, split=self._items, examples=5,
+            self._evaluator, self.embeddings, name=self.name, examples=5,
             evaluator_name=self._found.evaluator_name,
         )  # fmt: skip
 
@@ -122,7 +122,7 @@ class Inspection:
             rows = Positions("query", ids)(np.asarray(queries))
         assert result.rank is not None
         pick = Pick("neighbors", _NOTE, direction, name, ids[rows], result.rank[rows])
-        groups = make_groups(self._evaluator, self._rankings, [pick], self._items)
+        groups = make_groups(self._evaluator, self._rankings, [pick])
         return Page(f"{self.name}: {pick.title}", groups)
 
     def search(

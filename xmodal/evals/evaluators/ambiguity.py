@@ -5,17 +5,15 @@ from collections.abc import Collection
 
 import numpy as np
 
-from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.benchmarks import labels_of_split
 from xmodal.evals.evaluators.evaluator import Evaluator, Options
-from xmodal.evals.evaluators.runner import correlate, images_of
-from xmodal.evals.labels.definitions import DIRECTIONS, definitions_of
+from xmodal.evals.evaluators.runner import correlate
+from xmodal.evals.labels.definitions import DIRECTIONS
 from xmodal.evals.labels.make import make_benchmarks
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.types import Benchmark, DirectionLabels, GradedPairs
 from xmodal.evals.reports.results import Result
-from xmodal.evals.reports.summary import list_tags
 from xmodal.evals.scores.sources import ModelAdapter
 
 
@@ -28,10 +26,6 @@ class AmbiguityOptions(Options):
     """
 
     benchmark: str = ""
-
-    def check_dataset(self, where: str, dataset: str) -> None:
-        """See `Options`."""
-        lookup(f"{where}.benchmark", self.benchmark, definitions_of(dataset))
 
 
 class AmbiguityEvaluator(Evaluator):
@@ -46,7 +40,7 @@ class AmbiguityEvaluator(Evaluator):
 
     def _read(self, modalities: Collection[str]) -> None:
         benchmarks = (self.options.benchmark,)
-        self._labels = labels_of_split(self._split, benchmarks)
+        self._labels = labels_of_split(self.split, benchmarks)
         (benchmark,) = make_benchmarks(self._labels, benchmarks)
         graded = {
             name: _grade(DIRECTIONS[name][0], direction)
@@ -57,29 +51,19 @@ class AmbiguityEvaluator(Evaluator):
             "Predicted uncertainty of a query (its mean log sigma, else the spread of its K "
             f"embeddings) and the number of its positives. {benchmark.definition}"
         )
-        self._benchmark = Benchmark(self.options.type, definition, {}, graded, benchmark.label_hash)
-
-    @property
-    def hashes(self) -> dict[str, str]:
-        """See `Evaluator`."""
-        return {self._benchmark.name: self._benchmark.label_hash}
-
-    def tags(self, modalities: Collection[str]) -> list[str]:
-        """See `Evaluator`."""
-        return list_tags(self._benchmark, modalities)
+        name, label_hash = self.options.type, benchmark.label_hash
+        self.benchmarks = [Benchmark(name, definition, {}, graded, label_hash)]
 
     def run(self, adapter: ModelAdapter) -> list[Result]:
         """See `Evaluator`."""
         source = self._ordered(adapter)
-        options, benchmark, images = self.options, self._benchmark, images_of(self._labels)
-        found = {}
+        options, (benchmark,), found = self.options, self.benchmarks, {}
         for name, pairs in benchmark.graded.items():
             modality = pairs.modalities[0]
             if (own := source.by_modality.get(modality)) is not None:
                 values = compute_uncertainty(source.place, own, source.log_sigma.get(modality))
-                shown = np.stack([images[modality][pairs.left]] * 2)
-                how = options.bootstrap_samples, options.seed
-                found[name] = correlate(values[pairs.left], pairs, shown, *how)
+                how = self._labels, options.bootstrap_samples, options.seed
+                found[name] = correlate(values[pairs.left], pairs, *how)
         return [Result(benchmark.name, benchmark.definition, benchmark.label_hash, {}, found)]
 
 

@@ -8,37 +8,28 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 
-from xmodal.core.config import lookup, setting
+from xmodal.core.config import setting
 from xmodal.core.errors import UserError
-from xmodal.evals.evaluators.evaluator import (
-    Evaluator,
-    Options,
-    Provenance,
-    Split,
-    describe_split,
-    warn_of_part,
-)
+from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split, describe_labels
 from xmodal.evals.evaluators.runner import compute_benchmarks, open_galleries, scores_of
 from xmodal.evals.labels.annotations import read_annotations, restrict
 from xmodal.evals.labels.definitions import definitions_of
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.make import explain_left_out, make_benchmarks
-from xmodal.evals.labels.same_texts import describe_texts, number_texts
+from xmodal.evals.labels.split import describe_texts, number_texts
 from xmodal.evals.labels.types import Labels
 from xmodal.evals.model_adapter import EncoderAdapter
 from xmodal.evals.reports.metrics import SELECTED
 from xmodal.evals.reports.results import Result
-from xmodal.evals.reports.summary import list_tags
+from xmodal.evals.scores import sources
 from xmodal.evals.scores.completed_concepts import OWN, RULES, CompletedItems, find_neighbors
 from xmodal.evals.scores.rerank import TwoStages, make_reranker
 from xmodal.evals.scores.score_rows import Scores
-from xmodal.evals.scores.sources import (
-    Candidates,
-    Embeddings,
-    ModelAdapter,
-    ScoreMatrix,
-    Source,
-    with_similarity,
+
+_TRANSDUCTIVE = (
+    "TRANSDUCTIVE: with concepts={!r}, captions are also labeled with the concepts of similar "
+    "captions of this split. Metrics depend on the gallery; they cannot be compared with those of "
+    "models that embed items one by one."
 )
 
 
@@ -74,13 +65,6 @@ class BenchmarksOptions(Options):
         super().check(where)
         make_reranker(f"{where}.reranker", self.reranker)
 
-    def check_dataset(self, where: str, dataset: str) -> None:
-        """See `Options`."""
-        if self.annotations:  # They belong to another dataset.
-            return
-        for name in self.benchmarks or ():
-            lookup(f"{where}.benchmarks", name, definitions_of(dataset))
-
     def default_metric(self, dataset: str) -> str:
         """See `Options`."""
         known = definitions_of("coco_captions" if self.annotations else dataset)
@@ -101,12 +85,11 @@ class BenchmarksEvaluator(Evaluator):
         where: str,
         options: BenchmarksOptions,
         labels: Labels,
-        provenance: Provenance,
         mesh: Mesh | None,
         split: Split | None = None,
     ) -> None:
         """Makes the benchmarks; `split` has their items, None for labels without a dataset."""
-        self.options, self.labels, self._split = options, labels, split
+        self.options, self.labels, self.split = options, labels, split
         self.reranker = make_reranker(f"{where}.reranker", options.reranker)
         self._ranking: dict[str, Any] = {
             "mesh": mesh, "reranker": self.reranker, "task": options.task,
@@ -118,39 +101,24 @@ class BenchmarksEvaluator(Evaluator):
                 "No benchmark is named, or the labels of "
                 f"{options.annotations or labels.name} allow none."
             )
-        notes = [
-            *provenance.notes,
-            *describe_texts(labels.name, labels.texts, labels.caption_image_ids),
-        ]
+        notes = describe_texts(labels.name, labels.texts, labels.caption_image_ids)
         if options.benchmarks is None:
             for why, names in explain_left_out(labels, self.benchmarks).items():
                 notes.append(f"Left out {' and '.join(names)}: {why}.")
-        warnings = [*provenance.warnings]
-        if options.concepts != OWN:
-            warnings.append(
-                f"TRANSDUCTIVE: with concepts={options.concepts!r}, captions are also labeled with "
-                "the concepts of similar captions of this split. Metrics depend on the gallery; "
-                "they cannot be compared with those of models that embed items one by one."
-            )
-        self.provenance = dataclasses.replace(provenance, notes=notes, warnings=warnings)
+        title = labels.name if split is None or options.annotations else split.title
+        described = describe_labels(labels, title, {} if split is None else split.hashes)
+        transductive = [_TRANSDUCTIVE.format(options.concepts)] * (options.concepts != OWN)
+        warnings = [*described.warnings, *transductive]
+        self.provenance = dataclasses.replace(described, warnings=warnings, notes=notes)
         # Kept, so that all users of a model share its embeddings.
         self._complete = functools.lru_cache(1)(self._complete_items)
 
-    @property
-    def hashes(self) -> dict[str, str]:
-        """See `Evaluator`."""
-        return {benchmark.name: benchmark.label_hash for benchmark in self.benchmarks}
-
-    def tags(self, modalities: Collection[str]) -> list[str]:
-        """See `Evaluator`."""
-        return [tag for benchmark in self.benchmarks for tag in list_tags(benchmark, modalities)]
-
-    def source(self, adapter: ModelAdapter, split: Split | None = None) -> Source:
+    def source(self, adapter: sources.ModelAdapter, split: Split | None = None) -> sources.Source:
         """See `Evaluator`."""
         rule = self.options.concepts
         if rule == OWN:
             return super().source(adapter, split)
-        if self._split is None or not isinstance(adapter, EncoderAdapter):
+        if self.split is None or not isinstance(adapter, EncoderAdapter):
             raise UserError(
                 f"concepts={rule!r} embeds captions twice, which {adapter.place} "
                 "cannot do: evaluate a single model itself, or set it to 'own'."
@@ -159,18 +127,18 @@ class BenchmarksEvaluator(Evaluator):
 
     def _complete_items(self, adapter: EncoderAdapter) -> CompletedItems:
         fused, options = {"name": "dot", "field": "fused"}, self.options
-        found = adapter.items(self._split, similarity=fused, batch_size=options.batch_size)
+        found = adapter.items(self.split, similarity=fused, batch_size=options.batch_size)
         vectors = found.vectors("image"), found.vectors("text")
         neighbors = find_neighbors(*vectors, options.concepts)
-        return CompletedItems(self._split, neighbors)
+        return CompletedItems(self.split, neighbors)
 
-    def open_rankings(self, source: Embeddings | ScoreMatrix) -> Callable[[str], Scores]:
+    def open_rankings(
+        self, source: sources.Embeddings | sources.ScoreMatrix
+    ) -> Callable[[str], Scores]:
         """Returns the function direction -> scores that `run` ranks its queries by."""
-        if isinstance(source, Embeddings):
-            source = with_similarity(source, self.options.similarity)
         return functools.partial(scores_of, open_galleries(source, self.labels, **self._ranking))
 
-    def scores(self, adapter: ModelAdapter) -> Candidates | ScoreMatrix:
+    def scores(self, adapter: sources.ModelAdapter) -> sources.Candidates | sources.ScoreMatrix:
         """Returns the scores that `run` ranks images and captions by, as a file has them.
 
         They are those of all pairs, or of the pairs that a second stage scored.
@@ -179,7 +147,7 @@ class BenchmarksEvaluator(Evaluator):
         scores = open_galleries(source, self.labels, **self._ranking)["image", "text"]
         ids = self.labels.image_ids, self.labels.caption_ids
         if not isinstance(scores, TwoStages) or scores.scores_all:
-            return ScoreMatrix(source.place, *ids, scores.rows(np.arange(scores.shape[0])))
+            return sources.ScoreMatrix(source.place, *ids, scores.rows(np.arange(scores.shape[0])))
         directions = {}
         for direction, each, items in (
             ("i2t", scores, ids[1]),
@@ -187,9 +155,9 @@ class BenchmarksEvaluator(Evaluator):
         ):
             positions, found = each.candidates()
             directions[direction] = np.asarray(items, np.int64)[positions], found
-        return Candidates(source.place, *ids, directions, scores.definition)
+        return sources.Candidates(source.place, *ids, directions, scores.definition)
 
-    def run(self, adapter: ModelAdapter) -> list[Result]:
+    def run(self, adapter: sources.ModelAdapter) -> list[Result]:
         """See `Evaluator`."""
         options = self.options
         return compute_benchmarks(
@@ -208,19 +176,11 @@ def benchmarks_of_split(
     """Makes the benchmarks of a prepared dataset's split, see `make_evaluator`."""
     if options.annotations:
         ids = {"image": split.image_ids, "caption": split.caption_ids}
-        evaluator = benchmarks_of_annotations(
-            options, split.split, split.name, ids, partial=True, where=where, mesh=mesh, items=split
+        return benchmarks_of_annotations(
+            options, split.split, ids, where=where, mesh=mesh, items=split
         )
-    else:
-        labels = labels_of_split(split, options.benchmarks or ())
-        evaluator = BenchmarksEvaluator(where, options, labels, describe_split(split), mesh, split)
-    compared = [pair for benchmark in evaluator.benchmarks for pair in benchmark.compared.values()]
-    if not any(set(pair) <= set(modalities) for pair in compared):
-        raise UserError(
-            f"There is a tower only for {' and '.join(modalities)}, which no benchmark of "
-            f"{split.name} compares: {', '.join(evaluator.hashes)}."
-        )
-    return evaluator
+    labels = labels_of_split(split, options.benchmarks or ())
+    return BenchmarksEvaluator(where, options, labels, mesh, split)
 
 
 def labels_of_split(split: Split, benchmarks: Collection[str]) -> Labels:
@@ -238,40 +198,26 @@ def labels_of_split(split: Split, benchmarks: Collection[str]) -> Labels:
 def benchmarks_of_annotations(
     options: BenchmarksOptions,
     split: str,
-    place: str,
     ids: Mapping[str, np.ndarray] | None,
     *,
-    partial: bool,
     where: str = "config.evals",
     mesh: Mesh | None = None,
     items: Split | None = None,
 ) -> BenchmarksEvaluator:
-    """Makes the benchmarks of released labels for the items of a source.
+    """Makes the benchmarks of released labels.
 
     Args:
       options: options with the folder of the labels.
       split: split of these labels.
-      place: names the source in messages.
-      ids: ids of the source by kind, "image" and "caption"; None if it has no item list.
-      partial: whether the source may lack items; labels are then limited to those it has.
+      ids: ids by kind, "image" and "caption", to which the labels are limited; None for all.
       where: section of the options, for messages.
       mesh: devices over which galleries are sharded.
-      items: the split of a prepared dataset that the source is; None for others.
+      items: the split of a prepared dataset that is evaluated; None for others.
     """
     labels = read_annotations(options.annotations, split)
-    notes = []
-    for kind, known in {"image": labels.image_ids, "caption": labels.caption_ids}.items():
-        if others := len(np.setdiff1d((ids or {}).get(kind, ()), known)):
-            notes.append(f"{others:,} {kind}s of {place} are not in this split and are ignored.")
-    if partial and ids is not None:
+    if ids is not None:
         labels = restrict(labels, ids.get("image"), ids.get("caption"))
     if items is not None:
         rows = Positions("caption", items.caption_ids)(labels.caption_ids)
         labels = dataclasses.replace(labels, texts=number_texts(items.caption_texts)[rows])
-    provenance = Provenance(
-        title=f"{labels.name}, {labels.split} split",
-        warnings=warn_of_part(labels.partial, labels.split),
-        notes=notes,
-        records={} if items is None else items.hashes,
-    )
-    return BenchmarksEvaluator(where, options, labels, provenance, mesh, items)
+    return BenchmarksEvaluator(where, options, labels, mesh, items)

@@ -74,7 +74,7 @@ class ClassificationEvaluator(Evaluator):
     _trained = np.zeros(0, np.int64)  # The classes of training images.
 
     def _read(self, modalities: Collection[str]) -> None:
-        options, split = self.options, self._split
+        options, split = self.options, self.split
         if train_split := getattr(options, "train_split", ""):
             if train_split == split.split:
                 raise UserError(
@@ -121,7 +121,7 @@ class ClassificationEvaluator(Evaluator):
         hits = np.clip((self._depths - better) / equal, 0, 1) * np.isfinite(own)
         tied = float(np.sum((equal > 1) & np.isfinite(own)))
         # By id, so that images of models whose splits have another order are paired.
-        order, options = np.argsort(self._split.image_ids, kind="stable"), self.options
+        order, options = np.argsort(self.split.image_ids, kind="stable"), self.options
         metrics, of_images = compute_accuracies(
             hits[order], self._classes[order],
             depths=self._depths, samples=options.bootstrap_samples, seed=options.seed,
@@ -137,7 +137,7 @@ class ClassificationEvaluator(Evaluator):
         if len(unseen := np.setdiff1d(self._classes, self._trained)):
             names = ", ".join(repr(self.names[each]) for each in unseen)
             found.append(f"CLASSES WITHOUT TRAINING IMAGES: {of_train} has none of {names}.")
-        own = self._split.image_hashes
+        own = self.split.image_hashes
         if copied := np.isin(own, self._train.image_hashes).sum():
             found.append(f"COPIES: {copied:,} of {len(own):,} images are also in {of_train}.")
         return found

@@ -16,6 +16,7 @@ from xmodal.evals.evaluators.classification import (
     ClassificationOptions,
     read_lines,
 )
+from xmodal.evals.scores.score_rows import top_items
 from xmodal.evals.scores.sources import ModelAdapter
 
 Scored = tuple[np.ndarray, dict[str, float]]
@@ -117,9 +118,16 @@ class KnnOptions(ClassificationOptions):
 
     def score(self, evaluator: ClassificationEvaluator, adapter: ModelAdapter) -> Scored:
         """See `ClassificationOptions`."""
-        features = evaluator.features(adapter), *evaluator.train_features(adapter)
-        classes = len(evaluator.names)
-        return vote(*features, classes=classes, k=self.k, temperature=self.temperature), {}
+        queries, (train, labels) = evaluator.features(adapter), evaluator.train_features(adapter)
+        found = np.full((len(queries), len(evaluator.names)), -np.inf, np.float32)
+        for start in range(0, len(queries), _BLOCK):
+            cosines = queries[start : start + _BLOCK] @ train.T
+            at = top_items(cosines, self.k)
+            rows = np.arange(start, start + len(at))[:, None]
+            # Logarithms, since exp(1 / temperature) can exceed float32.
+            votes = np.take_along_axis(cosines, at, axis=1) / np.float32(self.temperature)
+            np.logaddexp.at(found, (rows, labels[at]), votes)
+        return found, {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,40 +177,6 @@ class LinearProbeOptions(ClassificationOptions):
         return evaluator.features(adapter) @ matrix + bias, {"regularization": best}
 
 
-def vote(
-    queries: np.ndarray,
-    train: np.ndarray,
-    labels: np.ndarray,
-    *,
-    classes: int,
-    k: int,
-    temperature: float,
-) -> np.ndarray:
-    """Returns the logarithm of the votes for every class, float32 [N, C]; -inf without a vote.
-
-    Args:
-      queries: float32 [N, D] of unit length.
-      train: float32 [M, D] of unit length; of equally near neighbors, the first count.
-      labels: int [M], their classes.
-      classes: number C of classes.
-      k: number of neighbors.
-      temperature: divides the cosines.
-    """
-    found = np.full((len(queries), classes), -np.inf, np.float32)
-    gallery, most = jnp.asarray(train), min(k, len(train))
-    for start in range(0, len(queries), _BLOCK):
-        cosines, at = map(np.asarray, _find_nearest(queries[start : start + _BLOCK], gallery, most))
-        rows = np.broadcast_to(np.arange(start, start + len(at))[:, None], at.shape)
-        # Logarithms, since exp(1 / temperature) can exceed float32.
-        np.logaddexp.at(found, (rows, labels[at]), cosines / np.float32(temperature))
-    return found
-
-
-@functools.partial(jax.jit, static_argnums=2)
-def _find_nearest(queries: jax.Array, train: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-    return jax.lax.top_k(jnp.matmul(queries, train.T, precision=jax.lax.Precision.HIGHEST), k)
-
-
 def fit(
     features: np.ndarray, labels: np.ndarray, regularization: float, *, classes: int
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -241,6 +215,5 @@ def _loss(
     """The objective of `fit`, with its gradient."""
     weights, bias = parameters[:-1], parameters[-1]
     logits = jnp.matmul(features, weights, precision=jax.lax.Precision.HIGHEST) + bias
-    own = jnp.take_along_axis(logits, labels[:, None], axis=1)[:, 0]
-    entropy = jnp.mean(jax.nn.logsumexp(logits, axis=1) - own)
-    return entropy + 0.5 * regularization * jnp.sum(jnp.square(weights))
+    entropies = -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)
+    return jnp.mean(entropies) + 0.5 * regularization * jnp.sum(jnp.square(weights))

@@ -2,15 +2,15 @@
 
 import dataclasses
 from collections.abc import Collection
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split
 from xmodal.evals.labels.ids import Positions
-from xmodal.evals.reports.metrics import compute_influence, compute_pearson_influence
-from xmodal.evals.reports.uncertainty import compute_pairs_interval
+from xmodal.evals.reports.metrics import compute_influence
+from xmodal.evals.reports.uncertainty import compute_correlation_interval
 from xmodal.evals.scores.sources import Embeddings, ModelAdapter
 from xmodal.evals.scores.vector_scores import score_captions
 
@@ -40,14 +40,16 @@ class EmbeddingSimilarityEvaluator(Evaluator):
         self._gold = self._column("score").astype(np.float64)
         sets, years = self._column("set"), self._column("average")
         self._sets = {name: np.flatnonzero(sets == name) for name in dict.fromkeys(sets)}
-        self._years = {
-            int(year): [name for name, rows in self._sets.items() if year in years[rows]]
-            for year in sorted(set(years) - {0})
-        }
-        self._ends = _find_pairs(self._split)
-        texts = np.unique(np.asarray(self._split.caption_texts, object), return_inverse=True)[1]
+        # Names of tags -> the rows of the correlations whose mean they are.
+        self._groups = {name: [rows] for name, rows in self._sets.items()}
+        for year in sorted(set(years) - {0}):
+            of_year = [rows for rows in self._sets.values() if year in years[rows]]
+            self._groups[f"avg{year}"] = of_year
+            self._groups[f"all{year}"] = [np.concatenate(of_year)]
+        self._ends = _find_pairs(self.split)
+        texts = np.unique(np.asarray(self.split.caption_texts, object), return_inverse=True)[1]
         self._texts = np.stack([texts[end] for end in self._ends])
-        self._label_hash.add("pairs", np.asarray(self._split.image_ids), self._gold)
+        self._label_hash.add("pairs", np.asarray(self.split.image_ids), self._gold)
         self._definition = (
             "Correlation of scores with gold scores of sentence pairs, per set. avg: the "
             "unweighted mean over the sets of a year; all: over the pairs of its sets together. "
@@ -59,8 +61,7 @@ class EmbeddingSimilarityEvaluator(Evaluator):
         return [*self._chance(), *(f"{name}/pairs" for name in self._sets)]
 
     def _chance(self) -> dict[str, float]:
-        names = [*self._sets, *(f"{kind}{year}" for year in self._years for kind in ("avg", "all"))]
-        return {f"{name}/{metric}": 0.0 for name in names for metric in _CORRELATIONS}
+        return {f"{name}/{metric}": 0.0 for name in self._groups for metric in _CORRELATIONS}
 
     def embeddings(self, adapter: ModelAdapter, split: Split | None = None) -> Embeddings:
         """See `Evaluator`; without images."""
@@ -69,26 +70,15 @@ class EmbeddingSimilarityEvaluator(Evaluator):
 
     def _compute(self, source: Embeddings) -> dict[str, float]:
         values = score_captions(source, *self._ends, self.options.precision).astype(np.float64)
-        found: dict[str, Any] = {}
-        groups = self._sets | {
-            f"all{year}": np.concatenate([self._sets[name] for name in names])
-            for year, names in self._years.items()
-        }
-        for metric in _CORRELATIONS:
-            for name, rows in groups.items():
-                found[f"{name}/{metric}"] = (
-                    rows,
-                    *_correlate(metric, values[rows], self._gold[rows]),
-                )
-            for year, names in self._years.items():
-                of_sets = [found[f"{name}/{metric}"] for name in names]
-                rows, each, influence = zip(*of_sets, strict=True)
-                influence = np.concatenate(influence) / len(names)
-                found[f"avg{year}/{metric}"] = np.concatenate(rows), float(np.mean(each)), influence
         metrics: dict[str, float] = {}
         for tag in self._chance():
-            rows, value, influence = found[tag]
-            low, high = compute_pairs_interval(value, self._texts[:, rows], influence)
+            name, _, metric = tag.rpartition("/")
+            parts = self._groups[name]
+            found = [_correlate(metric, values[rows], self._gold[rows]) for rows in parts]
+            value = float(np.mean([correlation for correlation, _ in found]))
+            influence = np.concatenate([each for _, each in found]) / len(parts)
+            texts = self._texts[:, np.concatenate(parts)]
+            low, high = compute_correlation_interval(value, texts, influence)
             metrics |= {tag: value, f"{tag}_low": low, f"{tag}_high": high}
         return metrics | {f"{name}/pairs": float(len(x)) for name, x in self._sets.items()}
 
@@ -100,7 +90,9 @@ def _correlate(metric: str, found: np.ndarray, gold: np.ndarray) -> tuple[float,
     if len(gold) < 2 or np.ptp(found) == 0 or np.ptp(gold) == 0:
         return float("nan"), np.full(len(gold), np.nan)
     if metric == "pearson":
-        return float(stats.pearsonr(found, gold).statistic), compute_pearson_influence(found, gold)
+        a, b = stats.zscore(found), stats.zscore(gold)
+        influence = (a * b - np.mean(a * b) / 2 * (a * a + b * b)) / len(gold)
+        return float(stats.pearsonr(found, gold).statistic), influence
     influence = compute_influence(found, gold, np.full(len(gold), 1 / len(gold)))
     return float(stats.spearmanr(found, gold).statistic), influence
 

@@ -1,27 +1,22 @@
 """Common parts of all evaluators: options, labels, and the facts of a report."""
 
-import abc
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from absl import logging
 from jax.sharding import Mesh
 
 from xmodal.core.config import setting, suggest
 from xmodal.core.errors import UserError
 from xmodal.evals.labels.ids import LabelHash
 from xmodal.evals.labels.split import Split
-from xmodal.evals.reports.paired_differences import check_comparable
+from xmodal.evals.labels.types import Benchmark
 from xmodal.evals.reports.results import Result
-from xmodal.evals.reports.store import StoredResults
+from xmodal.evals.reports.summary import list_tags
 from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.sources import Embeddings, ModelAdapter, Source
 from xmodal.similarity import make_similarity
-
-Repeats = Mapping[str, Sequence[float]]
-"""See `Result.repeats`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,11 +53,6 @@ class Options:
     ranks_by: ClassVar[str] = ""  # The similarity, if it is not that of the model.
 
     @property
-    def field(self) -> str | None:
-        """The array of an embedding that is ranked; None for that of the model's similarity."""
-        return None if self.similarity is None else self.similarity.get("field", "vector")
-
-    @property
     def scores_pairs(self) -> bool:
         """Whether the model's cross-encoder ranks items."""
         return False
@@ -81,9 +71,6 @@ class Options:
         """Checks options that `config.read` cannot check; `where` is their section."""
         if self.similarity is not None:
             make_similarity(self.similarity, f"{where}.similarity")
-
-    def check_dataset(self, where: str, dataset: str) -> None:
-        """Checks options against a dataset, as far as its name allows."""
 
     def default_metric(self, dataset: str) -> str:
         """Returns the default tag for `best_checkpoint` in a run on this dataset, or ""."""
@@ -107,7 +94,7 @@ class Provenance:
     records: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-class Evaluator(abc.ABC):
+class Evaluator:
     """Evaluates models one by one on the same labels.
 
     `_read` reads the labels, adds them to `_label_hash` and describes in `_definition` what
@@ -116,14 +103,17 @@ class Evaluator(abc.ABC):
     Attributes:
       options: its options.
       provenance: describes the labels.
+      benchmarks: the benchmarks that it computes, if any.
+      split: a `Split`; None for benchmarks without a prepared dataset.
       samples: what all models share that has values of its own, "pools" or "images"; "" for none.
     """
 
     options: Options
     provenance: Provenance
     samples: Literal["", "pools", "images"] = ""
+    benchmarks: Sequence[Benchmark] = ()
+    split: Any
     _definition: str
-    _split: Any  # A `Split`, or None for benchmarks without a prepared dataset.
 
     def __init__(
         self,
@@ -134,8 +124,9 @@ class Evaluator(abc.ABC):
         mesh: Mesh | None,
     ) -> None:
         """Reads the labels, see `make_evaluator`."""
-        self.options, self.provenance = options, describe_split(split)
-        self._where, self._split, self._mesh = where, split, mesh
+        self.options = options
+        self.provenance = describe_labels(split, split.title, split.hashes)
+        self._where, self.split, self._mesh = where, split, mesh
         self._label_hash = LabelHash()
         if missing := sorted(options.needs - set(modalities)):
             raise UserError(
@@ -147,29 +138,21 @@ class Evaluator(abc.ABC):
     @property
     def hashes(self) -> dict[str, str]:
         """The hash of the labels of every result that can be compared, by name."""
-        return {self.options.type: self._label_hash.digits()} if self.samples else {}
+        own = {self.options.type: self._label_hash.digits()} if self.samples else {}
+        return own | {each.name: each.label_hash for each in self.benchmarks}
 
-    @abc.abstractmethod
     def tags(self, modalities: Collection[str]) -> list[str]:
         """Returns the tags of all metrics of a model with these modalities, without intervals."""
+        return [tag for each in self.benchmarks for tag in list_tags(each, modalities)]
 
     def warnings(self) -> list[str]:
         """Returns warnings besides those of `provenance`, which may take long to find."""
         return []
 
-    def check_comparable(self, other: StoredResults) -> None:
-        """Raises an error if stored results cannot be compared with those of `run`."""
-        if self.hashes:
-            check_comparable(self.hashes, other)
-            return
-        logging.warning(
-            "%s has no values for single items or samples; it is not compared.", self._where
-        )
-
     def source(self, adapter: ModelAdapter, split: Split | None = None) -> Source:
         """Returns the embeddings or scores of the split, with the similarity that ranks them."""
         similarity, batch_size = self.options.similarity, self.options.batch_size
-        return adapter.items(split or self._split, similarity=similarity, batch_size=batch_size)
+        return adapter.items(split or self.split, similarity=similarity, batch_size=batch_size)
 
     def embeddings(self, adapter: ModelAdapter, split: Split | None = None) -> Embeddings:
         """Returns `source` of a model that has embeddings."""
@@ -184,9 +167,11 @@ class Evaluator(abc.ABC):
 
     def _ordered(self, adapter: ModelAdapter, split: Split | None = None) -> Embeddings:
         """`embeddings` in the order of the split."""
-        return order_embeddings(self.embeddings(adapter, split), split or self._split)
+        return order_embeddings(self.embeddings(adapter, split), split or self.split)
 
-    def _result(self, metrics: Mapping[str, float], repeats: Repeats | None = None) -> Result:
+    def _result(
+        self, metrics: Mapping[str, float], repeats: Mapping[str, Sequence[float]] | None = None
+    ) -> Result:
         """The result with these metrics, and their values in samples shared by all models."""
         return Result(
             self.options.type, self._definition, self._label_hash.digits(), metrics=metrics,
@@ -210,7 +195,7 @@ class Evaluator(abc.ABC):
 
     def _column(self, name: str, split: Split | None = None) -> np.ndarray:
         """A label column of the split."""
-        split = split or self._split
+        split = split or self.split
         if name not in split.labels:
             raise UserError(
                 f"{self._where} needs the label column {name!r}, which {split.name} lacks; "
@@ -219,19 +204,14 @@ class Evaluator(abc.ABC):
         return np.asarray(split.labels[name])
 
 
-def warn_of_part(partial: str, split: str) -> list[str]:
-    """Returns the warning for an evaluation on part of a split; none for "", the whole split."""
-    warning = (
-        f"PARTIAL: {partial} of the {split} split. Metrics on a smaller gallery are higher; they "
-        "cannot be compared with published numbers."
-    )
-    return [warning] if partial else []
+def describe_labels(labels: Any, title: str, records: Mapping[str, str]) -> Provenance:
+    """Returns the facts of the `Labels` of a split, or of a `Split`.
 
-
-def describe_split(split: Split) -> Provenance:
-    """Returns the facts of a prepared dataset's split."""
-    return Provenance(
-        title=f"{split.title}, {split.split} split",
-        warnings=warn_of_part(split.partial, split.split),
-        records=split.hashes,
+    A warning says what part of the split is evaluated, if it is not all.
+    """
+    partial = (
+        f"PARTIAL: {labels.partial} of the {labels.split} split. Metrics on a smaller gallery are "
+        "higher; they cannot be compared with published numbers."
     )
+    warnings = [partial] * bool(labels.partial)
+    return Provenance(f"{title}, {labels.split} split", warnings, records=records)

@@ -7,17 +7,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from xmodal.core.config import lookup, setting
-from xmodal.evals.evaluators.evaluator import Evaluator, Options, Repeats
+from xmodal.evals.evaluators.evaluator import Evaluator, Options
 from xmodal.evals.evaluators.runner import predictions_of
 from xmodal.evals.labels.definitions import PUBLIC
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged, own_pairs
-from xmodal.evals.labels.same_texts import describe_texts, number_texts
-from xmodal.evals.labels.types import DirectionLabels
+from xmodal.evals.labels.split import describe_texts, number_texts
 from xmodal.evals.reports.results import Result
-from xmodal.evals.scores.ranks import rank_queries
 from xmodal.evals.scores.rerank import RerankedScores, make_reranker
-from xmodal.evals.scores.score_rows import memory_budget
 from xmodal.evals.scores.sources import Embeddings, ModelAdapter
 from xmodal.evals.scores.vector_scores import open_scores
 
@@ -77,7 +74,7 @@ class PoolsEvaluator(Evaluator):
     samples = "pools"
 
     def _read(self, modalities: Collection[str]) -> None:
-        options, split = self.options, self._split
+        options, split = self.options, self.split
         self._reranker: Any = make_reranker(
             f"{self._where}.reranker", options.reranker, of_rows=True
         )
@@ -88,8 +85,17 @@ class PoolsEvaluator(Evaluator):
             # All pairs: judging them again adds no information and would look like certainty.
             self._pools = self._pools[:1]
         self._size, is_public = len(self._pools[0][0]), split.name in PUBLIC
-        texts, asking = number_texts(split.caption_texts), self._find_asking()
+        asking = np.ones(len(image_ids), bool)  # Whether the captions of an image are queries.
+        if options.without:
+            known = list(split.label_names.get(options.labels, ()))
+            chosen = [
+                lookup(f"{self._where}.without", each, {x: at for at, x in enumerate(known)})
+                for each in options.without
+            ]
+            labels = self._column(options.labels)
+            asking = np.all(labels.reshape(len(labels), -1)[:, chosen] <= 0, axis=1)
         self._asking = [asking[images] for images, _ in self._pools]
+        texts = number_texts(split.caption_texts)
         notes = describe_texts(split.name, texts, split.caption_image_ids)
         self.provenance = dataclasses.replace(self.provenance, notes=notes)
         pairs = own_pairs(owner, owner, None if is_public else texts)["i2t"]
@@ -111,23 +117,13 @@ class PoolsEvaluator(Evaluator):
             listed = [f"{key} {x}" for key, x in options.reranker.items() if key != "name"]
             self._definition += f" Reranked by {options.reranker['name']} ({', '.join(listed)})."
 
-    def _find_asking(self) -> np.ndarray:
-        """Whether the captions of an image are queries, bool [N]."""
-        if not self.options.without:
-            return np.ones(len(self._split.image_ids), bool)
-        names = self._split.label_names.get(self.options.labels, ())
-        known = {name: at for at, name in enumerate(names)}
-        chosen = [lookup(f"{self._where}.without", each, known) for each in self.options.without]
-        labels = self._column(self.options.labels)
-        return np.all(labels.reshape(len(labels), -1)[:, chosen] <= 0, axis=1)
-
     def tags(self, modalities: Collection[str]) -> list[str]:
         """See `Evaluator`."""
         return [f"{tag}{end}" for tag in self._guess() for end in ("", "_std")]
 
     def _chance(self) -> dict[str, float]:
         # Not known for texts with different numbers of positives.
-        return {} if len(self._pairs.values) > len(self._split.caption_ids) else self._guess()
+        return {} if len(self._pairs.values) > len(self.split.caption_ids) else self._guess()
 
     def _guess(self) -> dict[str, float]:
         found = {"median_rank": (self._size + 1) / 2}
@@ -136,42 +132,38 @@ class PoolsEvaluator(Evaluator):
 
     def run(self, adapter: ModelAdapter) -> list[Result]:
         """See `Evaluator`."""
-        return [self._result(*self._measure(self._ordered(adapter)))]
-
-    def _measure(self, source: Embeddings) -> tuple[dict[str, float], Repeats]:
-        """The metrics, and their values in every pool."""
-        repeats: dict[str, list[float]] = {}
-        for pool, asking in zip(self._pools, self._asking, strict=True):
-            for direction, rank in self._rank_pool(source, *pool).items():
-                rank = rank[asking] + 1
+        source, repeats = self._ordered(adapter), dict[str, list[float]]()
+        for (images, captions), asking in zip(self._pools, self._asking, strict=True):
+            ranks = self._rank_pool(source.take(images, captions), images, captions)
+            for direction, each in ranks.items():
+                rank = each[asking]
                 values = {f"recall@{depth}": 100.0 * np.mean(rank <= depth) for depth in _DEPTHS}
                 for metric, value in {"median_rank": np.median(rank), **values}.items():
                     repeats.setdefault(f"{direction}/{metric}", []).append(float(value))
         metrics: dict[str, float] = {}
-        for tag, each in repeats.items():
-            metrics |= {tag: float(np.mean(each)), f"{tag}_std": float(np.std(each))}
-        return metrics, repeats
+        for tag, found in repeats.items():
+            metrics |= {tag: float(np.mean(found)), f"{tag}_std": float(np.std(found))}
+        return [self._result(metrics, repeats)]
 
     def _rank_pool(
-        self, source: Embeddings, images: np.ndarray, captions: np.ndarray
+        self, pool: Embeddings, images: np.ndarray, captions: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Direction -> ranks of the pairs at the given positions, from 0."""
-        pool = source.take(images, captions)
-        scores = open_scores(pool, mesh=self._mesh, precision=self.options.precision)
-        between = scores["image", "text"]
-        held = between.hold(memory_budget())
+        """Direction -> ranks from 1 of the first positives of the items at these positions."""
+        opened = open_scores(pool, mesh=self._mesh, precision=self.options.precision)
+        scores = opened["image", "text"]
         if self._reranker is not None:
             predictions = predictions_of(pool, self.options.task)
-            held = RerankedScores(between, predictions, self._reranker)
-        rows, columns = np.nonzero(self._pairs.contains(images[:, None], captions))
-        ranks = {}
+            scores = RerankedScores(scores, predictions, self._reranker)
+        own, places = self._pairs.contains(images[:, None], captions), np.arange(len(images))
+        ends, ranks = {"i2t": (scores, own), "t2i": (scores.transpose(), own.T)}, {}
         for direction in self.options.directions:
-            flips = direction == "t2i"
-            ends = (columns, rows) if flips else (rows, columns)
-            positives = Ragged.from_pairs(*ends, num_rows=len(images))
-            ranked = held.transpose() if flips else held
-            (answer,) = rank_queries(ranked, [DirectionLabels(positives, ("recall@1",))])
-            ranks[direction] = answer.rank
+            queries, positive = ends[direction]
+            rows = queries.rows(places)
+            best = np.where(positive, rows, -np.inf).max(axis=1, keepdims=True)
+            first = np.argmax(positive & (rows == best), axis=1)[:, None]
+            # Of equal scores, the first item is ahead.
+            ahead = (rows > best) | ((rows == best) & (places < first))
+            ranks[direction] = 1 + np.sum(ahead, axis=1)
         return ranks
 
 

@@ -8,12 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from xmodal.core.config import setting
-from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.evaluator import Evaluator, Options
 from xmodal.evals.evaluators.runner import predictions_of
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.reports.metrics import compute_average_precision
-from xmodal.evals.scores.score_rows import count_not_finite
 from xmodal.evals.scores.sources import Embeddings
 
 _METRICS = ("average_precision", "base_rate")
@@ -46,7 +44,7 @@ class RelationsEvaluator(Evaluator):
     options: RelationsOptions
 
     def _read(self, modalities: Collection[str]) -> None:
-        split, options = self._split, self.options
+        split, options = self.split, self.options
         labels = self._column(options.labels)
         labels = labels.reshape(len(labels), -1)
         known = split.label_names.get(options.labels) or range(labels.shape[1])
@@ -71,16 +69,9 @@ class RelationsEvaluator(Evaluator):
         predicted = predictions_of(source, self.options.task).pairs(
             self._images, np.arange(len(self._images))
         )
-        if bad := count_not_finite(predicted):  # They would be ranked last.
-            raise UserError(
-                f"{bad:,} of {len(predicted):,} pairs have predictions of task "
-                f"{self.options.task!r} in {source.place} that are not finite."
-            )
         values = [
             (100.0 * compute_average_precision(scores, labels), 100.0 * float(np.mean(labels)))
             for scores, labels in zip(predicted.T, self._labels.T, strict=True)
         ]
-        mean = [np.nan, 0.0]
-        if self._occur.any():
-            mean = np.mean(np.array(values)[self._occur], axis=0).tolist()
+        mean = np.mean(np.array(values)[self._occur], axis=0).tolist()
         return dict(zip(self.tags(()), itertools.chain(*values, mean), strict=True))

@@ -12,39 +12,25 @@ from xmodal.core.files import sha256_of
 from xmodal.evals.labels.definitions import DIRECTIONS, KINDS
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.types import Benchmark, DirectionLabels, GradedPairs, Labels
+from xmodal.evals.reports import metrics
 from xmodal.evals.reports.chance import compute_chance
-from xmodal.evals.reports.metrics import (
-    compute_influence,
-    compute_shares,
-    compute_spearman,
-    draw_pairs,
-)
 from xmodal.evals.reports.results import CorrelationResult, DirectionResult, Result
+from xmodal.evals.scores import sources
 from xmodal.evals.scores.files import name_of, open_source
 from xmodal.evals.scores.galleries import Ids, find_items, order_embeddings
 from xmodal.evals.scores.lists import answer_lists
 from xmodal.evals.scores.ranks import RankedQueries, has_positives, rank_directions
 from xmodal.evals.scores.rerank import PairReranker, RerankedScores, RowReranker, TwoStages
 from xmodal.evals.scores.score_rows import MatrixScores, Scores
-from xmodal.evals.scores.sources import (
-    Candidates,
-    Embeddings,
-    Predictions,
-    RankedLists,
-    ScoreMatrix,
-    Source,
-)
 from xmodal.evals.scores.vector_scores import open_scores
 
 _DIGITS = 12  # Digits of the hash that distinguishes files with the same name.
 
 Modalities = tuple[str, str]
-Key = tuple[str, str]
-"""Names of benchmark and direction."""
 
 
 def open_galleries(
-    source: Embeddings | ScoreMatrix,
+    source: sources.Embeddings | sources.ScoreMatrix,
     labels: Ids,
     *,
     mesh: Mesh | None = None,
@@ -60,21 +46,19 @@ def open_galleries(
     both, positions = ("image", "text"), find_items(source, labels)
     opened: dict[Modalities, Scores] = {}
     pairs, name = None, ""
-    if isinstance(source, ScoreMatrix):
+    if isinstance(source, sources.ScoreMatrix):
         opened[both] = MatrixScores(source.matrix, *positions)
     else:
         source = source.take(*positions)
         pairs, name = source.pairs, source.similarity
-        if source.modalities:
-            opened = open_scores(source, mesh=mesh, precision=precision)
-        elif not isinstance(reranker, PairReranker):
-            raise UserError(
-                f"{source.place} has no embeddings, only a cross-encoder: set the evaluator's "
-                "reranker to {'name': 'cross_encoder'}."
-            )
+        opened = open_scores(source, mesh=mesh, precision=precision) if source.modalities else {}
     if isinstance(reranker, PairReranker):
         if reranker.first_stage:
-            opened[both], name = _open_first_stage(reranker.first_stage, labels, mesh)
+            path = reranker.first_stage
+            first: Any = open_source("embeddings", path)
+            digits = sha256_of(epath.Path(path))[:_DIGITS]
+            name = f"{first.similarity} of {name_of(path)} (sha256 {digits})"
+            opened[both] = open_scores(order_embeddings(first, labels), mesh=mesh)[both]
         elif both not in opened:
             shape, name = (len(labels.image_ids), len(labels.caption_ids)), ""
             opened[both] = MatrixScores(np.broadcast_to(np.float32(0), shape))
@@ -92,21 +76,9 @@ def scores_of(opened: Mapping[Modalities, Scores], direction: str) -> Scores:
     return opened[items, queries].transpose()
 
 
-def _open_first_stage(path: str, items: Ids, mesh: Mesh | None) -> tuple[Scores, str]:
-    """The scores of images and captions of a file of embeddings, in the order of the items.
-
-    And their name, with the similarity, the file's name and its hash: "cosine of vse (sha256
-    0123...)".
-    """
-    found = open_source("embeddings", path)
-    assert isinstance(found, Embeddings)
-    name = f"{found.similarity} of {name_of(path)} (sha256 {sha256_of(epath.Path(path))[:_DIGITS]})"
-    return open_scores(order_embeddings(found, items), mesh=mesh)["image", "text"], name
-
-
-def predictions_of(source: Source, task: str) -> Predictions:
+def predictions_of(source: sources.Source, task: str) -> sources.Predictions:
     """Returns what a task predicts for the pairs of a source."""
-    known = source.predictions if isinstance(source, Embeddings) else {}
+    known = source.predictions if isinstance(source, sources.Embeddings) else {}
     if task not in known:
         raise UserError(
             f"{source.place} has no predictions of task {task!r}; name one of {sorted(known)}."
@@ -115,7 +87,7 @@ def predictions_of(source: Source, task: str) -> Predictions:
 
 
 def compute_benchmarks(
-    source: Source,
+    source: sources.Source,
     labels: Labels,
     benchmarks: Sequence[Benchmark],
     *,
@@ -140,50 +112,16 @@ def compute_benchmarks(
     """
     asked = {(each.name, name): x for each in benchmarks for name, x in each.directions.items()}
     rated = {name: x for each in benchmarks for name, x in each.graded.items()}
-    reasons = _explain_skipped(source, benchmarks)
-    values: dict[str, np.ndarray] = {}
-    if isinstance(source, RankedLists | Candidates):
+    oriented = {name: _orient(pairs) for name, pairs in rated.items()}
+    answers, opened = dict[tuple[str, str], RankedQueries](), dict[Modalities, Scores]()
+    if isinstance(source, sources.RankedLists | sources.Candidates):
         if opening.get("reranker") is not None:
             raise UserError(f"{source.place} has ranked lists; remove the reranker.")
         answers = answer_lists(source, labels, asked)
     else:
-        answers, values = _rank(open_galleries(source, labels, **opening), asked, rated, budget)
-    images, correlations = images_of(labels), dict[str, CorrelationResult]()
-    for name, found in values.items():
-        ends = zip(*_orient(rated[name]), strict=True)
-        shown = np.stack([images[modality][at] for modality, at in ends])
-        correlations[name] = correlate(found, rated[name], shown, bootstrap_samples, seed)
-    results = []
-    for benchmark in benchmarks:
-        directions = {
-            name: _make_result(labels, name, each, answers[benchmark.name, name])
-            for name, each in benchmark.directions.items()
-            if (benchmark.name, name) in answers
-        }
-        correlated = {name: correlations[name] for name in benchmark.graded if name in correlations}
-        left_out = sorted(benchmark.compared.keys() - directions.keys() - correlated.keys())
-        results.append(
-            Result(
-                benchmark.name, benchmark.definition, benchmark.label_hash, directions, correlated,
-                {name: reasons[name] for name in left_out},
-            )
-        )  # fmt: skip
-    return results
-
-
-def _rank(
-    opened: dict[Modalities, Scores],
-    asked: Mapping[Key, DirectionLabels],
-    rated: Mapping[str, GradedPairs],
-    budget: int | None,
-) -> tuple[dict[Key, RankedQueries], dict[str, np.ndarray]]:
-    """The answers of all directions, and the scores of rated pairs by rating.
-
-    The scores of two galleries are released before those of the next are computed.
-    """
-    answers: dict[Key, RankedQueries] = {}
-    values: dict[str, np.ndarray] = {}
-    oriented = {name: _orient(pairs) for name, pairs in rated.items()}
+        opened = open_galleries(source, labels, **opening)
+    correlations: dict[str, CorrelationResult] = {}
+    # The scores of two galleries are released before those of the next are computed.
     for modalities, scores in opened.items():
         keys = [
             [key for key in asked if DIRECTIONS[key[1]] == compared]
@@ -196,8 +134,21 @@ def _rank(
         )  # fmt: skip
         for each, ranked in zip(keys, found, strict=False):
             answers |= zip(each, ranked, strict=True)
-        values |= zip(ends, read, strict=True)
-    return answers, values
+        for name, values in zip(ends, read, strict=True):
+            correlations[name] = correlate(values, rated[name], labels, bootstrap_samples, seed)
+    results, reasons = [], _explain_skipped(source, benchmarks)
+    for benchmark in benchmarks:
+        directions = {
+            name: _make_result(labels, name, each, answers[benchmark.name, name])
+            for name, each in benchmark.directions.items()
+            if (benchmark.name, name) in answers
+        }
+        correlated = {name: correlations[name] for name in benchmark.graded if name in correlations}
+        left_out = sorted(benchmark.compared.keys() - directions.keys() - correlated.keys())
+        skipped = {name: reasons[name] for name in left_out}
+        named = benchmark.name, benchmark.definition, benchmark.label_hash
+        results.append(Result(*named, directions, correlated, skipped))
+    return results
 
 
 def _orient(pairs: GradedPairs) -> tuple[Modalities, tuple[np.ndarray, np.ndarray]]:
@@ -208,30 +159,31 @@ def _orient(pairs: GradedPairs) -> tuple[Modalities, tuple[np.ndarray, np.ndarra
 
 
 def correlate(
-    values: np.ndarray, pairs: GradedPairs, images: np.ndarray, samples: int, seed: int
+    values: np.ndarray, pairs: GradedPairs, labels: Labels, samples: int, seed: int
 ) -> CorrelationResult:
     """Returns the correlation of scores with the ratings of pairs.
 
     Args:
       values: scores of the pairs, floats [P].
       pairs: P pairs with their ratings.
-      images: int64 [2, P], ids of the images that both items show or describe.
+      labels: labels with the items of the pairs.
       samples: samples of the correlation.
       seed: seed of their draws.
     """
-    drawn = draw_pairs(pairs.pairs_of_query, samples=samples, seed=seed)
-    shares = compute_shares(pairs.pairs_of_query, len(values))
-    influence = compute_influence(values, pairs.scores, shares)
+    images, ends = _images_of(labels), zip(*_orient(pairs), strict=True)
+    drawn = metrics.draw_pairs(pairs.pairs_of_query, samples=samples, seed=seed)
+    shares = metrics.compute_shares(pairs.pairs_of_query, len(values))
+    influence = metrics.compute_influence(values, pairs.scores, shares)
     return CorrelationResult(
-        samples=100.0 * compute_spearman(values, pairs.scores, drawn),
+        samples=100.0 * metrics.compute_spearman(values, pairs.scores, drawn),
         pairs_per_sample=drawn.shape[1],
-        images=images,
+        images=np.stack([images[modality][at] for modality, at in ends]),
         influence=(100.0 * influence).astype(np.float32),
     )
 
 
-def images_of(labels: Labels) -> dict[str, np.ndarray]:
-    """Returns the id of the image that every item shows or describes, int64, by modality."""
+def _images_of(labels: Labels) -> dict[str, np.ndarray]:
+    """The id of the image that every item shows or describes, int64, by modality."""
     ids = {"image": labels.image_ids, "text": labels.caption_image_ids}
     return {modality: np.asarray(each, np.int64) for modality, each in ids.items()}
 
@@ -241,35 +193,33 @@ def _make_result(
 ) -> DirectionResult:
     """The results of the queries with a positive."""
     query, gallery = DIRECTIONS[direction]
-    is_same, rows = query == gallery, np.flatnonzero(has_positives(positives))
     ids = {"image": np.asarray(labels.image_ids), "text": np.asarray(labels.caption_ids)}
-    own = images_of(labels)[query]
+    rows, own = np.flatnonzero(has_positives(positives)), _images_of(labels)[query]
     image = Positions("image", labels.image_ids).find(own)
     # In a part of a split, a caption's image may be missing.
     absent = len(labels.image_ids) + np.unique(own, return_inverse=True)[1]
-    clusters = np.where(image >= 0, image, absent)
-    items = len(ids[gallery])
-    chance = compute_chance(positives, items, exclude_self=is_same)
+    sizes = np.full(len(own), len(ids[gallery]))
     if positives.folds is not None:
-        sizes = np.bincount(positives.folds[1])
-        items = int(sizes[positives.folds[0][rows]].max(initial=0))
+        sizes = np.bincount(positives.folds[1])[positives.folds[0]]
+    sizes = sizes[rows] - (query == gallery)
     return DirectionResult(
-        query_ids=ids[query][rows].astype(np.int64), clusters=clusters[rows].astype(np.int32),
+        query_ids=ids[query][rows].astype(np.int64),
+        clusters=np.where(image >= 0, image, absent)[rows].astype(np.int32),
         values={metric: each[rows] for metric, each in answer.values.items()},
         rank=None if answer.rank is None else answer.rank[rows],
         tied=None if answer.tied is None else answer.tied[rows],
-        rounded=answer.rounded, gallery=items - is_same, skipped=len(ids[query]) - len(rows),
+        rounded=answer.rounded, gallery=sizes.max(initial=0), skipped=len(own) - len(rows),
         has_median="median_rank" in positives.metrics and answer.rank is not None,
-        missing=answer.missing, rescored=answer.rescored, chance=chance,
+        missing=answer.missing, rescored=answer.rescored, chance=compute_chance(positives, sizes),
     )  # fmt: skip
 
 
-def _explain_skipped(source: Source, benchmarks: Sequence[Benchmark]) -> dict[str, str]:
+def _explain_skipped(source: sources.Source, benchmarks: Sequence[Benchmark]) -> dict[str, str]:
     """Why a direction or rating would be left out, by its name."""
     compared = {name: each for one in benchmarks for name, each in one.compared.items()}
-    if not isinstance(source, Embeddings):
-        kind = {RankedLists: "lists", Candidates: "candidates", ScoreMatrix: "scores"}[type(source)]
-        return dict.fromkeys(compared, f"the {kind} lack them")
+    if not isinstance(source, sources.Embeddings):
+        kinds = {"RankedLists": "lists", "Candidates": "candidates", "ScoreMatrix": "scores"}
+        return dict.fromkeys(compared, f"the {kinds[type(source).__name__]} lack them")
     reasons = dict.fromkeys(
         compared, f"the similarity {source.similarity!r} compares images with captions only"
     )

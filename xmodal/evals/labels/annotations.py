@@ -1,10 +1,9 @@
 """Labels of the COCO benchmarks, from the files released by their authors."""
 
-import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,22 +77,21 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
         )
     folds = categories = caption_categories = shortlist = None
     if order := files.get(_ORDERS[split]):
-        with _reading(order):
-            ids = load_arrays(order).astype(np.int64)
+        ids = _read(order, lambda path: load_arrays(path).astype(np.int64))
         owners, caption_ids = owners[Positions("caption", caption_ids)(ids)], ids
     image_ids, first = np.unique(owners, return_index=True)
     image_ids = image_ids[np.argsort(first)]
     if order:
         folds = (np.arange(len(image_ids)) // _FOLD_IMAGES).astype(np.int32)
     if path := next(filter(None, map(files.get, _CATEGORIES)), None):
-        with _reading(path):
-            found = read_categories(path.parent, [path.name] * (path.suffix == ".json"))
+        found = _read(
+            path, lambda path: read_categories(path.parent, [path.name] * (path.suffix == ".json"))
+        )
         none = np.zeros(len(found.names), np.uint8)  # The labels of an image that the file lacks.
         categories = np.stack([found.labels.get(image, none) for image in image_ids.tolist()])
         caption_categories = categories[Positions("image", image_ids)(owners)]
     if path := of_test.get(_SHORTLIST):
-        with _reading(path):
-            listed = [int(line) for line in path.read_text(encoding="utf-8").split()]
+        listed = _read(path, lambda path: [*map(int, path.read_text(encoding="utf-8").split())])
         shortlist = np.isin(image_ids, listed)
     lists = {
         name: {key: read_lists(of_test[x]) for key, x in listed_in.items() if x in of_test}
@@ -107,9 +105,7 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
 
 
 def restrict(
-    labels: Labels,
-    image_ids: np.ndarray | None = None,
-    caption_ids: np.ndarray | None = None,
+    labels: Labels, image_ids: np.ndarray | None, caption_ids: np.ndarray | None
 ) -> Labels:
     """Returns labels for existing items only; labels that mention other items are dropped.
 
@@ -124,7 +120,7 @@ def restrict(
       split, which can never be found, are kept as well.
     """
     wholes = {"image": labels.image_ids, "text": labels.caption_ids}
-    keep, gone, parts = {}, {}, []
+    keep, parts = {}, []
     for kind, given in (("image", image_ids), ("text", caption_ids)):
         ids = wholes[kind]
         keep[kind] = np.isin(ids, ids if given is None else given)
@@ -133,11 +129,11 @@ def restrict(
                 f"None of the {len(given)} {KINDS[kind]} ids are among the {len(ids)} of "
                 f"{labels.name} {labels.split}: another split?"
             )
-        gone[kind] = ids[~keep[kind]]
-        if len(gone[kind]):
+        if not keep[kind].all():
             parts.append(f"{keep[kind].sum():,} of {len(ids):,} {KINDS[kind]}s")
     if not parts:
         return labels
+    gone = {kind: wholes[kind][~kept] for kind, kept in keep.items()}
 
     def stay(pairs: Sequence[np.ndarray], kinds: Sequence[str]) -> np.ndarray:
         return ~(np.isin(pairs[0], gone[kinds[0]]) | np.isin(pairs[1], gone[kinds[1]]))
@@ -156,15 +152,14 @@ def restrict(
         for direction, pairs in directions.items():
             kept = stay(pairs, DIRECTIONS[direction])
             changes["lists"][name][direction] = tuple(ids[kept] for ids in pairs)
-    partial = " and ".join(parts)
-    return dataclasses.replace(labels, **changes, folds=None, shortlist=None, partial=partial)
+    changes |= {"folds": None, "shortlist": None, "partial": " and ".join(parts)}
+    return dataclasses.replace(labels, **changes)
 
 
-@contextlib.contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Names the file in the error of its reader."""
+def _read(path: Path, read: Callable[[Path], Any]) -> Any:
+    """The content of a file by its reader, whose error gets the file's name."""
     try:
-        yield
+        return read(path)
     except (AttributeError, OverflowError, *DAMAGE) as error:
         raise UserError(
             f"{path} cannot be read ({first_line(error)}); get the released file again."
@@ -173,8 +168,11 @@ def _reading(path: Path) -> Iterator[None]:
 
 def read_lists(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Returns query ids and gallery ids, int64 [P] each, from a JSON object of id lists."""
-    with _reading(path):
+
+    def read(path: Path) -> np.ndarray:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
         pairs = [(int(query), item) for query, items in content.items() for item in items]
-        queries, items = np.array(pairs, np.int64).reshape(-1, 2).T
+        return np.array(pairs, np.int64).reshape(-1, 2).T
+
+    queries, items = _read(path, read)
     return queries, items

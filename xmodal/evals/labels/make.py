@@ -1,5 +1,6 @@
 """Makes benchmarks from labels."""
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -76,10 +77,7 @@ class _Maker:
         group = np.unique(labels.caption_image_ids, return_inverse=True)[1]
         one_text = None if labels.name in PUBLIC else labels.texts
         self._own = own_pairs(self._own_image, group, one_text)
-        # A dataset may have ratings that none of its benchmarks uses.
-        definitions = definitions_of(labels.name).values()
-        used = {rating for each in definitions for rating in each.rated + each.correlations}
-        self._graded = {x: self._grade(x) for x in labels.ratings if x in used}
+        self._graded = functools.cache(self._grade)
 
     def make(self, definition: Definition) -> Benchmark:
         """Makes one benchmark."""
@@ -91,11 +89,11 @@ class _Maker:
         directions = {name: each for name, each in made.items() if each is not None}
         graded = {}
         for rating in definition.correlations:
-            pairs = self._graded.get(rating)
-            if pairs is not None and len(pairs.scores):
-                graded[rating] = pairs
-                ids = (self._labels.ratings[rating][end] for end in _ENDS)
-                label_hash.add(rating, *map(np.asarray, ids), pairs.scores)
+            given = self._labels.ratings.get(rating)
+            if given is not None and len(given["scores"]):
+                graded[rating] = self._graded(rating)
+                ids = (np.asarray(given[end]) for end in _ENDS)
+                label_hash.add(rating, *ids, graded[rating].scores)
         sentence = definition.sentence + (f" Only {partial}." if partial else "")
         return Benchmark(definition.name, sentence, directions, graded, label_hash.digits())
 
@@ -128,7 +126,7 @@ class _Maker:
             if beyond.shape[1] > definition.unreachable:
                 gallery(beyond[1])  # The error names them.
         else:
-            sources = [_rated_pairs(self._graded[x], THRESHOLDS[x]) for x in definition.rated]
+            sources = [_rated_pairs(self._graded(x), THRESHOLDS[x]) for x in definition.rated]
             sources += [self._own] * definition.own
             listed = [each[direction] for each in sources if direction in each]
             pairs = np.concatenate([beyond, *listed], axis=1)

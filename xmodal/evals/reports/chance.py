@@ -8,7 +8,7 @@ from xmodal.evals.reports.metrics import MEDIAN_RANK, RECALL, RECIPROCAL_RANK
 from xmodal.evals.scores.ranks import compute_r, has_positives
 
 
-def compute_chance(labels: DirectionLabels, items: int, *, exclude_self: bool) -> dict[str, float]:
+def compute_chance(labels: DirectionLabels, sizes: np.ndarray) -> dict[str, float]:
     """Returns the expected value of every metric of a direction, by name.
 
     Recalls and precisions are exact expectations over all orders, in percent; the median rank is
@@ -16,20 +16,16 @@ def compute_chance(labels: DirectionLabels, items: int, *, exclude_self: bool) -
 
     Args:
       labels: positives of the direction.
-      items: number of items in the gallery.
-      exclude_self: whether a query is itself an item, which it does not rank.
+      sizes: int, items that every query with a positive ranks.
     """
     rows = np.flatnonzero(has_positives(labels))
     if not len(rows):
         return dict.fromkeys(labels.metrics, float("nan"))
-    sizes = np.full(len(rows), items)
-    if labels.folds is not None:
-        sizes = np.bincount(labels.folds[1])[labels.folds[0][rows]]
     found: dict[str, list[float]] = {metric: [] for metric in labels.metrics}
     for relation in labels.relations:
         positives = _count_reachable(labels, relation)[rows]
         depths = compute_r(labels, relation)[rows]
-        facts = np.stack([sizes - exclude_self, positives, depths])
+        facts = np.stack([sizes, positives, depths])
         facts, counts = np.unique(facts, axis=1, return_counts=True)
         for metric, values in found.items():
             values.append(_expect(metric, facts, counts / len(rows)))

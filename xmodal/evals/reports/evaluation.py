@@ -1,40 +1,58 @@
-"""The result of evaluating any source: numbers, report and files."""
+"""The evaluation of a model: results, report and files, which are read again for comparisons.
+
+`ranks.npz` has the results by query, one array per key, readable with `numpy.load` alone.
+Directions have `<benchmark>/<direction>/query_ids`, `/clusters`, `/values/<metric>` and, if known,
+`/rank` and `/tied`; correlations have `<benchmark>/<rating>/samples`, `/images` and `/influence`;
+`header` is a JSON string with everything that is not an array. Results without benchmarks have
+`<name>/repeats/<tag>`.
+"""
 
 import dataclasses
 import functools
+import io
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from etils import epath
 
-from xmodal.core.files import format_csv, format_json, write_files
+from xmodal.core.errors import UserError
+from xmodal.core.files import FINAL, format_csv, format_json, write_files
 from xmodal.core.page import Page, from_markdown
+from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.evals.evaluators.benchmarks import BenchmarksEvaluator
 from xmodal.evals.evaluators.evaluator import Evaluator, Provenance
+from xmodal.evals.labels.split import different_records
 from xmodal.evals.reports.examples import make_example_page
-from xmodal.evals.reports.paired_differences import Differences, compare
+from xmodal.evals.reports.paired_differences import Differences, compare, have_same_labels
 from xmodal.evals.reports.report import format_report
-from xmodal.evals.reports.results import Result, evaluator_tag
-from xmodal.evals.reports.store import RANKS, StoredResults, find_ranks, pack_ranks
-from xmodal.evals.reports.summary import compute_chance_values, summarize
-from xmodal.evals.scores.embed import Items
-from xmodal.evals.scores.sources import (
-    Embeddings,
-    ModelAdapter,
-    RankedLists,
-    ScoreMatrix,
+from xmodal.evals.reports.results import (
+    CorrelationResult,
+    DirectionResult,
+    Rescored,
+    Result,
+    evaluator_tag,
 )
+from xmodal.evals.reports.summary import name_values, summarize
+from xmodal.evals.scores.sources import Embeddings, ModelAdapter, RankedLists, ScoreMatrix
 
 # Files in the folder of an evaluation.
 EXAMPLES = "examples.html"
 REPORT = "report.html"
-LATEX = "report.tex"
+RANKS = "ranks.npz"
 _COMPARISON = ("comparison.json", "comparison.md")
+_FORMAT = {"format": "xmodal ranks", "version": 3}
+_ARRAY = "array"  # Marks an array in the header, with its name.
+# Name of the evaluator of an evaluation that stands alone, as of own functions.
+SINGLE = "."
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
     """All results of one model on the labels of one evaluator; made by `evaluate_source`.
+
+    One that `load_ranks` reads has the name, the results that can be compared, and the records.
 
     Attributes:
       name: name of the model's row in the tables.
@@ -47,6 +65,7 @@ class Evaluation:
       evaluator: its name in `config.evals`; "" for a source from files.
       trained_on: hash of the records of the model's training data, by name, if known.
       page: example queries, see `examples.make_example_page`.
+      place: the folder that it was read from; "" otherwise.
     """
 
     name: str
@@ -58,6 +77,7 @@ class Evaluation:
     evaluator: str = ""
     trained_on: Mapping[str, str] = dataclasses.field(default_factory=dict)
     page: Page | None = None
+    place: str = ""
 
     @property
     def benchmarks(self) -> list[Result]:
@@ -72,7 +92,12 @@ class Evaluation:
     @functools.cached_property
     def chance(self) -> dict[str, float]:
         """The values of a random order or a guess, by tag."""
-        return compute_chance_values(self.results)
+        found: dict[str, float] = {}
+        for each in self.results:
+            found |= each.chance
+            found |= name_values(each.name, {x: y.chance for x, y in each.directions.items()})
+            found |= {f"{each.name}/{name}/spearman": 0.0 for name in each.correlations}
+        return found
 
     @property
     def tagged(self) -> dict[str, float]:
@@ -90,24 +115,24 @@ class Evaluation:
     _repr_markdown_ = __repr__
 
     @property
-    def stored(self) -> StoredResults:
-        """The results that can be compared with those of another model."""
-        kept = [each for each in self.results if each.repeats or not each.metrics]
-        return StoredResults(kept, self.name, records=self.provenance.records)
+    def comparable(self) -> list[Result]:
+        """The results with values of single queries or samples, which are stored and compared."""
+        return [each for each in self.results if each.repeats or not each.metrics]
 
-    def compare(self, other: "Evaluation | epath.PathLike | StoredResults") -> Differences:
+    @property
+    def hashes(self) -> dict[str, str]:
+        """The hash of the labels of every result that can be compared, by name."""
+        return {each.name: each.label_hash for each in self.comparable}
+
+    def compare(self, other: "Evaluation | epath.PathLike") -> Differences:
         """Returns the paired differences from another model on the same labels, by tag.
 
         `other` is its evaluation, or its run, whose evaluation on these labels is found, or the
-        folder of an evaluation or `ranks.npz` in it, or the result of `store.load_ranks`. The
-        result prints as a table.
+        folder of an evaluation or `ranks.npz` in it. The result prints as a table.
         """
-        ours = self.stored
-        if isinstance(other, Evaluation):
-            other = other.stored
-        if not isinstance(other, StoredResults):
-            other = find_ranks(other, self.evaluator, ours.labels, ours.records)
-        return compare(ours, other, samples=self.samples, seed=self.seed)
+        if not isinstance(other, Evaluation):
+            other = find_ranks(other, self.evaluator, self.hashes, self.provenance.records)
+        return compare(self, other, samples=self.samples, seed=self.seed)
 
     def save(self, folder: epath.PathLike, *, comparison: Differences | None = None) -> None:
         """Writes `ranks.npz`, `benchmarks.json`, `report.md`, `metrics.csv` and `metrics.json`,
@@ -122,7 +147,7 @@ class Evaluation:
         page, tables = self.report(), self.report("latex")
         facts = {each.name: self._describe(each) for each in self.results}
         contents: dict[str, str | bytes] = {
-            RANKS: pack_ranks(self.stored),
+            RANKS: pack_ranks(self),
             "benchmarks.json": format_json(facts),
             "report.md": page,
         }
@@ -134,7 +159,7 @@ class Evaluation:
             contents |= zip(_COMPARISON, (format_json(comparison.flatten()), text), strict=True)
             page += f"\n{text}"
             tables += f"\n{comparison.table('latex')}"
-        contents[REPORT], contents[LATEX] = from_markdown(page).to_html(), tables
+        contents[REPORT], contents["report.tex"] = from_markdown(page).to_html(), tables
         contents["metrics.csv"] = format_csv(self.name, self.metrics)
         contents["metrics.json"] = format_json(self.metrics)
         write_files(folder, contents, stale={*_COMPARISON, EXAMPLES} - set(contents))
@@ -164,9 +189,8 @@ def evaluate_source(
     evaluator_name: str = "",
     notes: Sequence[str] = (),
     trained_on: Mapping[str, str] | None = None,
-    split: Items | None = None,
     examples: int = 0,
-    other: StoredResults | None = None,
+    other: Evaluation | None = None,
 ) -> Evaluation:
     """Returns the evaluation of a model by an evaluator; see `Evaluation` for details.
 
@@ -177,23 +201,21 @@ def evaluate_source(
       evaluator_name: its name in `config.evals`.
       notes: notes on the model; they follow those on the labels.
       trained_on: see `Evaluation`.
-      split: split of the labels, for examples of benchmarks; None for no examples.
-      examples: number of queries per rule on the page of examples; 0 for no page.
+      examples: number of queries per rule on the page of examples of benchmarks; 0 for no page.
       other: results to compare with, for the page.
     """
-    results, source = evaluator.run(adapter), evaluator.source(adapter)
+    results = evaluator.run(adapter)
+    source: Any = evaluator.source(adapter)
     similarity = "rankings" if isinstance(source, RankedLists) else "scores"
     if isinstance(source, Embeddings):
         # A model without embeddings has a similarity in name only.
         own = source.similarity if source.modalities else "none"
         similarity = evaluator.options.ranks_by or own
     page = None
-    if (
-        (examples and split is not None and isinstance(evaluator, BenchmarksEvaluator))
-        # Files of candidates and lists lack the scores of most items.
-        and isinstance(source, Embeddings | ScoreMatrix)
-    ):
-        page = make_example_page(evaluator, source, results, split, examples, name, other)
+    # Files of candidates and lists lack the scores of most items.
+    has_scores = isinstance(source, Embeddings | ScoreMatrix)
+    if examples and has_scores and isinstance(evaluator, BenchmarksEvaluator):
+        page = make_example_page(evaluator, source, results, examples, name, other)
     provenance, options = evaluator.provenance, evaluator.options
     notes = [*provenance.notes, *notes, *adapter.notes]
     warnings = [*provenance.warnings, *evaluator.warnings()]
@@ -203,3 +225,116 @@ def evaluate_source(
         samples=options.bootstrap_samples, seed=options.seed, evaluator=evaluator_name,
         trained_on=trained_on or {}, page=page,
     )  # fmt: skip
+
+
+def pack_ranks(evaluation: Evaluation) -> bytes:
+    """Returns the content of `ranks.npz`; equal results have equal bytes."""
+    arrays: dict[str, Any] = {}
+    results = [dataclasses.replace(each, metrics={}, chance={}) for each in evaluation.comparable]
+    packed = [_pack(dataclasses.asdict(each), each.name, arrays) for each in results]
+    records = dict(evaluation.provenance.records)
+    header = {"model": evaluation.name, "records": records, "benchmarks": packed}
+    arrays["header"] = np.array(json.dumps(_FORMAT | header, default=np.generic.item))
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def find_evaluations(folder: epath.PathLike) -> dict[str, epath.Path]:
+    """Returns evaluator -> folder of its results; `SINGLE` -> `folder` if these are of one.
+
+    Args:
+      folder: a run, whose final evaluation is meant, the output of a command, or one evaluation.
+    """
+    place = epath.Path(folder)
+    if (place / RANKS).exists():
+        return {SINGLE: place}
+    folders = [each for each in (place / FINAL, place) if each.is_dir()]
+    entries = [entry for each in folders for entry in sorted(each.iterdir())]
+    return {entry.name: entry for entry in entries if (entry / RANKS).exists()}
+
+
+def find_ranks(
+    folder: epath.PathLike,
+    name: str = "",
+    labels: Mapping[str, str] | None = None,
+    records: Mapping[str, str] | None = None,
+) -> Evaluation:
+    """Returns the only results in a folder, those of an evaluator, or those on the same labels.
+
+    Args:
+      folder: `ranks.npz`, the folder of an evaluation, or one with the folders of several, see
+        `find_evaluations`.
+      name: the evaluator.
+      labels: the labels, as `Evaluation.hashes`, if the folder has several evaluations and none
+        of this evaluator.
+      records: the records, as in `Provenance`.
+    """
+    places = find_evaluations(folder)
+    if len(places) < 2 or name in places:
+        return load_ranks(places.get(name, next(iter(places.values()), folder)))
+    same = find_same(labels or {}, records or {}, places)
+    if len(same) != 1:
+        raise UserError(
+            f"{folder} has {len(same)} evaluations on the labels {labels or {}}: name the folder "
+            f"of one; there are {', '.join(map(str, places.values()))}."
+        )
+    return load_ranks(places[same[0]])
+
+
+def find_same(
+    labels: Mapping[str, str], records: Mapping[str, str], places: Mapping[str, epath.Path]
+) -> list[str]:
+    """Returns the names of the evaluations on these labels and records, as in `find_ranks`."""
+    return [
+        name
+        for name, place in places.items()
+        if have_same_labels(labels, (stored := load_ranks(place)).hashes)
+        and not different_records(records, stored.provenance.records)
+    ]
+
+
+def load_ranks(path: epath.PathLike) -> Evaluation:
+    """Returns the content of a file from `pack_ranks`, or of the one in an evaluation's folder."""
+    path = epath.Path(path)
+    path = path / RANKS if path.is_dir() else path
+    if not path.exists():
+        raise UserError(f"There is no file {path}; name the output folder of an evaluation.")
+    try:
+        with load_arrays(io.BytesIO(path.read_bytes())) as file:
+            arrays = dict(file)
+        header = json.loads(
+            str(arrays["header"]), object_hook=lambda x: arrays[x[_ARRAY]] if _ARRAY in x else x
+        )
+        if header["version"] != _FORMAT["version"]:
+            raise ValueError(f"version {header['version']} of {header['format']}")
+        results = [*map(_unpack, header["benchmarks"])]
+        model, records = header["model"], header["records"]
+    except (AttributeError, *DAMAGE) as error:
+        raise UserError(
+            f"{path} is not the {RANKS} of an evaluation, or it is damaged or of another version "
+            f"({error}): evaluate that model again."
+        ) from error
+    folder = str(path.parent) if path.parent.name else path.name
+    return Evaluation(model, results, "", Provenance("", records=records), place=folder)
+
+
+def _pack(value: Any, path: str, arrays: dict[str, Any]) -> Any:
+    """A tree of values without its arrays, which are added under their paths."""
+    if isinstance(value, Mapping):
+        parts = {"directions": path, "correlations": path}  # Paths skip these levels.
+        return {k: _pack(x, parts.get(k, f"{path}/{k}"), arrays) for k, x in value.items()}
+    if not isinstance(value, np.ndarray | list):
+        return value
+    arrays[path] = np.asarray(value)
+    return {_ARRAY: path}
+
+
+def _unpack(fields: dict[str, Any]) -> Result:
+    """The result with these fields, which `dataclasses.asdict` turned into dicts."""
+    for name, each in fields["directions"].items():
+        rescored = each["rescored"] and Rescored(**each["rescored"])
+        fields["directions"][name] = DirectionResult(**each | {"rescored": rescored})
+    for name, each in fields["correlations"].items():
+        fields["correlations"][name] = CorrelationResult(**each)
+    return Result(**fields)

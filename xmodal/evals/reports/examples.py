@@ -7,25 +7,30 @@ starting at 1.
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from xmodal.core.page import Group, Page, PageItem, PageRow, Section
 from xmodal.evals.evaluators.benchmarks import BenchmarksEvaluator
-from xmodal.evals.labels.definitions import DIRECTIONS
+from xmodal.evals.labels.definitions import DIRECTIONS, KINDS
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.split import name_image
 from xmodal.evals.labels.types import Benchmark
 from xmodal.evals.reports.results import DirectionResult, Result
-from xmodal.evals.reports.store import StoredResults
-from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.score_rows import Scores
 from xmodal.evals.scores.sources import Embeddings, ScoreMatrix
 
+if TYPE_CHECKING:
+    from xmodal.evals.reports.evaluation import Evaluation
+
 _SHOWN = 5  # Items per row.
-_ARROWS = {"i2t": "image to text", "t2i": "text to image"}
-_ARROWS |= {"t2t": "text to text", "i2i": "image to image"}
+_RULES = {
+    "worst rank": "Queries whose best positive is ranked lowest.",
+    "changed": "Queries with the largest ratio between the ranks of the two models.",
+    "tied": "The best positive ties with another item, so its rank depends on their order.",
+}
 _HOW_TO_READ = (
     f"Every query with the first {_SHOWN} items that it finds, and the first {_SHOWN} of its other "
     "positives. Positives are framed; below every item are its rank, its score, the benchmarks "
@@ -58,17 +63,17 @@ class Pick:
     @property
     def title(self) -> str:
         """The rule with its direction and benchmark."""
-        return f"{self.rule.capitalize()}: {_ARROWS[self.direction]}, {self.benchmark}"
+        arrow = " to ".join(DIRECTIONS[self.direction])
+        return f"{self.rule.capitalize()}: {arrow}, {self.benchmark}"
 
 
 def make_example_page(
     evaluator: BenchmarksEvaluator,
     source: Embeddings | ScoreMatrix,
     results: Sequence[Result],
-    split: Items,
     count: int,
     name: str,
-    other: StoredResults | None,
+    other: "Evaluation | None",
 ) -> Page:
     """Returns the page.
 
@@ -76,34 +81,29 @@ def make_example_page(
       evaluator: evaluator whose benchmarks were evaluated.
       source: embeddings, or a matrix of scores.
       results: results of the evaluator on these benchmarks.
-      split: has the captions, and pictures if there are any.
       count: largest number of queries per rule, direction and benchmark.
       name: name of the model.
       other: results of another model on the same benchmarks.
     """
-    theirs = {each.name: each.directions for each in other.results} if other else {}
-    picks = []
+    theirs, picks = {each.name: each.directions for each in other.results} if other else {}, []
     for direction, benchmark, result in _ranked_directions(evaluator.benchmarks, results):
-        ids, rank, tied = result.query_ids, np.asarray(result.rank), result.tied
-        # Rule -> a sentence about it, the queries, and keys, of which the least are shown.
-        rules = {"worst rank": ("Queries whose best positive is ranked lowest.", rank > 0, -rank)}
-        before, old = theirs.get(benchmark, {}).get(direction), None
+        ids, rank, old = result.query_ids, np.asarray(result.rank), None
+        # Rule -> the queries, and keys, of which the least are shown.
+        rules = {"worst rank": (rank > 0, -rank), "tied": (np.asarray(result.tied), rank)}
+        before = theirs.get(benchmark, {}).get(direction)
         if before is not None and before.rank is not None:
             old = before.rank[Positions("query", before.query_ids)(ids)]
-            note = "Queries with the largest ratio between the ranks of the two models."
-            rules["changed"] = note, rank != old, -np.abs(np.log1p(rank) - np.log1p(old))
-        if tied is not None:
-            note = "The best positive ties with another item, so its rank depends on their order."
-            rules["tied"] = note, tied, rank
-        for rule, (note, chosen, keys) in rules.items():
+            rules["changed"] = rank != old, -np.abs(np.log1p(rank) - np.log1p(old))
+        for rule, note in _RULES.items():
+            chosen, keys = rules.get(rule, (np.zeros(0), rank))
             rows = np.flatnonzero(chosen)
             rows = rows[np.lexsort((ids[rows], keys[rows]))][:count]
             others = old[rows] if rule == "changed" and old is not None else None
             if len(rows):
                 picks.append(Pick(rule, note, direction, benchmark, ids[rows], rank[rows], others))
-    groups = make_groups(evaluator, evaluator.open_rankings(source), picks, split)
+    groups = make_groups(evaluator, evaluator.open_rankings(source), picks)
     notes = [*evaluator.provenance.warnings, _HOW_TO_READ]
-    if not split.has_pictures:
+    if not evaluator.split.has_pictures:
         notes.append("The dataset has no pictures; images are named by their first caption.")
     return Page(f"{name}: examples of {evaluator.provenance.title}", groups, notes)
 
@@ -142,30 +142,25 @@ def _ranked_directions(
     """
     found = {result.name: result.directions for result in results}
     for direction in DIRECTIONS:
-        widths = {}
-        for benchmark in benchmarks:
-            labels = benchmark.directions.get(direction)
-            result = found[benchmark.name].get(direction)
-            if labels is None or result is None or result.rank is None or labels.folds is not None:
-                continue
-            if isinstance(labels.positives, Ragged):
-                widths[benchmark.name] = len(result.query_ids), len(labels.positives.values)
+        widths = {
+            each.name: (len(result.query_ids), len(cast(Ragged, labels.positives).values))
+            for each in benchmarks
+            if (result := found[each.name].get(direction)) and result.rank is not None
+            if (labels := each.directions[direction]).folds is None
+        }
         if widths:
             main = max(widths, key=widths.__getitem__)
             yield direction, main, found[main][direction]
 
 
 def make_groups(
-    evaluator: BenchmarksEvaluator,
-    rankings: Callable[[str], Scores],
-    picks: Sequence[Pick],
-    split: Items,
+    evaluator: BenchmarksEvaluator, rankings: Callable[[str], Scores], picks: Sequence[Pick]
 ) -> list[Group]:
     """Returns a section for every query of every pick, see `make_example_page`.
 
     `rankings` has the scores of a direction, see `BenchmarksEvaluator.open_rankings`.
     """
-    sections, rankings = _Sections(evaluator, split), functools.cache(rankings)
+    sections, rankings = _Sections(evaluator), functools.cache(rankings)
     return [
         Group(pick.title, [*sections(pick, rankings(pick.direction))], pick.note) for pick in picks
     ]
@@ -174,8 +169,8 @@ def make_groups(
 class _Sections:
     """Makes sections of queries and items; a caption has the picture of its image."""
 
-    def __init__(self, evaluator: BenchmarksEvaluator, split: Items) -> None:
-        self._benchmarks, self._split = evaluator.benchmarks, split
+    def __init__(self, evaluator: BenchmarksEvaluator) -> None:
+        self._benchmarks, self._split = evaluator.benchmarks, (split := evaluator.split)
         self._ids = {"image": evaluator.labels.image_ids, "text": evaluator.labels.caption_ids}
         captions = zip(split.caption_image_ids.tolist(), split.caption_texts, strict=True)
         self._captions = dict(zip(split.caption_ids.tolist(), captions, strict=True))
@@ -257,24 +252,21 @@ class _Sections:
     def _show(
         self, modality: str, item_id: int, notes: Sequence[str] = (), mark: str = ""
     ) -> PageItem:
-        text, image = "", int(item_id)
-        if modality == "text":
-            image, text = self._captions[image]
+        image, text = self._captions[int(item_id)] if modality == "text" else (int(item_id), "")
         picture, caption = self._picture(image), self._first.get(image, "")
         alt = name_image(self._split, image)
-        if modality == "image" and picture is None:
-            text = alt + (f', "{caption}"' if caption else "")
-        if modality == "image" and caption:
-            alt += f": {caption}"
+        if modality == "image":
+            text = alt + f', "{caption}"' * bool(caption) if picture is None else ""
+            alt += f": {caption}" * bool(caption)
         return PageItem(text, picture, alt, notes=notes, mark=mark)
 
     def _name(self, modality: str, item_id: int) -> str:
         """The name of an item in a title; a caption of a known file is named by it."""
-        is_image = modality == "image"
         if "picture" not in self._split.labels:
-            return f"{'Image' if is_image else 'Caption'} {item_id}"
-        name = name_image(self._split, item_id if is_image else self._captions[int(item_id)][0])
-        return name if is_image else f"Caption of {name}"
+            return f"{KINDS[modality].capitalize()} {item_id}"
+        if modality == "image":
+            return name_image(self._split, item_id)
+        return f"Caption of {name_image(self._split, self._captions[int(item_id)][0])}"
 
     def _read_picture(self, image: int) -> bytes | None:
         rows = np.flatnonzero(self._split.image_ids == image)

@@ -15,7 +15,7 @@ RECIPROCAL_RANK = "mrr"
 SELECTED = (RECIPROCAL_RANK, "recall@10")
 MEAN_SELECTED = tuple(f"mean_{metric}" for metric in SELECTED)
 RECALL = "recall@"  # Begins the name of a recall; the number of items that it reads follows.
-# Metrics of one table; where one of them is equal, the next ones may differ, then those before it.
+# Metrics of one table, first those that differ where another is equal.
 _FAMILIES = (
     ("recall@10", "recall@5", "recall@1", MEDIAN_RANK),
     ("accuracy@5", "accuracy@1", "mean_class_accuracy"),
@@ -39,13 +39,10 @@ def tie_breakers(tag: str) -> list[str]:
     benchmark, _, metric = tag.rpartition("/")
     tables = [benchmark]
     if metric in (*MEAN_SELECTED, "rsum") or benchmark.endswith("/mean"):
-        benchmark = benchmark.removesuffix("/mean")
-        tables = [f"{benchmark}/{table}" for table in _TABLES]
+        tables = [f"{benchmark.removesuffix('/mean')}/{table}" for table in _TABLES]
     metric = "recall@10" if metric == "rsum" else metric.removeprefix("mean_")
-    family = next((each for each in _FAMILIES if metric in each), (metric,))
-    at = family.index(metric)
-    others = [*family[at + 1 :], *reversed(family[:at])]
-    return [f"{table}/{other}" for other in others for table in tables]
+    family = next((each for each in _FAMILIES if metric in each), ())
+    return [f"{table}/{other}" for other in family if other != metric for table in tables]
 
 
 def find_best(tag: str, models: Sequence[Mapping[str, float]]) -> list[bool]:
@@ -118,12 +115,13 @@ def compute_r_precision(hits: np.ndarray, r: np.ndarray) -> np.ndarray:
 
 
 def compute_average_precision(scores: np.ndarray, positive: np.ndarray) -> float:
-    """Returns the mean over positives of the precision at their scores, in 0..1; NaN without any.
+    """Returns the mean over positives of the precision at their scores, in 0..1.
 
+    It is NaN without any positive, or if scores are not finite.
     The precision at a score, float [N], is the share of positives, bool [N], among all items that
     score at least as high. The order of the items does not matter.
     """
-    if not positive.any():
+    if not positive.any() or not np.isfinite(scores).all():
         return float("nan")
     own = -scores[positive]
     hits, items = (np.searchsorted(np.sort(x), own, side="right") for x in (own, -scores))
@@ -191,22 +189,6 @@ def compute_influence(x: np.ndarray, y: np.ndarray, shares: np.ndarray) -> np.nd
     scale = np.sqrt(of_a * of_b)
     correlation = covariance / scale
     return shares * (on_covariance / scale - correlation / 2 * (on_a / of_a + on_b / of_b))
-
-
-def compute_pearson_influence(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Returns the influence of every pair on Pearson's correlation, see `compute_influence`.
-
-    Args:
-      x: float [P], one value per pair.
-      y: float [P].
-
-    Returns:
-      float64 [P], whose sum is 0; NaN where the correlation is undefined.
-    """
-    if not (np.ptp(x) > 0 and np.ptp(y) > 0):  # A constant, or NaN.
-        return np.full(len(x), np.nan)
-    a, b = ((each - np.mean(each)) / np.std(each) for each in (x, y))
-    return (a * b - np.mean(a * b) / 2 * (a * a + b * b)) / len(x)
 
 
 def _center_shares(values: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,26 +1,24 @@
 """Compares two models on the same labels: paired differences, and which may be noise."""
 
 import dataclasses
-import math
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from absl import logging
 
 from xmodal.core.errors import UserError
-from xmodal.core.text_table import Bold, format_document
+from xmodal.core.text_table import Bold, format_document, format_number
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.split import different_records
 from xmodal.evals.reports.metrics import MEDIAN_RANK, lower_is_better
 from xmodal.evals.reports.results import DirectionResult, Result
-from xmodal.evals.reports.store import StoredResults
-from xmodal.evals.reports.summary import compute_values, resample_values
-from xmodal.evals.reports.uncertainty import (
-    compute_difference_interval,
-    compute_interval,
-)
+from xmodal.evals.reports.summary import compute_values, name_values
+from xmodal.evals.reports.uncertainty import compute_difference_interval, compute_interval, resample
+
+if TYPE_CHECKING:
+    from xmodal.evals.reports.evaluation import Evaluation
 
 Samples = Literal["", "pools", "images", "runs"]
 
@@ -108,14 +106,12 @@ class Differences(dict[str, Difference]):
         for tag, each in shown.items():
             digits = 0 if tag.endswith(MEDIAN_RANK) and not each.samples else 2
             best = (min if lower_is_better(tag) else max)(each.value, each.other)
-            cells = [
-                Bold(text) if value == best or not each.separable else text
-                for value in (each.value, each.other)
-                for text in [_format(value, f".{digits}f")]
+            values, signed = (each.value, each.other), (each.difference, each.low, each.high)
+            cells: list[str] = [
+                (Bold if x == best or not each.separable else str)(format_number(x, f".{digits}f"))
+                for x in values
             ]
-            difference, low, high = (
-                _format(x, f"+.{digits}f") for x in (each.difference, each.low, each.high)
-            )
+            difference, low, high = (format_number(x, f"+.{digits}f") for x in signed)
             interval = low if low == "-" else f"{low} to {high}"
             rows.append([tag, *cells, difference, interval, "yes" if each.separable else "no"])
         count = sum(each.separable for each in shown.values())
@@ -124,8 +120,7 @@ class Differences(dict[str, Difference]):
             f"of the 95 % interval. Differences are {self.name} minus {self.other}. {self.shared} "
             f"{_NOT_CORRECTED}"
         )
-        kinds = sorted({each.samples for each in shown.values()})
-        how_to_read += "".join(f" {_TESTS[kind]}" for kind in kinds)
+        how_to_read += "".join(f" {_TESTS[x]}" for x in sorted({x.samples for x in shown.values()}))
         return format_document([f"## {self.name} against {self.other}", rows, how_to_read], format)
 
     def flatten(self) -> dict[str, float]:
@@ -138,12 +133,8 @@ class Differences(dict[str, Difference]):
         return found
 
 
-def _format(value: float, digits: str) -> str:
-    return "-" if math.isnan(value) else f"{value:{digits}}"
-
-
 def compare(
-    ours: StoredResults, theirs: StoredResults, *, samples: int = 1000, seed: int = 0
+    ours: "Evaluation", theirs: "Evaluation", *, samples: int = 1000, seed: int = 0
 ) -> Differences:
     """Returns the differences between two models in every common metric, by tag.
 
@@ -154,37 +145,42 @@ def compare(
     corrects for the number of comparisons: 5 % of the metrics of two equally good models look
     separable.
     """
-    check_comparable(ours.labels, theirs)
+    check_comparable(ours.hashes, theirs)
     # Two models of one name are told apart by the folder.
     other_name = theirs.name + f" ({theirs.place})" * (theirs.name == ours.name)
-    if names := different_records(ours.records, theirs.records):
+    if names := different_records(ours.provenance.records, theirs.provenance.records):
         raise UserError(
             f"{ours.name} and {other_name} were evaluated on different records of "
             f"{' and '.join(names)}; evaluate both models on the same prepared dataset."
         )
-    others = {each.name: each for each in theirs.results}
+    others = {each.name: each for each in theirs.comparable}
     found: dict[str, Difference] = {}
-    for each in ours.results:
+    for each in ours.comparable:
         if other := others.get(each.name):
             found |= compare_means(each.repeats, other.repeats, each.samples)
             found |= _compare_benchmark(each, other, samples=samples, seed=seed)
     return Differences(found, name=ours.name, other=other_name)
 
 
-def check_comparable(ours: Mapping[str, str], theirs: StoredResults) -> None:
+def check_comparable(ours: Mapping[str, str], theirs: "Evaluation") -> None:
     """Raises an error if an evaluation cannot be compared with another model's.
 
     Args:
       ours: the hash of its labels by the name of the result.
       theirs: the other evaluation.
     """
-    common = ours.keys() & theirs.labels.keys()
-    if not common or any(ours[name] != theirs.labels[name] for name in common):
+    if not have_same_labels(ours, theirs.hashes):
         raise UserError(
             "Paired differences need values of single queries, images or pools on the same labels, "
-            f"and those of {theirs.name} are {theirs.labels} against {dict(ours)}: evaluate both "
+            f"and those of {theirs.name} are {theirs.hashes} against {dict(ours)}: evaluate both "
             "models on the same benchmarks, annotations and split."
         )
+
+
+def have_same_labels(ours: Mapping[str, str], theirs: Mapping[str, str]) -> bool:
+    """Returns whether evaluations have common results, and all of them the same hash of labels."""
+    common = ours.keys() & theirs.keys()
+    return bool(common) and all(ours[name] == theirs[name] for name in common)
 
 
 def compare_means(
@@ -219,50 +215,35 @@ def _compare_benchmark(ours: Result, theirs: Result, **bootstrap: int) -> dict[s
 
     Resamples depend on the images in the directions, so those that only one model has do not count.
     """
-    rated = [name for name in ours.correlations if name in theirs.correlations]
     aligned = {
-        name: _align(each, theirs.directions[name])
+        name: found
         for name, each in ours.directions.items()
         if name in theirs.directions
-        and _is_paired(f"{ours.name}/{name}", each, theirs.directions[name])
+        and (found := _align(f"{ours.name}/{name}", each, theirs.directions[name]))
     }
-    one, other = (
-        dataclasses.replace(
-            each,
-            directions={name: directions[name] for name in aligned},
-            correlations={name: each.correlations[name] for name in rated},
-        )
-        for each, directions in ((ours, ours.directions), (theirs, aligned))
-    )
-    drawn, others = resample_values(one, **bootstrap), resample_values(other, **bootstrap)
+    one = dataclasses.replace(ours, directions={name: ours.directions[name] for name in aligned})
+    other = dataclasses.replace(theirs, directions=aligned)
+    drawn, others = (name_values(x.name, resample(x, **bootstrap)) for x in (one, other))
     limits = {tag: compute_interval(x - others[tag]) for tag, x in drawn.items() if tag in others}
-    for name in rated:
+    for name in ours.correlations.keys() & theirs.correlations.keys():
         limits[f"{ours.name}/{name}/spearman"] = compute_difference_interval(
-            one.correlations[name], other.correlations[name]
+            ours.correlations[name], theirs.correlations[name]
         )
-    other_values = compute_values(other)
+    values, other_values = compute_values(one), compute_values(other)
     return {
-        tag: Difference(value, other_values[tag], *limits[tag])
-        for tag, value in compute_values(one).items()
-        if tag in other_values
+        tag: Difference(values[tag], other_values[tag], *limits[tag])
+        for tag in values
+        if tag in limits
     }
 
 
-def _is_paired(place: str, ours: DirectionResult, theirs: DirectionResult) -> bool:
-    """Whether the values of a query are paired: second stages scored the same candidates."""
+def _align(place: str, ours: DirectionResult, theirs: DirectionResult) -> DirectionResult | None:
+    """Their direction in the order of our queries; None if second stages scored other items."""
     scored = [each.rescored.candidates for each in (ours, theirs) if each.rescored]
-    if len(set(scored)) < 2:
-        return True
-    logging.warning("%s is not compared: second stages scored %s.", place, " and ".join(scored))
-    return False
-
-
-def _align(ours: DirectionResult, theirs: DirectionResult) -> DirectionResult:
-    """Their direction, with values and ranks in the order of our queries."""
+    if len(set(scored)) > 1:
+        logging.warning("%s is not compared: second stages scored %s.", place, " and ".join(scored))
+        return None
     rows = Positions("query", theirs.query_ids)(ours.query_ids)
-    return dataclasses.replace(
-        theirs,
-        clusters=ours.clusters,
-        values={metric: values[rows] for metric, values in theirs.values.items()},
-        rank=None if theirs.rank is None else theirs.rank[rows],
-    )
+    values = {metric: values[rows] for metric, values in theirs.values.items()}
+    rank = None if theirs.rank is None else theirs.rank[rows]
+    return dataclasses.replace(theirs, clusters=ours.clusters, values=values, rank=rank)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from xmodal.core.text_table import Bold, Rows, format_document
+from xmodal.core.text_table import Bold, Rows, format_document, format_number
 from xmodal.evals.labels.definitions import RATING_SIDES, find_title
 from xmodal.evals.reports.metrics import find_best, lower_is_better
 from xmodal.evals.reports.published import PUBLISHED_LABELS, eccv_table_4, published_numbers
@@ -303,5 +303,4 @@ def _cell(metrics: Mapping[str, float], tag: str, decimals: int = 1) -> str:
 
 
 def _format(value: float | None, tag: str, decimals: int) -> str:
-    digits = 0 if tag.endswith("/median_rank") else decimals
-    return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
+    return format_number(value, f".{0 if tag.endswith('/median_rank') else decimals}f")

@@ -6,25 +6,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from xmodal.evals.labels.types import Benchmark
-from xmodal.evals.reports.metrics import (
-    MEAN_SELECTED,
-    MEDIAN_RANK,
-    SELECTED,
-    compute_median_rank,
-)
-from xmodal.evals.reports.results import (
-    RSUM,
-    CorrelationResult,
-    DirectionResult,
-    Result,
-    metric_tag,
-)
-from xmodal.evals.reports.uncertainty import (
-    compute_correlation_interval,
-    compute_interval,
-    compute_mean,
-    resample,
-)
+from xmodal.evals.reports import uncertainty
+from xmodal.evals.reports.metrics import MEAN_SELECTED, MEDIAN_RANK, SELECTED, compute_median_rank
+from xmodal.evals.reports.results import RSUM, Result, metric_tag
 
 MEAN = "mean"  # Used in tags in place of a direction.
 _MEAN_OF = ("i2t", "t2i")
@@ -56,16 +40,19 @@ def summarize(
     for result in results:
         plain = result.metrics.items()
         found |= {tag: x for tag, x in plain if intervals or not tag.endswith(_LIMITS)}
-        drawn = resample_values(result, samples=samples, seed=seed) if intervals else {}
-        limits = {tag: compute_interval(each) for tag, each in drawn.items()}
+        resampled = uncertainty.resample(result, samples=samples, seed=seed) if intervals else {}
+        drawn = name_values(result.name, resampled)
+        limits = {tag: uncertainty.compute_interval(each) for tag, each in drawn.items()}
         for name, each in result.correlations.items() if intervals else ():
-            limits[f"{result.name}/{name}/spearman"] = compute_correlation_interval(each)
+            value, noise = uncertainty.compute_mean(each.samples)
+            limits[f"{result.name}/{name}/spearman"] = uncertainty.compute_correlation_interval(
+                value, each.images, each.influence, noise, unit=100.0
+            )
         for tag, value in compute_values(result).items():
             found[tag] = value
             if tag in limits:
                 found[f"{tag}_low"], found[f"{tag}_high"] = limits[tag]
-        parts: dict[str, DirectionResult | CorrelationResult]
-        parts = {**result.directions, **result.correlations}
+        parts: dict[str, Any] = {**result.directions, **result.correlations}
         for name, part in parts.items():
             counts = part.counts.items()
             found |= {f"{result.name}/{name}/{k}": float(n) for k, n in counts if n is not None}
@@ -77,12 +64,9 @@ def summarize(
 def list_tags(benchmark: Benchmark, modalities: Collection[str]) -> list[str]:
     """Returns the tags of `summarize` without intervals, for a model with these modalities."""
     shown = [name for name, needed in benchmark.compared.items() if {*needed} <= {*modalities}]
-    directions = {
-        name: dict.fromkeys(benchmark.directions[name].metrics, 0.0)
-        for name in shown
-        if name in benchmark.directions
-    }
-    values = _name_values(benchmark.name, directions)
+    labeled = benchmark.directions.items()
+    directions = {name: dict.fromkeys(x.metrics, 0.0) for name, x in labeled if name in shown}
+    values = name_values(benchmark.name, directions)
     selecting = _selection_tags(benchmark.name, directions)
     found = [*values, *(tag for tag, metric in selecting.items() if metric in values)]
     for name in shown:
@@ -110,30 +94,14 @@ def compute_values(result: Result) -> dict[str, float]:
         if each.rank is not None and each.has_median:
             median = compute_median_rank(each.rank) if len(each.rank) else np.nan
             found[name][MEDIAN_RANK] = median
-    return _name_values(result.name, found) | {
-        f"{result.name}/{name}/spearman": compute_mean(each.samples)[0]
+    return name_values(result.name, found) | {
+        f"{result.name}/{name}/spearman": uncertainty.compute_mean(each.samples)[0]
         for name, each in result.correlations.items()
     }
 
 
-def compute_chance_values(results: Sequence[Result]) -> dict[str, float]:
-    """Returns the values of a random order or a guess by the tags of `summarize`, if known."""
-    found: dict[str, float] = {}
-    for each in results:
-        of_directions = {name: dict(x.chance) for name, x in each.directions.items()}
-        found |= each.chance
-        found |= _name_values(each.name, of_directions)
-        found |= {f"{each.name}/{name}/spearman": 0.0 for name in each.correlations}
-    return found
-
-
-def resample_values(result: Result, **bootstrap: int) -> dict[str, np.ndarray]:
-    """The retrieval tags of `compute_values`, each with its float64 [S] samples by `resample`."""
-    return _name_values(result.name, resample(result, **bootstrap))
-
-
-def _name_values(benchmark: str, directions: Mapping[str, Mapping[str, Value]]) -> dict[str, Value]:
-    """The values of direction -> metric -> value by tag, and their means and sum over i2t, t2i."""
+def name_values(benchmark: str, directions: Mapping[str, Mapping[str, Value]]) -> dict[str, Value]:
+    """Returns values of direction -> metric by tag, and their means and sum over i2t and t2i."""
     found = {
         metric_tag(benchmark, name, metric): value
         for name, values in directions.items()

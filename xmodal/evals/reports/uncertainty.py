@@ -21,7 +21,6 @@ import numpy as np
 from xmodal.evals.reports.metrics import MEDIAN_RANK
 from xmodal.evals.reports.results import CorrelationResult, Result
 
-_BLOCKS = 16
 _LEVEL = 0.975  # The two tails leave 5 %.
 
 
@@ -32,11 +31,9 @@ def draw_resamples(num_images: int, samples: int, seed: int) -> np.ndarray:
     A resample has N of N images, drawn with replacement; the same seed gives the same resamples.
     """
     generator = np.random.default_rng(seed)
-    counts = np.empty((samples, num_images))
-    for row in counts:
-        images = generator.integers(max(num_images, 1), size=num_images)
-        row[:] = np.bincount(images, minlength=num_images)
-    return counts
+    drawn = (generator.integers(max(num_images, 1), size=num_images) for _ in range(samples))
+    counts = [np.bincount(images, minlength=num_images) for images in drawn]
+    return np.array(counts, np.float64)
 
 
 def _compute_medians(counts: np.ndarray, rank: np.ndarray, images: np.ndarray) -> np.ndarray:
@@ -47,24 +44,16 @@ def _compute_medians(counts: np.ndarray, rank: np.ndarray, images: np.ndarray) -
       rank: int [Q], 0-based rank of every query.
       images: int [Q], the image of every query.
     """
-    order = np.argsort(rank, kind="stable")
-    rank, images = rank[order].astype(np.int64), images[order].astype(np.int64)
-    # Queries are counted by blocks, and one by one only in the block of the median.
-    size = -(-len(rank) // _BLOCKS) or 1
-    keys = images * _BLOCKS + np.arange(len(rank)) // size
-    table = np.bincount(keys, minlength=counts.shape[1] * _BLOCKS).reshape(-1, _BLOCKS)
-    sums = counts @ table.astype(np.float64)
-    ends, medians = np.cumsum(sums, axis=1), np.full(len(counts), np.nan)
-    middle = np.stack([(ends[:, -1] - 1) // 2, ends[:, -1] // 2])
-    blocks = np.sum(ends <= middle[..., None], axis=2).T
-    for first, last in np.unique(blocks[ends[:, -1] > 0], axis=0):
-        some = np.flatnonzero((blocks == (first, last)).all(axis=1) & (ends[:, -1] > 0))
-        start = first * size
-        # Places of the last copies, from 1.
-        places = np.cumsum(counts[np.ix_(some, images[start : (last + 1) * size])], axis=1)
-        places += (ends[some, first] - sums[some, first])[:, None]
-        chosen = rank[start + np.sum(places <= middle[:, some, None], axis=2)]
-        medians[some] = chosen.sum(axis=0) // 2 + 1
+    from scipy import sparse  # Slow to import, and not every evaluation has intervals.
+
+    ranks, column = np.unique(rank, return_inverse=True)
+    shape = counts.shape[1], len(ranks)
+    table = sparse.coo_array((np.ones(len(rank)), (images, column)), shape=shape)
+    ends = np.cumsum(counts @ table.tocsr(), axis=1)  # Places of the last query of a rank, from 1.
+    medians, some = np.full(len(counts), np.nan), ends[:, -1:].sum(axis=1) > 0
+    ends = ends[some]
+    middle = [np.sum(ends <= (ends[:, -1:] - odd) // 2, axis=1) for odd in (1, 0)]
+    medians[some] = ranks[np.stack(middle)].sum(axis=0, dtype=np.int64) // 2 + 1
     return medians
 
 
@@ -111,33 +100,24 @@ def compute_interval(samples: np.ndarray) -> tuple[float, float]:
     return float(low), float(np.percentile(samples, 97.5, method="higher"))
 
 
-def compute_correlation_interval(result: CorrelationResult) -> tuple[float, float]:
-    """Returns the limits in percent, by Fisher's transform; NaN if there is no correlation."""
-    mean, noise = compute_mean(result.samples)
-    half = _compute_half_width(result.images, result.influence, noise)
-    low, high = _limit(mean / 100, half / 100)
-    return 100 * low, 100 * high
-
-
-def compute_pairs_interval(
-    value: float, items: np.ndarray, influence: np.ndarray
+def compute_correlation_interval(
+    value: float, items: np.ndarray, influence: np.ndarray, noise: float = 0.0, *, unit: float = 1.0
 ) -> tuple[float, float]:
-    """Returns the limits of a correlation of pairs in -1..1, or of a mean of several.
+    """Returns the limits of a correlation of pairs, or of a mean of several, by Fisher's transform.
 
     Args:
-      value: the correlation.
-      items: ids [2, P] of both items of every pair.
+      value: the correlation; NaN if there is none.
+      items: ids [2, P] of the images, or of other items, of every pair.
       influence: float [P], influence of every pair on the correlation.
+      noise: variance of the mean over the protocol's draws.
+      unit: a perfect correlation, 100 in percent.
     """
-    return _limit(value, _compute_half_width(items, influence, 0.0))
-
-
-def _limit(value: float, half: float) -> tuple[float, float]:
-    """Limits around a value in -1..1, by Fisher's transform."""
+    half = _compute_half_width(items, influence, noise) / unit
+    value = value / unit
     if abs(value) >= 1:  # Nothing varies.
-        return value, value
+        return unit * value, unit * value
     low, high = np.tanh(np.arctanh(value) + np.array([-1, 1]) * half / (1 - value * value))
-    return float(low), float(high)
+    return unit * float(low), unit * float(high)
 
 
 def compute_difference_interval(

@@ -24,7 +24,6 @@ from xmodal.evals.evaluators import Options
 from xmodal.evals.evaluators.benchmarks import BenchmarksOptions
 from xmodal.evals.reports.evaluation import EXAMPLES, REPORT
 from xmodal.evals.reports.metrics import MEAN_SELECTED
-from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import select_curves
 from xmodal.evals.scores.files import modalities_of, name_of, open_source
 from xmodal.train.evaluation.suite import FINAL_SPLITS, EvalSuite, Request, Subject
@@ -127,7 +126,7 @@ def print_pages(evaluations: Sequence[Evaluation], output: str) -> None:
 def write_all(
     evaluations: Sequence[Evaluation],
     output: str,
-    others: Mapping[str, StoredResults],
+    others: Mapping[str, Evaluation],
     views: Views,
     step: int | None = None,
     kept: Mapping[str, float] | None = None,
@@ -152,7 +151,7 @@ def write_all(
     own, headline = dict[str, float](), []
     for each in evaluations:
         other, comparison = others.get(each.evaluator), None
-        if other is not None and each.stored.results:
+        if other is not None and each.comparable:
             comparison = each.compare(other)
         each.save(os.path.join(output, each.evaluator), comparison=comparison)
         own |= each.tagged
@@ -234,8 +233,9 @@ def _lacks(kind: str, options: Options) -> str:
     """Returns what an evaluator needs and a file of this kind lacks, or ""."""
     if options.scores_pairs:
         return "a cross-encoder"
-    if options.field not in (None, "vector"):
-        return f"the array {options.field!r}"
+    field = (options.similarity or {}).get("field", "vector")
+    if field != "vector":
+        return f"the array {field!r}"
     if kind != "embeddings" and (not isinstance(options, BenchmarksOptions) or options.reranker):
         return "embeddings"
     return ""

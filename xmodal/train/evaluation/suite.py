@@ -16,8 +16,9 @@ from xmodal.core.errors import UserError
 from xmodal.evals import Evaluation, evaluate_source, make_evaluator
 from xmodal.evals.evaluators import Evaluator, Options
 from xmodal.evals.evaluators.benchmarks import BenchmarksOptions
+from xmodal.evals.reports.evaluation import find_ranks
+from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.reports.results import evaluator_tag
-from xmodal.evals.reports.store import StoredResults, find_ranks
 from xmodal.evals.scores import arrays
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.sources import Embeddings, ModelAdapter
@@ -141,7 +142,7 @@ class EvalSuite:
             found[name] = {evaluator_tag(name, tag): tag for tag in tags}
         return found
 
-    def load_others(self, request: Request) -> dict[str, StoredResults]:
+    def load_others(self, request: Request) -> dict[str, Evaluation]:
         """Opens all splits and returns stored results of another model by evaluator.
 
         Call it before any work, to find mistakes in a split or a comparison early.
@@ -155,7 +156,8 @@ class EvalSuite:
             if request.compare is not None:
                 labels, records = evaluator.hashes, evaluator.provenance.records
                 others[name] = find_ranks(request.compare, name, labels, records)
-                evaluator.check_comparable(others[name])
+                if labels:
+                    check_comparable(labels, others[name])
         return others
 
     def evaluate(
@@ -163,7 +165,7 @@ class EvalSuite:
         subject: Subject,
         request: Request = FINAL_SPLITS,
         *,
-        others: Mapping[str, StoredResults] | None = None,
+        others: Mapping[str, Evaluation] | None = None,
         view: Views | None = None,
     ) -> list[Evaluation]:
         """Returns one evaluation per evaluator.
@@ -203,7 +205,6 @@ class EvalSuite:
                 evaluator_name=name,
                 notes=subject.notes(items),
                 trained_on=subject.trained_on,
-                split=items,
                 examples=request.examples,
                 other=(others or {}).get(name),
             )
