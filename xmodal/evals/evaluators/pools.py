@@ -15,7 +15,7 @@ from xmodal.evals.labels.positives import Ragged, own_pairs
 from xmodal.evals.labels.same_texts import describe_texts, number_texts
 from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.reports.results import Result
-from xmodal.evals.scores.ranks import rank_queries
+from xmodal.evals.scores.ranks import rank_directions
 from xmodal.evals.scores.rerank import RerankedScores, make_reranker
 from xmodal.evals.scores.score_rows import memory_budget
 from xmodal.evals.scores.sources import Embeddings, ModelAdapter
@@ -170,7 +170,7 @@ class PoolsEvaluator(Evaluator):
             ends = (columns, rows) if flips else (rows, columns)
             positives = Ragged.from_pairs(*ends, num_rows=len(images))
             ranked = held.transpose() if flips else held
-            (answer,) = rank_queries(ranked, [DirectionLabels(positives, ("recall@1",))])
+            (answer,), *_ = rank_directions(ranked, [DirectionLabels(positives, ("recall@1",))])
             ranks[direction] = answer.rank
         return ranks
 
