@@ -8,24 +8,15 @@ import numpy as np
 from xmodal.core.progress import progress
 from xmodal.evals.labels.positives import Ragged, Relation
 from xmodal.evals.labels.types import DirectionLabels
-from xmodal.evals.reports.metrics import (
-    compute_map_at_r,
-    compute_r_precision,
-    compute_recall_values,
-)
+from xmodal.evals.reports import metrics
 from xmodal.evals.reports.results import Rescored
-from xmodal.evals.scores.score_rows import (
-    Scores,
-    as_slice,
-    memory_budget,
-    top_items,
-)
+from xmodal.evals.scores.score_rows import Scores, as_slice, memory_budget, top_items
 
 # Metrics of the top of a list, and their functions.
 LIST_METRICS = {
-    "map@r": compute_map_at_r,
-    "r_precision": compute_r_precision,
-    "pmrp": compute_r_precision,
+    "map@r": metrics.compute_map_at_r,
+    "r_precision": metrics.compute_r_precision,
+    "pmrp": metrics.compute_r_precision,
 }
 Pairs = Sequence[tuple[np.ndarray, np.ndarray]]
 
@@ -85,7 +76,7 @@ def rank_directions(
     if forward and (exclude_self or backward):
         scores = scores.hold(memory_budget() if budget is None else budget)
     found, read = _read_rows(scores, forward, () if own else rated, exclude_self=exclude_self)
-    turned = _read_rows(scores.transpose(), backward)[0]
+    turned = _read_rows(scores.transpose(), backward)[0] if backward else []
     return found, turned, own or read
 
 
@@ -205,9 +196,7 @@ class _Answer:
 
     def __init__(self, labels: DirectionLabels, shape: tuple[int, int]) -> None:
         self.labels, (queries, self._items) = labels, shape
-        self._values = {
-            metric: np.zeros(queries) for metric in labels.metrics if metric in LIST_METRICS
-        }
+        self._values = {name: np.zeros(queries) for name in labels.metrics if name in LIST_METRICS}
         deepest = find_deepest(labels) if self._values else np.zeros(queries, int)
         self.depths = deepest + (deepest > 0)
         self._has_rank = len(self._values) < len(labels.metrics)
@@ -258,7 +247,7 @@ class _Answer:
         rank, relations = self._rank if self._has_rank else None, len(self.labels.relations)
         values = {metric: 100.0 * (sums / relations) for metric, sums in self._values.items()}
         if rank is not None:
-            values = compute_recall_values(rank, self.labels.metrics) | values
+            values = metrics.compute_recall_values(rank, self.labels.metrics) | values
         rounded = float(np.mean(self._rounded)) if self._rounded else 0.0
         return RankedQueries(rank, self._tied, rounded, values, rescored=rescored)
 

@@ -218,6 +218,7 @@ def open_scores(
       precision: "float32" or "float64", which CPUs compute.
     """
     similarity, given = embeddings.make_similarity(), embeddings.by_modality
+    place = embeddings.place
     mesh, dtype = mesh or make_mesh(jax.local_devices()[:1]), None
     if similarity.module is not None:
         if len(given) < 2:
@@ -234,9 +235,7 @@ def open_scores(
         for modality, vectors in zip(given, placed, strict=True)
     }
     return {
-        (left, right): VectorScores(
-            galleries[left], galleries[right], similarity, score, embeddings.place
-        )
+        (left, right): VectorScores(galleries[left], galleries[right], similarity, score, place)
         for left, right in (("image", "text"), ("text", "text"), ("image", "image"))
         if {left, right} <= set(galleries)
     }
