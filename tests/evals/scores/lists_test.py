@@ -23,7 +23,7 @@ def sort_lists(matrix, keep=None):
 
 def answer(lists, direction):
     scores = ListedScores(lists, ITEMS)
-    return keep_determined(scores, direction, *ranks.rank_queries(scores, [direction]))
+    return keep_determined(scores, direction, *ranks.rank_directions(scores, [direction])[0])
 
 
 def few_values(generator, shape=(QUERIES, ITEMS)):

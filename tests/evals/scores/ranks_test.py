@@ -82,8 +82,8 @@ def open_vectors(left, right, similarity="dot", devices=None, **options):
 @pytest.mark.parametrize("source", [None, 8, np.float16, np.float64])
 def test_both_directions(source, budget, monkeypatch):
     """Odd sizes, with ties everywhere: of vectors on devices, and of matrices of any type."""
-    monkeypatch.setattr(score_rows, "BLOCK", 64)
-    monkeypatch.setattr(score_rows, "_ROWS_BYTES", 1 << 16)
+    monkeypatch.setattr(vector_scores, "_BLOCK", 64)
+    monkeypatch.setattr(score_rows, "_CHUNK", 1 << 14)
     generator = np.random.default_rng(0)
     left, right = (generator.integers(-2, 3, (n, 3)).astype(np.float32) for n in (171, 233))
     matrix = left @ right.T
@@ -121,7 +121,7 @@ def test_both_directions(source, budget, monkeypatch):
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("devices", [None, 8])
 def test_within_one_gallery(devices, budget, monkeypatch):
-    monkeypatch.setattr(score_rows, "BLOCK", 64)
+    monkeypatch.setattr(vector_scores, "_BLOCK", 64)
     generator = np.random.default_rng(1)
     items = generator.integers(-2, 3, (301, 3)).astype(np.float32)
     direction = DirectionLabels(random_positives(generator, 301, 301, within=True), LISTS)
@@ -132,7 +132,7 @@ def test_within_one_gallery(devices, budget, monkeypatch):
 
 
 def test_half_of_the_products_serve_both_modalities(monkeypatch):
-    monkeypatch.setattr(score_rows, "BLOCK", 64)
+    monkeypatch.setattr(vector_scores, "_BLOCK", 64)
     items = np.random.default_rng(0).normal(size=(300, 33)).astype(np.float32)
     scores, asked = open_vectors(items[:9], items)["text", "text"], []
     compute = vector_scores._score_tile
@@ -149,7 +149,7 @@ def test_half_of_the_products_serve_both_modalities(monkeypatch):
 @pytest.mark.parametrize("similarity", ["dot", "cosine", "euclidean", "max_cosine"])
 def test_duplicates_tie_exactly_in_real_numbers(similarity, budget, monkeypatch):
     """Copies of a positive before it push it back, copies after it do not, wherever they are."""
-    monkeypatch.setattr(score_rows, "BLOCK", 128)
+    monkeypatch.setattr(vector_scores, "_BLOCK", 128)
     generator = np.random.default_rng(0)
     items = generator.standard_normal((301, 177), dtype=np.float32)
     items[[40, 200, 300]] = items[250]

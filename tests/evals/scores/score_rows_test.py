@@ -7,7 +7,7 @@ from scipy.special import logsumexp
 
 from xmodal.core.errors import UserError
 from xmodal.core.mesh import make_mesh
-from xmodal.evals.scores import score_rows
+from xmodal.evals.scores import vector_scores
 from xmodal.evals.scores.score_rows import MatrixScores
 from xmodal.evals.scores.sources import Embeddings
 from xmodal.evals.scores.vector_scores import open_scores
@@ -53,7 +53,7 @@ def open_vectors(left, right, similarity, devices=None, **options):
 @pytest.mark.parametrize("devices", [None, 4])
 @pytest.mark.parametrize("name", SIMILARITIES)
 def test_rows_columns_and_pairs_of_every_similarity(name, devices, monkeypatch):
-    monkeypatch.setattr(score_rows, "BLOCK", 64)
+    monkeypatch.setattr(vector_scores, "_BLOCK", 64)
     generator = np.random.default_rng(9)
     shape = (3, 16) if name in ("max_cosine", "match_probability") else (16,)
     left, right = (generator.standard_normal((n, *shape), dtype=np.float32) for n in (130, 201))

@@ -8,7 +8,7 @@ from xmodal.core.errors import UserError
 from xmodal.evals import make_evaluator, read_options
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.types import DirectionLabels
-from xmodal.evals.scores.ranks import rank_queries
+from xmodal.evals.scores.ranks import rank_directions
 from xmodal.evals.scores.rerank import PairReranker, TwoStages
 from xmodal.evals.scores.score_rows import MatrixScores
 from xmodal.evals.scores.sources import Embeddings
@@ -83,9 +83,9 @@ def test_only_queries_with_positives_are_scored(transposed):
     labels = DirectionLabels(Ragged.from_pairs(rows, rows, queries), ("recall@1", "map@r"))
     stage = stage.transpose() if transposed else stage
     matrix = MatrixScores(stage.rows(np.arange(queries)))
-    (expected,) = rank_queries(matrix, [labels])
+    (expected,), *_ = rank_directions(matrix, [labels])
     table.asked.clear()
-    (answer,) = rank_queries(stage, [labels])
+    (answer,), *_ = rank_directions(stage, [labels])
     assert {pair[transposed] for pair in table.asked} == set(rows)
     np.testing.assert_array_equal(answer.values["map@r"], expected.values["map@r"])
     np.testing.assert_array_equal(answer.rank, expected.rank)

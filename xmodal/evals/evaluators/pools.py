@@ -13,8 +13,11 @@ from xmodal.evals.labels.definitions import PUBLIC
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged, own_pairs
 from xmodal.evals.labels.split import describe_texts, number_texts
+from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.reports.results import Result
+from xmodal.evals.scores.ranks import rank_directions
 from xmodal.evals.scores.rerank import RerankedScores, make_reranker
+from xmodal.evals.scores.score_rows import memory_budget
 from xmodal.evals.scores.sources import Embeddings, ModelAdapter
 from xmodal.evals.scores.vector_scores import open_scores
 
@@ -150,20 +153,17 @@ class PoolsEvaluator(Evaluator):
     ) -> dict[str, np.ndarray]:
         """Direction -> ranks from 1 of the first positives of the items at these positions."""
         opened = open_scores(pool, mesh=self._mesh, precision=self.options.precision)
-        scores = opened["image", "text"]
+        scores = opened["image", "text"].hold(memory_budget())
         if self._reranker is not None:
             predictions = predictions_of(pool, self.options.task)
-            scores = RerankedScores(scores, predictions, self._reranker)
-        own, places = self._pairs.contains(images[:, None], captions), np.arange(len(images))
+            scores = RerankedScores(opened["image", "text"], predictions, self._reranker)
+        own = self._pairs.contains(images[:, None], captions)
         ends, ranks = {"i2t": (scores, own), "t2i": (scores.transpose(), own.T)}, {}
         for direction in self.options.directions:
             queries, positive = ends[direction]
-            rows = queries.rows(places)
-            best = np.where(positive, rows, -np.inf).max(axis=1, keepdims=True)
-            first = np.argmax(positive & (rows == best), axis=1)[:, None]
-            # Of equal scores, the first item is ahead.
-            ahead = (rows > best) | ((rows == best) & (places < first))
-            ranks[direction] = 1 + np.sum(ahead, axis=1)
+            labels = Ragged.from_pairs(*np.nonzero(positive), num_rows=len(positive))
+            (answer,), *_ = rank_directions(queries, [DirectionLabels(labels, ("recall@1",))])
+            ranks[direction] = answer.rank
         return ranks
 
 

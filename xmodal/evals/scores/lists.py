@@ -21,7 +21,7 @@ from xmodal.evals.scores.ranks import (
     RankedQueries,
     find_deepest,
     has_positives,
-    rank_queries,
+    rank_directions,
 )
 from xmodal.evals.scores.rerank import describe_candidates
 from xmodal.evals.scores.score_files import hash_arrays
@@ -77,7 +77,7 @@ def answer_lists(
     answers: dict[tuple[str, str], RankedQueries] = {}
     for direction, scores in open_lists(source, labels, asked).items():
         own = {key: each for key, each in asked.items() if key[1] == direction}
-        for key, answer in zip(own, rank_queries(scores, [*own.values()]), strict=True):
+        for key, answer in zip(own, rank_directions(scores, [*own.values()])[0], strict=True):
             answers[key] = keep_determined(scores, own[key], answer)
     return answers
 

@@ -8,28 +8,19 @@ import numpy as np
 from xmodal.core.progress import progress
 from xmodal.evals.labels.positives import Ragged, Relation
 from xmodal.evals.labels.types import DirectionLabels
-from xmodal.evals.reports.metrics import (
-    compute_map_at_r,
-    compute_r_precision,
-    compute_recall_values,
-)
+from xmodal.evals.reports import metrics
 from xmodal.evals.reports.results import Rescored
-from xmodal.evals.scores.score_rows import (
-    Scores,
-    memory_budget,
-    take_rows,
-    top_items,
-)
+from xmodal.evals.scores.score_rows import Scores, as_slice, memory_budget, top_items
 
 # Metrics of the top of a list, and their functions.
 LIST_METRICS = {
-    "map@r": compute_map_at_r,
-    "r_precision": compute_r_precision,
-    "pmrp": compute_r_precision,
+    "map@r": metrics.compute_map_at_r,
+    "r_precision": metrics.compute_r_precision,
+    "pmrp": metrics.compute_r_precision,
 }
 Pairs = Sequence[tuple[np.ndarray, np.ndarray]]
 
-_CHUNK = 800_000  # Scores that are compared while they are in a processor's cache.
+_FLAGS = 255 * 8  # Counted together.
 _SAMPLE = 16  # One of as many chunks shows how many ranks rounding decides.
 
 
@@ -85,13 +76,8 @@ def rank_directions(
     if forward and (exclude_self or backward):
         scores = scores.hold(memory_budget() if budget is None else budget)
     found, read = _read_rows(scores, forward, () if own else rated, exclude_self=exclude_self)
-    turned = rank_queries(scores.transpose(), backward) if backward else []
+    turned = _read_rows(scores.transpose(), backward)[0] if backward else []
     return found, turned, own or read
-
-
-def rank_queries(scores: Scores, directions: Sequence[DirectionLabels]) -> list[RankedQueries]:
-    """Answers directions of the same queries and items, see `rank_directions`."""
-    return _read_rows(scores, directions)[0]
 
 
 def _read_rows(
@@ -109,28 +95,26 @@ def _read_rows(
     for answer in answers:
         by_folds.setdefault(id(answer.labels.folds), []).append(answer)
     values = [np.empty(len(queries), scores.dtype) for queries, _ in rated]
+    orders = [np.argsort(queries) for queries, _ in rated]
     asking = [np.flatnonzero(has_positives(labels)) for labels in directions]
     asked = np.unique(np.concatenate([*asking, *(queries for queries, _ in rated)]))
-    height = max(1, _CHUNK // scores.shape[1])
     # One array for all comparisons: systems take long to clear fresh memory.
-    flags = np.empty((height, scores.shape[1]), bool)
+    flags = np.empty((scores.height, -(-scores.shape[1] // _FLAGS) * _FLAGS), bool)
     what = f"Ranking {scores.shape[1]:,} items for {len(asked):,} queries"
     with progress(what, len(asked), jointly=True) as advance:
-        for part, block in scores.blocks(asked):
+        for number, (part, rows) in enumerate(scores.blocks(asked)):
             at = asked[part]
-            for (queries, items), read in zip(rated, values, strict=True):
-                some = np.flatnonzero((at[0] <= queries) & (queries <= at[-1]))
-                read[some] = block[np.searchsorted(at, queries[some]), items[some]]
-            for number, start in enumerate(range(0, len(block), height)):
-                queries, rows = at[start : start + height], block[start : start + height]
-                rounding = None if number % _SAMPLE else scores.rounding(queries)
-                if exclude_self:
-                    rows[np.arange(len(rows)), queries] = -np.inf
-                for group in by_folds.values():
-                    chunk = _Chunk(queries, rows, rounding, flags, group)
-                    for answer in group:
-                        answer.add(chunk)
-            advance(len(block))
+            for (queries, items), order, read in zip(rated, orders, values, strict=True):
+                some = order[slice(*np.searchsorted(queries, [at[0], at[-1] + 1], sorter=order))]
+                read[some] = rows[np.searchsorted(at, queries[some]), items[some]]
+            rounding = None if number % _SAMPLE else scores.rounding(at)
+            if exclude_self:
+                rows[np.arange(len(rows)), at] = -np.inf
+            for group in by_folds.values():
+                chunk = _Chunk(at, rows, rounding, flags, group)
+                for answer in group:
+                    answer.add(chunk)
+            advance(len(rows))
     found = [answer.result(scores.describe(answer.labels)) for answer in answers]
     return found, values
 
@@ -140,9 +124,11 @@ class _Chunk:
 
     Attributes:
       queries: int [q], positions.
-      rows: scores [q, N]; -inf for items of other folds than the query's.
+      first: position of the first of n items.
+      rows: scores [q, n]; -inf for items of other folds than the query's.
       rounding: rounding of the scores, [q], or None.
       lists: int64 [q, depth], the best items that any label set reads, best first, and -1.
+      listed: scores of these items, and NaN.
     """
 
     def __init__(
@@ -153,29 +139,36 @@ class _Chunk:
         flags: np.ndarray,
         group: Sequence["_Answer"],
     ) -> None:
-        """Takes rows; `flags`, bool [>= q, N], are overwritten."""
-        folds = group[0].labels.folds
+        """Takes rows; `flags`, bool [>= q, >= N], are overwritten."""
+        folds, self.first = group[0].labels.folds, 0
         if folds is not None:
-            rows = np.where(folds[0][queries][:, None] == folds[1], rows, -np.inf)
+            own = folds[0][queries]
+            some = np.flatnonzero((own.min() <= folds[1]) & (folds[1] <= own.max()))
+            columns = slice(some[0], some[-1] + 1) if len(some) else slice(None)
+            self.first = columns.start or 0
+            rows = np.where(own[:, None] == folds[1][columns], rows[:, columns], -np.inf)
         self.queries, self.rows, self.rounding, self._flags = queries, rows, rounding, flags
         depths = np.max([answer.depths[queries] for answer in group], axis=0)
-        self.lists = np.full((len(rows), depths.max(initial=1)), -1)
         deep = np.flatnonzero(depths)
-        top = top_items(take_rows(rows, deep), self.lists.shape[1])
-        self.lists[deep, : top.shape[1]] = top
-        self._limits = np.full(len(rows), np.nan, rows.dtype)
+        found = np.full((len(rows), depths.max(initial=1)), -1)
+        top = top_items(rows[as_slice(deep)], found.shape[1])
+        found[deep, : top.shape[1]] = top
+        self.lists = np.where(found < 0, -1, found + self.first)
+        self.listed = np.where(found < 0, np.nan, np.take_along_axis(rows, found, axis=1))
+        self._limits = np.full(len(rows), -np.inf, rows.dtype)
         self._counts = np.zeros((2, len(rows)), np.int64)
 
     def count(self, limits: np.ndarray) -> np.ndarray:
         """Returns how many scores are above and at a limit of each row, int64 [2, q].
 
-        Label sets often have the same best positive: its scores are counted once.
+        Label sets often have the same best positive: its scores are counted once. Nothing is
+        counted for a limit of -inf, where none is found.
         """
-        new = np.flatnonzero(limits != self._limits)
-        rows = take_rows(self.rows, new)
+        new = np.flatnonzero((limits != self._limits) & (limits > -np.inf))
+        rows = self.rows[as_slice(new)]
         for counts, compare in zip(self._counts, (np.greater, np.equal), strict=True):
             counts[new] = self._count(compare, rows, limits[new])
-        self._limits = limits
+        self._limits[new] = limits[new]
         return self._counts.copy()
 
     def count_near(self, limits: np.ndarray) -> np.ndarray:
@@ -184,9 +177,13 @@ class _Chunk:
         return self._count(np.greater_equal, self.rows, limits - self.rounding) - above
 
     def _count(self, compare: np.ufunc, rows: np.ndarray, limits: np.ndarray) -> np.ndarray:
-        true = compare(rows, limits[:, None], out=self._flags[: len(rows)])
-        # Faster than `count_nonzero` with an axis.
-        return np.bitwise_count(np.packbits(true, axis=1)).sum(axis=1, dtype=np.int64)
+        (height, width), sums = rows.shape, -(-rows.shape[1] // _FLAGS)
+        flags = self._flags[:height, : sums * _FLAGS]
+        compare(rows, limits[:, None], out=flags[:, :width])
+        flags[:, width:] = False
+        # Faster than `count_nonzero`: sums of up to 255 words of 8 flags do not carry.
+        found = flags.view(np.uint64).reshape(height, sums, _FLAGS // 8).sum(axis=2)
+        return found.view(np.uint8).sum(axis=1, dtype=np.int64)
 
 
 class _Answer:
@@ -199,9 +196,7 @@ class _Answer:
 
     def __init__(self, labels: DirectionLabels, shape: tuple[int, int]) -> None:
         self.labels, (queries, self._items) = labels, shape
-        self._values = {
-            metric: np.zeros(queries) for metric in labels.metrics if metric in LIST_METRICS
-        }
+        self._values = {name: np.zeros(queries) for name in labels.metrics if name in LIST_METRICS}
         deepest = find_deepest(labels) if self._values else np.zeros(queries, int)
         self.depths = deepest + (deepest > 0)
         self._has_rank = len(self._values) < len(labels.metrics)
@@ -210,20 +205,27 @@ class _Answer:
 
     def add(self, chunk: _Chunk) -> None:
         """Adds rows of queries."""
-        for metric, values in self._values.items():
-            values[chunk.queries] = compute_list_values(
-                self.labels, chunk.lists, chunk.queries, metric
-            )
+        queries = chunk.queries
+        for relation in self.labels.relations if self._values else ():
+            r = compute_r(self.labels, relation)[queries]
+            hits = relation.contains(queries[:, None], chunk.lists)
+            for metric, values in self._values.items():
+                values[queries] += LIST_METRICS[metric](hits, np.maximum(r, 1))
+            if not self._has_rank:  # Is the R-th item tied with the next?
+                ends = np.stack([np.maximum(r - 1, 0), r], axis=1)
+                last, following = np.take_along_axis(chunk.listed, ends, axis=1).T
+                self._tied[queries] |= (r > 0) & (last == following)
         if self._has_rank:
             self._rank_best(chunk)
-        else:
-            self._find_cuts(chunk)
 
     def _rank_best(self, chunk: _Chunk) -> None:
         """Ranks the best positives, and finds items with the same scores."""
         queries, rows = chunk.queries, chunk.rows
         assert isinstance(self.labels.positives, Ragged), "ranks need lists of positives"
         row, items = self.labels.positives.expand(queries)
+        items = items - chunk.first
+        inside = (items >= 0) & (items < rows.shape[1])
+        row, items = row[inside], items[inside]
         scores, best = rows[row, items], np.full(len(rows), -np.inf, rows.dtype)
         np.maximum.at(best, row, scores)
         found, is_best = best > -np.inf, scores == best[row]
@@ -232,7 +234,7 @@ class _Answer:
         if tied.any():
             first = np.full(len(rows), self._items)
             np.minimum.at(first, row[is_best], items[is_best])
-            before = np.arange(self._items) < first[tied][:, None]
+            before = np.arange(rows.shape[1]) < first[tied][:, None]
             ahead[tied] += np.sum((rows[tied] == best[tied, None]) & before, axis=1)
         # All positives of a query may be outside the gallery: it counts as a miss.
         self._rank[queries[found]] = ahead[found]
@@ -240,20 +242,12 @@ class _Answer:
         if chunk.rounding is not None:
             self._rounded += (chunk.count_near(best) > equal)[found].tolist()
 
-    def _find_cuts(self, chunk: _Chunk) -> None:
-        """Finds queries whose R-th item has the same score as the next."""
-        for relation in self.labels.relations:
-            r = compute_r(self.labels, relation)[chunk.queries]
-            at = np.stack([np.maximum(r - 1, 0), r], axis=1)
-            ends = np.take_along_axis(chunk.lists, at, axis=1)
-            last, following = np.take_along_axis(chunk.rows, ends, axis=1).T
-            self._tied[chunk.queries] |= (r > 0) & (ends[:, 1] >= 0) & (last == following)
-
     def result(self, rescored: Rescored | None) -> RankedQueries:
         """Returns the results of all rows, with the facts of their second stage."""
-        rank, values = self._rank if self._has_rank else None, self._values
+        rank, relations = self._rank if self._has_rank else None, len(self.labels.relations)
+        values = {metric: 100.0 * (sums / relations) for metric, sums in self._values.items()}
         if rank is not None:
-            values = compute_recall_values(rank, self.labels.metrics) | values
+            values = metrics.compute_recall_values(rank, self.labels.metrics) | values
         rounded = float(np.mean(self._rounded)) if self._rounded else 0.0
         return RankedQueries(rank, self._tied, rounded, values, rescored=rescored)
 
@@ -261,25 +255,6 @@ class _Answer:
 def has_positives(labels: DirectionLabels) -> np.ndarray:
     """Returns which queries have a positive, bool [Q]."""
     return np.any([_count(labels, relation) > 0 for relation in labels.relations], axis=0)
-
-
-def compute_list_values(
-    labels: DirectionLabels, lists: np.ndarray, rows: np.ndarray, metric: str
-) -> np.ndarray:
-    """Returns a metric of `LIST_METRICS` from the tops of lists, float64 [P] in percent.
-
-    Args:
-      labels: positives of the direction.
-      lists: int [P, depth], at least R items by descending score, -1 after the last.
-      rows: int [P], the queries.
-      metric: its name.
-    """
-    values = []
-    for relation in labels.relations:
-        r = compute_r(labels, relation)[rows]
-        hits = relation.contains(rows[:, None], lists)
-        values.append(LIST_METRICS[metric](hits, np.maximum(r, 1)))
-    return 100.0 * np.mean(values, axis=0)
 
 
 def compute_r(labels: DirectionLabels, relation: Ragged | Relation) -> np.ndarray:

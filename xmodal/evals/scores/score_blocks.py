@@ -91,9 +91,8 @@ def compute_score_matrix(
     regions = int(images.tokens.lengths.max())
     blocks = list(_plan(similarity, params, images, captions, regions))
     settings = similarity.name, similarity.options, _BLOCK_FLOPS, _TILE_BYTES, _LENGTHS, _MANY_PAIRS
-    sides = (images, captions)
-    arrays = [x for each in sides for x in (each.vectors, each.tokens.values, each.tokens.lengths)]
-    key = hash_arrays(repr(settings), arrays, params)
+    items = [(each.vectors, each.tokens.values, each.tokens.lengths) for each in (images, captions)]
+    key = hash_arrays(repr(settings), (), (items, params))
     shape = len(images.vectors), len(captions.vectors)
     file = ScoreFile(key, shape, (len(blocks),), mesh, folder)
     rounds = list(_rounds(blocks, file.finished, mesh.size))
@@ -141,12 +140,11 @@ def _even(items: int, most: int) -> int:
 
 
 def _rounds(blocks: Sequence[_Block], done: np.ndarray, devices: int) -> Iterator[list[int]]:
-    """Numbers of unfinished blocks of one shape, one for every device; the last may repeat."""
+    """Numbers of unfinished blocks of one shape, one for every device; they may repeat."""
     for length in dict.fromkeys(block.length for block in blocks):
         left = [n for n, block in enumerate(blocks) if block.length == length and not done[n]]
         for start in range(0, len(left), devices):
-            chosen = left[start : start + devices]
-            yield chosen + chosen[-1:] * (devices - len(chosen))
+            yield np.resize(left[start : start + devices], devices).tolist()
 
 
 def _stack(blocks: Sequence[Embedding], mesh: Mesh) -> Embedding:

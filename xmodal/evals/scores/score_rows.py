@@ -8,7 +8,7 @@ import abc
 import itertools
 import os
 from collections.abc import Iterable, Iterator
-from typing import TypeVar, cast
+from typing import Any
 
 import numpy as np
 
@@ -16,10 +16,8 @@ from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.reports.results import Rescored
 
-GROUP = 64  # Rows of a block are a multiple of this.
-BLOCK = 1280  # Items per product.
-Content = TypeVar("Content")
-_ROWS_BYTES = 1 << 29  # A block of rows, unless a single product is larger.
+GROUP = 64  # Rows of a product are a multiple of this.
+_CHUNK = 1_600_000  # Scores that are read while they are in a processor's cache.
 
 
 def memory_budget() -> int:
@@ -83,9 +81,8 @@ class Scores(abc.ABC):
 
     @property
     def height(self) -> int:
-        """Queries in a block of rows."""
-        fitting = _ROWS_BYTES // (self.shape[1] * self.dtype.itemsize)
-        return min(max(fitting // GROUP, 1) * GROUP, BLOCK)
+        """Queries in a block of rows: few, which stay in a processor's cache."""
+        return max(1, _CHUNK // self.shape[1])
 
     def blocks(self, queries: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
         """Yields parts of the ascending `queries`, and the rows of each, valid until the next.
@@ -117,41 +114,37 @@ class MatrixScores(Scores):
 
     def rows(self, queries: np.ndarray) -> np.ndarray:
         """See `Scores`."""
-        found = take_rows(self._matrix, queries if self._rows is None else self._rows[queries])
+        found = self._matrix[as_slice(queries if self._rows is None else self._rows[queries])]
         found = found if self._columns is None else found[:, self._columns]
         if found.flags.c_contiguous and found.dtype == self.dtype:
             return found
         return copy_parts(found, np.empty(found.shape, self.dtype))
-
-    @property
-    def height(self) -> int:
-        """See `Scores`; few rows, so that copies of them stay in a processor's cache."""
-        return 2 * GROUP
 
     def transpose(self) -> "MatrixScores":
         """See `Scores`."""
         return MatrixScores(self._matrix.T, self._columns, self._rows)
 
 
-def take_rows(matrix: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Returns rows at positions [q]; a view if these follow each other."""
-    if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and np.all(np.diff(rows) == 1):
-        return matrix[rows[0] : rows[-1] + 1]
-    return matrix[rows]
+def as_slice(at: np.ndarray) -> np.ndarray | slice:
+    """Returns positions [q], as a slice if they follow each other: it gives a view."""
+    if len(at) and at[-1] - at[0] == len(at) - 1 and np.all(np.diff(at) == 1):
+        return slice(at[0], at[-1] + 1)
+    return at
 
 
 def copy_parts(rows: np.ndarray, into: np.ndarray) -> np.ndarray:
-    """Copies rows [q, N], perhaps of a transpose, in parts that stay in a processor's cache."""
-    for start in range(0, into.shape[1], 2 * GROUP):
-        some = slice(start, start + 2 * GROUP)
+    """Copies rows [q, N]; of a transpose, in parts that stay in a processor's cache."""
+    step = into.shape[1] if rows.strides[1] == rows.itemsize else 2 * GROUP
+    for start in range(0, into.shape[1], step):
+        some = slice(start, start + step)
         into[:, some] = rows[:, some]
     return into
 
 
-def launch_ahead(launched: Iterable[Content]) -> Iterator[Content]:
+def launch_ahead(launched: Iterable[Any]) -> Iterator[Any]:
     """Yields results on devices, each after the next is launched, so that the devices stay busy."""
     for result, _ in itertools.pairwise(itertools.chain(launched, [None])):
-        yield cast("Content", result)
+        yield result
 
 
 def count_not_finite(values: np.ndarray) -> int:
@@ -170,9 +163,8 @@ def top_items(rows: np.ndarray, count: int) -> np.ndarray:
     listed: -1 follows the last item.
     """
     count = min(count, rows.shape[1])
-    found = np.full((len(rows), count), -1)
-    if not found.size:
-        return found
+    if not (count and len(rows)):
+        return np.full((len(rows), count), -1)
     # The highest scores of `groups` groups of items: `count` of them bound the `count` best.
     width = max(rows.shape[1] // (8 * count), 1)
     groups = rows.shape[1] // width
@@ -181,12 +173,12 @@ def top_items(rows: np.ndarray, count: int) -> np.ndarray:
     least = np.maximum(least, np.finfo(rows.dtype).min)
     # `nonzero` of two dimensions is slow.
     row, item = np.divmod(np.flatnonzero(rows >= least), rows.shape[1])
-    order = np.lexsort((-rows[row, item], row))  # Keeps the order of equal scores.
-    row, item = row[order], item[order]
     place = np.arange(len(row)) - np.searchsorted(row, np.arange(len(rows)))[row]
-    is_best = place < count
-    found[row[is_best], place[is_best]] = item[is_best]
-    return found
+    items = np.full((len(rows), max(count, place.max(initial=0) + 1)), -1)
+    worse = np.full(items.shape, np.inf, rows.dtype)
+    items[row, place], worse[row, place] = item, -rows[row, item]
+    order = np.argsort(worse, axis=1, kind="stable")[:, :count]
+    return np.take_along_axis(items, order, axis=1)
 
 
 def draw_similarities(

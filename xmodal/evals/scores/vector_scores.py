@@ -14,24 +14,21 @@ from jax.sharding import PartitionSpec as P
 
 from xmodal.core.errors import UserError
 from xmodal.core.mesh import BATCH_AXIS, make_mesh, put, to_host
-from xmodal.evals.scores import score_rows
 from xmodal.evals.scores.score_blocks import HostItems, compute_score_matrix
 from xmodal.evals.scores.score_rows import (
     GROUP,
     MatrixScores,
     Scores,
+    as_slice,
     copy_parts,
     launch_ahead,
-    take_rows,
 )
 from xmodal.evals.scores.sources import Embeddings
 from xmodal.similarity import Similarity
 from xmodal.similarity.vectors import DOUBLE, in_precision
 
-
-def one_device(platform: str | None = None) -> Mesh:
-    """Returns a mesh of the first device of this process, of a platform such as "cpu"."""
-    return make_mesh(jax.local_devices(backend=platform)[:1])
+_BLOCK = 1280  # Items and queries per product.
+_BAND_BYTES = 1 << 29  # Scores that are computed together, unless a single product is larger.
 
 
 class Gallery:
@@ -47,10 +44,8 @@ class Gallery:
         """Prepares vectors, float32 or float64 [N, D] or [N, K, D]."""
         self.size, self.mesh, self.dtype = len(vectors), mesh, vectors.dtype
         group = GROUP * mesh.size
-        self.height = max(score_rows.BLOCK // group, 1) * group
-        self.tiles = []
-        for start in range(0, self.size, self.height):
-            part = vectors[start : start + self.height]
+        self.height, self.tiles = max(_BLOCK // group, 1) * group, []
+        for part in self.split(vectors):
             padding = [(0, -len(part) % group)] + [(0, 0)] * (vectors.ndim - 1)
             with in_precision(self.dtype):
                 prepared = prepare(jnp.asarray(np.pad(part, padding)))
@@ -66,9 +61,9 @@ class Gallery:
 
         return self._place(jax.tree.map(gather, *self._parts), P())
 
-    def columns(self, number: int) -> slice:
-        """Returns the positions of the items of a block."""
-        return slice(number * self.height, min((number + 1) * self.height, self.size))
+    def split(self, items: np.ndarray) -> list[np.ndarray]:
+        """Returns the parts of an array [N, ...] that belong to the blocks."""
+        return np.split(items, range(self.height, self.size, self.height))
 
     def _place(self, tree: Any, spec: P) -> Any:
         with in_precision(self.dtype):
@@ -81,8 +76,8 @@ class Gallery:
         return np.concatenate([lengths.max(axis=1) for lengths in found])[: self.size]
 
 
-Tiles = dict[tuple[int, int], np.ndarray]
-"""Scores [q, n] of blocks of queries and items, by the numbers of both."""
+Tiles = dict[int, np.ndarray]
+"""Scores [>= q, >= n] of some queries, by the numbers of blocks of items."""
 
 
 class VectorScores(Scores):
@@ -95,55 +90,66 @@ class VectorScores(Scores):
         self._queries, self._items = queries, items
         self._similarity, self._score, self._place = similarity, score, place
         self._flips = False  # Whether the items are on the left side of an asymmetric similarity.
-        # If scores are held, tiles for the pass that ranks the items, and those that it computed.
-        self._kept: Tiles | None = None
-        self._mirrored: Tiles = {}
+        # If scores are held, tiles [q, n] by the numbers of their blocks: those for the pass that
+        # ranks the items, and those that it computed.
+        self._kept: dict[tuple[int, int], np.ndarray] | None = None
+        self._mirrored: dict[tuple[int, int], np.ndarray] = {}
         self.shape, self.dtype = (queries.size, items.size), items.dtype
 
     def rows(self, queries: np.ndarray) -> np.ndarray:
         """See `Scores`."""
-        return self._fill(queries, np.empty((len(queries), self.shape[1]), self.dtype))
+        rows = np.empty((len(queries), self.shape[1]), self.dtype)
+        tiles = self._compute(queries, range(len(self._items.tiles)))
+        return self._join(tiles, np.arange(len(queries)), rows)
 
     def blocks(self, queries: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
         """See `Scores`."""
         # One array for all blocks: systems take long to clear fresh memory.
-        if self._kept is None:
-            rows = np.empty((min(self.height, len(queries)), self.shape[1]), self.dtype)
-            for start in range(0, len(queries), self.height):
-                at = slice(start, min(start + self.height, len(queries)))
-                yield at, self._fill(queries[at], rows[: at.stop - start])
-            return
-        rows = np.empty((self._queries.height, self.shape[1]), self.dtype)
-        for number in range(len(self._queries.tiles)):
-            own = self._queries.columns(number)
-            part = self._fill(np.arange(own.start, own.stop), rows[: own.stop - own.start], number)
-            start, end = np.searchsorted(queries, [own.start, own.stop])
-            if start < end:
-                yield slice(start, end), take_rows(part, queries[start:end] - own.start)
+        rows = np.empty((self.height, self.shape[1]), self.dtype)
+        fitting = _BAND_BYTES // (self.shape[1] * self.dtype.itemsize)
+        height = min(max(fitting // GROUP, 1) * GROUP, _BLOCK)
+        bands = [queries[start : start + height] for start in range(0, len(queries), height)]
+        if self._kept is not None:
+            bands = self._queries.split(np.arange(self.shape[0]))
+        for number, band in enumerate(bands):
+            others = range(len(self._items.tiles))
+            known = [other for other in others if (other, number) in self._mirrored]
+            tiles = self._compute(band, [other for other in others if other not in known])
+            if self._kept is not None:
+                self._kept |= {(number, other): tile for other, tile in tiles.items()}
+            tiles |= {other: self._mirrored.pop((other, number)).T for other in known}
+            self._mirrored.pop((number, number), None)  # Within a gallery, its own transpose.
+            first, end = np.searchsorted(queries, [band[0], band[-1] + 1])
+            for start in range(first, end, len(rows)):
+                at = slice(start, min(start + len(rows), end))
+                yield at, self._join(tiles, np.searchsorted(band, queries[at]), rows)
 
-    def _fill(self, queries: np.ndarray, rows: np.ndarray, number: int | None = None) -> np.ndarray:
-        """Fills and returns the rows of queries; `number` of their block if its scores are held."""
-        known = {key[0]: key for key in self._mirrored if key[1] == number}
-        for other, key in known.items():
-            into = rows[:, self._items.columns(other)]
-            copy_parts(self._mirrored.pop(key)[: into.shape[1], : len(rows)].T, into)
-        others = [other for other in range(len(self._items.tiles)) if other not in known]
-        if not others:
-            return rows
+    def _join(self, tiles: Tiles, at: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Copies rows at positions [q] in tiles to the first of `rows` [>= q, N]; returns these."""
+        rows, some = rows[: len(at)], as_slice(at)
+        for number, tile in tiles.items():
+            into = rows[:, number * self._items.height :][:, : tile.shape[1]]
+            copy_parts(tile[some, : into.shape[1]], into)
+        return rows
+
+    def _compute(self, queries: np.ndarray, numbers: Sequence[int]) -> Tiles:
+        """Returns the scores of queries with blocks of items."""
+        if not numbers:
+            return {}
+        mesh, tiles = self._items.mesh, {}
         # Few heights, because each is compiled.
         unit = GROUP << max(0, (len(queries) // GROUP).bit_length() - 3)
         placed = self._queries.queries(queries, -(-len(queries) // unit) * unit)
-        for other, tile in self._compute(placed, others):
-            columns = self._items.columns(other)
-            rows[:, columns] = tile[: len(queries), : columns.stop - columns.start]
-            if number is not None and not (self._within and other == number):
-                assert self._kept is not None
-                self._kept[number, other] = tile
-        return rows
 
-    @property
-    def _within(self) -> bool:
-        return self._queries is self._items
+        def launch(number: int) -> jax.Array:
+            with in_precision(self.dtype):
+                tile = self._items.tiles[number]
+                return _score_tile(self._score, self._flips, mesh, placed, tile)
+
+        for number, tile in zip(numbers, launch_ahead(map(launch, numbers)), strict=True):
+            tiles[number] = to_host(tile, mesh)
+            _check_finite(tiles[number], self._place, self._similarity)
+        return tiles
 
     def transpose(self) -> "VectorScores":
         """See `Scores`."""
@@ -163,31 +169,14 @@ class VectorScores(Scores):
 
     def hold(self, budget: int) -> Scores:
         """See `Scores`; a gallery with itself is computed by halves, a quarter of it at a time."""
-        needed = math.prod(self.shape) * self.dtype.itemsize // (4 if self._within else 1)
-        if needed > budget or (self._within and not self._similarity.symmetric):
+        within = self._queries is self._items
+        needed = math.prod(self.shape) * self.dtype.itemsize // (4 if within else 1)
+        if needed > budget or (within and not self._similarity.symmetric):
             return self
         held = copy.copy(self)
-        held._kept, held._mirrored = {}, {}
-        if self._within:
-            held._mirrored = held._kept
+        held._kept = {}
+        held._mirrored = held._kept if within else {}
         return held
-
-    def _compute(self, placed: Any, numbers: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
-        """Yields numbers of blocks of items, and their scores [q, n] with queries on the devices.
-
-        The next block is computed while one is read.
-        """
-        mesh = self._items.mesh
-
-        def launch(number: int) -> jax.Array:
-            with in_precision(self.dtype):
-                tile = self._items.tiles[number]
-                return _score_tile(self._score, self._flips, mesh, placed, tile)
-
-        for number, tile in zip(numbers, launch_ahead(map(launch, numbers)), strict=True):
-            found = to_host(tile, mesh)
-            _check_finite(found, self._place, self._similarity)
-            yield number, found
 
 
 def _check_finite(scores: np.ndarray, place: str, similarity: Similarity) -> None:
@@ -229,7 +218,8 @@ def open_scores(
       precision: "float32" or "float64", which CPUs compute.
     """
     similarity, given = embeddings.make_similarity(), embeddings.by_modality
-    mesh = mesh or one_device()
+    place = embeddings.place
+    mesh, dtype = mesh or make_mesh(jax.local_devices()[:1]), None
     if similarity.module is not None:
         if len(given) < 2:
             return {}
@@ -237,16 +227,15 @@ def open_scores(
         matrix = compute_score_matrix(similarity, embeddings.parameters, *items, mesh=mesh)
         return {("image", "text"): MatrixScores(matrix)}
     prepare, score = similarity.scorer(embeddings.parameters)
-    mesh, dtype = (one_device("cpu"), DOUBLE) if precision == "float64" else (mesh, None)
+    if precision == "float64":
+        mesh, dtype = make_mesh(jax.local_devices(backend="cpu")[:1]), DOUBLE
     placed = similarity.place(*given.values(), platform=mesh.devices.flat[0].platform, dtype=dtype)
     galleries = {
         modality: Gallery(vectors, prepare, mesh)
         for modality, vectors in zip(given, placed, strict=True)
     }
     return {
-        (left, right): VectorScores(
-            galleries[left], galleries[right], similarity, score, embeddings.place
-        )
+        (left, right): VectorScores(galleries[left], galleries[right], similarity, score, place)
         for left, right in (("image", "text"), ("text", "text"), ("image", "image"))
         if {left, right} <= set(galleries)
     }
