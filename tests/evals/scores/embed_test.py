@@ -9,7 +9,7 @@ import pytest
 from tests.evals.tiny_split import CAPTIONS, IMAGES, PARAMS, TinySplit, look_up
 from xmodal.evals import Embedder, make_evaluator, read_options
 from xmodal.evals.reports.summary import summarize
-from xmodal.evals.scores import arrays
+from xmodal.evals.scores import files
 from xmodal.evals.scores.embed import Predictor, own_rows
 from xmodal.similarity import make_similarity
 
@@ -95,9 +95,9 @@ def test_learned_parameters_and_several_vectors_travel_with_the_file(tmp_path):
     embedder = Embedder(embed_with_sigma, ("image", "text"), similarity=similarity)
     found = embedder(params, {}, TinySplit(), 4)
     assert found.images.shape == (4, 2, 4)
-    arrays.save_embeddings(tmp_path / "model.npz", found)
+    files.save_embeddings(tmp_path / "model.npz", found)
     assert [path.name for path in tmp_path.iterdir()] == ["model.npz"]
-    loaded = arrays.load_embeddings(tmp_path / "model.npz")
+    loaded = files.load_embeddings(tmp_path / "model.npz")
     assert loaded.similarity == "match_probability"
     assert loaded.parameters == found.parameters
     assert set(loaded.parameters) == {"match_scale", "match_shift"}

@@ -16,8 +16,7 @@ from xmodal.evals.labels.split import Split
 from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.reports.results import Result
 from xmodal.evals.reports.store import StoredResults
-from xmodal.evals.scores.galleries import order_embeddings
-from xmodal.evals.scores.sources import Embeddings, ModelAdapter, Source
+from xmodal.evals.scores.sources import Embeddings, ModelAdapter, Source, order_embeddings
 from xmodal.similarity import make_similarity
 
 Repeats = Mapping[str, Sequence[float]]

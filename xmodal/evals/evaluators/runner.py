@@ -21,7 +21,6 @@ from xmodal.evals.reports.metrics import (
 )
 from xmodal.evals.reports.results import CorrelationResult, DirectionResult, Result
 from xmodal.evals.scores.files import name_of, open_source
-from xmodal.evals.scores.galleries import Ids, find_items, order_embeddings
 from xmodal.evals.scores.lists import answer_lists
 from xmodal.evals.scores.ranks import RankedQueries, has_positives, rank_directions
 from xmodal.evals.scores.rerank import PairReranker, RerankedScores, RowReranker, TwoStages
@@ -29,10 +28,13 @@ from xmodal.evals.scores.score_rows import MatrixScores, Scores
 from xmodal.evals.scores.sources import (
     Candidates,
     Embeddings,
+    Ids,
     Predictions,
     RankedLists,
     ScoreMatrix,
     Source,
+    find_items,
+    order_embeddings,
 )
 from xmodal.evals.scores.vector_scores import open_scores
 

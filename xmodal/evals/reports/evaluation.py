@@ -195,7 +195,7 @@ def evaluate_source(
     ):
         page = make_example_page(evaluator, source, results, split, examples, name, other)
     provenance, options = evaluator.provenance, evaluator.options
-    notes = [*provenance.notes, *notes, *adapter.notes]
+    notes = [*provenance.notes, *notes]
     warnings = [*provenance.warnings, *evaluator.warnings()]
     return Evaluation(
         name=name, results=results, similarity=similarity,

@@ -168,7 +168,9 @@ class Embedder:
 
         vectors, features = collect("vectors"), collect("features")
         read = vectors | collect("predicted")
-        has_pairs = self._pairs is not None and len(features) == len(_ID_COLUMNS)
+        pairs = None
+        if self._pairs is not None and len(features) == len(_ID_COLUMNS):
+            pairs = PairScores(self._pairs, params, features["image"], features["text"])
         return Embeddings(
             place=f"{split.name} {split.split}",
             image_ids=np.asarray(split.image_ids, np.int64) if "image" in vectors else None,
@@ -188,9 +190,7 @@ class Embedder:
             log_sigma=collect("log_sigma"),
             tokens=collect("tokens"),
             options=self._similarity.options,
-            pairs=PairScores(self._pairs, params, *map(features.get, _ID_COLUMNS))
-            if has_pairs
-            else None,
+            pairs=pairs,
         )
 
     def _learned(self, params: Any) -> dict[str, Any]:
@@ -200,23 +200,13 @@ class Embedder:
             return {key: float(number) for key, number in learned.items()}
         return mesh_lib.to_host(jax.tree.map(jnp.asarray, learned), self.mesh)
 
-    def lower(
-        self,
-        modality: str,
-        params: Any,
-        model_state: Any,
-        columns: Mapping[str, jax.ShapeDtypeStruct],
-    ) -> jax.stages.Lowered:
-        """Returns the function, not yet compiled, that embeds a batch of one modality.
+    def lower(self, modality: str, *given: Any) -> jax.stages.Lowered:
+        """Returns the function, not yet compiled, that embeds a batch of "image" or "text".
 
-        Args:
-          modality: "image" or "text".
-          params: arrays or shapes.
-          model_state: arrays or shapes.
-          columns: shapes and sharding of a batch.
+        `given`: parameters, model state and columns of a batch, arrays or their shapes and
+        sharding.
         """
-        field = self._similarity.config.field
-        return self._embed.lower(modality, field, params, model_state, columns)
+        return self._embed.lower(modality, self._similarity.config.field, *given)
 
     def _embed_modality(
         self, embed: Callable[..., Kept], modality: str, split: Items, batch_size: int
