@@ -1,5 +1,6 @@
 """Embeds every unique item of a split once."""
 
+import collections
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -150,24 +151,14 @@ class Embedder:
         items per call over all devices, rounded up to a multiple of their number; fewer items are
         padded to the next power of two. `field` names the array of an embedding, see
         `SimilarityConfig`.
-
-        Raises:
-          ValueError: the order or number of the items differs from the request.
         """
-        found = {
-            modality: self._embed_modality(
-                functools.partial(self._embed, modality, field, params, model_state),
-                modality, split, batch_size,
-            )
-            for modality in self._modalities
-            if modality in split.modalities
-        }  # fmt: skip
-
-        def collect(name: str) -> dict[str, Any]:
-            return {modality: each[name] for modality, each in found.items() if name in each}
-
-        vectors, features = collect("vectors"), collect("features")
-        read = vectors | collect("predicted")
+        kept = collections.defaultdict[str, dict[str, Any]](dict)  # By name and modality.
+        for modality in (each for each in self._modalities if each in split.modalities):
+            embed = functools.partial(self._embed, modality, field, params, model_state)
+            for name, each in self._embed_modality(embed, modality, split, batch_size).items():
+                kept[name][modality] = each
+        vectors, features = kept["vectors"], kept["features"]
+        read = vectors | kept["predicted"]
         pairs = None
         if self._pairs is not None and len(features) == len(_ID_COLUMNS):
             pairs = PairScores(self._pairs, params, features["image"], features["text"])
@@ -187,8 +178,8 @@ class Embedder:
                 for task, each in self._predict.items()
                 if each.modalities <= set(read)
             },
-            log_sigma=collect("log_sigma"),
-            tokens=collect("tokens"),
+            log_sigma=kept["log_sigma"],
+            tokens=kept["tokens"],
             options=self._similarity.options,
             pairs=pairs,
         )

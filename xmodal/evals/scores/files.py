@@ -131,13 +131,6 @@ def to_numpy(array: Any) -> np.ndarray:
     return np.asarray(array)
 
 
-def _open_archive(path: str) -> Any:
-    found = load_arrays(path)
-    if isinstance(found, np.ndarray):
-        raise ValueError("it is one array without a name")
-    return found
-
-
 class NamedArrays(collections.UserDict):
     """The arrays of a file or a mapping by name, read when they are asked for.
 
@@ -148,8 +141,8 @@ class NamedArrays(collections.UserDict):
     def __init__(self, source: File) -> None:
         """Opens an npz file, or takes its arrays."""
         self.place = _place_of(source)
-        given: Any = source
-        self.data = given if isinstance(source, Mapping) else _read(self.place, _open_archive)
+        found: Any = source if isinstance(source, Mapping) else _read(self.place, load_arrays)
+        self.data = {} if isinstance(found, np.ndarray) else found  # An array without a name.
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self.data:
