@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 from xmodal.core.errors import UserError
-from xmodal.evals.labels.positives import Ragged
-from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.scores import files, lists
 from xmodal.evals.scores.files import load_rankings, open_source
 
@@ -145,18 +143,15 @@ def test_lists_of_names_are_no_rankings():
         load_rankings({"i2t": {"a.jpg": [1]}})
 
 
-def order(i2t, asked=(True, True, True)):
+def order(i2t):
     labels = types.SimpleNamespace(
         image_ids=np.array([5, 3, 9]), caption_ids=np.array([50, 51, 30, 90, 91])
     )
-    rows = np.flatnonzero(asked)
-    positives = Ragged.from_pairs(rows, np.zeros_like(rows), len(asked))
-    needed = [DirectionLabels(positives, ("recall@1",))]
-    return lists.open_lists(load_rankings({"i2t": i2t}), labels, "i2t", needed).lists
+    return lists.open_lists(load_rankings({"i2t": i2t}), labels, "i2t").lists
 
 
 def test_lists_become_positions_in_the_order_of_the_split():
     found = order({9: [91, 30], 5: [50], 3: [30, 91, 51]})
     assert found.offsets.tolist() == [0, 1, 4, 6]
     assert found.values.tolist() == [0, 2, 4, 1, 4, 2]
-    assert order({9: [91, 30]}, asked=(False, False, True)).lengths.tolist() == [0, 0, 2]
+    assert order({9: [91, 30]}).lengths.tolist() == [0, 0, 2]

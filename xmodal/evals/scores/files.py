@@ -222,34 +222,24 @@ def load_scores(source: File, ids: File | None = None) -> ScoreMatrix | Candidat
         `i2t_scores` [N, K], ids of captions and their scores, a row per image, and
         `t2i_candidates` and `t2i_scores` [M, K], a row per caption, or only one direction, and
         optionally `score_definition`, a string.
-      ids: npz file (or mapping) with `image_ids` and `caption_ids`, if they are not in `source`.
+      ids: npz file (or mapping) with the `image_ids` and `caption_ids` of an npy file.
     """
-    place = _place_of(source)
-    if place.endswith(".npy") != (ids is not None):
-        raise UserError(
-            f"{place} has {'its own ids' if ids is not None else 'no ids'}: `ids` names the npz "
-            "file with the image_ids (rows) and caption_ids (columns) of a bare matrix, .npy."
-        )
     arrays = NamedArrays(source if ids is None else ids)
-    own = arrays.ids("image_ids"), arrays.ids("caption_ids")
+    place, own = _place_of(source), (arrays.ids("image_ids"), arrays.ids("caption_ids"))
     directions = {
         direction: _read_candidates(arrays, direction, len(queries))
         for direction, queries in zip(_DIRECTIONS, own, strict=True)
         if ids is None and f"{direction}_candidates" in arrays
     }
     if directions:
-        return Candidates(
-            place,
-            *own,
-            directions,
-            str(arrays.data.get("score_definition", "the scores of a file")),
-        )
+        definition = str(arrays.data.get("score_definition", "the scores of a file"))
+        return Candidates(place, *own, directions, definition)
     if ids is None:
         matrix = arrays["scores"]
     else:
-        matrix = _read(place, lambda path: np.lib.format.open_memmap(path, mode="r"))
+        matrix = _read(source, lambda path: np.lib.format.open_memmap(path, mode="r"))
     wanted = len(own[0]), len(own[1])
-    fits = matrix.dtype.kind == "f" and matrix.dtype.itemsize <= 8 and matrix.shape == wanted
+    fits = matrix.dtype.kind == "f" and matrix.shape == wanted
     if not fits or (bad := count_not_finite(matrix)):
         rows = f", not finite for {bad} images" if fits else ""
         raise UserError(
@@ -348,7 +338,6 @@ def check_savable(path: str | os.PathLike) -> None:
 
 
 def _save(path: str | os.PathLike, saved: Mapping[str, Any]) -> None:
-    check_savable(path)
     buffer = io.BytesIO()
     np.savez(buffer, **saved)
     write_file(path, buffer.getvalue())

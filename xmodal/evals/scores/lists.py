@@ -4,11 +4,10 @@ The candidates of a second stage are such lists.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
-from xmodal.core.errors import UserError
 from xmodal.evals.labels.definitions import DIRECTIONS, KINDS
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged
@@ -28,9 +27,6 @@ from xmodal.evals.scores.score_rows import Scores
 from xmodal.evals.scores.sources import Candidates, RankedLists
 
 _DIGITS = 12  # Digits of the hash that distinguishes candidates.
-
-Asked = Mapping[tuple[str, str], DirectionLabels]
-"""Labels by the names of benchmark and direction."""
 
 
 class ListedScores(Scores):
@@ -65,18 +61,22 @@ class ListedScores(Scores):
 
 
 def answer_lists(
-    source: RankedLists | Candidates, labels: Labels, asked: Asked
+    source: RankedLists | Candidates,
+    labels: Labels,
+    asked: Mapping[tuple[str, str], DirectionLabels],
 ) -> dict[tuple[str, str], RankedQueries]:
     """Answers the directions that have lists by the metrics that are determined for every query.
+
+    The labels `asked` are by the names of benchmark and direction.
 
     `missing` names the others. A list that ends before its first positive leaves the rank
     undetermined, but determines recall@k if it has at least k items; within folds, only items of
     the query's fold count.
     """
-    answers: dict[tuple[str, str], RankedQueries] = {}
+    answers = {}
     for direction in source.directions:
         own = {key: each for key, each in asked.items() if key[1] == direction}
-        scores = open_lists(source, labels, direction, [*own.values()])
+        scores = open_lists(source, labels, direction)
         for key, answer in zip(own, rank_queries(scores, [*own.values()]), strict=True):
             answers[key] = keep_determined(scores, own[key], answer)
     return answers
@@ -113,17 +113,12 @@ def keep_determined(
     return dataclasses.replace(answer, rank=rank, tied=None, values=values, missing=missing)
 
 
-def open_lists(
-    source: RankedLists | Candidates,
-    labels: Labels,
-    direction: str,
-    asked: Sequence[DirectionLabels],
-) -> ListedScores:
+def open_lists(source: RankedLists | Candidates, labels: Labels, direction: str) -> ListedScores:
     """Returns the ranked lists of a direction by position in the galleries of a split.
 
     Candidates are ranked by descending score; of equal scores, the smaller id comes first. Queries
-    and items that are not in the split are ignored, as those of embeddings are. A query needs no
-    list if it has no positive in any of the labels `asked`.
+    and items that are not in the split are ignored, as those of embeddings are. The list of a query
+    without one is empty.
     """
     ids = {"image": labels.image_ids, "text": labels.caption_ids}
     queries, items = (Positions(KINDS[each], ids[each]) for each in DIRECTIONS[direction])
@@ -138,18 +133,9 @@ def open_lists(
         definition = source.definition
     values = items.find(np.concatenate([np.zeros(0, np.int64), *ranked]))
     rows = queries.find(given)
-    lacking = np.any([np.zeros(len(queries.ids), bool), *map(has_positives, asked)], axis=0)
-    lacking[rows[rows >= 0]] = False
-    if lacking.any():
-        raise UserError(
-            f"There is no list under {direction!r} in {source.place} for {lacking.sum()} of the "
-            f"{queries.kind}s that are queries of the benchmarks, the first is "
-            f"{queries.ids[lacking.argmax()]}; add them, name their split in `split`, or name in "
-            "`benchmarks` only benchmarks that do not use them."
-        )
     at = np.repeat(rows, [len(each) for each in ranked])
     kept = np.flatnonzero((at >= 0) & (values >= 0))
     kept = kept[np.argsort(at[kept], kind="stable")]
-    lengths = np.bincount(at[kept], minlength=len(lacking))
+    lengths = np.bincount(at[kept], minlength=len(queries.ids))
     listed = Ragged(np.concatenate([[0], np.cumsum(lengths)]), values[kept].astype(np.int32))
     return ListedScores(listed, len(items.ids), definition)
