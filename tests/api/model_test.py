@@ -117,7 +117,7 @@ def test_tokens_and_pictures_are_those_of_the_evaluation(tmp_path):
     ("call", "message"),
     [
         (lambda model: model.embed_texts("a star"), "'a star' is not several texts: put one in a"),
-        (lambda model: model.embed_images([np.ones(5), np.full(5, np.nan)]), "Image 1 .* finite float"),
+        (lambda model: model.embed_images([np.ones(5), np.full(5, np.nan)]), "Image 1 .* finite"),
     ],
 )
 def test_mistakes_are_named(call, message):

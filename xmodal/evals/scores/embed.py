@@ -172,7 +172,8 @@ class Embedder:
             parameters=self._learned(params),
             predictions={
                 task: Predictions(
-                    *(read[m] if m in each.modalities else None for m in _ID_COLUMNS),
+                    read["image"] if "image" in each.modalities else None,
+                    read["text"] if "text" in each.modalities else None,
                     functools.partial(each.predict, params),
                 )
                 for task, each in self._predict.items()

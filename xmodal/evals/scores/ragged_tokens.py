@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,7 @@ class RaggedTokens:
         extras = {n: np.concatenate([p.extras[n] for p in parts]) for n in parts[0].extras}
         return cls(values, lengths, extras, max(part.longest for part in parts))
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, Any]:
         """Returns the tokens and lengths by name, for an npz file."""
         return {name: getattr(self, name) for name in _ARRAYS}
 
