@@ -205,9 +205,10 @@ class Embedder:
     ) -> Kept:
         """Embeds all items of a modality, in groups of one padded length; in their order."""
         devices = self.mesh.shape["data"] if self.mesh is not None else 1
-        lengths = np.zeros(len(split.image_ids), np.int32)
         if modality == "text":
             lengths = np.asarray(split.caption_lengths)
+        else:
+            lengths = np.zeros(len(split.image_ids), np.int32)
         # Few sizes, because each is compiled.
         batch_size = min(batch_size, 1 << max(len(lengths) - 1, 0).bit_length())
         batch_size = -(-batch_size // devices) * devices
@@ -218,7 +219,7 @@ class Embedder:
         with progress(what, len(rows), jointly=True) as advance:
             for length in np.unique(of_batch).tolist():
                 group = rows[of_batch == length]
-                part = self._embed_group(embed, split, group, length, batch_size, advance)
+                part = self._embed_group(embed, modality, split, group, length, batch_size, advance)
                 parts.append({k: _pack(x) for k, x in part.items() if x is not None})
         if modality == "image":  # One group in order, perhaps of large arrays.
             return parts[0]
@@ -228,18 +229,19 @@ class Embedder:
     def _embed_group(
         self,
         embed: Callable[..., Kept],
+        modality: str,
         split: Items,
         rows: np.ndarray,
         length: int,
         batch_size: int,
         advance: Callable[[int], None],
     ) -> Kept:
-        """Embeds the items at `rows`: images of length 0, or captions padded to a length."""
+        """Embeds the items at `rows`; captions are padded to a length."""
         processes = mesh_lib.process_count(self.mesh) if self.mesh is not None else 1
         size = batch_size // processes
         own = own_rows(rows, size, processes, jax.process_index() if processes > 1 else 0)
-        read = split.captions(size, own, length) if length else split.images(size, own)
-        ids = _ID_COLUMNS["text" if length else "image"]
+        is_text, ids = modality == "text", _ID_COLUMNS[modality]
+        read = split.captions(size, own, length) if is_text else split.images(size, own)
 
         def launch(batch: Batch) -> Kept:
             advance(processes * len(batch[ids]))
