@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -204,57 +205,42 @@ class Embedder:
         self, embed: Callable[..., Kept], modality: str, split: Items, batch_size: int
     ) -> Kept:
         """Embeds all items of a modality, in groups of one padded length; in their order."""
-        devices = self.mesh.shape["data"] if self.mesh is not None else 1
-        if modality == "text":
-            lengths = np.asarray(split.caption_lengths)
-        else:
-            lengths = np.zeros(len(split.image_ids), np.int32)
+        mesh, ids, is_text = self.mesh, _ID_COLUMNS[modality], modality == "text"
+        devices, processes, index = 1, 1, 0
+        if mesh is not None:
+            devices, processes = mesh.shape["data"], mesh_lib.process_count(mesh)
+            index = jax.process_index() if processes > 1 else 0
+        lengths = np.asarray(split.caption_lengths if is_text else np.zeros_like(split.image_ids))
         # Few sizes, because each is compiled.
         batch_size = min(batch_size, 1 << max(len(lengths) - 1, 0).bit_length())
         batch_size = -(-batch_size // devices) * devices
-        rows = np.argsort(lengths, kind="stable")
+        size, rows = batch_size // processes, np.argsort(lengths, kind="stable")
         ends = np.arange(len(rows)) // batch_size * batch_size + batch_size
         of_batch, parts = lengths[rows[np.minimum(ends, len(rows)) - 1]], []
-        what = f"Embedding {len(rows):,} {KINDS[modality]}s of {split.title} {split.split}"
-        with progress(what, len(rows), jointly=True) as advance:
-            for length in np.unique(of_batch).tolist():
-                group = rows[of_batch == length]
-                part = self._embed_group(embed, modality, split, group, length, batch_size, advance)
-                parts.append({k: _pack(x) for k, x in part.items() if x is not None})
-        if modality == "image":  # One group in order, perhaps of large arrays.
-            return parts[0]
-        order = np.argsort(rows)
-        return {name: _join([part[name] for part in parts])[order] for name in parts[0]}
-
-    def _embed_group(
-        self,
-        embed: Callable[..., Kept],
-        modality: str,
-        split: Items,
-        rows: np.ndarray,
-        length: int,
-        batch_size: int,
-        advance: Callable[[int], None],
-    ) -> Kept:
-        """Embeds the items at `rows`; captions are padded to a length."""
-        processes = mesh_lib.process_count(self.mesh) if self.mesh is not None else 1
-        size = batch_size // processes
-        own = own_rows(rows, size, processes, jax.process_index() if processes > 1 else 0)
-        is_text, ids = modality == "text", _ID_COLUMNS[modality]
-        read = split.captions(size, own, length) if is_text else split.images(size, own)
 
         def launch(batch: Batch) -> Kept:
             advance(processes * len(batch[ids]))
             columns = {n: mesh_lib.pad_rows(x, size) for n, x in batch.items() if n != ids}
-            return embed(mesh_lib.global_batch(columns, self.mesh) if self.mesh else columns)
+            return embed(mesh_lib.global_batch(columns, mesh) if mesh else columns)
 
-        # Reading results one batch late also keeps the input queue short.
-        found = launch_ahead(map(launch, read))
-        batches = [jax.tree.map(mesh_lib.local_rows, each) for each in found]
-        kept = jax.tree.map(lambda *arrays: np.concatenate(arrays), *batches)
-        if self.mesh is not None and processes > 1:
-            kept = mesh_lib.to_host(mesh_lib.global_batch(kept, self.mesh), self.mesh)
-        return jax.tree.map(lambda array: array[: len(rows)], kept)
+        what = f"Embedding {len(rows):,} {KINDS[modality]}s of {split.title} {split.split}"
+        with progress(what, len(rows), jointly=True) as advance:
+            for length in np.unique(of_batch).tolist():
+                group = rows[of_batch == length]
+                own = own_rows(group, size, processes, index)
+                read = split.captions(size, own, length) if is_text else split.images(size, own)
+                # Reading results one batch late also keeps the input queue short.
+                found = launch_ahead(map(launch, read))
+                batches = (jax.tree.map(mesh_lib.local_rows, each) for each in found)
+                kept = jax.tree.map(lambda *arrays: np.concatenate(arrays), *batches)
+                if processes > 1:
+                    kept = mesh_lib.to_host(mesh_lib.global_batch(kept, mesh), mesh)
+                kept = jax.tree.map(operator.itemgetter(slice(len(group))), kept)
+                parts.append({k: _pack(x) for k, x in kept.items() if x is not None})
+        if not is_text:  # One group in order, perhaps of large arrays.
+            return parts[0]
+        order = np.argsort(rows)
+        return {name: _join([part[name] for part in parts])[order] for name in parts[0]}
 
 
 def _pack(array: Any) -> Any:
