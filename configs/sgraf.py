@@ -16,7 +16,7 @@ Differences from that code: evaluation ranks by the logit, not the sigmoid, of a
 checkpoint is selected by mean R@10 on all validation images, theirs by the sum of recalls on 1,000.
 As in that code, SAF's gates are normalized over the batch, for each caption, which costs one more
 pass over all pairs; `--config.model.similarity.gate_norm=none` does without, see
-`xmodal/similarity/saf.py`. `itm.py` lists differences that all of these papers share.
+`xmodal/similarity/sgraf.py`. `itm.py` lists differences that all of these papers share.
 
 README of the authors' code, COCO test, R@1/5/10:
     saf        1K   I->T 78.0 95.9 98.5   T->I 62.2 89.5 95.4

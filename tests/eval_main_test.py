@@ -14,7 +14,7 @@ from xmodal.core.errors import UserError
 from xmodal.core.progress import STOPPED
 from xmodal.evals import evaluate_source, make_evaluator, read_options
 from xmodal.evals.reports.evaluation import load_ranks
-from xmodal.evals.scores import arrays
+from xmodal.evals.scores import files
 from xmodal.train.evaluation import run_subjects
 from xmodal.train.folder import run_folder
 from xmodal.train.resolve import build_run
@@ -80,7 +80,7 @@ def test_saved_embeddings_are_those_that_files_hold(saved_run_dir, tmp_path):
     given = {"run": str(saved_run_dir), "split": "validation", "output": str(tmp_path / "out")}
     evaluate(save_embeddings=str(path), evaluators=["shapes"], **given)
     assert sorted(each.name for each in (tmp_path / "out").glob("*/")) == ["shapes", "steps"]
-    saved = arrays.load_embeddings(path)
+    saved = files.load_embeddings(path)
     assert saved.similarity == "dot"
     assert saved.modalities == {"text"}
     split = data.eval_split(run_folder.load_run(saved_run_dir).data.to_dict(), split="validation")

@@ -19,7 +19,8 @@ import transformers
 
 from tests.benchmarks.turns import compare
 from xmodal.evals.scores import pair_scores
-from xmodal.evals.scores.pair_scores import PairProgram, PairScores, Tokens
+from xmodal.evals.scores.pair_scores import PairProgram, PairScores
+from xmodal.evals.scores.ragged_tokens import RaggedTokens
 from xmodal.models import make_dual_encoder
 from xmodal.train.pair_functions import make_pair_functions
 
@@ -50,8 +51,8 @@ def make_ours(image: np.ndarray, ids: np.ndarray) -> Callable[[], Any]:
     assert functions is not None
     bound = functions.bind(params)  # Once, as their model is made once.
     program = PairProgram(dataclasses.replace(functions, bind=lambda params: params), None)
-    images = Tokens(image, np.ones(image.shape[:2], bool))
-    texts = Tokens(ids[..., None].astype(np.int32), np.ones(ids.shape, bool))
+    images = RaggedTokens.from_padded(image, np.ones(image.shape[:2]))
+    texts = RaggedTokens.from_padded(ids[..., None].astype(np.int32), np.ones(ids.shape))
     at = np.zeros(len(ids), np.int32), np.arange(len(ids), dtype=np.int32)
     return lambda: PairScores(program, bound, images, texts).pairs(*at)
 

@@ -18,7 +18,7 @@ from configs import cmcm_clue, released
 from tests.saved_run import evaluate_weights
 from xmodal.core.tree_paths import leaves_by_path, unflatten
 from xmodal.data.text.tokenizer_files import read_vocabulary
-from xmodal.evals.scores.rerank import refine_selectively
+from xmodal.evals.scores.rerank import SelectiveRefinement
 from xmodal.models import make_dual_encoder, make_task_module
 from xmodal.pretrained.converters import convert
 from xmodal.pretrained.folder import read_model, read_part, read_weights, save_folder
@@ -148,7 +148,7 @@ def test_cmcm_equals_torch(torch, tmp_path, vocabulary, attention, prefix, class
         *(model.similarity.prepare(modality) for modality in modalities)
     ).T
     for gap in (0.05, 0.5):
-        refined = refine_selectively(scores, jnp.swapaxes(predicted, 0, 1), strength=0.12, gap=gap)
+        refined = SelectiveRefinement(0.12, gap)(scores, jnp.swapaxes(predicted, 0, 1))
         with torch.no_grad():
             wanted = published.refine(torch, functions, images, texts, gap=gap)
         np.testing.assert_allclose(refined, wanted, rtol=1e-4, atol=1e-5)

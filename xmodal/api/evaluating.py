@@ -20,20 +20,19 @@ from xmodal.evals.evaluators import EVALUATORS, read_entry
 from xmodal.evals.evaluators.benchmarks import BenchmarksOptions, benchmarks_of_annotations
 from xmodal.evals.labels.definitions import KINDS
 from xmodal.evals.reports.paired_differences import check_comparable
-from xmodal.evals.scores.arrays import NamedArrays, load_embeddings
-from xmodal.evals.scores.files import check_similarity, modalities_of, name_of, open_source
-from xmodal.evals.scores.galleries import ids_of
-from xmodal.evals.scores.sources import (
-    ModelAdapter,
-    RankedLists,
-    refuse_field,
-    with_similarity,
+from xmodal.evals.scores.files import (
+    File,
+    NamedArrays,
+    check_similarity,
+    load_embeddings,
+    modalities_of,
+    name_of,
+    open_source,
 )
+from xmodal.evals.scores.sources import ModelAdapter, RankedLists, ids_of, with_similarity
 from xmodal.similarity import make_similarity
 
 _EXAMPLES = 3  # Queries of every rule on the page, unless a number is given.
-
-File = str | os.PathLike | Mapping[str, Any]
 
 
 def evaluate(
@@ -91,8 +90,8 @@ def evaluate(
         PyTorch tensor or an array that NumPy reads; None for a model of texts. Images are decoded
         as for the models of this project, without rotation by their EXIF orientation.
       embed_texts: the same for texts; None for a model of images.
-      embeddings: npz file or its arrays, see `arrays.load_embeddings`.
-      scores: file or arrays of a matrix or of candidates, see `arrays.load_scores`.
+      embeddings: npz file or its arrays, see `files.load_embeddings`.
+      scores: file or arrays of a matrix or of candidates, see `files.load_scores`.
       rankings: file or mapping, see `files.load_rankings`.
       ids: ids of a bare matrix of scores.
       dataset: one of `data_prep.BUILDERS`, or a prepared dataset of TFDS.
@@ -201,6 +200,12 @@ def _evaluate_dataset(
         # With scores of pairs, the metric is the correlation, as in STS.
         entry = {"type": "embedding_similarity" if items.has_pairs else "benchmarks"}
         options = read_entry(where, bootstrap | entry | ({"annotations": labels} if labels else {}))
+    if (field := (options.similarity or {}).get("field", "vector")) != "vector":
+        raise UserError(
+            f"The similarity of {where} ranks the array {field!r}, but {adapter.place} has "
+            "one array per item, the vectors: remove `field` from the similarity, or evaluate the "
+            "model itself, with --run=RUN."
+        )
     evaluator = EVALUATORS[options.type][1](where, options, items, modalities, given["mesh"])
     examples = _EXAMPLES if given["examples"] is None else given["examples"]
     return evaluate_source(evaluator, adapter, name=name, examples=examples)
@@ -227,14 +232,12 @@ class FunctionAdapter(ModelAdapter):
         batch_size: int = 256,
     ) -> Embeddings:
         """See `ModelAdapter`; calls the functions for every image and caption, once per split."""
-        refuse_field(self.place, similarity)
         return with_similarity(self._items(split), similarity)
 
     def embed(
         self, modality: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
     ) -> np.ndarray:
         """See `ModelAdapter`."""
-        refuse_field(self.place, similarity)
         return self._embed(modality, len(given), lambda rows: [given[row] for row in rows])
 
     def _embed_split(self, split: Any) -> Embeddings:

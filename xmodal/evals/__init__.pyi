@@ -3,7 +3,7 @@ from .evaluators import make_evaluator as make_evaluator
 from .evaluators import read_options as read_options
 from .reports.evaluation import Evaluation as Evaluation
 from .reports.evaluation import evaluate_source as evaluate_source
-from .scores.arrays import load_embeddings as load_embeddings
-from .scores.arrays import save_embeddings as save_embeddings
 from .scores.embed import Embedder as Embedder
+from .scores.files import load_embeddings as load_embeddings
+from .scores.files import save_embeddings as save_embeddings
 from .scores.sources import Embeddings as Embeddings

@@ -14,9 +14,8 @@ from xmodal.core.config import check_keys, lookup, read, setting
 from xmodal.core.errors import UserError
 from xmodal.similarity import vector_similarities, vectors
 from xmodal.similarity.interface import LateInteraction, PairCost, Prepared, SimilarityFunction
-from xmodal.similarity.saf import Saf
 from xmodal.similarity.scan import Scan
-from xmodal.similarity.sgr import Sgr
+from xmodal.similarity.sgraf import Saf, Sgr
 from xmodal.similarity.tiles import join, split
 
 SIMILARITIES: dict[str, type[SimilarityFunction]] = {
@@ -170,9 +169,8 @@ class Similarity:
         See `prepare`.
         """
         if self.function.by_distance:
-            left, right = vectors.centered(
-                *(select_field(x, self.config.field) for x in (left, right))
-            )
+            sides = (select_field(each, self.config.field) for each in (left, right))
+            left, right = vectors.centered(*sides)
         return self.prepare(left, params), self.prepare(right, params)
 
     def find_offset(self, *sides: np.ndarray) -> np.ndarray | None:
@@ -239,8 +237,8 @@ class Similarity:
 
         Items are prepared and pairs scored identically in every block, to the last bit.
 
-        Equal similarities and numbers give equal functions, so they can be static arguments of a
-        jitted function without recompiling it.
+        Equal similarities and numbers give equal `score` functions, so they can be static arguments
+        of a jitted function without recompiling it.
 
         Args:
           params: learned parameters as numbers or scalar arrays.
@@ -248,7 +246,7 @@ class Similarity:
         numbers = {key: float(x) for key, x in self.select_parameters(params or {}).items()}
         # Without scaling, which ranking ignores, so that all temperatures share one compilation.
         plain = Similarity(SimilarityConfig(self.name), type(self.function)())
-        return _Prepare(plain), _Score(plain, tuple(numbers.items()))
+        return functools.partial(_prepare, plain), _Score(plain, tuple(numbers.items()))
 
     def select_parameters(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the learned parameters that ranking needs: all except temperature and bias."""
@@ -300,25 +298,19 @@ def make_similarity(given: Mapping[str, Any], where: str = "config.model.similar
     return Similarity(config, read(function, where, options))
 
 
-# Dataclasses, not closures: equal ones are the same static argument of a jitted function.
-@dataclasses.dataclass(frozen=True)
-class _Prepare:
-    """`Similarity.prepare`, with the same bits for blocks of any size."""
+@functools.partial(jax.jit, static_argnums=0)
+def _prepare(similarity: Similarity, vectors: jax.Array) -> Prepared:
+    """Prepares vectors [N, D] or [N, K, D] with the same bits for blocks of any size.
 
-    similarity: Similarity
-
-    @functools.partial(jax.jit, static_argnums=0)
-    def __call__(self, vectors: jax.Array) -> Prepared:
-        """Prepares vectors [N, D] or [N, K, D].
-
-        The order in which XLA sums over a vector depends on the shape of the whole array: every
-        tile has the same one.
-        """
-        jax.eval_shape(self.similarity.prepare, vectors)  # Refuses shapes before they are tiled.
-        prepared = jax.lax.map(self.similarity.prepare, split(vectors, vector_similarities.TILE))
-        return join(prepared, vectors.shape[0])
+    The order in which XLA sums over a vector depends on the shape of the whole array: every tile
+    has the same one.
+    """
+    jax.eval_shape(similarity.prepare, vectors)  # Refuses shapes before they are tiled.
+    prepared = jax.lax.map(similarity.prepare, split(vectors, vector_similarities.TILE))
+    return join(prepared, vectors.shape[0])
 
 
+# A dataclass, not a closure: equal ones are the same static argument of a jitted function.
 @dataclasses.dataclass(frozen=True)
 class _Score:
     """`Similarity.score` with its parameters bound."""

@@ -24,7 +24,7 @@ def make_pair_functions(model: DualEncoder) -> PairFunctions | None:
         return {"cross_encoder": complete(params)}
 
     def prepare(modality: str, params: Any, items: Tokens) -> Any:
-        return bound.prepare(modality, params, Features(items.tokens, items.mask, items.extras))
+        return bound.prepare(modality, params, Features(*items))
 
     def score(params: Any, images: Any, texts: Any) -> jax.Array:
         return bound.scores(params, images, texts)

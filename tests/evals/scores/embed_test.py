@@ -9,8 +9,8 @@ import pytest
 from tests.evals.tiny_split import CAPTIONS, IMAGES, PARAMS, TinySplit, look_up
 from xmodal.evals import Embedder, make_evaluator, read_options
 from xmodal.evals.reports.summary import summarize
-from xmodal.evals.scores import arrays
-from xmodal.evals.scores.embed import Predictor, _Group
+from xmodal.evals.scores import files
+from xmodal.evals.scores.embed import Predictor, own_rows
 from xmodal.similarity import make_similarity
 
 DOT = make_similarity({"name": "dot"})
@@ -95,9 +95,9 @@ def test_learned_parameters_and_several_vectors_travel_with_the_file(tmp_path):
     embedder = Embedder(embed_with_sigma, ("image", "text"), similarity=similarity)
     found = embedder(params, {}, TinySplit(), 4)
     assert found.images.shape == (4, 2, 4)
-    arrays.save_embeddings(tmp_path / "model.npz", found)
+    files.save_embeddings(tmp_path / "model.npz", found)
     assert [path.name for path in tmp_path.iterdir()] == ["model.npz"]
-    loaded = arrays.load_embeddings(tmp_path / "model.npz")
+    loaded = files.load_embeddings(tmp_path / "model.npz")
     assert loaded.similarity == "match_probability"
     assert loaded.parameters == found.parameters
     assert set(loaded.parameters) == {"match_scale", "match_shift"}
@@ -114,11 +114,10 @@ def test_learned_parameters_and_several_vectors_travel_with_the_file(tmp_path):
 def test_items_of_all_processes_come_back_in_their_order(items, processes):
     """Each process embeds whole batches; padding repeats a real item."""
     rows = np.random.default_rng(0).permutation(items) + 10
-    group = _Group(rows, None, 2, processes)
     batches = -(-items // (2 * processes))
     gathered = []
     for index in range(processes):
-        own = group.own_rows(index)
+        own = own_rows(rows, 2, processes, index)
         assert 2 * batches - 2 < len(own) <= 2 * batches
         gathered.append(np.pad(own, (0, 2 * batches - len(own)), mode="edge"))
     np.testing.assert_array_equal(np.concatenate(gathered)[:items], rows)

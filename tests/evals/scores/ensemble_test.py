@@ -5,7 +5,6 @@ import pytest
 
 from tests.similarity.slow_saf import real_items, score_pairs
 from tests.similarity.token_views import make_params, make_view
-from xmodal.core.errors import UserError
 from xmodal.evals.model_adapter import average, average_scores
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
 from xmodal.evals.scores.sources import Embeddings
@@ -36,11 +35,6 @@ def test_scores_are_the_means(similarities):
     members = [make(seed, 3 + seed, name) for seed, name in enumerate(similarities)]
     expected = np.mean([score(member) for member in members], axis=0)
     np.testing.assert_allclose(score(average(members)), expected, rtol=1e-5, atol=1e-6)
-
-
-def test_a_similarity_that_is_no_inner_product_is_named():
-    with pytest.raises(UserError, match="the similarity 'order' of one of its models is not"):
-        average([make(0, 3, "cosine"), make(1, 3, "order")])
 
 
 SAF = make_similarity({"name": "saf", "width": 5})

@@ -14,7 +14,8 @@ from tests import short_runs
 from tests.short_runs import free_port
 from xmodal.core import mesh as mesh_lib
 from xmodal.evals.scores import pair_scores, score_files
-from xmodal.evals.scores.pair_scores import PairFunctions, PairProgram, PairScores, Tokens
+from xmodal.evals.scores.pair_scores import PairFunctions, PairProgram, PairScores
+from xmodal.evals.scores.ragged_tokens import RaggedTokens
 from xmodal.evals.scores.score_files import ScoreFile
 
 IMAGES, CAPTIONS, WIDTH = 21, 45, 3
@@ -22,7 +23,7 @@ IMAGES, CAPTIONS, WIDTH = 21, 45, 3
 
 def prepare(modality, params, items):
     """The weighted sum of the real tokens, and their number."""
-    tokens, mask = items.tokens, items.mask
+    tokens, mask, _ = items
     tokens = jnp.where(mask[..., None], tokens, 0) * params[modality]
     return {"sum": tokens.sum(axis=1), "count": mask.sum(axis=1)}
 
@@ -50,11 +51,11 @@ class Items:
     def draw(self, rng, count, length):
         mask = np.arange(length) < rng.integers(1, length + 1, (count, 1))
         tokens = rng.normal(size=(count, length, WIDTH)).astype(np.float32)
-        return Tokens(np.where(mask[..., None], tokens, np.nan), mask)
+        return RaggedTokens.from_padded(np.where(mask[..., None], tokens, np.nan), mask)
 
     def open(self, devices=1):
         def watched(modality, params, items):
-            jax.debug.callback(lambda x: self.calls.append((modality, len(x))), items.mask)
+            jax.debug.callback(lambda x: self.calls.append((modality, len(x))), items[1])
             return prepare(modality, params, items)
 
         functions = PairFunctions("sum", watched, score, lambda i, t: 4 * i * t, "a sum")
@@ -63,11 +64,7 @@ class Items:
 
     def expected(self, images, captions):
         return [
-            slow_score(
-                self.params,
-                self.images.tokens[i][self.images.mask[i]],
-                self.captions.tokens[c][self.captions.mask[c]],
-            )
+            slow_score(self.params, self.images[[i]].values, self.captions[[c]].values)
             for i, c in zip(images, captions, strict=True)
         ]
 

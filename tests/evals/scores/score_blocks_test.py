@@ -8,7 +8,7 @@ from tests.similarity.slow_saf import real_items, score_pairs
 from tests.similarity.token_views import make_params, make_view
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.errors import UserError
-from xmodal.evals.scores import arrays, score_blocks
+from xmodal.evals.scores import files, score_blocks
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
 from xmodal.evals.scores.sources import Embeddings
 from xmodal.evals.scores.vector_scores import open_scores
@@ -85,4 +85,4 @@ def test_only_the_scores_of_token_sets_are_saved(tmp_path):
     scores = open_scores(embeddings)["image", "text"]
     np.testing.assert_array_equal(scores.rows(np.arange(IMAGES)), compute())
     with pytest.raises(UserError, match="a model ranks token sets by 'saf'.* use --save_scores"):
-        arrays.save_embeddings(tmp_path / "saf.npz", embeddings)
+        files.save_embeddings(tmp_path / "saf.npz", embeddings)

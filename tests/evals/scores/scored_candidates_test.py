@@ -6,7 +6,7 @@ import pytest
 from tests.evals.scores.second_stage_test import open_case
 from tests.evals.tiny_split import TinySplit
 from xmodal.evals import make_evaluator, read_options
-from xmodal.evals.scores.arrays import load_scores, save_scores
+from xmodal.evals.scores.files import load_scores, save_scores
 from xmodal.evals.scores.sources import Candidates, ScoreMatrix
 
 SPLIT = TinySplit()

@@ -92,7 +92,7 @@ def group_vectors(path: str, kind: str, groups: Groups) -> np.ndarray:
       kind: "image"; or "caption", for the mean of the embeddings of an image's captions.
       groups: groups of a split.
     """
-    from xmodal.evals.scores.arrays import load_embeddings  # Imports JAX.
+    from xmodal.evals.scores.files import load_embeddings  # Imports JAX.
 
     saved = load_embeddings(path)
     ids, vectors, wanted = saved.image_ids, saved.images, groups.image_ids

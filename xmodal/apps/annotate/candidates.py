@@ -5,11 +5,9 @@ from typing import NamedTuple
 import numpy as np
 
 from xmodal.evals.evaluators.runner import open_galleries, scores_of
-from xmodal.evals.scores.arrays import NamedArrays
-from xmodal.evals.scores.files import open_source
-from xmodal.evals.scores.galleries import Ids
+from xmodal.evals.scores.files import NamedArrays, open_source
 from xmodal.evals.scores.score_rows import top_items
-from xmodal.evals.scores.sources import Candidates, RankedLists, Source
+from xmodal.evals.scores.sources import Candidates, Ids, RankedLists, Source
 
 # Direction -> the ids of its queries and of its gallery.
 _KINDS = {"i2t": ("image_ids", "caption_ids"), "t2i": ("caption_ids", "image_ids")}
@@ -43,7 +41,7 @@ def best_items(
     kind, found = _KINDS[direction]
     ids = {"image_ids": np.asarray(split.image_ids), "caption_ids": np.asarray(split.caption_ids)}
     if isinstance(source, RankedLists):
-        lists, known = getattr(source, direction) or {}, ids[found]
+        lists, known = source.directions.get(direction, {}), ids[found]
         ranked = [lists.get(query, known[:0]) for query in queries.tolist()]
         return [items[np.isin(items, known)][:depth] for items in ranked]
     assert not isinstance(source, Candidates), "`read_source` reads none"

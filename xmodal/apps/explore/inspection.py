@@ -23,8 +23,8 @@ from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.split import name_image
 from xmodal.evals.labels.types import GradedPairs
 from xmodal.evals.reports.examples import Pick, make_groups, pick_fixed, space_evenly
-from xmodal.evals.scores.galleries import order_embeddings
 from xmodal.evals.scores.score_rows import draw_similarities
+from xmodal.evals.scores.sources import order_embeddings
 
 if TYPE_CHECKING:
     from xmodal.api.model import Model

@@ -14,8 +14,7 @@ from xmodal.evals.labels.split import Split
 from xmodal.evals.labels.types import Benchmark
 from xmodal.evals.reports.results import Result
 from xmodal.evals.reports.summary import list_tags
-from xmodal.evals.scores.galleries import order_embeddings
-from xmodal.evals.scores.sources import Embeddings, ModelAdapter, Source
+from xmodal.evals.scores.sources import Embeddings, ModelAdapter, Source, order_embeddings
 from xmodal.similarity import make_similarity
 
 

@@ -161,7 +161,8 @@ class PoolsEvaluator(Evaluator):
         ends, ranks = {"i2t": (scores, own), "t2i": (scores.transpose(), own.T)}, {}
         for direction in self.options.directions:
             queries, positive = ends[direction]
-            labels = Ragged.from_pairs(*np.nonzero(positive), num_rows=len(positive))
+            rows, columns = np.nonzero(positive)
+            labels = Ragged.from_pairs(rows, columns, num_rows=len(positive))
             (answer,), *_ = rank_directions(queries, [DirectionLabels(labels, ("recall@1",))])
             ranks[direction] = answer.rank
         return ranks

@@ -17,11 +17,11 @@ from xmodal.evals.reports.chance import compute_chance
 from xmodal.evals.reports.results import CorrelationResult, DirectionResult, Result
 from xmodal.evals.scores import sources
 from xmodal.evals.scores.files import name_of, open_source
-from xmodal.evals.scores.galleries import Ids, find_items, order_embeddings
 from xmodal.evals.scores.lists import answer_lists
 from xmodal.evals.scores.ranks import RankedQueries, has_positives, rank_directions
 from xmodal.evals.scores.rerank import PairReranker, RerankedScores, RowReranker, TwoStages
 from xmodal.evals.scores.score_rows import MatrixScores, Scores
+from xmodal.evals.scores.sources import Ids, find_items, order_embeddings
 from xmodal.evals.scores.vector_scores import open_scores
 
 _DIGITS = 12  # Digits of the hash that distinguishes files with the same name.

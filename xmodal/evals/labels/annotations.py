@@ -18,7 +18,7 @@ from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.evals.labels.definitions import DIRECTIONS, KINDS, RATING_SIDES
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.types import Labels
-from xmodal.evals.scores.arrays import first_line
+from xmodal.evals.scores.files import first_line
 
 _FOLD_IMAGES = 1000
 _ENDS = ("left_ids", "right_ids")

@@ -217,7 +217,7 @@ def evaluate_source(
     if examples and has_scores and isinstance(evaluator, BenchmarksEvaluator):
         page = make_example_page(evaluator, source, results, examples, name, other)
     provenance, options = evaluator.provenance, evaluator.options
-    notes = [*provenance.notes, *notes, *adapter.notes]
+    notes = [*provenance.notes, *notes]
     warnings = [*provenance.warnings, *evaluator.warnings()]
     return Evaluation(
         name=name, results=results, similarity=similarity,

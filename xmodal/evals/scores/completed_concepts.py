@@ -36,8 +36,8 @@ class CompletedItems:
           neighbors: positions of the captions that label each caption, int [M, n].
         """
         self._split, self._neighbors = split, neighbors
-        rows, length = np.arange(len(neighbors)), int(max(split.caption_lengths))
-        batches = split.captions(_READ_AT_A_TIME, rows, length)
+        length = int(max(split.caption_lengths))
+        batches = split.captions(_READ_AT_A_TIME, np.arange(len(neighbors)), length)
         self._ids = np.concatenate([np.asarray(batch["text_ids"]) for batch in batches])
 
     def __getattr__(self, name: str) -> Any:
@@ -65,8 +65,14 @@ def find_neighbors(images: np.ndarray, captions: np.ndarray, rule: str) -> np.nd
       captions: fused vectors [M, D].
       rule: a key of `RULES`.
     """
-    first, second = RULES[rule]
-    nearest, beside = _find_nearest(captions), _find_beside(images, captions)
+    (first, second), nearest, best = RULES[rule], [], []
+    for start in range(0, len(captions), _BLOCK):
+        block = captions[start : start + _BLOCK]
+        best.append(np.argmax(block @ images.T, axis=1))
+        scores, rows = block @ captions.T, np.arange(len(block))
+        scores[rows, start + rows] = -np.inf
+        nearest += [*top_items(scores, min(_NEAREST, len(captions) - 1))]
+    beside = _find_beside(images, captions, np.concatenate(best))
     found = np.repeat(np.arange(len(captions))[:, None], 1 + max(_BESIDE, first + second), axis=1)
     for caption, (near, near_image) in enumerate(zip(nearest, beside, strict=True)):
         both = near[np.isin(near, near_image)]
@@ -76,22 +82,12 @@ def find_neighbors(images: np.ndarray, captions: np.ndarray, rule: str) -> np.nd
     return found
 
 
-def _find_nearest(captions: np.ndarray) -> np.ndarray:
-    """The most similar other captions, the nearest first, int [M, 10]."""
-    found = []
-    for start in range(0, len(captions), _BLOCK):
-        scores = captions[start : start + _BLOCK] @ captions.T
-        rows = np.arange(len(scores))
-        scores[rows, start + rows] = -np.inf
-        found.append(top_items(scores, min(_NEAREST, len(captions) - 1)))
-    return np.concatenate(found)
+def _find_beside(images: np.ndarray, captions: np.ndarray, best: np.ndarray) -> np.ndarray:
+    """The captions around each one in the ranking for its best image, int [M, min(3, M)].
 
-
-def _find_beside(images: np.ndarray, captions: np.ndarray) -> np.ndarray:
-    """The captions around each one in the ranking for its best image, int [M, min(3, M)]."""
+    `best`: int [M], the best image of every caption.
+    """
     count, beside = len(captions), min(_BESIDE, len(captions))
-    blocks = (captions[start : start + _BLOCK] for start in range(0, count, _BLOCK))
-    best = np.concatenate([np.argmax(block @ images.T, axis=1) for block in blocks])
     found = np.empty((count, beside), np.int64)
     for image in np.unique(best):
         order = np.argsort(-(captions @ images[image]), kind="stable")

@@ -1,6 +1,8 @@
 """Embeds every unique item of a split once."""
 
+import collections
 import functools
+import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -13,7 +15,7 @@ from xmodal.core import mesh as mesh_lib
 from xmodal.core.progress import progress
 from xmodal.evals.labels.definitions import KINDS
 from xmodal.evals.labels.split import Split
-from xmodal.evals.scores.pair_scores import PairFunctions, PairProgram, PairScores, Tokens
+from xmodal.evals.scores.pair_scores import PairFunctions, PairProgram, PairScores
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
 from xmodal.evals.scores.score_rows import launch_ahead
 from xmodal.evals.scores.sources import Embeddings, Predictions
@@ -41,26 +43,13 @@ class Predictor(NamedTuple):
     predict: Callable[[Any, jax.Array | None, jax.Array | None], jax.Array]
 
 
-class _Embedded(NamedTuple):
-    """The kept arrays of the embeddings of N items, items first.
+Kept = dict[str, Any]
+"""Arrays of embedded items that are kept, items first.
 
-    Attributes:
-      vectors: float32, the array that is ranked.
-      log_sigma: float32, of a probabilistic model; or None.
-      predicted: float32, the vectors, which predictors read, if another array is ranked; or None.
-      tokens: tokens and mask, float32, for a similarity of token sets; or None.
-      features: `Tokens` for a cross-encoder; or None.
-    """
-
-    vectors: Any
-    log_sigma: Any = None
-    predicted: Any = None
-    tokens: Any = None
-    features: Any = None
-
-
-# Columns of a batch of one modality -> kept arrays.
-_EmbedBatch = Callable[[Mapping[str, jax.Array]], _Embedded]
+`vectors` are ranked, float32; `log_sigma` is that of a probabilistic model; `predicted` are the
+vectors that predictors read, if another array is ranked; `tokens` are for a similarity of token
+sets, and `features` for a cross-encoder, see `pair_scores.Tokens`.
+"""
 
 
 class Items(Split, Protocol):
@@ -132,19 +121,19 @@ class Embedder:
 
         def embed_batch(
             modality: str, field: str, params: Any, model_state: Any, columns: Any
-        ) -> _Embedded:
+        ) -> Kept:
             embedding = embed(modality, params, model_state, columns)
-            extras, tokens, kept = getattr(embedding, "extras", {}), None, None
+            extras, ranked = getattr(embedding, "extras", {}), select_field(embedding, field)
+            kept: Kept = {"vectors": ranked, "log_sigma": embedding.log_sigma}
+            if self._predict and field != "vector":
+                kept["predicted"] = embedding.vector
             if similarity.module is not None and "tokens" in extras:
-                tokens = extras["tokens"], extras["mask"]
+                kept["tokens"] = extras["tokens"], extras["mask"]
+            kept = jax.tree.map(lambda array: array.astype(jnp.float32), kept)
             if pairs is not None:
-                features = extras["features"]
-                kept = Tokens(features.tokens, features.full_mask(), dict(features.extras))
-            predicted = embedding.vector if self._predict and field != "vector" else None
-            ranked = select_field(embedding, field)
-            single = _Embedded(ranked, embedding.log_sigma, predicted, tokens)
-            single = jax.tree.map(lambda array: array.astype(jnp.float32), single)
-            return single._replace(features=kept)
+                read = extras["features"]
+                kept["features"] = read.tokens, read.full_mask(), dict(read.extras)
+            return kept
 
         self._embed = jax.jit(embed_batch, static_argnums=(0, 1), out_shardings=by_row)
 
@@ -163,24 +152,17 @@ class Embedder:
         items per call over all devices, rounded up to a multiple of their number; fewer items are
         padded to the next power of two. `field` names the array of an embedding, see
         `SimilarityConfig`.
-
-        Raises:
-          ValueError: the order or number of the items differs from the request.
         """
-        found = {
-            modality: self._embed_modality(
-                functools.partial(self._embed, modality, field, params, model_state),
-                modality, split, batch_size,
-            )
-            for modality in self._modalities
-            if modality in split.modalities
-        }  # fmt: skip
-
-        def collect(name: str) -> dict[str, Any]:
-            return {modality: each[name] for modality, each in found.items() if name in each}
-
-        vectors, features = collect("vectors"), collect("features")
-        read = vectors | collect("predicted")
+        kept = collections.defaultdict[str, dict[str, Any]](dict)  # By name and modality.
+        for modality in (each for each in self._modalities if each in split.modalities):
+            embed = functools.partial(self._embed, modality, field, params, model_state)
+            for name, each in self._embed_modality(embed, modality, split, batch_size).items():
+                kept[name][modality] = each
+        vectors, features = kept["vectors"], kept["features"]
+        read = vectors | kept["predicted"]
+        pairs = None
+        if self._pairs is not None and len(features) == len(_ID_COLUMNS):
+            pairs = PairScores(self._pairs, params, features["image"], features["text"])
         return Embeddings(
             place=f"{split.name} {split.split}",
             image_ids=np.asarray(split.image_ids, np.int64) if "image" in vectors else None,
@@ -198,142 +180,87 @@ class Embedder:
                 for task, each in self._predict.items()
                 if each.modalities <= set(read)
             },
-            log_sigma=collect("log_sigma"),
-            tokens=collect("tokens"),
+            log_sigma=kept["log_sigma"],
+            tokens=kept["tokens"],
             options=self._similarity.options,
-            pairs=None
-            if self._pairs is None or len(features) < len(_ID_COLUMNS)
-            else PairScores(self._pairs, params, features["image"], features["text"]),
+            pairs=pairs,
         )
 
     def _learned(self, params: Any) -> dict[str, Any]:
         """Parameters of the similarity on the host."""
-        if self._similarity.module is None:
-            learned = params["similarity"] if self._similarity.parameters else {}
-            return {key: float(learned[key]) for key in self._similarity.parameters}
         learned = self._similarity.select_parameters(params.get("similarity", {}))
-        learned = jax.tree.map(jnp.asarray, learned)
-        return mesh_lib.to_host(learned, self.mesh) if self.mesh else jax.device_get(learned)
+        if self._similarity.module is None:
+            return {key: float(number) for key, number in learned.items()}
+        return mesh_lib.to_host(jax.tree.map(jnp.asarray, learned), self.mesh)
 
-    def lower(
-        self,
-        modality: str,
-        params: Any,
-        model_state: Any,
-        columns: Mapping[str, jax.ShapeDtypeStruct],
-    ) -> jax.stages.Lowered:
-        """Returns the function, not yet compiled, that embeds a batch of one modality.
+    def lower(self, modality: str, *given: Any) -> jax.stages.Lowered:
+        """Returns the function, not yet compiled, that embeds a batch of "image" or "text".
 
-        Args:
-          modality: "image" or "text".
-          params: arrays or shapes.
-          model_state: arrays or shapes.
-          columns: shapes and sharding of a batch.
+        `given`: parameters, model state and columns of a batch, arrays or their shapes and
+        sharding.
         """
-        field = self._similarity.config.field
-        return self._embed.lower(modality, field, params, model_state, columns)
+        return self._embed.lower(modality, self._similarity.config.field, *given)
 
-    def _group(self, modality: str, split: Items, batch_size: int) -> list["_Group"]:
-        """All items of a split; captions by the length to which their batch is padded."""
-        devices = self.mesh.shape["data"] if self.mesh is not None else 1
-        processes = mesh_lib.process_count(self.mesh) if self.mesh is not None else 1
-        if modality == "text":
-            lengths = np.asarray(split.caption_lengths)
-        else:
-            lengths = np.zeros(len(split.image_ids), np.int32)
+    def _embed_modality(
+        self, embed: Callable[..., Kept], modality: str, split: Items, batch_size: int
+    ) -> Kept:
+        """Embeds all items of a modality, in groups of one padded length; in their order."""
+        mesh, ids, is_text = self.mesh, _ID_COLUMNS[modality], modality == "text"
+        devices, processes, index = 1, 1, 0
+        if mesh is not None:
+            devices, processes = mesh.shape["data"], mesh_lib.process_count(mesh)
+            index = jax.process_index() if processes > 1 else 0
+        lengths = np.asarray(split.caption_lengths if is_text else np.zeros_like(split.image_ids))
         # Few sizes, because each is compiled.
         batch_size = min(batch_size, 1 << max(len(lengths) - 1, 0).bit_length())
         batch_size = -(-batch_size // devices) * devices
-        rows = np.argsort(lengths, kind="stable")
+        size, rows = batch_size // processes, np.argsort(lengths, kind="stable")
         ends = np.arange(len(rows)) // batch_size * batch_size + batch_size
-        of_batch = lengths[rows[np.minimum(ends, len(rows)) - 1]]
-        return [
-            _Group(rows[of_batch == length], int(length), batch_size // processes, processes)
-            for length in np.unique(of_batch)
-        ]
+        of_batch, parts = lengths[rows[np.minimum(ends, len(rows)) - 1]], []
 
-    def _embed_modality(
-        self, embed: _EmbedBatch, modality: str, split: Items, batch_size: int
-    ) -> dict[str, Any]:
-        """Embeds all items of a modality, group by group; the kept arrays in their order."""
-        groups = self._group(modality, split, batch_size)
-        count = sum(len(group.rows) for group in groups)
-        what = f"Embedding {count:,} {KINDS[modality]}s of {split.title} {split.split}"
-        with progress(what, count, jointly=True) as advance:
-            parts = [self._embed_group(embed, modality, split, each, advance) for each in groups]
-        order = np.argsort(np.concatenate([group.rows for group in groups]))
+        def launch(batch: Batch) -> Kept:
+            advance(processes * len(batch[ids]))
+            columns = {n: mesh_lib.pad_rows(x, size) for n, x in batch.items() if n != ids}
+            return embed(mesh_lib.global_batch(columns, mesh) if mesh else columns)
 
-        kept: dict[str, Any] = {
-            name: np.concatenate([getattr(part, name) for part in parts])[order]
-            for name in ("vectors", "log_sigma", "predicted")
-            if getattr(parts[0], name) is not None
-        }
-        if parts[0].tokens is not None:
-            tokens = [RaggedTokens.from_padded(*part.tokens) for part in parts]
-            kept["tokens"] = RaggedTokens.join(tokens)[order]
-        if parts[0].features is not None:
-            found = zip(groups, parts, strict=True)
-            kept["features"] = Tokens.join([(group.rows, part.features) for group, part in found])
-        return kept
-
-    def _embed_group(
-        self,
-        embed: _EmbedBatch,
-        modality: str,
-        split: Items,
-        group: "_Group",
-        advance: Callable[[int], None],
-    ) -> _Embedded:
-        """Embeds the items of a group, in its order."""
-        own, size = group.own_rows(jax.process_index() if group.processes > 1 else 0), group.size
-        if modality == "image":
-            read = split.images(size, own)
-        else:
-            read = split.captions(size, own, group.length)
-        ids = _ID_COLUMNS[modality]
-
-        def launch(batch: Batch) -> _Embedded:
-            advance(group.processes * len(batch[ids]))
-            return embed({name: self._place(x, size) for name, x in batch.items() if name != ids})
-
-        # Reading results one batch late also keeps the input queue short.
-        found = launch_ahead(map(launch, read))
-        batches = [jax.tree.map(mesh_lib.local_rows, each) for each in found]
-        found = jax.tree.map(lambda *arrays: np.concatenate(arrays), *batches)
-        if self.mesh is not None and group.processes > 1:
-            found = mesh_lib.to_host(mesh_lib.global_batch(found, self.mesh), self.mesh)
-        return jax.tree.map(lambda array: array[: len(group.rows)], found)
-
-    def _place(self, rows: np.ndarray, size: int) -> jax.Array:
-        """Pads this process's rows to a batch and shards them."""
-        rows = mesh_lib.pad_rows(rows, size)
-        if self.mesh is None:
-            return jnp.asarray(rows)
-        return mesh_lib.global_batch(rows, self.mesh)
+        what = f"Embedding {len(rows):,} {KINDS[modality]}s of {split.title} {split.split}"
+        with progress(what, len(rows), jointly=True) as advance:
+            for length in np.unique(of_batch).tolist():
+                group = rows[of_batch == length]
+                own = own_rows(group, size, processes, index)
+                read = split.captions(size, own, length) if is_text else split.images(size, own)
+                # Reading results one batch late also keeps the input queue short.
+                found = launch_ahead(map(launch, read))
+                batches = (jax.tree.map(mesh_lib.local_rows, each) for each in found)
+                kept = jax.tree.map(lambda *arrays: np.concatenate(arrays), *batches)
+                if processes > 1:
+                    kept = mesh_lib.to_host(mesh_lib.global_batch(kept, mesh), mesh)
+                kept = jax.tree.map(operator.itemgetter(slice(len(group))), kept)
+                parts.append({k: _pack(x) for k, x in kept.items() if x is not None})
+        if not is_text:  # One group in order, perhaps of large arrays.
+            return parts[0]
+        order = np.argsort(rows)
+        return {name: _join([part[name] for part in parts])[order] for name in parts[0]}
 
 
-class _Group(NamedTuple):
-    """Items that are embedded in batches of one shape, each spread over all processes.
+def _pack(array: Any) -> Any:
+    """An array, or tokens without their padding."""
+    return RaggedTokens.from_padded(*array) if isinstance(array, tuple) else array
 
-    Attributes:
-      rows: positions [R] of the items in the split.
-      length: length to which captions are padded; 0 for images.
-      size: items per batch and process.
-      processes: number of processes.
+
+def _join(parts: Sequence[Any]) -> Any:
+    """Arrays or tokens, one after the other."""
+    is_ragged = isinstance(parts[0], RaggedTokens)
+    return RaggedTokens.join(parts) if is_ragged else np.concatenate(parts)
+
+
+def own_rows(rows: np.ndarray, size: int, processes: int, index: int) -> np.ndarray:
+    """Returns the rows that a process embeds in batches of `size`.
+
+    All processes call the model equally often, so those that have fewer rows repeat one: of the
+    rows a..e in batches of 2 x 2, process 0 embeds a b, c d, and process 1 embeds e e, e.
     """
-
-    rows: np.ndarray
-    length: int
-    size: int
-    processes: int
-
-    def own_rows(self, index: int) -> np.ndarray:
-        """Returns the rows that a process embeds.
-
-        All processes call the model equally often, so those that have fewer rows repeat one: of the
-        rows a..e in batches of 2 x 2, process 0 embeds a b, c d, and process 1 embeds e e, e.
-        """
-        count = self.size * -(-len(self.rows) // (self.processes * self.size))
-        own = self.rows[index * count : (index + 1) * count]
-        own = own if len(own) else self.rows[-1:]
-        return mesh_lib.pad_rows(own, max(len(own), count - self.size + 1))
+    count = size * -(-len(rows) // (processes * size))
+    own = rows[index * count : (index + 1) * count]
+    own = own if len(own) else rows[-1:]
+    return mesh_lib.pad_rows(own, max(len(own), count - size + 1))

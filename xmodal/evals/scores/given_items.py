@@ -3,6 +3,7 @@
 import concurrent.futures
 import functools
 import os
+import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -58,7 +59,8 @@ class GivenItems:
           unreadable: see `Model.embed_images`.
           lengths: the only padded lengths of the texts; by default, multiples of 4.
         """
-        self._images, self._config, self._upright = images, config, upright
+        self._images, self._upright = images, upright
+        self._config: Any = config
         self._first, self._unreadable = first, unreadable
         self.modalities = ("text",) * bool(texts) + ("image",) * bool(images)
         self.image_ids = np.arange(len(images))
@@ -79,13 +81,9 @@ class GivenItems:
         self, batch_size: int, rows: np.ndarray, length: int
     ) -> Iterator[dict[str, np.ndarray]]:
         """Yields `text_ids` and `text_mask` int32 [b, length], and `caption_id` [b]."""
-        for start in range(0, len(rows), batch_size):
-            at = rows[start : start + batch_size]
-            yield {
-                "text_ids": self._ids[at, :length],
-                "text_mask": self._mask[at, :length],
-                "caption_id": self.caption_ids[at],
-            }
+        for at in np.split(rows, range(batch_size, len(rows), batch_size)):
+            ids, mask = self._ids[at, :length], self._mask[at, :length]
+            yield {"text_ids": ids, "text_mask": mask, "caption_id": self.caption_ids[at]}
 
     def images(self, batch_size: int, rows: np.ndarray) -> Iterator[dict[str, np.ndarray]]:
         """Yields columns of the encoder and `image_id` [b], one batch ahead.
@@ -93,33 +91,27 @@ class GivenItems:
         They are `image` [b, ...], and `image_mask` [b, R] if the number of regions varies.
         """
 
-        assert self._config is not None
-        regions = self._config.max_regions
-
         def make_batch(start: int) -> dict[str, np.ndarray]:
             at = rows[start : start + batch_size]
             read = list(_WORKERS.map(self._read, at))
-            if not regions:
+            if not self._config.max_regions:
                 return {"image": np.stack(read), "image_id": at}
-            image, mask = pad_rows(read, regions)
+            image, mask = pad_rows(read, self._config.max_regions)
             return {"image": image, "image_mask": mask, "image_id": at}
 
         return read_ahead(make_batch, range(0, len(rows), batch_size), 1)
 
     def _read(self, place: int) -> np.ndarray:
-        assert self._config is not None
+        given, number = self._images[place], self._first + int(place)
         try:
-            return prepare_image(self._images[place], self._config, upright=self._upright)
+            return prepare_image(given, self._config, upright=self._upright)
         except (OSError, ValueError, TypeError, RuntimeError) as error:
             # The last two are PyTorch's, for tensors that NumPy cannot read.
             if self._unreadable is not None and self._config.size:
-                self._unreadable[self._first + int(place)] = str(error)
+                self._unreadable[number] = str(error)
                 return np.zeros(self._config.shape, np.uint8)
-            given = self._images[place]
-            name = f" ({os.fspath(given)})" if isinstance(given, (str, os.PathLike)) else ""
-            raise UserError(
-                f"Image {self._first + place}{name} cannot be embedded: {error}."
-            ) from error
+            name = f" ({os.fspath(given)})" if isinstance(given, str | os.PathLike) else ""
+            raise UserError(f"Image {number}{name} cannot be embedded: {error}.") from error
 
 
 def prepare_image(given: Picture, config: ImageConfig, *, upright: bool = True) -> np.ndarray:
@@ -135,41 +127,30 @@ def prepare_image(given: Picture, config: ImageConfig, *, upright: bool = True) 
       ValueError: it is not an image, or has the wrong shape or type.
       OSError: its file cannot be read.
     """
-    if config.size == 0:
-        return _features(given, config)
-    return evaluation_view(_pixels(given, upright), config)
-
-
-def _features(given: Any, config: ImageConfig) -> np.ndarray:
-    """Returns stored features, float [F] or [R, F]; all R of them, if their number varies."""
-    features = np.asarray(given)
-    several = 2 if config.max_regions else 1
-    if features.dtype.kind != "f" or not several <= features.ndim <= 2 or 0 in features.shape:
+    if config.size:
+        return evaluation_view(_pixels(given, upright), config)
+    features, several = np.asarray(given), 2 if config.max_regions else 1
+    fits = features.dtype.kind == "f" and features.size and several <= features.ndim <= 2
+    # Not for NaN, either.
+    if not (fits and np.abs(features).max() <= np.finfo(np.float32).max):
         wanted = "[R, F]" if config.max_regions else "[F] or [R, F]"
         raise ValueError(
-            f"this model takes stored features, float {wanted}, not {type(given).__name__}, "
+            f"this model takes stored features, finite float {wanted}, not "
             f"{features.dtype} {list(features.shape)}"
         )
-    with np.errstate(over="ignore"):
-        if not np.isfinite(features.astype(np.float32)).all():
-            raise ValueError("its features hold NaN, infinity or numbers beyond float32")
     return features
 
 
-def _pixels(given: Picture, upright: bool) -> np.ndarray:
+def _pixels(given: Any, upright: bool) -> np.ndarray:
     """Returns uint8 [H, W, 3], with at least one pixel."""
-    if isinstance(given, (str, os.PathLike)):
-        with open(given, "rb") as file:
-            given = file.read()
+    if isinstance(given, str | os.PathLike):
+        given = pathlib.Path(given).read_bytes()
     if isinstance(given, bytes):
         return decode_upright(given) if upright else decode_image(given)
     if isinstance(given, PIL.Image.Image):
         return np.asarray(to_rgb(stand_upright(given) if upright else given))
     pixels = np.asarray(given)
-    if pixels.ndim == 3 and pixels.shape[2] == 1:
-        pixels = pixels[..., 0]
-    is_picture = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))
-    if pixels.dtype != np.uint8 or not is_picture or not pixels.size:
+    if pixels.dtype != np.uint8 or pixels.ndim < 2 or not pixels.size:
         raise ValueError(
             "a picture is a path, bytes, a PIL image or an array uint8 [H, W, 3] with pixels, not "
             f"{type(given).__name__}, {pixels.dtype} {list(pixels.shape)}"

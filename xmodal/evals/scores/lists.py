@@ -5,11 +5,9 @@ The candidates of a second stage are such lists.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from xmodal.core.errors import UserError
 from xmodal.evals.labels.definitions import DIRECTIONS, KINDS
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged
@@ -29,9 +27,6 @@ from xmodal.evals.scores.score_rows import Scores
 from xmodal.evals.scores.sources import Candidates, RankedLists
 
 _DIGITS = 12  # Digits of the hash that distinguishes candidates.
-
-Asked = Mapping[tuple[str, str], DirectionLabels]
-"""Labels by the names of benchmark and direction."""
 
 
 class ListedScores(Scores):
@@ -66,17 +61,22 @@ class ListedScores(Scores):
 
 
 def answer_lists(
-    source: RankedLists | Candidates, labels: Labels, asked: Asked
+    source: RankedLists | Candidates,
+    labels: Labels,
+    asked: Mapping[tuple[str, str], DirectionLabels],
 ) -> dict[tuple[str, str], RankedQueries]:
     """Answers the directions that have lists by the metrics that are determined for every query.
+
+    The labels `asked` are by the names of benchmark and direction.
 
     `missing` names the others. A list that ends before its first positive leaves the rank
     undetermined, but determines recall@k if it has at least k items; within folds, only items of
     the query's fold count.
     """
-    answers: dict[tuple[str, str], RankedQueries] = {}
-    for direction, scores in open_lists(source, labels, asked).items():
+    answers = {}
+    for direction in source.directions:
         own = {key: each for key, each in asked.items() if key[1] == direction}
+        scores = open_lists(source, labels, direction)
         for key, answer in zip(own, rank_directions(scores, [*own.values()])[0], strict=True):
             answers[key] = keep_determined(scores, own[key], answer)
     return answers
@@ -113,54 +113,29 @@ def keep_determined(
     return dataclasses.replace(answer, rank=rank, tied=None, values=values, missing=missing)
 
 
-def open_lists(
-    source: RankedLists | Candidates, labels: Labels, asked: Asked
-) -> dict[str, ListedScores]:
-    """Returns ranked lists by position in the galleries of a split, by direction.
+def open_lists(source: RankedLists | Candidates, labels: Labels, direction: str) -> ListedScores:
+    """Returns the ranked lists of a direction by position in the galleries of a split.
 
     Candidates are ranked by descending score; of equal scores, the smaller id comes first. Queries
-    and items that are not in the split are ignored, as those of embeddings are. A query
-    needs no list if it has no positive in any labels of its direction among those `asked`.
+    and items that are not in the split are ignored, as those of embeddings are. The list of a query
+    without one is empty.
     """
     ids = {"image": labels.image_ids, "text": labels.caption_ids}
-    definition = source.definition if isinstance(source, Candidates) else ""
-    opened = {}
-    for direction, (given, ranked) in _read_lists(source).items():
-        queries, items = (Positions(KINDS[s], ids[s]) for s in DIRECTIONS[direction])
-        values = items.find(np.concatenate([np.zeros(0, np.int64), *ranked]))
-        rows = queries.find(given)
-        lacking = np.zeros(len(queries.ids), bool)
-        for (_, name), each in asked.items():
-            if name == direction:
-                lacking |= has_positives(each)
-        lacking[rows[rows >= 0]] = False
-        if lacking.any():
-            raise UserError(
-                f"There is no list under {direction!r} in {source.place} for {lacking.sum()} of "
-                f"the {queries.kind}s that are queries of the benchmarks, the first is "
-                f"{queries.ids[lacking.argmax()]}; add them, name their split in `split`, or name "
-                "in `benchmarks` only benchmarks that do not use them."
-            )
-        at = np.repeat(rows, [len(each) for each in ranked])
-        kept = np.flatnonzero((at >= 0) & (values >= 0))
-        kept = kept[np.argsort(at[kept], kind="stable")]
-        lengths = np.bincount(at[kept], minlength=len(lacking))
-        lists = Ragged(np.concatenate([[0], np.cumsum(lengths)]), values[kept].astype(np.int32))
-        opened[direction] = ListedScores(lists, len(items.ids), definition)
-    return opened
-
-
-def _read_lists(source: RankedLists | Candidates) -> dict[str, tuple[np.ndarray, Any]]:
-    """Ids of queries and of their items, best first, by direction."""
+    queries, items = (Positions(KINDS[each], ids[each]) for each in DIRECTIONS[direction])
+    definition, ranked = "", None
     if isinstance(source, RankedLists):
-        given = {"i2t": source.i2t, "t2i": source.t2i}
-        return {
-            name: (np.fromiter(lists, np.int64, len(lists)), list(lists.values()))
-            for name, lists in given.items()
-            if lists is not None
-        }
-    ids = {"i2t": source.image_ids, "t2i": source.caption_ids}
-    return {
-        name: (ids[name], np.take_along_axis(items, np.lexsort((items, -scores)), axis=1))
-        for name, (items, scores) in source.directions.items()
-    }
+        lists = source.directions[direction]
+        given, ranked = np.fromiter(lists, np.int64, len(lists)), list(lists.values())
+    else:
+        given = source.image_ids if direction == "i2t" else source.caption_ids
+        found, scores = source.directions[direction]
+        ranked = np.take_along_axis(found, np.lexsort((found, -scores)), axis=1)
+        definition = source.definition
+    values = items.find(np.concatenate([np.zeros(0, np.int64), *ranked]))
+    rows = queries.find(given)
+    at = np.repeat(rows, [len(each) for each in ranked])
+    kept = np.flatnonzero((at >= 0) & (values >= 0))
+    kept = kept[np.argsort(at[kept], kind="stable")]
+    lengths = np.bincount(at[kept], minlength=len(queries.ids))
+    listed = Ragged(np.concatenate([[0], np.cumsum(lengths)]), values[kept].astype(np.int32))
+    return ListedScores(listed, len(items.ids), definition)

@@ -13,7 +13,7 @@ import copy
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -23,6 +23,7 @@ from jax.sharding import Mesh
 
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.progress import progress
+from xmodal.evals.scores.ragged_tokens import RaggedTokens
 from xmodal.evals.scores.score_files import ScoreFile, hash_arrays
 from xmodal.evals.scores.score_rows import launch_ahead
 
@@ -42,45 +43,8 @@ _SAVED_PAIRS = 1 << 22  # Scores of galleries with fewer pairs are computed agai
 Slots = tuple[np.ndarray, np.ndarray]  # Rows and columns [P] of places in a block [I, J].
 Call = tuple[int, Slots, np.ndarray]  # See `_calls`.
 
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Tokens:
-    """The tokens of a modality's items, on the host or, as arguments of functions, on devices.
-
-    Attributes:
-      tokens: [N, T, W].
-      mask: bool [N, T], True for real tokens, which come first.
-      extras: further arrays [N, ...] by name, see `models.features.OF_PAIRS`.
-    """
-
-    tokens: Any
-    mask: Any
-    extras: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-    @classmethod
-    def join(cls, parts: Sequence[tuple[np.ndarray, "Tokens"]]) -> "Tokens":
-        """Returns the tokens of parts (rows [R], tokens of R items) of a modality."""
-        count = sum(len(rows) for rows, _ in parts)
-        longest = max(part.mask.shape[1] for _, part in parts)
-        first = parts[0][1]
-        tokens = np.zeros((count, longest, first.tokens.shape[-1]), first.tokens.dtype)
-        mask = np.zeros((count, longest), bool)
-        extras = {
-            name: np.zeros((count, *array.shape[1:]), array.dtype)
-            for name, array in first.extras.items()
-        }
-        for rows, part in parts:
-            length = part.mask.shape[1]
-            tokens[rows, :length], mask[rows, :length] = part.tokens, part.mask
-            for name, array in part.extras.items():
-                extras[name][rows] = array
-        return cls(tokens, mask, extras)
-
-    def take(self, rows: np.ndarray, length: int) -> "Tokens":
-        """Returns the items at `rows`, cut to `length` tokens."""
-        extras = {name: array[rows] for name, array in self.extras.items()}
-        return Tokens(self.tokens[rows, :length], self.mask[rows, :length], extras)
+Tokens = tuple[Any, Any, Mapping[str, Any]]
+"""Tokens [N, T, W] of items, their mask, bool [N, T], real ones first, and further arrays."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,8 +53,8 @@ class PairFunctions:
 
     Attributes:
       definition: names the score: "log_odds of matching_head".
-      prepare: (modality, params, N items) -> tree of arrays, items first. Zeros after the arrays of
-        a text that is padded to fewer tokens must act as its padding does.
+      prepare: (modality, params, `Tokens` of N items) -> tree of arrays, items first. Zeros after
+        the arrays of a text that is padded to fewer tokens must act as its padding does.
       score: (params, prepared images [I, ...], prepared texts [I, J, ...]) -> float32 [I, J].
       pair_bytes: (tokens of an image, tokens of a text) -> bytes needed to score a pair.
       settings: everything but the parameters that determines the scores; "" if they are not kept.
@@ -120,36 +84,6 @@ class PairProgram:
         """Puts arrays that every process has on the devices, split by their first axis."""
         return jax.tree.map(lambda array: mesh_lib.put(array, self.sharding), tree)
 
-    def block_shape(
-        self, params: Any, images: Tokens, lengths: np.ndarray, texts: int
-    ) -> tuple[int, np.ndarray]:
-        """Returns the numbers of images per device of a block, and of texts per image of a call.
-
-        All are powers of two, so that galleries of any size share few compiled shapes.
-
-        Args:
-          params: see `PairFunctions`.
-          images: the images.
-          lengths: tokens of M texts.
-          texts: texts that an image has on average.
-
-        Returns:
-          The first number, and the second, int [M], of calls whose longest text is that one.
-        """
-        one = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype), images)
-        prepare = functools.partial(self.functions.prepare, "image")
-        prepared = jax.eval_shape(prepare, params, one)
-        size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(prepared))
-        different, of_text = np.unique(lengths, return_inverse=True)
-        tokens = images.mask.shape[1]
-        pair = np.array([self.functions.pair_bytes(tokens, int(length)) for length in different])
-        device = next(d for d in self.mesh.devices.flat if d.process_index == jax.process_index())
-        memory = (device.memory_stats() or {}).get("bytes_limit", _UNKNOWN_MEMORY) // _SHARE
-        most_texts = min(_TEXTS_PER_IMAGE, _next_power_of_two(texts))
-        fitting = np.array([_power_of_two(min(memory // each, most_texts)) for each in pair])
-        most = _power_of_two(min(memory // (size + (fitting * pair).max()), _MOST_IMAGES))
-        return min(most, self.share(len(images.mask))), fitting[of_text]
-
     def share(self, items: int) -> int:
         """Returns the next power of two of a device's part of some items."""
         return _next_power_of_two(-(-items // self.mesh.size))
@@ -164,21 +98,20 @@ class PairScores:
       definition: names the score.
     """
 
-    def __init__(self, program: PairProgram, params: Any, images: Tokens, captions: Tokens) -> None:
+    def __init__(
+        self, program: PairProgram, params: Any, images: RaggedTokens, captions: RaggedTokens
+    ) -> None:
         """Takes a program, its parameters, and the tokens of both modalities."""
         self.definition = program.functions.definition
-        self._program, self._images, self._captions = program, images, captions
-        self._lengths = _padded_lengths(captions, len(images.mask) * len(captions.mask))
+        self._program, self._tokens = program, {"image": images, "text": captions}
+        self._shape = len(images.lengths), len(captions.lengths)
+        self._lengths = _padded_lengths(captions, math.prod(self._shape))
         self._image_lengths = _common_lengths(images)
         self._by_length = np.argsort(-self._lengths, kind="stable")
         self._texts: dict[int, Any] = {}
         # Place of a caption among those of its length.
-        order = np.argsort(self._lengths, kind="stable")
-        self._place = np.empty(len(order), np.int64)
-        self._place[order] = np.arange(len(order)) - np.searchsorted(
-            self._lengths[order], self._lengths[order]
-        )
-        self._at = np.arange(len(images.mask)), np.arange(len(captions.mask))
+        self._place = np.zeros(self._shape[1], np.int64)
+        self._at = [np.arange(size) for size in self._shape]
         self._bound = functools.cache(
             lambda: jax.tree.map(jnp.asarray, program.functions.bind(params))
         )
@@ -186,24 +119,23 @@ class PairScores:
 
     def _open(self) -> ScoreFile:
         """The scores [N, M], and which of them are finished; in memory if there are few."""
-        shape, key = (len(self._images.mask), len(self._captions.mask)), ""
-        settings, mesh = self._program.functions.settings, self._program.mesh
-        if settings and math.prod(shape) >= _SAVED_PAIRS:
-            arrays = jax.tree.leaves((self._images, self._captions))
+        settings, mesh, key = self._program.functions.settings, self._program.mesh, ""
+        if settings and math.prod(self._shape) >= _SAVED_PAIRS:
+            items = self._tokens.values()
+            arrays = [x for i in items for x in (i.values, i.lengths, *i.extras.values())]
             key = hash_arrays(settings, arrays, mesh_lib.to_host(self._bound(), mesh))
-        return ScoreFile(key, shape, shape, mesh)
+        return ScoreFile(key, self._shape, self._shape, mesh)
 
     def pairs(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
         """Returns the scores [P], float32, of pairs at positions [P]."""
         images, captions = self._at[0][images], self._at[1][captions]
         file = self._opened()
-        finished = file.finished
-        if not finished[images, captions].all():
-            wanted = np.zeros(finished.shape, bool)
+        if not file.finished[images, captions].all():
+            wanted = np.zeros(self._shape, bool)
             wanted[images, captions] = True
             # The average of an image, even after a kill: other shapes could round differently.
             texts = math.ceil(np.count_nonzero(wanted) / np.count_nonzero(wanted.any(axis=1)))
-            wanted[finished] = False
+            wanted[file.finished] = False
             self._compute(wanted, texts)
         file.complete()
         return np.asarray(file.scores[images, captions])
@@ -213,32 +145,28 @@ class PairScores:
 
         None for all.
         """
-        taken, (rows, columns) = copy.copy(self), self._at
-        taken._at = (
-            rows if images is None else rows[images],
-            columns if captions is None else columns[captions],
-        )
+        taken, given = copy.copy(self), zip(self._at, (images, captions), strict=True)
+        taken._at = [own if at is None else own[at] for own, at in given]
         return taken
 
     def _compute(self, wanted: np.ndarray, texts: int) -> None:
         """Scores pairs, bool [N, M], image by image; images with many texts come first.
 
-        `texts`: see `PairProgram.block_shape`.
+        `texts`: number of texts that an image has on average.
         """
-        program, tokens = self._program, self._images
-        for length in np.unique(self._lengths[wanted.any(axis=0)]):
-            if int(length) not in self._texts:
-                self._texts[int(length)] = self._prepare_texts(int(length))
+        program, file = self._program, self._opened()
+        for length in np.unique(self._lengths[wanted.any(axis=0)]).tolist():
+            if length not in self._texts:
+                self._texts[length] = self._prepare_texts(length)
         counts = np.count_nonzero(wanted, axis=1)
         names = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
         total = int(counts.sum())
-        per_device, places = program.block_shape(self._bound(), tokens, self._lengths, texts)
+        per_device, places = self._block_shape(texts)
         size = program.mesh.size * per_device
         with progress(f"Scoring {total:,} pairs", total, jointly=True) as advance:
             for block in self._image_blocks(names, size):
-                padded = mesh_lib.pad_rows(block, size)
-                placed = program.put(tokens.take(padded, self._image_lengths[block[0]]))
-                prepared, own = program.prepare("image", self._bound(), placed), wanted[block]
+                prepared = self._prepare("image", block, size, self._image_lengths[block[0]])
+                own = wanted[block]
 
                 def launch(call: Call, to: Any = prepared) -> tuple[jax.Array, Slots, np.ndarray]:
                     width, slots, captions = call
@@ -248,9 +176,33 @@ class PairScores:
                 calls = _calls(own, self._by_length, places)
                 for found, slots, captions in launch_ahead(map(launch, calls)):
                     scores = mesh_lib.to_host(found, program.mesh)[slots]
-                    self._opened().scores[block[slots[0]], captions] = scores
+                    file.scores[block[slots[0]], captions] = scores
                     advance(len(captions))
-                self._opened().finish(block, own)
+                file.finish(block, own)
+
+    def _block_shape(self, texts: int) -> tuple[int, np.ndarray]:
+        """The numbers of images per device of a block, and of texts per image of a call.
+
+        The second number, int [M], is for calls whose longest text is that one. All are powers of
+        two, so that galleries of any size share few compiled shapes.
+        """
+        program, images = self._program, self._tokens["image"]
+        one = images[np.arange(1)]
+        given = self._bound(), (*one.pad(images.longest), one.extras)
+        prepare = functools.partial(program.functions.prepare, "image")
+        leaves = jax.tree.leaves(jax.eval_shape(prepare, *given))
+        size = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+        different, of_text = np.unique(self._lengths, return_inverse=True)
+        cost = program.functions.pair_bytes
+        pair = np.array([cost(images.longest, int(length)) for length in different])
+        device = next(
+            d for d in program.mesh.devices.flat if d.process_index == jax.process_index()
+        )
+        memory = (device.memory_stats() or {}).get("bytes_limit", _UNKNOWN_MEMORY) // _SHARE
+        most_texts = min(_TEXTS_PER_IMAGE, _next_power_of_two(texts))
+        fitting = np.array([_power_of_two(min(memory // each, most_texts)) for each in pair])
+        most = _power_of_two(min(memory // (size + (fitting * pair).max()), _MOST_IMAGES))
+        return min(most, program.share(self._shape[0])), fitting[of_text]
 
     def _image_blocks(self, names: np.ndarray, size: int) -> Iterator[np.ndarray]:
         """Yields at most `size` images of one padded length at a time."""
@@ -264,30 +216,29 @@ class PairScores:
         lengths = self._lengths[captions]
         longest = self._texts[int(lengths.max())]
         block = jax.tree.map(lambda x: np.zeros((*shape, *x.shape[1:]), x.dtype), longest)
-        for length in np.unique(lengths):
+        for length in np.unique(lengths).tolist():
             own = lengths == length
-            at = slots[0][own], slots[1][own]
-            places = self._place[captions[own]]
-
-            def fill(into: np.ndarray, texts: np.ndarray, at: Slots = at, p: Any = places) -> None:
-                place: Any = (*at, *(slice(size) for size in texts.shape[1:]))
-                into[place] = texts[p]
-
-            jax.tree.map(fill, block, self._texts[int(length)])
+            at, places = (slots[0][own], slots[1][own]), self._place[captions[own]]
+            leaves = map(jax.tree.leaves, (block, self._texts[length]))
+            for into, texts in zip(*leaves, strict=True):
+                into[(*at, *map(slice, texts.shape[1:]))] = texts[places]
         return block
 
     def _prepare_texts(self, length: int) -> Any:
         """The prepared texts of a length, on the host."""
-        program = self._program
-        at = np.flatnonzero(self._lengths == length)
-        size = program.mesh.size * min(program.share(len(at)), _MOST_IMAGES)
-        parts = []
+        program, at = self._program, np.flatnonzero(self._lengths == length)
+        self._place[at] = np.arange(len(at))
+        size, parts = program.mesh.size * min(program.share(len(at)), _MOST_IMAGES), []
         for start in range(0, len(at), size):
-            padded = mesh_lib.pad_rows(at[start : start + size], size)
-            placed = program.put(self._captions.take(padded, length))
-            found = program.prepare("text", self._bound(), placed)
+            found = self._prepare("text", at[start : start + size], size, length)
             parts.append(mesh_lib.to_host(found, program.mesh))
         return jax.tree.map(lambda *arrays: np.concatenate(arrays)[: len(at)], *parts)
+
+    def _prepare(self, modality: str, rows: np.ndarray, size: int, length: int) -> Any:
+        """Prepared items at `rows`, padded to `length` tokens and repeated up to `size`."""
+        items, program = self._tokens[modality][mesh_lib.pad_rows(rows, size)], self._program
+        placed = program.put((*items.pad(length), items.extras))
+        return program.prepare(modality, self._bound(), placed)
 
 
 def _calls(wanted: np.ndarray, by_length: np.ndarray, places: np.ndarray) -> Iterator[Call]:
@@ -323,19 +274,17 @@ def _next_power_of_two(least: int) -> int:
     return 1 << max(least - 1, 0).bit_length()
 
 
-def _padded_lengths(captions: Tokens, pairs: int) -> np.ndarray:
+def _padded_lengths(captions: RaggedTokens, pairs: int) -> np.ndarray:
     """Tokens of every caption, rounded up, so that few shapes are compiled; int [M]."""
-    lengths = np.maximum(captions.mask.sum(axis=1), 1)
-    steps: Any = _LENGTHS
+    lengths, steps = np.maximum(captions.lengths, 1), np.array(_LENGTHS)
     if pairs >= _MANY_PAIRS:
-        digits = np.frexp(lengths - 0.5)[1]
-        steps = 1 << np.maximum(digits - _DIGITS, 1)
-    return np.minimum(-(-lengths // steps) * steps, captions.mask.shape[1])
+        steps = 1 << np.maximum(np.frexp(lengths - 0.5)[1] - _DIGITS, 1)
+    return np.minimum(-(-lengths // steps) * steps, captions.longest)
 
 
-def _common_lengths(images: Tokens) -> np.ndarray:
+def _common_lengths(images: RaggedTokens) -> np.ndarray:
     """Tokens of every image, rounded up to the next of a few lengths that are common; int [N]."""
-    lengths = np.maximum(images.mask.sum(axis=1), 1)
+    lengths = np.maximum(images.lengths, 1)
     shares = np.arange(1, _IMAGE_LENGTHS + 1) / _IMAGE_LENGTHS
     common = np.unique(np.quantile(lengths, shares, method="higher"))
     return common[np.searchsorted(common, lengths)]

@@ -2,20 +2,20 @@
 
 `config.evals.NAME.reranker = {"name": ..., **options}` picks one. "cross_encoder" scores the pairs
 of a query with its best items, see `PairReranker`. The others are functions of complete rows:
-(scores [B, N], probabilities [B, N, C], **options) -> [B, N].
+(scores [B, N], probabilities [B, N, C]) -> [B, N].
 """
 
 import copy
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.core.config import Bounds, check_options, lookup, read, setting
+from xmodal.core.config import read_named, setting
 from xmodal.core.errors import UserError
 from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.reports.results import Rescored
@@ -47,58 +47,52 @@ class PairReranker:
     first_stage: str = ""
 
 
-RowReranker = Callable[[jax.Array, jax.Array], jax.Array]
-
-
-def refine_selectively(
-    scores: jax.Array,
-    predicted: jax.Array,
-    *,
-    strength: Annotated[float, Bounds(at_least=0)],
-    gap: Annotated[float, Bounds(at_least=0)],
-) -> jax.Array:
-    """Returns rows in which uncertain queries favor items with confident predictions.
+@dataclasses.dataclass(frozen=True)
+class SelectiveRefinement:
+    """The reranker "selective_refinement": uncertain queries favor confidently predicted items.
 
     Selective similarity refinement of Alikhani et al. 2022 (CMCM), section 3.4: if the best two
     scores of a query are less than `gap` apart, each of its scores is multiplied by the sum over
     relations of exp(strength |p - 0.5|), where p is the predicted probability.
 
-    Args:
-      scores: float32 [B, N].
-      predicted: probabilities, float32 [B, N, C].
+    Attributes:
       strength: lambda of the paper, 0.13 for CITE++ and 0.12 for Clue.
       gap: T of the paper; 0.05 in the authors' code.
     """
-    confidence = jnp.abs(predicted - 0.5)
-    refined = scores * jnp.sum(jnp.exp(strength * confidence), axis=-1)
-    if scores.shape[1] < 2:
-        return scores
-    best = jax.lax.top_k(scores, 2)[0]
-    return jnp.where(best[:, :1] - best[:, 1:] < gap, refined, scores)
 
+    strength: float = setting(at_least=0)
+    gap: float = setting(at_least=0)
+
+    def __call__(self, scores: jax.Array, predicted: jax.Array) -> jax.Array:
+        """Returns the scores to rank by, float32 [B, N].
+
+        Args:
+          scores: float32 [B, N].
+          predicted: probabilities, float32 [B, N, C].
+        """
+        if scores.shape[1] < 2:
+            return scores
+        confidence = jnp.abs(predicted - 0.5)
+        refined = scores * jnp.sum(jnp.exp(self.strength * confidence), axis=-1)
+        best = jax.lax.top_k(scores, 2)[0]
+        return jnp.where(best[:, :1] - best[:, 1:] < self.gap, refined, scores)
+
+
+RowReranker = Callable[[jax.Array, jax.Array], jax.Array]
 
 RERANKERS: dict[str, Callable[..., Any]] = {
-    "selective_refinement": refine_selectively,
+    "selective_refinement": SelectiveRefinement,
     "cross_encoder": PairReranker,
 }
 
 
-def make_reranker(
-    where: str, options: Mapping[str, Any] | None, *, of_rows: bool = False
-) -> RowReranker | PairReranker | None:
-    """Returns the reranker that `{"name": ..., **options}` describes; None for None.
+def make_reranker(where: str, options: Mapping[str, Any] | None, *, of_rows: bool = False) -> Any:
+    """Returns the row of `RERANKERS` that `{"name": ..., **options}` describes; None for None.
 
     `of_rows`: whether only functions of rows are allowed.
     """
-    if options is None:
-        return None
-    given = dict(options)
-    known = {name: x for name, x in RERANKERS.items() if not of_rows or x is not PairReranker}
-    made = lookup(f"{where}.name", given.pop("name", ""), known)
-    if made is not PairReranker:
-        check_options(where, made, given)
-        return functools.partial(made, **given)
-    return read(PairReranker, where, given)
+    known: Any = {n: x for n, x in RERANKERS.items() if not of_rows or x is not PairReranker}
+    return None if options is None else read_named(where, options, known, lambda row: row)[1]
 
 
 class RerankedScores(Scores):
@@ -178,54 +172,23 @@ class TwoStages(Scores):
         self.definition = pairs.definition + (f" + {factor}{first_name}" if weight else "")
         self.scores_all = top is None or top >= max(first.shape)
         self.shape, self.dtype = first.shape, first.dtype if weight else np.dtype(np.float32)
-        self._best: tuple[np.ndarray, np.ndarray] | None = None
 
     def transpose(self) -> "TwoStages":
         """See `Scores`."""
         turned = copy.copy(self)
         turned._first, turned.shape = self._first.transpose(), self.shape[::-1]
-        turned._is_transposed, turned._best = not self._is_transposed, None
+        turned._is_transposed = not self._is_transposed
+        vars(turned).pop("_best", None)
         return turned
 
     def candidates(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns positions int [Q, K] of every query's scored items, and their scores [Q, K]."""
-        return self._find_best()[0], self._score(np.arange(self.shape[0]))
+        return self._best[0], self._score(np.arange(self.shape[0]))
 
     def rows(self, queries: np.ndarray) -> np.ndarray:
         """See `Scores`."""
-        return self._join(queries, self._score(queries))
-
-    def blocks(self, queries: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-        """See `Scores`; all pairs are scored together."""
+        found, best = np.empty((len(queries), self.shape[1]), self.dtype), self._best[0]
         scores = self._score(queries)
-        for start in range(0, len(queries), self.height):
-            at = slice(start, min(start + self.height, len(queries)))
-            yield at, self._join(queries[at], scores[at])
-
-    def rated_scores(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """See `Scores`; the scores of exactly these pairs."""
-        ends = (items, queries) if self._is_transposed else (queries, items)
-        found = self._pairs.pairs(*ends)
-        return found + self._weight * self._first.pairs(queries, items) if self._weight else found
-
-    def find_scored(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """See `Scores`."""
-        return np.any(self._find_best()[0][queries] == items[:, None], axis=1)
-
-    def rounding(self, queries: np.ndarray) -> np.ndarray | None:
-        """See `Scores`; a network's scores are rounded at least to their own precision."""
-        if self.dtype == np.float64:
-            return None
-        return np.finfo(np.float32).eps * np.abs(self._score(queries)).max(axis=1)
-
-    def describe(self, labels: DirectionLabels) -> Rescored:
-        """See `Scores`."""
-        best, gallery = self._find_best()[0], self.shape[1]
-        return describe_candidates(best, labels, gallery, self.definition, self._first_name)
-
-    def _join(self, queries: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        """Rows [q, N] of queries whose candidates have these scores [q, K]."""
-        found, best = np.empty((len(queries), self.shape[1]), self.dtype), self._find_best()[0]
         if best.shape[1] < self.shape[1]:
             first = self._first.rows(queries)
             for start in range(0, len(queries), GROUP):
@@ -235,32 +198,57 @@ class TwoStages(Scores):
         np.put_along_axis(found, best[queries], scores, axis=1)
         return found
 
+    def blocks(self, queries: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+        """See `Scores`; all pairs are scored together."""
+        self._score(queries)
+        return super().blocks(queries)
+
+    def rated_scores(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """See `Scores`; the scores of exactly these pairs."""
+        found = self._score_pairs(queries, items)
+        return found + self._weight * self._first.pairs(queries, items) if self._weight else found
+
+    def find_scored(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """See `Scores`."""
+        return np.any(self._best[0][queries] == items[:, None], axis=1)
+
+    def rounding(self, queries: np.ndarray) -> np.ndarray | None:
+        """See `Scores`; a network's scores are rounded at least to their own precision."""
+        if self.dtype == np.float64:
+            return None
+        return np.finfo(np.float32).eps * np.abs(self._score(queries)).max(axis=1)
+
+    def describe(self, labels: DirectionLabels) -> Rescored:
+        """See `Scores`."""
+        names = self.definition, self._first_name
+        return describe_candidates(self._best[0], labels, self.shape[1], *names)
+
     def _score(self, queries: np.ndarray) -> np.ndarray:
         """The scores of the candidates of queries, [q, K]."""
-        best, first = self._find_best()
+        best, first = self._best
         ends = np.repeat(queries, best.shape[1]), best[queries].ravel()
-        found = self._pairs.pairs(*(ends[::-1] if self._is_transposed else ends))
-        found = found.reshape(len(queries), -1)
+        found = self._score_pairs(*ends).reshape(len(queries), -1)
         return found + self._weight * first[queries] if self._weight else found
 
-    def _find_best(self) -> tuple[np.ndarray, np.ndarray]:
+    def _score_pairs(self, *ends: np.ndarray) -> np.ndarray:
+        return self._pairs.pairs(*(ends[::-1] if self._is_transposed else ends))
+
+    @functools.cached_property
+    def _best(self) -> tuple[np.ndarray, np.ndarray]:
         """The best items of every query in the first stage, int [Q, K]; if K is all, by position.
 
         And their scores there, [Q, K]; [Q, 0] if these serve nothing.
         """
-        if self._best is not None:
-            return self._best
         queries, items = self.shape
-        top, weight = min(self._top or items, items), self._weight
+        top = min(self._top or items, items)
         every = np.broadcast_to(np.arange(items, dtype=np.int32), self.shape)
-        self._best = every, np.empty((queries, 0), self.dtype)
-        if top < items or weight:
-            found, scores = np.empty((queries, top), np.int32), np.empty((queries, top), self.dtype)
-            for at, rows in self._first.blocks(np.arange(queries)):
-                found[at] = top_items(rows, top) if top < items else every[at]
-                scores[at] = np.take_along_axis(rows, found[at], axis=1)
-            self._best = found, scores
-        return self._best
+        if top == items and not self._weight:
+            return every, np.empty((queries, 0), self.dtype)
+        found, scores = np.empty((queries, top), np.int32), np.empty((queries, top), self.dtype)
+        for at, rows in self._first.blocks(np.arange(queries)):
+            found[at] = top_items(rows, top) if top < items else every[at]
+            scores[at] = np.take_along_axis(rows, found[at], axis=1)
+        return found, scores
 
 
 def _count_smaller(rows: np.ndarray) -> np.ndarray:

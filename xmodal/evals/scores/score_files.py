@@ -17,6 +17,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from xmodal.core import mesh as mesh_lib
@@ -66,16 +67,19 @@ class ScoreFile:
           folder: parent of the file's folder; None for the user's cache folder.
         """
         self._place: pathlib.Path | None = None
+        self.scores: Any = np.zeros(shape, np.float32)
+        self.finished: Any = np.zeros(parts, bool)
         if not key:
-            self.scores: Any = np.zeros(shape, np.float32)
-            self.finished: Any = np.zeros(parts, bool)
             return
         root = _score_folder() if folder is None else pathlib.Path(folder)
         self._place = root / key
         own = self._place / f"process-{jax.process_index()}"
-        self.scores = _open_array(own / "scores.npy", shape, np.float32)
-        self.finished = _open_array(own / "finished.npy", parts, np.bool_)
-        self.finished &= _finished_everywhere(self.finished, mesh)
+        self.scores = _open_array(own / "scores.npy", self.scores)
+        self.finished = _open_array(own / "finished.npy", self.finished)
+        if mesh_lib.process_count(mesh) > 1:
+            every = multihost_utils.process_allgather(np.packbits(self.finished))
+            bits = np.unpackbits(np.bitwise_and.reduce(every), count=self.finished.size)
+            self.finished &= bits.astype(bool).reshape(parts)
 
     def finish(self, at: Any, parts: Any = True) -> None:
         """Lists parts at an index as finished, after their scores are on the disk."""
@@ -91,11 +95,10 @@ class ScoreFile:
 
     def complete(self) -> None:
         """Removes the files with the process, and those before the last two now."""
-        if self._place is None:
-            return
-        _complete.pop(self._place, None)
-        _complete[self._place] = None
-        _remove_complete(kept=2)
+        if self._place is not None:
+            _complete.pop(self._place, None)
+            _complete[self._place] = None
+            _remove_complete(kept=2)
 
 
 @atexit.register
@@ -106,25 +109,14 @@ def _remove_complete(kept: int = 0) -> None:
         del _complete[place]
 
 
-def _open_array(path: pathlib.Path, shape: tuple[int, ...], dtype: type) -> np.memmap:
-    """A mapped array, zero if it is new."""
+def _open_array(path: pathlib.Path, like: np.ndarray) -> np.ndarray:
+    """A mapped array of the shape and type of another one, zero if it is new."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f"{uuid.uuid4().hex}-{path.name}")
-        np.lib.format.open_memmap(new, "w+", dtype, shape).flush()
+        np.lib.format.open_memmap(new, "w+", like.dtype, like.shape).flush()
         new.rename(path)
     return np.lib.format.open_memmap(path, "r+")
-
-
-def _finished_everywhere(finished: np.ndarray, mesh: Mesh) -> np.ndarray:
-    """The entries that all processes have finished, bool of the shape of this one's."""
-    processes = mesh_lib.process_count(mesh)
-    if processes == 1:
-        return finished
-    own = np.repeat(np.packbits(finished)[None], mesh.size // processes, axis=0)
-    found = mesh_lib.to_host(mesh_lib.global_batch({"bits": own}, mesh), mesh)["bits"]
-    bits = np.unpackbits(np.bitwise_and.reduce(found), count=finished.size)
-    return bits.astype(bool).reshape(finished.shape)
 
 
 def _score_folder() -> pathlib.Path:

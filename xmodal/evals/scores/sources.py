@@ -1,26 +1,23 @@
 """Requests of an evaluator to a model, and the answers by id: embeddings, scores or ranked lists.
 
-Files and models give the same types; `galleries` and `lists` put them in the order of a split.
+Files and models give the same types; `find_items` and `lists` put them in the order of a split.
 """
 
-import abc
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from xmodal.core.errors import UserError
+from xmodal.evals.labels.ids import Positions
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
 from xmodal.similarity import Similarity, make_similarity
 
 if TYPE_CHECKING:
     from xmodal.evals.scores.pair_scores import PairScores
-
-# Scores of pairs are smaller, and integers that rank all other items are exact in float32.
-LARGEST_SCORE = 1 << 22
 
 
 def add_logits(images: jax.Array | None, captions: jax.Array | None) -> jax.Array:
@@ -83,7 +80,7 @@ def _rows(array: Any, at: np.ndarray | None) -> Any:
     return array if array is None or at is None else array[at]
 
 
-class ModelAdapter(abc.ABC):
+class ModelAdapter:
     """A model as evaluators see it; by itself, a file, which has only its items.
 
     Attributes:
@@ -92,12 +89,6 @@ class ModelAdapter(abc.ABC):
 
     place: str
 
-    @property
-    def notes(self) -> Sequence[str]:
-        """Facts of the model for the report."""
-        return ()
-
-    @abc.abstractmethod
     def items(
         self, split: Any, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
     ) -> "Source":
@@ -108,6 +99,8 @@ class ModelAdapter(abc.ABC):
           similarity: `Options.similarity`, which ranks embeddings instead of the model's own.
           batch_size: items embedded per call, over all devices.
         """
+        source: Any = self
+        return with_similarity(source, similarity) if isinstance(source, Embeddings) else source
 
     def embed(
         self, modality: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
@@ -130,20 +123,8 @@ class ModelAdapter(abc.ABC):
         )
 
 
-class _Given(ModelAdapter):
-    """An adapter that is itself the answer for every split."""
-
-    def items(
-        self, split: Any, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
-    ) -> "Source":
-        """See `ModelAdapter`."""
-        refuse_field(self.place, similarity)
-        assert isinstance(self, Source)
-        return with_similarity(self, similarity) if isinstance(self, Embeddings) else self
-
-
 @dataclasses.dataclass(frozen=True)
-class Embeddings(_Given):
+class Embeddings(ModelAdapter):
     """Embeddings of a model; a modality without embeddings is None, as are its ids.
 
     Attributes:
@@ -219,7 +200,7 @@ class Embeddings(_Given):
 
 
 @dataclasses.dataclass(frozen=True)
-class ScoreMatrix(_Given):
+class ScoreMatrix(ModelAdapter):
     """The score of every image with every caption, for models that read pairs.
 
     Attributes:
@@ -236,7 +217,7 @@ class ScoreMatrix(_Given):
 
 
 @dataclasses.dataclass(frozen=True)
-class Candidates(_Given):
+class Candidates(ModelAdapter):
     """Scores of some items of every query, by a cross-encoder or any other reranker.
 
     Attributes:
@@ -256,34 +237,19 @@ class Candidates(_Given):
 
 
 @dataclasses.dataclass(frozen=True)
-class RankedLists(_Given):
-    """Ranked lists, most similar first; a direction without lists is None.
+class RankedLists(ModelAdapter):
+    """Ranked lists, most similar first.
 
     Attributes:
       place: names the source in messages.
-      i2t: image id -> int64 caption ids.
-      t2i: caption id -> int64 image ids.
+      directions: "i2t", "t2i" or both -> id of a query -> int64 ids of items.
     """
 
     place: str
-    i2t: Mapping[int, np.ndarray] | None
-    t2i: Mapping[int, np.ndarray] | None
+    directions: Mapping[str, Mapping[int, np.ndarray]]
 
 
 Source = Embeddings | ScoreMatrix | Candidates | RankedLists
-
-
-def refuse_field(place: str, similarity: Mapping[str, Any] | None) -> None:
-    """Raises an error if a similarity ranks another array than the vectors, a source's only one."""
-    if similarity is None:
-        return
-    field = make_similarity(similarity, "similarity of an evaluator").config.field
-    if field != "vector":
-        raise UserError(
-            f"The similarity of an evaluator ranks the array {field!r}, but {place} has one array "
-            "per item, the vectors: remove `field` from the similarity, or evaluate the model "
-            "itself, with --run=RUN."
-        )
 
 
 def with_similarity(source: Embeddings, similarity: Mapping[str, Any] | None) -> Embeddings:
@@ -307,3 +273,48 @@ def with_similarity(source: Embeddings, similarity: Mapping[str, Any] | None) ->
         )
     parameters = {key: source.parameters[key] for key in chosen.parameters}
     return dataclasses.replace(source, similarity=chosen.name, parameters=parameters, options={})
+
+
+def ids_of(source: Embeddings | ScoreMatrix | Candidates) -> dict[str, np.ndarray]:
+    """Returns the ids of a source by kind, "image" and "caption"; a missing kind is left out."""
+    ids = {"image": source.image_ids, "caption": source.caption_ids}
+    return {kind: each for kind, each in ids.items() if each is not None}
+
+
+class Ids(Protocol):
+    """Items of a split by id: those of `Labels`, or of a prepared dataset."""
+
+    @property
+    def image_ids(self) -> np.ndarray:
+        """Integers [N]."""
+
+    @property
+    def caption_ids(self) -> np.ndarray:
+        """Integers [M]."""
+
+
+def order_embeddings(source: Embeddings, labels: Ids) -> Embeddings:
+    """Returns the embeddings in the order of the split; arrays in this order are not copied."""
+    return source.take(*find_items(source, labels))
+
+
+def find_items(
+    source: Embeddings | ScoreMatrix, labels: Ids
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Returns the positions in a source of the images and of the captions of the split.
+
+    None for those that are in this order, or that the source does not have.
+    """
+    found: list[np.ndarray | None] = []
+    for kind, ids in (("image", labels.image_ids), ("caption", labels.caption_ids)):
+        own = ids_of(source).get(kind)
+        at = None if own is None or np.array_equal(own, ids) else Positions(kind, own).find(ids)
+        if at is not None and (lacking := at < 0).any():
+            raise UserError(
+                f"{source.place} lacks {lacking.sum()} of the {len(ids)} {kind}s of the split, the "
+                f"first is {kind} id {ids[lacking.argmax()]}: export all of them, with the ids of "
+                "the dataset; if they are of another split, name it in `split`; with annotations, "
+                "`partial` evaluates those that exist."
+            )
+        found.append(at)
+    return found[0], found[1]

@@ -19,7 +19,7 @@ from xmodal.evals.evaluators.benchmarks import BenchmarksOptions
 from xmodal.evals.reports.evaluation import find_ranks
 from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.reports.results import evaluator_tag
-from xmodal.evals.scores import arrays
+from xmodal.evals.scores import files
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.sources import Embeddings, ModelAdapter
 from xmodal.train.tensorboard import Views
@@ -185,7 +185,7 @@ class EvalSuite:
         # Files are checked before any work, and in all processes, which would wait for one that
         # failed.
         for path in filter(None, (request.save_embeddings, request.save_scores)):
-            processes.first_does(f"check {path}", functools.partial(arrays.check_savable, path))
+            processes.first_does(f"check {path}", functools.partial(files.check_savable, path))
         saved = []
         if request.save_embeddings is not None:
             sets = {(id(used[n][1]), repr(x.similarity)): n for n, x in self.options.items()}
@@ -214,7 +214,7 @@ class EvalSuite:
         for path, kind, name in saved:
             found = getattr(used[name][0], kind)(adapter)  # In all processes.
             if jax.process_index() == 0:
-                getattr(arrays, f"save_{kind}")(path, found)
+                getattr(files, f"save_{kind}")(path, found)
         return evaluations
 
 

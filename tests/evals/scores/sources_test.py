@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xmodal.core.errors import UserError
-from xmodal.evals.scores import arrays, galleries
+from xmodal.evals.scores import files, sources
 from xmodal.evals.scores.score_rows import MatrixScores
 
 LABELS = types.SimpleNamespace(
@@ -22,7 +22,7 @@ def embeddings(image_ids, caption_ids):
         if ids is not None:
             rows = np.repeat(np.float32(ids)[:, None], 3, axis=1)
             given |= {f"{name}_ids": np.asarray(ids), f"{name}_embeddings": rows}
-    return arrays.load_embeddings(given)
+    return files.load_embeddings(given)
 
 
 def shuffled(ids):
@@ -32,7 +32,7 @@ def shuffled(ids):
 def test_embeddings_take_the_order_of_the_split_and_ignore_others():
     extra = [*shuffled(LABELS.image_ids), 7, 5]
     saved = embeddings(extra, shuffled(LABELS.caption_ids))
-    ordered = galleries.order_embeddings(saved, LABELS)
+    ordered = sources.order_embeddings(saved, LABELS)
     np.testing.assert_array_equal(ordered.images[:, 0], LABELS.image_ids)
     np.testing.assert_array_equal(ordered.image_ids, LABELS.image_ids)
     np.testing.assert_array_equal(ordered.captions[:, 2], LABELS.caption_ids)
@@ -41,17 +41,17 @@ def test_embeddings_take_the_order_of_the_split_and_ignore_others():
 def test_items_that_are_missing():
     saved = embeddings([*range(10, 20), *range(22, 30)], LABELS.caption_ids)
     with pytest.raises(UserError, match="lacks 2 of the 20 images .* is image id 20"):
-        galleries.order_embeddings(saved, LABELS)
+        sources.order_embeddings(saved, LABELS)
 
 
 def test_scores_on_disk_are_reordered_where_they_are_looked_at(tmp_path):
     image_ids, caption_ids = [*shuffled(LABELS.image_ids), 5], shuffled(LABELS.caption_ids)
     matrix = np.multiply.outer(np.float32(image_ids), np.float32(caption_ids))
     np.save(tmp_path / "scores.npy", matrix)
-    saved = arrays.load_scores(
+    saved = files.load_scores(
         tmp_path / "scores.npy", {"image_ids": image_ids, "caption_ids": caption_ids}
     )
     expected = np.multiply.outer(np.float32(LABELS.image_ids), np.float32(LABELS.caption_ids))
-    found = MatrixScores(saved.matrix, *galleries.find_items(saved, LABELS))
+    found = MatrixScores(saved.matrix, *sources.find_items(saved, LABELS))
     assert found.shape == expected.shape
     np.testing.assert_array_equal(found.rows(np.arange(20)), expected)
