@@ -156,7 +156,10 @@ def fill_metrics(settings: RunConfig, evals: Mapping[str, Options]) -> RunConfig
     Retrieval and rating benchmarks come before other evaluators, accuracies last.
     """
     found = []
-    for name, options in sorted(evals.items(), key=lambda item: _preference(item[1])):
+    is_first, is_last = BenchmarksOptions, ClassificationOptions
+    for name, options in sorted(
+        evals.items(), key=lambda each: isinstance(each[1], is_last) - isinstance(each[1], is_first)
+    ):
         dataset = (options.data or {}).get("dataset", settings.data.dataset)
         if tag := options.default_metric(dataset):
             found.append(evaluator_tag(name, tag))
@@ -177,12 +180,6 @@ def fill_metrics(settings: RunConfig, evals: Mapping[str, Options]) -> RunConfig
             )
         optimizer = dataclasses.replace(optimizer, plateau=plateau)
     return dataclasses.replace(settings, best_checkpoint=best, optimizer=optimizer)
-
-
-def _preference(options: Options) -> int:
-    if isinstance(options, BenchmarksOptions):
-        return 0
-    return 2 if isinstance(options, ClassificationOptions) else 1
 
 
 def check_start(run: Run) -> None:

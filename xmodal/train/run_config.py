@@ -97,11 +97,10 @@ def read_settings(config: ConfigDict) -> RunConfig:
 def find_section(config: Mapping[str, Any], path: str) -> dict[str, Any] | None:
     """Returns the section at a path; None if it, or one that it is in, is None or missing."""
     section: Any = config
-    place = "config"
     for name in path.split("."):
-        section, place = (section or {}).get(name), f"{place}.{name}"
+        section = (section or {}).get(name)
         if not isinstance(section, dict | None):
-            raise UserError(f"{place} is {section!r}; it must be a section.")
+            raise UserError(f"{name} of config.{path} is {section!r}; it must be a section.")
     return section
 
 

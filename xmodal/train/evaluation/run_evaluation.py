@@ -150,7 +150,14 @@ def make_embedder(parts: Run, *, scores_pairs: bool = False) -> Embedder:
       parts: parts of a run.
       scores_pairs: whether to keep the tokens of all items for the cross-encoder.
     """
-    predictors = _make_predictors(parts.tasks)
+    predictors = {
+        task.name: Predictor(frozenset(modalities((task,))), functools.partial(_predict, task))
+        for task in parts.tasks
+        if task.module is not None
+        and hasattr(task.module.module, "predict")
+        # Pairs of two captions are not pairs of an image and a caption.
+        and len(modalities((task,))) == len(task.views)
+    }
     pairs = make_pair_functions(parts.model) if scores_pairs else None
     return Embedder(
         lambda *inputs: parts.model.embed(*inputs)[0],
@@ -160,18 +167,6 @@ def make_embedder(parts: Run, *, scores_pairs: bool = False) -> Embedder:
         predict=predictors,
         pairs=pairs,
     )
-
-
-def _make_predictors(tasks: Sequence[Task]) -> dict[str, Predictor]:
-    """Returns the predictors of tasks whose module predicts from images, captions or both."""
-    return {
-        task.name: Predictor(frozenset(modalities((task,))), functools.partial(_predict, task))
-        for task in tasks
-        if task.module is not None
-        and hasattr(task.module.module, "predict")
-        # Pairs of two captions are not pairs of an image and a caption.
-        and len(modalities((task,))) == len(task.views)
-    }
 
 
 def _predict(
