@@ -75,17 +75,13 @@ def rank_directions(
     own = [x for pairs in rated if (x := scores.rated_scores(*pairs)) is not None]
     if forward and (exclude_self or backward):
         scores = scores.hold(memory_budget() if budget is None else budget)
-    found, read = _read_rows(scores, forward, () if own else rated, exclude_self=exclude_self)
-    turned = _read_rows(scores.transpose(), backward)[0] if backward else []
+    found, read = _read_rows(scores, forward, () if own else rated, exclude_self)
+    turned = _read_rows(scores.transpose(), backward, (), False)[0] if backward else []
     return found, turned, own or read
 
 
 def _read_rows(
-    scores: Scores,
-    directions: Sequence[DirectionLabels],
-    rated: Pairs = (),
-    *,
-    exclude_self: bool = False,
+    scores: Scores, directions: Sequence[DirectionLabels], rated: Pairs, exclude_self: bool
 ) -> tuple[list[RankedQueries], list[np.ndarray]]:
     """Answers directions, and reads the scores of `rated` pairs from the same rows."""
     if not (directions or rated):
@@ -111,9 +107,9 @@ def _read_rows(
             if exclude_self:
                 rows[np.arange(len(rows)), at] = -np.inf
             for group in by_folds.values():
-                chunk = _Chunk(at, rows, rounding, flags, group)
+                chunk = _Chunk(at, rows, flags, group)
                 for answer in group:
-                    answer.add(chunk)
+                    answer.add(chunk, rounding)
             advance(len(rows))
     found = [answer.result(scores.describe(answer.labels)) for answer in answers]
     return found, values
@@ -126,18 +122,12 @@ class _Chunk:
       queries: int [q], positions.
       first: position of the first of n items.
       rows: scores [q, n]; -inf for items of other folds than the query's.
-      rounding: rounding of the scores, [q], or None.
       lists: int64 [q, depth], the best items that any label set reads, best first, and -1.
       listed: scores of these items, and NaN.
     """
 
     def __init__(
-        self,
-        queries: np.ndarray,
-        rows: np.ndarray,
-        rounding: np.ndarray | None,
-        flags: np.ndarray,
-        group: Sequence["_Answer"],
+        self, queries: np.ndarray, rows: np.ndarray, flags: np.ndarray, group: list["_Answer"]
     ) -> None:
         """Takes rows; `flags`, bool [>= q, >= N], are overwritten."""
         folds, self.first = group[0].labels.folds, 0
@@ -147,12 +137,10 @@ class _Chunk:
             columns = slice(some[0], some[-1] + 1) if len(some) else slice(None)
             self.first = columns.start or 0
             rows = np.where(own[:, None] == folds[1][columns], rows[:, columns], -np.inf)
-        self.queries, self.rows, self.rounding, self._flags = queries, rows, rounding, flags
-        depths = np.max([answer.depths[queries] for answer in group], axis=0)
-        deep = np.flatnonzero(depths)
-        found = np.full((len(rows), depths.max(initial=1)), -1)
-        top = top_items(rows[as_slice(deep)], found.shape[1])
-        found[deep, : top.shape[1]] = top
+        self.queries, self.rows, self._flags = queries, rows, flags
+        depth = max(int(answer.depths[queries].max()) for answer in group)
+        top = top_items(rows, depth)
+        found = np.pad(top, ((0, 0), (0, depth - top.shape[1])), constant_values=-1)
         self.lists = np.where(found < 0, -1, found + self.first)
         self.listed = np.where(found < 0, np.nan, np.take_along_axis(rows, found, axis=1))
         self._limits = np.full(len(rows), -np.inf, rows.dtype)
@@ -171,10 +159,10 @@ class _Chunk:
         self._limits[new] = limits[new]
         return self._counts.copy()
 
-    def count_near(self, limits: np.ndarray) -> np.ndarray:
+    def count_near(self, limits: np.ndarray, rounding: np.ndarray) -> np.ndarray:
         """Returns how many scores rounding could have moved to a limit of each row, int64 [q]."""
-        above = self._count(np.greater, self.rows, limits + self.rounding)
-        return self._count(np.greater_equal, self.rows, limits - self.rounding) - above
+        above = self._count(np.greater, self.rows, limits + rounding)
+        return self._count(np.greater_equal, self.rows, limits - rounding) - above
 
     def _count(self, compare: np.ufunc, rows: np.ndarray, limits: np.ndarray) -> np.ndarray:
         (height, width), sums = rows.shape, -(-rows.shape[1] // _FLAGS)
@@ -203,8 +191,8 @@ class _Answer:
         self._rank = np.full(queries, self._items, np.int32)
         self._tied, self._rounded = np.zeros(queries, bool), list[bool]()
 
-    def add(self, chunk: _Chunk) -> None:
-        """Adds rows of queries."""
+    def add(self, chunk: _Chunk, rounding: np.ndarray | None) -> None:
+        """Adds rows of queries, and `rounding` of their scores [q] if it is to be counted."""
         queries = chunk.queries
         for relation in self.labels.relations if self._values else ():
             r = compute_r(self.labels, relation)[queries]
@@ -216,9 +204,9 @@ class _Answer:
                 last, following = np.take_along_axis(chunk.listed, ends, axis=1).T
                 self._tied[queries] |= (r > 0) & (last == following)
         if self._has_rank:
-            self._rank_best(chunk)
+            self._rank_best(chunk, rounding)
 
-    def _rank_best(self, chunk: _Chunk) -> None:
+    def _rank_best(self, chunk: _Chunk, rounding: np.ndarray | None) -> None:
         """Ranks the best positives, and finds items with the same scores."""
         queries, rows = chunk.queries, chunk.rows
         assert isinstance(self.labels.positives, Ragged), "ranks need lists of positives"
@@ -239,8 +227,8 @@ class _Answer:
         # All positives of a query may be outside the gallery: it counts as a miss.
         self._rank[queries[found]] = ahead[found]
         self._tied[queries] = tied
-        if chunk.rounding is not None:
-            self._rounded += (chunk.count_near(best) > equal)[found].tolist()
+        if rounding is not None:
+            self._rounded += (chunk.count_near(best, rounding) > equal)[found].tolist()
 
     def result(self, rescored: Rescored | None) -> RankedQueries:
         """Returns the results of all rows, with the facts of their second stage."""
@@ -254,19 +242,15 @@ class _Answer:
 
 def has_positives(labels: DirectionLabels) -> np.ndarray:
     """Returns which queries have a positive, bool [Q]."""
-    return np.any([_count(labels, relation) > 0 for relation in labels.relations], axis=0)
+    return find_deepest(labels) > 0
 
 
 def compute_r(labels: DirectionLabels, relation: Ragged | Relation) -> np.ndarray:
     """Returns R of every query, the number of its positives up to the cap; int64 [Q]."""
-    count = _count(labels, relation)
+    count = relation.lengths + (0 if labels.unreachable is None else labels.unreachable)
     return count if labels.cap is None else np.minimum(count, labels.cap)
 
 
 def find_deepest(labels: DirectionLabels) -> np.ndarray:
     """Returns the largest R of every query among its relations, int64 [Q]."""
     return np.max([compute_r(labels, relation) for relation in labels.relations], axis=0)
-
-
-def _count(labels: DirectionLabels, relation: Ragged | Relation) -> np.ndarray:
-    return relation.lengths + (0 if labels.unreachable is None else labels.unreachable)

@@ -18,6 +18,7 @@ from xmodal.evals.reports.results import Rescored
 
 GROUP = 64  # Rows of a product are a multiple of this.
 _CHUNK = 1_600_000  # Scores that are read while they are in a processor's cache.
+_ROWS = 1024  # More rows save nothing.
 
 
 def memory_budget() -> int:
@@ -82,7 +83,7 @@ class Scores(abc.ABC):
     @property
     def height(self) -> int:
         """Queries in a block of rows: few, which stay in a processor's cache."""
-        return max(1, _CHUNK // self.shape[1])
+        return min(max(1, _CHUNK // self.shape[1]), _ROWS)
 
     def blocks(self, queries: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
         """Yields parts of the ascending `queries`, and the rows of each, valid until the next.
@@ -101,10 +102,7 @@ class MatrixScores(Scores):
     """
 
     def __init__(
-        self,
-        matrix: np.ndarray,
-        rows: np.ndarray | None = None,
-        columns: np.ndarray | None = None,
+        self, matrix: np.ndarray, rows: np.ndarray | None = None, columns: np.ndarray | None = None
     ) -> None:
         """Takes a matrix, and positions in it of the queries [Q] and items [N]; None for all."""
         self._matrix, self._rows, self._columns = matrix, rows, columns

@@ -27,7 +27,7 @@ from xmodal.evals.scores.sources import Embeddings
 from xmodal.similarity import Similarity
 from xmodal.similarity.vectors import DOUBLE, in_precision
 
-_BLOCK = 1280  # Items and queries per product.
+_BLOCK = 1088  # Items and queries per product; a power of two makes transposes slow.
 _BAND_BYTES = 1 << 29  # Scores that are computed together, unless a single product is larger.
 
 
@@ -138,7 +138,7 @@ class VectorScores(Scores):
             return {}
         mesh, tiles = self._items.mesh, {}
         # Few heights, because each is compiled.
-        unit = GROUP << max(0, (len(queries) // GROUP).bit_length() - 3)
+        unit = GROUP << max(0, (len(queries) // GROUP).bit_length() - 4)
         placed = self._queries.queries(queries, -(-len(queries) // unit) * unit)
 
         def launch(number: int) -> jax.Array:
