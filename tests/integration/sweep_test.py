@@ -13,10 +13,13 @@ optuna = pytest.importorskip("optuna")
 TRIALS, STEPS, EVERY = 2, 60, 10
 CONFIG = """
 from tests.apps.sweep import bag
+from xmodal.apps.sweep import trials
+
+trials._HEARTBEAT_SECONDS = 2  # Three of them without a sign end an attempt.
 
 def get_config():
     config = bag.make_config({data_dir!r})
-    config.total_steps, config.checkpoint.every, config.evals.shapes.every = {steps}, {every}, 30
+    config.total_steps, config.checkpoint.every, config.evals.shapes.every = {steps}, {every}, 0
     return config
 """
 

@@ -46,7 +46,7 @@ def get_config():
     text.encoder.update({"width": 32, "heads": 2, "mlp_dim": 64, "max_positions": 16})
     text.encoder.dropout, text.head = 0.1, {"name": "mean"}
     config.freeze = ("text/encoder/position_embeddings",)
-    config.batch_size, config.total_steps, config.log_every = 16, 60, 1000
+    config.batch_size, config.total_steps, config.log_every = 16, 60, 20
     config.optimizer.schedule = {"name": "constant", "warmup_steps": 4}
     config.evals.shapes.update({"bootstrap_samples": 10, "every": 20})
     config.checkpoint.update({"keep_last": 3, "every": 5})

@@ -1,9 +1,10 @@
-"""A run that is killed, damaged, terminated and poisoned ends like an undisturbed one."""
+"""A run that is killed, damaged and poisoned ends like an undisturbed one; its console."""
 
 import json
 import math
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from xmodal.train.folder import checkpoints, run_folder
 
 CONFIG = pathlib.Path(__file__).with_name("small_run.py")
 LAST = 60
+REPORT = "# crisscrossed_shapes, test split"
 
 
 class Disturbed:
@@ -62,17 +64,23 @@ class Disturbed:
         )
 
 
+@pytest.fixture(scope="module")
+def whole(few_shapes, tmp_path_factory):
+    """An undisturbed run."""
+    run = Disturbed(tmp_path_factory.mktemp("stress"), "whole", few_shapes)
+    assert run.run(TF_CPP_MIN_LOG_LEVEL="3") == 0, run.output.read_text()
+    return run
+
+
 @pytest.mark.slow
-def test_a_disturbed_run_ends_like_an_undisturbed_one(few_shapes, tmp_path):
-    whole, run = (Disturbed(tmp_path, name, few_shapes) for name in ("whole", "disturbed"))
-    assert whole.run() == 0
+def test_a_disturbed_run_ends_like_an_undisturbed_one(whole, few_shapes):
+    run = Disturbed(whole.folder.parent, "disturbed", few_shapes)
     assert run.run(signal.SIGKILL, lambda: run.is_saving_after(12)) == -signal.SIGKILL
     newest = run_folder.steps(str(run.folder))[-1]
     flip_a_bit(run_folder.step_folder(str(run.folder), newest))
-    assert run.run(signal.SIGTERM, lambda: max(run.losses()) > 30) == 143, run.output.read_text()
+    assert run.run(STRESS_POISON="41") == 1
     assert f"checkpoints/{newest}/" in run.output.read_text()
     assert (run.folder / f"damaged-{newest}").exists()
-    assert run.run(STRESS_POISON="41") == 1
     assert "Loss or gradient of step 41 is not finite" in run.output.read_text()
     assert math.isnan(run.losses()[41])
     assert json.loads((run.folder / "failure.json").read_text())["step"] == 41
@@ -87,6 +95,39 @@ def test_a_disturbed_run_ends_like_an_undisturbed_one(few_shapes, tmp_path):
         jax.tree.map(np.testing.assert_array_equal, *trees)
     for name in ("test/metrics.json", "evaluated.json"):
         assert len({(each.folder / name).read_text() for each in (run, whole)}) == 1
+
+
+@pytest.mark.slow
+def test_the_console_of_a_run_and_of_a_second_start(whole):
+    head, report, tail = whole.output.read_text().partition(REPORT)
+    assert report, head
+    messages = []
+    for line in head.splitlines():
+        if not line.startswith("  "):  # the table of parameters
+            assert re.match(r"\d\d:\d\d:\d\d \S", line), line
+            messages.append(line[9:])
+
+    def count(pattern):
+        return sum(bool(re.fullmatch(pattern, message)) for message in messages)
+
+    steps = "step [246]0/60  loss [0-9.]+  .* examples/s  [0-9:]+ left  data wait [0-9]+ %"
+    assert count(steps) == 3
+    assert count(r"step [0246]0?  shapes/mean_recall@10 [0-9.]+  best so far: step [0246]0?") == 4
+    assert count("step [0-9]+  checkpoint in .*") == 9
+    # In addition: workdir, vocabulary, cut captions, frozen weights, start, table, compilation
+    # (twice).
+    assert len(messages) <= 3 + 4 + 9 + 8, head
+    assert "Traceback" not in head + tail
+    end = tail.strip().splitlines()[-7:]
+    assert f"Report:  {whole.folder}/test/shapes/report.html" in end
+    assert end[-2:] == [
+        f"  tensorboard --logdir {whole.folder}",
+        f"  python -m xmodal.eval_main --run={whole.folder}",
+    ]
+
+    # A finished run prints results from its files: nothing is read, compiled or evaluated.
+    assert whole.run() == 0
+    assert whole.output.read_text().strip() == (report + tail).strip()
 
 
 def flip_a_bit(folder):

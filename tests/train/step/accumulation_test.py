@@ -35,38 +35,31 @@ def softmax():
 
 
 def hinge():
-    """A loss with parameters that reads an image's regions after the head, and their mask."""
+    """A loss with parameters that reads an image's regions after the head, and their mask; a
+    cross-encoder on the features of both towers, and drawn negatives.
+    """
     generation = base.task("image", "caption_1", "caption_generation", negatives="none")
     generation["loss"]["inputs"] = ["text_ids", "text_mask"]
     generation["loss"]["module"] = {"vocab_size": tiny.WORDS, "width": 6, "word_width": 5}
     hardest = base.task("image", "caption_0", "triplet", engine="chunked", chunk_size=5)
-    config = make_config({"i2t": hardest, "generation": generation}, {"name": "cosine"})
+    tasks = {"i2t": hardest, "generation": generation}
+    tasks["match"] = base.task("image", "caption_0", "matching")
+    # Gradients that cancel, such as those of biases of keys, are rounding.
+    config = make_config(tasks, {"name": "cosine", "temperature": 0.2})
     config.model.image.encoder.features = (REGIONS, tiny.FEATURES)
     # The layers between the regions normalize over the batch.
     config.model.image.head = {"name": "graph", "width": 8, "layers": 0}
     config.model.text.encoder = {"name": "words", "vocab_size": tiny.WORDS, "width": 8}
     config.model.text.head = {"name": "gpo", "width": 8, "drop": 0.0, "hidden": 3}
     config.model.image.projection = config.model.text.projection = None
-    return config
-
-
-def matching():
-    """A cross-encoder on the features of both towers, and drawn negatives."""
-    config = hinge()
-    config.tasks = {
-        "i2t": cxc.image_text(0.7),
-        "match": base.task("image", "caption_0", "matching"),
-    }
     config.model.cross_encoder = {
         "name": "matching_head", "width": 8, "depth": 1, "heads": 2, "mlp_dim": 12,
         "dropout": 0.0,
     }  # fmt: skip
-    # Gradients that cancel, such as those of biases of keys, are rounding.
-    config.model.similarity = {"name": "cosine", "temperature": 0.2}
     return config
 
 
-WHOLE = {each.__name__: each for each in (softmax, hinge, matching)}
+WHOLE = {each.__name__: each for each in (softmax, hinge)}
 L2 = step.L2Config(".*kernel", 1e-3)
 
 
