@@ -27,7 +27,7 @@ from xmodal.evals.scores.sources import Embeddings
 from xmodal.similarity import Similarity
 from xmodal.similarity.vectors import DOUBLE, in_precision
 
-_BLOCK = 1088  # Items and queries per product; a power of two makes transposes slow.
+_BLOCK = 1152  # Items and queries per product; a power of two makes transposes slow.
 _BAND_BYTES = 1 << 29  # Scores that are computed together, unless a single product is larger.
 
 
@@ -128,7 +128,7 @@ class VectorScores(Scores):
         """Copies rows at positions [q] in tiles to the first of `rows` [>= q, N]; returns these."""
         rows, some = rows[: len(at)], as_slice(at)
         for number, tile in tiles.items():
-            into = rows[:, number * self._items.height :][:, : tile.shape[1]]
+            into = rows[:, number * self._items.height :][:, : self._items.height]
             copy_parts(tile[some, : into.shape[1]], into)
         return rows
 
