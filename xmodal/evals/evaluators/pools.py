@@ -164,7 +164,7 @@ class PoolsEvaluator(Evaluator):
             rows, columns = np.nonzero(positive)
             labels = Ragged.from_pairs(rows, columns, num_rows=len(positive))
             (answer,), *_ = rank_directions(queries, [DirectionLabels(labels, ("recall@1",))])
-            ranks[direction] = answer.rank
+            ranks[direction] = 1 + answer.rank
         return ranks
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from xmodal.evals.reports.metrics import MEDIAN_RANK
 from xmodal.evals.reports.results import CorrelationResult, Result
 
+_BLOCKS = 16
 _LEVEL = 0.975  # The two tails leave 5 %.
 
 
@@ -44,16 +45,24 @@ def _compute_medians(counts: np.ndarray, rank: np.ndarray, images: np.ndarray) -
       rank: int [Q], 0-based rank of every query.
       images: int [Q], the image of every query.
     """
-    from scipy import sparse  # Slow to import, and not every evaluation has intervals.
-
-    ranks, column = np.unique(rank, return_inverse=True)
-    shape = counts.shape[1], len(ranks)
-    table = sparse.coo_array((np.ones(len(rank)), (images, column)), shape=shape)
-    ends = np.cumsum(counts @ table.tocsr(), axis=1)  # Places of the last query of a rank, from 1.
-    medians, some = np.full(len(counts), np.nan), ends[:, -1:].sum(axis=1) > 0
-    ends = ends[some]
-    middle = [np.sum(ends <= (ends[:, -1:] - odd) // 2, axis=1) for odd in (1, 0)]
-    medians[some] = ranks[np.stack(middle)].sum(axis=0, dtype=np.int64) // 2 + 1
+    order = np.argsort(rank, kind="stable")
+    rank, images = rank[order].astype(np.int64), images[order].astype(np.int64)
+    # Queries are counted by blocks, and one by one only in the block of the median.
+    size = -(-len(rank) // _BLOCKS) or 1
+    keys = images * _BLOCKS + np.arange(len(rank)) // size
+    table = np.bincount(keys, minlength=counts.shape[1] * _BLOCKS).reshape(-1, _BLOCKS)
+    sums = counts @ table.astype(np.float64)
+    ends, medians = np.cumsum(sums, axis=1), np.full(len(counts), np.nan)
+    middle = np.stack([(ends[:, -1] - 1) // 2, ends[:, -1] // 2])
+    blocks = np.sum(ends <= middle[..., None], axis=2).T
+    for first, last in np.unique(blocks[ends[:, -1] > 0], axis=0):
+        some = np.flatnonzero((blocks == (first, last)).all(axis=1) & (ends[:, -1] > 0))
+        start = first * size
+        # Places of the last copies, from 1.
+        places = np.cumsum(counts[np.ix_(some, images[start : (last + 1) * size])], axis=1)
+        places += (ends[some, first] - sums[some, first])[:, None]
+        chosen = rank[start + np.sum(places <= middle[:, some, None], axis=2)]
+        medians[some] = chosen.sum(axis=0) // 2 + 1
     return medians
 
 
