@@ -96,8 +96,8 @@ PAPERS_TRAINED = {name if ":" in name else f"{name}:quick" for name in PAPERS}
 ONLY_BUILT = {
     "cc_pretrain:quick", "cxc_image_text:quick", "clip:quick", "clip_finetune:quick",
     "clip_finetune:t2t,quick", "clip_finetune:locked,quick", "clip_finetune:sigmoid,quick",
-    "cmcm_clue:quick,story", "order:quick", "sgraf:sgr_quick", "vit:quick", "vse0:quick",
-    "vsrn:quick",
+    "cmcm_clue:quick,captions", "cmcm_clue:quick,story", "order:quick", "sgraf:sgr_quick",
+    "vit:quick", "vse0:quick", "vse_infinity:quick_grids", "vsrn:quick",
 }  # fmt: skip
 ON_SHAPES = [
     (name, argument)

@@ -28,10 +28,10 @@ def get_config():
 """
 
 
-@pytest.fixture
-def tiny_config(few_shapes, tmp_path):
+@pytest.fixture(scope="module")
+def tiny_config(few_shapes, tmp_path_factory):
     """Path of a config file for a small text-only experiment."""
-    path = tmp_path / "tiny.py"
+    path = tmp_path_factory.mktemp("config") / "tiny.py"
     path.write_text(CONFIG.format(variant="t2t", data_dir=few_shapes))
     return path
 
@@ -50,8 +50,8 @@ def get_config():
 """
 
 
-@pytest.fixture
-def clip_config(few_shapes, tmp_path):
+@pytest.fixture(scope="module")
+def clip_config(few_shapes, tmp_path_factory):
     """Path of a config file for a small SigLIP; its text projection has running statistics, too."""
     settings = (
         "config.data.image.size = 24",
@@ -62,7 +62,7 @@ def clip_config(few_shapes, tmp_path):
         "config.model.text.projection.update({'width': 16, 'batch_norm': True})",
         "return config",
     )
-    path = tmp_path / "clip_small.py"
+    path = tmp_path_factory.mktemp("config") / "clip_small.py"
     config = CLIP.format(variant="quick_sigmoid", data_dir=few_shapes)
     path.write_text(config.replace("return config", "\n    ".join(settings)))
     return path
@@ -79,7 +79,7 @@ def read_arrays():
     return read
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def start():
     """Function that starts a training command; kills it if it still runs at the end."""
     processes = []

@@ -1,7 +1,6 @@
-"""Two processes train like one process with the same number of devices, and like one device."""
+"""Two processes train, evaluate and build like one, and like one device."""
 
 import json
-import runpy
 
 import jax
 import numpy as np
@@ -9,11 +8,14 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util import tensor_util
 
-from tests.integration import papers_test
+import xmodal
+from tests import drawing
+from tests.api.tiny_dual_encoder import make_texts, save_run
+from tests.integration import papers_test, together
 from tests.integration.papers_test import TOGETHER
 from tests.short_runs import free_port
 from xmodal.core import mesh as mesh_lib
-from xmodal.train import loop
+from xmodal.train import start as start_lib
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.run_subjects import evaluate_best
 from xmodal.train.folder import run_folder
@@ -33,30 +35,11 @@ def read_losses(folder):
     }
 
 
-def begin_pair(begin, *arguments, **options):
-    """Starts the two processes of a command."""
-    address = f"localhost:{free_port()}"
-    together = {"JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": "2"} | options
-    return [
-        # Sets have a different order in every process.
-        begin(*arguments, JAX_PROCESS_ID=str(index), PYTHONHASHSEED=str(index), **together)
-        for index in range(2)
-    ]
-
-
-def settings(config_file, run_dir, changes):
-    """Flags of a training command."""
-    overrides = [f"--config.{path}={value}" for path, value in changes.items()]
-    return f"--config={config_file}", f"--workdir={run_dir}", *overrides
-
-
 def train_here(config_file, folder, devices, **changes):
     """Trains in this process, on some of its devices."""
-    config = runpy.run_path(str(config_file))["get_config"]()
-    config.update_from_flattened_dict(changes)
     with pytest.MonkeyPatch.context() as patch:
         use_devices(patch, devices)
-        assert loop.train(config, str(folder))
+        together.train(str(config_file), str(folder), changes)
 
 
 def use_devices(patch, number):
@@ -78,42 +61,95 @@ STORED = """
 """
 
 
-@pytest.mark.slow
-def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path):
-    """Captions with stored features and a batch in two parts; the test below has images."""
-    changes = STORED.format(folder=str(tmp_path / "features"))
+# Full batches, of which the second process has rows, and a remainder of which it has none.
+TINY = {"total_steps": TOTAL_STEPS, "evals.shapes.batch_size": 24}
+PAPER = """
+from tests.integration import papers_test
+
+def get_config():
+    return papers_test.get_config({name!r}, {data_dir!r})
+"""
+SIGLIP = {
+    "evals.shapes.every": LONG // 2,
+    "evals.shapes.batch_size": 24,
+    "log_every": 1,
+    # A constant rate, so that a longer run makes the same steps; no division by tiny gradients.
+    "optimizer.schedule": {"name": "constant", "warmup_steps": 2},
+    "optimizer.name": "sgd",
+    "optimizer.options": {"momentum": 0.9},
+    "optimizer.learning_rate": 0.05,
+    "optimizer.skip_outliers": None,
+}
+FEATURES = np.random.default_rng(5).normal(size=(30, 5)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def pair(few_shapes, tiny_config, clip_config, start, tmp_path_factory):
+    """The folder in which two processes have worked, what they printed, and losses of a paper."""
+    root = tmp_path_factory.mktemp("pair")
+    changes = STORED.format(folder=str(root / "features"))
     tiny_config.write_text(tiny_config.read_text().replace("    return config\n", changes))
+    overrides = [f"--config.{path}={value}" for path, value in TINY.items()]
+    jobs = [
+        [1, "begin", f"--config={tiny_config}", f"--workdir={root / 'two'}", *overrides],
+        [1, "evaluate", root / "two", root / "judged"],
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(start_lib, "create_state", drawing.create_state)
+        file = root / "paper.py"
+        file.write_text(PAPER.format(name=TOGETHER, data_dir=few_shapes))
+        losses = papers_test.train_on_one(TOGETHER, few_shapes, root / "whole")
+        papers_test.rewind(root / "whole", root / "resumed")
+        jobs.append([1, "train", file, root / "resumed", {}])
+        train_here(clip_config, root / "moved", 8, total_steps=LONG // 4, **SIGLIP)
+    jobs.append([4, "train", clip_config, root / "moved", {"total_steps": LONG // 2} | SIGLIP])
+    model = save_run(str(root / "model"))
+    np.save(root / "features.npy", FEATURES)
+    (root / "captions.txt").write_text("\n".join(make_texts(13)))
+    items = f"--images={root / 'features.npy'}", f"--captions={root / 'captions.txt'}"
+    jobs.append([4, "build", f"--model={model}", *items, f"--output={root / 'index'}"])
 
-    # Full batches, of which the second process has rows, and a remainder of which it has none.
-    changes = {"total_steps": TOTAL_STEPS, "evals.shapes.batch_size": 24}
+    variables = {
+        "JAX_COORDINATOR_ADDRESS": f"localhost:{free_port()}",
+        "JAX_NUM_PROCESSES": "2",
+        "XDG_CACHE_HOME": str(root / "cache"),
+    }
+    arguments, module = json.dumps(jobs, default=str), "tests.integration.together"
+    processes = [
+        # Sets have a different order in every process.
+        start(arguments, module=module, devices=4, **variables,
+              JAX_PROCESS_ID=str(index), PYTHONHASHSEED=str(index))
+        for index in range(2)
+    ]  # fmt: skip
+    outputs = [process.communicate(timeout=900)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)
+    return root, outputs, losses
 
-    pair = begin_pair(start, *settings(tiny_config, tmp_path / "two", changes))
-    outputs = [process.communicate(timeout=900)[0] for process in pair]
-    assert [process.returncode for process in pair] == [0, 0], "\n".join(outputs)
-    assert len(list(tmp_path.glob("features/text_features-train-*"))) == 1
-    train_here(tiny_config, tmp_path / "one", 2, **changes)
 
+@pytest.mark.slow
+def test_two_processes_train_like_one(pair, tiny_config, read_arrays, tmp_path):
+    """Captions with stored features and a batch in two parts; the tests below have images."""
+    root, outputs, _ = pair
+    assert len(list(root.glob("features/text_features-train-*"))) == 1
+    train_here(tiny_config, tmp_path / "one", 2, **TINY)
     for item in ("params", "model_state"):
         last = f"checkpoints/{TOTAL_STEPS}/{item}"
-        found, expected = read_arrays(tmp_path / "two" / last), read_arrays(tmp_path / "one" / last)
+        found, expected = read_arrays(root / "two" / last), read_arrays(tmp_path / "one" / last)
         assert jax.tree.leaves(expected)
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6, rtol=0), found, expected
         )
     found, expected = (
-        json.loads((tmp_path / run / "test" / "metrics.json").read_text()) for run in ("two", "one")
+        json.loads((run / "test/metrics.json").read_text())
+        for run in (root / "two", tmp_path / "one")
     )
     assert found == pytest.approx(expected, abs=1e-3)
     # Process 1 has printed no table and written no scalars.
     assert ["test split" in output for output in outputs] == [True, False]
     for folder in ("two", "two/test"):
-        assert len(list((tmp_path / folder).glob("events.out.tfevents.*"))) == 1
+        assert len(list((root / folder).glob("events.out.tfevents.*"))) == 1
 
-    arguments = (f"--run={tmp_path / 'two'}", f"--output={tmp_path / 'judged'}")
-    pair = begin_pair(start, *arguments, module="xmodal.eval_main")
-    outputs = [process.communicate(timeout=900)[0] for process in pair]
-    assert [process.returncode for process in pair] == [0, 0], "\n".join(outputs)
-    judged = json.loads((tmp_path / "judged/shapes/metrics.json").read_text())
+    judged = json.loads((root / "judged/shapes/metrics.json").read_text())
     shared = judged.keys() & found.keys()
     assert {"shapes/t2t/recall@1", "shapes/sts/spearman"} <= shared
     assert {tag: judged[tag] for tag in shared} == pytest.approx(
@@ -121,35 +157,19 @@ def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path)
     )
 
 
-CONFIG = """
-from tests.integration import papers_test
-
-def get_config():
-    return papers_test.get_config({name!r}, {data_dir!r})
-"""
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_draws")
-@pytest.mark.parametrize("name", TOGETHER)
-def test_two_processes_continue_like_one_device(name, few_shapes, start, tmp_path, monkeypatch):
-    """Sets of tokens that are compared in tiles; a cross-encoder."""
-    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
-    losses = papers_test.train_on_one(name, few_shapes, whole)
-    papers_test.rewind(whole, resumed)
-    file, cache = tmp_path / "paper.py", {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    file.write_text(CONFIG.format(name=name, data_dir=few_shapes))
-    pair = begin_pair(start, f"--config={file}", f"--workdir={resumed}", **cache)
-    outputs = [process.communicate(timeout=900)[0] for process in pair]
-    assert [process.returncode for process in pair] == [0, 0], "\n".join(outputs)
+def test_two_processes_continue_like_one_device(pair, few_shapes, monkeypatch):
+    """A cross-encoder, which ranks again."""
+    root, _, losses = pair
+    resumed = root / "resumed"
     assert read_losses(resumed) == pytest.approx(dict(enumerate(losses[2:], 3)), rel=1e-3)
-    papers_test.compare_states(whole, resumed)
-    assert not list((tmp_path / "cache/xmodal/scores").glob("*/*/scores.npy"))  # Removed at exit.
+    papers_test.compare_states(root / "whole", resumed)
+    assert not list((root / "cache/xmodal/scores").glob("*/*/scores.npy"))  # Removed at exit.
 
     # Both have evaluated the best checkpoint as one device does.
     found = json.loads((resumed / "test/metrics.json").read_text())
     use_devices(monkeypatch, 1)
-    parts = resolve(papers_test.get_config(name, few_shapes), str(resumed))
+    parts = resolve(papers_test.get_config(TOGETHER, few_shapes), str(resumed))
     evaluate_best(RunEvaluation(parts), str(resumed))
     expected = json.loads((resumed / "test/metrics.json").read_text())
     assert "shapes/mean_recall@10" in expected
@@ -158,51 +178,36 @@ def test_two_processes_continue_like_one_device(name, few_shapes, start, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_draws")
-def test_checkpoints_move_between_processes_and_devices(clip_config, start, read_arrays, tmp_path):
+def test_checkpoints_move_between_processes_and_devices(pair, clip_config, read_arrays, tmp_path):
     """A SigLIP on eight devices, in two processes with four, and on eight; on one: equal steps."""
-    changes = {
-        "evals.shapes.every": LONG // 2,
-        "evals.shapes.batch_size": 24,
-        "log_every": 1,
-        # A constant rate, so that a longer run makes the same steps; no division by tiny gradients.
-        "optimizer.schedule": {"name": "constant", "warmup_steps": 2},
-        "optimizer.name": "sgd",
-        "optimizer.options": {"momentum": 0.9},
-        "optimizer.learning_rate": 0.05,
-        "optimizer.skip_outliers": None,
-    }
-
-    def train_alone(folder, steps, devices):
-        train_here(clip_config, tmp_path / folder, devices, total_steps=steps, **changes)
-
-    def train_together(folder, steps):
-        own = changes | {"total_steps": steps}
-        pair = begin_pair(start, *settings(clip_config, tmp_path / folder, own), devices=4)
-        outputs = [process.communicate(timeout=600)[0] for process in pair]
-        assert [process.returncode for process in pair] == [0, 0], "\n".join(outputs)
-
-    def read_metrics(folder):
-        return json.loads((tmp_path / folder / "test/metrics.json").read_text())
-
-    train_alone("one", LONG, 1)
-    train_alone("moved", LONG // 4, 8)
-    train_together("moved", LONG // 2)
+    moved, one = pair[0] / "moved", tmp_path / "one"
+    train_here(clip_config, one, 1, total_steps=LONG, **SIGLIP)
     # Both processes have evaluated.
-    found, expected = (
-        run_folder.load_metrics(str(tmp_path / each), LONG // 2) for each in ("moved", "one")
-    )
-    compare_metrics(found, expected)
-    train_alone("moved", LONG, 8)
+    compare_metrics(*(run_folder.load_metrics(str(each), LONG // 2) for each in (moved, one)))
+    train_here(clip_config, moved, 8, total_steps=LONG, **SIGLIP)
 
-    losses = read_losses(tmp_path / "moved")
+    losses = read_losses(moved)
     assert list(losses) == list(range(1, LONG + 1))
-    assert losses == pytest.approx(read_losses(tmp_path / "one"), rel=1e-4)
-    compare_metrics(read_metrics("moved"), read_metrics("one"))
+    assert losses == pytest.approx(read_losses(one), rel=1e-4)
+    compare_metrics(
+        *(json.loads((each / "test/metrics.json").read_text()) for each in (moved, one))
+    )
     for item in ("params", "model_state"):
-        last = f"checkpoints/{LONG}/{item}"
-        found, expected = (read_arrays(tmp_path / each / last) for each in ("moved", "one"))
+        found, expected = (
+            read_arrays(each / f"checkpoints/{LONG}/{item}") for each in (moved, one)
+        )
         assert jax.tree.leaves(expected)
         jax.tree.map(assert_near, found, expected)
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_index_of_one(pair):
+    root, outputs, _ = pair
+    assert ["index in" in output for output in outputs] == [True, False]
+    index = xmodal.Index.open(root / "index")
+    whole = xmodal.Index.build(index.model, images=FEATURES, captions=make_texts(13))
+    for kind, gallery in index.galleries.items():
+        np.testing.assert_allclose(gallery.vectors, whole.galleries[kind].vectors, atol=1e-6)
 
 
 def compare_metrics(found, expected):
