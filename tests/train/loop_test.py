@@ -91,17 +91,19 @@ def test_a_signal_during_the_last_write_waits_for_it(config, tmp_path, monkeypat
 
 
 def test_a_signal_during_an_evaluation_is_answered_at_the_next_block(config, tmp_path, monkeypatch):
-    embed_group, embedded = embed.Embedder._embed_group, []
+    progress, embedded = embed.progress, []
 
-    def embed_late(self, compute, modality, split, group, advance):
+    @contextlib.contextmanager
+    def report_late(*work, **options):
         def report(count):
             embedded.append(count)
             os.kill(os.getpid(), signal.SIGTERM)
             advance(count)
 
-        return embed_group(self, compute, modality, split, group, report)
+        with progress(*work, **options) as advance:
+            yield report
 
-    monkeypatch.setattr(embed.Embedder, "_embed_group", embed_late)
+    monkeypatch.setattr(embed, "progress", report_late)
     assert not loop.train(config, str(tmp_path))
     assert len(embedded) == 1
     # Without metrics, so that the same command evaluates this step.
