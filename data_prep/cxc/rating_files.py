@@ -15,7 +15,11 @@ SIDES = {
     "sits": ("caption", "image"),
 }
 # Rating -> kinds of the left and the right side.
-KINDS = {rating: (left.rstrip("1"), right.rstrip("2")) for rating, (left, right) in SIDES.items()}
+KINDS = {
+    "sts": ("caption", "caption"),
+    "sis": ("image", "image"),
+    "sits": ("caption", "image"),
+}
 SCORE, METHOD = "agg_score", "sampling_method"
 # Rating -> split -> sampling method -> number of released pairs.
 RELEASED = {

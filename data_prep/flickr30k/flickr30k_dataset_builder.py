@@ -91,7 +91,8 @@ def read_entities(folder: pathlib.Path) -> dict[str, list[Photograph]]:
             )
         splits[split] = [
             Photograph(image, n, tuple((5 * n + k, texts[image][k]) for k in range(5)))
-            for image, n in zip(names, map(ids.__getitem__, names), strict=True)
+            for image in names
+            for n in [ids[image]]
         ]
     return splits
 

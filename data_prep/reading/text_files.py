@@ -1,8 +1,7 @@
 """Readers of lines, JSON and zip archives; a truncated or damaged file is an error."""
 
-import glob
+import fnmatch
 import gzip
-import itertools
 import json
 import pathlib
 import zipfile
@@ -13,6 +12,7 @@ from typing import Any, TypeAlias
 from etils import epath
 
 from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.folders import walk
 
 
 class DamagedFileError(UnexpectedFilesError):
@@ -106,5 +106,9 @@ def read_member(archive: zipfile.ZipFile, member: str) -> bytes:
 
 def files_below(folder: pathlib.Path, *patterns: str) -> list[pathlib.Path]:
     """Sorted paths of the files whose names match one of the patterns, such as `*.tsv`."""
-    found = (glob.glob(f"**/{each}", root_dir=folder, recursive=True) for each in patterns)
-    return sorted(folder / name for name in itertools.chain.from_iterable(found))
+    return sorted(
+        parent / name
+        for parent, names in walk(folder)
+        for name in names
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    )

@@ -15,7 +15,6 @@ Every package may import this module; it imports none of them.
 import dataclasses
 import difflib
 import inspect
-import itertools
 import math
 import re
 import types
@@ -270,7 +269,7 @@ def _fit(where: str, hint: Any, value: Any) -> Any:
             any_length = kind is not tuple or inner[-1] is Ellipsis
             hints = [inner[0]] * len(value) if any_length else inner
             if kind in (tuple, Sequence, Any) and len(hints) == len(value):
-                items = tuple(map(_fit, itertools.repeat(where), hints, value))
+                items = tuple(_fit(where, *each) for each in zip(hints, value, strict=True))
                 if _MISFIT not in items:
                     return items
         elif kind is Any or (kind is not Sequence and isinstance(value, kind)):

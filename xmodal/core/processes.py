@@ -12,6 +12,7 @@ import os
 import pathlib
 import socket
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
@@ -32,7 +33,7 @@ TRY_AGAIN = 75  # EX_TEMPFAIL
 # Hosts may keep the same files in different folders.
 _OF_A_HOST = ("data_dir", "manual_dir", "ratings_dir")
 _CALLS: Counter[str] = Counter()
-_STOP_CALLS, _STOPS = itertools.count(), list[bool]()
+_STOP_CALLS, _STOPPED = itertools.count(), threading.Event()
 
 
 @contextlib.contextmanager
@@ -133,9 +134,9 @@ def agree_to_stop() -> bool:
     Every process calls it equally often, in the same order. JAX's preemption service finds the
     call that all have yet to make, so a call only compares two numbers. The answer stays true.
     """
-    if not _STOPS and multihost_utils.reached_preemption_sync_point(next(_STOP_CALLS)):
-        _STOPS.append(True)
-    return bool(_STOPS)
+    if not _STOPPED.is_set() and multihost_utils.reached_preemption_sync_point(next(_STOP_CALLS)):
+        _STOPPED.set()
+    return _STOPPED.is_set()
 
 
 def first_does(what: str, function: Callable[[], object]) -> None:

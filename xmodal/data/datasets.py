@@ -204,7 +204,7 @@ def describe_builder(config: DataConfig) -> tfds.core.DatasetBuilder:
     folders = config.data_dir or None, config.manual_dir or None
     try:
         data_dir = cls.data_dir_of(config.config, *folders)
-    except (FileNotFoundError, UnexpectedFilesError) as error:
+    except (OSError, UnexpectedFilesError) as error:
         raise UserError(f"config.data.manual_dir: {error}") from error
     return cls(config=config.config, data_dir=data_dir)
 
@@ -270,15 +270,13 @@ def open_builder(config: DataConfig) -> tfds.core.DatasetBuilder:
     data_dir, manual_dir = config.data_dir or None, config.manual_dir or None
     try:
         return build(config.dataset, config.config, data_dir=data_dir, manual_dir=manual_dir)
-    except UnexpectedFilesError as error:
-        raise UserError(str(error)) from error
     except OSError as error:
         # A folder that cannot be made is not found, either.
         if isinstance(error, FileNotFoundError) and needs_files:
             raise DatasetMissingError(_remedy(builder, str(error))) from error
         raise UserError(
-            f"{builder.data_path} cannot be written: {error}. Set config.data.data_dir to a folder "
-            "that can be."
+            f"{builder.data_path} cannot be made: {error}. Check config.data.manual_dir, and that "
+            "config.data.data_dir can be written."
         ) from error
 
 

@@ -94,8 +94,8 @@ class _BatchMaker:
         self._order = Order(seed, count, batch_size)
         self._features = {reader.name: reader for reader in features}
         has_pixels = config.image is not None and IMAGE_FEATURES not in self._features
-        wanted = {"image": has_pixels, "captions": bool(config.label_captions)}
-        self._columns = ["image_id", *config.labels, *filter(wanted.get, wanted)]
+        self._columns = ["image_id", *config.labels]
+        self._columns += ["image"] * has_pixels + ["captions"] * bool(config.label_captions)
         self._tokenizer = None if config.text is None else load_tokenizer(config, split)
         self._starts, self._counts = captions.starts, captions.lengths
         self._mined: MinedNegatives | None = None

@@ -31,7 +31,7 @@ from xmodal.similarity.token_sets import (
 )
 from xmodal.similarity.vector_similarities import read_vectors
 
-_LAYERS = ("query", "key", "output")  # Of SGR.
+_LAYERS = ("query", "key", "output")  # Of a step of SGR.
 _EPSILON, _MOMENTUM = 1e-5, 0.1  # torch's batch normalization.
 _AT_ONCE = 4  # Captions whose statistics are computed together.
 _STATISTICS = ("gate_mean", "gate_variance")

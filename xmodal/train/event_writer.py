@@ -67,7 +67,12 @@ class EventWriter:
         The row has the name of the file's folder. With an id of a trial, it would show the mean
         over folders with the same id.
         """
-        self._write(0, [hparams_pb(flat_config(settings), trial_id="")])
+        shown = {
+            path: value if isinstance(value, bool | int | float | str) else str(value)
+            for path, value in flatten_section(settings).items()
+            if not isinstance(value, Mapping)
+        }
+        self._write(0, [hparams_pb(shown, trial_id="")])
 
     def flush(self) -> None:
         """Makes everything written so far visible to readers."""
@@ -96,12 +101,3 @@ def _picture_pb(tag: str, data: bytes) -> Summary:
     tensor, summary = make_tensor_proto(np.array(values, object)), Summary()
     summary.value.add(tag=tag, metadata=create_summary_metadata(tag, ""), tensor=tensor)
     return summary
-
-
-def flat_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """`{"optimizer.learning_rate": 0.001}` from a nested config, values TensorBoard can show."""
-    return {
-        path: value if isinstance(value, bool | int | float | str) else str(value)
-        for path, value in flatten_section(config).items()
-        if not isinstance(value, Mapping)
-    }

@@ -155,15 +155,14 @@ def fill_metrics(settings: RunConfig, evals: Mapping[str, Options]) -> RunConfig
 
     Retrieval and rating benchmarks come before other evaluators, accuracies last.
     """
-    found = []
-    is_first, is_last = BenchmarksOptions, ClassificationOptions
-    for name, options in sorted(
-        evals.items(), key=lambda each: isinstance(each[1], is_last) - isinstance(each[1], is_first)
-    ):
-        dataset = (options.data or {}).get("dataset", settings.data.dataset)
-        if tag := options.default_metric(dataset):
-            found.append(evaluator_tag(name, tag))
-    metric = settings.best_checkpoint.metric or next(iter(found), "")
+    order = sorted(evals, key=lambda name: isinstance(evals[name], ClassificationOptions))
+    order.sort(key=lambda name: not isinstance(evals[name], BenchmarksOptions))
+    datasets = {
+        name: (evals[name].data or {}).get("dataset", settings.data.dataset) for name in order
+    }
+    tags = {name: evals[name].default_metric(dataset) for name, dataset in datasets.items()}
+    first = next((evaluator_tag(name, tag) for name, tag in tags.items() if tag), "")
+    metric = settings.best_checkpoint.metric or first
     if not metric:
         raise UserError(
             "config.best_checkpoint.metric is empty, and no evaluator of config.evals has a "
@@ -192,7 +191,7 @@ def check_start(run: Run) -> None:
             f"config.batch_size={batch_size} is not a multiple of the {run.mesh.size} devices"
             f"{times}; the next multiple is {batch_size + -batch_size % (run.mesh.size * parts)}."
         )
-    shapes = run.state_shapes  # This checks the optimizer and config.sharding.
+    shapes = run.state_shapes  # This checks the optimizer.
     trained = leaves_by_path(shapes.params)
     check_patterns("config.init_from.published", settings.init_from.published, shapes.flat_params())
     if settings.l2 is not None:

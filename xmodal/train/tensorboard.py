@@ -227,12 +227,11 @@ class Views:
         evaluator: Evaluator,
         source: Embeddings,
         results: Sequence[Result],
-        items: Items,
     ) -> None:
         """Writes `NAME/DIRECTION/queries/...` and `.../similarity/...` of benchmarks."""
         if not isinstance(evaluator, BenchmarksEvaluator):
             return
-        self._shown[name] = source, items
+        self._shown[name] = source, evaluator.split
         rankings = functools.cache(evaluator.open_rankings(source))
         picks = pick_fixed(evaluator.benchmarks, results, self._config.queries)
         benchmarks = {benchmark.name: benchmark for benchmark in evaluator.benchmarks}

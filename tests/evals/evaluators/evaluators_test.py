@@ -69,3 +69,14 @@ def test_a_split_that_lacks_a_column():
     split = make_split(labels={"relations": np.zeros((40, 2), int)})
     with pytest.raises(UserError, match=r"column 'score', which .* lacks; known: .'relations'"):
         make_evaluator("x", options_of(type="embedding_similarity"), split, MODALITIES)
+
+
+@pytest.mark.parametrize("kept", [("image",), ()])
+def test_a_model_that_has_nothing_to_rank_by(kept):
+    split = make_split(captions=3)
+    evaluator = make_evaluator("x", options_of(type="benchmarks"), split, kept)
+    lacking = {"caption_ids": None, "captions": None}
+    lacking |= {} if kept else {"image_ids": None, "images": None}
+    message = r"nothing to rank by: there are no .*caption embeddings.*reranker=.*cross_encoder"
+    with pytest.raises(UserError, match=message):
+        evaluator.run(dataclasses.replace(make_source(split), **lacking))

@@ -65,6 +65,7 @@ def test_one_modality_and_parameters(tmp_path):
         ({"caption_ids": np.array([5, 8, 5, 9, 9])}, "with 3 different values"),
         ({"image_embeddings": np.ones((4, 4))}, r"are float64 \[4, 4\] for 3 items"),
         ({"caption_embeddings": np.diag([1, 1, np.nan, 1, np.nan])}, "not finite .* in 2 rows"),
+        ({"image_log_sigma": np.ones((3, 2, 4))}, r"image_log_sigma .* \[3, 2, 4\] for 3 items"),
     ],
 )
 def test_embeddings_that_do_not_fit(changes, message):
@@ -141,6 +142,8 @@ def test_lists_of_names_are_no_rankings():
         UserError, match=r"The list of query 'a.jpg' under 'i2t' in .* is \[1\]; it"
     ):
         load_rankings({"i2t": {"a.jpg": [1]}})
+    with pytest.raises(UserError, match=r"holds .*\[\[1\]\].*; rankings are expected"):
+        load_rankings({"i2t": {1: [2]}, "t2i": [[1]]})
 
 
 def order(i2t):

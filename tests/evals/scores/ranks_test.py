@@ -131,7 +131,7 @@ def test_within_one_gallery(devices, budget, monkeypatch):
     assert_equals_slow(found, items @ items.T, direction, exclude_self=True)
 
 
-@pytest.mark.parametrize(("size", "block"), [(300, 64), (1200, 1088)])
+@pytest.mark.parametrize(("size", "block"), [(300, 64), (1200, 1152)])
 def test_half_of_the_products_serve_both_modalities(size, block, monkeypatch):
     monkeypatch.setattr(vector_scores, "_BLOCK", block)
     items = np.random.default_rng(0).normal(size=(size, 33)).astype(np.float32)
@@ -141,7 +141,7 @@ def test_half_of_the_products_serve_both_modalities(size, block, monkeypatch):
     matrix = np.empty((size, size), np.float32)
     for at, rows in scores.hold(1 << 30).blocks(np.arange(size)):
         matrix[at] = rows
-    assert len(asked) == {64: 5 * 6 // 2, 1088: 3}[block]
+    assert len(asked) == {64: 5 * 6 // 2, 1152: 3}[block]
     np.testing.assert_array_equal(matrix, matrix.T)
     np.testing.assert_allclose(matrix, items @ items.T, rtol=1e-4, atol=1e-4)
 

@@ -17,7 +17,7 @@ from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.reports.results import Result
 from xmodal.evals.scores.ranks import rank_directions
 from xmodal.evals.scores.rerank import RerankedScores, make_reranker
-from xmodal.evals.scores.score_rows import memory_budget
+from xmodal.evals.scores.score_rows import Scores
 from xmodal.evals.scores.sources import Embeddings, ModelAdapter
 from xmodal.evals.scores.vector_scores import open_scores
 
@@ -153,19 +153,18 @@ class PoolsEvaluator(Evaluator):
     ) -> dict[str, np.ndarray]:
         """Direction -> ranks from 1 of the first positives of the items at these positions."""
         opened = open_scores(pool, mesh=self._mesh, precision=self.options.precision)
-        scores = opened["image", "text"].hold(memory_budget())
+        scores: Scores = opened["image", "text"]
         if self._reranker is not None:
             predictions = predictions_of(pool, self.options.task)
-            scores = RerankedScores(opened["image", "text"], predictions, self._reranker)
-        own = self._pairs.contains(images[:, None], captions)
-        ends, ranks = {"i2t": (scores, own), "t2i": (scores.transpose(), own.T)}, {}
-        for direction in self.options.directions:
-            queries, positive = ends[direction]
-            rows, columns = np.nonzero(positive)
-            labels = Ragged.from_pairs(rows, columns, num_rows=len(positive))
-            (answer,), *_ = rank_directions(queries, [DirectionLabels(labels, ("recall@1",))])
-            ranks[direction] = 1 + answer.rank
-        return ranks
+            scores = RerankedScores(scores, predictions, self._reranker)
+        rows, columns = np.nonzero(self._pairs.contains(images[:, None], captions))
+        asked = [
+            [DirectionLabels(Ragged.from_pairs(*ends, num_rows=len(images)), ("recall@1",))]
+            for ends in ((rows, columns), (columns, rows))
+        ]
+        (of_images,), (of_captions,), _ = rank_directions(scores, *asked)
+        found = {"i2t": 1 + of_images.rank, "t2i": 1 + of_captions.rank}
+        return {name: found[name] for name in self.options.directions}
 
 
 def _draw_pools(

@@ -21,7 +21,6 @@ from xmodal.evals.scores.lists import answer_lists
 from xmodal.evals.scores.ranks import RankedQueries, has_positives, rank_directions
 from xmodal.evals.scores.rerank import PairReranker, RerankedScores, RowReranker, TwoStages
 from xmodal.evals.scores.score_rows import MatrixScores, Scores
-from xmodal.evals.scores.sources import Ids, find_items, order_embeddings
 from xmodal.evals.scores.vector_scores import open_scores
 
 _DIGITS = 12  # Digits of the hash that distinguishes files with the same name.
@@ -31,7 +30,7 @@ Modalities = tuple[str, str]
 
 def open_galleries(
     source: sources.Embeddings | sources.ScoreMatrix,
-    labels: Ids,
+    labels: sources.Ids,
     *,
     mesh: Mesh | None = None,
     reranker: RowReranker | PairReranker | None = None,
@@ -43,7 +42,7 @@ def open_galleries(
     They are in the order of the labels, see `compute_benchmarks`. Pairs of modalities that the
     source cannot compare are missing; nothing is computed yet.
     """
-    both, positions = ("image", "text"), find_items(source, labels)
+    both, positions = ("image", "text"), sources.find_items(source, labels)
     opened: dict[Modalities, Scores] = {}
     pairs, name = None, ""
     if isinstance(source, sources.ScoreMatrix):
@@ -58,7 +57,7 @@ def open_galleries(
             first: Any = open_source("embeddings", path)
             digits = sha256_of(epath.Path(path))[:_DIGITS]
             name = f"{first.similarity} of {name_of(path)} (sha256 {digits})"
-            opened[both] = open_scores(order_embeddings(first, labels), mesh=mesh)[both]
+            opened[both] = open_scores(sources.order_embeddings(first, labels), mesh=mesh)[both]
         elif both not in opened:
             shape, name = (len(labels.image_ids), len(labels.caption_ids)), ""
             opened[both] = MatrixScores(np.broadcast_to(np.float32(0), shape))
@@ -148,6 +147,12 @@ def compute_benchmarks(
         skipped = {name: reasons[name] for name in left_out}
         named = benchmark.name, benchmark.definition, benchmark.label_hash
         results.append(Result(*named, directions, correlated, skipped))
+    if not any(each.directions or each.correlations for each in results):
+        why = "; ".join(sorted({reason for each in results for reason in each.skipped.values()}))
+        raise UserError(
+            f"{source.place} has nothing to rank by: {why}. A model with a cross-encoder alone "
+            "needs the evaluator's reranker={'name': 'cross_encoder'}."
+        )
     return results
 
 
@@ -218,8 +223,7 @@ def _explain_skipped(source: sources.Source, benchmarks: Sequence[Benchmark]) ->
     """Why a direction or rating would be left out, by its name."""
     compared = {name: each for one in benchmarks for name, each in one.compared.items()}
     if not isinstance(source, sources.Embeddings):
-        kinds = {"RankedLists": "lists", "Candidates": "candidates", "ScoreMatrix": "scores"}
-        return dict.fromkeys(compared, f"the {kinds[type(source).__name__]} lack them")
+        return dict.fromkeys(compared, "the file lacks them")
     reasons = dict.fromkeys(
         compared, f"the similarity {source.similarity!r} compares images with captions only"
     )

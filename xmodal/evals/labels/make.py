@@ -103,7 +103,7 @@ class _Maker:
         left, right = (
             self._galleries[kind](given[end]) for kind, end in zip(modalities, _ENDS, strict=True)
         )
-        # Images are the queries of captions, which reproduces the published deviations.
+        # Between captions and images, the images are the queries, as in the published deviations.
         queries = [left, right] if modalities[0] == modalities[1] else [right]
         _, rows = np.unique(np.concatenate(queries), return_inverse=True)  # Only rated items.
         pair = np.tile(np.arange(len(left)), len(queries))

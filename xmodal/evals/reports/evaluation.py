@@ -132,7 +132,7 @@ class Evaluation:
         """
         if not isinstance(other, Evaluation):
             other = find_ranks(other, self.evaluator, self.hashes, self.provenance.records)
-        return compare(self, other, samples=self.samples, seed=self.seed)
+        return compare(self, other)
 
     def save(self, folder: epath.PathLike, *, comparison: Differences | None = None) -> None:
         """Writes `ranks.npz`, `benchmarks.json`, `report.md`, `metrics.csv` and `metrics.json`,

@@ -15,7 +15,7 @@ RECIPROCAL_RANK = "mrr"
 SELECTED = (RECIPROCAL_RANK, "recall@10")
 MEAN_SELECTED = tuple(f"mean_{metric}" for metric in SELECTED)
 RECALL = "recall@"  # Begins the name of a recall; the number of items that it reads follows.
-# Metrics of one table, first those that differ where another is equal.
+# Metrics of one table, in the order in which they break ties.
 _FAMILIES = (
     ("recall@10", "recall@5", "recall@1", MEDIAN_RANK),
     ("accuracy@5", "accuracy@1", "mean_class_accuracy"),

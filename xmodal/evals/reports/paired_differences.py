@@ -133,17 +133,14 @@ class Differences(dict[str, Difference]):
         return found
 
 
-def compare(
-    ours: "Evaluation", theirs: "Evaluation", *, samples: int = 1000, seed: int = 0
-) -> Differences:
+def compare(ours: "Evaluation", theirs: "Evaluation") -> Differences:
     """Returns the differences between two models in every common metric, by tag.
 
-    Both models are evaluated on the same resamples of the images, or by the difference of the
-    influences of every rated pair, so shared difficulty cancels out: intervals of differences are
-    narrower than the intervals of the values suggest. For pools, which all models share, and
-    for images that are classified, the interval is that of a paired t-test over them. Nothing
-    corrects for the number of comparisons: 5 % of the metrics of two equally good models look
-    separable.
+    Both models are evaluated on the resamples of `ours`, or by the difference of the influences of
+    every rated pair, so shared difficulty cancels out: intervals of differences are narrower than
+    the intervals of the values suggest. For pools, which all models share, and for images that are
+    classified, the interval is that of a paired t-test over them. Nothing corrects for the number
+    of comparisons: 5 % of the metrics of two equally good models look separable.
     """
     check_comparable(ours.hashes, theirs)
     # Two models of one name are told apart by the folder.
@@ -158,7 +155,7 @@ def compare(
     for each in ours.comparable:
         if other := others.get(each.name):
             found |= compare_means(each.repeats, other.repeats, each.samples)
-            found |= _compare_benchmark(each, other, samples=samples, seed=seed)
+            found |= _compare_benchmark(each, other, samples=ours.samples, seed=ours.seed)
     return Differences(found, name=ours.name, other=other_name)
 
 

@@ -32,9 +32,11 @@ def draw_resamples(num_images: int, samples: int, seed: int) -> np.ndarray:
     A resample has N of N images, drawn with replacement; the same seed gives the same resamples.
     """
     generator = np.random.default_rng(seed)
-    drawn = (generator.integers(max(num_images, 1), size=num_images) for _ in range(samples))
-    counts = [np.bincount(images, minlength=num_images) for images in drawn]
-    return np.array(counts, np.float64)
+    counts = np.empty((samples, num_images))
+    for row in counts:
+        images = generator.integers(max(num_images, 1), size=num_images)
+        row[:] = np.bincount(images, minlength=num_images)
+    return counts
 
 
 def _compute_medians(counts: np.ndarray, rank: np.ndarray, images: np.ndarray) -> np.ndarray:

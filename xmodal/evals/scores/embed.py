@@ -193,13 +193,15 @@ class Embedder:
             return {key: float(number) for key, number in learned.items()}
         return mesh_lib.to_host(jax.tree.map(jnp.asarray, learned), self.mesh)
 
-    def lower(self, modality: str, *given: Any) -> jax.stages.Lowered:
+    def lower(
+        self, modality: str, params: Any, model_state: Any, columns: Any
+    ) -> jax.stages.Lowered:
         """Returns the function, not yet compiled, that embeds a batch of "image" or "text".
 
-        `given`: parameters, model state and columns of a batch, arrays or their shapes and
-        sharding.
+        All are arrays or their shapes and sharding.
         """
-        return self._embed.lower(modality, self._similarity.config.field, *given)
+        field = self._similarity.config.field
+        return self._embed.lower(modality, field, params, model_state, columns)
 
     def _embed_modality(
         self, embed: Callable[..., Kept], modality: str, split: Items, batch_size: int

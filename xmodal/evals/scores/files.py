@@ -105,6 +105,8 @@ def _read(source: Any, read: Callable[[Any], Any]) -> Any:
     """What a function reads from a file, whose name is added to its errors."""
     try:
         return read(source)
+    except FileNotFoundError:
+        raise
     except DAMAGE as error:
         raise UserError(
             f"{source} cannot be read ({first_line(error)}): write the file again, or pass arrays "
@@ -160,12 +162,12 @@ class NamedArrays(collections.UserDict):
             )
         return ids.astype(np.int64)
 
-    def vectors(self, name: str, count: int) -> np.ndarray:
-        """Returns floats [N, D] or [N, K, D]: float32, or float64 if they are."""
+    def vectors(self, name: str, count: int, most: int = 3) -> np.ndarray:
+        """Returns floats [N, D], or [N, K, D] if `most` is 3: float32, or float64 if they are."""
         array, bad = self[name], 0
         if array.dtype == np.dtype("V2"):
             array = array.view(ml_dtypes.bfloat16)  # npz files do not store its name.
-        fits = array.ndim in (2, 3) and array.size and len(array) == count
+        fits = 2 <= array.ndim <= most and array.size and len(array) == count
         if fits := bool(fits and jnp.issubdtype(array.dtype, jnp.floating)):
             array = np.ascontiguousarray(array, np.promote_types(array.dtype, np.float32))
             with np.errstate(over="ignore"):
@@ -174,7 +176,7 @@ class NamedArrays(collections.UserDict):
             raise UserError(
                 f"{name} in {self.place} are {array.dtype} {list(array.shape)} for {count} items, "
                 f"with numbers that are not finite in float32 in {bad} rows; save finite floats "
-                "[N, D], or [N, K, D] with K per item."
+                f"[N, D]{', or [N, K, D] with K per item' * (most > 2)}."
             )
         return array
 
@@ -197,7 +199,7 @@ def load_embeddings(source: File) -> Embeddings:
         count = len(ids[modality])
         vectors[modality] = arrays.vectors(names[1], count)
         if (spread := f"{kind}_log_sigma") in arrays:
-            log_sigma[modality] = arrays.vectors(spread, count)
+            log_sigma[modality] = arrays.vectors(spread, count, most=2)
     widths = {modality: each.shape[-1] for modality, each in vectors.items()}
     if len({*widths.values()}) != 1:
         raise UserError(
@@ -237,7 +239,8 @@ def load_scores(source: File, ids: File | None = None) -> ScoreMatrix | Candidat
     if ids is None:
         matrix = arrays["scores"]
     else:
-        matrix = _read(source, lambda path: np.lib.format.open_memmap(path, mode="r"))
+        bare: Any = source
+        matrix = _read(place, lambda _: np.lib.format.open_memmap(bare, mode="r"))
     wanted = len(own[0]), len(own[1])
     fits = matrix.dtype.kind == "f" and matrix.shape == wanted
     if not fits or (bad := count_not_finite(matrix)):
@@ -279,7 +282,8 @@ def load_rankings(source: File) -> RankedLists:
     place, content = _place_of(source), source
     if not isinstance(content, Mapping):
         content = _read(source, lambda path: json.loads(epath.Path(path).read_bytes()))
-    if not isinstance(content, Mapping) or not {*_DIRECTIONS} & {*content}:
+    is_named = isinstance(content, Mapping) and {*_DIRECTIONS} & {*content}
+    if not is_named or not all(isinstance(content[each], Mapping) for each in is_named):
         raise UserError(
             f"{place} holds {content!r:.80}; rankings are expected under 'i2t' (image id -> "
             "caption ids) and 't2i' (caption id -> image ids)."

@@ -65,7 +65,7 @@ def answer_lists(
     labels: Labels,
     asked: Mapping[tuple[str, str], DirectionLabels],
 ) -> dict[tuple[str, str], RankedQueries]:
-    """Answers the directions that have lists by the metrics that are determined for every query.
+    """Ranks by lists, for the directions that have them, where every query determines a metric.
 
     The labels `asked` are by the names of benchmark and direction.
 

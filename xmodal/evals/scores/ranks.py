@@ -21,7 +21,7 @@ LIST_METRICS = {
 Pairs = Sequence[tuple[np.ndarray, np.ndarray]]
 
 _FLAGS = 255 * 8  # Counted together.
-_SAMPLE = 16  # One of as many chunks shows how many ranks rounding decides.
+_SAMPLE = 16  # Every 16th chunk is checked for ranks that rounding decides.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -103,11 +103,10 @@ class RunEvaluation:
         found: dict[str, float] = {}
         adapter = self.adapter(state.all_params(), state.model_state)
         for name in self.due(step):
-            split = self.suite.options[name].split
-            evaluator, items = self.suite.evaluator(name, split), self.suite.items(name, split)
+            evaluator = self.suite.evaluator(name, self.suite.options[name].split)
             results = evaluator.run(adapter)
             if view is not None:
-                view(name, evaluator, evaluator.embeddings(adapter), results, items)
+                view(name, evaluator, evaluator.embeddings(adapter), results)
             metrics = summarize(results, intervals=False)
             found |= {evaluator_tag(name, tag): value for tag, value in metrics.items()}
         if self._watch is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import jax
+from absl import logging
 from jax.sharding import Mesh
 
 from xmodal import data
@@ -158,6 +159,8 @@ class EvalSuite:
                 others[name] = find_ranks(request.compare, name, labels, records)
                 if labels:
                     check_comparable(labels, others[name])
+                else:
+                    logging.warning("%s has no values to compare.", f"config.evals.{name}")
         return others
 
     def evaluate(
@@ -177,18 +180,14 @@ class EvalSuite:
           view: called with every evaluation of embeddings.
         """
         adapter = subject.adapter
-        used = {
-            name: (self.evaluator(name, split), self.items(name, split))
-            for name in self.options
-            for split in [self.split_of(name, request.split)]
-        }
+        used = {n: self.evaluator(n, self.split_of(n, request.split)) for n in self.options}
         # Files are checked before any work, and in all processes, which would wait for one that
         # failed.
         for path in filter(None, (request.save_embeddings, request.save_scores)):
             processes.first_does(f"check {path}", functools.partial(files.check_savable, path))
         saved = []
         if request.save_embeddings is not None:
-            sets = {(id(used[n][1]), repr(x.similarity)): n for n, x in self.options.items()}
+            sets = {(id(used[n].split), repr(x.similarity)): n for n, x in self.options.items()}
             name = _only(sets.values(), "embeddings")
             saved.append((request.save_embeddings, "embeddings", name))
         if request.save_scores is not None:
@@ -197,22 +196,22 @@ class EvalSuite:
             names = names or [n for n, x in named if isinstance(x, BenchmarksOptions)]
             saved.append((request.save_scores, "scores", _only(names, "scores")))
         evaluations = []
-        for name, (evaluator, items) in used.items():
+        for name, evaluator in used.items():
             evaluation = evaluate_source(
                 evaluator,
                 adapter,
                 name=subject.name,
                 evaluator_name=name,
-                notes=subject.notes(items),
+                notes=subject.notes(evaluator.split),
                 trained_on=subject.trained_on,
                 examples=request.examples,
                 other=(others or {}).get(name),
             )
             evaluations.append(evaluation)
             if view is not None and isinstance(source := evaluator.source(adapter), Embeddings):
-                view(name, evaluator, source, evaluation.results, items)
+                view(name, evaluator, source, evaluation.results)
         for path, kind, name in saved:
-            found = getattr(used[name][0], kind)(adapter)  # In all processes.
+            found = getattr(used[name], kind)(adapter)  # In all processes.
             if jax.process_index() == 0:
                 getattr(files, f"save_{kind}")(path, found)
         return evaluations

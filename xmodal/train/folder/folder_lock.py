@@ -26,7 +26,7 @@ def hold(folder: epath.PathLike) -> Iterator[None]:
 
     Raises:
       FolderInUseError: another process is writing it.
-      UserError: the folder cannot be written.
+      OSError: the folder cannot be written.
     """
     is_holder = processes.index() == 0 and not is_in_object_store(folder)
     with _hold(pathlib.Path(folder)) if is_holder else contextlib.nullcontext():

@@ -53,7 +53,11 @@ class GroupConfig:
         modality, part, *names = path.split("/")
         if self.layer_decay == 1 or part != "encoder" or names[0] == _AFTER:
             return self.rate
-        depths = [_depth(f"{modality}/encoder/{stack}/", shapes) for stack in _STACKS]
+        stacks = [f"{modality}/encoder/{stack}/" for stack in _STACKS]
+        depths = [
+            next((leaf.shape[0] for path, leaf in shapes.items() if path.startswith(stack)), 0)
+            for stack in stacks
+        ]
         if not any(depths):
             raise UserError(
                 f"layer_decay={self.layer_decay} of config.optimizer.groups, {self.pattern!r}, is "
@@ -106,8 +110,3 @@ def is_stacked(path: str) -> bool:
     """Returns whether a parameter's first axis is the layer, one tensor after the other."""
     _, *names = path.split("/")
     return len(names) > 2 and names[0] == "encoder" and names[1] in _STACKS
-
-
-def _depth(prefix: str, shapes: Mapping[str, Any]) -> int:
-    """The number of layers of the stack below a path; 0 if there is none."""
-    return next((leaf.shape[0] for path, leaf in shapes.items() if path.startswith(prefix)), 0)
