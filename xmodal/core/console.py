@@ -32,12 +32,13 @@ def run(main: Callable[[], None]) -> None:
 @contextlib.contextmanager
 def readable_errors(*others: type[Exception]) -> Iterator[None]:
     """Ends a command with one line on Ctrl-C, a `UserError`, an `OSError`, or another type."""
+    known: tuple[type[Exception], ...] = (UserError, OSError, *others)
     try:
         yield
     except BrokenPipeError:  # The reader of the output, such as `head`, has read enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python still writes what it has buffered.
         sys.exit(128 + signal.SIGPIPE)
-    except (UserError, OSError, *others) as error:
+    except known as error:
         sys.exit(f"Error: {error}")
     except KeyboardInterrupt:
         print("\nInterrupted.", file=sys.stderr)
