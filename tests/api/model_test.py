@@ -9,8 +9,8 @@ from tiny_dual_encoder import FEATURES, WIDTH, WORDS, make_model, make_texts
 
 from xmodal import ItemEmbeddings
 from xmodal.core.errors import UserError
+from xmodal.data import given_items
 from xmodal.data.pixels.images import ImageConfig, prepare_images
-from xmodal.evals.scores import given_items
 
 
 def mean_of_words(text, params):

@@ -15,9 +15,9 @@ import simplejpeg
 import tensorflow as tf
 
 from tests.benchmarks.turns import compare
-from xmodal.core.read_ahead import read_ahead
 from xmodal.data.pixels.augment import AugmentConfig, draw
 from xmodal.data.pixels.images import ImageConfig, prepare_images
+from xmodal.data.read_ahead import read_ahead
 from xmodal.data.text.text_config import TextConfig
 from xmodal.data.text.tokenizer_files import read_vocabulary
 from xmodal.data.text.tokenizers import make_tokenizer

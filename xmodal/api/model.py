@@ -17,11 +17,11 @@ from xmodal.api.item_embeddings import ItemEmbeddings, join
 from xmodal.api.scoring import compare_tokens, compute_weights, score_given_pairs
 from xmodal.core.errors import UserError
 from xmodal.core.tree_paths import leaves_by_path
+from xmodal.data.given_items import GivenItems, Picture, prepare_image
 from xmodal.data.pixels.images import ImageConfig
 from xmodal.data.text.text_counts import TextCounts, count_texts
 from xmodal.data.text.tokenizers import Tokenizer
 from xmodal.evals.scores.embed import Embedder
-from xmodal.evals.scores.given_items import GivenItems, Picture, prepare_image
 from xmodal.evals.scores.pair_scores import PairFunctions
 from xmodal.evals.scores.sources import Embeddings
 from xmodal.similarity.vectors import in_precision

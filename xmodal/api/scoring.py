@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 
 from xmodal.api.item_embeddings import tokens_of
 from xmodal.core.errors import UserError
-from xmodal.evals.scores.given_items import GivenItems
+from xmodal.data.given_items import GivenItems
 from xmodal.evals.scores.score_blocks import HostItems, compute_score_matrix
 from xmodal.evals.scores.sources import Embeddings
 from xmodal.similarity import Embedding, Similarity

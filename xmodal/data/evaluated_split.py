@@ -9,7 +9,6 @@ import numpy as np
 
 from data_prep.same_text import content_hash
 from xmodal.core.errors import UserError
-from xmodal.core.read_ahead import read_ahead
 from xmodal.data import evaluated_records as records
 from xmodal.data.batch_shapes import batch_spec, image_columns, tag_columns
 from xmodal.data.columns import STRING, RaggedColumn, decode_texts
@@ -17,6 +16,7 @@ from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import title_of
 from xmodal.data.feature_records import IMAGE_FEATURES, TEXT_FEATURES, FeatureReader
 from xmodal.data.learned_vocabulary import load_tokenizer
+from xmodal.data.read_ahead import read_ahead
 from xmodal.data.text.tokenizers import Tokenizer
 
 _LENGTH_STEP = 8  # Padded lengths of captions are multiples of this.

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from xmodal.core.errors import UserError
-from xmodal.core.read_ahead import Batch, read_ahead
 from xmodal.data.batch_shapes import image_columns, tag_columns
 from xmodal.data.columns import RaggedColumn, decode_texts
 from xmodal.data.data_config import DataConfig, parse
@@ -16,6 +15,7 @@ from xmodal.data.learned_vocabulary import load_tokenizer
 from xmodal.data.mined_negatives import MinedNegatives, mined_name, open_mined
 from xmodal.data.order import Order
 from xmodal.data.pixels.images import ImageConfig
+from xmodal.data.read_ahead import Batch, read_ahead
 from xmodal.data.text.tokenizers import Tokenizer
 
 

@@ -14,12 +14,12 @@ import jax
 from xmodal import data
 from xmodal.core.config import lookup
 from xmodal.core.folders import hash_files
+from xmodal.data.given_items import GivenItems
 from xmodal.evals import Embedder
 from xmodal.evals.model_adapter import EncoderAdapter
 from xmodal.evals.reports.results import evaluator_tag
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.scores.embed import Items, Predictor
-from xmodal.evals.scores.given_items import GivenItems
 from xmodal.train import frozen_features
 from xmodal.train.evaluation.suite import EvalSuite
 from xmodal.train.optimization.run_lengths import is_due

@@ -11,7 +11,6 @@ import numpy as np
 import PIL.Image
 
 from xmodal.core.errors import UserError
-from xmodal.core.read_ahead import read_ahead
 from xmodal.core.untrusted.picture_formats import to_rgb
 from xmodal.data.pixels.images import (
     ImageConfig,
@@ -21,6 +20,7 @@ from xmodal.data.pixels.images import (
     stand_upright,
 )
 from xmodal.data.pixels.regions import pad_rows
+from xmodal.data.read_ahead import read_ahead
 from xmodal.data.text.tokenizers import Tokenizer
 
 Picture = str | os.PathLike | bytes | PIL.Image.Image | np.ndarray
@@ -30,7 +30,7 @@ _WORKERS = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1, "images to
 
 
 class GivenItems:
-    """Items of one modality in the given order, see `scores.embed.Items`; ids are positions."""
+    """Items of one modality, see `evals.scores.embed.Items`; their ids are their positions."""
 
     name = title = "given"
     split = "items"

@@ -5,7 +5,7 @@ import queue
 import numpy as np
 import pytest
 
-from xmodal.core.read_ahead import read_ahead
+from xmodal.data.read_ahead import read_ahead
 
 
 def _make_batch(number):
