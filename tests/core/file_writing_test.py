@@ -84,6 +84,6 @@ def test_whether_a_folder_can_be_written_is_found_out_without_a_trace(tmp_path):
     for name in ("out", "out/deep", "."):
         files.check_writable(tmp_path / name)
     for name in ("mine", "mine/out", "mine/out/deep"):
-        with pytest.raises(NotADirectoryError, match="mine"):
+        with pytest.raises(UserError, match="mine"):
             files.check_writable(tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]

@@ -116,7 +116,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_dataset(tmp_path,
     for module in (loop, preflight):
         monkeypatch.setattr(module, "resolve", lambda *_, **__: pytest.fail("resolved for nothing"))
     (tmp_path / "run").write_text("mine")
-    with pytest.raises(NotADirectoryError, match=f"{tmp_path}/run/inside"):
+    with pytest.raises(UserError, match=f"Cannot write to {tmp_path}/run/inside: Not a directory"):
         run({}, str(tmp_path / "run/inside"))
     with (
         folder_lock.hold(tmp_path),

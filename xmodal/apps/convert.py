@@ -67,7 +67,7 @@ def main() -> None:
         made = convert(*source, concepts=args.concepts, **allowed, show=reports.append)
         save_folder(args.output, *made)
         section = made[1].section()
-    except (UserError, OSError):
+    except UserError:
         print(*reports, sep="\n", end="")  # There is no folder that keeps them.
         raise
     size = sum(array.nbytes for array in made[0].values()) / 2**20

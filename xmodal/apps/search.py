@@ -16,7 +16,13 @@ import pathlib
 from typing import TYPE_CHECKING, Any
 
 from xmodal.api.search import KINDS, METHODS, MODALITIES
-from xmodal.apps.arguments import add_dataset, dataset_section, make_parser, require_extra
+from xmodal.apps.arguments import (
+    add_dataset,
+    dataset_section,
+    make_parser,
+    positive_int,
+    require_extra,
+)
 from xmodal.core import console
 from xmodal.core.errors import UserError
 
@@ -193,7 +199,7 @@ def _parse() -> argparse.Namespace:
     query.add_argument("--image", help="a picture to search by")
     query.add_argument("--index", required=True, help="the folder of an index")
     query.add_argument("--model", help="the model of the index, if it was moved")
-    query.add_argument("--top", type=int, default=10, help="number of hits")
+    query.add_argument("--top", type=positive_int, default=10, help="number of hits")
     query.add_argument("--find", choices=KINDS, help="default: images, if there are any")
     query.add_argument("--exact", action="store_true", help="compare all items")
     query.add_argument("--format", choices=FORMATS, default="table", help="format of the hits")

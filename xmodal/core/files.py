@@ -93,8 +93,8 @@ def write_files(
       stale: names of outdated files, removed before the new ones get their names.
     """
     folder = epath.Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as unnamed:
+    with explained(folder), contextlib.ExitStack() as unnamed:
+        folder.mkdir(parents=True, exist_ok=True)
         for name in reversed([*contents]):  # The last one entered is named first.
             content, file = contents[name], unnamed.enter_context(replacing(folder / name))
             file.write(content.encode() if isinstance(content, str) else content)
@@ -110,13 +110,24 @@ def write_file(path: epath.PathLike, content: str | bytes) -> None:
 
 
 def check_writable(folder: epath.PathLike) -> None:
-    """Raises an `OSError` if `write_files` cannot write a folder; leaves nothing behind."""
-    place = epath.Path(folder)
-    while not (is_in_object_store(place) or place.exists()):
-        place = place.parent
-    probe = place / f".probe-{secrets.token_hex(4)}"
-    probe.write_bytes(b"")
-    probe.unlink()
+    """Raises an error if `write_files` cannot write a folder; leaves nothing behind."""
+    with explained(folder):
+        place = epath.Path(folder)
+        while not (is_in_object_store(place) or place.exists()):
+            place = place.parent
+        probe = place / f".probe-{secrets.token_hex(4)}"
+        probe.write_bytes(b"")
+        probe.unlink()
+
+
+@contextlib.contextmanager
+def explained(folder: epath.PathLike) -> Iterator[None]:
+    """Explains why a folder cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"Cannot write to {folder}: {reason}. Use another folder.") from error
 
 
 def format_json(content: Mapping[Any, Any]) -> str:

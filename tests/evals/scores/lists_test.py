@@ -102,7 +102,7 @@ def test_recalls_of_cut_lists(length):
     beyond = int(np.sum(whole.rank[asked] >= length))
     assert beyond  # so the reciprocal and the median rank rest on ranks that nobody knows
     assert found.rank is None
-    reason = f"the lists of {beyond} of {asked.sum()} queries are too short to determine it"
+    reason = f"the lists of {beyond} of {asked.sum()} queries are missing or too short"
     expected = {f"recall@{k}": reason for k in (1, 5, 10) if k > length} | {"mrr": reason}
     assert found.missing == {**expected, "median_rank": reason}
     assert set(found.values) == set(RECALLS) - set(expected)

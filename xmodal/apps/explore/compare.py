@@ -27,13 +27,6 @@ from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.files import FINAL, read_json
 from xmodal.core.text_table import Bold, format_table
-from xmodal.evals.reports.evaluation import (
-    RANKS,
-    SINGLE,
-    find_evaluations,
-    find_same,
-    load_ranks,
-)
 from xmodal.evals.reports.metrics import lower_is_better
 from xmodal.evals.reports.paired_differences import Difference, Differences, compare_means
 from xmodal.evals.reports.paired_differences import compare as compare_results
@@ -111,6 +104,9 @@ def _find_evaluations(folders: Sequence[epath.Path]) -> dict[epath.Path, dict[st
     A single evaluation, as of own functions, has the name of the evaluator of another model's run
     that has the same labels and records; `SINGLE` if all are single.
     """
+    # With JAX, which --help and errors in arguments do not need.
+    from xmodal.evals.reports.evaluation import SINGLE, find_evaluations, find_same, load_ranks
+
     found = {folder: find_evaluations(folder) for folder in folders}
     named = next((each for each in found.values() if each and SINGLE not in each), None)
     for folder, each in found.items():
@@ -130,6 +126,8 @@ def _find_evaluations(folders: Sequence[epath.Path]) -> dict[epath.Path, dict[st
 
 def _tag_of(evaluator: str, tag: str) -> str:
     """The tag in `metrics.json` of a metric of an evaluation."""
+    from xmodal.evals.reports.evaluation import SINGLE
+
     return tag if evaluator == SINGLE else evaluator_tag(evaluator, tag)
 
 
@@ -173,9 +171,9 @@ class Comparison:
 
     def _read_numbers(self, folder: epath.Path) -> dict[str, float]:
         (found,) = load_models([os.fspath(folder)]).values()
-        if (folder / RANKS).exists():
-            (evaluator,) = self._evaluations[folder]
-            found = {_tag_of(evaluator, tag): value for tag, value in found.items()}
+        evaluations = self._evaluations[folder].items()
+        if single := [evaluator for evaluator, place in evaluations if place == folder]:
+            found = {_tag_of(single[0], tag): value for tag, value in found.items()}
         return found
 
     def table(self, tags: Sequence[str] | None = None, format: str = "markdown") -> str:
@@ -224,6 +222,8 @@ class Comparison:
 
     def _compute_differences(self, ours: str, theirs: str) -> Differences:
         """Differences by the tags of `metrics`; empty without values by query."""
+        from xmodal.evals.reports.evaluation import load_ranks
+
         runs = self._runs[ours], self._runs[theirs]
         if self._has_seeds:
             seeds, others = ([_read_seed(run) for run in each] for each in runs)

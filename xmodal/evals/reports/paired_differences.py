@@ -144,7 +144,8 @@ def compare(ours: "Evaluation", theirs: "Evaluation") -> Differences:
     """
     check_comparable(ours.hashes, theirs)
     # Two models of one name are told apart by the folder.
-    other_name = theirs.name + f" ({theirs.place})" * (theirs.name == ours.name)
+    is_told_apart = theirs.name != ours.name or not theirs.place
+    other_name = theirs.name if is_told_apart else f"{theirs.name} ({theirs.place})"
     if names := different_records(ours.provenance.records, theirs.provenance.records):
         raise UserError(
             f"{ours.name} and {other_name} were evaluated on different records of "

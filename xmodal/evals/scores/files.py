@@ -148,7 +148,9 @@ class NamedArrays(collections.UserDict):
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self.data:
-            raise UserError(f"{self.place} has no {name!r}; it holds {sorted(self)}.")
+            raise UserError(
+                f"{self.place} has no {name!r}; it holds {sorted(self) or 'one array'}."
+            )
         return _read(self.place, lambda _: to_numpy(self.data[name]))
 
     def ids(self, name: str) -> np.ndarray:
@@ -174,8 +176,8 @@ class NamedArrays(collections.UserDict):
                 bad = count_not_finite(array.astype(np.float32, copy=False))
         if not fits or bad:
             raise UserError(
-                f"{name} in {self.place} are {array.dtype} {list(array.shape)} for {count} items, "
-                f"with numbers that are not finite in float32 in {bad} rows; save finite floats "
+                f"{name} in {self.place} are {array.dtype} {list(array.shape)} for {count} items"
+                f"{f', not finite in float32 in {bad} rows' * bool(bad)}; save finite floats "
                 f"[N, D]{', or [N, K, D] with K per item' * (most > 2)}."
             )
         return array

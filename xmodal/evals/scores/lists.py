@@ -105,7 +105,7 @@ def keep_determined(
             short = ~known & (lengths < depth)
         if number := np.sum(short & asked):
             missing[metric] = (
-                f"the lists of {number} of {asked.sum()} queries are too short to determine it"
+                f"the lists of {number} of {asked.sum()} queries are missing or too short"
             )
     values = {metric: each for metric, each in answer.values.items() if metric not in missing}
     rank = answer.rank if known[asked].all() else None

@@ -12,7 +12,7 @@ from etils import epath
 
 from xmodal.core import processes
 from xmodal.core.errors import FolderInUseError
-from xmodal.core.files import is_in_object_store
+from xmodal.core.files import explained, is_in_object_store
 
 _GUARD = ".writer.lock"
 
@@ -26,7 +26,7 @@ def hold(folder: epath.PathLike) -> Iterator[None]:
 
     Raises:
       FolderInUseError: another process is writing it.
-      OSError: the folder cannot be written.
+      UserError: the folder cannot be written.
     """
     is_holder = processes.index() == 0 and not is_in_object_store(folder)
     with _hold(pathlib.Path(folder)) if is_holder else contextlib.nullcontext():
@@ -39,7 +39,8 @@ def _hold(path: pathlib.Path) -> Iterator[None]:
     lock = filelock.FileLock(path / _GUARD, timeout=0)
     created = [path, *(parent for parent in path.parents if not parent.exists())]
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        with explained(path):
+            path.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except filelock.Timeout:
         raise FolderInUseError(
