@@ -8,7 +8,6 @@ import numpy as np
 
 from xmodal.core.config import lookup, setting
 from xmodal.evals.evaluators.evaluator import Evaluator, Options
-from xmodal.evals.evaluators.runner import predictions_of
 from xmodal.evals.labels.definitions import PUBLIC
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged, own_pairs
@@ -16,7 +15,7 @@ from xmodal.evals.labels.split import describe_texts, number_texts
 from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.reports.results import Result
 from xmodal.evals.scores.ranks import rank_directions
-from xmodal.evals.scores.rerank import RerankedScores, make_reranker
+from xmodal.evals.scores.rerank import RerankedScores, make_reranker, predictions_of
 from xmodal.evals.scores.score_rows import Scores
 from xmodal.evals.scores.sources import Embeddings, ModelAdapter
 from xmodal.evals.scores.vector_scores import open_scores

@@ -9,9 +9,9 @@ import numpy as np
 
 from xmodal.core.config import setting
 from xmodal.evals.evaluators.evaluator import Evaluator, Options
-from xmodal.evals.evaluators.runner import predictions_of
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.reports.metrics import compute_average_precision
+from xmodal.evals.scores.rerank import predictions_of
 from xmodal.evals.scores.sources import Embeddings
 
 _METRICS = ("average_precision", "base_rate")

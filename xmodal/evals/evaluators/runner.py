@@ -19,7 +19,13 @@ from xmodal.evals.scores import sources
 from xmodal.evals.scores.files import name_of, open_source
 from xmodal.evals.scores.lists import answer_lists
 from xmodal.evals.scores.ranks import RankedQueries, has_positives, rank_directions
-from xmodal.evals.scores.rerank import PairReranker, RerankedScores, RowReranker, TwoStages
+from xmodal.evals.scores.rerank import (
+    PairReranker,
+    RerankedScores,
+    RowReranker,
+    TwoStages,
+    predictions_of,
+)
 from xmodal.evals.scores.score_rows import MatrixScores, Scores
 from xmodal.evals.scores.vector_scores import open_scores
 
@@ -75,16 +81,6 @@ def scores_of(opened: Mapping[Modalities, Scores], direction: str) -> Scores:
     return opened[items, queries].transpose()
 
 
-def predictions_of(source: sources.Source, task: str) -> sources.Predictions:
-    """Returns what a task predicts for the pairs of a source."""
-    known = source.predictions if isinstance(source, sources.Embeddings) else {}
-    if task not in known:
-        raise UserError(
-            f"{source.place} has no predictions of task {task!r}; name one of {sorted(known)}."
-        )
-    return known[task]
-
-
 def compute_benchmarks(
     source: sources.Source,
     labels: Labels,
@@ -113,12 +109,12 @@ def compute_benchmarks(
     rated = {name: x for each in benchmarks for name, x in each.graded.items()}
     oriented = {name: _orient(pairs) for name, pairs in rated.items()}
     answers, opened = dict[tuple[str, str], RankedQueries](), dict[Modalities, Scores]()
-    if isinstance(source, sources.RankedLists | sources.Candidates):
-        if opening.get("reranker") is not None:
-            raise UserError(f"{source.place} has ranked lists; remove the reranker.")
+    if not isinstance(source, sources.RankedLists | sources.Candidates):
+        opened = open_galleries(source, labels, **opening)
+    elif opening.get("reranker") is None:
         answers = answer_lists(source, labels, asked)
     else:
-        opened = open_galleries(source, labels, **opening)
+        raise UserError(f"{source.place} has ranked lists; remove the reranker.")
     correlations: dict[str, CorrelationResult] = {}
     # The scores of two galleries are released before those of the next are computed.
     for modalities, scores in opened.items():

@@ -21,7 +21,7 @@ from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.reports.results import Rescored
 from xmodal.evals.scores.pair_scores import PairScores
 from xmodal.evals.scores.score_rows import GROUP, Scores, top_items
-from xmodal.evals.scores.sources import Predictions
+from xmodal.evals.scores.sources import Embeddings, Predictions, Source
 from xmodal.similarity.vectors import in_precision
 
 _PREDICTIONS_AT_A_TIME = 1 << 26  # Pairs of some queries with the whole gallery.
@@ -93,6 +93,16 @@ def make_reranker(where: str, options: Mapping[str, Any] | None, *, of_rows: boo
     """
     known: Any = {n: x for n, x in RERANKERS.items() if not of_rows or x is not PairReranker}
     return None if options is None else read_named(where, options, known, lambda row: row)[1]
+
+
+def predictions_of(source: Source, task: str) -> Predictions:
+    """Returns what a task predicts for the pairs of a source."""
+    known = source.predictions if isinstance(source, Embeddings) else {}
+    if task not in known:
+        raise UserError(
+            f"{source.place} has no predictions of task {task!r}; name one of {sorted(known)}."
+        )
+    return known[task]
 
 
 class RerankedScores(Scores):

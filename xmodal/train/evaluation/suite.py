@@ -130,8 +130,9 @@ class EvalSuite:
         """Returns the evaluator of a split; its labels are read at the first call."""
         if (name, split) not in self._evaluators:
             self.check(name, split)
+            items = self.items(name, split)
             self._evaluators[name, split] = make_evaluator(
-                name, self.options[name], self.items(name, split), self._modalities, self._mesh
+                name, self.options[name], items, self._modalities, self._mesh
             )
         return self._evaluators[name, split]
 
