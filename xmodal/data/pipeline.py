@@ -234,7 +234,8 @@ def _open(config: DataConfig, split: str) -> tuple[Source, RaggedColumn, int]:
     """Returns a training split, the ids of its captions, and the number of its examples."""
     source = Source(config, split, needed_columns(config))
     if config.text is None:
-        return source, RaggedColumn(*np.zeros((2, 0), np.int64)), len(source)
+        none = np.zeros(0, np.int64)
+        return source, RaggedColumn(none, none), len(source)
     captions = source.get(["caption_ids"])["caption_ids"]
     if config.examples == "pairs":
         return source, captions, len(captions.values)

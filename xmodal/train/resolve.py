@@ -155,8 +155,13 @@ def fill_metrics(settings: RunConfig, evals: Mapping[str, Options]) -> RunConfig
 
     Retrieval and rating benchmarks come before other evaluators, accuracies last.
     """
-    order = sorted(evals, key=lambda name: isinstance(evals[name], ClassificationOptions))
-    order.sort(key=lambda name: not isinstance(evals[name], BenchmarksOptions))
+    order = sorted(
+        evals,
+        key=lambda name: (
+            not isinstance(evals[name], BenchmarksOptions),
+            isinstance(evals[name], ClassificationOptions),
+        ),
+    )
     datasets = {
         name: (evals[name].data or {}).get("dataset", settings.data.dataset) for name in order
     }

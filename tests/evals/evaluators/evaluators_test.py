@@ -77,6 +77,5 @@ def test_a_model_that_has_nothing_to_rank_by(kept):
     evaluator = make_evaluator("x", options_of(type="benchmarks"), split, kept)
     lacking = {"caption_ids": None, "captions": None}
     lacking |= {} if kept else {"image_ids": None, "images": None}
-    message = r"nothing to rank by: there are no .*caption embeddings.*reranker=.*cross_encoder"
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match="nothing to rank by: there are no .*caption embeddings"):
         evaluator.run(dataclasses.replace(make_source(split), **lacking))

@@ -145,10 +145,10 @@ def compute_benchmarks(
         results.append(Result(*named, directions, correlated, skipped))
     if not any(each.directions or each.correlations for each in results):
         why = "; ".join(sorted({reason for each in results for reason in each.skipped.values()}))
-        raise UserError(
-            f"{source.place} has nothing to rank by: {why}. A model with a cross-encoder alone "
-            "needs the evaluator's reranker={'name': 'cross_encoder'}."
-        )
+        hint = ""
+        if isinstance(source, sources.Embeddings) and source.pairs is not None:
+            hint = " Set the evaluator's reranker to {'name': 'cross_encoder'}."
+        raise UserError(f"{source.place} has nothing to rank by: {why}.{hint}")
     return results
 
 

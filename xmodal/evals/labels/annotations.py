@@ -157,7 +157,7 @@ def restrict(
 
 
 def _read(path: Path, read: Callable[[Path], Any]) -> Any:
-    """The content of a file by its reader, whose error gets the file's name."""
+    """Calls a reader of a released file; an error names the file."""
     try:
         return read(path)
     except (AttributeError, OverflowError, *DAMAGE) as error:

@@ -102,7 +102,7 @@ def _place_of(source: File) -> str:
 
 
 def _read(source: Any, read: Callable[[Any], Any]) -> Any:
-    """What a function reads from a file, whose name is added to its errors."""
+    """Calls a reader of a file; an error names the file."""
     try:
         return read(source)
     except FileNotFoundError:
@@ -284,8 +284,8 @@ def load_rankings(source: File) -> RankedLists:
     place, content = _place_of(source), source
     if not isinstance(content, Mapping):
         content = _read(source, lambda path: json.loads(epath.Path(path).read_bytes()))
-    is_named = isinstance(content, Mapping) and {*_DIRECTIONS} & {*content}
-    if not is_named or not all(isinstance(content[each], Mapping) for each in is_named):
+    present = {*_DIRECTIONS} & {*content} if isinstance(content, Mapping) else set()
+    if not present or not all(isinstance(content[each], Mapping) for each in present):
         raise UserError(
             f"{place} holds {content!r:.80}; rankings are expected under 'i2t' (image id -> "
             "caption ids) and 't2i' (caption id -> image ids)."
