@@ -1,8 +1,8 @@
 from .evaluators import EVALUATORS as EVALUATORS
 from .evaluators import make_evaluator as make_evaluator
 from .evaluators import read_options as read_options
+from .reports.evaluate import evaluate_source as evaluate_source
 from .reports.evaluation import Evaluation as Evaluation
-from .reports.evaluation import evaluate_source as evaluate_source
 from .scores.embed import Embedder as Embedder
 from .scores.files import load_embeddings as load_embeddings
 from .scores.files import save_embeddings as save_embeddings

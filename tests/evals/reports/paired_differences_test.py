@@ -8,7 +8,6 @@ import pytest
 from tests.evals.reports.directions import make_direction
 from xmodal.core.errors import UserError
 from xmodal.evals import Evaluation
-from xmodal.evals.evaluators.evaluator import Provenance
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.reports import paired_differences, summary, uncertainty
 from xmodal.evals.reports.metrics import (
@@ -17,7 +16,7 @@ from xmodal.evals.reports.metrics import (
     compute_spearman,
     draw_pairs,
 )
-from xmodal.evals.reports.results import CorrelationResult, Result
+from xmodal.evals.reports.results import CorrelationResult, Provenance, Result
 from xmodal.evals.reports.uncertainty import compute_difference_interval
 
 METRICS = ("recall@1", "recall@10", "median_rank")

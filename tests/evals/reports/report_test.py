@@ -6,9 +6,8 @@ import numpy as np
 
 from tests.evals.reports.directions import make_direction
 from xmodal.evals import Evaluation
-from xmodal.evals.evaluators.evaluator import Provenance
 from xmodal.evals.reports.published import PUBLISHED_LABELS
-from xmodal.evals.reports.results import CorrelationResult, Result
+from xmodal.evals.reports.results import CorrelationResult, Provenance, Result
 
 METRICS = {
     "cxc/i2t/recall@1": 55.94,

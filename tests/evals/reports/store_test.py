@@ -9,9 +9,8 @@ import pytest
 
 from xmodal.core.errors import UserError
 from xmodal.evals import Evaluation
-from xmodal.evals.evaluators.evaluator import Provenance
 from xmodal.evals.reports import evaluation as store
-from xmodal.evals.reports.results import CorrelationResult, DirectionResult, Result
+from xmodal.evals.reports.results import CorrelationResult, DirectionResult, Provenance, Result
 
 
 def make_results():

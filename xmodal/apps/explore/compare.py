@@ -27,6 +27,7 @@ from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.files import FINAL, read_json
 from xmodal.core.text_table import Bold, format_table
+from xmodal.evals.reports.evaluation import SINGLE, find_evaluations, find_same, load_ranks
 from xmodal.evals.reports.metrics import lower_is_better
 from xmodal.evals.reports.paired_differences import Difference, Differences, compare_means
 from xmodal.evals.reports.paired_differences import compare as compare_results
@@ -104,9 +105,6 @@ def _find_evaluations(folders: Sequence[epath.Path]) -> dict[epath.Path, dict[st
     A single evaluation, as of own functions, has the name of the evaluator of another model's run
     that has the same labels and records; `SINGLE` if all are single.
     """
-    # With JAX, which --help and errors in arguments do not need.
-    from xmodal.evals.reports.evaluation import SINGLE, find_evaluations, find_same, load_ranks
-
     found = {folder: find_evaluations(folder) for folder in folders}
     named = next((each for each in found.values() if each and SINGLE not in each), None)
     for folder, each in found.items():
@@ -126,8 +124,6 @@ def _find_evaluations(folders: Sequence[epath.Path]) -> dict[epath.Path, dict[st
 
 def _tag_of(evaluator: str, tag: str) -> str:
     """The tag in `metrics.json` of a metric of an evaluation."""
-    from xmodal.evals.reports.evaluation import SINGLE
-
     return tag if evaluator == SINGLE else evaluator_tag(evaluator, tag)
 
 
@@ -222,8 +218,6 @@ class Comparison:
 
     def _compute_differences(self, ours: str, theirs: str) -> Differences:
         """Differences by the tags of `metrics`; empty without values by query."""
-        from xmodal.evals.reports.evaluation import load_ranks
-
         runs = self._runs[ours], self._runs[theirs]
         if self._has_seeds:
             seeds, others = ([_read_seed(run) for run in each] for each in runs)

@@ -12,7 +12,7 @@ from xmodal.core.errors import UserError
 from xmodal.evals.labels.ids import LabelHash
 from xmodal.evals.labels.split import Split
 from xmodal.evals.labels.types import Benchmark
-from xmodal.evals.reports.results import Result
+from xmodal.evals.reports.results import Provenance, Result
 from xmodal.evals.reports.summary import list_tags
 from xmodal.evals.scores.sources import Embeddings, ModelAdapter, Source, order_embeddings
 from xmodal.similarity import make_similarity
@@ -74,23 +74,6 @@ class Options:
     def default_metric(self, dataset: str) -> str:
         """Returns the default tag for `best_checkpoint` in a run on this dataset, or ""."""
         return ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Provenance:
-    """Facts that accompany the numbers of a report.
-
-    Attributes:
-      title: names dataset and split.
-      warnings: warnings to read before any number.
-      notes: other facts.
-      records: hash of the records of every prepared dataset that was evaluated, by name.
-    """
-
-    title: str
-    warnings: Sequence[str] = ()
-    notes: Sequence[str] = ()
-    records: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Evaluator:

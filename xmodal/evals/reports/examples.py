@@ -7,7 +7,7 @@ starting at 1.
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
@@ -18,12 +18,10 @@ from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.split import name_image
 from xmodal.evals.labels.types import Benchmark
+from xmodal.evals.reports.evaluation import Evaluation
 from xmodal.evals.reports.results import DirectionResult, Result
 from xmodal.evals.scores.score_rows import Scores
 from xmodal.evals.scores.sources import Embeddings, ScoreMatrix
-
-if TYPE_CHECKING:
-    from xmodal.evals.reports.evaluation import Evaluation
 
 _SHOWN = 5  # Items per row.
 _RULES = {
@@ -73,7 +71,7 @@ def make_example_page(
     results: Sequence[Result],
     count: int,
     name: str,
-    other: "Evaluation | None",
+    other: Evaluation | None,
 ) -> Page:
     """Returns the page.
 

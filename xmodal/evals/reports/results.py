@@ -133,3 +133,20 @@ def evaluator_tag(evaluator: str, tag: str) -> str:
 def metric_tag(benchmark: str, direction: str, metric: str) -> str:
     """`cxc/i2t/recall@1`; PMRP is the only metric of its benchmarks, so `pmrp/i2t` is enough."""
     return f"{benchmark}/{direction}" if metric == "pmrp" else f"{benchmark}/{direction}/{metric}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Provenance:
+    """Facts that accompany the numbers of a report.
+
+    Attributes:
+      title: names dataset and split.
+      warnings: warnings to read before any number.
+      notes: other facts.
+      records: hash of the records of every prepared dataset that was evaluated, by name.
+    """
+
+    title: str
+    warnings: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    records: Mapping[str, str] = dataclasses.field(default_factory=dict)
