@@ -161,7 +161,9 @@ class EvalSuite:
                 if labels:
                     check_comparable(labels, others[name])
                 else:
-                    logging.warning("%s has no values to compare.", f"config.evals.{name}")
+                    logging.warning(
+                        "config.evals.%s has no values to compare; it is left out.", name
+                    )
         return others
 
     def evaluate(

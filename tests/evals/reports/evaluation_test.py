@@ -9,7 +9,7 @@ import pytest
 
 from xmodal.core.errors import UserError
 from xmodal.evals import Evaluation
-from xmodal.evals.reports import evaluation as store
+from xmodal.evals.reports import evaluation
 from xmodal.evals.reports.results import CorrelationResult, DirectionResult, Provenance, Result
 
 
@@ -40,14 +40,14 @@ def make_results():
 @pytest.fixture
 def saved(tmp_path):
     stored = Evaluation("ours", make_results(), "cosine", Provenance("t"))
-    (tmp_path / "ranks.npz").write_bytes(store.pack_ranks(stored))
+    (tmp_path / "ranks.npz").write_bytes(evaluation.pack_ranks(stored))
     return tmp_path / "ranks.npz"
 
 
 def test_round_trip(saved):
-    loaded = store.load_ranks(saved)
+    loaded = evaluation.load_ranks(saved)
     assert loaded.name == "ours"
-    assert store.pack_ranks(loaded) == saved.read_bytes()  # Nothing was lost.
+    assert evaluation.pack_ranks(loaded) == saved.read_bytes()  # Nothing was lost.
     (found, pools), (expected, _) = loaded.results, make_results()
     assert pools.repeats["t2i/recall@1"].tolist() == [0, 1, 2]
     for name, direction in expected.directions.items():
@@ -78,16 +78,16 @@ def with_header(saved, **changes):
 def test_other_files_are_refused(saved, change, message):
     saved.write_bytes(change(saved))
     with pytest.raises(UserError, match=f"ranks.npz.*{message}"):
-        store.load_ranks(saved)
+        evaluation.load_ranks(saved)
 
 
 def test_results_to_compare_with_are_those_of_the_evaluator_or_of_the_same_labels(tmp_path):
     for name, result in zip(("coco", "topics"), make_results(), strict=True):
         (tmp_path / name).mkdir()
-        packed = store.pack_ranks(Evaluation(name, [result], "cosine", Provenance("t")))
+        packed = evaluation.pack_ranks(Evaluation(name, [result], "cosine", Provenance("t")))
         (tmp_path / name / "ranks.npz").write_bytes(packed)
-    assert store.find_ranks(tmp_path, "topics").name == "topics"
-    assert store.find_ranks(tmp_path, "", {"cxc": "0123456789abcdef"}).name == "coco"
-    assert store.find_ranks(tmp_path / "coco", "other").name == "coco"
+    assert evaluation.find_ranks(tmp_path, "topics").name == "topics"
+    assert evaluation.find_ranks(tmp_path, "", {"cxc": "0123456789abcdef"}).name == "coco"
+    assert evaluation.find_ranks(tmp_path / "coco", "other").name == "coco"
     with pytest.raises(UserError, match="has 0 evaluations on the labels"):
-        store.find_ranks(tmp_path, "other", {"cxc": "ff"})
+        evaluation.find_ranks(tmp_path, "other", {"cxc": "ff"})
