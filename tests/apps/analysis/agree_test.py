@@ -2,11 +2,13 @@
 
 import itertools
 import json
+import math
 
 import numpy as np
 import pytest
 
 from xmodal.apps.analysis.agree import compare, kendall_tau_b
+from xmodal.apps.reproduction.entries import read_results
 from xmodal.evals.reports.published import eccv_table_4, eccv_table_5
 
 METRICS = ["eccv/mean/map@r", "coco5k/mean/recall@1", "pmrp/mean"]
@@ -59,3 +61,9 @@ def test_table_5_follows_from_table_4():
             assert f"{found:.3f}" == "0.284"
         else:
             assert f"{found:.2f}" == f"{printed[left, right]:.2f}"
+    rows = read_results().of_system("eccv_caption/tau")
+    cells = [value.number for row in rows for value in row.measured.values()]
+    assert len(cells) == math.comb(len(whole), 2) == 15
+    order = {tag: place for place, tag in enumerate(dict.fromkeys(tag for tag, _ in printed))}
+    pairs = [(a, b) for a, b in itertools.combinations(sorted(whole, key=order.get), 2)]
+    assert [round(tau(models, *pair), 2) for pair in pairs] == cells

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from xmodal.apps.reproduction.entries import read_results
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.reports.metrics import (
     compute_map_at_r,
@@ -24,6 +25,16 @@ def test_precisions_by_hand():
     expected = [(1 + 2 / 3 + 3 / 4) / 4, (1 / 2) / 2, (1 + 1) / 4, 0]
     np.testing.assert_allclose(compute_map_at_r(hits, r), expected, rtol=1e-15)
     np.testing.assert_allclose(compute_r_precision(hits, r), [0.75, 0.5, 0.5, 0])
+
+
+def test_the_lists_that_the_eccv_caption_paper_asked_people_about():
+    """Of 8: only the first wrong, only it right, five wrong, only the fifth right, all wrong."""
+    lists = ["01111111", "10000000", "00000111", "00001000", "00000000"]
+    hits = np.array([[mark == "1" for mark in each] for each in lists])
+    found = 100 * compute_map_at_r(hits, np.full(5, 8))
+    (row,) = read_results().of_system("eccv_caption/list_kinds")
+    printed = [value.number for value in row.published.values()]
+    np.testing.assert_allclose(found, printed, rtol=0, atol=0.05)
 
 
 PAIRS = 240

@@ -209,15 +209,16 @@ class LedgerRow:
         return max(self.system.tolerance, self.table.tolerance)
 
     @property
-    def status(self) -> str:
-        """One of `STATUSES`."""
-        if self.measured:
-            return "measured here"
+    def statuses(self) -> dict[str, str]:
+        """Tag of every printed cell -> one of `STATUSES`."""
         if self.table.unverified:
-            return "unverified"
-        if self.system.parity:
-            return "parity only"
-        return "needs files" if self.system.run else "not covered"
+            other = "unverified"
+        elif self.system.parity:
+            other = "parity only"
+        else:
+            other = "needs files" if self.system.run else "not covered"
+        cells = {**self.published, **self.measured}
+        return {tag: "measured here" if tag in self.measured else other for tag in cells}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,19 +1,20 @@
 """Checks the numbers that papers and this project print: lists them, or runs their commands.
 
     python -m xmodal reproduce
+    python -m xmodal reproduce --list cxc vete
     python -m xmodal reproduce clip/vit_b32 --folder=weights=DIR --folder=coco=DIR
     python -m xmodal reproduce --available --minutes=5
     python -m xmodal reproduce --all --available --minutes=5 --seeds=1
 
-The list names every system, a model or method of a table, with the number of its rows by status,
-and the missing files of this machine; --available, --minutes and --seeds restrict it to the runs of
---all with them. The statuses:
+The list names every system, a model or method of a table, with the number of its printed cells by
+status, and the missing files of this machine; --available, --minutes and --seeds restrict it to the
+runs of --all with them. `--list NAME` adds the commands of each system. The statuses:
 
-    measured here  the row was computed with this project
+    measured here  the number was computed with this project
     parity only    not computed, but a test compares the implementation with the publisher's
-    needs files    not computed; the files have to be downloaded first
-    unverified     the published numbers were not checked in their source
-    not covered    no command computes the row
+    needs files    not computed; a command does, once its files are downloaded
+    unverified     the published number was not checked in its source
+    not covered    no command computes it; the list says why
 
 `reproduce NAME` looks for the files of a system, runs its commands (see `configs/results`), and
 compares its metrics with every number of the results; `reproduced.json` in --workdir/results/NAME
@@ -37,7 +38,14 @@ from collections.abc import Sequence
 from etils import epath
 
 from xmodal.apps.arguments import make_parser, positive_int
-from xmodal.apps.reproduction.entries import Folders, PublishedResults, System, fill, read_results
+from xmodal.apps.reproduction.entries import (
+    Folders,
+    LedgerRow,
+    PublishedResults,
+    System,
+    fill,
+    read_results,
+)
 from xmodal.apps.reproduction.reproduced import (
     Numbers,
     compare_rows,
@@ -46,7 +54,7 @@ from xmodal.apps.reproduction.reproduced import (
     is_reproduced,
     tabulate_checks,
 )
-from xmodal.apps.reproduction.tables import count_rows, fill_page
+from xmodal.apps.reproduction.tables import count_cells, fill_page
 from xmodal.core import console
 from xmodal.core.config import suggest
 from xmodal.core.errors import UserError
@@ -70,7 +78,7 @@ def main() -> None:
         return
     folders = results.find_folders(args.folder)
     systems = [system.first_seeds(args.seeds) for system in find_systems(results, args.names)]
-    runs = args.names or args.all
+    runs = (args.names or args.all) and not args.list
     if runs or args.available or args.minutes is not None or args.seeds is not None:
         minutes = math.inf if args.minutes is None else args.minutes
         systems = [
@@ -80,10 +88,14 @@ def main() -> None:
             and (system.minutes or math.inf) <= minutes
             and not (args.available and results.missing(system, folders))
         ]
-    if not runs or not systems:
-        print(list_results(results, folders, systems))
-        return
-    sys.exit(Reproduction(results, folders, pathlib.Path(args.workdir).absolute()).run(systems))
+    reproduction = Reproduction(results, folders, pathlib.Path(args.workdir).absolute())
+    if runs and systems:
+        sys.exit(reproduction.run(systems))
+    print(list_results(results, folders, systems))
+    for system in systems if args.names else ():
+        rows = [f"{x.table.name}: {_count([x])}" for x in results.of_system(system.name)]
+        commands = [shlex.join(["xmodal", *words]) for words in reproduction.commands(system)]
+        print(f"\n{system.name}, {system.label}", *rows, *commands, sep="\n  ")
 
 
 def find_systems(results: PublishedResults, names: Sequence[str]) -> list[System]:
@@ -189,12 +201,11 @@ class Reproduction:
 
 
 def list_results(results: PublishedResults, folders: Folders, systems: Sequence[System]) -> str:
-    """Returns the groups, and a line per system: rows, status, missing files or commands."""
+    """Returns the groups with a line per system, and the cells of their tables by status."""
     groups: dict[str, list[list[str]]] = {group: [] for group in results.titles}
     ready = []
     for each in systems:
-        counts = collections.Counter(row.status for row in results.of_system(each.name))
-        statuses = ", ".join(f"{count} {status}" for status, count in counts.items())
+        statuses = _count(results.of_system(each.name))
         if not each.run:
             what = each.note or f"tested by {each.parity}"
         elif missing := results.missing(each, folders):
@@ -206,14 +217,20 @@ def list_results(results: PublishedResults, folders: Folders, systems: Sequence[
             what = f"{len(each.run)} commands{seeds}{minutes}"
         groups[each.name.split("/")[0]].append([f"  {each.name}", statuses, what])
     total = math.ceil(sum(each.minutes or 0 for each in ready))
-    tables = [f"{results.titles[group]}\n{align_columns(lines, right=())}"
-              for group, lines in groups.items() if lines]  # fmt: skip
+    named = [group for group, lines in groups.items() if lines]
+    tables = [f"{results.titles[x]}\n{align_columns(groups[x], right=())}" for x in named]
     return "\n\n".join([
         *tables,
         "`xmodal reproduce NAME` names the sources of missing files; `--help` explains statuses.",
         f"{len(ready)} systems can run here; those of known time take {total:,} CPU minutes.",
-        count_rows(results).replace("\n", " "),
+        format_table(count_cells(results, named)),
     ])  # fmt: skip
+
+
+def _count(rows: Sequence[LedgerRow]) -> str:
+    """The number of cells by status."""
+    counts = collections.Counter(status for row in rows for status in row.statuses.values())
+    return ", ".join(f"{count} {status}" for status, count in counts.items())
 
 
 def _parse() -> argparse.Namespace:
@@ -223,6 +240,7 @@ def _parse() -> argparse.Namespace:
         "--folder", action="append", default=[], metavar="NAME=PATH", help="folder of files"
     )
     parser.add_argument("--all", action="store_true", help="all systems that have commands")
+    parser.add_argument("--list", action="store_true", help="list NAMEs, do not run them")
     parser.add_argument("--available", action="store_true", help="only those with all files")
     parser.add_argument("--minutes", type=float, help="only those known to take no longer (CPU)")
     parser.add_argument("--seeds", type=positive_int, help="at most this many seeds of each")

@@ -6,9 +6,10 @@ hand.
 
 import collections
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from xmodal.apps.reproduction.entries import LedgerRow, PublishedResults, tags_of
+from xmodal.apps.reproduction.entries import STATUSES, LedgerRow, PublishedResults, tags_of
+from xmodal.core.text_table import Rows, format_table
 
 _PLACE = re.compile(r"(<!--reproduction:(?P<name>[^>]*)-->\n).*?(<!--end-->)", re.DOTALL)
 
@@ -18,29 +19,34 @@ def fill_page(text: str, results: PublishedResults) -> str:
 
     def fill(place: re.Match) -> str:
         name = place["name"]
-        made = count_rows(results) if name == "counts" else table_of(name, results)
-        return f"{place[1]}{made}\n{place[3]}"
+        made = count_cells(results, results.titles) if name == "counts" else table_of(name, results)
+        return f"{place[1]}{format_table(made)}\n{place[3]}"
 
     return _PLACE.sub(fill, text)
 
 
-def count_rows(results: PublishedResults) -> str:
-    """Returns sentences with the number of published rows by status, and of our own."""
-    published = [row for row in results.rows if row.published]
-    counts = collections.Counter(row.status for row in published)
-    # Some rows are in two tables.
-    own = {(row.system.name, row.label) for row in results.rows if not row.published}
-    return (
-        f"Of {len(published)} rows of published results, {counts['measured here']} were measured "
-        f"here ({sum(map(_agrees, published))} agree). Tests compare the implementation with\nthe "
-        f"publisher's for another {counts['parity only']}; {counts['needs files']} need downloads, "
-        f"{counts['unverified']} are unverified, and {counts['not covered']} are not covered. "
-        f"{len(own)} more\nare our own."
-    )
+def count_cells(results: PublishedResults, groups: Iterable[str]) -> Rows:
+    """Returns a row per paper with the number of its printed cells by status, and their sum."""
+    rows, total = [["", "cells", *STATUSES]], collections.Counter[str]()
+    for group in groups:
+        counts = collections.Counter(
+            status
+            for row in results.rows
+            if row.table.name.split("/")[0] == group
+            for tag, status in row.statuses.items()
+            if tag in row.published
+        )
+        total += counts
+        rows += [_count(results.titles[group], counts)] if counts else []
+    return [*rows, _count("all", total)]
 
 
-def table_of(name: str, results: PublishedResults) -> str:
-    """Returns a table in Markdown."""
+def _count(title: str, counts: collections.Counter[str]) -> list[str]:
+    return [title, f"{counts.total():,}", *(str(counts[each] or "") for each in STATUSES)]
+
+
+def table_of(name: str, results: PublishedResults) -> Rows:
+    """Returns the cells of a table."""
     rows = [row for row in results.rows if row.table.name == name]
     table = rows[0].table
     cells: list[Sequence[str]] = [[table.corner, *table.heads]]
@@ -56,23 +62,10 @@ def table_of(name: str, results: PublishedResults) -> str:
             text = row.measured.get(tag, "")
             line.append(f"{text} ({papers[column]})" if text and column in papers else text)
         cells.append(line)
-    cells = list(zip(*cells, strict=True)) if table.transposed else cells
-    head, *lines = ("|" + "|".join(f" {cell} " if cell else " " for cell in line) + "|"
-                    for line in cells)  # fmt: skip
-    return "\n".join([head, "|---" + "|---:" * (len(cells[0]) - 1) + "|", *lines])
+    return list(zip(*cells, strict=True)) if table.transposed else cells
 
 
 def _papers_of(rows: Sequence[LedgerRow]) -> dict[str, str]:
     """Tag -> published number, of those that were checked in their source."""
     checked = (row for row in rows if not row.table.unverified)
     return {tag: value for row in checked for tag, value in row.published.items()}
-
-
-def _agrees(row: LedgerRow) -> bool:
-    """Whether the stored numbers are the paper's, within the tolerance."""
-    pairs = [(row.measured[tag].number, row.published[tag].number)
-             for tag in row.measured if tag in row.published]  # fmt: skip
-    return bool(pairs) and all(
-        ours is not None and paper is not None and abs(ours - paper) <= row.table.tolerance
-        for ours, paper in pairs
-    )
