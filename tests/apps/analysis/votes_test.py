@@ -1,4 +1,6 @@
-"""Majority votes and their test on small tables."""
+"""Majority votes and their test on small tables, and the power of a sign test."""
+
+import math
 
 import numpy as np
 import pytest
@@ -23,7 +25,7 @@ def test_an_example_counts_as_its_majority():
     )
     (vote,) = votes.count_votes(answers).values()
     assert vote.examples == 5
-    assert vote.shares == {"better": 40, "worse": 0, "both_good": 0, "both_bad": 20}
+    assert vote.shares == {"better": 40, "worse": 0, "both_good": 0, "both_bad": 20, "same": 0}
     expected = scipy.stats.ttest_1samp([1 / 3, 2 / 3, 0, 0, 0], 0)
     assert (vote.t, vote.p) == pytest.approx((expected.statistic, expected.pvalue))
 
@@ -36,3 +38,33 @@ def test_groups_and_all_of_them():
     assert np.isnan(found["b"].t)  # one example
     with pytest.raises(UserError, match=r"'good' in the answers on '0'; known: \['better', "):
         votes.count_votes(rows("a", ["good"]))
+
+
+def test_an_example_that_nobody_was_asked_about_counts_in_all_shares():
+    (vote,) = votes.count_votes([*rows("Story", ["better"], ["same"], ["same"])]).values()
+    assert vote.shares["better"] == pytest.approx(100 / 3)
+    assert vote.shares["same"] == pytest.approx(200 / 3)
+    assert vote.t == pytest.approx(scipy.stats.ttest_1samp([1, 0, 0], 0).statistic)
+
+
+def at_least(wins, of, chance):
+    """Probability of as many wins, by the sum."""
+    each = (math.comb(of, k) * chance**k * (1 - chance) ** (of - k) for k in range(wins, of + 1))
+    return sum(each)
+
+
+@pytest.mark.parametrize(("examples", "raters", "level"), [(10, 3, 0.05), (100, 5, 0.01)])
+def test_the_smallest_preference_is_found_as_often_as_the_power_says(examples, raters, level):
+    share, answers = votes.smallest_preference(examples, raters, level, power=0.8)
+    wins = examples // 2
+    while scipy.stats.binomtest(wins, examples).pvalue > level:
+        wins += 1
+    assert at_least(wins, examples, share) == pytest.approx(0.8)
+    assert at_least((raters + 1) // 2, raters, answers) == pytest.approx(share)
+
+
+def test_power_is_told_for_both_levels():
+    first, second = votes.describe_power(5, 3).splitlines()
+    assert first.startswith("p < 0.05: ")
+    assert "wins over 100% of 5 captions" in first  # Even five of five have p = 0.0625.
+    assert second.startswith("p < 0.01: ")

@@ -7,6 +7,8 @@ import sys
 import numpy as np
 import pytest
 
+from tests.apps.annotate.server import Client, links, serving
+from xmodal.apps.analysis import votes
 from xmodal.apps.annotate import __main__ as command
 from xmodal.apps.annotate.assignment_queue import AssignmentQueue, Place
 from xmodal.apps.annotate.raters import find_rater
@@ -66,3 +68,49 @@ def test_from_models_to_labels(run, few_shapes, tmp_path):
     assert len(lists) == 2
     assert run("invite", f"--study={study}", "--end=rater2")[0] == 0
     assert find_rater(opened, tokens[1]).state == "ended"
+
+
+@pytest.mark.slow
+def test_captions_with_one_picture_of_both_models_count_as_same(
+    run, few_shapes, tmp_path, monkeypatch, capsys
+):
+    study = tmp_path / "preference.study"
+    # Both find image 175 for every second caption; elsewhere, the other one finds 190.
+    for name, other in (("ours", 175), ("other", 190)):
+        found = {str(caption): [other if caption % 2 else 175] for caption in range(875, 1000)}
+        (tmp_path / f"{name}.json").write_text(json.dumps({"t2i": found}))
+    code, said = run(
+        *("make", "preference", f"--study={study}", "--examples=20", "--raters_per_item=1"),
+        *("--dataset=crisscrossed_shapes", f"--data_dir={few_shapes}"),
+        f"--models={tmp_path}/ours.json,{tmp_path}/other.json",
+    )
+    assert code == 0, said
+    asked, same = map(
+        int, re.search(r": (\d+) questions .* for (\d+) more captions, ", said).groups()
+    )
+    assert (asked > 0, same > 0, asked + same) == (True, True, 20)
+    assert said.count(f" of {asked} captions (") == 2
+
+    opened = StudyFile(study)
+    with serving(opened) as server:
+        (link,) = links(opened, server, 1).values()
+        client, answers = Client(server.address).join(link), iter(["both_bad"])
+        for _ in range(asked):
+            place = client.place()
+            left = re.search(r"/image/(\d+)", client.get(place)[1])[1]
+            better = "left" if left == "175" else "right"
+            assert client.post(place, f"answer={next(answers, better)}")[0].status == 303
+        assert client.place() == "/end"
+    code, said = run("aggregate", f"--study={study}", f"--output={tmp_path}/labels")
+    assert code == 0, said
+    arguments = ["votes", f"--answers={tmp_path}/labels/votes.csv"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    votes.main()
+    lines = capsys.readouterr().out.splitlines()
+    head, _, *table = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
+    row = dict(zip(head, table[-1], strict=True))
+    expected = {"better": asked - 1, "worse": 0, "both_good": 0, "both_bad": 1, "same": same}
+    assert {name: row[name] for name in expected} == {
+        name: f"{100 * count / 20:.0f}" for name, count in expected.items()
+    }
+    assert (row["group"], row["examples"], row["no majority"]) == ("all", "20", "0")

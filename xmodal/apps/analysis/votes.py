@@ -2,14 +2,18 @@ r"""Majority votes on which of two models answers better, as in table 6 of the C
 
     python -m xmodal votes --answers=ANSWERS.csv
 
-The file has one answer of one person per row, in the columns `example`, `answer` (better, worse,
-both_good or both_bad, for the first model compared with the second) and, for one table row per
-group, `group`, such as the relation of the caption. More than half of the answers on an example
-decide its vote. The last table row is of all groups: of the rows with `all` in this column, or, if
-there are none, of all rows, whose examples then have numbers or names of their own in each group.
+The file has one answer of one person per row, in the columns `example`, `answer` and, for one table
+row per group, `group`, such as the relation of the caption. An answer is better, worse, both_good
+or both_bad, for the first model compared with the second. An example has a single answer, same, if
+both models find the same picture. More than half of the answers on an example decide its vote. The
+last table row is of all groups: of the rows with `all` in this column, or, if there are none, of
+all rows, whose examples then have numbers or names of their own in each group.
+
+The paper's raters could also answer that the pictures are exactly the same. Its four columns sum to
+100%, without one for this answer: the paper's Both Good compares with both_good plus same.
 
 The paper does not define its t-test. Here every example is the mean of its answers,
-1 for better, -1 for worse and 0 for both, and the test asks whether their mean is 0.
+1 for better, -1 for worse and 0 for others, and the test asks whether their mean is 0.
 """
 
 import collections
@@ -22,7 +26,9 @@ from xmodal.apps.analysis.judgment_table import print_outcome
 from xmodal.core.config import lookup
 from xmodal.core.text_table import Rows
 
-ANSWERS: Mapping[str, int] = {"better": 1, "worse": -1, "both_good": 0, "both_bad": 0}
+SAME = "same"
+"""The answer on an example for which both models find the same picture."""
+ANSWERS: Mapping[str, int] = {"better": 1, "worse": -1, "both_good": 0, "both_bad": 0, SAME: 0}
 ALL = "all"
 """The group of all examples."""
 
@@ -74,6 +80,52 @@ def _vote(examples: list[list[str]]) -> Vote:
         t, p = map(float, stats.ttest_1samp(means, 0.0))
     shares = {answer: 100 * majorities[answer] / len(examples) for answer in ANSWERS}
     return Vote(len(examples), shares, t, p)
+
+
+def smallest_preference(
+    examples: int, raters: int, level: float, power: float = 0.8
+) -> tuple[float, float]:
+    """Returns the smallest preference that a two-sided exact sign test detects.
+
+    Args:
+      examples: number of examples on which a majority prefers one of the models.
+      raters: number of raters of each.
+      level: largest p-value of a detection.
+      power: probability of a detection.
+
+    Returns:
+      The share of these examples that one model has to win and, if raters decide independently, the
+      share of their answers for it; NaN if there are too few examples.
+    """
+    from scipy import stats  # Slow to import.
+
+    wins = int(stats.binom.isf(level / 2, examples, 0.5)) + 1
+    # P(at least k of n) under the chance q is the beta distribution's CDF(q; k, n - k + 1).
+    share = float(stats.beta.ppf(power, wins, examples - wins + 1))
+    # An even number of raters is taken as one fewer: some of their votes are ties.
+    majority = (raters + 1) // 2
+    return share, float(stats.beta.ppf(share, majority, majority))
+
+
+def describe_power(examples: int, raters: int) -> str:
+    """Returns a sentence per level on the preferences that a study can detect.
+
+    Args:
+      examples: number of examples that raters see.
+      raters: number of raters of each.
+    """
+    lines = []
+    for level in (0.05, 0.01):
+        found = [smallest_preference(n, raters, level) for n in (examples, examples // 2)]
+        (share, answers), (half, half_answers) = (
+            (f"{each:.0%}" if each < 1 else "over 100%" for each in pair) for pair in found
+        )
+        lines.append(
+            f"p < {level}: with 80% power, a sign test detects a model that wins {share} of "
+            f"{examples:,} captions ({answers} of the raters' answers), or, if half are ties, "
+            f"{half} of {examples // 2:,} ({half_answers})."
+        )
+    return "\n".join(lines)
 
 
 def main() -> None:

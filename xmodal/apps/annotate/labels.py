@@ -4,13 +4,13 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from data_prep.cxc.cxc_files import RATINGS, THRESHOLDS, file_name, format_cxc_file
-from xmodal.apps.analysis.votes import ALL
+from xmodal.apps.analysis.votes import ALL, SAME
 from xmodal.apps.annotate.answers import Answer, find_doubts, group, read_answers
 from xmodal.apps.annotate.questions import POSITIVE
 from xmodal.apps.annotate.rater_quality import compute_alphas, quality_file
@@ -76,7 +76,10 @@ def aggregate(
         parts.append(_tabulate_lists(lists))
     else:
         contents["votes.csv"] = vote_file(counted, settings)
-        parts.append("votes.csv is for `python -m xmodal votes --answers=FILE`.")
+        parts.append(
+            "votes.csv is for `python -m xmodal votes --answers=FILE`. Its "
+            f"{len(settings.same):,} captions with `same` weigh too much until all units are done."
+        )
     if settings.kind != "preference":  # Evaluations need the captions and images of the split.
         originals = _read_originals(study)
         captions, images = zip(*originals, strict=True)
@@ -210,15 +213,18 @@ def vote_file(answers: Iterable[Answer], settings: "StudySettings") -> str:
     """Returns a CSV file with a row per answer, in the format of `xmodal votes`.
 
     There are rows for every group of a caption, `none` without any, and for the group `all`, in
-    which a caption of several groups counts once.
+    which a caption of several groups counts once. A caption for which both models find the same
+    picture has the answer `same`, without a rater.
     """
-    rows: list[list[object]] = []
+    rows: list[tuple[list[object], Sequence[str]]] = [
+        ([caption, SAME, "", ""], groups) for caption, groups in settings.same.items()
+    ]
     for answer in answers:
         left = settings.second if answer.swapped else settings.first
         groups = json.loads(answer.note) if answer.note else []
-        for name in (*(groups or [_NO_GROUP]), ALL):
-            rows.append([answer.about, answer.value, answer.rater, left, name])
-    return csv_text([["example", "answer", "rater", "left_model", "group"], *rows])
+        rows.append(([answer.about, answer.value, answer.rater, left], groups))
+    named = ([*row, name] for row, groups in rows for name in (*(groups or [_NO_GROUP]), ALL))
+    return csv_text([["example", "answer", "rater", "left_model", "group"], *named])
 
 
 def _describe_progress(study: "StudyFile", answers: list[Answer]) -> str:

@@ -8,7 +8,8 @@ once. Every set has two golden pairs: a caption with its own image, and one with
 model ranks high.
 
 `preference`: a blind comparison of two models, as in table 6 of the CMCM paper. A caption is shown
-with the first picture that each model finds, if they differ.
+with the first picture that each model finds; if both find the same one, this counts as the answer
+`same` and nobody is asked.
 """
 
 import dataclasses
@@ -23,6 +24,7 @@ import numpy as np
 
 from xmodal.api.search.items import open_split
 from xmodal.apps.analysis.ratings.rated_pairs import read_folder
+from xmodal.apps.analysis.votes import describe_power
 from xmodal.apps.annotate.candidates import best_items, read_source
 from xmodal.apps.annotate.questions import KINDS
 from xmodal.apps.annotate.study_file import (
@@ -87,8 +89,9 @@ def make(kind: str, options: Mapping[str, Any]) -> str:
         count, labels = options["examples"], options["labels"]
         units, same = draw_preferences(models, split, count, labels, generator)
         first, second = map(name_of, options["models"])
-        settings = dataclasses.replace(settings, first=first, second=second)
-        said = f"; the models agree on {same:,} of {len(split.caption_ids):,} captions"
+        settings = dataclasses.replace(settings, first=first, second=second, same=same)
+        said = f"; for {len(same):,} more captions, both models find the same picture (`same`)\n"
+        said += describe_power(len(units), settings.raters_per_item)
     questions = [question for unit in units for question in unit.questions]
     ends = [(KINDS[each.kind].sides, (each.left, each.right)) for each in questions]
     shown = {end for each in ends for side, end in zip(*each, strict=True) if side == "image"}
@@ -273,29 +276,31 @@ def draw_preferences(
     examples: int,
     labels: str | None,
     generator: np.random.Generator,
-) -> tuple[list[StudyUnit], int]:
-    """Returns a unit per caption, and for how many captions both models find the same picture.
+) -> tuple[list[StudyUnit], dict[str, list[str]]]:
+    """Returns a unit per caption, and caption -> groups where both models find the same picture.
 
     Args:
       models: the model that answers are about, and the one it is compared with.
       split: captions and pictures.
-      examples: largest number of captions to draw from those where the models differ.
+      examples: largest number of captions to draw.
       labels: column of 0 and 1 [N, R] whose names group the captions; None for no groups.
       generator: random generator for the draw.
     """
     groups = None if labels is None else _read_groups(split, labels)
-    captions = split.caption_ids
-    first, second = (
-        np.array([best[0] for best in best_items(x, split, "t2i", captions, 1)]) for x in models
-    )
-    different = np.flatnonzero(first != second)
-    units = []
-    for position, row in enumerate(generator.permutation(different)[:examples]):
-        note = "" if groups is None else json.dumps(groups[row])
-        about = int(captions[row])
-        question = StudyQuestion("preference", int(first[row]), int(second[row]), about, note=note)
-        units.append(StudyUnit((question,), position=position))
-    return units, len(first) - len(different)
+    drawn = generator.permutation(len(split.caption_ids))[:examples]
+    captions = split.caption_ids[drawn]
+    found = ([int(x[0]) for x in best_items(m, split, "t2i", captions, 1)] for m in models)
+    units: list[StudyUnit] = []
+    same: dict[str, list[str]] = {}
+    for row, about, left, right in zip(drawn, captions.tolist(), *found, strict=True):
+        names = [] if groups is None else groups[row]
+        if left == right:
+            same[str(about)] = names
+            continue
+        note = json.dumps(names) if names else ""
+        question = StudyQuestion("preference", left, right, about, note=note)
+        units.append(StudyUnit((question,), position=len(units)))
+    return units, same
 
 
 def _read_groups(split: "EvalSplit", name: str) -> list[list[str]]:

@@ -12,7 +12,7 @@ import pathlib
 import secrets
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from xmodal.apps.annotate.questions import KINDS
 from xmodal.core.config import read, setting
@@ -34,6 +34,8 @@ class StudySettings:
       per_rater: largest number of units for one rater; None for no limit.
       pass_share: share of golden pairs that a rater has to get right in the qualification.
       first, second: names of the two models of a preference study.
+      same: id of a caption that a preference study does not ask about, because both models find
+        the same picture, -> its groups.
       image_queries, caption_queries: ids of the queries of an ECCV study.
       id: id of this study, in the name of its cookie.
     """
@@ -47,6 +49,7 @@ class StudySettings:
     pass_share: float = setting(0.9, at_least=0, at_most=1)
     first: str = ""
     second: str = ""
+    same: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     image_queries: tuple[int, ...] = ()
     caption_queries: tuple[int, ...] = ()
     id: str = dataclasses.field(default_factory=lambda: secrets.token_hex(8))
