@@ -18,7 +18,7 @@ RATERS = 8
 FLAGS = {
     "dataset": "crisscrossed_shapes", "config": "images", "split": "test", "manual_dir": "",
     "raters_per_item": RATERS, "lease_minutes": 30.0, "per_rater": None, "seed": 0,
-    "similarity": None, "ratings": ["sts", "sis", "sits"],
+    "similarity": None, "ratings": ["sts", "sis", "sits"], "numbers": False,
 }  # fmt: skip
 # The ids of the captions and images of the split.
 IDS = {"caption": range(875, 1000), "image": range(175, 200)}

@@ -138,6 +138,7 @@ def _add_kinds(kinds: argparse._SubParsersAction) -> None:
         each.set_defaults(run=_make)
     cxc.add_argument("--pairs", required=True, help="folder of {sts,sis,sits}_SPLIT.csv")
     cxc.add_argument("--ratings", type=name_list, help="some of sts,sis,sits; default: all")
+    cxc.add_argument("--numbers", action="store_true", help="show 0 to 5, and take them as keys")
     for each in (eccv, preference):
         each.add_argument("--models", type=name_list, required=True,
                           help="embeddings, scores, rankings")  # fmt: skip

@@ -94,6 +94,7 @@ class _Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
+        self._templates.globals["numbers"] = study.settings.numbers
 
     def join(self, request: Request) -> Response:
         """Moves the token of a link to a cookie, so that it is not shown or in the history."""

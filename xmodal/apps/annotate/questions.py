@@ -50,7 +50,7 @@ class QuestionKind:
                 raise BadAnswer(f"Choose one of the {len(self.answers)} answers.")
             return answer
         if not _RATING.fullmatch(answer):
-            raise BadAnswer("Move the slider to a place from 0 to 5.")
+            raise BadAnswer("Move the slider first.")
         return str(float(answer))
 
 

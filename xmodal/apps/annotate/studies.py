@@ -65,7 +65,8 @@ def make(kind: str, options: Mapping[str, Any]) -> str:
     check_new_file(options["study"])
     section = {name: options[name] for name in _SHARED} | {"kind": kind}
     section["raters_per_item"] = options["raters_per_item"] or _RATERS[kind]
-    section |= {"pass_share": options["pass_share"]} if kind == "eccv" else {}
+    own = {"cxc": ("numbers",), "eccv": ("pass_share",)}.get(kind, ())
+    section |= {name: options[name] for name in own}
     settings = read(StudySettings, "make", section)  # Checks numbers before the dataset is opened.
     if kind == "preference" and len(options["models"]) != 2:
         raise UserError(f"--models names {len(options['models'])} models; two are compared.")

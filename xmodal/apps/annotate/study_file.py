@@ -33,6 +33,7 @@ class StudySettings:
       lease_minutes: time from the last page until an unfinished unit may go to another rater.
       per_rater: largest number of units for one rater; None for no limit.
       pass_share: share of golden pairs that a rater has to get right in the qualification.
+      numbers: whether sliders show the numbers 0 to 5, and take them as keys.
       first, second: names of the two models of a preference study.
       same: id of a caption that a preference study does not ask about, because both models find
         the same picture, -> its groups.
@@ -47,6 +48,7 @@ class StudySettings:
     lease_minutes: float = setting(30.0, above=0)
     per_rater: int | None = setting(None, at_least=1)
     pass_share: float = setting(0.9, at_least=0, at_most=1)
+    numbers: bool = False
     first: str = ""
     second: str = ""
     same: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)

@@ -19,10 +19,12 @@ if (form) {
   const isAnswered = () => (slider ? stored.value !== "" : choices.some((each) => each.checked));
   const update = () => (send.disabled = !isAnswered());
 
+  // Without points, raters neither see, hear nor type a number.
+  const points = form.querySelectorAll("[data-point]");
   const describe = (value) => {
-    const scale = slider.dataset.scale.split("|");
-    const [low, high] = [Math.floor(value), Math.ceil(value)];
-    return low === high ? scale[low] : `Between "${scale[low]}" and "${scale[high]}"`;
+    const near = Math.round(value);
+    const place = value > near ? "Slightly above" : value < near ? "Slightly below" : "At";
+    return `${points.length ? `${value}: ` : ""}${place} "${slider.dataset.scale.split("|")[near]}"`;
   };
   const moved = () => {
     slider.classList.remove("unset");
@@ -43,7 +45,7 @@ if (form) {
       "aria-valuetext",
       stored.value === "" ? "No answer yet" : describe(Number(slider.value)),
     );
-    form.querySelectorAll("[data-point]").forEach((point) =>
+    points.forEach((point) =>
       point.addEventListener("click", () => {
         move(point.dataset.point);
         slider.focus();
@@ -61,7 +63,7 @@ if (form) {
     if (event.key === "Enter" && !onLink) {
       event.preventDefault();
       if (isAnswered() && !send.disabled) form.requestSubmit();
-    } else if (slider && /^[0-5]$/.test(event.key)) {
+    } else if (points.length && /^[0-5]$/.test(event.key)) {
       move(event.key);
       slider.focus(); // for the arrows that follow
     } else if (slider && event.target === slider && event.key in steps) {
