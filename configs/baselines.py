@@ -6,11 +6,17 @@
         --config.init_from.towers.text=glove --config.data.manual_dir=DIR \\
         --config.data.ratings_dir=DIR --split=test --output=OUT
 
+    python -m xmodal.eval_main --config=configs/baselines.py:use \\
+        --text=savedmodel:universal-sentence-encoder-multilingual-large_3 \\
+        --config.data.manual_dir=DIR --config.data.ratings_dir=DIR --output=OUT
+
 bow                GloVe 840B 300d (cased; the paper names no file), mean over the words of a
                    caption, with Penn Treebank tokens, looked up as written, then in lower case;
                    unknown words are skipped
+use                any SavedModel that embeds texts (--text=savedmodel:FOLDER), such as the paper's
+                   multilingual USE, ranked by inner products, as its documentation does
 sentence_encoder   any BERT in Hugging Face's format (sentence-transformers folders with mean or
-                   [CLS] pooling); the paper's text encoder, the multilingual USE, is not a BERT
+                   [CLS] pooling)
 inception_v3       TF-Hub imagenet/inception_v3/feature_vector/4: 299 pixels in [-1, 1]
 resnet152          TF-Hub imagenet/resnet_v1_152/feature_vector/4: TF-slim's v1, 224 pixels in
                    [-1, 1]; Keras' and torchvision's ResNet-152 differ from it: for them, set
@@ -21,8 +27,9 @@ Images of the first two use the central 0.875 of each side, resized to a square 
 interpolation. The paper says 87.5 % of the area (0.9354 of a side:
 --config.data.image.eval_crop); the operation that its authors use elsewhere takes this fraction of
 each side. SimCLR uses a square of 0.875 of the shorter side, bicubic, as in its own evaluation. The
-encoder normalizes pixels. The paper does not say how items are ranked; cosine is used here, as in
-its figures.
+encoder normalizes pixels. The paper does not say how items are ranked; cosine is used here for all
+but USE, as in its figures. The paper has USE's version 1, whose operations, those of the package
+tf_sentencepiece, TensorFlow no longer has; version 3 uses TensorFlow Text.
 
 The paper on CxC, COCO 5k test: R@1/5/10, median rank; Spearman:
   bow           T->T 21.2 38.2 47.4, 13   STS 55.1 +-0.6
@@ -36,7 +43,11 @@ from ml_collections import ConfigDict
 
 from configs import base, cxc
 
-TEXT = {"bow": {"name": "words", "vocab_size": 0}, "sentence_encoder": {"name": "bert"}}
+TEXT: dict[str, dict | None] = {
+    "bow": {"name": "words", "vocab_size": 0},
+    "sentence_encoder": {"name": "bert"},
+    "use": None,  # --text reads strings.
+}
 # The encoder, the size of pictures and their crop.
 IMAGE: dict[str, tuple[dict, int, str]] = {
     "inception_v3": ({"name": "inception_v3"}, 299, "cxc"),
@@ -66,6 +77,9 @@ def get_config(argument: str = "") -> ConfigDict:
 
 def use_text_tower(name: str, max_length: int, config: ConfigDict) -> ConfigDict:
     """Adds a published text tower, whose other options and pooling come from its folder."""
+    if TEXT[name] is None:
+        config.model.similarity = {"name": "dot"}
+        return config
     config.model.text = {"encoder": TEXT[name], "head": None, "projection": None}
     tokenizer = "words" if name == "bow" else "wordpiece"
     config.data.text.update({"tokenizer": tokenizer, "max_length": max_length})

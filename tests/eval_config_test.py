@@ -9,6 +9,8 @@ import pytest
 from absl import flags
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+import xmodal
+from tests.pretrained import tiny_saved_models
 from xmodal import eval_main
 from xmodal.apps import config_flag, eval_arguments
 from xmodal.pretrained.converters import convert
@@ -128,3 +130,38 @@ def test_saved_embeddings_are_evaluated_like_the_tower_that_made_them(
     assert not code
     assert json.loads((out / "metrics.json").read_text()) == pytest.approx(expected, abs=1e-6)
     assert "| mine " in (out / "sts/report.md").read_text()
+
+
+def test_a_saved_model_is_evaluated_like_its_embeddings(command, few_shapes, tmp_path):
+    tiny_saved_models.save_callable(str(tmp_path / "model"))
+    source = f"savedmodel:{tmp_path / 'model'}"
+    out, saved = tmp_path / "model_out", tmp_path / "saved.npz"
+    code, said = command(
+        "towers", f"--config={CONFIG}:use", f"--text={source}", f"--save_embeddings={saved}",
+        "--config.data.dataset=crisscrossed_shapes", "--config.data.config=images",
+        f"--config.data.data_dir={few_shapes}", "--config.evals.coco.bootstrap_samples=50",
+        f"--output={out}",
+    )  # fmt: skip
+    assert not code, said
+    assert f"Text encoder: {source}, as it is." in said
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert {"coco/shapes/t2t/recall@1", "coco/shapes/sts/spearman"} <= metrics.keys()
+    assert json.loads((out / "coco/benchmarks.json").read_text())["shapes"]["similarity"] == "dot"
+    given = {"dataset": "crisscrossed_shapes", "data_dir": few_shapes, "bootstrap_samples": 50}
+    for same in ({"embeddings": saved}, {"embed_texts": tiny_saved_models.embed}):
+        found = xmodal.evaluate(**given, **same, similarity="dot")
+        expected = {f"coco/{tag}": value for tag, value in found.tagged.items()}
+        assert metrics == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_saved_model_is_evaluated_on_sentence_pairs(command, few_shapes, tmp_path):
+    tiny_saved_models.save_signature(str(tmp_path / "model"))
+    out = tmp_path / "out"
+    arguments = on_rated_captions(few_shapes, out)
+    source = f"savedmodel:{tmp_path / 'model'}"
+    code, said = command(f"--config={STS}:use", f"--text={source}", *arguments)
+    assert not code, said
+    metrics = json.loads((out / "metrics.json").read_text())
+    given = {"dataset": "crisscrossed_shapes", "config": "rated_captions", "data_dir": few_shapes}
+    found = xmodal.evaluate(embed_texts=source, similarity="dot", **given)
+    assert metrics == {f"sts/{tag}": value for tag, value in found.tagged.items()}

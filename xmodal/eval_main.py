@@ -4,6 +4,8 @@ r"""Evaluates the checkpoints of a run, published towers, or the files of any ot
     xmodal evaluate run runs/A,runs/B --output=OUT
     xmodal evaluate towers --config=configs/baselines.py:bow --config.init_from.towers.text=DIR \
         --config.data.manual_dir=DIR --config.data.ratings_dir=DIR --output=OUT
+    xmodal evaluate towers --config=configs/baselines.py:use --text=savedmodel:DIR \
+        --config.data.manual_dir=DIR --config.data.ratings_dir=DIR --output=OUT
     xmodal evaluate files --embeddings=FILE.npz --annotations=DIR --similarity=cosine \
         --benchmarks=coco5k,coco1k,cxc,eccv,pmrp --output=OUT
     xmodal evaluate files --embeddings=FILE.npz --config=configs/sts.py --similarity=cosine \
@@ -54,7 +56,8 @@ def main(args: argparse.Namespace) -> None:
 
     config = None
     if args.command == "towers" or (args.command == "files" and not args.annotations):
-        config = config_flag.read_config(has_model=args.command == "towers")
+        has_model = args.command == "towers" and not args.text
+        config = config_flag.read_config(has_model=has_model)
     settings = {f"--{name}": value for name, value in vars(args).items()}
     settings |= {"--config": config.to_dict()} if config else {}
     use_compilation_cache()
@@ -116,12 +119,26 @@ def _kind_of_file(args: argparse.Namespace) -> str:
     return next(each for each in ("embeddings", "scores", "rankings") if getattr(args, each))
 
 
-def _open_towers(args: argparse.Namespace, config: ConfigDict | None) -> "Opened":
+def _open_towers(args: argparse.Namespace, config: ConfigDict) -> "Opened":
+    if args.text:
+        return _open_text_encoder(args, config)
     from xmodal.train.published_towers import open_towers
 
     if len(split_folders(config.init_from.model)) > 1:
         _refuse_to_save(args, "model", "--config.init_from.model")
     return open_towers(config, args.evaluators, args.split)
+
+
+def _open_text_encoder(args: argparse.Namespace, config: ConfigDict) -> "Opened":
+    """Returns the function that --text names, in place of the model of the config."""
+    from xmodal.api.evaluating import FunctionAdapter
+    from xmodal.train.evaluation.subjects import open_adapter
+    from xmodal.train.evaluation.suite import Subject
+
+    adapter = FunctionAdapter({"text": args.text}, config.model.similarity.name)
+    note = f"Text encoder: {args.text}, as it is."
+    subject = Subject(config.name, adapter, lambda items: [note])
+    return open_adapter(subject, config, ["text"], names=args.evaluators)
 
 
 def _open_run(args: argparse.Namespace) -> tuple["Opened", str]:

@@ -30,15 +30,17 @@ from xmodal.evals.scores.files import (
     open_source,
 )
 from xmodal.evals.scores.sources import ModelAdapter, RankedLists, ids_of, with_similarity
+from xmodal.pretrained.saved_models import open_text_encoder
 from xmodal.similarity import make_similarity
 
+_BATCH_SIZE = 64  # Items per call of a function.
 _EXAMPLES = 3  # Queries of every rule on the page, unless a number is given.
 
 
 def evaluate(
     *,
     embed_images: Callable[[list[PIL.Image.Image]], Any] | None = None,
-    embed_texts: Callable[[list[str]], Any] | None = None,
+    embed_texts: Callable[[list[str]], Any] | str | None = None,
     embeddings: File | None = None,
     scores: File | None = None,
     rankings: File | None = None,
@@ -54,7 +56,7 @@ def evaluate(
     benchmarks: Sequence[str] | None = None,
     similarity: str | None = None,
     partial: bool = False,
-    batch_size: Annotated[int, Bounds(at_least=1)] = 64,
+    batch_size: Annotated[int, Bounds(at_least=1)] = _BATCH_SIZE,
     name: str | None = None,
     bootstrap_samples: int = 1000,
     seed: int = 0,
@@ -89,7 +91,8 @@ def evaluate(
       embed_images: at most `batch_size` PIL images in RGB -> numbers [b, D] or [b, K, D], as a
         PyTorch tensor or an array that NumPy reads; None for a model of texts. Images are decoded
         as for the models of this project, without rotation by their EXIF orientation.
-      embed_texts: the same for texts; None for a model of images.
+      embed_texts: the same for texts, or `savedmodel:FOLDER`, see `open_text_encoder`; None for a
+        model of images.
       embeddings: npz file or its arrays, see `files.load_embeddings`.
       scores: file or arrays of a matrix or of candidates, see `files.load_scores`.
       rankings: file or mapping, see `files.load_rankings`.
@@ -120,7 +123,7 @@ def evaluate(
     given = dict(locals())
     check_options("evaluate", evaluate, {name: given[name] for name in ("batch_size", "examples")})
     both = {"image": embed_images, "text": embed_texts}
-    functions = {modality: each for modality, each in both.items() if each is not None}
+    functions: dict[str, Any] = {key: each for key, each in both.items() if each is not None}
     files = [kind for kind in ("embeddings", "scores", "rankings") if given[kind] is not None]
     if len(files) + bool(functions) != 1:
         raise UserError(
@@ -137,13 +140,7 @@ def evaluate(
         raise UserError(f"{unused} cannot be used with {place}: remove them.")
     adapter: Any
     if functions:
-        chosen = check_similarity(similarity)
-        if learned := make_similarity({"name": chosen}).parameters:
-            raise UserError(
-                f"similarity {similarity!r} needs {list(learned)}, which a model learns: pass a "
-                "file of embeddings that has them."
-            )
-        adapter = FunctionAdapter(functions, batch_size, chosen)
+        adapter = FunctionAdapter(functions, similarity, batch_size)
         return _evaluate_dataset(given, adapter, sorted(functions), name or "model")
     (kind,) = files
     adapter, name = open_source(kind, given[kind], ids, similarity), name or name_of(given[kind])
@@ -216,12 +213,22 @@ class FunctionAdapter(ModelAdapter):
 
     def __init__(
         self,
-        functions: Mapping[str, Callable[[list[Any]], Any]],
-        batch_size: int,
-        similarity: str,
+        functions: Mapping[str, Callable[[list[Any]], Any] | str],
+        similarity: str | None,
+        batch_size: int = _BATCH_SIZE,
     ) -> None:
-        self.place = "the model"
-        self._functions, self._batch_size, self._similarity = functions, batch_size, similarity
+        """Opens the functions; arguments are those of `evaluate`."""
+        self.place, self._similarity = "the model", check_similarity(similarity)
+        if learned := make_similarity({"name": self._similarity}).parameters:
+            raise UserError(
+                f"similarity {similarity!r} needs {list(learned)}, which a model learns: pass a "
+                "file of embeddings that has them."
+            )
+        self._functions = {
+            modality: open_text_encoder(each) if isinstance(each, str) else each
+            for modality, each in functions.items()
+        }
+        self._batch_size = batch_size
         self._items = functools.cache(self._embed_split)
 
     def items(

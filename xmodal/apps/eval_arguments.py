@@ -27,7 +27,7 @@ def parse(words: Sequence[str], description: str | None) -> tuple[argparse.Names
     for name, add, help in (
         ("run", _add_run, "checkpoints of a run"),
         ("files", _add_files, "embeddings, scores or rankings of any model"),
-        ("towers", _add_model, "published weights in the model of a --config"),
+        ("towers", _add_towers, "published weights in the model of a --config"),
     ):
         command = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
         add(command)
@@ -96,6 +96,15 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 def _weights(text: str) -> list[float]:
     return sorted({round(float(weight), 2) for weight in text.split(",")})  # Filed by percent.
+
+
+def _add_towers(parser: argparse.ArgumentParser) -> None:
+    add_texts(
+        parser,
+        text="savedmodel:FOLDER, a text encoder of TensorFlow or TF-Hub, in place of config.model; "
+        "it runs as its publisher's program",
+    )
+    _add_model(parser)
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:

@@ -208,6 +208,27 @@ def open_file(
       name: name of the model's row; None for that of the file.
     """
     source = open_source(kind, path, ids, similarity)
+    subject = Subject(name or name_of(path), source)
+    return open_adapter(subject, config, modalities_of(source), kind=kind, names=names)
+
+
+def open_adapter(
+    subject: Subject,
+    config: ml_collections.ConfigDict,
+    modalities: Collection[str],
+    *,
+    kind: str = "embeddings",
+    names: Collection[str] | None = None,
+) -> Opened:
+    """Returns a model of embeddings, or a file, and the evaluators of a config.
+
+    Args:
+      subject: the model.
+      config: see `open_file`.
+      modalities: the modalities that it embeds.
+      kind: see `open_file`.
+      names: see `open_file`.
+    """
     sections = {name: config[name].to_dict() for name in ("data", "evals")}
     sections = resolve_epochs(resolve_sizes(sections, 0), 1)
     options = read_options(sections["evals"])
@@ -216,15 +237,14 @@ def open_file(
     if left_out := [name for name in names or lacking if lacking.get(name)]:
         needs = " and ".join(f"config.evals.{name} needs {lacking[name]}" for name in left_out)
         needs += (
-            f", which {path} lacks: evaluate the model itself, with --run=RUN, name other "
-            "evaluators in --evaluators, or set --config.evals.NAME.reranker=None."
+            f", which {subject.adapter.place} lacks: evaluate the model itself, with --run=RUN, "
+            "name other evaluators in --evaluators, or set --config.evals.NAME.reranker=None."
         )
         if names or not possible:
             raise UserError(needs)
         logging.warning("Left out: %s", needs)
     run, mesh = data.parse(sections["data"]), mesh_lib.make_mesh()
-    suite = EvalSuite(options, run, modalities_of(source), mesh, names or possible)
-    subject = Subject(name or name_of(path), source)
+    suite = EvalSuite(options, run, modalities, mesh, names or possible)
     tensorboard = dict(config.get("tensorboard") or {})
     return Opened(suite, [subject], read(TensorBoardConfig, "config.tensorboard", tensorboard))
 
