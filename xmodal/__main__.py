@@ -10,6 +10,7 @@ COMMANDS = {
     "prepare": ("data_prep.build", "build a dataset"),
     "validate": ("data_prep.validate", "check a prepared dataset again"),
     "concepts": ("data_prep.concepts", "write the concepts that captions name, for CVSE"),
+    "merge_cxc": ("data_prep.cxc.merge", "write Karpathy's JSON with the scores of CxC"),
     "convert": ("xmodal.apps.convert", "convert a published checkpoint"),
     "export": ("xmodal.apps.export", "export a model for use without flax"),
     "search": ("xmodal.apps.search", "build an index and find images and texts in it"),

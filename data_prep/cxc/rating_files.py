@@ -1,8 +1,12 @@
-"""Reader for rated pairs in the format of CxC, `{sts,sis,sits}_{val,test}.csv`."""
+"""Readers for rated pairs in the format of CxC, `{sts,sis,sits}_{val,test}.csv`.
+
+`*_raw.csv` beside such a file has the scores of single raters.
+"""
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 from data_prep.reading.csv_files import read_csv
 from data_prep.reading.text_files import AnyPath
@@ -33,6 +37,8 @@ RELEASED = {
         "test": {"c2i_original": 25_000, "c2i_intrasim": 19_833},
     },
 }
+# Raters of every released pair, and the error of means with two decimals.
+RATERS, _ROUNDING = 5, 0.01
 _CAPTION = re.compile(r"COCO_val2014:sentid:(\d{1,9})", re.ASCII)
 _IMAGE = re.compile(r"COCO_val2014_000(\d{9})\.jpg", re.ASCII)
 # Pairs of other datasets have plain numbers.
@@ -94,7 +100,55 @@ def read_ratings(
     return list(found.values())
 
 
-def _read_row(where: str, row: Mapping[str, str], rating: str, released: bool) -> Rating:
+def read_rater_scores(
+    path: AnyPath, rating: str, pairs: Sequence[Rating], *, released: bool = True
+) -> list[tuple[float, ...]]:
+    """Reads the scores of single raters from `*_raw.csv` beside a file, if there is one.
+
+    Rows have the two ids of a pair, a score (or several), and the sampling method, as the README of
+    the release describes them. The header is not read, since it differed between releases.
+
+    Args:
+      path: path of the file of means.
+      rating: `sts`, `sis` or `sits`.
+      pairs: the content of that file.
+      released: see `read_ratings`.
+
+    Returns:
+      The scores of every pair, in any order of the raters; () for all without the file.
+
+    Raises:
+      UnexpectedFilesError: a row is not valid or of another pair, or the mean of a pair's scores is
+        not its score, up to two decimals.
+    """
+    raw = path.with_name(f"{path.stem}_raw.csv")
+    if not raw.exists():
+        return [()] * len(pairs)
+    found = {(each.left_id, each.right_id): list[float]() for each in pairs}
+    for where, row in read_csv(raw, columns=()):
+        try:
+            left, right, *scores, _ = row.values()
+            ids = _read_ids(dict(zip(SIDES[rating], (left, right), strict=True)), rating, released)
+            found[ids] += map(float, scores)
+        except (KeyError, ValueError) as error:
+            reason = f"pair {error} is not in {path.name}" if type(error) is KeyError else error
+            raise UnexpectedFilesError(f"{raw.parent / where}: {reason}") from error
+    raters = [tuple(found[each.left_id, each.right_id]) for each in pairs]
+    differing = [
+        f"{pair.where}: {pair.score:g}, of {scores} in {raw.name}"
+        for pair, scores in zip(pairs, raters, strict=True)
+        if not scores or not abs(fmean(scores) - (pair.score or 0)) <= _ROUNDING
+    ]
+    if differing:
+        raise UnexpectedFilesError(
+            f"{raw} does not have the raters of {path.name}: {len(differing):,} of {len(pairs):,} "
+            f"means differ, the first is {differing[0]}. Get both files again, or move this one "
+            "elsewhere to use the means alone."
+        )
+    return raters
+
+
+def _read_ids(row: Mapping[str, str], rating: str, released: bool) -> tuple[int, int]:
     ids = []
     for column in SIDES[rating]:
         name = _CAPTION if column.startswith("caption") else _IMAGE
@@ -104,6 +158,9 @@ def _read_row(where: str, row: Mapping[str, str], rating: str, released: bool) -
                 f"{column} is {row[column]!r}, no {'' if released else 'id or '}COCO name"
             )
         ids.append(int(match[1]))
+    return ids[0], ids[1]
+
+
+def _read_row(where: str, row: Mapping[str, str], rating: str, released: bool) -> Rating:
     score = float(row[SCORE]) if SCORE in row else None
-    left, right = ids
-    return Rating(where, left, right, score, row[METHOD])
+    return Rating(where, *_read_ids(row, rating, released), score, row[METHOD])

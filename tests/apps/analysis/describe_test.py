@@ -35,6 +35,20 @@ def test_figures_of_a_prepared_dataset(few_shapes, tmp_path, monkeypatch, capsys
     assert "c2c_cocaption" in printed
 
 
+def test_the_spread_of_raters_is_drawn_from_their_scores(tmp_path, monkeypatch, capsys):
+    pair = "COCO_val2014:sentid:{},COCO_val2014:sentid:{},{},c2c_isim\n".format
+    header = "caption1,caption2,agg_score,sampling_method\n"
+    (tmp_path / "sts_val.csv").write_text(header + pair(1, 2, 3) + pair(3, 4, 2))
+    scores = [(1, 2, 2), (1, 2, 4), (3, 4, 1), (3, 4, 2), (3, 4, 3)]
+    (tmp_path / "sts_val_raw.csv").write_text(header + "".join(pair(*each) for each in scores))
+    out = tmp_path / "out"
+    run(monkeypatch, f"--ratings_dir={tmp_path}", "--split=validation", f"--output={out}")
+    assert "5 judgments of 2 pairs, raters of a pair: 2, 3" in capsys.readouterr().out
+    assert (out / "rater_spread.png").exists()
+    (row,) = json.loads((out / "summary.json").read_text())["rows"]
+    assert row["rater_deviation"] == pytest.approx((2**0.5 + 1) / 2)
+
+
 def test_released_ratings_have_the_published_counts(real_data):
     rated = read_folder(real_data / "cxc", "test")
     summaries = score_statistics.summarize(rated, THRESHOLDS)

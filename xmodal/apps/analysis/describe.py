@@ -3,7 +3,8 @@ r"""Draws the figures of the Crisscrossed Captions (CxC) paper for any rated pai
     python -m xmodal describe --ratings_dir=CXC --split=test --texts=COCO --output=FIGURES
     python -m xmodal describe --dataset=flickr8k --output=FIGURES
 
---ratings_dir is a folder of CxC's CSV files as released; --dataset a prepared dataset with scores.
+--ratings_dir is a folder of CxC's CSV files as released, with *_raw.csv for the spread of the
+raters; --dataset a prepared dataset with scores.
 Prints a table, and writes it in LaTeX. Writes PNG files: distributions of scores by rating and
 sampling method, numbers of positive pairs, scores against cosines, and the spread of the raters.
 Figures without data are left out, with a note on the data they need.
@@ -33,7 +34,7 @@ _FIGURES = {
     "distributions": "scores",
     "positives": "a rating of CxC: sts, sis or sits",
     "cosines": "the texts of the rated items; see --texts",
-    "rater_spread": "the scores of single raters",
+    "rater_spread": "the scores of single raters, in files *_raw.csv",
 }
 
 
@@ -58,6 +59,11 @@ def main() -> None:
     summaries = score_statistics.summarize(rated, THRESHOLDS)
     table = score_statistics.tabulate_summaries(summaries)
     print(align_columns(table, right=range(2, len(table[0]))), flush=True)
+    raters = [each.rater_scores for each in rated.values() if each.rater_scores is not None]
+    if raters:
+        counts = np.concatenate([np.isfinite(each).sum(axis=1) for each in raters])
+        sizes = ", ".join(map(str, np.unique(counts)))
+        print(f"{counts.sum():,} judgments of {len(counts):,} pairs, raters of a pair: {sizes}")
     title = f"{args.dataset or pathlib.Path(args.ratings_dir).resolve().name}, {args.split}"
     figures = {
         "distributions": rating_plots.draw_distributions(rated, title=title),

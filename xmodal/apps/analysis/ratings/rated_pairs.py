@@ -3,11 +3,12 @@
 import dataclasses
 import itertools
 import pathlib
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data_prep.cxc.rating_files import SCORE, SIDES, file_name, read_ratings
+from data_prep.cxc.rating_files import SCORE, SIDES, file_name, read_rater_scores, read_ratings
 from xmodal.core.errors import UnexpectedFilesError
 
 if TYPE_CHECKING:
@@ -67,14 +68,21 @@ def read_folder(
     for rating, path in present.items():
         pairs = read_ratings(path, rating, released=False, need_scores=need_scores)
         is_scored = pairs[0].score is not None
+        raters = read_rater_scores(path, rating, pairs, released=False) if is_scored else ()
         found[rating] = RatedPairs(
             rating=rating,
             left_ids=np.array([pair.left_id for pair in pairs], np.int64),
             right_ids=np.array([pair.right_id for pair in pairs], np.int64),
             methods=np.array([pair.method for pair in pairs]),
             scores=np.array([pair.score for pair in pairs], np.float32) if is_scored else None,
+            rater_scores=_pad(raters) if any(raters) else None,
         )
     return found
+
+
+def _pad(raters: Iterable[Sequence[float]]) -> np.ndarray:
+    """Scores of all pairs as `RatedPairs.rater_scores`."""
+    return np.array([*itertools.zip_longest(*raters, fillvalue=np.nan)], np.float32).T
 
 
 def is_rated(path: pathlib.Path) -> bool:
@@ -142,8 +150,7 @@ def _read_builder(builder: "DatasetBuilder", split: str) -> dict[str, RatedPairs
     if "method" not in columns and "dataset" in columns:
         parts = [columns[name].astype(str) for name in ("year", "dataset") if name in columns]
         methods = np.array([" ".join(part) for part in zip(*parts, strict=True)])
-    padded = itertools.zip_longest(*columns.get("rater_scores", ()), fillvalue=np.nan)
-    raters = np.array(list(padded), np.float32).T
+    raters = _pad(columns.get("rater_scores", ()))
     texts = None
     if sentences:
         texts = np.array([strings(name, "").tolist() for name in sentences], object).T
