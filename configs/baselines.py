@@ -43,11 +43,8 @@ from ml_collections import ConfigDict
 
 from configs import base, cxc
 
-TEXT: dict[str, dict | None] = {
-    "bow": {"name": "words", "vocab_size": 0},
-    "sentence_encoder": {"name": "bert"},
-    "use": None,  # --text reads strings.
-}
+# `use` has no encoder: --text reads strings.
+TEXT = {"bow": {"name": "words", "vocab_size": 0}, "sentence_encoder": {"name": "bert"}, "use": {}}
 # The encoder, the size of pictures and their crop.
 IMAGE: dict[str, tuple[dict, int, str]] = {
     "inception_v3": ({"name": "inception_v3"}, 299, "cxc"),
@@ -77,7 +74,7 @@ def get_config(argument: str = "") -> ConfigDict:
 
 def use_text_tower(name: str, max_length: int, config: ConfigDict) -> ConfigDict:
     """Adds a published text tower, whose other options and pooling come from its folder."""
-    if TEXT[name] is None:
+    if name == "use":
         config.model.similarity = {"name": "dot"}
         return config
     config.model.text = {"encoder": TEXT[name], "head": None, "projection": None}

@@ -5,7 +5,8 @@ Embeddings of any model, from a file with the arrays `caption_ids` and `caption_
     python -m xmodal.eval_main --config=configs/sts.py --config.data.manual_dir=STS_DIR \\
         --embeddings=FILE.npz --similarity=cosine --output=OUT
 
-A converted text tower, `bow` of word vectors or `sentence_encoder` of a BERT:
+A converted text tower, `bow` of word vectors or `sentence_encoder` of a BERT; `use` takes a
+SavedModel with `--text=savedmodel:FOLDER` instead of `--config.init_from`:
 
     python -m xmodal convert --tower=bert --source=FOLDER --output=weights/minilm
     python -m xmodal.eval_main --config=configs/sts.py:sentence_encoder \\

@@ -56,8 +56,7 @@ def main(args: argparse.Namespace) -> None:
 
     config = None
     if args.command == "towers" or (args.command == "files" and not args.annotations):
-        has_model = args.command == "towers" and not args.text
-        config = config_flag.read_config(has_model=has_model)
+        config = config_flag.read_config(has_model=args.command == "towers" and not args.text)
     settings = {f"--{name}": value for name, value in vars(args).items()}
     settings |= {"--config": config.to_dict()} if config else {}
     use_compilation_cache()
@@ -136,8 +135,7 @@ def _open_text_encoder(args: argparse.Namespace, config: ConfigDict) -> "Opened"
     from xmodal.train.evaluation.suite import Subject
 
     adapter = FunctionAdapter({"text": args.text}, config.model.similarity.name)
-    note = f"Text encoder: {args.text}, as it is."
-    subject = Subject(config.name, adapter, lambda items: [note])
+    subject = Subject(config.name, adapter, lambda _: [f"Text encoder: {args.text}, as it is."])
     return open_adapter(subject, config, ["text"], names=args.evaluators)
 
 

@@ -2,7 +2,7 @@
 
 import collections
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
@@ -13,15 +13,7 @@ from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import BadImageError, LeftOut, Record
 from data_prep.coco_captions.pictures import Pictures
 from data_prep.cxc.caption_texts import read_caption_texts
-from data_prep.cxc.rating_files import (
-    KINDS,
-    RATERS,
-    RELEASED,
-    Rating,
-    file_name,
-    read_rater_scores,
-    read_ratings,
-)
+from data_prep.cxc.rating_files import KINDS, RELEASED, Rating, file_name, read_ratings
 
 # Suffix of a config -> kinds of sides whose contents it includes in addition to ids.
 _ADDED = {"": (), "captions": ("caption",), "images": ("caption", "image")}
@@ -59,7 +51,7 @@ class Builder(RandomAccessBuilder):
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         ratings = {
-            split: read_ratings(folder / file_name(self._rating, split), self._rating)
+            split: read_ratings(folder / file_name(self._rating, split), self._rating, raters=True)
             for split in RELEASED[self._rating]
         }
         found = collections.Counter(
@@ -69,23 +61,13 @@ class Builder(RandomAccessBuilder):
         )
         own = {k: n for k, n in self.EXPECTED.items() if k.startswith(f"{self._rating}/")}
         schema.check_counts(found, own, str(folder))
-        raters = {
-            split: read_rater_scores(folder / file_name(self._rating, split), self._rating, rows)
-            for split, rows in ratings.items()
-        }
-        judgments = {split: sum(map(len, scores)) for split, scores in raters.items()}
-        all_raters = {split: RATERS * len(ratings[split]) for split, n in judgments.items() if n}
-        schema.check_counts(judgments, all_raters, f"{folder} ({self._rating}_*_raw.csv)")
         kinds = self._added.values()
         readers: dict[str, Callable[[int], Any]] = {}
         if "caption" in kinds:
             readers["caption"] = read_caption_texts(folder).__getitem__
         if "image" in kinds:
             readers["image"] = _checked(Pictures(folder, partial=True))
-        return {
-            split: self._examples(zip(rows, raters[split], strict=True), readers)
-            for split, rows in ratings.items()
-        }
+        return {split: self._examples(rows, readers) for split, rows in ratings.items()}
 
     @property
     def _rating(self) -> str:
@@ -99,14 +81,17 @@ class Builder(RandomAccessBuilder):
         return {f"{side}_{kind}": kind for side, kind in sides if kind in added}
 
     def _examples(
-        self,
-        ratings: Iterable[tuple[Rating, Sequence[float]]],
-        readers: Mapping[str, Callable[[int], Any]],
+        self, ratings: Iterable[Rating], readers: Mapping[str, Callable[[int], Any]]
     ) -> Iterator[Record | LeftOut]:
-        for row, (rated, raters) in enumerate(ratings):
+        for row, rated in enumerate(ratings):
             assert rated.score is not None  # Released files have the column.
             example = schema.rating_example(
-                self._rating, rated.left_id, rated.right_id, rated.score, rated.method, raters
+                self._rating,
+                rated.left_id,
+                rated.right_id,
+                rated.score,
+                rated.method,
+                rated.rater_scores,
             )
             try:
                 for name, kind in self._added.items():

@@ -20,9 +20,6 @@ from data_prep.reading.published_files import WRONG_FORM, read_published_json, w
 from xmodal.core import console
 from xmodal.core.files import write_file
 
-_NAME = "COCO_val2014_{:012d}.jpg"
-_OWN = "c2i_original"
-
 
 @console.readable_errors()
 def main() -> None:
@@ -32,27 +29,22 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    for name, help in (
-        ("manual_dir", "folder of Karpathy's dataset_coco.json"),
-        ("ratings_dir", "folder of the released CSV files"),
-        ("output", "JSON file to write"),
-    ):
-        parser.add_argument(f"--{name}", type=pathlib.Path, required=True, help=help)
+    for name in ("manual_dir", "ratings_dir", "output"):
+        parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
     args = parser.parse_args()
     content, source = read_published_json(args.manual_dir, "dataset_coco.json")
     paths = [args.ratings_dir / file_name("sits", split) for split in RELEASED["sits"]]
+    ratings = [pair for path in paths for pair in read_ratings(path, "sits")]
     try:
-        counts = add_scores(
-            content, [pair for path in paths for pair in read_ratings(path, "sits")]
-        )
+        add_scores(content, ratings)
     except WRONG_FORM as error:
         raise wrong_form(source, error) from error
     write_file(args.output, json.dumps(content))
-    print(f"{args.output}: {sum(counts):,} scores of {len(counts):,} images")
+    print(f"{args.output}: the scores of {len(ratings):,} pairs")
 
 
-def add_scores(content: Mapping[str, Any], ratings: Sequence[Rating]) -> list[int]:
-    """Adds `cxc_scores` to the validation and test images, and returns how many each one has.
+def add_scores(content: Mapping[str, Any], ratings: Sequence[Rating]) -> None:
+    """Adds `cxc_scores` to the validation and test images.
 
     Args:
       content: Karpathy's JSON, which is changed.
@@ -60,17 +52,14 @@ def add_scores(content: Mapping[str, Any], ratings: Sequence[Rating]) -> list[in
     """
     of_item = collections.defaultdict[int | str, list](list)
     for pair in ratings:
-        name, rest = _NAME.format(pair.right_id), (str(pair.score), pair.method)
-        of_item[name].append((pair.left_id, *rest))
-        if pair.method != _OWN:
-            of_item[pair.left_id].append((name, *rest))
-    counts = []
+        name, score = f"COCO_val2014_{pair.right_id:012d}.jpg", str(pair.score)
+        of_item[name].append((pair.left_id, score, pair.method))
+        if pair.method != "c2i_original":
+            of_item[pair.left_id].append((name, score, pair.method))
     for image in content["images"]:
         if image["split"] in ("val", "test"):
             items = [image["filename"], *image["sentids"]]
             image["cxc_scores"] = [each for item in items for each in of_item[item]]
-            counts.append(len(image["cxc_scores"]))
-    return counts
 
 
 if __name__ == "__main__":

@@ -1,11 +1,8 @@
-"""Readers for rated pairs in the format of CxC, `{sts,sis,sits}_{val,test}.csv`.
-
-`*_raw.csv` beside such a file has the scores of single raters.
-"""
+"""Reader for rated pairs in the format of CxC, `{sts,sis,sits}_{val,test}.csv`."""
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 
 from data_prep.reading.csv_files import read_csv
@@ -55,6 +52,7 @@ class Rating:
       right_id: likewise.
       score: mean over raters, 0 to 5; None in a file of pairs that are not rated yet.
       method: how the pair was sampled.
+      rater_scores: scores of single raters; () if only the mean is known.
     """
 
     where: str
@@ -62,6 +60,7 @@ class Rating:
     right_id: int
     score: float | None
     method: str
+    rater_scores: tuple[float, ...] = ()
 
 
 def file_name(rating: str, split: str) -> str:
@@ -75,6 +74,7 @@ def read_ratings(
     *,
     released: bool = True,
     need_scores: bool = True,
+    raters: bool = False,
 ) -> list[Rating]:
     """Reads a file.
 
@@ -84,10 +84,14 @@ def read_ratings(
       released: whether the file is in the released form: then items have the names of COCO's
         val2014, and no pair appears twice. Other files may use plain ids.
       need_scores: whether the column of scores must exist.
+      raters: whether to read the scores of single raters from `*_raw.csv` beside the file, if there
+        is one. As the release's README describes them, its rows have the two ids of a pair, a score
+        (or several) and the sampling method; the header, which releases changed, is not read.
 
     Raises:
       FileNotFoundError: the file is missing.
-      UnexpectedFilesError: a column is missing, a row is no valid pair, or the file is truncated.
+      UnexpectedFilesError: a column is missing, a row is no valid pair, or the file is truncated;
+        a pair's raters do not have its score as their mean or, if released, are not five.
     """
     columns = (*SIDES[rating], *([SCORE] if need_scores else []), METHOD)
     found: dict[object, Rating] = {}
@@ -97,55 +101,32 @@ def read_ratings(
             found.setdefault((pair.left_id, pair.right_id) if released else where, pair)
         except ValueError as error:
             raise UnexpectedFilesError(f"{path.parent / where}: {error}") from error
-    return list(found.values())
+    raw, pairs = path.with_name(f"{path.stem}_raw.csv"), list(found.values())
+    return list(_add_raters(pairs, raw, rating, released)) if raters and raw.exists() else pairs
 
 
-def read_rater_scores(
-    path: AnyPath, rating: str, pairs: Sequence[Rating], *, released: bool = True
-) -> list[tuple[float, ...]]:
-    """Reads the scores of single raters from `*_raw.csv` beside a file, if there is one.
-
-    Rows have the two ids of a pair, a score (or several), and the sampling method, as the README of
-    the release describes them. The header is not read, since it differed between releases.
-
-    Args:
-      path: path of the file of means.
-      rating: `sts`, `sis` or `sits`.
-      pairs: the content of that file.
-      released: see `read_ratings`.
-
-    Returns:
-      The scores of every pair, in any order of the raters; () for all without the file.
-
-    Raises:
-      UnexpectedFilesError: a row is not valid or of another pair, or the mean of a pair's scores is
-        not its score, up to two decimals.
-    """
-    raw = path.with_name(f"{path.stem}_raw.csv")
-    if not raw.exists():
-        return [()] * len(pairs)
-    found = {(each.left_id, each.right_id): list[float]() for each in pairs}
+def _add_raters(
+    pairs: Sequence[Rating], raw: AnyPath, rating: str, released: bool
+) -> Iterator[Rating]:
+    found = {(pair.left_id, pair.right_id): list[float]() for pair in pairs}
     for where, row in read_csv(raw, columns=()):
         try:
             left, right, *scores, _ = row.values()
-            ids = _read_ids(dict(zip(SIDES[rating], (left, right), strict=True)), rating, released)
-            found[ids] += map(float, scores)
+            ids = dict(zip(SIDES[rating], (left, right), strict=True))
+            found[_read_ids(ids, rating, released)] += map(float, scores)
         except (KeyError, ValueError) as error:
-            reason = f"pair {error} is not in {path.name}" if type(error) is KeyError else error
+            reason = f"{type(error).__name__} {error}"
             raise UnexpectedFilesError(f"{raw.parent / where}: {reason}") from error
-    raters = [tuple(found[each.left_id, each.right_id]) for each in pairs]
-    differing = [
-        f"{pair.where}: {pair.score:g}, of {scores} in {raw.name}"
-        for pair, scores in zip(pairs, raters, strict=True)
-        if not scores or not abs(fmean(scores) - (pair.score or 0)) <= _ROUNDING
-    ]
-    if differing:
-        raise UnexpectedFilesError(
-            f"{raw} does not have the raters of {path.name}: {len(differing):,} of {len(pairs):,} "
-            f"means differ, the first is {differing[0]}. Get both files again, or move this one "
-            "elsewhere to use the means alone."
-        )
-    return raters
+    for pair in pairs:
+        scores, score = tuple(found[pair.left_id, pair.right_id]), pair.score or 0.0
+        is_rated = len(scores) == RATERS if released else scores
+        if not is_rated or not abs(fmean(scores) - score) <= _ROUNDING:
+            raise UnexpectedFilesError(
+                f"{raw}: the raters of {pair.where}, {scores}, "
+                f"{f'do not have the mean {score:g}' if is_rated else f'are not {RATERS}'}. Get "
+                "both files again, or move this one elsewhere to use the means alone."
+            )
+        yield dataclasses.replace(pair, rater_scores=scores)
 
 
 def _read_ids(row: Mapping[str, str], rating: str, released: bool) -> tuple[int, int]:

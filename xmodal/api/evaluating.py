@@ -224,7 +224,7 @@ class FunctionAdapter(ModelAdapter):
                 f"similarity {similarity!r} needs {list(learned)}, which a model learns: pass a "
                 "file of embeddings that has them."
             )
-        self._functions = {
+        self._functions: dict[str, Callable[[list[Any]], Any]] = {
             modality: open_text_encoder(each) if isinstance(each, str) else each
             for modality, each in functions.items()
         }

@@ -99,11 +99,7 @@ def _weights(text: str) -> list[float]:
 
 
 def _add_towers(parser: argparse.ArgumentParser) -> None:
-    add_texts(
-        parser,
-        text="savedmodel:FOLDER, a text encoder of TensorFlow or TF-Hub, in place of config.model; "
-        "it runs as its publisher's program",
-    )
+    add_texts(parser, text="savedmodel:FOLDER: text encoder of TF-Hub instead of config.model")
     _add_model(parser)
 
 

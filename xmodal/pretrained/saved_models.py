@@ -3,7 +3,7 @@
 Unlike converted weights, a SavedModel is a program of its publisher: it may read and write files.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,8 @@ from etils import epath
 from xmodal.core.errors import UserError
 
 _KIND = "savedmodel:"
-# TF-Hub's names of the one signature of a module, or of a SavedModel, and of its one output.
-_SIGNATURES = ("default", "serving_default")
-_OUTPUTS = ("default", "outputs")
+# The signature of a module or of a SavedModel, and the vectors among several outputs.
+_USUAL = ("default", "serving_default", "outputs")
 
 
 def open_text_encoder(source: str) -> Callable[[list[str]], np.ndarray]:
@@ -43,22 +42,21 @@ def open_text_encoder(source: str) -> Callable[[list[str]], np.ndarray]:
     try:
         loaded: Any = tf.saved_model.load(folder, tags=[] if is_module else None)
     except Exception as error:  # TensorFlow raises errors of many types.
-        raise UserError(f"{folder} cannot be loaded: {str(error).splitlines()[0]}") from error
+        reason = str(error).split("\n")[0]
+        raise UserError(f"{folder} cannot be loaded: {reason}") from error
     # By its name: the variables live no longer than the model, which a signature does not hold.
-    name = "" if callable(loaded) else _choose(loaded.signatures, _SIGNATURES, folder)
+    name = "" if callable(loaded) else _choose(loaded.signatures, folder)
 
     def embed(texts: list[str]) -> np.ndarray:
         found = (loaded.signatures[name] if name else loaded)(tf.constant(texts))
-        return np.asarray(
-            found[_choose(found, _OUTPUTS, folder)] if isinstance(found, dict) else found
-        )
+        return np.asarray(found[_choose(found, folder)] if isinstance(found, dict) else found)
 
     return embed
 
 
-def _choose(named: Collection[str], usual: Sequence[str], folder: str) -> str:
+def _choose(names: Collection[str], folder: str) -> str:
     """Returns the first usual name that there is, or the only name."""
-    found = [name for name in usual if name in named] or list(named)
-    if len(found) != 1 and found[0] not in usual:
-        raise UserError(f"{folder} has none of {usual}, but {sorted(named)}.")
-    return found[0]
+    usual = [name for name in _USUAL if name in names]
+    if not usual and len(names) != 1:
+        raise UserError(f"{folder} has none of {_USUAL}, but {sorted(names)}.")
+    return (usual or [*names])[0]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from data_prep.cxc.cxc_files import read_cxc_ratings
-from data_prep.cxc.rating_files import read_rater_scores, read_ratings
+from data_prep.cxc.rating_files import read_ratings
 from xmodal.core.errors import UnexpectedFilesError
 
 
@@ -39,41 +39,42 @@ def test_names_become_coco_ids(tmp_path):
 _NAME = "COCO_val2014:sentid:{}"
 
 
-def _rated(folder, raw, header="caption1,caption2,score,sampling_method"):
+def _rated(folder, raw, header="caption1,caption2,score,sampling_method", **options):
+    """Scores of the raters of two pairs, with the means 2.4 and 4.33."""
     pairs = f"{_NAME},{_NAME},{{}},c2c_isim\n".format
     _write(folder, sts=pairs(7, 12, 2.4) + pairs(12, 9, 4.33))
-    rows = "".join(pairs(*row) for row in raw)
-    (folder / "sts_val_raw.csv").write_text(f"{header}\n{rows}")
-    path = folder / "sts_val.csv"
-    return read_rater_scores(path, "sts", read_ratings(path, "sts"))
+    (folder / "sts_val_raw.csv").write_text("\n".join([header, *(pairs(*row) for row in raw)]))
+    pairs = read_ratings(folder / "sts_val.csv", "sts", raters=True, **options)
+    return [pair.rater_scores for pair in pairs]
 
 
-_JUDGMENTS = [(7, 12, 2), (12, 9, 5), (7, 12, 3), (12, 9, 4.5), (12, 9, 3.5), (7, 12, 2.2)]
+_SCORES = [(2, 3, 2.2, 2.4, 2.4), (5, 4.5, 3.5, 4, 4.65)]
+_JUDGMENTS = [
+    row for a, b in zip(*_SCORES, strict=True) for row in ((7, 12, a), (12, 9, b))
+]  # fmt: skip
 
 
 def test_scores_of_single_raters_are_read_in_any_order(tmp_path):
-    expected = [(2.0, 3.0, 2.2), (5.0, 4.5, 3.5)]
-    assert _rated(tmp_path, _JUDGMENTS) == expected
+    assert _rated(tmp_path, _JUDGMENTS) == _SCORES
     # The headers of the first release named the last column after its first value.
-    assert _rated(tmp_path, _JUDGMENTS, "caption1,caption2,raw,c2c_isim") == expected
+    assert _rated(tmp_path, _JUDGMENTS, "caption1,caption2,raw,c2c_isim") == _SCORES
     # All scores of a pair in one row.
-    raw = [(7, 12, "2,3,2.2"), (12, 9, "5,4.5,3.5")]
-    assert _rated(tmp_path, raw, "caption1,caption2,r1,r2,r3,method") == expected
-    (tmp_path / "sts_val_raw.csv").unlink()
-    path = tmp_path / "sts_val.csv"
-    assert read_rater_scores(path, "sts", read_ratings(path, "sts")) == [(), ()]
+    rows = [(7, 12, "2,3,2.2,2.4,2.4"), (12, 9, "5,4.5,3.5,4,4.65")]
+    assert _rated(tmp_path, rows, "caption1,caption2,r1,r2,r3,r4,r5,method") == _SCORES
+    # Other datasets may have fewer raters.
+    assert _rated(tmp_path, [(7, 12, 2.4), (12, 9, 4.33)], released=False) == [(2.4,), (4.33,)]
 
 
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
         (
-            [*_JUDGMENTS[:-1], (7, 12, 4)],
-            r"1 of 2 means differ, the first is sts_val.csv line 2: 2.4, of \(2.0, 3.0, 4.0\) in",
+            [(7, 12, 4), *_JUDGMENTS[1:]],
+            r"_raw.csv: the raters of sts_val.csv line 2, \(4.0, .*\), do not have the mean 2.4.",
         ),
-        (_JUDGMENTS[1:2], "2 of 2 means differ, .* move this one elsewhere to use the means alone"),
-        ([(7, 13, 2)], r"sts_val_raw.csv line 2: pair \(7, 13\) is not in sts_val.csv"),
-        ([(7, 12, "good")], "sts_val_raw.csv line 2: could not convert string to float: 'good'"),
+        (_JUDGMENTS[:-1], "the raters of sts_val.csv line 3, .* are not 5. Get both .* again"),
+        ([(7, 13, 2)], r"sts_val_raw.csv line 2: KeyError \(7, 13\)"),
+        ([(7, 12, "good")], "sts_val_raw.csv line 2: ValueError could not convert .* 'good'"),
     ],
 )
 def test_raters_of_other_pairs_or_scores_are_an_error(tmp_path, raw, message):

@@ -37,7 +37,7 @@ def test_the_file_is_that_of_the_script_of_the_release(tmp_path, monkeypatch, ca
     folders = [f"--manual_dir={tmp_path}", f"--ratings_dir={tmp_path}"]
     monkeypatch.setattr(sys, "argv", ["merge", *folders, f"--output={tmp_path / 'merged.json'}"])
     merge.main()
-    assert "5 scores of 3 images" in capsys.readouterr().out
+    assert "the scores of 4 pairs" in capsys.readouterr().out
     scores = [
         [[11, "5.0", "c2i_original"], [12, "4.2", "c2i_original"]],
         [[21, "4.86", "c2i_original"], [_name(3), "1.1", "c2i_intrasim"]],
@@ -56,9 +56,10 @@ def test_released_scores_are_those_of_both_items(real_data):
             image = images.setdefault(number, _image(number, split))
             image["sentids"].append(int(row["caption_id"]))
     content = {"images": list(images.values())}
-    counts = merge.add_scores(content, read_ratings(real_data / "cxc/sits_test.csv", "sits"))
+    merge.add_scores(content, read_ratings(real_data / "cxc/sits_test.csv", "sits"))
     # All pairs of the images, and those of other images again with the captions.
-    assert sum(counts) == 44_833 + 19_833
+    scores = [each["cxc_scores"] for each in content["images"]]
+    assert sum(map(len, scores)) == 44_833 + 19_833
     for image in content["images"]:
         own = {item for item, _, method in image["cxc_scores"] if method == "c2i_original"}
         assert own == (set(image["sentids"]) if image["split"] == "test" else set())

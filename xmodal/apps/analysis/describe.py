@@ -34,7 +34,7 @@ _FIGURES = {
     "distributions": "scores",
     "positives": "a rating of CxC: sts, sis or sits",
     "cosines": "the texts of the rated items; see --texts",
-    "rater_spread": "the scores of single raters, in files *_raw.csv",
+    "rater_spread": "the scores of single raters, for CxC *_raw.csv",
 }
 
 

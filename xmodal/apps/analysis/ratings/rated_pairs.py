@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data_prep.cxc.rating_files import SCORE, SIDES, file_name, read_rater_scores, read_ratings
+from data_prep.cxc.rating_files import SCORE, SIDES, file_name, read_ratings
 from xmodal.core.errors import UnexpectedFilesError
 
 if TYPE_CHECKING:
@@ -66,9 +66,11 @@ def read_folder(
         raise FileNotFoundError(f"{folder} has none of {wanted}; name another folder or split")
     found = {}
     for rating, path in present.items():
-        pairs = read_ratings(path, rating, released=False, need_scores=need_scores)
+        pairs = read_ratings(
+            path, rating, released=False, need_scores=need_scores, raters=need_scores
+        )
         is_scored = pairs[0].score is not None
-        raters = read_rater_scores(path, rating, pairs, released=False) if is_scored else ()
+        raters = [pair.rater_scores for pair in pairs]
         found[rating] = RatedPairs(
             rating=rating,
             left_ids=np.array([pair.left_id for pair in pairs], np.int64),
