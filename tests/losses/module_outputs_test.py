@@ -15,10 +15,14 @@ def make_batch(make_context, labels=LABELS):
     return make_context(np.arange(7), columns={"relations": labels}, outputs={"logits": LOGITS})
 
 
-@pytest.mark.parametrize("weights", [None, (0.5, 7.0, 2.0)])
-def test_equals_the_slow_loop(make_context, weights):
-    loss, scalars = relation_bce(None, None, make_batch(make_context), pos_weight=weights)
-    expected = references.relation_bce(LOGITS, LABELS, weights or (1, 1, 1))
+@pytest.mark.parametrize(
+    ("weights", "both_terms"), [(None, False), ((0.5, 7.0, 2.0), False), ((1.5, 8.0, 3.0), True)]
+)
+def test_equals_the_slow_loop(make_context, weights, both_terms):
+    batch = make_batch(make_context)
+    loss, scalars = relation_bce(None, None, batch, pos_weight=weights, both_terms=both_terms)
+    others = weights if both_terms else None
+    expected = references.relation_bce(LOGITS, LABELS, weights or (1, 1, 1), others)
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
     np.testing.assert_allclose(scalars["accuracy"], np.mean((LOGITS > 0) == LABELS), rtol=1e-6)
 

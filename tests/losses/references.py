@@ -133,9 +133,10 @@ def soft_kendall(scores, order, alpha):
     return -total / (n * (n - 1) / 2)
 
 
-def relation_bce(logits, labels, weights):
-    total = 0.0
+def relation_bce(logits, labels, weights, others=None):
+    """Equation 2 of CMCM with its sign put right, where `others` are the `weights`."""
+    total, others = 0.0, others or [1] * len(weights)
     for row, wanted in zip(logits.astype(np.float64), labels, strict=True):
-        for logit, label, weight in zip(row, wanted, weights, strict=True):
-            total += weight * np.logaddexp(0, -logit) if label else np.logaddexp(0, logit)
+        for logit, label, *weight in zip(row, wanted, others, weights, strict=True):
+            total += weight[label] * np.logaddexp(0, -logit if label else logit)
     return total / logits.size

@@ -19,6 +19,7 @@ def relation_bce(
     context: Context,
     *,
     pos_weight: Annotated[Sequence[float] | None, Bounds(at_least=0)] = None,
+    both_terms: bool = False,
     select: Annotated[Sequence[int] | None, Bounds(at_least=0)] = None,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns the binary cross-entropy of each relation, averaged over pairs and relations.
@@ -30,6 +31,8 @@ def relation_bce(
         has the relation and 0 elsewhere.
       pos_weight: R factors of the positive labels' terms; CMCM's released code uses negatives /
         positives of the training split. None means 1.
+      both_terms: whether they multiply the terms of the other labels as well, as in equation 2 of
+        CMCM, whose factors are the reciprocals of the relations' shares of the training split.
       select: positions of the R relations among those of the dataset; None for all.
 
     Returns:
@@ -47,7 +50,7 @@ def relation_bce(
         )
     labels = labels[:, np.asarray(select)].astype(jnp.float32)
     positive = weights * labels * jax.nn.softplus(-logits)
-    negative = (1 - labels) * jax.nn.softplus(logits)
+    negative = (weights if both_terms else 1) * (1 - labels) * jax.nn.softplus(logits)
     accuracy = jnp.mean(((logits > 0) == (labels > 0.5)).astype(jnp.float32))
     return jnp.mean(positive + negative), {"accuracy": accuracy}
 
