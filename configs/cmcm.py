@@ -2,12 +2,17 @@
 
 Alikhani et al., "Cross-Modal Coherence for Text-to-Image Retrieval" (AAAI 2022), and
 klory/Cross-Modal-Coherence-for-Text-to-Image-Retrieval. Where the two differ, this follows the
-code, which produced the printed numbers:
+code, which produced the printed numbers; variants follow the paper:
     t2i.loss            distances, hardest negatives of both modalities, mean over 2B anchors. The
                         paper's eq. (1) takes cosines and cross-modal negatives, with the sign of
                         its hinge turned: `cosine`
-    relations.loss      weights only the positive labels; eq. (2) weights both
-    reranker.gap        0.05; the paper writes 0.1
+    relations.loss      positive labels are weighted by negatives / positives. In eq. (2), which
+                        lacks a minus, all labels are weighted by 1 / proportion of the relation:
+                        `reciprocal`
+    reranker.gap        0.05. The paper's T is 0.1: the evaluator `refined_printed`, or
+                        `--config.evals.refined.reranker.gap=0.1`
+    data.image          the shorter side is resized to 224 pixels, and a square cropped, at random
+                        in training. The paper resizes images to 224 x 224: `resized`
     dimension           1,024; the paper writes 300 in one place
 Unlike here, the authors validate on the test split. Here, a tenth of the training pairs sets the
 learning rate and selects the checkpoint, by ten pools instead of one, and test is evaluated once.
@@ -21,9 +26,14 @@ ImageNet's:
     cmca      no relations, attention           cosine    eq. (1) in place of distances
     RELATION  CMCM_c of the paper: one relation, binary
     captions  only relations, predicted from the captions: no pictures are needed
+    reciprocal, resized   see above             as_printed   both, `cosine` and T = 0.1
+
+In the evaluators `only_RELATION`, only the captions with that relation are queries; they rank all
+images of a pool by the plain similarity, as in the authors' code. After training,
+`xmodal score_gaps --run=RUN --output=DIR` plots figure 3b, from which T follows.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -79,6 +89,7 @@ def experiment(
     config.evals = {
         "pools": pools(every=100),
         "refined": pools(every=500, reranker=reranker, task="relations"),
+        "refined_printed": pools(reranker=reranker | {"gap": 0.1}, task="relations"),
         "relations": {"type": "relations", "task": "relations", "every": 500, **HELD_OUT},
     }
     config.checkpoint.every = 500
@@ -97,7 +108,10 @@ def judge(
     """
     select = tuple(range(len(weights)) if select is None else select)
     loss = config.tasks.relations.loss
-    loss.options = {"pos_weight": tuple(weights[place] for place in select), "select": select}
+    # Negatives / positives + 1 is the reciprocal of the share of positives, see `by_reciprocals`.
+    added = 1 if loss.options.get("both_terms") else 0
+    pos_weight = tuple(weights[place] + added for place in select)
+    loss.options.update({"pos_weight": pos_weight, "select": select})
     loss.module.relations = len(select)
     for section in config.evals.values():
         if section.type == "relations":
@@ -108,6 +122,15 @@ def judge(
 def pools(every: int = 0, split: str = "test", **options: object) -> dict:
     """An evaluator of retrieval from random pools of 500 pairs, ten times."""
     return {"type": "pools", "final_split": split, "every": every, **HELD_OUT, **options}
+
+
+def by_relation(relations: Collection[str], labels: Collection[str] = ()) -> dict:
+    """Evaluators `only_RELATION`: the queries are the captions with that relation.
+
+    `labels`: names of the relations in the dataset; by default, their own with a capital.
+    """
+    names = zip(relations, labels or map(str.capitalize, relations), strict=True)
+    return {f"only_{relation}": pools(only_with=(label,)) for relation, label in names}
 
 
 def variant(config: ConfigDict, argument: str, relations: Mapping[str, float]) -> ConfigDict:
@@ -131,6 +154,9 @@ def _changes(relations: Mapping[str, float]) -> dict[str, Callable[[ConfigDict],
         "cmca": without_relations,
         "no_attn": without_attention,
         "cosine": by_cosine,
+        "reciprocal": by_reciprocals,
+        "resized": resized,
+        "as_printed": as_printed,
         "captions": captions_alone,
     }
     weights = tuple(relations.values())
@@ -161,6 +187,28 @@ def by_cosine(config: ConfigDict) -> ConfigDict:
     """Eq. (1): hardest cross-modal negatives by cosine, mean over the pairs of each direction."""
     config.tasks.t2i = itm.hinge(margin=0.3, reduction="mean") | {"negatives": "image"}
     return config
+
+
+def by_reciprocals(config: ConfigDict) -> ConfigDict:
+    """Eq. (2): the reciprocal of a relation's share weights both terms of its cross-entropy."""
+    options = config.tasks.relations.loss.options
+    options.pos_weight = tuple(1 + ratio for ratio in options.pos_weight)
+    options.both_terms = True
+    return config
+
+
+def resized(config: ConfigDict) -> ConfigDict:
+    """Whole images, resized to squares, in training and evaluation."""
+    config.data.image = base.pixels(config.data.image.size, recipe="squash_bilinear")
+    return config
+
+
+def as_printed(config: ConfigDict) -> ConfigDict:
+    """The paper's equations, images and threshold."""
+    for section in config.evals.values():
+        if section.get("reranker"):
+            section.reranker.gap = 0.1
+    return resized(by_reciprocals(by_cosine(config)))
 
 
 def captions_alone(config: ConfigDict) -> ConfigDict:
@@ -196,6 +244,7 @@ def quick(config: ConfigDict) -> ConfigDict:
     config.data.text.max_length = 32
     config.evals = {name: evals[name] for name in ("pools", "refined", "relations")}
     config.evals.not_visible = pools(without=("Visible",))
+    config.evals.update(by_relation(SHAPES_RELATIONS))
     for section in config.evals.values():
         section.update({"split": "validation", "every": 25})
         if section.type == "pools":

@@ -39,6 +39,10 @@ from configs import base, cmcm
 RELATIONS = {
     "q2": 0.2178, "q3": 7.684, "q4": 2.043, "q5": 4.171, "q6": 5.333, "q7": 0.7016, "q8": 2.196,
 }  # fmt: skip
+LABELS = (
+    "Expansion", "ImageNeeded", "Elaboration_t", "Elaboration_i-tool", "Temporal_i<t",
+    "Temporal_i>t", "Temporal_i=t",
+)  # fmt: skip
 # The same for the training part of CITE.
 CITE = (0.2185, 18.107, 3.549, 6.274, 17.139, 1.107, 3.793)
 
@@ -47,6 +51,7 @@ def get_config(argument: str = "") -> ConfigDict:
     """CMCM, or one of the variants of `configs/cmcm.py`."""
     dataset = base.dataset("cite", "plus_images")
     config = cmcm.experiment("cmcm_cite", dataset, RELATIONS, max_length=200, strength=0.13)
+    config.evals.update(cmcm.by_relation(RELATIONS, LABELS))
     config = cmcm.variant(config, argument, RELATIONS)
     return on_cite(config) if config.data.config == "plus_labels" else config
 

@@ -46,6 +46,7 @@ def get_config(argument: str = "") -> ConfigDict:
     """CMCM, or one of the variants of `configs/cmcm.py`."""
     dataset = base.dataset("clue")
     config = cmcm.experiment("cmcm_clue", dataset, RELATIONS, max_length=40, strength=0.12)
+    config.evals.update(cmcm.by_relation(RELATIONS))
     config.evals.not_visible = cmcm.pools(without=("Visible",))
     config.evals.deduplicated = cmcm.pools(split="test_deduplicated")
     end = {"every": 0, "final_split": "test_deduplicated"}

@@ -216,6 +216,14 @@ def cmcm(pos_weight, batch, share=0.1):
     return total + (share and share * references.relation_bce(logits, labels, pos_weight))
 
 
+def cmcm_as_printed(batch):
+    """Equations 1 and 2 with their signs put right."""
+    labels, logits = batch.columns["relations"][:, :6], batch.outputs["relations"]["logits"]
+    weights = [1 + ratio for ratio in CLUE]  # 1 / proportion
+    hinge = hinges("cosine", batch, margin=0.3, reduction="mean")
+    return hinge + 0.1 * references.relation_bce(logits, labels, weights, weights)
+
+
 def cross_entropy(batch, *pairs, similarity="dot", scale=1.0):
     """CxC's losses: the mean of both directions, with items of the same image left out."""
     scores = [scale * scores_of(batch, similarity, *pair) for pair in pairs]
@@ -298,6 +306,7 @@ CASES = [
     ("vete:cnn,rank", 0, SHARED, VSE0),
     ("cmcm_clue", 0, DISTINCT, functools.partial(cmcm, CLUE)),
     ("cmcm_clue:base", 0, DISTINCT, functools.partial(cmcm, CLUE, share=0)),
+    ("cmcm_clue:as_printed", 0, DISTINCT, cmcm_as_printed),
     ("cmcm_cite", 0, DISTINCT, functools.partial(cmcm, CITE)),
     ("cc_pretrain", 0, SHARED, lambda batch: cxc(batch, I2T)),
     ("cxc_image_text", 0, SHARED, lambda batch: cxc(batch, I2T)),

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from configs import cmcm_clue
+from data_prep.clue.clue_dataset_builder import Builder
 from tests.evals.evaluators.random_vectors import (
     MODALITIES,
     cosine,
@@ -88,28 +90,89 @@ def test_pools_of_two_models_are_compared_pool_by_pool(tmp_path):
     assert each.separable == (test.pvalue < 0.05)
 
 
-def test_captions_with_a_relation_ask_nothing():
+@pytest.mark.parametrize(
+    ("only_with", "without"), [("", "ac"), ("b", ""), ("ab", ""), ("bc", "a"), ("c", "c")]
+)
+def test_captions_are_queries_by_their_relations(only_with, without):
     relations = np.random.default_rng(5).integers(0, 2, (41, 3))
     names = {"relations": ["a", "b", "c"]}
     split = make_split(records=41, labels={"relations": relations}, label_names=names)
     source = make_source(split)
     section = {"type": "pools", "size": 30, "repeats": 3}
+    chosen = section | {"only_with": [*only_with], "without": [*without]}
+    if only_with == without:
+        with pytest.raises(UserError, match=r"x has no queries: .* only_with=\('c',\) and none of"):
+            make_evaluator("x", options_of(**chosen), split, MODALITIES)
+        return
     everyone = make_evaluator("x", options_of(**section), split, MODALITIES)
-    some = make_evaluator("x", options_of(**section, without=["a", "c"]), split, MODALITIES)
-    (found,) = some.run(source)
+    (found,) = make_evaluator("x", options_of(**chosen), split, MODALITIES).run(source)
     medians = []
     for images, texts in everyone._pools:
-        asking = [not relations[image][[0, 2]].any() for image in images]
-        assert 0 < sum(asking) < 15
-        ranks = pool_ranks(
-            source, split, split.image_ids[images], split.caption_ids[texts[np.array(asking)]]
-        )
-        medians.append(np.median(ranks))
+        held = [{name for name, has in zip("abc", relations[image], strict=True) if has}
+                for image in images]  # fmt: skip
+        asking = [not each & {*without} and bool(not only_with or each & {*only_with})
+                  for each in held]  # fmt: skip
+        assert 0 < sum(asking) < 30
+        captions = split.caption_ids[texts[np.array(asking)]]
+        medians.append(np.median(pool_ranks(source, split, split.image_ids[images], captions)))
     assert found.metrics["t2i/median_rank"] == pytest.approx(np.mean(medians))
     (of_all,) = everyone.run(source)
     assert of_all.label_hash != found.label_hash
-    with pytest.raises(UserError, match=r"'d' in config.evals.x.without; known: \['a', 'b', 'c'\]"):
-        make_evaluator("x", options_of(**section, without=["d"]), split, MODALITIES)
+    for option in ("only_with", "without"):
+        with pytest.raises(UserError, match=rf"'d' in config.evals.x.{option}; known: \['a', 'b',"):
+            make_evaluator("x", options_of(**section, **{option: ["d"]}), split, MODALITIES)
+
+
+def test_pools_without_a_query_are_dropped():
+    labels, names = {"relations": np.eye(41, 1, dtype=int)}, {"relations": ["a"]}
+    split = make_split(records=41, labels=labels, label_names=names)
+    section = options_of(type="pools", size=10, repeats=8, only_with=["a"])
+    evaluator = make_evaluator("x", section, split, MODALITIES)
+    assert 0 < len(evaluator._pools) < 8
+    assert all(0 in images for images, _ in evaluator._pools)
+    (found,) = evaluator.run(make_source(split))
+    assert f"in {len(evaluator._pools)} random pools of 10 pairs" in found.definition
+    assert "Queries: the 1 on average with any of ('a',)." in found.definition
+    assert np.isfinite(found.metrics["t2i/recall@1"])
+
+
+def test_queries_by_relation_of_the_released_clue(real_data, tmp_path):
+    builder = Builder(config="labels", data_dir=tmp_path)
+    pairs = dict(builder._splits(real_data / "clue")["test"])
+    labels = {"relations": np.stack([pair["relations"] for pair in pairs.values()])}
+    names = builder.info.metadata
+    split = make_split(records=1512, labels=labels, label_names={"relations": names["relations"]})
+    found = {}
+    for section in cmcm_clue.get_config().evals.to_dict().values():
+        if name := section.get("only_with"):
+            options = options_of(**section | {"size": 1512})
+            definition = make_evaluator("x", options, split, MODALITIES)._definition
+            found[name] = int(definition.split("the ")[1].split()[0])
+    assert found == {
+        ("Visible",): 1003, ("Subjective",): 94, ("Action",): 236, ("Story",): 374,
+        ("Meta",): 582, ("Irrelevant",): 144,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("reranked", [False, True])
+def test_gaps_of_the_best_scores_and_ranks(reranked):
+    split = make_split(records=30)
+    source = make_source(split, predictions={"topics": Predictions(np.ones((30, 1)), None)})
+    # Equal factors for all images of a caption change no rank, and no gap before them.
+    reranker = {"name": "selective_refinement", "strength": 5.0, "gap": 2.0}
+    given = {"reranker": reranker, "task": "topics"} if reranked else {}
+    section = options_of(type="pools", size=12, repeats=3, **given)
+    evaluator = make_evaluator("x", section, split, MODALITIES)
+    gaps, ranks = evaluator.find_gaps(source)
+    expected = []
+    for images, texts in evaluator._pools:
+        ids = split.image_ids[images], split.caption_ids[texts]
+        for caption, rank in zip(ids[1], pool_ranks(source, split, *ids), strict=True):
+            query = vector_of(source, "text", caption)
+            *_, second, best = sorted(cosine(query, vector_of(source, "image", x)) for x in ids[0])
+            expected.append((best - second, rank))
+    np.testing.assert_allclose(gaps, [gap for gap, _ in expected], atol=1e-6)
+    np.testing.assert_array_equal(ranks, [rank for _, rank in expected])
 
 
 def test_pools_are_reranked_by_whole_rows():

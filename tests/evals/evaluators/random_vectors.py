@@ -17,7 +17,7 @@ def options_of(**section):
 def make_split(records=40, captions=1, seed=0, **fields):
     """Records with unsorted ids."""
     generator = np.random.default_rng(seed)
-    image_ids = generator.permutation(1000)[:records]
+    image_ids = generator.permutation(max(1000, records))[:records]
     return TinySplit(
         image_ids=image_ids,
         caption_ids=generator.permutation(9000)[: captions * records],

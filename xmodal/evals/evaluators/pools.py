@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from xmodal.core.config import lookup, setting
+from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.evaluator import Evaluator, Options
 from xmodal.evals.labels.definitions import PUBLIC
 from xmodal.evals.labels.ids import Positions
@@ -33,7 +34,8 @@ class PoolsOptions(Options):
       directions: "t2i", "i2t" or both.
       reranker: `{"name": ..., **options}`, see `scores.rerank`.
       task: task whose predictions the reranker uses.
-      labels: label column, 0/1 [N, C], that `without` refers to.
+      labels: label column, 0/1 [N, C], that `only_with` and `without` refer to.
+      only_with: names of relations in that column; only captions with any of these are queries.
       without: names of relations in that column; captions with any of these are not queries.
     """
 
@@ -43,6 +45,7 @@ class PoolsOptions(Options):
     reranker: Mapping[str, Any] | None = None
     task: str = ""
     labels: str = "relations"
+    only_with: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
 
     needs: ClassVar[frozenset[str]] = frozenset({"image", "text"})
@@ -50,7 +53,7 @@ class PoolsOptions(Options):
     @property
     def labels_read(self) -> tuple[str, ...]:
         """See `Options`."""
-        return (self.labels,) if self.without else ()
+        return (self.labels,) if self.only_with or self.without else ()
 
     def check(self, where: str) -> None:
         """See `Options`."""
@@ -69,7 +72,8 @@ class PoolsEvaluator(Evaluator):
     ranks the images of its pool; its own image is the only positive, or, on data without a
     published protocol, all images that have its text. Pools depend only on the seed
     and the ids, so they are the same for all models. A median halfway between two ranks is not
-    rounded. The option `without` removes queries but no gallery items.
+    rounded. The options `only_with` and `without` remove queries but no gallery items; pools that
+    are left without a query are dropped.
     """
 
     options: PoolsOptions
@@ -87,15 +91,13 @@ class PoolsEvaluator(Evaluator):
             # All pairs: judging them again adds no information and would look like certainty.
             self._pools = self._pools[:1]
         self._size, is_public = len(self._pools[0][0]), split.name in PUBLIC
-        asking = np.ones(len(image_ids), bool)  # Whether the captions of an image are queries.
-        if options.without:
-            known = list(split.label_names.get(options.labels, ()))
-            chosen = [
-                lookup(f"{self._where}.without", each, {x: at for at, x in enumerate(known)})
-                for each in options.without
-            ]
-            labels = self._column(options.labels)
-            asking = np.all(labels.reshape(len(labels), -1)[:, chosen] <= 0, axis=1)
+        asking = self._find_queries()
+        self._pools = [each for each in self._pools if asking[each[0]].any()]
+        if not self._pools:
+            raise UserError(
+                f"{self._where} has no queries: no caption of its pools has a relation of "
+                f"only_with={options.only_with} and none of without={options.without}; change them."
+            )
         self._asking = [asking[images] for images, _ in self._pools]
         texts = number_texts(split.caption_texts)
         notes = describe_texts(split.name, texts, split.caption_image_ids)
@@ -110,14 +112,30 @@ class PoolsEvaluator(Evaluator):
             f"Median rank and recalls in {len(self._pools)} random pools of {self._size} pairs: "
             f"mean and population standard deviation; seed {options.seed}."
         )
-        if options.without:
+        if options.labels_read:
             for (_, captions), each in zip(self._pools, self._asking, strict=True):
                 self._label_hash.add("asking", caption_ids[captions][each])
             count = np.mean([np.sum(each) for each in self._asking])
-            self._definition += f" Queries: the {count:.0f} on average without {options.without}."
+            words = {"with any of": options.only_with, "without": options.without}
+            kinds = " and ".join(f"{word} {names}" for word, names in words.items() if names)
+            self._definition += f" Queries: the {count:.0f} on average {kinds}."
         if options.reranker is not None:
             listed = [f"{key} {x}" for key, x in options.reranker.items() if key != "name"]
             self._definition += f" Reranked by {options.reranker['name']} ({', '.join(listed)})."
+
+    def _find_queries(self) -> np.ndarray:
+        """Whether the captions of each image are queries, bool [N]."""
+        options = self.options
+        asking = np.ones(len(self.split.image_ids), bool)
+        if options.labels_read:
+            labels = self._column(options.labels)
+            known = {x: at for at, x in enumerate(self.split.label_names.get(options.labels, ()))}
+            for name, wanted in (("only_with", True), ("without", False)):
+                if names := getattr(options, name):
+                    chosen = [lookup(f"{self._where}.{name}", each, known) for each in names]
+                    has = np.any(labels.reshape(len(labels), -1)[:, chosen] > 0, axis=1)
+                    asking &= has == wanted
+        return asking
 
     def tags(self, modalities: Collection[str]) -> list[str]:
         """See `Evaluator`."""
@@ -137,8 +155,8 @@ class PoolsEvaluator(Evaluator):
         source, repeats = self._ordered(adapter), dict[str, list[float]]()
         for (images, captions), asking in zip(self._pools, self._asking, strict=True):
             ranks = self._rank_pool(source.take(images, captions), images, captions)
-            for direction, each in ranks.items():
-                rank = each[asking]
+            for direction in self.options.directions:
+                rank = ranks[direction][asking]
                 values = {f"recall@{depth}": 100.0 * np.mean(rank <= depth) for depth in _DEPTHS}
                 for metric, value in {"median_rank": np.median(rank), **values}.items():
                     repeats.setdefault(f"{direction}/{metric}", []).append(float(value))
@@ -147,12 +165,35 @@ class PoolsEvaluator(Evaluator):
             metrics |= {tag: float(np.mean(found)), f"{tag}_std": float(np.std(found))}
         return [self._result(metrics, repeats)]
 
+    def find_gaps(self, adapter: ModelAdapter) -> tuple[np.ndarray, np.ndarray]:
+        """Returns how far apart the best two scores of every query caption are, and its rank.
+
+        Args:
+          adapter: a model with embeddings.
+
+        Returns:
+          Best less second-best score before any reranking, float [Q], for the queries of all
+          pools; and the ranks of their own images from 1, int [Q], after it.
+        """
+        source, gaps, ranks = self._ordered(adapter), list[np.ndarray](), list[np.ndarray]()
+        for (images, captions), asking in zip(self._pools, self._asking, strict=True):
+            pool = source.take(images, captions)
+            ranks.append(self._rank_pool(pool, images, captions)["t2i"][asking])
+            for _, rows in self._open(pool).transpose().blocks(np.flatnonzero(asking)):
+                best = np.partition(rows, -2, axis=1)
+                gaps.append(best[:, -1] - best[:, -2])
+        return np.concatenate(gaps), np.concatenate(ranks)
+
+    def _open(self, pool: Embeddings) -> Scores:
+        """The scores of the images and captions of a pool."""
+        opened = open_scores(pool, mesh=self._mesh, precision=self.options.precision)
+        return opened["image", "text"]
+
     def _rank_pool(
         self, pool: Embeddings, images: np.ndarray, captions: np.ndarray
     ) -> dict[str, np.ndarray]:
         """Direction -> ranks from 1 of the first positives of the items at these positions."""
-        opened = open_scores(pool, mesh=self._mesh, precision=self.options.precision)
-        scores: Scores = opened["image", "text"]
+        scores = self._open(pool)
         if self._reranker is not None:
             predictions = predictions_of(pool, self.options.task)
             scores = RerankedScores(scores, predictions, self._reranker)
@@ -162,8 +203,7 @@ class PoolsEvaluator(Evaluator):
             for ends in ((rows, columns), (columns, rows))
         ]
         (of_images,), (of_captions,), _ = rank_directions(scores, *asked)
-        found = {"i2t": 1 + of_images.rank, "t2i": 1 + of_captions.rank}
-        return {name: found[name] for name in self.options.directions}
+        return {"i2t": 1 + of_images.rank, "t2i": 1 + of_captions.rank}
 
 
 def _draw_pools(
