@@ -1,6 +1,6 @@
 """Reads the items that a run or a file is evaluated on."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ml_collections
 from etils import epath
@@ -8,7 +8,6 @@ from etils import epath
 from xmodal.core.config import lookup
 from xmodal.core.mesh import make_mesh
 from xmodal.evals import Embeddings
-from xmodal.evals.evaluators import Evaluator
 from xmodal.evals.scores.embed import Items
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.run_subjects import open_run
@@ -18,12 +17,12 @@ from xmodal.train.resolve import build_run
 
 
 class EvaluatedSplit(NamedTuple):
-    """A split as an evaluator of benchmarks uses it.
+    """A split as an evaluator uses it.
 
     Attributes:
       model_name: name of the model.
       evaluator_name: name of the evaluator in `config.evals`.
-      evaluator: the evaluator.
+      evaluator: the evaluator, of the class of its type.
       embeddings: the model's embeddings of the split.
       items: the split.
       step: checkpoint of a run, else None.
@@ -31,7 +30,7 @@ class EvaluatedSplit(NamedTuple):
 
     model_name: str
     evaluator_name: str
-    evaluator: Evaluator
+    evaluator: Any
     embeddings: Embeddings
     items: Items
     step: int | None = None
@@ -44,12 +43,17 @@ def open_evaluated_split(
     split: str | None,
     step: int | str,
     similarity: str | None,
+    *,
+    kind: str = "benchmarks",
 ) -> EvaluatedSplit:
-    """Embeds a split with a run, or reads its embeddings; see `xmodal.inspect` for arguments."""
+    """Embeds a split with a run, or reads its embeddings; see `xmodal.inspect` for arguments.
+
+    `kind`: type of the evaluator.
+    """
     is_run = epath.Path(source).is_dir()
     config = run_folder.load_run(source) if is_run else config
     sections = {} if config is None else config.evals
-    names = [name for name, section in sections.items() if section.type == "benchmarks"]
+    names = [name for name, section in sections.items() if section.type == kind]
     if evaluator:
         lookup("evaluator", evaluator, dict.fromkeys(names))
     name = evaluator or names[0]

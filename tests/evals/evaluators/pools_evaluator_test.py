@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from configs import cmcm_clue
+from configs import cmcm_cite, cmcm_clue
+from data_prep.cite import cite_dataset_builder
 from data_prep.clue.clue_dataset_builder import Builder
 from tests.evals.evaluators.random_vectors import (
     MODALITIES,
@@ -152,6 +153,12 @@ def test_queries_by_relation_of_the_released_clue(real_data, tmp_path):
         ("Visible",): 1003, ("Subjective",): 94, ("Action",): 236, ("Story",): 374,
         ("Meta",): 582, ("Irrelevant",): 144,
     }  # fmt: skip
+
+
+def test_relations_of_cite_have_the_names_of_the_dataset():
+    sections = cmcm_cite.get_config().evals.to_dict().values()
+    names = {each for section in sections for each in section.get("only_with", ())}
+    assert names == {*cite_dataset_builder.Builder.RELATIONS}
 
 
 @pytest.mark.parametrize("reranked", [False, True])

@@ -76,7 +76,7 @@ class Inspection:
     def __init__(self, found: EvaluatedSplit, model: "Model | None" = None) -> None:
         """Inspects a split and, if a model is given, embeds queries with it."""
         self.name, self.model, self._found = found.model_name, model, found
-        self._evaluator = cast(BenchmarksEvaluator, found.evaluator)
+        self._evaluator: BenchmarksEvaluator = found.evaluator
         self._items = found.items
         self.embeddings = order_embeddings(found.embeddings, self._evaluator.labels)
         self._rankings = functools.cache(self._evaluator.open_rankings(self.embeddings))
