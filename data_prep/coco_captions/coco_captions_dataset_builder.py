@@ -31,6 +31,7 @@ class Builder(RandomAccessBuilder):
         images="Karpathy's train and restval images for training.",
         images_without_restval="Only Karpathy's train images for training.",
         captions="The captions of `images` for text-only models, no images.",
+        captions_without_restval="The captions of `images_without_restval`, no images.",
         im2txt="The split of im2txt, with all captions.",
         im2txt_one_caption="The split of im2txt with one caption per image, the first, as in VETE.",
         im2txt_test_pairs="Caption pairs from the same and from different test images of im2txt.",
@@ -58,7 +59,7 @@ class Builder(RandomAccessBuilder):
 
     @property
     def _with_images(self) -> bool:
-        return self.builder_config.name != "captions"
+        return not self.builder_config.name.startswith("captions")
 
     @property
     def _is_im2txt(self) -> bool:
@@ -118,7 +119,7 @@ class Builder(RandomAccessBuilder):
                 published_files.count(karpathy), expected, f"{folder} (Karpathy's split)"
             )
         splits = published_files.in_splits(karpathy)
-        if self.builder_config.name == "images_without_restval":
+        if self.builder_config.name.endswith("without_restval"):
             splits["train"] = list(karpathy.get("train", []))
         return splits
 

@@ -78,6 +78,16 @@ def test_splits_ids_and_captions(manual_dir):
             assert [c.decode() for c in example["captions"]] == [s["raw"] for s in sentences]
 
 
+@pytest.mark.parametrize("content", ["images", "captions"])
+def test_training_without_restval(content, manual_dir):
+    builder = build(Builder, manual_dir, config=f"{content}_without_restval")
+    restval = {i for i, (split, *_) in _IMAGES.items() if split == "restval"}
+    assert restval
+    found = {int(example["image_id"]) for example in builder.as_data_source("train")}
+    assert found == {9, 25, 42} - restval
+    assert ("image" in builder.info.features) == (content == "images")
+
+
 def test_images_of_2017_give_the_same_records(manual_dir):
     expected = build(Builder, manual_dir).info.metadata["split_hashes"]
     train = [9, 42, 74, 133]  # split differently from 2014

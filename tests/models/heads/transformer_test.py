@@ -25,8 +25,24 @@ def _variables(head, features, scale=0.3):
     return jax.tree.map(lambda leaf: rng.normal(0, scale, leaf.shape).astype(np.float32), shapes)
 
 
-def _head(block, pool):
-    return make_head("head", {"name": "transformer", "block": block, "pool": pool, **SIZES})
+def _head(block, pool, **options):
+    section = {"name": "transformer", "block": block, "pool": pool, **SIZES, **options}
+    return make_head("head", section)
+
+
+def test_without_input_layer_the_blocks_read_the_tokens():
+    head = _head("standard", "cls", input_layer=False)
+    tokens, mask = _problem((7, 4), 7)
+    features = Features(tokens, mask)
+    variables = _variables(head, features)
+    vector = jax.jit(head.apply, static_argnums=2)(variables, features, Mode.TRAIN).vector
+    params = variables["params"]
+    assert set(params) == {"layer1", "layer2", "layer3"}
+    for row, length in enumerate((7, 4)):
+        x = tokens[row]
+        for layer in sorted(params):
+            x = reference.standard_block(params[layer], x, length, heads=4)
+        np.testing.assert_allclose(vector[row], x[0], rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("block", transformer.BLOCKS)

@@ -91,7 +91,8 @@ class TransformerConfig:
 
     Attributes:
       block: "milan" (the authors' layer) or "standard" (pre-norm).
-      width: width of the blocks.
+      input_layer: whether a linear layer with a ReLU precedes the blocks, as in the released code.
+      width: width of the blocks; without an input layer, they have that of the tokens.
       depth: number of blocks.
       heads: attention heads of a block.
       mlp_dim: hidden width of the feed-forward layers.
@@ -100,6 +101,7 @@ class TransformerConfig:
     """
 
     block: str = setting("milan", one_of=BLOCKS)
+    input_layer: bool = True
     width: int = setting(768, at_least=1)
     depth: int = setting(3, at_least=1)
     heads: int = setting(8, at_least=1)
@@ -121,7 +123,9 @@ class Transformer(nn.Module):
         """Tokens [N, T, any width] -> vector [N, W]."""
         config, mask = self.config, features.full_mask()
         dtype = DTYPES[config.dtype] if config.dtype else features.tokens.dtype
-        x = jax.nn.relu(_dense(config.width, dtype=dtype, name="input")(features.real_tokens()))
+        x = features.real_tokens().astype(dtype)
+        if config.input_layer:
+            x = jax.nn.relu(_dense(config.width, dtype=dtype, name="input")(x))
         for number in range(1, config.depth + 1):
             # Nothing reads the other positions of the last layer.
             queries = 1 if config.pool == "cls" and number == config.depth else None
