@@ -19,7 +19,10 @@ sentence_encoder   any BERT in Hugging Face's format (sentence-transformers fold
                    [CLS] pooling)
 inception_v3       TF-Hub imagenet/inception_v3/feature_vector/4: 299 pixels in [-1, 1]
 resnet152          TF-Hub imagenet/resnet_v1_152/feature_vector/4: TF-slim's v1, 224 pixels in
-                   [-1, 1]; Keras' and torchvision's ResNet-152 differ from it: for them, set
+                   [-1, 1], as its card says ("Inception-style" preprocessing)
+resnet152_slim     TF-slim's checkpoint of 2016 of the same network, which is Caffe's: 224 pixels
+                   minus ImageNet's mean ("vgg"); another network than the paper's. Keras' and
+                   torchvision's ResNet-152 are others again: for them, set
                    --config.model.image.encoder.variant=keras (or torchvision) and another name
 simclr             SimCLRv2 r50_1x_sk0, fine-tuned on all labels of ImageNet: 224 pixels in [0, 1]
 
@@ -48,7 +51,8 @@ TEXT = {"bow": {"name": "words", "vocab_size": 0}, "sentence_encoder": {"name": 
 # The encoder, the size of pictures and their crop.
 IMAGE: dict[str, tuple[dict, int, str]] = {
     "inception_v3": ({"name": "inception_v3"}, 299, "cxc"),
-    "resnet152": ({"name": "resnet", "depth": 152, "variant": "slim"}, 224, "cxc"),
+    "resnet152": (cxc.RESNET152, 224, "cxc"),
+    "resnet152_slim": (cxc.RESNET152 | {"normalization": "vgg"}, 224, "cxc"),
     "simclr": ({"name": "resnet", "depth": 50, "variant": "simclr"}, 224, "simclr"),
 }
 NAMES = (*TEXT, *IMAGE)

@@ -1,4 +1,31 @@
-"""Settings that the experiments of the Crisscrossed Captions paper share."""
+"""Settings that the experiments of the Crisscrossed Captions paper share.
+
+They follow the released code (tensorflow/lingvo, lingvo/tasks/milan) where it differs from the
+print. `:as_printed` follows the print:
+
+                      released code, default                 `as_printed`
+COCO for training     train and restval, 113k images         train, 82k images
+before new layers     a linear layer with a ReLU             nothing
+new layers            the values of attention are the        the textbook's
+                      normalized input, which is also what
+                      the residual adds; learned scales of
+                      the queries
+denominator           the positive and captions of other     captions of all other examples,
+                      images                                 without the positive
+directions            their mean                             their sum
+gradients             clipped to norm 1; outlying updates    unchanged
+                      are skipped
+L2                    in EfficientNet, as TF-Hub has it      none
+
+The printed loss has no lower bound: scores and gradients grow without end, and the run stops if the
+loss is no longer finite.
+
+EfficientNet-B4 is the module of TF-Hub, made by tensorflow/models
+(official/vision/image_classification/efficientnet): its probabilities of drop-connect are divided
+by the 16 blocks of B0, so that the last of B4's 32 blocks has 0.388, not 0.194. Its L2, 5e-6 of the
+sum of squares, covers the kernels of all convolutions but depthwise ones, whose layer ignores
+`kernel_regularizer`, and the biases of squeeze-and-excitation, the only ones; not the norms.
+"""
 
 from typing import Any
 
@@ -6,21 +33,26 @@ from ml_collections import ConfigDict
 
 from configs import base
 
+# TF-Hub's imagenet/resnet_v1_152/feature_vector/4. Without `normalization`, weights that were
+# trained on other pixels would be accepted.
+RESNET152 = {"name": "resnet", "depth": 152, "variant": "slim", "normalization": "inception"}
+_ON_DEVICES = {"dtype": "bfloat16", "statistics": "per_device"}
+
 
 def experiment(name: str) -> ConfigDict:
     """DE_T2T+I2T's model, data, optimizer and evaluation; each experiment adds its tasks."""
     config = base.base(name)
     config.total_steps, config.batch_size = 40_000, 2048
-    efficientnet = {"name": "efficientnet", "variant": "b4", "dtype": "bfloat16"}
+    efficientnet = {"name": "efficientnet", "variant": "b4", "drop_connect_over": "base_blocks"}
     config.model = {
         # The pooled 1792-d output, without a projection.
-        "image": base.tower(efficientnet | {"statistics": "per_device"}),
+        "image": base.tower(efficientnet | _ON_DEVICES),
         "text": frozen_bert(width=1792),
         "similarity": {"name": "dot", "temperature": 1.0},
     }
     config.freeze = ("text/encoder/",)
     config.init_from.published = ("image/encoder/", "text/encoder/")
-    config.l2 = {"pattern": "image/.*(kernel|depthwise)$", "scale": 5e-6}
+    config.l2 = {"pattern": "image/encoder/.*(kernel|(squeeze|excite)/bias)$", "scale": 5e-6}
     config.optimizer = skipping_adam(5e-6)
     config.data = coco()
     config.evals = {"coco": base.benchmarks()}
@@ -88,6 +120,34 @@ def _softmax(left: str, right: str, weight: float) -> dict:
     return base.task(left, right, "softmax", weight=weight, **options)
 
 
+def as_printed(config: ConfigDict) -> ConfigDict:
+    """The `:as_printed` variant of an experiment: nothing of the released code alone."""
+    for task in config.tasks.values():
+        task.negatives = "pair"
+        task.loss.options.update({"form": "printed", "directions": "sum"})
+    config.model.text.head.update({"block": "standard", "input_layer": False})
+    config.optimizer.clip_norm = config.optimizer.skip_outliers = config.l2 = None
+    if config.data.dataset == "coco_captions":
+        config.data.config += "_without_restval"
+    return config
+
+
+def resnet152(config: ConfigDict) -> ConfigDict:
+    """The `:resnet152` variant: another image tower, whose output the projection has to match.
+
+    Whether its module has an L2 term could not be found out; there is none here.
+    """
+    config.model.image = base.tower(RESNET152 | _ON_DEVICES)
+    config.model.text.projection.width, config.data.image.size, config.l2 = 2048, 224, None
+    return config
+
+
+def small_batch(config: ConfigDict) -> ConfigDict:
+    """The `:small_batch` variant, with the statistics of all images: a core has only 4."""
+    config.batch_size, config.model.image.encoder.statistics = 128, "global"
+    return config
+
+
 def quick(config: ConfigDict) -> ConfigDict:
     """The `:quick` variant of an experiment: the same parts, small, on the built-in dataset."""
     config = base.on_built_in_dataset(config)
@@ -104,3 +164,11 @@ def quick(config: ConfigDict) -> ConfigDict:
         # EfficientNet's last convolution has 1280 channels before scaling, 320 after.
         text.projection.width = 320
     return config
+
+
+VARIANTS = {
+    "as_printed": as_printed,
+    "resnet152": resnet152,
+    "small_batch": small_batch,
+    "quick": quick,
+}

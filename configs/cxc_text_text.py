@@ -7,7 +7,9 @@
 Paper, COCO 5k test, R@1/5/10: T->T 41.7 64.4 73.4 (CxC labels), STS 72.9 +-0.4.
 The CxC labels and correlations need --config.data.ratings_dir=DIR, the folder of its CSV files.
 The paper does not say how it was pretrained (Conceptual Captions has one caption per image). Here,
-the new layers start at random, with the learning rate used for pretraining.
+the new layers start at random, with the learning rate used for pretraining. Nor does it say how
+captions are sampled: here, every example is two captions of one image. `as_printed` follows the
+print where it differs from the released code (configs/cxc.py has a table).
 
 `minilm` starts from a small sentence encoder, all-MiniLM-L6-v2, and trains its three upper layers
 on stored features of the three lower ones:
@@ -37,7 +39,7 @@ def get_config(argument: str = "") -> ConfigDict:
     config.data.text_lengths = (24, 32)
     config.optimizer = cxc.skipping_adam(1e-4)
     config.tasks = {"t2t": cxc.text_text()}
-    return base.variant(config, argument, quick=cxc.quick, minilm=minilm)
+    return base.variant(config, argument, minilm=minilm, as_printed=cxc.as_printed, quick=cxc.quick)
 
 
 def minilm(config: ConfigDict) -> ConfigDict:

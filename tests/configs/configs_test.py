@@ -8,14 +8,16 @@ import pathlib
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from configs import baselines
+from configs import base, baselines
 from tests.integration.papers_test import PAPERS, shrink
 from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core.tree_paths import leaves_by_path
+from xmodal.models import make_tower
 from xmodal.models.tower import Tower
 from xmodal.train import loop
 from xmodal.train.folder import run_folder
@@ -35,6 +37,9 @@ COUNTS = {
     "clip:siglip_b16": (178_810_370, 0, 0),
     "cc_pretrain": (39_009_384, 108_891_648, 125_200),
     "cxc_image_text": (39_009_384, 108_891_648, 125_200),
+    "cxc_image_text:resnet152,small_batch": (79_801_440, 108_891_648, 151_424),
+    # A value projection per layer, without an input layer and scales of queries.
+    "cxc_image_text:as_printed": (40_190_280, 108_891_648, 125_200),
     "cxc_multitask": (39_009_384, 108_891_648, 125_200),
     "cxc_text_text": (20_082_720, 108_891_648, 0),
     "vsepp": (6_261_648, 58_143_808, 151_424),
@@ -64,6 +69,8 @@ ARGUMENTS = {
     "cmcm_cite": ["", "q5", "captions"],
     "cmcm_clue": ["", "no_attn", "quick", "quick,story", "quick,captions", "shapes"],
     "cvse": ["", "flickr30k", "quick"],
+    "cxc_image_text": ["", "resnet152,small_batch", "as_printed", "quick"],
+    "cxc_multitask": ["", "quick", "as_printed,quick"],
     "cxc_text_text": ["", "minilm", "quick"],
     "flickr8k": ["", "pretrained", "pretrained_i2t", "pretrained_images", "vit"],
     "flickr8k_itm": ["vsepp", "pvse_k2", "pcme", "vse_infinity"],
@@ -196,6 +203,36 @@ def test_small_variant_trains_two_steps(name, argument, few_shapes, tmp_path, ca
         task = "t2t" if config.model.image is None else "i2t"
         assert 0 <= metrics[f"shapes/{task}/recall@10"] <= 100
         assert f"| {config.name} step " in capsys.readouterr().out
+
+
+def test_l2_of_efficientnet_is_that_of_tf_hub():
+    """Its code has no regularizer for depthwise kernels and norms, the other parameters."""
+    tower = make_tower("image", base.tower(base.small_convnet()))
+    inputs = {"image": np.zeros((1, 32, 32, 3), np.uint8)}
+    params, _ = jax.eval_shape(functools.partial(tower.init, inputs=inputs), jax.random.key(0))
+    image = {f"image/{path}" for path in leaves_by_path(params)}
+    decayed = {path for path in image if matches([get_config("cc_pretrain").l2.pattern], path)}
+    others = {path for path in image if path.endswith("/depthwise") or "_norm/" in path}
+    assert decayed == image - others
+    # Expand, project, squeeze and excite of 7 blocks, of which 1 has no expand; stem and head.
+    assert len(decayed) == 6 * 4 + 3 + 2 + 7 * 2
+    assert len(others) == 7 + 2 * (6 * 3 + 2 + 2)
+
+
+def test_variants_of_cxc_follow_the_paper():
+    for name in ("cc_pretrain", "cxc_image_text", "cxc_multitask", "cxc_text_text"):
+        config = get_config(name, "as_printed")
+        optimizer, head = config.optimizer, config.model.text.head
+        assert optimizer.clip_norm is optimizer.skip_outliers is config.l2 is None
+        assert (head.block, head.input_layer) == ("standard", False)
+        assert config.data.config.endswith("_without_restval") == (name != "cc_pretrain")
+        assert get_config(name, "as_printed,quick").data.dataset == "crisscrossed_shapes"
+    small, both = (get_config("cc_pretrain", f"{x}small_batch") for x in ("", "resnet152,"))
+    assert small.batch_size == both.batch_size == 128
+    assert small.model.image.encoder.statistics == "global"
+    assert (both.data.image.size, both.model.text.projection.width) == (224, 2048)
+    towers = get_config("cxc_image_text", "no_pretraining").init_from.towers
+    assert all(towers.values())
 
 
 def test_unknown_argument_lists_the_known():

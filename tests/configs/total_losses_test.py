@@ -236,6 +236,12 @@ def cxc(batch, *pairs):
     return cross_entropy(batch, *pairs) + 5e-6 * np.sum(kernel**2)
 
 
+def printed(batch, *pairs):
+    """Equations (1) and (2) of CxC as printed: all j but i, both directions, no other term."""
+    scores = [scores_of(batch, "dot", *pair) for pair in pairs]
+    return sum(references.softmax(each, DISTINCT, "printed", "sum") for each in scores)
+
+
 def siglip(batch):
     return references.sigmoid(10 * scores_of(batch, "cosine") - 10, batch.ids)
 
@@ -312,6 +318,9 @@ CASES = [
     ("cxc_image_text", 0, SHARED, lambda batch: cxc(batch, I2T)),
     ("cxc_multitask", 0, SHARED, lambda batch: cxc(batch, I2T, T2T)),
     ("cxc_text_text", 0, SHARED, lambda batch: cross_entropy(batch, T2T)),
+    ("cxc_image_text:as_printed", 0, SHARED, lambda batch: printed(batch, I2T)),
+    ("cxc_multitask:as_printed", 0, SHARED, lambda batch: printed(batch, I2T, T2T)),
+    ("cxc_text_text:as_printed", 0, SHARED, lambda batch: printed(batch, T2T)),
     (
         "clip:vit_b32", 0, DISTINCT,
         lambda batch: cross_entropy(batch, I2T, similarity="cosine", scale=1 / 0.07),

@@ -1,9 +1,13 @@
+import dataclasses
+
 import numpy as np
 import parity
 import pytest
 from safetensors.numpy import save_file
 from torch_resnet import make_resnet
 
+from configs.baselines import get_config
+from xmodal.pretrained.variants import CONVERTERS
 from xmodal.pretrained.weight_files import load_source
 
 # The fewest units such that some widen, some have a stride, and some do neither.
@@ -103,19 +107,42 @@ def _slim_forward(tf, weights, x):
     return tf.reduce_mean(x, [1, 2])
 
 
-@pytest.mark.slow
-def test_equals_slim(small, tmp_path):
+def _save_hub_module(tf, weights, folder):
+    """A module of TF-Hub's for TensorFlow 2, without its function; see reusable_saved_models.md."""
+    module = tf.train.Checkpoint()
+    statistics = ("moving_mean", "moving_variance")
+    module.variables = [
+        tf.Variable(array, name=name, trainable=not name.endswith(statistics))
+        for name, array in weights.items()
+    ]
+    module.trainable_variables = [each for each in module.variables if each.trainable]
+    decay = tf.function(lambda: tf.nn.l2_loss(module.variables[0]), input_signature=[])
+    module.regularization_losses = [decay]
+    tf.saved_model.save(module, str(folder))
+
+
+@pytest.mark.parametrize("publisher", ["hub", pytest.param("slim", marks=pytest.mark.slow)])
+def test_equals_slim(publisher, small, tmp_path):
     tf = pytest.importorskip("tensorflow")
     weights, images = parity.RandomWeights(), parity.images(2, SIZE + 1)
-    expected = _slim_forward(tf, weights, tf.constant(images / np.float32(127.5) - 1))
-    others = {"global_step": np.int64(7), "resnet_v1_50/logits/biases": np.zeros(5, np.float32)}
-    parity.save_checkpoint(
-        {f"module/{name}": array for name, array in weights.items()} | others,
-        tmp_path / "resnet.ckpt",
-    )
-    flat, report = parity.convert_arrays("resnet", load_source(tmp_path).arrays, "slim")
-    assert list(report.unexpected) == ["resnet_v1_50/logits/biases"]
-    tower = parity.tower("resnet", variant="slim")
+    mean = np.float32([123.68, 116.779, 103.939])  # Caffe's weights are for RGB minus this.
+    pixels = images / np.float32(127.5) - 1 if publisher == "hub" else images - mean
+    expected = _slim_forward(tf, weights, tf.constant(pixels))
+    others = {"resnet_v1_50/logits/biases": np.zeros(5), "resnet_v1_50/mean_rgb": mean}
+    if publisher == "hub":
+        _save_hub_module(tf, weights, tmp_path)
+    else:
+        step = {"global_step": np.int64(7)}
+        parity.save_checkpoint(weights | others | step, tmp_path / "resnet.ckpt")
+    source = dataclasses.replace(load_source(tmp_path), variant="slim")
+    flat, report = parity.convert_arrays("resnet", source.arrays, "slim")
+    assert set(report.unexpected) == (set() if publisher == "hub" else set(others))
+    # Each of the baselines accepts its own weights alone: a run compares this with its config.
+    config = {"hub": "resnet152", "slim": "resnet152_slim"}[publisher]
+    wanted = get_config(config).model.image.encoder.normalization
+    description = CONVERTERS["resnet"].describe(source).image.description
+    assert description.preprocessing["normalization"] == wanted
+    tower = parity.tower("resnet", variant="slim", normalization=wanted)
     assert parity.relative(parity.embed(tower, flat, images, jit=False), expected) < 1e-4
 
 

@@ -59,6 +59,7 @@ def test_unverified_numbers_and_words_do_not_decide():
     assert is_reproduced(checks)
     assert is_reproduced(checks[:1]) is None
     assert describe_verdict(checks[:1]).startswith("undecided, ")
+    assert is_reproduced([]) is None  # Of a system without a claim.
     # A missing value decides nothing, but is not a success either.
     absent = compare_rows(rows[:1], [{}])
     assert is_reproduced(absent) is False

@@ -19,7 +19,7 @@ Numbers = dict[str, float]
 _VERDICTS = {
     True: "reproduced",
     False: "not reproduced",
-    None: "undecided, since all expected numbers are unverified",
+    None: "undecided, since no expected number is verified",
 }
 _WORDS = {True: "inside", False: "OUTSIDE", None: "not computed"}
 
@@ -120,10 +120,10 @@ def _find(tag: str, evaluator: str, numbers: Numbers) -> str:
 def is_reproduced(checks: Sequence[Check]) -> bool | None:
     """Whether some number was measured, and none that is known to be right differs.
 
-    None if numbers were measured, and all that are expected are unverified.
+    None if no number is expected, or if numbers were measured, and all expected are unverified.
     """
     decisive = [check.inside for check in checks if check.against != "unverified"]
-    if not decisive and any(check.inside is not None for check in checks):
+    if not decisive and (not checks or any(check.inside is not None for check in checks)):
         return None
     return any(decisive) and False not in decisive
 
