@@ -121,7 +121,8 @@ def _save_hub_module(tf, weights, folder):
     tf.saved_model.save(module, str(folder))
 
 
-@pytest.mark.parametrize("publisher", ["hub", pytest.param("slim", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("publisher", ["hub", "slim"])
 def test_equals_slim(publisher, small, tmp_path):
     tf = pytest.importorskip("tensorflow")
     weights, images = parity.RandomWeights(), parity.images(2, SIZE + 1)

@@ -31,6 +31,13 @@ def test_number_of_parameters(variant, total, tower):
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == total - 7
 
 
+@pytest.mark.parametrize(("over", "last"), [("blocks", 0.2 * 31 / 32), ("base_blocks", 0.3875)])
+def test_drop_connect_of_b4_grows_linearly(over, last):
+    rates = efficientnet.drop_connect_rates(0.2, efficientnet.VARIANTS["b4"][1], over)
+    assert len(rates) == 32
+    np.testing.assert_allclose(rates, np.linspace(0, last, 32))
+
+
 def test_drop_connect_drops_whole_branches_and_keeps_the_mean():
     block = MBConv(
         Stage(kernel=3, blocks=1, channels=8, expand=1, stride=1),
