@@ -23,6 +23,8 @@ Arguments, joined by commas (`--config=configs/vete.py:gru,skt_5`):
     pure_text_rnn, pin_model  PureTextRnn and PinModelA (Mao et al. 2016): the mean of the words of
                               a language model, whose first state is the image in the second
     word_level                one random word of a caption instead of the caption
+    sbu, pinterest            SBU or Pinterest5M (5 epochs) instead of COCO, with COCO-Test and
+                              Pin-Test; these need the folders of all three
     flickr8k                  Flickr8k with MobileNetV2 features instead of COCO
     quick                     small, on the built-in dataset
 
@@ -32,7 +34,9 @@ recurrent layer of width 128 with TensorFlow's one bias per gate, no bias in the
 0.2 for the rank loss (Kiros et al.), the filters of Kim's code, and words seen at least four times
 (im2txt). The bag of words drops unknown words; the other encoders give them all the same vector.
 The last checkpoint is used. The paper's values come from a random search of 100 trials, selected by
-avg2016.
+avg2016 (algorithm 1); studies of losses and encoders reuse the same 100 draws (algorithm 2), which
+searches of these variants do, too. `xmodal word2vec --config=configs/vete.py --trials=100` searches
+the settings of Word2Vec.
 
 Paper, Pearson, trained on COCO:
                images2014  images2015  COCO-Test  Pin-Test  avg2014  avg2015
@@ -87,7 +91,8 @@ def get_config(argument: str = "") -> ConfigDict:
 def get_space(argument: str = "") -> dict:
     """Ranges of the random search, which the paper does not give.
 
-    Recurrent layers keep their width: another one needs a linear map, see `recurrent`.
+    All encoders and losses share their first parameters, in the same order: searches with the same
+    --draw_seed draw the same values of these, as in the paper's algorithm 2.
     """
     names, encoder = argument.split(","), "model.text.encoder"
     # A language model uses only the word table and has its own dropout.
@@ -102,6 +107,14 @@ def get_space(argument: str = "") -> dict:
     }
     if "gru" in names or "lstm" in names:
         space[f"{encoder}.layers"] = ("choice", 1, 2)
+        space[f"{encoder}.width"] = ("choice", 128, 256, 512)
+        # Every width gets the same linear map to that of the images.
+        space["model.text.projection"] = ("choice", {"width": DIMENSION, "bias": False})
+    if "cnn" in names:
+        space[f"{encoder}.maps"] = ("choice", 50, 100, 200)
+        space[f"{encoder}.windows"] = ("choice", (2, 3, 4), (3, 4, 5))
+    if "rank" in names:
+        space["tasks.i2t.loss.options.margin"] = ("uniform", 0.05, 0.5)
     return space
 
 
@@ -159,7 +172,8 @@ def predict_words(config: ConfigDict, *views: str) -> ConfigDict:
     config.tasks = {"words": task | {"views": list(views)}}
     config.tasks.words.loss.reads = ("text/encoder/table",)
     config.data.text.unknown = "token"
-    del config.evals.coco
+    for name in {"coco", "sbu", "pinterest"} & set(config.evals):  # Its images have no embeddings.
+        del config.evals[name]
     return config
 
 
@@ -167,6 +181,18 @@ def word_level(config: ConfigDict) -> ConfigDict:
     """Every step compares an image with one word of its caption."""
     config.data.text.special_tokens = "none"
     config.data.text.augment = {"keep": 1}
+    return config
+
+
+def use_dataset(
+    name: str, builder_config: str, epochs: int, pins: dict[str, str], config: ConfigDict
+) -> ConfigDict:
+    """Trains on another dataset; `pins` are the folders of Pin-Test, empty for those of the run."""
+    config.total_steps = f"{epochs} epochs"
+    config.data.update({"dataset": name, "config": builder_config})
+    evals = {name if key == "coco" else key: each for key, each in config.evals.items()}
+    evals["coco_test"].data.update({"data_dir": "", "manual_dir": ""})
+    config.evals = evals | {"pin_test": sentence_pairs("pinterest", "test_pairs", **pins)}
     return config
 
 
@@ -190,7 +216,7 @@ def flickr8k(config: ConfigDict) -> ConfigDict:
 
 def quick(config: ConfigDict) -> ConfigDict:
     """Stored features of a small random CNN, and the built-in dataset's own rated captions."""
-    sts, compares_images = config.evals.sts, "coco" in config.evals
+    sts, compares_images = config.evals.sts, "i2t" in config.tasks
     config = base.on_built_in_dataset(config, steps=50)
     if config.model.image is not None:
         config.model.image.encoder = base.small_convnet()
@@ -224,6 +250,8 @@ VARIANTS: dict[str, Callable[[ConfigDict], ConfigDict]] = {
     "pure_text_rnn": pure_text_rnn,
     "pin_model": pin_model,
     "word_level": word_level,
+    "sbu": partial(use_dataset, "sbu", "images", 10, {"data_dir": "", "manual_dir": ""}),
+    "pinterest": partial(use_dataset, "pinterest", "one_caption", 5, {}),
     "flickr8k": flickr8k,
     "quick": quick,
 }

@@ -22,7 +22,7 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
-from xmodal.core.errors import UserError
+from xmodal.core.errors import UnknownKeyError, UserError
 
 if typing.TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -181,7 +181,7 @@ def check_keys(
         hint = suggest(unknown, known)
         if named and section.startswith("config."):
             hint += f' To drop keys of another name, set all at once: --{section}="{{...}}".'
-        raise UserError(f"Unknown key(s) {unknown} in {section}; {hint}")
+        raise UnknownKeyError(f"Unknown key(s) {unknown} in {section}; {hint}")
     if missing := sorted(set(needed) - set(given)):
         raise UserError(f"{section} lacks {missing}; known: {sorted(known)}.")
 

@@ -54,3 +54,34 @@ def test_a_dry_run_lists_the_draws(run, tmp_path, table):
     assert [row[2:] for row in rows[::2]] == [row[2:] for row in rows[1::2]]
     assert lines[-1] == "6 trials, compared by shapes/mean_recall@10."
     assert not (tmp_path / "sweep").exists()
+
+
+MARGIN = "tasks.t2t.loss.options.margin:uniform:0:1"
+LOSSES = "{'name': 'softmax'},{'name': 'triplet'}"
+ENCODERS = "{'name':'words','vocab_size':0},{'name':'rnn','vocab_size':0,'embedding_width':8}"
+
+
+@pytest.mark.parametrize(
+    ("study", "drawn", "rows"),
+    [
+        (f"tasks.t2t.loss={LOSSES}", MARGIN, ["-", "0."]),
+        ("tasks.t2t.loss.name=triplet,softmax", MARGIN, ["0.", "-"]),
+        (f"model.text.encoder={ENCODERS}", "model.text.encoder.biases:choice:2", ["-", "2"]),
+    ],
+)  # fmt: skip
+def test_a_studied_section_draws_only_what_it_has(run, table, study, drawn, rows):
+    code, said = run("--dry_run", "--trials=2", f"--study={study}", f"--space={drawn}")
+    assert code == 0, said
+    cells = [line.strip("|").split("|") for line in table()[2:6]]
+    assert [line[-1].strip()[:2] for line in cells] == rows * 2
+    assert [line[2:-1] for line in cells[::2]] == [line[2:-1] for line in cells[1::2]]
+
+
+def test_what_no_studied_value_has_is_an_error(run):
+    code, said = run(
+        "--dry_run", f"--study=tasks.t2t.loss={LOSSES}", "--space=tasks.t2t.loss.options.q:int:0:1"
+    )
+    assert code == 1
+    assert (
+        "tasks.t2t.loss.options.q is drawn, but no studied value of tasks.t2t.loss has it" in said
+    )

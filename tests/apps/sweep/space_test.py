@@ -26,6 +26,20 @@ def test_draws_depend_on_the_seed_alone_and_stay_within_their_bounds():
     assert len(list(dataclasses.replace(plan, sampler="tpe").preview(4))) == 4
 
 
+def test_studies_and_separate_searches_share_their_draws():
+    plan = plan_of(space={RATE: ("log", 1e-4, 1e-2), "batch_size": ("int", 1, 999)})
+    plain = list(plan.preview(3))
+    studied = dataclasses.replace(
+        plan, studied=("a", ({"name": "x"}, "y")), absent={1: {"batch_size"}}
+    )
+    found = list(studied.preview(3))
+    assert found[::2] == [{"a": {"name": "x"}} | each for each in plain]
+    assert found[1::2] == [{"a": "y", RATE: each[RATE]} for each in plain]
+    longer = dataclasses.replace(plan, space=plan.space | {"seed": ("int", 0, 9)})
+    for each, own in zip(plain, longer.preview(3), strict=True):
+        assert each.items() < own.items()
+
+
 def test_a_space_of_few_combinations_is_drawn_once():
     flags = ["seed:choice:0,1,2", "l2:choice:None,{'pattern': 'text/'}", "batch_size:int:3:4"]
     plan = plan_of(space=dict(map(parse_space, flags)))
@@ -39,6 +53,14 @@ def test_another_entry_has_no_options_of_the_one_before(config):
     drawn = {"optimizer.options": {"momentum": 0.9}, "optimizer.name": "sgd"}
     expected = {"name": "sgd", "options": {"momentum": 0.9}, "learning_rate": 0.1}
     assert with_values(config, drawn).optimizer.to_dict() == expected
+
+
+def test_a_section_may_leave_out_those_of_drawn_values(config):
+    values = {"tasks.t2t.loss": {"name": "triplet"}, "tasks.t2t.loss.options.margin": 0.3}
+    expected = {"name": "triplet", "options": {"margin": 0.3}}
+    assert with_values(config, values).tasks.t2t.loss.to_dict() == expected
+    with pytest.raises(UserError, match="config.model.text.projection is None. Draw"):
+        with_values(config, {"model.text.projection.width": 8})
 
 
 def test_flags_and_mistakes_in_them():

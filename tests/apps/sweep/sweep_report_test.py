@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import io
+import json
 
 import optuna
 import pytest
@@ -41,6 +42,8 @@ def test_the_best_trial_and_its_metrics(plan, metric, order, tmp_path, capsys):
     trials = make_trials(plan, [1.0, 3.0, None, 3.0, 2.0])
     lines = report_of(plan, trials, tmp_path, capsys)
     best = trials[int(order[0])]
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert metrics == best.user_attrs["metrics"]
     low, high = 10 * best.value - 1, 10 * best.value + 1
     assert f"| {TAG} | {10 * best.value:.4g} ({low:.4g} to {high:.4g}) |" in lines
     assert "5 trials: 4 complete, 1 fail. Score: " in lines[2]

@@ -19,6 +19,7 @@ from xmodal.core.files import format_json
 from xmodal.train import loop, reporting
 from xmodal.train.folder import run_folder
 
+RATE = "optimizer.learning_rate"
 pytestmark = pytest.mark.usefixtures("one_device", "kept_functions")
 
 
@@ -149,14 +150,20 @@ def test_a_pruner_ends_trials_that_are_worse(sweep, plan, monkeypatch):
 
 @pytest.mark.slow
 def test_the_values_of_a_study_are_compared(sweep, plan, tmp_path):
-    studied = dataclasses.replace(
-        plan,
-        space={"optimizer.learning_rate": SPACE["optimizer.learning_rate"]},
-        studied=("model.text.encoder.width", (8, 16)),
-    )
-    found = sweep(1, studied)
-    assert [each.user_attrs["values"]["model.text.encoder.width"] for each in found] == [8, 16]
-    assert len({each.user_attrs["values"]["optimizer.learning_rate"] for each in found}) == 1
-    assert "| 8 (0000) | 16 (0001) |" in " ".join((tmp_path / "report.md").read_text().split())
+    """Two losses, of which one has the drawn margin."""
+    losses = {"name": "softmax"}, {"name": "triplet", "options": {"mining": "all"}}
+    margin = "tasks.t2t.loss.options.margin"
+    space = {RATE: SPACE[RATE], margin: ("uniform", 0.1, 0.5)}
+    studied = dataclasses.replace(plan, space=space, studied=("tasks.t2t.loss", losses))
+    found = sweep(1, plan_lib.make_plan(studied, SELECT))
+    values = [each.user_attrs["values"] for each in found]
+    assert [each["tasks.t2t.loss"] for each in values] == list(losses)
+    assert (margin in values[0], margin in values[1]) == (False, True)
+    assert values[0][RATE] == values[1][RATE]
+    options = run_folder.load_run(str(tmp_path / "trials/0001")).tasks.t2t.loss.options
+    assert options.to_dict() == {"mining": "all", "margin": values[1][margin]}
+    heads = " ".join((tmp_path / "report.md").read_text().split())
+    assert '| {"name": "softmax"} (0000) | {"name": "triplet"' in heads
+    assert not (tmp_path / "metrics.json").exists()
     # The best trial of each value keeps its weights.
     assert all(run_folder.steps(str(tmp_path / f"trials/{name}")) for name in ("0000", "0001"))

@@ -20,7 +20,7 @@
 The file's name is the group. With `system = "KEY"`, all rows of a table belong to one system, and
 their keys are their labels. Commands may contain the folders of files.toml and parts that its
 `commands` name; {out}, the folder of the results; {model}, that of converted weights; {work}, that
-of everything; and {seed}.
+of everything; {seed}; and {draws}, the trials of a search.
 """
 
 import dataclasses

@@ -5,7 +5,7 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import optuna
@@ -16,7 +16,7 @@ from optuna.distributions import FloatDistribution, IntDistribution
 from xmodal.api.run_training import metric_tags, resolve
 from xmodal.apps.arguments import literal
 from xmodal.core.config import flatten_section, lookup
-from xmodal.core.errors import UserError
+from xmodal.core.errors import UnknownKeyError, UserError
 from xmodal.evals.reports.metrics import lower_is_better
 from xmodal.similarity.similarity import SimilarityConfig
 
@@ -31,6 +31,7 @@ _OF_SECTION = {
     "schedule": {"warmup_steps"},
     "similarity": {each.name for each in dataclasses.fields(SimilarityConfig)},
 }
+_RETRIED = optuna.storages.RetryHeartbeatStaleTrialCallback.retried_trial_number
 PRUNERS = {
     "none": optuna.pruners.NopPruner,
     "median": optuna.pruners.MedianPruner,
@@ -99,8 +100,8 @@ def describe(distribution: tuple[Any, ...]) -> str:
 def with_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
     """Returns a copy of a config with other values by path.
 
-    A mapping replaces a whole section, in which other values may be set. The name of another entry,
-    such as a loss, removes the options of the one before.
+    A mapping replaces a whole section, in which other values may be set, also in sections that it
+    leaves out. The name of another entry, such as a loss, removes the options of the one before.
     """
     config = config.copy_and_resolve_references()
     # Sections before their keys, names before options.
@@ -108,9 +109,14 @@ def with_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
         *parents, last = path.split(".")
         value, section, place = values[path], config, "config"
         for name in parents:
-            sections = {key: each for key, each in section.items() if isinstance(each, ConfigDict)}
-            section = lookup(f"the path {path!r}; sections of {place}", name, sections)
             place += f".{name}"
+            with section.unlocked():
+                inner = section[name] = section.get(name, ConfigDict())
+            if not isinstance(inner, ConfigDict):
+                raise UnknownKeyError(
+                    f"{path} cannot be drawn: {place} is {inner!r}. Draw {place} as a whole."
+                )
+            section = inner
         with section.unlocked(), section.ignore_type():
             if parents and last == "name" and value != section.get(last):
                 others = set(section) - _OF_SECTION.get(parents[-1], set())
@@ -137,6 +143,9 @@ class Plan:
       mode: "max", "min" or "last", how the checkpoint of a trial is selected.
       sampler: "random" or "tpe". A space of few combinations is drawn at random without repetition.
       pruner: key of `PRUNERS`, which ends trials whose evaluations are worse than those of others.
+      absent: position of a studied value -> drawn paths of the studied section that it does not
+        have, such as the number of layers of a bag of words. Their values are drawn nevertheless,
+        so that all studied values share their draws.
     """
 
     config: ConfigDict
@@ -147,6 +156,7 @@ class Plan:
     mode: str
     sampler: str = "random"
     pruner: str = "none"
+    absent: Mapping[int, Collection[str]] = dataclasses.field(default_factory=dict)
 
     @property
     def sign(self) -> int:
@@ -176,8 +186,13 @@ class Plan:
         )
 
     def seed_study(self, study: optuna.Study) -> None:
-        """Makes the next draw depend on the seed and the number of trials so far."""
-        seed = (self.seed + 1_000_003 * len(study.get_trials(deepcopy=False))) % 2**32
+        """Makes the next draw depend on the seed and the number of draws so far.
+
+        So studies and separate searches share their draws, also where trials were killed.
+        """
+        known = study.get_trials(deepcopy=False)
+        draws = [x for x in known if not x.user_attrs.get("studied") and _RETRIED(x) is None]
+        seed = (self.seed + 1_000_003 * len(draws)) % 2**32
         if self.sampler == "tpe":
             study.sampler = optuna.samplers.TPESampler(seed=seed)
         elif count_combinations(self.space) <= _FEW:
@@ -195,7 +210,8 @@ class Plan:
             place = trial.user_attrs.get("studied", 0)
             for other in range(1, len(studied)) if place == 0 else ():
                 study.enqueue_trial(trial.params, user_attrs={"studied": other})
-            values = {path: studied[place]} | values
+            own = {key: x for key, x in values.items() if key not in self.absent.get(place, ())}
+            values = {path: studied[place]} | own
         trial.set_user_attr("values", values)
         return values
 
@@ -224,9 +240,26 @@ def make_plan(plan: Plan, select: str | None) -> Plan:
         `sts/avg2016` for `sts/avg2016/pearson`. None for the metric of `config.best_checkpoint`.
     """
     logging.info("Checking %s of the search space.", ", ".join(plan.parameters))
-    checked = resolve(plan.config)
-    for path, value in ((path, x) for path, each in plan.parameters.items() for x in each[1:]):
-        resolve(with_values(plan.config, {path: value}))
+    path, studied = plan.studied or ("", (None,))
+    section, absent = path.removesuffix(".name"), {}
+    inside = {key: each for key, each in plan.space.items() if path and is_in(key, section)}
+    for place, value in enumerate(studied):
+        own = {path: value} if path else {}
+        checked = resolve(with_values(plan.config, own))
+        lost = absent[place] = {
+            key for key, each in inside.items() if not _has(plan.config, own, {key: each[1]})
+        }
+        # The other parameters have the first of their values: some need each other.
+        own |= {key: each[1] for key, each in plan.space.items() if key not in lost}
+        for key, (_, *ends) in (plan.space if place == 0 else inside).items():
+            for end in ends if key not in lost else ():
+                resolve(with_values(plan.config, own | {key: end}))
+    for key in set(plan.space).intersection(*absent.values()):
+        raise UserError(f"{key} is drawn, but no studied value of {path} has it: leave it out.")
+    for place, keys in absent.items():
+        if keys:
+            text = ", ".join(sorted(keys))
+            logging.info("%s=%s does not have and does not draw %s.", path, studied[place], text)
     best = checked.settings.best_checkpoint
     metric, mode = best.metric, best.mode
     if select is not None:
@@ -236,7 +269,23 @@ def make_plan(plan: Plan, select: str | None) -> Plan:
         lookup(f"--select={select}", metric, tags)
     if mode != "last":  # A metric of --select may be better where that of the config is worse.
         mode = "min" if lower_is_better(metric) else "max"
-    return dataclasses.replace(plan, select=metric, mode=mode)
+    return dataclasses.replace(plan, select=metric, mode=mode, absent=absent)
+
+
+def is_in(path: str, section: str) -> bool:
+    """Returns whether a config path is equal to another one or inside it."""
+    return f"{path}.".startswith(f"{section}.")
+
+
+def _has(config: ConfigDict, own: Mapping[str, Any], drawn: Mapping[str, Any]) -> bool:
+    """Returns whether the config with a studied value reads a drawn path."""
+    try:
+        resolve(with_values(config, {**own, **drawn}))
+    except UnknownKeyError:
+        return False
+    except UserError:  # Its values may need those of others.
+        return True
+    return True
 
 
 def keep(plan: Plan, study: optuna.Study) -> None:

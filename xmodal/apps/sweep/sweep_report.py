@@ -9,7 +9,7 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from xmodal.apps.sweep.plan import Plan, describe
-from xmodal.core.files import csv_text, write_files
+from xmodal.core.files import csv_text, format_json, write_files
 from xmodal.core.text_table import Rows, format_document
 from xmodal.evals.reports.summary import select_curves
 
@@ -49,7 +49,10 @@ def best_trials(plan: Plan, trials: Sequence[FrozenTrial]) -> dict[str, FrozenTr
 
 
 def write_report(plan: Plan, folder: pathlib.Path, trials: Sequence[FrozenTrial]) -> None:
-    """Writes and prints the report, and writes `results.csv`."""
+    """Writes and prints the report, and writes `results.csv`.
+
+    Without a studied parameter, it also writes the metrics of the best trial, `metrics.json`.
+    """
     states = [each.state.name.lower() for each in trials]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     order = "lowest" if plan.sign < 0 else "highest"
@@ -75,6 +78,8 @@ def write_report(plan: Plan, folder: pathlib.Path, trials: Sequence[FrozenTrial]
     sections += ["## Space", [["parameter", "values"], *space]]
     text = format_document(sections)
     contents = {"report.md": text, "report.tex": format_document(sections, "latex")}
+    if not plan.studied and best:
+        contents["metrics.json"] = format_json(best[""].user_attrs["metrics"])
     write_files(folder, contents | {"results.csv": format_csv(plan, trials)})
     print(text, f"{folder}: report.md, report.tex, results.csv", sep="\n", flush=True)
 
