@@ -22,7 +22,7 @@ import dataclasses
 import functools
 import os
 import pathlib
-import sys
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,6 @@ from xmodal.apps import config_flag, output_flag, trials_flag
 from xmodal.apps.arguments import require_extra
 from xmodal.apps.output_flag import OUTPUT
 from xmodal.apps.trials_flag import TRIALS
-from xmodal.core.progress import STOPPED
 
 if TYPE_CHECKING:
     from xmodal.data.text.text_config import TextConfig
@@ -96,6 +95,7 @@ def evaluate_vectors(path: pathlib.Path, config: ConfigDict) -> dict[str, float]
     from xmodal.pretrained.folder import save_folder
 
     tower, metrics = path.parent / "tower", dict[str, float]()
+    shutil.rmtree(tower, ignore_errors=True)  # Of a trial that was killed.
     save_folder(tower, *convert("words", path))
     model = xmodal.load(tower)
     for name, section in config.evals.to_dict().items():
@@ -112,13 +112,14 @@ def evaluate_vectors(path: pathlib.Path, config: ConfigDict) -> dict[str, float]
     return metrics
 
 
-def search(config: ConfigDict, sentences: Sequence[Sequence[str]], folder: str) -> bool:
-    """Runs the trials of a search; returns False if a signal stopped it.
+def search(config: ConfigDict, sentences: Sequence[Sequence[str]], folder: str, draws: int) -> None:
+    """Runs the trials of a search and writes its report.
 
     Args:
       config: config whose section `word2vec` has the options of `learn_vectors`.
       sentences: the words of every training caption.
       folder: folder of the search.
+      draws: number of trials.
     """
     from xmodal.apps.sweep import trials
     from xmodal.apps.sweep.plan import Plan
@@ -133,8 +134,8 @@ def search(config: ConfigDict, sentences: Sequence[Sequence[str]], folder: str) 
 
     space = {f"word2vec.{key}": x for key, x in DRAWN.items() if not flags.FLAGS[key].present}
     plan = Plan(config, space, None, config.seed, config.best_checkpoint.metric, "max")
-    place, draws = pathlib.Path(folder), int(TRIALS.value)
-    return trials.search(plan, place, draws=draws, retry_failed=False, keep_all=False, train=train)
+    place = pathlib.Path(folder)
+    trials.search(plan, place, draws=draws, retry_failed=False, keep_all=False, train=train)
 
 
 def main(argv: list[str]) -> None:
@@ -150,18 +151,17 @@ def main(argv: list[str]) -> None:
     dataset = data.parse(config.data)
     captions = data.read_captions(dataset, config.train_split)
     sentences = split_captions(captions, dataset.text if AS_TOKENIZED.value else None)
-    options = {key: flags.FLAGS[key].value for key in DRAWN}
+    options: dict[str, Any] = {key: flags.FLAGS[key].value for key in DRAWN}
     options |= {"vector_size": WIDTH.value, "seed": config.seed}
-    if TRIALS.value:
+    if draws := TRIALS.value:
         require_extra("sweep", "optuna")
         with config.unlocked():
             config.word2vec = options
-        if not search(config, sentences, output):
-            sys.exit(STOPPED)
-        return
-    text = learn_vectors(sentences, **options)
-    write_file(output, text)
-    logging.info("%s: %s words of %s captions.", output, text.count("\n"), len(captions))
+        search(config, sentences, output, draws)
+    else:
+        text = learn_vectors(sentences, **options)
+        write_file(output, text)
+        logging.info("%s: %s words of %s captions.", output, text.count("\n"), len(captions))
 
 
 if __name__ == "__main__":
