@@ -1,5 +1,6 @@
 """Commands of the results: filled in, and of configs that exist."""
 
+import functools
 import importlib.util
 import pathlib
 import re
@@ -10,10 +11,12 @@ from xmodal.__main__ import COMMANDS
 from xmodal.apps.config_flag import find_config_file
 from xmodal.apps.reproduction.entries import read_results
 from xmodal.apps.reproduction.reproduce import Reproduction
+from xmodal.evals.labels.definitions import definitions_of
 
 WORK = pathlib.Path("work")
 
 
+@functools.cache
 def load(argument):
     path, _, variant = find_config_file(argument).partition(":")
     spec = importlib.util.spec_from_file_location("config_of_results", path)
@@ -46,3 +49,19 @@ def test_every_command_can_be_read(tmp_path):
                 for part in word.removeprefix("--config.").split(".")[:-1]:
                     section = section[part]
     assert len(seen) > 60
+
+
+@pytest.mark.slow
+def test_commands_compute_every_cell_of_their_rows():
+    results, papers = read_results(), {"cxc", "vete", "cmcm"}
+    for system in results.systems.values():
+        if system.name.split("/")[0] in papers and system.run:
+            text = " ".join(system.run)
+            evaluators = set(re.findall(r"config\.evals(?:\.|=\"{')(\w+)", text))
+            for argument in re.findall(r"--config=(\S+)", text):
+                config = load(argument)
+                evaluators |= {*config.evals, *definitions_of(config.data.dataset)}
+            tags = [tag for row in results.of_system(system.name) for tag in row.statuses]
+            needed = {part.split("/")[0] for tag in tags for part in tag.split("+")}
+            assert needed <= evaluators, system.name
+            assert "cxc" not in needed or "ratings_dir" in text

@@ -15,6 +15,7 @@ With --trials, settings are drawn at random, as in `xmodal sweep` (VETE's algori
 on the sentence pairs of `config.evals` and compared by `config.best_checkpoint.metric`. --output is
 then a folder: `report.md`, `results.csv`, `metrics.json` of the best trial, and its vectors in
 `trials/NUMBER/checkpoints/words.txt`. The same command resumes a search.
+--epochs=0 leaves the random vectors: their means compare captions nearly by their counts of words.
 Mikolov et al. 2013; gensim is an extra: `pip install "xmodal[word2vec]"`.
 """
 
@@ -43,7 +44,7 @@ flags.adopt_module_key_flags(trials_flag)
 WIDTH = flags.DEFINE_integer("width", 128, "Width of the vectors.", lower_bound=1)
 WINDOW = flags.DEFINE_integer("window", 5, "Context words on either side.", lower_bound=1)
 MIN_COUNT = flags.DEFINE_integer("min_count", 4, "Rarer words have no vector.", lower_bound=1)
-EPOCHS = flags.DEFINE_integer("epochs", 20, "Passes over the captions.", lower_bound=1)
+EPOCHS = flags.DEFINE_integer("epochs", 20, "Passes; with 0, random vectors.", lower_bound=0)
 SKIP_GRAM = flags.DEFINE_bool("skip_gram", True, "Skip-gram; else a continuous bag of words.")
 DRAWN = {
     "window": ("int", 2, 10),
@@ -77,7 +78,11 @@ def learn_vectors(sentences: Sequence[Sequence[str]], *, skip_gram: bool, **opti
     """
     from gensim.models import Word2Vec
 
-    words = Word2Vec(sentences, workers=1, sg=int(skip_gram), **options).wv
+    model = Word2Vec(workers=1, sg=int(skip_gram), **options)
+    model.build_vocab(sentences)
+    if model.epochs:
+        model.train(sentences, total_examples=model.corpus_count, epochs=model.epochs)
+    words = model.wv
     rows = zip(words.index_to_key, words.vectors.tolist(), strict=True)
     lines = (f"{word} {' '.join(f'{x:.6g}' for x in row)}\n" for word, row in rows if word)
     return "".join(lines)
