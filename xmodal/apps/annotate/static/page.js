@@ -38,6 +38,7 @@ if (form) {
   };
 
   if (slider) {
+    slider.focus(); // autofocus may come after the first key
     slider.addEventListener("input", moved);
     // A click at the place where the slider waits is an answer as well.
     slider.addEventListener("pointerup", moved);
