@@ -46,6 +46,14 @@ def test_the_list_of_what_would_run(monkeypatch, capsys):
     assert f"{len(names)} systems can run here; those of known time take " in said
 
 
+def test_the_list_names_the_rows_of_a_system(monkeypatch, capsys):
+    assert run(monkeypatch, "--list", "cmcm/preferences", "cxc/bow", "cxc/resnet152_slim") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "  cmcm/table 6, Story: 4 not covered" in lines
+    assert "  cxc/table 3: 4 needs files" in lines
+    assert "  cxc/table 4" in lines  # Has no printed numbers.
+
+
 def test_missing_files_end_with_2_and_unknown_names_with_an_error(monkeypatch, capsys):
     monkeypatch.delenv("XMODAL_TEST_DATA", raising=False)
     assert run(monkeypatch, "pcme/pcme") == 2

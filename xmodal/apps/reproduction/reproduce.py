@@ -99,7 +99,7 @@ def main() -> None:
         sys.exit(reproduction.run(systems))
     print(list_results(results, folders, systems))
     for system in systems if args.names else ():
-        rows = [f"{x.table.name}: {_count([x])}" for x in results.of_system(system.name)]
+        rows = [_describe(row) for row in results.of_system(system.name)]
         commands = [shlex.join(["xmodal", *words]) for words in reproduction.commands(system)]
         print(f"\n{system.name}, {system.label}", *rows, *commands, sep="\n  ")
 
@@ -238,6 +238,13 @@ def list_results(results: PublishedResults, folders: Folders, systems: Sequence[
         f"{len(ready)} systems can run here; those of known time take {total:,} CPU minutes.",
         format_table(count_cells(results, named)),
     ])  # fmt: skip
+
+
+def _describe(row: LedgerRow) -> str:
+    """Table, label among several rows of a system, and number of cells."""
+    named = f", {row.label}" if row.label != row.system.label else ""
+    cells = _count([row])
+    return f"{row.table.name}{named}{cells and f': {cells}'}"
 
 
 def _count(rows: Sequence[LedgerRow]) -> str:
