@@ -47,6 +47,16 @@ def test_an_example_that_nobody_was_asked_about_counts_in_all_shares():
     assert vote.t == pytest.approx(scipy.stats.ttest_1samp([1, 0, 0], 0).statistic)
 
 
+def test_no_share_is_left_where_every_example_has_a_majority(tmp_path, monkeypatch, capsys):
+    answers = ["better", "better", "worse", "both_good", "both_good", "both_bad"]
+    lines = ["example,answer", *(f"{number},{each}" for number, each in enumerate(answers))]
+    (tmp_path / "answers.csv").write_text("\n".join(lines))
+    monkeypatch.setattr("sys.argv", ["votes", f"--answers={tmp_path / 'answers.csv'}"])
+    votes.main()
+    cells = capsys.readouterr().out.splitlines()[-1].split("|")
+    assert [each.strip() for each in cells[2:9]] == ["6", "33", "17", "33", "17", "0", "0"]
+
+
 def at_least(wins, of, chance):
     """Probability of as many wins, by the sum."""
     each = (math.comb(of, k) * chance**k * (1 - chance) ** (of - k) for k in range(wins, of + 1))

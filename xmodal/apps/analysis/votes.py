@@ -137,7 +137,8 @@ def _tabulate(answers: Sequence[Mapping[str, str]]) -> Rows:
     rows: list[list[str]] = [["group", "examples", *ANSWERS, "no majority", "t", "p"]]
     triples = ((row.get("group", ALL), row["example"], row["answer"]) for row in answers)
     for group, vote in count_votes(triples).items():
-        shares = (*vote.shares.values(), 100 - sum(vote.shares.values()))
+        rest = max(0.0, 100 - sum(vote.shares.values()))  # Rounding may leave less.
+        shares = (*vote.shares.values(), rest)
         percents = (f"{share:.0f}" for share in shares)
         rows.append([group, f"{vote.examples}", *percents, f"{vote.t:.2f}", f"{vote.p:.2g}"])
     return rows

@@ -76,10 +76,10 @@ def aggregate(
         parts.append(_tabulate_lists(lists))
     else:
         contents["votes.csv"] = vote_file(counted, settings)
-        parts.append(
-            "votes.csv is for `python -m xmodal votes --answers=FILE`. Its "
-            f"{len(settings.same):,} captions with `same` weigh too much until all units are done."
-        )
+        told = "votes.csv is for `python -m xmodal votes --answers=FILE`."
+        if same := len(settings.same):
+            told += f" Its {same:,} captions with `same` weigh too much until all units are done."
+        parts.append(told)
     if settings.kind != "preference":  # Evaluations need the captions and images of the split.
         originals = _read_originals(study)
         captions, images = zip(*originals, strict=True)
