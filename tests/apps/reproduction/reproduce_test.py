@@ -54,6 +54,14 @@ def test_the_list_names_the_rows_of_a_system(monkeypatch, capsys):
     assert "  cxc/table 4" in lines  # Has no printed numbers.
 
 
+def test_the_list_of_a_group_has_all_rows_of_its_tables(results, monkeypatch, capsys):
+    assert run(monkeypatch, "--list", "cxc") == 0
+    listed = {line.split(",")[0] for line in capsys.readouterr().out.splitlines()}
+    rows = [row for row in results.rows if row.table.name.startswith("cxc/")]
+    assert {row.system.name for row in rows} <= listed
+    assert "vsrn/single" in listed
+
+
 def test_missing_files_end_with_2_and_unknown_names_with_an_error(monkeypatch, capsys):
     monkeypatch.delenv("XMODAL_TEST_DATA", raising=False)
     assert run(monkeypatch, "pcme/pcme") == 2
