@@ -117,7 +117,7 @@ class PoolsEvaluator(Evaluator):
                 self._label_hash.add("asking", caption_ids[captions][each])
             count = np.mean([np.sum(each) for each in self._asking])
             words = {"with any of": options.only_with, "without": options.without}
-            kinds = " and ".join(f"{word} {names}" for word, names in words.items() if names)
+            kinds = " and ".join(f"{word} {', '.join(x)}" for word, x in words.items() if x)
             self._definition += f" Queries: the {count:.0f} on average {kinds}."
         if options.reranker is not None:
             listed = [f"{key} {x}" for key, x in options.reranker.items() if key != "name"]
