@@ -29,7 +29,8 @@ ImageNet's:
     reciprocal, resized   see above             as_printed   both, `cosine` and T = 0.1
 
 In the evaluators `only_RELATION`, only the captions with that relation are queries; they rank all
-images of a pool by the plain similarity, as in the authors' code. After training,
+images of a pool by the plain similarity, as in the authors' code. In `not_visible`, the captions
+without Visible are. `quick` has no `refined_printed`. After training,
 `xmodal score_gaps --run=RUN --output=DIR` plots figure 3b, from which T follows.
 """
 
