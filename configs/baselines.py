@@ -26,7 +26,7 @@ resnet152_slim     TF-slim's checkpoint of 2016 of the same network, which is Ca
                    --config.model.image.encoder.variant=keras (or torchvision) and another name
 simclr             SimCLRv2 r50_1x_sk0, fine-tuned on all labels of ImageNet: 224 pixels in [0, 1]
 
-Images of the first two use the central 0.875 of each side, resized to a square by bilinear
+Inception V3 and the ResNets use the central 0.875 of each side, resized to a square by bilinear
 interpolation. The paper says 87.5 % of the area (0.9354 of a side:
 --config.data.image.eval_crop); the operation that its authors use elsewhere takes this fraction of
 each side. SimCLR uses a square of 0.875 of the shorter side, bicubic, as in its own evaluation. The

@@ -18,15 +18,15 @@ gradients             clipped to norm 1; outlying updates    unchanged
 L2                    in EfficientNet, as TF-Hub has it      none
 
 The printed loss has no lower bound, and nothing stops scores from growing. A run ends with an error
-if its loss is no longer finite; 60 steps of `quick` show no sign of it. The paper names neither L2
-nor drop-connect, which belong to the published image tower, nor how an image's captions are
-sampled: see each experiment.
+if its loss is no longer finite. The paper does not mention L2 and drop-connect, which belong to the
+published image tower. Nor does it say how an image's captions are sampled: see each experiment.
 
 EfficientNet-B4 is the module of TF-Hub, made by tensorflow/models
-(official/vision/image_classification/efficientnet): its probabilities of drop-connect are divided
-by the 16 blocks of B0, so that the last of B4's 32 blocks has 0.388, not 0.194. Its L2, 5e-6 of the
-sum of squares, covers the kernels of all convolutions but depthwise ones, whose layer ignores
-`kernel_regularizer`, and the biases of squeeze-and-excitation, the only ones; not the norms.
+(official/vision/image_classification/efficientnet). There, block b of B4's 32 blocks, counted from
+0, is dropped with probability 0.2 b / 16, where 16 is the number of blocks of B0: 0.388 for the
+last block. Dividing by 32 would give 0.194. The L2 term is 5e-6 of the sum of squares of the
+kernels of all convolutions except depthwise ones, whose layer ignores `kernel_regularizer`, and of
+the biases of squeeze-and-excitation. The norms are not included.
 """
 
 from typing import Any

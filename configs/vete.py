@@ -34,8 +34,8 @@ recurrent layer of width 128 with TensorFlow's one bias per gate, no bias in the
 0.2 for the rank loss (Kiros et al.), the filters of Kim's code, and words seen at least four times
 (im2txt). The bag of words drops unknown words; the other encoders give them all the same vector.
 The last checkpoint is used. The paper's values come from a random search of 100 trials, selected by
-avg2016 (algorithm 1); studies of losses and encoders reuse the same 100 draws (algorithm 2), which
-searches of these variants do, too. `xmodal word2vec --config=configs/vete.py --trials=100` searches
+avg2016 (algorithm 1). Its studies of losses and encoders reuse the same 100 draws (algorithm 2), as
+do searches of the variants here. `xmodal word2vec --config=configs/vete.py --trials=100` searches
 the settings of Word2Vec.
 
 Paper, Pearson, trained on COCO:

@@ -32,7 +32,7 @@ COMMANDS = {
     "describe": ("xmodal.apps.analysis.describe", "describe the ratings of CxC"),
     "label_quality": ("xmodal.apps.analysis.label_quality", "compare labels with other labels"),
     "sample_pairs": ("xmodal.apps.analysis.sample_pairs", "draw pairs of items to be rated"),
-    "score_gaps": ("xmodal.apps.analysis.score_gaps", "plot ranks by the gaps between scores"),
+    "score_gaps": ("xmodal.apps.analysis.score_gaps", "plot gaps between scores by rank"),
     "votes": ("xmodal.apps.analysis.votes", "compute labels from the votes of raters"),
     "word2vec": ("xmodal.apps.analysis.word2vec", "train word vectors on a dataset's captions"),
 }

@@ -16,8 +16,8 @@ left out of the values that do not have it:
 
     --study="tasks.i2t.loss={'name': 'pearson'},{'name': 'soft_kendall', 'options': {'alpha': 5.0}}"
 
-A draw depends only on its number, --draw_seed and the order of the space, so that searches of
-several configs, too, share the draws of the parameters with which their spaces begin.
+A draw depends only on its number, --draw_seed and the order of the space. So searches of several
+configs share the draws of the parameters with which their spaces begin.
 
 --sampler=tpe draws near the best trials so far, and --pruner=median (or halving, hyperband) ends
 trials whose evaluations are worse than those of others.
