@@ -26,7 +26,7 @@ ImageNet's:
     cmca      no relations, attention           cosine    eq. (1) in place of distances
     RELATION  CMCM_c of the paper: one relation, binary
     captions  only relations, predicted from the captions: no pictures are needed
-    reciprocal, resized   see above             as_printed   both, `cosine` and T = 0.1
+    reciprocal, resized   see above             as_printed   both, and `cosine`
 
 In the evaluators `only_RELATION`, only the captions with that relation are queries; they rank all
 images of a pool by the plain similarity, as in the authors' code. In `not_visible`, the captions
@@ -205,10 +205,7 @@ def resized(config: ConfigDict) -> ConfigDict:
 
 
 def as_printed(config: ConfigDict) -> ConfigDict:
-    """The paper's equations, images and threshold."""
-    for section in config.evals.values():
-        if section.get("reranker"):
-            section.reranker.gap = 0.1
+    """The paper's equations and images; its threshold is that of `refined_printed`."""
     return resized(by_reciprocals(by_cosine(config)))
 
 

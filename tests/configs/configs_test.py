@@ -222,15 +222,11 @@ def test_l2_of_efficientnet_is_that_of_tf_hub():
 def test_variants_of_cxc_follow_the_paper():
     for name in ("cc_pretrain", "cxc_image_text", "cxc_multitask", "cxc_text_text"):
         config = get_config(name, "as_printed")
-        optimizer, head = config.optimizer, config.model.text.head
-        assert optimizer.clip_norm is optimizer.skip_outliers is config.l2 is None
-        assert (head.block, head.input_layer) == ("standard", False)
+        assert config.optimizer.clip_norm is config.optimizer.skip_outliers is None
         assert config.data.config.endswith("_without_restval") == (name != "cc_pretrain")
-        assert get_config(name, "as_printed,quick").data.dataset == "crisscrossed_shapes"
-    small, both = (get_config("cc_pretrain", f"{x}small_batch") for x in ("", "resnet152,"))
-    assert small.batch_size == both.batch_size == 128
+    small = get_config("cc_pretrain", "resnet152,small_batch")
+    assert (small.batch_size, small.data.image.size) == (128, 224)
     assert small.model.image.encoder.statistics == "global"
-    assert (both.data.image.size, both.model.text.projection.width) == (224, 2048)
     towers = get_config("cxc_image_text", "no_pretraining").init_from.towers
     assert all(towers.values())
 

@@ -43,7 +43,7 @@ def test_the_spread_of_raters_is_drawn_from_their_scores(tmp_path, monkeypatch, 
     (tmp_path / "sts_val_raw.csv").write_text(header + "".join(pair(*each) for each in scores))
     out = tmp_path / "out"
     run(monkeypatch, f"--ratings_dir={tmp_path}", "--split=validation", f"--output={out}")
-    assert "5 judgments of 2 pairs, raters of a pair: 2, 3" in capsys.readouterr().out
+    assert "5 judgments by single raters" in capsys.readouterr().out
     assert (out / "rater_spread.png").exists()
     (row,) = json.loads((out / "summary.json").read_text())["rows"]
     assert row["rater_deviation"] == pytest.approx((2**0.5 + 1) / 2)

@@ -61,9 +61,7 @@ def main() -> None:
     print(align_columns(table, right=range(2, len(table[0]))), flush=True)
     raters = [each.rater_scores for each in rated.values() if each.rater_scores is not None]
     if raters:
-        counts = np.concatenate([np.isfinite(each).sum(axis=1) for each in raters])
-        sizes = ", ".join(map(str, np.unique(counts)))
-        print(f"{counts.sum():,} judgments of {len(counts):,} pairs, raters of a pair: {sizes}")
+        print(f"{sum(np.isfinite(each).sum() for each in raters):,} judgments by single raters")
     title = f"{args.dataset or pathlib.Path(args.ratings_dir).resolve().name}, {args.split}"
     figures = {
         "distributions": rating_plots.draw_distributions(rated, title=title),

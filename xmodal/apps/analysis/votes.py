@@ -9,8 +9,9 @@ both models find the same picture. More than half of the answers on an example d
 last table row is of all groups: of the rows with `all` in this column, or, if there are none, of
 all rows, whose examples then have numbers or names of their own in each group.
 
-The paper's raters could also answer that the pictures are exactly the same. Its four columns sum to
-100%, without one for this answer: the paper's Both Good compares with both_good plus same.
+The paper's raters could also answer that the pictures are exactly the same. The table in the paper
+has no column for this answer, but its four columns sum to 100%. So the paper's Both Good is
+compared with the sum of both_good and same.
 
 The paper does not define its t-test. Here every example is the mean of its answers,
 1 for better, -1 for worse and 0 for others, and the test asks whether their mean is 0.
@@ -82,16 +83,13 @@ def _vote(examples: list[list[str]]) -> Vote:
     return Vote(len(examples), shares, t, p)
 
 
-def smallest_preference(
-    examples: int, raters: int, level: float, power: float = 0.8
-) -> tuple[float, float]:
-    """Returns the smallest preference that a two-sided exact sign test detects.
+def smallest_preference(examples: int, raters: int, level: float) -> tuple[float, float]:
+    """Returns the smallest preference that a two-sided exact sign test detects with 80% power.
 
     Args:
       examples: number of examples on which a majority prefers one of the models.
       raters: number of raters of each.
       level: largest p-value of a detection.
-      power: probability of a detection.
 
     Returns:
       The share of these examples that one model has to win and, if raters decide independently, the
@@ -101,7 +99,7 @@ def smallest_preference(
 
     wins = int(stats.binom.isf(level / 2, examples, 0.5)) + 1
     # P(at least k of n) under the chance q is the beta distribution's CDF(q; k, n - k + 1).
-    share = float(stats.beta.ppf(power, wins, examples - wins + 1))
+    share = float(stats.beta.ppf(0.8, wins, examples - wins + 1))
     # An even number of raters is taken as one fewer: some of their votes are ties.
     majority = (raters + 1) // 2
     return share, float(stats.beta.ppf(share, majority, majority))

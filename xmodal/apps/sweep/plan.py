@@ -256,10 +256,6 @@ def make_plan(plan: Plan, select: str | None) -> Plan:
                 resolve(with_values(plan.config, own | {key: end}))
     for key in set(plan.space).intersection(*absent.values()):
         raise UserError(f"{key} is drawn, but no studied value of {path} has it: leave it out.")
-    for place, keys in absent.items():
-        if keys:
-            text = ", ".join(sorted(keys))
-            logging.info("%s=%s does not have and does not draw %s.", path, studied[place], text)
     best = checked.settings.best_checkpoint
     metric, mode = best.metric, best.mode
     if select is not None:
@@ -284,7 +280,7 @@ def _has(config: ConfigDict, own: Mapping[str, Any], drawn: Mapping[str, Any]) -
     except UnknownKeyError:
         return False
     except UserError:  # Its values may need those of others.
-        return True
+        pass
     return True
 
 
