@@ -128,6 +128,7 @@ def search(config: ConfigDict, sentences: Sequence[Sequence[str]], folder: str, 
     """
     from xmodal.apps.sweep import trials
     from xmodal.apps.sweep.plan import Plan
+    from xmodal.core.config import lookup
     from xmodal.core.files import FINAL, format_json, write_file
 
     def train(trial: ConfigDict, run_dir: str, watch: trials.Watch) -> Mapping[str, float]:
@@ -137,8 +138,12 @@ def search(config: ConfigDict, sentences: Sequence[Sequence[str]], folder: str, 
         write_file(pathlib.Path(run_dir, FINAL, "metrics.json"), format_json(metrics))
         return metrics
 
+    metric, evals = config.best_checkpoint.metric, config.evals.items()
+    pairs = {name: each for name, each in evals if each.type == "embedding_similarity"}
+    where = "config.best_checkpoint.metric, an evaluator of sentence pairs"
+    lookup(where, metric.partition("/")[0], pairs)
     space = {f"word2vec.{key}": x for key, x in DRAWN.items() if not flags.FLAGS[key].present}
-    plan = Plan(config, space, None, config.seed, config.best_checkpoint.metric, "max")
+    plan = Plan(config, space, None, config.seed, metric, "max")
     place = pathlib.Path(folder)
     trials.search(plan, place, draws=draws, retry_failed=False, keep_all=False, train=train)
 
