@@ -81,7 +81,7 @@ def _evaluate(args: argparse.Namespace, opened: "Opened", output: str) -> None:
 
     processes.first_does(f"check {output}", lambda: check_writable(output))
     follows, weights = getattr(args, "follow", False), getattr(args, "interpolate", None)
-    saved = (getattr(args, name, None) for name in ("save_embeddings", "save_scores"))
+    saved = (getattr(args, name, None) for name in eval_arguments.SAVED)
     request = Request(args.split, args.compare, args.examples, *saved)
     # A folder given by the user may hold the results of another split; a run's averages of weights
     # do not name the checkpoint.
@@ -194,7 +194,7 @@ def _open_ensemble(args: argparse.Namespace, folders: list[str]) -> "Opened":
 
 
 def _refuse_to_save(args: argparse.Namespace, kind: str, several: str) -> None:
-    for name in ("save_embeddings", "save_scores"):
+    for name in eval_arguments.SAVED:
         if getattr(args, name):
             raise UserError(f"--{name} takes one {kind}; {several} names several.")
 
@@ -215,7 +215,7 @@ def _evaluate_on_annotations(args: argparse.Namespace) -> None:
     other = None
     if args.compare:
         other = find_ranks(args.compare)
-    names = ("ids", "annotations", "benchmarks", "similarity", "partial", "name")
+    names = ("ids", "annotations", "benchmarks", "similarity", "partial", "name", "save_rankings")
     evaluation = evaluating.evaluate(
         **{name: getattr(args, name) for name in (kind, *names)},
         split=args.split or "test",

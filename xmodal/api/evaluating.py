@@ -23,11 +23,13 @@ from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.scores.files import (
     File,
     NamedArrays,
+    check_savable,
     check_similarity,
     load_embeddings,
     modalities_of,
     name_of,
     open_source,
+    save_rankings,
 )
 from xmodal.evals.scores.sources import ModelAdapter, RankedLists, ids_of, with_similarity
 from xmodal.pretrained.saved_models import open_text_encoder
@@ -63,6 +65,7 @@ def evaluate(
     precision: str = "float32",
     mesh: Mesh | None = None,
     other: Evaluation | None = None,
+    save_rankings: str | os.PathLike | None = None,
     examples: Annotated[int | None, Bounds(at_least=0)] = None,
 ) -> Evaluation:
     """Evaluates a model from any framework in the same way as the models of this project.
@@ -117,6 +120,7 @@ def evaluate(
       precision: type of the scores of vectors, unless `evaluator` names it.
       mesh: devices over which galleries are sharded, with one axis, "data"; None for one.
       other: another model to compare with on annotations.
+      save_rankings: JSON file for the first 50 items of every query, on annotations; None for none.
       examples: queries of every rule on `page`, which shows their pictures if there are any; 0 for
         no page, None for 3 on benchmarks of a dataset, unless a file scores only some pairs.
     """
@@ -152,7 +156,7 @@ def evaluate(
 _BOOTSTRAP = ("bootstrap_samples", "seed", "precision")
 _FOLDERS = ("data_dir", "manual_dir", "ratings_dir")
 _FOR_DATASETS = ("config", *_FOLDERS, "evaluator", "examples")
-_FOR_LABELS = ("benchmarks", "partial", "other")
+_FOR_LABELS = ("benchmarks", "partial", "other", "save_rankings")
 _DEFAULTS = {key: each.default for key, each in inspect.signature(evaluate).parameters.items()}
 
 
@@ -168,6 +172,9 @@ def _evaluate_labels(given: Mapping[str, Any], source: Any, name: str) -> Evalua
     evaluator = benchmarks_of_annotations(options, given["split"], ids, mesh=given["mesh"])
     if given["other"] is not None:
         check_comparable(evaluator.hashes, given["other"])
+    if path := given["save_rankings"]:
+        check_savable(path, ".json")
+        save_rankings(path, evaluator.rankings(source))
     return evaluate_source(evaluator, source, name=name)
 
 

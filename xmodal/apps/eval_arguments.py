@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from xmodal.apps.arguments import add_texts, make_parser, name_list, natural_int, positive_int
 from xmodal.core.errors import UserError
 
+SAVED = ("save_embeddings", "save_scores", "save_rankings")
 # Arguments of `files` that need labels in --annotations, or the dataset of a --config.
 _OF_LABELS = ("benchmarks", "bootstrap_samples", "partial", "precision", "seed")
 _OF_CONFIG = ("evaluators", "examples")
@@ -37,9 +38,8 @@ def parse(words: Sequence[str], description: str | None) -> tuple[argparse.Names
     if args.command == "run":
         if has_config:
             raise UserError("A run has its own config: leave out --config, or --run.")
-        saves = args.save_embeddings or args.save_scores
-        if saves and (args.follow or args.interpolate):
-            raise UserError("--save_embeddings and --save_scores take one checkpoint of a run.")
+        if any(getattr(args, name) for name in SAVED) and (args.follow or args.interpolate):
+            raise UserError(f"--{', --'.join(SAVED)} take one checkpoint of a run.")
         return args, rest
     if not args.output:
         parser.error("--output is needed, a folder for the results")
@@ -160,6 +160,7 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
         "or config.evals.NAME.final_split",
         output="folder for the results; of a run by default RUN/SPLIT, RUN/follow/SPLIT with "
         "--follow, or RUN/step_STEP/SPLIT with --step",
+        save_rankings="JSON file of every query's first 50 items, as `files --rankings` reads it",
         compare="results of another model: its run, the --output of an evaluation, or ranks.npz",
     )
     parser.add_argument(

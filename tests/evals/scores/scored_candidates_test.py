@@ -6,7 +6,7 @@ import pytest
 from tests.evals.scores.second_stage_test import open_case
 from tests.evals.tiny_split import TinySplit
 from xmodal.evals import make_evaluator, read_options
-from xmodal.evals.scores.files import load_scores, save_scores
+from xmodal.evals.scores.files import load_rankings, load_scores, save_rankings, save_scores
 from xmodal.evals.scores.sources import Candidates, ScoreMatrix
 
 SPLIT = TinySplit()
@@ -91,3 +91,30 @@ def test_saved_scores_of_a_reranker_give_its_results(top, tmp_path):
                 np.testing.assert_array_equal(own.rank, other.rank)
             first = (other.rank == 0) * 100.0
             np.testing.assert_array_equal(own.values["recall@1"], first)
+
+
+@pytest.mark.parametrize("source", ["matrix", "candidates", "rankings", "reranker"])
+def test_saved_rankings_are_those_that_are_evaluated(source, tmp_path):
+    evaluator, model = open_case(TABLE, top=3, first_stage_weight=0.5)
+    if source == "matrix":
+        model = ScoreMatrix("file", SPLIT.image_ids, SPLIT.caption_ids, TABLE)
+    elif source != "reranker":
+        model = make_source(3)
+    if source != "reranker":
+        (options,) = read_options({"shapes": {"type": "benchmarks"}}).values()
+        evaluator = make_evaluator("shapes", options, SPLIT, ("image", "text"))
+    if source == "rankings":
+        model = evaluator.rankings(model)
+    save_rankings(tmp_path / "lists.json", evaluator.rankings(model))
+    lists = load_rankings(tmp_path / "lists.json")
+    if source == "matrix":
+        best = SPLIT.caption_ids[np.argsort(-TABLE, axis=1, kind="stable")]
+        found = [lists.directions["i2t"][image].tolist() for image in SPLIT.image_ids.tolist()]
+        assert found == best.tolist()
+    elif source != "reranker":
+        assert {len(items) for items in lists.directions["i2t"].values()} == {3}
+    benchmarks = evaluate(lists)
+    for expected in evaluator.run(model):
+        for name in {"i2t", "t2i"} & set(expected.directions):
+            own, other = benchmarks[expected.name].directions[name], expected.directions[name]
+            np.testing.assert_array_equal(own.values["recall@1"], other.values["recall@1"])

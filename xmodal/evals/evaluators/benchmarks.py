@@ -23,9 +23,11 @@ from xmodal.evals.reports.metrics import SELECTED
 from xmodal.evals.reports.results import Result
 from xmodal.evals.scores import sources
 from xmodal.evals.scores.completed_concepts import OWN, RULES, CompletedItems, find_neighbors
+from xmodal.evals.scores.lists import open_lists
 from xmodal.evals.scores.rerank import TwoStages, make_reranker
-from xmodal.evals.scores.score_rows import Scores
+from xmodal.evals.scores.score_rows import Scores, top_items
 
+_LISTED = 50  # Items that metrics of ECCV Caption and PMRP read.
 _TRANSDUCTIVE = (
     "TRANSDUCTIVE: with concepts={!r}, captions are also labeled with the concepts of similar "
     "captions of this split. Metrics depend on the gallery; they cannot be compared with those of "
@@ -156,6 +158,26 @@ class BenchmarksEvaluator(Evaluator):
             positions, found = each.candidates()
             directions[direction] = np.asarray(items, np.int64)[positions], found
         return sources.Candidates(source.place, *ids, directions, scores.definition)
+
+    def rankings(self, adapter: sources.ModelAdapter) -> sources.RankedLists:
+        """Returns the first 50 items of every query, as `run` ranks them, best first."""
+        source, labels = self.source(adapter), self.labels
+        asked = {"i2t": labels.image_ids, "t2i": labels.caption_ids}
+        opened: Callable[[str], Scores]
+        if isinstance(source, sources.RankedLists | sources.Candidates):
+            opened = functools.partial(open_lists, source, labels)
+            asked = {direction: asked[direction] for direction in source.directions}
+        else:
+            opened = self.open_rankings(source)
+        directions = {}
+        for direction, queries in asked.items():
+            items = labels.caption_ids if direction == "i2t" else labels.image_ids
+            scores = opened(direction)
+            blocks = scores.blocks(np.arange(len(queries)))
+            best = np.concatenate([top_items(rows, _LISTED) for _, rows in blocks])
+            found = zip(queries.tolist(), best, strict=True)
+            directions[direction] = {query: items[row[row >= 0]] for query, row in found}
+        return sources.RankedLists(source.place, directions)
 
     def run(self, adapter: sources.ModelAdapter) -> list[Result]:
         """See `Evaluator`."""

@@ -335,11 +335,20 @@ def save_scores(path: str | os.PathLike, found: Candidates | ScoreMatrix) -> Non
     _save(path, saved)
 
 
-def check_savable(path: str | os.PathLike) -> None:
-    """Raises an error if a name does not end in .npz, or its folder is not writable."""
+def save_rankings(path: str | os.PathLike, found: RankedLists) -> None:
+    """Writes the file that `load_rankings` reads."""
+    lists = {
+        direction: {str(query): items.tolist() for query, items in of_query.items()}
+        for direction, of_query in found.directions.items()
+    }
+    write_file(path, json.dumps(lists))
+
+
+def check_savable(path: str | os.PathLike, ending: str = ".npz") -> None:
+    """Raises an error if a name has another ending, or its folder is not writable."""
     place = epath.Path(path)
-    if place.suffix != ".npz":
-        raise UserError(f"Arrays are saved as npz: {path} must end in .npz.")
+    if place.suffix != ending:
+        raise UserError(f"The name of this file must end in {ending}: {path}.")
     check_writable(place.parent)
 
 

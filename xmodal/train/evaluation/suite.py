@@ -38,6 +38,8 @@ class Request:
         for no file.
       save_scores: npz file for the scores that an evaluator of benchmarks ranks by; None for no
         file.
+      save_rankings: JSON file for the first items of every query of the same evaluator; None for no
+        file.
     """
 
     split: str | None = None
@@ -45,6 +47,7 @@ class Request:
     examples: int = 0
     save_embeddings: str | None = None
     save_scores: str | None = None
+    save_rankings: str | None = None
 
 
 FINAL_SPLITS = Request()
@@ -188,16 +191,20 @@ class EvalSuite:
         # failed.
         for path in filter(None, (request.save_embeddings, request.save_scores)):
             processes.first_does(f"check {path}", functools.partial(files.check_savable, path))
+        if path := request.save_rankings:
+            check = functools.partial(files.check_savable, path, ".json")
+            processes.first_does(f"check {path}", check)
         saved = []
         if request.save_embeddings is not None:
             sets = {(id(used[n].split), repr(x.similarity)): n for n, x in self.options.items()}
             name = _only(sets.values(), "embeddings")
             saved.append((request.save_embeddings, "embeddings", name))
-        if request.save_scores is not None:
-            named = self.options.items()
-            names = [n for n, x in named if x.scores_pairs]
-            names = names or [n for n, x in named if isinstance(x, BenchmarksOptions)]
-            saved.append((request.save_scores, "scores", _only(names, "scores")))
+        for path, kind in ((request.save_scores, "scores"), (request.save_rankings, "rankings")):
+            if path is not None:
+                named = self.options.items()
+                names = [n for n, x in named if x.scores_pairs]
+                names = names or [n for n, x in named if isinstance(x, BenchmarksOptions)]
+                saved.append((path, kind, _only(names, kind)))
         evaluations = []
         for name, evaluator in used.items():
             evaluation = evaluate_source(
