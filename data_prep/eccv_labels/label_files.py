@@ -5,6 +5,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from data_prep.reading.csv_files import read_csv
 from data_prep.reading.published_files import wrong_form
 from data_prep.reading.text_files import read_json
 from xmodal.core.errors import UnexpectedFilesError
@@ -72,3 +73,26 @@ def read_positives(path: pathlib.Path) -> dict[int, list[int]]:
         raise UnexpectedFilesError(
             f"{path} is not a JSON object of lists of ids ({error}). Download the file again."
         ) from error
+
+
+def read_mturk(path: pathlib.Path) -> dict[tuple[int, int], list[int]]:
+    """Reads `mturk_parsed.csv`, the raters' answers that the authors of ECCV Caption offer.
+
+    Its columns are those that the authors' `human_verified_pairs_func.py` reads: model, ranking,
+    score, cid, iid, annotation, shortcoming and shortcoming2. Like there, rows without ids are
+    skipped.
+
+    Returns:
+      (caption id, image id) -> answers, one per row: 1 is 100 % yes, 2 partially yes, 3 mostly no
+      and 4 100 % no.
+
+    Raises:
+      FileNotFoundError: the file is missing.
+      UnexpectedFilesError: it lacks a column, or is damaged.
+    """
+    found: dict[tuple[int, int], list[int]] = {}
+    for _, row in read_csv(path, columns=("cid", "iid", "annotation")):
+        caption, image = row["cid"].strip(), row["iid"].strip()
+        if caption.isdecimal() and image.isdecimal():
+            found.setdefault((int(caption), int(image)), []).append(int(row["annotation"]))
+    return found

@@ -2,8 +2,14 @@ r"""Precision and recall of one set of positives against another.
 
     python -m xmodal label_quality --labels=cxc_image_to_caption.json \
         --truth=eccv_image_to_caption.json
+    python -m xmodal label_quality --labels=eccv_caption --truth=mturk_parsed.csv
 
 Files are lists of positives as eccv_caption releases them: {"query id": [ids]}.
+
+With a folder of --labels, it prints table 2 of the ECCV Caption paper for all lists in it. --truth
+is then the output of `xmodal annotate aggregate`, or the raters' answers that the paper's authors
+offer, for the queries of the eccv lists in --labels, if there are any. "Judged" is the precision
+among judged pairs, as in the paper's later revision; in the first one, unseen pairs are wrong.
 """
 
 import math
@@ -13,10 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data_prep.eccv_labels.label_files import read_positives
+from data_prep.eccv_labels.label_files import read_mturk, read_positives
 from xmodal.apps.arguments import make_parser
 from xmodal.core import console
-from xmodal.core.text_table import format_table
+from xmodal.core.text_table import Rows, format_table
 
 # Query id -> ids of its positives.
 PositiveLists = Mapping[int, Collection[int]]
@@ -73,11 +79,16 @@ def label_quality(
 def main() -> None:
     """Evaluates the labels that the command line names."""
     parser = make_parser("label_quality", __doc__)
-    parser.add_argument("--labels", required=True, help="positives to evaluate, a JSON file")
-    parser.add_argument("--truth", required=True, help="reference positives, a JSON file")
+    parser.add_argument("--labels", required=True, help="positives to evaluate, JSON or a folder")
+    parser.add_argument("--truth", required=True, help="reference positives, JSON, CSV or a folder")
     parser.add_argument("--annotated", help="items that were looked at, by query")
+    parser.add_argument("--strict", action="store_true", help="mturk_parsed.csv: only 100 %% yes")
     parser.add_argument("--latex", action="store_true", help="LaTeX in place of Markdown")
     args = parser.parse_args()
+    if pathlib.Path(args.labels).is_dir():
+        rows = _tabulate(pathlib.Path(args.labels), pathlib.Path(args.truth), args.strict)
+        print(format_table(rows, "latex" if args.latex else "markdown"))
+        return
     labels, truth = (read_positives(pathlib.Path(path)) for path in (args.labels, args.truth))
     annotated = read_positives(pathlib.Path(args.annotated)) if args.annotated else None
     found = label_quality(labels, truth, annotated=annotated)
@@ -86,6 +97,42 @@ def main() -> None:
         queries = getattr(found, f"{name}_queries")
         rows.append([name, f"{getattr(found, name):.2f}", f"{queries:,}"])
     print(format_table(rows, "latex" if args.latex else "markdown"))
+
+
+def _tabulate(labels: pathlib.Path, truth: pathlib.Path, strict: bool) -> Rows:
+    """Precision and recall of all lists of a folder, in both directions."""
+    head = ["labels"]
+    found: dict[str, list[str]] = {}
+    for name, end in (("I2T", "image_to_caption"), ("T2I", "caption_to_image")):
+        head += (f"{name} {each}" for each in ("precision", "judged", "recall"))
+        lists = {path.name: read_positives(path) for path in sorted(labels.glob(f"*_{end}.json"))}
+        positives, judged = _read_truth(truth, end, strict)
+        queries = lists.get(f"eccv_{end}.json", positives)
+        positives = {query: items for query, items in positives.items() if query in queries}
+        number = sum(map(len, positives.values()))
+        head[-1] += f" of {number:,} positives of {len(positives):,} queries"
+        for file, own in lists.items():
+            plain = label_quality(own, positives)
+            among = label_quality(own, positives, annotated=judged)
+            cells = plain.precision, among.precision, plain.recall
+            row = found.setdefault(file.removesuffix(f"_{end}.json"), [])
+            row += (f"{each:.1f}" for each in cells)
+    found.pop("annotated", None)
+    return [head, *([name, *cells] for name, cells in found.items())]
+
+
+def _read_truth(path: pathlib.Path, end: str, strict: bool) -> tuple[PositiveLists, PositiveLists]:
+    """The positives and the judged items of a direction, by query."""
+    if path.is_dir():
+        positives, judged = (path / f"{name}_{end}.json" for name in ("eccv", "annotated"))
+        return read_positives(positives), read_positives(judged)
+    lists: tuple[dict[int, list[int]], dict[int, list[int]]] = {}, {}
+    for pair, answers in read_mturk(path).items():
+        query, item = pair if end.startswith("caption") else pair[::-1]
+        lists[1].setdefault(query, []).append(item)
+        if min(answers) <= 2 - strict:
+            lists[0].setdefault(query, []).append(item)
+    return lists
 
 
 if __name__ == "__main__":
