@@ -2,7 +2,10 @@
 
 import argparse
 import ast
+import glob
+import os
 import warnings
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -78,6 +81,23 @@ def prepared_dir(args: argparse.Namespace) -> str | None:
 def name_list(text: str) -> list[str]:
     """Reads names that are separated by commas."""
     return [name for name in text.split(",") if name]
+
+
+def read_names(models: Sequence[str]) -> dict[str, str]:
+    """Returns name -> path for arguments `[NAME=]PATH`; a file is named without its ending."""
+    folders: dict[str, str] = {}
+    for given in models:
+        name, equals, folder = given.partition("=")
+        if not equals or glob.glob(given):  # The folder's own name has an "=".
+            name, folder = os.path.basename(os.path.normpath(given)), given
+            name = given if glob.has_magic(given) else name
+            name = os.path.splitext(name)[0] if os.path.isfile(given) else name
+        if name in folders:
+            raise UserError(
+                f"{folders[name]} and {folder} share the name {name!r}: write NAME=PATH."
+            )
+        folders[name] = folder
+    return folders
 
 
 def literal(text: str) -> Any:

@@ -7,11 +7,12 @@ import sys
 import numpy as np
 import pytest
 
+import xmodal
 from tests.apps.annotate.server import Client, links, serving
 from xmodal.apps.analysis import votes
 from xmodal.apps.annotate import __main__ as command
 from xmodal.apps.annotate.assignment_queue import AssignmentQueue, Place
-from xmodal.apps.annotate.raters import find_rater
+from xmodal.apps.annotate.raters import find_rater, invite
 from xmodal.apps.annotate.study_file import StudyFile
 
 
@@ -66,6 +67,32 @@ def test_from_models_to_labels(run, few_shapes, tmp_path):
     assert "1 of 2 units have all their raters" in said
     lists = json.loads((tmp_path / "labels" / "eccv_image_to_caption.json").read_text())
     assert len(lists) == 2
+    assert re.search(r"^\| model +\| +all \|", said, re.MULTILINE), said
+
+    # A second study asks for the pairs of the other set alone; another model is the same in lists.
+    second, lists = tmp_path / "second.study", tmp_path / "lists.json"
+    files = {"embeddings": tmp_path / "model.npz", "annotations": tmp_path / "labels"}
+    xmodal.evaluate(**files, similarity="cosine", save_rankings=lists, bootstrap_samples=10)
+    made[made.index(f"--study={study}")] = f"--study={second}"
+    made[made.index(f"--models={tmp_path}/model.npz")] += f",again={lists}"
+    options = ("--similarity=cosine", "--per_hit=10", f"--exclude={study}")
+    code, said = run(*made, *options)
+    assert code == 0, said
+    asked = int(re.search(r"; (\d+) pairs of 40 that the models propose, (\d+) of", said)[1])
+    assert 8 <= asked <= 10
+    later = StudyFile(second)
+    queue, rater = AssignmentQueue(later), find_rater(later, *invite(later, 1).values())
+    while isinstance(place := queue.next(rater), Place):
+        queue.save(rater, place, queue.page(rater, place).question.golden or "no")
+    both = f"--study={study},{second}", f"--output={tmp_path}/both", "--from_models=again"
+    code, said = run("aggregate", *both, "--rule=all", "--strict")
+    assert code == 0, said
+    judged = json.loads((tmp_path / "both" / "annotated_caption_to_image.json").read_text())
+    assert all(len(items) >= 5 for items in judged.values())
+    found = {name: [] for name in ("model", "again")}
+    for *pair, name, direction, rank in later.read_proposals():
+        found[name].append((*pair, direction, rank))
+    assert found["model"] == found["again"]
     assert run("invite", f"--study={study}", "--end=rater2")[0] == 0
     assert find_rater(opened, tokens[1]).state == "ended"
 
@@ -85,9 +112,9 @@ def test_captions_with_one_picture_of_both_models_count_as_same(
         f"--models={tmp_path}/ours.json,{tmp_path}/other.json",
     )
     assert code == 0, said
-    asked, same = map(
-        int, re.search(r": (\d+) questions .* for (\d+) more captions, ", said).groups()
-    )
+    pattern = r"\nours, other: (\d+) captions with different pictures, (\d+) with the same one"
+    asked, same = map(int, re.search(pattern, said).groups())
+    assert f": {asked} questions" in said
     assert (asked > 0, same > 0, asked + same) == (True, True, 20)
     assert said.count(f" of {asked} captions (") == 2
 

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from xmodal.apps.annotate.candidates import best_items, read_source
-from xmodal.apps.annotate.studies import DEPTH, collect, draw_preferences, draw_sets
+from xmodal.apps.annotate.studies import (
+    DEPTH,
+    collect,
+    draw_preferences,
+    draw_sets,
+)
+from xmodal.core.errors import UserError
 
 NAMES = ["Visible", "Story", "Meta"]
 
@@ -78,14 +84,14 @@ def test_sets_of_candidates_with_two_golden_pairs(tmp_path):
     split, rng = make_split(60, 300), np.random.default_rng(1)
     queries = {"i2t": split.image_ids[:20], "t2i": split.caption_ids[:30]}
     galleries = {"i2t": split.caption_ids, "t2i": split.image_ids}
-    near, models = set(), []
+    near, models = set(), {}
     for number in range(2):
         lists = {name: {str(each): rng.permutation(galleries[name])[:30].tolist() for each in asked}
                  for name, asked in queries.items()}  # fmt: skip
         near |= {(i, int(query)) for query, items in lists["i2t"].items() for i in items[:DEPTH]}
         near |= {(int(query), i) for query, items in lists["t2i"].items() for i in items[:DEPTH]}
         (tmp_path / f"{number}.json").write_text(json.dumps(lists))
-        models.append(read_source(str(tmp_path / f"{number}.json"), None))
+        models[f"model{number}"] = read_source(str(tmp_path / f"{number}.json"), None)
     pool = collect(models, split, queries, top=5)
     test, *sets = draw_sets(pool, split, 18, 7, np.random.default_rng(0))
     assert [unit.test for unit in (test, *sets)] == [True, *[False] * len(sets)]
@@ -107,16 +113,49 @@ def test_sets_of_candidates_with_two_golden_pairs(tmp_path):
 
 def test_preferences_are_asked_where_the_pictures_of_two_models_differ(models):
     first, second = (slow_lists(path)["t2i"] for path in models)
-    sources = [read_source(path, None) for path in models]
-    units, same = draw_preferences(sources, SPLIT, 1000, "relations", np.random.default_rng(3))
+    sources = {name: read_source(path, None) for name, path in zip("ab", models, strict=True)}
+    drawn = draw_preferences(sources, SPLIT, 1000, "relations", np.random.default_rng(3))
+    units, groups, proposals = drawn
     asked = [unit.questions[0] for unit in units]
     assert {q.about for q in asked} == {c for c in first if first[c][0] != second[c][0]}
-    assert set(map(int, same)) == {c for c in first if first[c][0] == second[c][0]}
-    assert same
+    found = {(each.model, each.caption): each.image for each in proposals}
+    assert found == {
+        ("ab"[n], c): each[c][0] for n, each in enumerate((first, second)) for c in each
+    }
+    assert len(units) < len(first)
     assert all((q.left, q.right) == (first[q.about][0], second[q.about][0]) for q in asked)
     owner = dict(zip(SPLIT.caption_ids.tolist(), SPLIT.caption_rows.tolist(), strict=True))
-    groups = {q.about: json.loads(q.note) if q.note else [] for q in asked}
-    groups |= {int(caption): names for caption, names in same.items()}
-    assert all(names == NAMES[owner[about] : owner[about] + 1] for about, names in groups.items())
-    few, rest = draw_preferences(sources, SPLIT, 4, None, np.random.default_rng(3))
-    assert len(few) + len(rest) == 4
+    assert groups == {str(c): NAMES[owner[c] : owner[c] + 1] for c in first}
+    few, none, proposals = draw_preferences(sources, SPLIT, 4, None, np.random.default_rng(3))
+    assert (len(few) <= 4, none, len(proposals)) == (True, {}, 8)
+
+
+def test_two_pictures_of_several_models_are_asked_about_once(models):
+    first, second = (slow_lists(path)["t2i"] for path in models)
+    sources = {name: read_source(models[name == "b"], None) for name in "abc"}  # c is a
+    units, _, proposals = draw_preferences(sources, SPLIT, 1000, None, np.random.default_rng(3))
+    asked = [(q.about, q.left, q.right) for unit in units for q in unit.questions]
+    differ = [c for c in first if first[c][0] != second[c][0]]
+    assert sorted(asked) == sorted((c, first[c][0], second[c][0]) for c in differ)
+    found = {(each.model, each.caption): each.image for each in proposals}
+    assert all(found["a", c] == found["c", c] == first[c][0] for c in first)
+
+
+def test_pairs_that_are_judged_are_proposed_and_not_asked(models):
+    queries = {"i2t": SPLIT.image_ids[:2], "t2i": SPLIT.caption_ids[:3]}
+    sources = {name: read_source(path, None) for name, path in zip("ab", models, strict=True)}
+    pool = collect(sources, SPLIT, queries, 2)
+    expected = [
+        (*((query, item) if direction == "t2i" else (item, query)), name, direction, rank)
+        for name, path in zip("ab", models, strict=True)
+        for direction, lists in slow_lists(path).items()
+        for query in queries[direction].tolist()
+        for rank, item in enumerate(lists[query][:2], 1)
+    ]
+    assert sorted(pool.proposals) == sorted(expected)
+    judged = {*pool.pairs[:3], (901, 99)}
+    later = collect(sources, SPLIT, queries, 2, judged)
+    assert (later.pairs, later.proposals) == (pool.pairs[3:], pool.proposals)
+    assert (901, 99) in later.near  # No golden pair with the answer no.
+    with pytest.raises(UserError, match=f"All {len(pool.pairs)} pairs"):
+        collect(sources, SPLIT, queries, 2, pool.pairs)

@@ -4,13 +4,19 @@ import json
 
 import pytest
 
+from data_prep.reading.csv_files import read_csv
+from tests.apps.annotate.server import Client, links, serving
 from tests.apps.annotate.small_studies import make_study, raters
+from xmodal.apps.annotate.answers import Answer, decide
 from xmodal.apps.annotate.assignment_queue import AssignmentQueue, Place
-from xmodal.apps.annotate.labels import aggregate, positives_of_queries, read_added
+from xmodal.apps.annotate.labels import aggregate
+from xmodal.apps.annotate.match_labels import judge, positives_of_queries, read_added, read_judged
 from xmodal.apps.annotate.study_file import (
+    Proposal,
     StudyQuestion,
     StudyUnit,
 )
+from xmodal.core.errors import UserError
 from xmodal.evals.labels.annotations import read_lists
 
 
@@ -25,6 +31,20 @@ def answer(queue, rater, answers):
         queue.save(rater, place, answers[question.left, question.right])
 
 
+PROPOSALS = [
+    Proposal(*pair, model, direction, rank)
+    for pair, model, direction, rank in (
+        ((10, 1), "clip", "i2t", 1),
+        ((30, 1), "clip", "i2t", 2),
+        ((10, 1), "clip", "t2i", 1),
+        ((10, 2), "clip", "t2i", 2),
+        ((10, 2), "vsrn", "t2i", 1),
+        ((20, 2), "vsrn", "t2i", 1),
+        ((50, 1), "vsrn", "i2t", 1),  # proposed, but not asked
+    )
+]
+
+
 @pytest.fixture
 def study(tmp_path):
     units = [
@@ -36,8 +56,10 @@ def study(tmp_path):
         units,
         kind="eccv",
         raters_per_item=1,
+        models=("clip", "vsrn"),
         image_queries=(1, 2),
         caption_queries=(10, 20),
+        proposals=PROPOSALS,
     )
 
 
@@ -53,19 +75,152 @@ def test_positives_are_yes_and_weak_yes_and_unseen_originals(study, tmp_path):
     answers = {(10, 1): "weak_no", (10, 2): "weak_yes", (20, 2): "yes", (30, 1): "yes"}
     (rater,) = raters(study, 1)
     answer(AssignmentQueue(study), rater, answers | GOOD)
-    report = aggregate(study, tmp_path / "labels")
+    report = aggregate([study], tmp_path / "labels")
     # The rater saw and rejected the original pair (10, 1); nobody saw (11, 1).
     assert read(tmp_path / "labels") == [
         {"1": [11, 30], "2": [10, 20, 21]},
         {"10": [2], "20": [2]},
     ]
-    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in report.splitlines()]
-    assert ["captions of an image", "2", "5", "2.50"] in cells
-    aggregate(study, tmp_path / "human", human_only=True)
+    assert ["captions of an image", "2", "5", "2.50"] in tables(report)
+    aggregate([study], tmp_path / "human", human_only=True)
     assert read(tmp_path / "human") == [{"1": [30], "2": [10, 20]}, {"10": [2], "20": [2]}]
     (tmp_path / "wrong.txt").write_text("20\n11\n")
-    aggregate(study, tmp_path / "left", without=str(tmp_path / "wrong.txt"))
+    aggregate([study], tmp_path / "left", without=str(tmp_path / "wrong.txt"))
     assert read(tmp_path / "left") == [{"1": [30], "2": [10, 21]}, {"10": [2]}]
+
+
+def tables(report):
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in report.splitlines()]
+
+
+def rows_of(path, *columns):
+    return [tuple(row[name] for name in columns) for _, row in read_csv(path, columns=columns)]
+
+
+def test_labels_know_who_proposed_them(study, tmp_path):
+    answers = {(10, 1): "yes", (10, 2): "weak_yes", (20, 2): "no", (30, 1): "yes"}
+    answer(AssignmentQueue(study), *raters(study, 1), answers | GOOD)
+    cells = tables(aggregate([study], tmp_path / "all"))
+    assert [
+        "annotator",
+        "rank",
+        "proposed",
+        "judged",
+        "accepted",
+        "by no other model",
+    ] in cells
+    assert ["clip", "all", "3", "3", "3", "2"] in cells
+    assert ["clip", "1", "1", "1", "1", "1"] in cells  # (10, 1), in both directions
+    assert ["clip", "2", "2", "2", "2", "1"] in cells
+    assert ["vsrn", "all", "3", "2", "1", "0"] in cells
+    who = rows_of(tmp_path / "all" / "answers.csv", "left", "right", "counts", "proposed_by")
+    assert ("10", "2", "1", "clip t2i 2; vsrn t2i 1") in who
+    assert ("60", "1", "0", "") in who
+    names = "caption", "image", "model", "direction", "rank", "positive"
+    found = rows_of(tmp_path / "all" / "proposals.csv", *names)
+    assert [row[:5] for row in found] == [tuple(map(str, each)) for each in PROPOSALS]
+    assert [row[5] for row in found] == ["1", "1", "1", "1", "1", "0", ""]
+
+    cells = tables(aggregate([study], tmp_path / "one", from_models=["vsrn"]))
+    # Nobody would have seen (10, 1) and (30, 1): the original stays, the other is unknown.
+    assert read(tmp_path / "one") == [{"1": [10, 11], "2": [10, 21]}, {"10": [1, 2]}]
+    assert ["vsrn", "all", "3", "2", "1", "1"] in cells
+    annotated = json.loads((tmp_path / "one" / "annotated_caption_to_image.json").read_text())
+    assert annotated == {"10": [2], "20": [2]}
+    with pytest.raises(UserError, match="'vse' in --from_models; known: \\['clip', 'vsrn'"):
+        aggregate([study], tmp_path / "none", from_models=["vse"])
+
+
+def test_rules_and_strict_labels():
+    values = {1: ["yes", "weak_yes", "no"], 2: ["yes", "weak_yes"], 3: ["yes", "no"], 4: ["yes"]}
+    answers = [
+        Answer(1, 0, "rater", "match", 10, image, None, None, "", value, 1.0, 0, "finished", 0, 1)
+        for image, given in values.items()
+        for value in given
+    ]
+
+    def positive(*rule, **strict):
+        return [
+            image for (_, image), is_right in judge(answers, *rule, **strict).items() if is_right
+        ]
+
+    assert positive() == [1, 2, 4]  # half is no majority
+    assert (positive("all"), positive(strict=True), positive("all", strict=True)) == (
+        [2, 4], [4], [4]
+    )  # fmt: skip
+
+
+def test_two_studies_give_one_set_of_labels(study, tmp_path):
+    second = make_study(
+        tmp_path / "second",
+        [StudyUnit((match(10, 2), match(40, 2), match(51, 5, "yes"), match(60, 3, "no")))],
+        kind="eccv",
+        raters_per_item=2,
+        models=("vse",),
+        image_queries=(2,),
+        caption_queries=(40,),
+        proposals=[Proposal(10, 2, "vse", "i2t", 1), Proposal(40, 2, "vse", "t2i", 1),
+                   Proposal(30, 1, "vse", "t2i", 2)],
+    )  # fmt: skip
+    first = {(10, 1): "yes", (10, 2): "yes", (20, 2): "yes", (30, 1): "yes"}
+    answer(AssignmentQueue(study), *raters(study, 1), first | GOOD)
+    for rater in raters(second, 2):
+        answers = {(10, 2): "no", (40, 2): "yes", (60, 3): "no"}
+        answer(AssignmentQueue(second), rater, answers | GOOD)
+    report = aggregate([study, second], tmp_path / "labels")
+    # Two of three reject (10, 2).
+    assert read(tmp_path / "labels") == [
+        {"1": [10, 11, 30], "2": [20, 21, 40]},
+        {"10": [1], "20": [2], "40": [2, 4]},
+    ]
+    cells = tables(report)
+    assert ["vse", "all", "3", "3", "2", "1"] in cells  # (30, 1) was judged in the first
+    assert "1 question(s) of more than one study" in report
+    agreement = json.loads((tmp_path / "labels" / "agreement.json").read_text())
+    assert agreement["across_studies"]["match"]["nominal"] == pytest.approx(0)
+    names = {row[0] for row in rows_of(tmp_path / "labels" / "raters.csv", "rater")}
+    assert names == {"study/rater1", "second/rater1", "second/rater2"}
+    with pytest.raises(UserError, match="different names"):
+        aggregate([study, study], tmp_path / "twice")
+    # What is judged is the same in every form.
+    labels = tmp_path / "labels"
+    judged = {(10, 1), (10, 2), (20, 2), (30, 1)}
+    assert read_judged(str(study.path)) == judged
+    assert (
+        read_judged(str(labels)) == judged | {(40, 2)} == read_judged(str(labels / "answers.csv"))
+    )
+    (tmp_path / "mturk_parsed.csv").write_text("cid,iid,annotation\n10,1,4\n20,2,1\n")
+    assert read_judged(str(tmp_path / "mturk_parsed.csv")) == {(10, 1), (20, 2)}
+
+
+def test_raters_call_captions_wrong_and_say_why(study, tmp_path):
+    with serving(study) as server:
+        (link,) = links(study, server, 1).values()
+        client = Client(server.address).join(link)
+        place = client.place()
+        assert 'name="wrong_caption"' in client.get(place)[1]
+        text = "&wrong_caption=1&because=+%3Cb%3E+%C3%A9%22"
+        assert client.post(place, f"answer=weak_no{text}")[0].status == 303
+        page = client.get(place)[1]
+        assert 'value="1" checked' in page
+        assert "&lt;b&gt; Ã©&#34;" in page  # read as Latin-1
+        for _ in range(2):  # The second is a double click.
+            assert client.post(place, "answer=weak_no&because=cold")[0].status == 303
+        assert 'value="1" checked' not in client.get(place)[1]
+        assert client.post(place, f"answer=weak_no{text}")[0].status == 303
+        while (place := client.place()) != "/end":
+            page = client.get(place)[1]
+            assert " checked" not in page
+            client.post(place, "answer=yes")
+    for unit in (1, 2):
+        decide(study, unit, "rater1", accept=True)
+    report = aggregate([study], tmp_path / "labels")
+    assert "1 caption(s) that raters call wrong" in report
+    assert (tmp_path / "labels" / "wrong_captions.txt").read_text() == "10\n"
+    rows = rows_of(tmp_path / "labels" / "answers.csv", "left", "wrong_caption", "because")
+    assert [row for row in rows if row[1:] != ("0", "")] == [("10", "1", '<b> é"')]
+    aggregate([study], tmp_path / "left", without=str(tmp_path / "labels" / "wrong_captions.txt"))
+    assert read(tmp_path / "left") == [{"1": [11, 30], "2": [20, 21]}, {"20": [2]}]
 
 
 def released_pairs(folder, name):

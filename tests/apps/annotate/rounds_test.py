@@ -94,7 +94,7 @@ def test_a_round_of_ratings_loses_no_acknowledged_answer(few_shapes, tmp_path):
     assert acknowledged.items() <= found.items()
     assert len(found) == 12 * RATERS
 
-    aggregate(study, tmp_path / "labels")
+    aggregate([study], tmp_path / "labels")
     labels, expected = {}, {}
     for task in ("sts", "sis", "sits"):
         columns = read_cxc_file(tmp_path / "labels" / f"{task}_test.csv", task)

@@ -24,8 +24,9 @@ def picture(image_id, size=(64, 48)):
     return image_id, "image/png", file.getvalue()
 
 
-def make_study(path, units, captions=CAPTIONS, **settings):
-    create(path, StudySettings(**settings), units, captions, map(picture, range(1, 7)))
+def make_study(path, units, captions=CAPTIONS, proposals=(), **settings):
+    pictures = map(picture, range(1, 7))
+    create(path, StudySettings(**settings), units, captions, pictures, proposals)
     return StudyFile(path)
 
 

@@ -2,7 +2,9 @@
 
     python -m xmodal bradley_terry --preferences=JUDGMENTS.csv
 
-The file has one judgment per row, in the columns preferred and rejected.
+The file has one judgment per row, in the columns preferred and rejected. Or it is the `votes.csv`
+of a preference study: each caption then counts once for every two models, divided among its
+answers, and an answer without a winner, such as `same`, is half a win of either model.
 """
 
 import collections
@@ -11,18 +13,23 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from xmodal.apps.analysis.judgment_table import print_outcome
+from xmodal.apps.analysis.votes import ALL, ANSWERS, SAME
+from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.text_table import Rows
 
 
-def bradley_terry(preferences: Iterable[tuple[str, str]]) -> dict[str, float]:
+def bradley_terry(
+    preferences: Iterable[tuple[str, str]] | Mapping[tuple[str, str], float],
+) -> dict[str, float]:
     """Maximum likelihood scores under P(i is preferred to j) = s_i / (s_i + s_j).
 
     The log-likelihood is concave in log s, and Newton's method in a trust region finds its maximum.
     The usual MM iterations (Hunter, 2004) take millions of rounds if one item wins nearly always.
 
     Args:
-      preferences: one (preferred, rejected) pair of item names per judgment.
+      preferences: one (preferred, rejected) pair of item names per judgment; or these pairs and
+        how often each occurs, which may be a fraction.
 
     Returns:
       Item -> score, by name; scores sum to 100, as the ECCV Caption paper prints them.
@@ -30,7 +37,7 @@ def bradley_terry(preferences: Iterable[tuple[str, str]]) -> dict[str, float]:
     from scipy import optimize, special  # Slow to import.
     from scipy.sparse import csgraph, csr_array
 
-    counts = collections.Counter(preferences)
+    counts: Mapping[tuple[str, str], float] = collections.Counter(preferences)  # type: ignore[arg-type]
     items = sorted({item for pair in counts for item in pair})
     wins = np.array([[counts[a, b] * (a != b) for b in items] for a in items], np.float64)
     # A maximum exists when no split of the items leaves one side without a win over the other
@@ -63,13 +70,42 @@ def bradley_terry(preferences: Iterable[tuple[str, str]]) -> dict[str, float]:
 
 def main() -> None:
     """Prints the scores of the items in the file that the command line names, the best first."""
-    print_outcome("bradley_terry", __doc__, "--preferences", ("preferred", "rejected"), _score_rows)
+    print_outcome("bradley_terry", __doc__, "--preferences", (), _score_rows)
 
 
 def _score_rows(rows: Sequence[Mapping[str, str]]) -> Rows:
+    if rows and "answer" in rows[0]:
+        return _score_votes(rows)
+    for column in ("preferred", "rejected"):
+        lookup("the columns", column, rows[0] if rows else {})
     scores = bradley_terry((row["preferred"], row["rejected"]) for row in rows)
     best = sorted(scores.items(), key=lambda each: -each[1])
     return [["item", "score"], *([item, f"{score:.2f}"] for item, score in best)]
+
+
+def _score_votes(rows: Sequence[Mapping[str, str]]) -> Rows:
+    """The scores of models from votes, and how many captions each won, lost and tied."""
+    examples: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        if row["group"] == ALL:
+            key = row["first_model"], row["second_model"], row["example"]
+            examples.setdefault(key, []).append(row["answer"])
+    wins: dict[tuple[str, str], float] = collections.defaultdict(float)
+    results: dict[tuple[str, str], float] = collections.defaultdict(float)
+    for (first, second, _), answers in examples.items():
+        for answer in answers:
+            sign, weight = ANSWERS[answer], 1 / len(answers)
+            wins[first, second] += weight * (1 + sign) / 2
+            wins[second, first] += weight * (1 - sign) / 2
+            tie = "same" if answer == SAME else "tied"
+            results[first, ("lost", tie, "won")[sign + 1]] += weight
+            results[second, ("won", tie, "lost")[sign + 1]] += weight
+    scores = bradley_terry(wins)
+    names = "won", "lost", "tied", "same"
+    return [["model", "score", *names], *(
+        [model, f"{scores[model]:.2f}", *(f"{results[model, name]:.1f}" for name in names)]
+        for model in sorted(scores, key=scores.__getitem__, reverse=True)
+    )]  # fmt: skip
 
 
 if __name__ == "__main__":

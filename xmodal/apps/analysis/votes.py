@@ -9,6 +9,8 @@ both models find the same picture. More than half of the answers on an example d
 last table row is of all groups: of the rows with `all` in this column, or, if there are none, of
 all rows, whose examples then have numbers or names of their own in each group.
 
+With the columns `first_model` and `second_model`, every two models have table rows of their own.
+
 The paper's raters could also answer that the pictures are exactly the same. The table in the paper
 has no column for this answer, but its four columns sum to 100%. So the paper's Both Good is
 compared with the sum of both_good and same.
@@ -30,6 +32,7 @@ from xmodal.core.text_table import Rows
 SAME = "same"
 """The answer on an example for which both models find the same picture."""
 ANSWERS: Mapping[str, int] = {"better": 1, "worse": -1, "both_good": 0, "both_bad": 0, SAME: 0}
+_MODELS = ("first_model", "second_model")
 ALL = "all"
 """The group of all examples."""
 
@@ -133,12 +136,17 @@ def main() -> None:
 
 def _tabulate(answers: Sequence[Mapping[str, str]]) -> Rows:
     rows: list[list[str]] = [["group", "examples", *ANSWERS, "no majority", "t", "p"]]
-    triples = ((row.get("group", ALL), row["example"], row["answer"]) for row in answers)
-    for group, vote in count_votes(triples).items():
-        rest = max(0.0, 100 - sum(vote.shares.values()))  # Rounding may leave less.
-        shares = (*vote.shares.values(), rest)
-        percents = (f"{share:.0f}" for share in shares)
-        rows.append([group, f"{vote.examples}", *percents, f"{vote.t:.2f}", f"{vote.p:.2g}"])
+    compared: dict[str, list[tuple[str, str, str]]] = {}
+    for row in answers:
+        models = " > ".join(row[name] for name in _MODELS if name in row)
+        triple = row.get("group", ALL), row["example"], row["answer"]
+        compared.setdefault(models, []).append(triple)
+    for models, triples in compared.items():
+        for group, vote in count_votes(triples).items():
+            rest = max(0.0, 100 - sum(vote.shares.values()))  # Rounding may leave less.
+            percents = (f"{share:.0f}" for share in (*vote.shares.values(), rest))
+            numbers = f"{vote.examples}", *percents, f"{vote.t:.2f}", f"{vote.p:.2g}"
+            rows.append([f"{models}: {group}" if len(compared) > 1 else group, *numbers])
     return rows
 
 

@@ -9,8 +9,8 @@ r"""Studies in which people rate pairs, as local web pages.
     python -m xmodal annotate aggregate --study=FILE --output=LABELS
 
 A study is one file. `make` creates its questions: pairs with sliders as in Crisscrossed Captions,
-candidates of several models as in ECCV Caption, or a blind comparison of two models as in table 6
-of the CMCM paper. `aggregate` writes labels in the released layouts.
+candidates of several models as in ECCV Caption, or a blind comparison of models as in table 6 of
+the CMCM paper. `aggregate` writes labels in the released layouts.
 """
 
 import argparse
@@ -85,8 +85,9 @@ def _aggregate(args: argparse.Namespace) -> None:
     require_extra("annotate", "krippendorff")
     from xmodal.apps.annotate.labels import aggregate
 
-    options = {name: getattr(args, name) for name in ("add", "without", "human_only")}
-    print(aggregate(StudyFile(args.study), args.output, **options))
+    names = "from_models", "add", "without", "human_only", "rule", "strict"
+    studies = [StudyFile(path) for path in name_list(args.study)]
+    print(aggregate(studies, args.output, **{name: getattr(args, name) for name in names}))
 
 
 def _parse() -> argparse.Namespace:
@@ -114,12 +115,22 @@ def _parse() -> argparse.Namespace:
         add="eccv: folder of annotations whose positives are added",
         without="eccv: file of caption ids to leave out, one per line",
     )
+    for name, text in (
+        ("human_only", "eccv: without original pairs that no rater saw"),
+        ("strict", 'eccv: "yes, most of it" is a no'),
+    ):
+        aggregate.add_argument(f"--{name}", action="store_true", help=text)
     aggregate.add_argument(
-        "--human_only", action="store_true", help="eccv: without original pairs that no rater saw"
+        "--from_models", type=name_list, help="eccv: labels as if only these had proposed pairs"
     )
+    aggregate.add_argument(
+        "--rule", default="majority", choices=("majority", "all"),
+        help="eccv: the raters of a pair who have to say yes",
+    )  # fmt: skip
     runs = {inviting: _invite, serve: _serve, review: _review, aggregate: _aggregate}
     for command, run in runs.items():
-        command.add_argument("--study", required=True, help="file of the study")
+        text = "files, A,B" if command is aggregate else "file of the study"
+        command.add_argument("--study", required=True, help=text)
         command.set_defaults(run=run)
     return parser.parse_args()
 
@@ -127,7 +138,7 @@ def _parse() -> argparse.Namespace:
 def _add_kinds(kinds: argparse._SubParsersAction) -> None:
     cxc = kinds.add_parser("cxc", help="pairs with sliders from 0 to 5")
     eccv = kinds.add_parser("eccv", help="candidates of several models")
-    preference = kinds.add_parser("preference", help="which of two models finds better pictures")
+    preference = kinds.add_parser("preference", help="which models find better pictures")
     for each in (cxc, eccv, preference):
         each.add_argument("--study", required=True, help="the new file")
         add_dataset(each, "a prepared dataset with pictures", required=True)
@@ -141,7 +152,7 @@ def _add_kinds(kinds: argparse._SubParsersAction) -> None:
     cxc.add_argument("--numbers", action="store_true", help="show 0 to 5, and take them as keys")
     for each in (eccv, preference):
         each.add_argument("--models", type=name_list, required=True,
-                          help="embeddings, scores, rankings")  # fmt: skip
+                          help="[NAME=]FILE,... of embeddings, scores, rankings")  # fmt: skip
         add_texts(each, similarity="for embeddings whose file names none")
     for name, default, text in (
         ("images", -1, "queries to draw; -1 for all"),
@@ -151,6 +162,8 @@ def _add_kinds(kinds: argparse._SubParsersAction) -> None:
         ("qualification", 0, "golden pairs shown first"),
     ):
         eccv.add_argument(f"--{name}", type=int, default=default, help=text)
+    eccv.add_argument("--exclude", type=name_list,
+                      help="studies, answers.csv or labels: their pairs are not asked")  # fmt: skip
     eccv.add_argument("--pass_share", type=float, default=0.9, help="share of these to get right")
     preference.add_argument("--examples", type=positive_int, default=100, help="captions to draw")
     add_texts(preference, labels="column of 0 and 1 that groups the captions")

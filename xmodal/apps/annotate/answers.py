@@ -5,10 +5,10 @@ itself: the author of the study reviews the unit and accepts or rejects it. A re
 another rater.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
-from xmodal.apps.annotate.questions import is_right
+from xmodal.apps.annotate.questions import KINDS, is_right
 from xmodal.apps.annotate.study_file import StudyFile
 from xmodal.core.errors import UserError
 
@@ -34,6 +34,9 @@ class Answer(NamedTuple):
       state: state of the unit: `open`, `finished`, `check`, `accepted` or `rejected`.
       test: 1 if the unit is the qualification, else 0.
       complete: 1 if enough raters have finished the unit, else 0.
+      wrong_caption: 1 if the rater calls the caption itself wrong, else 0.
+      because: the rater's reason; "" if not told.
+      study: name of the study.
     """
 
     unit: int
@@ -51,6 +54,9 @@ class Answer(NamedTuple):
     state: str
     test: int
     complete: int
+    wrong_caption: int = 0
+    because: str = ""
+    study: str = ""
 
     @property
     def counts(self) -> bool:
@@ -59,14 +65,25 @@ class Answer(NamedTuple):
         return bool(self.complete) and is_taken
 
     @property
-    def question(self) -> tuple[int, int]:
-        """The unit and the number of the question."""
-        return self.unit, self.number
+    def question(self) -> tuple[str, int | None, int, int]:
+        """The kind and the items, which are equal for the same question in another study."""
+        left, right = self.left, self.right
+        if KINDS[self.kind].symmetric:
+            left, right = sorted((left, right))
+        return self.kind, self.about, left, right
 
     @property
     def is_wrong(self) -> bool:
         """Whether the answer to a golden pair is wrong."""
         return self.golden is not None and not is_right(self.golden, self.value)
+
+
+def read_all_answers(studies: Sequence[StudyFile]) -> list[Answer]:
+    """Returns the answers of several studies, whose raters get the names `STUDY/RATER`."""
+    answers = [answer for study in studies for answer in read_answers(study)]
+    if len(studies) == 1:
+        return answers
+    return [answer._replace(rater=f"{answer.study}/{answer.rater}") for answer in answers]
 
 
 def read_answers(study: StudyFile) -> list[Answer]:
@@ -75,12 +92,13 @@ def read_answers(study: StudyFile) -> list[Answer]:
         rows = connection.execute(
             "SELECT a.unit, a.number, r.name, q.kind, q.left_id, q.right_id, q.about, q.golden, "
             "q.note, a.value, a.seconds, s.swapped, s.state, u.test, u.done - (SELECT count(*) "
-            "FROM assignments c WHERE c.unit = u.id AND c.state = 'check') >= :need "
-            "FROM answers a JOIN questions q ON q.unit = a.unit AND q.number = a.number "
+            "FROM assignments c WHERE c.unit = u.id AND c.state = 'check') >= :need, "
+            "a.wrong_caption, a.because, :study FROM answers a "
+            "JOIN questions q ON q.unit = a.unit AND q.number = a.number "
             "JOIN units u ON u.id = a.unit JOIN raters r ON r.id = a.rater "
             "JOIN assignments s ON s.unit = a.unit AND s.rater = a.rater "
             "ORDER BY a.unit, a.number, r.id",
-            {"need": study.settings.raters_per_item},
+            {"need": study.settings.raters_per_item, "study": study.name},
         ).fetchall()
     return [Answer(*row) for row in rows]
 

@@ -43,7 +43,7 @@ WHERE a.rater = :rater AND a.state = 'open' AND (u.test OR {_RUNS} OR (u.done < 
 ORDER BY a.unit LIMIT 1
 """
 _QUESTION = f"""
-SELECT q.*, n.value, a.state, a.shown, a.swapped,
+SELECT q.*, n.value, n.wrong_caption, n.because, a.state, a.shown, a.swapped,
   ({_RUNS} OR u.test OR (u.done < :need AND {_ROOM})) AS room,
   (SELECT count(*) FROM questions o WHERE o.unit = q.unit) AS questions
 FROM assignments a JOIN units u ON u.id = a.unit JOIN questions q ON q.unit = a.unit
@@ -92,6 +92,18 @@ class Place(NamedTuple):
     number: int
 
 
+class Remarks(NamedTuple):
+    """What a rater says beside an answer.
+
+    Attributes:
+      wrong_caption: whether the caption itself is wrong or makes no sense.
+      because: why the answer was chosen; "" if not told.
+    """
+
+    wrong_caption: bool = False
+    because: str = ""
+
+
 class HandedPage(NamedTuple):
     """A question as one rater sees it.
 
@@ -100,6 +112,7 @@ class HandedPage(NamedTuple):
       question: the question, with its two items in the order of the page.
       questions: number of questions in the unit.
       answer: the rater's earlier answer, as shown on the page; None for a new question.
+      remarks: what the rater said beside it.
       finished: number of units that the rater has finished.
       remaining: number of units that the rater may still get, including this one.
       previous: the question that the rater answered last and may correct.
@@ -109,9 +122,13 @@ class HandedPage(NamedTuple):
     question: StudyQuestion
     questions: int
     answer: str | None
+    remarks: Remarks
     finished: int
     remaining: int
     previous: Place | None
+
+
+_NO_REMARKS = Remarks()
 
 
 class AssignmentQueue:
@@ -172,12 +189,13 @@ class AssignmentQueue:
             question=StudyQuestion(row["kind"], *ends, row["about"], row["golden"], row["note"]),
             questions=row["questions"],
             answer=value,
+            remarks=Remarks(bool(row["wrong_caption"]), row["because"] or ""),
             finished=counts["finished"],
             remaining=remaining + (row["state"] == "open"),
             previous=None if last == place else last,
         )
 
-    def save(self, rater: Rater, place: Place, answer: str) -> None:
+    def save(self, rater: Rater, place: Place, answer: str, remarks: Remarks = _NO_REMARKS) -> None:
         """Stores an answer from a page; storing the same answer again has no effect.
 
         Raises:
@@ -189,15 +207,17 @@ class AssignmentQueue:
             value = KINDS[row["kind"]].read(answer)
             value = _SWAP.get(value, value) if row["swapped"] else value
             value = _BETTER.get(value, value)
-            if value == row["value"]:
+            if (value, *remarks) == (row["value"], row["wrong_caption"], row["because"]):
                 return
             _check(row, place, self._last_answered(rater))
             self._run(
                 rater,
                 "INSERT INTO answers VALUES (:unit, :number, :rater, :value, "
-                "max(:now - :shown, 0.0), :now) ON CONFLICT DO UPDATE SET value = excluded.value, "
-                "at = excluded.at",
+                "max(:now - :shown, 0.0), :now, :wrong_caption, :because) ON CONFLICT DO UPDATE "
+                "SET (value, at, wrong_caption, because) = "
+                "(excluded.value, excluded.at, excluded.wrong_caption, excluded.because)",
                 **place._asdict(),
+                **remarks._asdict(),
                 value=value,
                 shown=row["shown"],
             )

@@ -16,7 +16,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from xmodal.api import web_server
-from xmodal.apps.annotate.assignment_queue import AssignmentQueue, Place, Rest
+from xmodal.apps.annotate.assignment_queue import AssignmentQueue, Place, Remarks, Rest
 from xmodal.apps.annotate.questions import KINDS, BadAnswer
 from xmodal.apps.annotate.raters import Rater, find_rater
 from xmodal.apps.annotate.study_file import StudyFile
@@ -149,9 +149,11 @@ class _Pages:
         fields = urllib.parse.parse_qs((await request.body()).decode("latin-1"))
         answers = fields.get("answer", [])
         answer = answers[0] if len(answers) == 1 else ""  # With two, none is selected.
+        because = fields.get("because", [""])[0].strip()
+        remarks = Remarks("wrong_caption" in fields, because)
 
         def save() -> None:
-            self._queue.save(self._rater(request), Place(**request.path_params), answer)
+            self._queue.save(self._rater(request), Place(**request.path_params), answer, remarks)
 
         await run_in_threadpool(save)
         return RedirectResponse("/rate", 303)

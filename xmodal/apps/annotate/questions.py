@@ -31,6 +31,7 @@ class QuestionKind:
       scale: labels of the integers 0 to 5 of a slider.
       symmetric: whether (a, b) and (b, a) are the same pair.
       about: whether a caption is shown above both items.
+      remarks: whether raters may call the caption wrong, and give a reason for their answer.
     """
 
     sides: Sequence[str]
@@ -42,6 +43,7 @@ class QuestionKind:
     scale: Sequence[str] = ()
     symmetric: bool = False
     about: bool = False
+    remarks: bool = False
 
     def read(self, answer: str) -> str:
         """Returns an answer in its stored form: a value of `answers`, or a number such as "3.5"."""

@@ -3,7 +3,7 @@
 import operator
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import krippendorff
 import numpy as np
@@ -93,7 +93,7 @@ def _alpha(matrix: np.ndarray, level: _Level) -> float:
     return float(krippendorff.alpha(reliability_data=paired, level_of_measurement=level))
 
 
-def _agreement(mine: Sequence[Answer], by_question: Mapping[tuple[int, int], list[Answer]]) -> str:
+def _agreement(mine: Sequence[Answer], by_question: Mapping[Any, list[Answer]]) -> str:
     own, others = [], []
     choices = bool(mine and KINDS[mine[0].kind].answers)
     for answer in mine:

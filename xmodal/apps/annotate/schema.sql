@@ -21,6 +21,15 @@ CREATE TABLE questions (
   note TEXT NOT NULL,
   PRIMARY KEY (unit, number)
 );
+-- Which models propose a pair, also one that is not asked. `direction` names the query; rank 1 is the best.
+CREATE TABLE proposals (
+  caption INTEGER NOT NULL,
+  image INTEGER NOT NULL,
+  model TEXT NOT NULL,
+  direction TEXT NOT NULL CHECK (direction IN ('i2t', 't2i')),
+  rank INTEGER NOT NULL,
+  PRIMARY KEY (caption, image, model, direction)
+);
 CREATE TABLE raters (
   id INTEGER PRIMARY KEY,
   name TEXT NOT NULL UNIQUE,
@@ -44,6 +53,8 @@ CREATE TABLE answers (
   value TEXT NOT NULL,
   seconds REAL NOT NULL,
   at REAL NOT NULL,
+  wrong_caption INTEGER NOT NULL,
+  because TEXT NOT NULL,
   PRIMARY KEY (unit, number, rater),
   FOREIGN KEY (unit, number) REFERENCES questions,
   FOREIGN KEY (unit, rater) REFERENCES assignments

@@ -7,15 +7,14 @@ are the best items of every model; a pair proposed by several models or in both 
 once. Every set has two golden pairs: a caption with its own image, and one with an image that no
 model ranks high.
 
-`preference`: a blind comparison of two models, as in table 6 of the CMCM paper. A caption is shown
-with the first picture that each model finds; if both find the same one, this counts as the answer
-`same` and nobody is asked.
+`preference`: a blind comparison of two or more models, as in table 6 of the CMCM paper. A caption
+is shown with the first pictures that two models find; if both find the same one, this counts as the
+answer `same` and nobody is asked.
 """
 
 import dataclasses
 import io
 import itertools
-import json
 import pathlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,19 +25,20 @@ from xmodal.api.search.items import open_split
 from xmodal.apps.analysis.ratings.rated_pairs import read_folder
 from xmodal.apps.analysis.votes import describe_power
 from xmodal.apps.annotate.candidates import best_items, read_source
+from xmodal.apps.annotate.match_labels import Pair, read_judged
 from xmodal.apps.annotate.questions import KINDS
 from xmodal.apps.annotate.study_file import (
+    Proposal,
     StudyQuestion,
     StudySettings,
     StudyUnit,
     check_new_file,
     create,
 )
-from xmodal.apps.arguments import DATASET
+from xmodal.apps.arguments import DATASET, read_names
 from xmodal.core.config import lookup, read
 from xmodal.core.errors import UserError
 from xmodal.core.untrusted.picture_formats import open_picture, to_rgb
-from xmodal.evals.scores.files import name_of
 
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit
@@ -52,7 +52,6 @@ _ATTEMPTS = 200
 # Formats that every browser shows; other pictures are stored as PNG.
 _TYPES = {"JPEG": "image/jpeg", "PNG": "image/png", "GIF": "image/gif", "WEBP": "image/webp"}
 _AT_A_TIME = 64
-_Pair = tuple[int, int]  # Caption and image.
 
 
 def make(kind: str, options: Mapping[str, Any]) -> str:
@@ -68,11 +67,14 @@ def make(kind: str, options: Mapping[str, Any]) -> str:
     own = {"cxc": ("numbers",), "eccv": ("pass_share",)}.get(kind, ())
     section |= {name: options[name] for name in own}
     settings = read(StudySettings, "make", section)  # Checks numbers before the dataset is opened.
-    if kind == "preference" and len(options["models"]) != 2:
-        raise UserError(f"--models names {len(options['models'])} models; two are compared.")
+    paths = read_names(options.get("models", ()))
+    if kind == "preference" and len(paths) < 2:
+        raise UserError(f"--models names {len(paths)} model(s); at least two are compared.")
+    settings = dataclasses.replace(settings, models=tuple(paths))
     split = open_split({name: options[name] for name in DATASET})
     generator, said = np.random.default_rng(options["seed"]), ""
-    models = [read_source(path, options["similarity"]) for path in options.get("models", ())]
+    models = {name: read_source(path, options["similarity"]) for name, path in paths.items()}
+    proposals: list[Proposal] = []
     if kind == "cxc":
         units = draw_rated(options["pairs"], split, options["ratings"], options["seed"])
     elif kind == "eccv":
@@ -80,24 +82,35 @@ def make(kind: str, options: Mapping[str, Any]) -> str:
             "i2t": draw_queries(split.image_ids, options["images"], generator),
             "t2i": draw_queries(split.caption_ids, options["captions"], generator),
         }
-        pool = collect(models, split, queries, options["top"])
+        judged = set[Pair]().union(*map(read_judged, options["exclude"] or ()))
+        pool = collect(models, split, queries, options["top"], judged)
         per_hit, qualification = options["per_hit"], options["qualification"]
         units = draw_sets(pool, split, per_hit, qualification, generator)
+        proposals = pool.proposals
         images, captions = (tuple(ids.tolist()) for ids in queries.values())
         settings = dataclasses.replace(settings, image_queries=images, caption_queries=captions)
-        said = f"; {len(pool.pairs):,} pairs of {pool.proposed:,} that the models propose"
+        said = f"; {len(pool.pairs):,} pairs of {len(proposals):,} that the models propose"
+        said += f", {len(pool.judged):,} of them judged before" if judged else ""
     else:
         count, labels = options["examples"], options["labels"]
-        units, same = draw_preferences(models, split, count, labels, generator)
-        first, second = map(name_of, options["models"])
-        settings = dataclasses.replace(settings, first=first, second=second, same=same)
-        said = f"; for {len(same):,} more captions, both models find the same picture (`same`)\n"
-        said += describe_power(len(units), settings.raters_per_item)
+        units, groups, proposals = draw_preferences(models, split, count, labels, generator)
+        settings = dataclasses.replace(settings, groups=groups)
+        found = {(each.model, each.caption): each.image for each in proposals}
+        drawn = {each.caption for each in proposals}
+        differ = {
+            (a, b): sum(found[a, each] != found[b, each] for each in drawn)
+            for a, b in itertools.combinations(paths, 2)
+        }
+        for (first, second), number in differ.items():
+            said += f"\n{first}, {second}: {number:,} captions with different pictures, "
+            said += f"{len(drawn) - number:,} with the same one (`same`)"
+        said += "\n" + describe_power(min(differ.values()), settings.raters_per_item)
     questions = [question for unit in units for question in unit.questions]
     ends = [(KINDS[each.kind].sides, (each.left, each.right)) for each in questions]
     shown = {end for each in ends for side, end in zip(*each, strict=True) if side == "image"}
     ids = split.caption_ids.tolist(), split.caption_texts, split.caption_image_ids.tolist()
-    create(options["study"], settings, units, zip(*ids, strict=True), _pictures_of(split, shown))
+    pictures = _pictures_of(split, shown)
+    create(options["study"], settings, units, zip(*ids, strict=True), pictures, proposals)
     return (
         f"{options['study']}: {len(questions):,} questions in {len(units):,} units, {len(shown):,} "
         f"pictures, {settings.raters_per_item} rater(s) each{said}"
@@ -160,15 +173,17 @@ class Pool(NamedTuple):
     """Candidates of all queries.
 
     Attributes:
-      pairs: (caption, image) of every candidate, once.
-      proposed: number of candidates before repeated ones were dropped.
-      near: all pairs that some model ranks among its first 25.
+      pairs: (caption, image) of every candidate to ask about, once.
+      proposals: who proposes which candidate, one or several times.
+      judged: candidates that are judged already.
+      near: all pairs that some model ranks among its first 25, and all that are judged already.
       queries: direction -> ids of the queries, for which `near` is known.
     """
 
-    pairs: list[_Pair]
-    proposed: int
-    near: set[_Pair]
+    pairs: list[Pair]
+    proposals: list[Proposal]
+    judged: set[Pair]
+    near: set[Pair]
     queries: Mapping[str, np.ndarray]
 
 
@@ -180,29 +195,38 @@ def draw_queries(ids: np.ndarray, count: int, generator: np.random.Generator) ->
 
 
 def collect(
-    models: Sequence["Source"], split: "EvalSplit", queries: Mapping[str, np.ndarray], top: int
+    models: Mapping[str, "Source"],
+    split: "EvalSplit",
+    queries: Mapping[str, np.ndarray],
+    top: int,
+    judged: Collection[Pair] = (),
 ) -> Pool:
     """Returns the candidates of several models.
 
     Args:
-      models: models that each propose their best items.
+      models: name -> a model that proposes its best items.
       split: the queries and galleries.
       queries: direction, `i2t` and `t2i`, -> ids of its queries.
       top: number of candidates per model and query.
+      judged: pairs that are not asked again.
     """
     queries = {direction: ids for direction, ids in queries.items() if len(ids)}
-    pairs: dict[_Pair, None] = {}
-    near: set[_Pair] = set()
-    proposed = 0
+    near: set[Pair] = set(judged)
+    proposals: list[Proposal] = []
     for direction, asked in queries.items():
-        lists = [best_items(each, split, direction, asked, max(top, DEPTH)) for each in models]
-        for row, query in enumerate(asked.tolist()):
-            for best in (ranked[row].tolist() for ranked in lists):
-                found = [(query, each) if direction == "t2i" else (each, query) for each in best]
+        for name, source in models.items():
+            lists = best_items(source, split, direction, asked, max(top, DEPTH))
+            for query, best in zip(asked.tolist(), lists, strict=True):
+                items = best.tolist()
+                found = [(query, each) if direction == "t2i" else (each, query) for each in items]
                 near.update(found[:DEPTH])
-                pairs.update(dict.fromkeys(found[:top]))
-                proposed += len(found[:top])
-    return Pool(list(pairs), proposed, near, queries)
+                ranked = enumerate(found[:top], 1)
+                proposals += (Proposal(*pair, name, direction, rank) for rank, pair in ranked)
+    pairs = dict.fromkeys(each.pair for each in proposals)
+    known = pairs.keys() & set(judged)
+    if pairs and not pairs.keys() - known:
+        raise UserError(f"All {len(pairs):,} pairs that the models propose are judged already.")
+    return Pool([pair for pair in pairs if pair not in known], proposals, known, near, queries)
 
 
 def draw_sets(
@@ -232,7 +256,7 @@ def draw_sets(
     negatives = _draw_negatives(pool, split, candidates.union(originals), generator)
     more = itertools.cycle(positives)
 
-    def unit(pairs: Sequence[_Pair], right: Sequence[_Pair], wrong: int) -> StudyUnit:
+    def unit(pairs: Sequence[Pair], right: Sequence[Pair], wrong: int) -> StudyUnit:
         questions = [StudyQuestion("match", *pair) for pair in pairs]
         questions += [StudyQuestion("match", *pair, golden="yes") for pair in right]
         known = itertools.islice(negatives, wrong)
@@ -250,8 +274,8 @@ def draw_sets(
 
 
 def _draw_negatives(
-    pool: Pool, split: "EvalSplit", known: set[_Pair], generator: np.random.Generator
-) -> Iterator[_Pair]:
+    pool: Pool, split: "EvalSplit", known: set[Pair], generator: np.random.Generator
+) -> Iterator[Pair]:
     """Pairs that no model ranks among its first 25, each once."""
     near = pool.near | known
     # A pair without a query may be right: no model has ranked it.
@@ -272,16 +296,18 @@ def _draw_negatives(
 
 
 def draw_preferences(
-    models: Sequence["Source"],
+    models: Mapping[str, "Source"],
     split: "EvalSplit",
     examples: int,
     labels: str | None,
     generator: np.random.Generator,
-) -> tuple[list[StudyUnit], dict[str, list[str]]]:
-    """Returns a unit per caption, and caption -> groups where both models find the same picture.
+) -> tuple[list[StudyUnit], dict[str, list[str]], list[Proposal]]:
+    """Returns a unit per caption and two pictures, caption -> groups, and who finds which picture.
+
+    Two pictures of a caption are asked about once, however many models find them.
 
     Args:
-      models: the model that answers are about, and the one it is compared with.
+      models: name -> a model that is compared with all others.
       split: captions and pictures.
       examples: largest number of captions to draw.
       labels: column of 0 and 1 [N, R] whose names group the captions; None for no groups.
@@ -290,18 +316,20 @@ def draw_preferences(
     groups = None if labels is None else _read_groups(split, labels)
     drawn = generator.permutation(len(split.caption_ids))[:examples]
     captions = split.caption_ids[drawn]
-    found = ([int(x[0]) for x in best_items(m, split, "t2i", captions, 1)] for m in models)
+    found = (best_items(each, split, "t2i", captions, 1) for each in models.values())
     units: list[StudyUnit] = []
-    same: dict[str, list[str]] = {}
-    for row, about, left, right in zip(drawn, captions.tolist(), *found, strict=True):
-        names = [] if groups is None else groups[row]
-        if left == right:
-            same[str(about)] = names
-            continue
-        note = json.dumps(names) if names else ""
-        question = StudyQuestion("preference", left, right, about, note=note)
-        units.append(StudyUnit((question,), position=len(units)))
-    return units, same
+    proposals: list[Proposal] = []
+    for about, *best in zip(captions.tolist(), *found, strict=True):
+        pictures = [int(items[0]) for items in best]
+        named = zip(models, pictures, strict=True)
+        proposals += (Proposal(about, picture, name, "t2i", 1) for name, picture in named)
+        for left, right in itertools.combinations(dict.fromkeys(pictures), 2):
+            question = StudyQuestion("preference", left, right, about)
+            units.append(StudyUnit((question,), position=len(units)))
+    named_groups = {} if groups is None else {
+        str(caption): groups[row] for caption, row in zip(captions.tolist(), drawn, strict=True)
+    }  # fmt: skip
+    return units, named_groups, proposals
 
 
 def _read_groups(split: "EvalSplit", name: str) -> list[list[str]]:

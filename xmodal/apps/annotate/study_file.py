@@ -13,6 +13,7 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from xmodal.apps.annotate.questions import KINDS
 from xmodal.core.config import read, setting
@@ -34,9 +35,8 @@ class StudySettings:
       per_rater: largest number of units for one rater; None for no limit.
       pass_share: share of golden pairs that a rater has to get right in the qualification.
       numbers: whether sliders show the numbers 0 to 5, and take them as keys.
-      first, second: names of the two models of a preference study.
-      same: id of a caption that a preference study does not ask about, because both models find
-        the same picture, -> its groups.
+      models: names of the models of an `eccv` or `preference` study.
+      groups: id of a caption of a preference study -> its groups.
       image_queries, caption_queries: ids of the queries of an ECCV study.
       id: id of this study, in the name of its cookie.
     """
@@ -49,9 +49,8 @@ class StudySettings:
     per_rater: int | None = setting(None, at_least=1)
     pass_share: float = setting(0.9, at_least=0, at_most=1)
     numbers: bool = False
-    first: str = ""
-    second: str = ""
-    same: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    models: tuple[str, ...] = ()
+    groups: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     image_queries: tuple[int, ...] = ()
     caption_queries: tuple[int, ...] = ()
     id: str = dataclasses.field(default_factory=lambda: secrets.token_hex(8))
@@ -67,7 +66,7 @@ class StudyQuestion:
       right: id of the right one.
       about: id of the caption above them.
       golden: the known answer, "yes" or "no".
-      note: stored with the answers: a sampling method, or the group of an example.
+      note: stored with the answers: a sampling method.
     """
 
     kind: str
@@ -103,12 +102,36 @@ class StudyUnit:
     position: int = 0
 
 
+class Proposal(NamedTuple):
+    """A pair that a model proposes.
+
+    Attributes:
+      caption: id of the caption.
+      image: id of the image.
+      model: name of the model.
+      direction: `i2t` or `t2i`.
+      rank: place of the item among those that the model finds for the query, starting at 1.
+    """
+
+    caption: int
+    image: int
+    model: str
+    direction: str
+    rank: int
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        """The caption and the image."""
+        return self.caption, self.image
+
+
 class StudyFile:
     """An existing study; safe for concurrent use by several threads and processes."""
 
     def __init__(self, path: str | os.PathLike) -> None:
         """Opens a study."""
         self.path = pathlib.Path(path)
+        self.name = self.path.stem
         self._threads, self._writer = threading.local(), threading.Lock()
         if not self.path.is_file():
             raise UserError(f"There is no study {path}; run python -m xmodal annotate make.")
@@ -125,6 +148,12 @@ class StudyFile:
         if not hasattr(self._threads, "connection"):
             self._threads.connection = _connect(self.path)
         return self._threads.connection
+
+    def read_proposals(self) -> list[Proposal]:
+        """Returns what the models propose, in the order of `make`."""
+        with self.reading() as connection:
+            rows = connection.execute("SELECT * FROM proposals ORDER BY rowid").fetchall()
+        return [Proposal(*row) for row in rows]
 
     @contextlib.contextmanager
     def reading(self, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]:
@@ -164,6 +193,7 @@ def create(
     units: Iterable[StudyUnit],
     captions: Iterable[tuple[int, str, int]],
     pictures: Iterable[tuple[int, str, bytes]],
+    proposals: Iterable[Proposal] = (),
 ) -> None:
     """Writes a new study atomically; units are numbered in the given order.
 
@@ -173,6 +203,7 @@ def create(
       units: the questions.
       captions: id, text and image of every caption of the split.
       pictures: id, media type and file content of every image that is shown.
+      proposals: what the models propose.
     """
     path, units = pathlib.Path(path), list(units)
     check_new_file(path)
@@ -198,6 +229,7 @@ def create(
                 ":pair, :golden, :note)",
                 questions,
             )
+            connection.executemany("INSERT INTO proposals VALUES (?, ?, ?, ?, ?)", proposals)
             connection.execute("COMMIT")
             connection.execute("PRAGMA journal_mode = WAL")
         temporary.rename(path)

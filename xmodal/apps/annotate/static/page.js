@@ -60,6 +60,7 @@ if (form) {
   };
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.type === "text" && event.key !== "Enter") return;
     const onLink = event.target.closest("a, button, summary");
     if (event.key === "Enter" && !onLink) {
       event.preventDefault();
