@@ -30,6 +30,7 @@ COMMANDS = {
         "train a text-only baseline for coherence relations",
     ),
     "describe": ("xmodal.apps.analysis.describe", "describe the ratings of CxC"),
+    "diversity": ("xmodal.apps.analysis.diversity", "compare what models retrieve"),
     "label_quality": ("xmodal.apps.analysis.label_quality", "compare labels with other labels"),
     "sample_pairs": ("xmodal.apps.analysis.sample_pairs", "draw pairs of items to be rated"),
     "score_gaps": ("xmodal.apps.analysis.score_gaps", "plot gaps between scores by rank"),

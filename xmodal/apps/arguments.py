@@ -5,7 +5,6 @@ import ast
 import glob
 import os
 import warnings
-from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -83,7 +82,7 @@ def name_list(text: str) -> list[str]:
     return [name for name in text.split(",") if name]
 
 
-def read_names(models: Sequence[str]) -> dict[str, str]:
+def read_names(models: list[str]) -> dict[str, str]:
     """Returns name -> path for arguments `[NAME=]PATH`; a file is named without its ending."""
     folders: dict[str, str] = {}
     for given in models:
@@ -93,9 +92,7 @@ def read_names(models: Sequence[str]) -> dict[str, str]:
             name = given if glob.has_magic(given) else name
             name = os.path.splitext(name)[0] if os.path.isfile(given) else name
         if name in folders:
-            raise UserError(
-                f"{folders[name]} and {folder} share the name {name!r}: write NAME=PATH."
-            )
+            raise UserError(f"{folders[name]} and {folder} are both {name!r}: write NAME=PATH.")
         folders[name] = folder
     return folders
 

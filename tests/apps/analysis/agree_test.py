@@ -6,10 +6,14 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from xmodal.apps.analysis.agree import compare, kendall_tau_b
+import xmodal
+from xmodal.apps.analysis import agree
+from xmodal.apps.analysis.agree import compare, format_agreement, kendall_tau_b, tau_intervals
 from xmodal.apps.reproduction.entries import read_results
-from xmodal.evals.reports.published import eccv_table_4, eccv_table_5
+from xmodal.evals.reports.published import PUBLISHED_LABELS, eccv_table_4, eccv_table_5
+from xmodal.evals.reports.uncertainty import draw_resamples
 
 METRICS = ["eccv/mean/map@r", "coco5k/mean/recall@1", "pmrp/mean"]
 
@@ -36,6 +40,7 @@ def test_the_papers_models_give_its_matrix(tmp_path, table):
     )
     assert text.count(matrix) == 2  # found and printed
     assert "rankings of 25 models" in text
+    assert "FEWER THAN FIVE" not in text
     assert "| PCME CutMix (retrained by ECCV Caption) |   3 |  16 | 2.5 |" in text
 
     found = json.loads((out / "agreement.json").read_text())
@@ -67,3 +72,125 @@ def test_table_5_follows_from_table_4():
     order = {tag: place for place, tag in enumerate(dict.fromkeys(tag for tag, _ in printed))}
     pairs = [(a, b) for a, b in itertools.combinations(sorted(whole, key=order.get), 2)]
     assert [round(tau(models, *pair), 2) for pair in pairs] == cells
+
+
+def test_tau_and_its_intervals_are_those_of_scipy():
+    rng = np.random.default_rng(0)
+    values = rng.integers(6, size=(9, 3)).astype(float)  # with ties
+    values[[1, 4], 2] = np.nan
+    tags = ["a/recall@1", "a/median_rank", "b/recall@1"]
+    models = {str(n): dict(zip(tags, row, strict=True)) for n, row in enumerate(values.tolist())}
+    quality = values * [1, -1, 1]
+
+    def slow(rows):
+        found = []
+        for pair in itertools.combinations(range(3), 2):
+            both = rows[~np.isnan(rows[:, pair]).any(axis=1)]
+            found.append(stats.kendalltau(*both[:, pair].T).statistic)
+        return found
+
+    above = np.triu_indices(3, 1)
+    found, counts = kendall_tau_b(models, tags)
+    assert found[above] == pytest.approx(slow(quality))
+    assert pytest.approx(found) == found.T
+    assert np.diag(found).tolist() == [1, 1, 1]
+    assert counts.tolist() == [[9, 9, 7], [9, 9, 7], [7, 7, 7]]
+    drawn = draw_resamples(9, 1000, 0).astype(int)
+    taus = [slow(quality.repeat(each, axis=0)) for each in drawn]
+    for limit, share, method in zip(
+        tau_intervals(models, tags), (2.5, 97.5), ("lower", "higher"), strict=True
+    ):
+        assert limit[above] == pytest.approx(np.nanpercentile(taus, share, 0, method=method))
+
+
+def test_the_papers_table_stands_only_beside_its_labels():
+    models, heading = eccv_table_4(), "ECCV Caption paper, table 5"
+    assert heading in format_agreement(models, METRICS, PUBLISHED_LABELS)
+    own = {**PUBLISHED_LABELS, "eccv": "beef"}
+    assert format_agreement(models, METRICS, own).count("| 0.39 | 0.20 |") == 1  # ours
+    assert heading not in format_agreement(models, METRICS[:2], own)
+
+
+IMAGES, CAPTIONS = np.arange(1, 9), np.arange(10, 26)
+
+
+@pytest.fixture
+def label_sets(tmp_path):
+    """Two folders of labels of eight images with two captions each; the second has a name."""
+    rng, folders = np.random.default_rng(0), [tmp_path / "first", tmp_path / "second"]
+    for folder in folders:
+        folder.mkdir()
+        own = {str(caption): [int(IMAGES[n // 2])] for n, caption in enumerate(CAPTIONS)}
+        (folder / "original_caption_to_image.json").write_text(json.dumps(own))
+        for name, queries, items in (
+            ("image_to_caption", IMAGES, CAPTIONS),
+            ("caption_to_image", CAPTIONS, IMAGES),
+        ):
+            lists = {str(each): rng.choice(items, 3, replace=False).tolist() for each in queries}
+            (folder / f"eccv_{name}.json").write_text(json.dumps(lists))
+    (folders[1] / "label_set.txt").write_text("mine@2026-11\n")
+    return [str(folder) for folder in folders]
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng, found = np.random.default_rng(1), []
+    ids = {"image_ids": IMAGES, "caption_ids": CAPTIONS}
+    for name in ("a", "b"):
+        vectors = {f"{key[:-4]}_embeddings": rng.normal(size=(len(x), 4)) for key, x in ids.items()}
+        np.savez(tmp_path / f"{name}.npz", **ids, **vectors)
+        found.append(str(tmp_path / f"{name}.npz"))
+    np.savez(tmp_path / "c.npz", **ids, scores=rng.normal(size=(8, 16)))
+    return [*found, f"third={tmp_path / 'c.npz'}"]
+
+
+def test_files_are_evaluated_on_several_label_sets(tmp_path, files, label_sets, monkeypatch):
+    out = tmp_path / "out"
+    words = [f"--models={','.join(files)}", f"--annotations={','.join(label_sets)}"]
+    monkeypatch.setattr("sys.argv", ["agree", *words, "--similarity=cosine", f"--output={out}"])
+    agree.main()
+    found, text = (
+        json.loads((out / "agreement.json").read_text()),
+        (out / "agreement.md").read_text(),
+    )
+    assert "**FEWER THAN FIVE MODELS" in text
+    assert "table 5" not in text
+    names = ("first", "mine@2026-11")
+    titles = [f"{benchmark} ({name})" for name in names for benchmark in ("coco5k", "eccv")]
+    assert {*found["labels"]} == {*titles}
+    assert {tag.split("/")[0] for tag in found["metrics"]} == {*titles}
+    given = {"embeddings": files[0], "similarity": "cosine"}
+    values = []
+    for name, labels in zip(names, label_sets, strict=True):
+        evaluation = xmodal.evaluate(**given, annotations=labels)
+        facts = json.loads((out / labels.rpartition("/")[2] / "a/benchmarks.json").read_text())
+        for result in evaluation.results:
+            known = facts[result.name]
+            assert (known["label_set"], known["label_hash"]) == (name, result.label_hash)
+            assert found["labels"][f"{result.name} ({name})"] == result.label_hash
+        assert f"\n## eccv ({name})\n" in evaluation.report()
+        values.append(evaluation.metrics["eccv/mean/map@r"])
+    assert values[0] != values[1]
+    ranks = found["ranks"]["eccv (mine@2026-11)/mean/map@r"]
+    best = {x: json.loads((out / f"second/{x}/metrics.json").read_text()) for x in ranks}
+    order = sorted(ranks, key=lambda model: -best[model]["eccv/mean/map@r"])
+    assert sorted(ranks, key=ranks.get) == order
+    # The folders are results like any others, so their agreement is the same.
+    folders = [str(out / name / model) for name in ("first", "second") for model in sorted(ranks)]
+    assert compare(folders, str(tmp_path / "again")) == text
+
+
+def test_label_sets_and_models_with_one_name_are_refused(tmp_path, files, label_sets):
+    first, second = label_sets
+    places = [tmp_path / "x" / "a", tmp_path / "y" / "b", tmp_path / "z" / "a"]
+    for file, labels, place in zip(files[:2], label_sets, places, strict=False):
+        given = {"embeddings": file, "similarity": "cosine"}
+        xmodal.evaluate(**given, annotations=labels).save(place)
+    given["embeddings"] = files[1]
+    xmodal.evaluate(**given, annotations=first).save(places[2])
+    with pytest.raises(xmodal.UserError, match="Two models are called 'a'"):
+        compare([str(places[0]), str(places[2])], str(tmp_path / "out"))
+    (tmp_path / "second/label_set.txt").write_text("first")
+    xmodal.evaluate(**given, annotations=second).save(places[1])
+    with pytest.raises(xmodal.UserError, match=r"labels of benchmark eccv \(first\) differ"):
+        compare([*map(str, places[:2])], str(tmp_path / "out"))

@@ -17,7 +17,7 @@ from xmodal.apps.annotate.study_file import (
     StudyUnit,
 )
 from xmodal.core.errors import UserError
-from xmodal.evals.labels.annotations import read_lists
+from xmodal.evals.labels.annotations import read_annotations, read_lists
 
 
 def match(caption, image, golden=None):
@@ -87,6 +87,9 @@ def test_positives_are_yes_and_weak_yes_and_unseen_originals(study, tmp_path):
     (tmp_path / "wrong.txt").write_text("20\n11\n")
     aggregate([study], tmp_path / "left", without=str(tmp_path / "wrong.txt"))
     assert read(tmp_path / "left") == [{"1": [30], "2": [10, 21]}, {"10": [2]}]
+    assert read_annotations(tmp_path / "left", "test").label_set == "left"
+    aggregate([study], tmp_path / "left", name="mine@2026-11")
+    assert read_annotations(tmp_path / "left", "test").label_set == "mine@2026-11"
 
 
 def tables(report):

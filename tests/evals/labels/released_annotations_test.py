@@ -74,6 +74,7 @@ def test_published_labels_are_those_of_the_whole_test_split(coco_test, change, b
     made = benchmarks.make_benchmarks(change(coco_test))
     published = {each.name for each in made if each.label_hash == PUBLISHED_LABELS[each.name]}
     assert published == benchmarks_left
+    assert {each.name for each in made if each.label_set == each.name} == benchmarks_left
 
 
 def test_bootstrap_deviation_is_the_published_one(real):

@@ -1,8 +1,12 @@
 r"""Compares metrics by how they rank models: Kendall's tau-b, ranks and a bump chart.
 
     python -m xmodal agree --models=OUT1,OUT2,OUT3 --output=AGREEMENT
+    python -m xmodal agree --models=A.npz,B.json,third=C.npz --annotations=LABELS1,LABELS2 \
+        --similarity=cosine --output=AGREEMENT
 
---models takes folders of evaluations and JSON tables {model: {tag: number}}.
+--models takes folders of evaluations and JSON tables {model: {tag: number}}; with --annotations,
+files of embeddings, scores or rankings, which are evaluated on every folder of labels into
+AGREEMENT/LABELS/MODEL. A model's results on several label sets are one row of numbers.
 """
 
 import math
@@ -12,28 +16,39 @@ import numpy as np
 
 from xmodal.apps.analysis.canvas import GRAY, new_figure, to_png
 from xmodal.apps.analysis.metric_tables import Models, check_labels, choose_metrics, load_models
-from xmodal.apps.arguments import make_parser, name_list
+from xmodal.apps.arguments import add_texts, make_parser, name_list
 from xmodal.core import console
 from xmodal.core.files import check_writable, format_json, write_files
-from xmodal.core.text_table import Rows, format_document
+from xmodal.core.text_table import Rows, format_document, format_number
 from xmodal.evals.reports.metrics import lower_is_better
-from xmodal.evals.reports.published import eccv_table_5
+from xmodal.evals.reports.published import PUBLISHED_LABELS, eccv_table_5
+from xmodal.evals.reports.uncertainty import compute_interval, draw_resamples
 
 # Metric -> model -> rank, as `ranks_of_models` returns them.
 Ranks = Mapping[str, Mapping[str, float]]
+
+_ON_INTERVALS = (
+    "The middle 95 % of 1,000 bootstrap samples of the models: how tau-b would vary over other "
+    "models like these. They leave out the noise of queries, and take models as independent."
+)
+_FEW = "**FEWER THAN FIVE MODELS: tau-b takes few values, and its interval says little.**"
 
 
 @console.readable_errors()
 def main() -> None:
     """Compares the metrics that the command line names."""
     parser = make_parser("agree", __doc__)
-    parser.add_argument(
-        "--models", type=name_list, required=True, help="result folders, JSON tables"
-    )
+    parser.add_argument("--models", type=name_list, required=True, help="folders, tables or files")
+    parser.add_argument("--annotations", type=name_list, help="folders of labels, for files")
+    add_texts(parser, similarity="for embeddings whose file names none")
     parser.add_argument("--metrics", type=name_list, help="tags to compare, * for any characters")
     parser.add_argument("--output", required=True, help="folder for the tables and the chart")
     args = parser.parse_args()
     check_writable(args.output)
+    if args.annotations:
+        from xmodal.apps.model_files import evaluate_files  # Imports JAX.
+
+        args.models = evaluate_files(args.models, args.annotations, args.output, args.similarity)
     print(compare(args.models, args.output, args.metrics), flush=True)
 
 
@@ -46,20 +61,19 @@ def compare(paths: Sequence[str], output: str, metrics: Sequence[str] | None = N
       metrics: tags to compare; None for the usual ones, see `choose_metrics`.
     """
     models = load_models(paths)
-    check_labels(paths)
+    labels = check_labels(paths, by_name=True)
     chosen = choose_metrics(models, metrics)
     (tau, counts), ranks = kendall_tau_b(models, chosen), ranks_of_models(models, chosen)
-    text = format_agreement(models, chosen)
+    text, limits = format_agreement(models, chosen, labels), tau_intervals(models, chosen)
     found = {"metrics": chosen, "tau_b": tau.tolist(), "models": counts.tolist(), "ranks": ranks}
-    write_files(
-        output,
-        {
-            "agreement.json": format_json(found),
-            "agreement.md": text,
-            "agreement.tex": format_agreement(models, chosen, "latex"),
-            "bump_chart.png": draw_bump_chart(ranks, title=f"Ranks of {len(models)} models"),
-        },
-    )
+    found |= {"labels": labels, "tau_b_low": limits[0].tolist(), "tau_b_high": limits[1].tolist()}
+    contents: dict[str, str | bytes] = {
+        "agreement.json": format_json(found),
+        "agreement.md": text,
+        "agreement.tex": format_agreement(models, chosen, labels, "latex"),
+        "bump_chart.png": draw_bump_chart(ranks, title=f"Ranks of {len(models)} models"),
+    }
+    write_files(output, contents)
     return text
 
 
@@ -77,17 +91,39 @@ def kendall_tau_b(models: Models, metrics: Sequence[str]) -> tuple[np.ndarray, n
       Tau-b, float64 [M, M], NaN if fewer than two models have both metrics or one metric is the
       same for all of them; and how many models have both metrics, int64 [M, M].
     """
-    from scipy import stats  # Slow to import.
-
     values = _quality_table(models, metrics)
-    known = ~np.isnan(values)
-    counts = known.T.astype(np.int64) @ known
-    tau = np.full(counts.shape, np.nan)
-    for i, j in zip(*np.nonzero(counts > 1), strict=True):
-        pairs = values[known[:, i] & known[:, j]]
-        # SciPy's tau is NaN if one metric is constant.
-        tau[i, j] = stats.kendalltau(pairs[:, i], pairs[:, j]).statistic
-    return tau, counts
+    known = (~np.isnan(values)).astype(np.int64)
+    return tau_b(values), known.T @ known
+
+
+def tau_b(values: np.ndarray, counts: np.ndarray | None = None) -> np.ndarray:
+    """Returns Kendall's tau-b between M columns of numbers, over the rows that both have.
+
+    Args:
+      values: floats [..., N, M], NaN where missing.
+      counts: how often every row occurs, numbers [N]; None for once.
+
+    Returns:
+      float64 [..., M, M]; NaN if one of the columns is constant.
+    """
+    signs = np.sign(values[..., :, None, :] - values[..., None, :, :])
+    signs = signs.reshape(*values.shape[:-2], -1, values.shape[-1])  # A row per pair of rows.
+    weights = 1.0 if counts is None else np.outer(counts, counts).reshape(-1, 1)
+    known, signs = weights * ~np.isnan(signs), np.nan_to_num(signs)
+    turned = np.swapaxes(signs, -1, -2)
+    ordered = turned**2 @ known
+    with np.errstate(invalid="ignore"):
+        return turned @ (weights * signs) / np.sqrt(ordered * np.swapaxes(ordered, -1, -2))
+
+
+def tau_intervals(models: Models, metrics: Sequence[str]) -> np.ndarray:
+    """Returns the 95 % intervals of tau-b, float64 [2, M, M], from a bootstrap of the models.
+
+    Copies of a model in one sample are ties; samples that leave tau-b undefined do not count.
+    """
+    values = _quality_table(models, metrics)
+    drawn = [tau_b(values, counts) for counts in draw_resamples(len(values), 1000, seed=0)]
+    return np.apply_along_axis(compute_interval, 0, np.stack(drawn))
 
 
 def ranks_of_models(models: Models, metrics: Sequence[str]) -> dict[str, dict[str, float]]:
@@ -116,11 +152,18 @@ def _quality_table(models: Models, metrics: Sequence[str]) -> np.ndarray:
     return np.array(values, np.float64) * signs
 
 
-def format_agreement(models: Models, metrics: Sequence[str], format: str = "markdown") -> str:
-    """Formats tau-b, the paper's values for metrics in table 5, and the ranks.
+def format_agreement(
+    models: Models, metrics: Sequence[str], labels: Mapping[str, str], format: str = "markdown"
+) -> str:
+    """Formats tau-b with intervals, the paper's values for metrics in table 5, and the ranks.
 
-    Columns are labeled with row numbers, since tags are long. See `text_table.format_document` for
-    the format.
+    Columns are labeled with row numbers, since tags are long.
+
+    Args:
+      models: model -> tag -> number.
+      metrics: tags.
+      labels: see `check_labels`; the paper's values are left out for labels that are not its own.
+      format: see `text_table.format_document`.
     """
     tau, counts = kendall_tau_b(models, metrics)
     least, most = counts.min(), counts.max()
@@ -129,27 +172,32 @@ def format_agreement(models: Models, metrics: Sequence[str], format: str = "mark
         "# Agreement between metrics",
         f"Kendall tau-b between the rankings of {over} models: 1 where two metrics order them "
         "alike, 0 where one says nothing of the other.",
+        *[_FEW] * bool(least < 5),
         _make_matrix(metrics, tau),
+        "## 95 % intervals",
+        _ON_INTERVALS,
+        _make_matrix(metrics, *tau_intervals(models, metrics)),
     ]
-    table = eccv_table_5()
-    printed = np.array([[table.get((a, b), np.nan) for b in metrics] for a in metrics])
+    own, table = dict(labels.items() - PUBLISHED_LABELS.items()), eccv_table_5()
+    shown = ["" if tag.partition("/")[0] in own else tag for tag in metrics]
+    printed = np.array([[table.get((a, b), np.nan) for b in shown] for a in shown])
     if not np.isnan(printed).all():
         sections += ["## ECCV Caption paper, table 5", "As printed, over the paper's 25 models."]
         sections.append(_make_matrix(metrics, printed))
     ranks = ranks_of_models(models, metrics)
     rows = [["", *(f"({j + 1})" for j in range(len(metrics)))]]
     for model in sorted(models, key=lambda model: ranks[metrics[0]].get(model, math.inf)):
-        places = [column.get(model) for column in ranks.values()]
-        rows.append([model, *("-" if place is None else f"{place:g}" for place in places)])
+        rows.append([model, *(format_number(each.get(model), "g") for each in ranks.values())])
     sections += ["## Ranks of the models", "1 is best; ties share a rank.", rows]
     return format_document(sections, format)
 
 
-def _make_matrix(metrics: Sequence[str], values: np.ndarray) -> Rows:
-    """The upper triangle of a symmetric matrix; a dash where it is undefined."""
+def _make_matrix(metrics: Sequence[str], *values: np.ndarray) -> Rows:
+    """The upper triangle of a symmetric matrix, or of two, of limits; a dash where undefined."""
     rows = [["", *(f"({j + 1})" for j in range(len(metrics)))]]
     for i, metric in enumerate(metrics):
-        cells = ["-" if np.isnan(value) else f"{value:.2f}" for value in values[i]]
+        columns = zip(*(each[i] for each in values), strict=True)
+        cells = [" to ".join(format_number(x, ".2f") for x in each) for each in columns]
         rows.append([f"({i + 1}) {metric}", *[""] * (i + 1), *cells[i + 1 :]])
     return rows
 

@@ -3,6 +3,7 @@
 import collections
 import fnmatch
 import math
+import re
 from collections.abc import Mapping, Sequence
 
 from etils import epath
@@ -11,6 +12,7 @@ from xmodal.core.errors import UserError
 from xmodal.core.files import as_numbers, read_json, read_numbers
 from xmodal.evals.reports.metrics import MEAN_SELECTED
 from xmodal.evals.reports.published import eccv_table_5
+from xmodal.evals.reports.results import name_labels
 
 # Model -> metric tag -> number. A model without a tag, or with NaN, lacks the metric.
 Models = Mapping[str, Mapping[str, float]]
@@ -31,7 +33,9 @@ def load_models(paths: Sequence[str]) -> dict[str, dict[str, float]]:
 
     Args:
       paths: folders of evaluations (with the `metrics.json` of one model, named after the folder)
-        and JSON files of the form `{model: {tag: number}}`; null means undefined.
+        and JSON files of the form `{model: {tag: number}}`; null means undefined. A model may have
+        several, such as a folder for each label set; tags on labels of one's own name these, see
+        `results.name_labels`.
     """
     models: dict[str, dict[str, float]] = {}
     for path in paths:
@@ -39,29 +43,47 @@ def load_models(paths: Sequence[str]) -> dict[str, dict[str, float]]:
         if place.is_dir():
             # `.` and `..` are resolved to get a name; a link keeps its own.
             name = place.resolve().name if place.name in ("", "..") else place.name
-            found = {name: read_numbers(place / "metrics.json", _REMEDY)}
+            titles = {each: title for each, (title, _) in _facts_of(path).items()}
+            numbers = read_numbers(place / "metrics.json", _REMEDY).items()
+            parts = ((*tag.partition("/"), value) for tag, value in numbers)
+            found = {name: {titles.get(a, a) + slash + b: value for a, slash, b, value in parts}}
         else:
             table = read_json(place, _REMEDY)
             found = {model: as_numbers(each) for model, each in table.items()}
-        if twice := found.keys() & models.keys():
-            raise UserError(f"Two models are called {min(twice)!r}, one in {path}: rename it.")
-        models |= found
+        for name, row in found.items():
+            known = models.setdefault(name, {})
+            if any(known.get(tag, value) != value == value for tag, value in row.items()):
+                raise UserError(f"Two models are called {name!r}, one in {path}: rename it.")
+            known |= row
     return models
 
 
-def check_labels(paths: Sequence[str]) -> None:
-    """Raises an error if a benchmark has different labels in two folders of evaluations."""
+def _facts_of(path: str) -> dict[str, tuple[str, str]]:
+    """Benchmark -> its name with that of its labels, and their hash."""
+    place = epath.Path(path) / _FACTS
+    facts = read_json(place, _REMEDY) if place.exists() else {}
+    return {x: (name_labels(x, f.get("label_set", "")), f["label_hash"]) for x, f in facts.items()}
+
+
+def check_labels(paths: Sequence[str], *, by_name: bool = False) -> dict[str, str]:
+    """Returns the hash of every benchmark's labels; an error if they differ in two folders.
+
+    Args:
+      paths: folders of evaluations; other paths are ignored.
+      by_name: whether labels may differ if their names do, as in `load_models`.
+    """
     seen: dict[str, tuple[str, str]] = {}
     for path in paths:
-        facts_of = epath.Path(path) / _FACTS
-        for benchmark, facts in read_json(facts_of, _REMEDY).items() if facts_of.exists() else ():
-            first, where = seen.setdefault(benchmark, (facts["label_hash"], path))
-            if facts["label_hash"] != first:
+        for name, (title, digits) in _facts_of(path).items():
+            benchmark = title if by_name else name
+            first, where = seen.setdefault(benchmark, (digits, path))
+            if digits != first:
                 raise UserError(
                     f"The labels of benchmark {benchmark} differ: {first} in {where} against "
-                    f"{facts['label_hash']} in {path}; evaluate both models with the same "
+                    f"{digits} in {path}; evaluate both models with the same "
                     "annotations and split, and on the same items."
                 )
+    return {benchmark: digits for benchmark, (digits, _) in seen.items()}
 
 
 def choose_metrics(
@@ -86,7 +108,9 @@ def choose_metrics(
     if metrics is None:
         chosen = [tag for tag in ranking if known[tag] > 1]
         if len(chosen) > _MOST_METRICS:
-            paper = [tag for tag in dict.fromkeys(a for a, _ in eccv_table_5()) if tag in chosen]
+            rows = [*dict.fromkeys(a for a, _ in eccv_table_5())]
+            # The same metrics on labels of one's own follow those of the paper.
+            paper = [x for row in rows for x in chosen if re.sub(r" \(.*?\)/", "/", x) == row]
             benchmarks = {tag.split("/")[0] for tag in paper}
             others = [tag for tag in chosen if tag.split("/")[0] not in benchmarks]
             heads = [tag for tag in others if any(fnmatch.fnmatch(tag, x) for x in _HEADLINES)]

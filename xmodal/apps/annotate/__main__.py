@@ -85,7 +85,7 @@ def _aggregate(args: argparse.Namespace) -> None:
     require_extra("annotate", "krippendorff")
     from xmodal.apps.annotate.labels import aggregate
 
-    names = "from_models", "add", "without", "human_only", "rule", "strict"
+    names = "name", "from_models", "add", "without", "human_only", "rule", "strict"
     studies = [StudyFile(path) for path in name_list(args.study)]
     print(aggregate(studies, args.output, **{name: getattr(args, name) for name in names}))
 
@@ -112,6 +112,7 @@ def _parse() -> argparse.Namespace:
     aggregate.add_argument("--output", required=True, help="folder")
     add_texts(
         aggregate,
+        name="name of these labels in results, such as mine@2026-11; default: that of the folder",
         add="eccv: folder of annotations whose positives are added",
         without="eccv: file of caption ids to leave out, one per line",
     )

@@ -33,6 +33,7 @@ def aggregate(
     studies: Sequence["StudyFile"],
     output: str | os.PathLike,
     *,
+    name: str | None = None,
     from_models: Collection[str] | None = None,
     **choice: Any,
 ) -> str:
@@ -42,6 +43,7 @@ def aggregate(
       studies: studies of one kind and dataset, whose questions count if all their raters have
         answered.
       output: folder; older files of the same names are replaced.
+      name: name of the labels in results of evaluations; None for that of the folder.
       from_models: models whose proposals count, as if the others had not been asked; None for all.
       choice: options of `label_matches`, for studies of the kind `eccv`.
     """
@@ -84,6 +86,7 @@ def aggregate(
         if ",same," in contents["votes.csv"]:
             told += " Its answers `same` weigh too much until all units are done."
         parts.append(told)
+    contents |= {"label_set.txt": f"{name}\n"} if name else {}
     if settings.kind != "preference":  # Evaluations need the captions and images of the split.
         captions, images = zip(*originals, strict=True)
         contents |= format_lists("original", positives_of_queries(originals, images, captions))

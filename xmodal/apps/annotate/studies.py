@@ -24,7 +24,6 @@ import numpy as np
 from xmodal.api.search.items import open_split
 from xmodal.apps.analysis.ratings.rated_pairs import read_folder
 from xmodal.apps.analysis.votes import describe_power
-from xmodal.apps.annotate.candidates import best_items, read_source
 from xmodal.apps.annotate.match_labels import Pair, read_judged
 from xmodal.apps.annotate.questions import KINDS
 from xmodal.apps.annotate.study_file import (
@@ -36,6 +35,7 @@ from xmodal.apps.annotate.study_file import (
     create,
 )
 from xmodal.apps.arguments import DATASET, read_names
+from xmodal.apps.model_files import best_items, read_source
 from xmodal.core.config import lookup, read
 from xmodal.core.errors import UserError
 from xmodal.core.untrusted.picture_formats import open_picture, to_rgb
@@ -67,7 +67,7 @@ def make(kind: str, options: Mapping[str, Any]) -> str:
     own = {"cxc": ("numbers",), "eccv": ("pass_share",)}.get(kind, ())
     section |= {name: options[name] for name in own}
     settings = read(StudySettings, "make", section)  # Checks numbers before the dataset is opened.
-    paths = read_names(options.get("models", ()))
+    paths = read_names(options.get("models", []))
     if kind == "preference" and len(paths) < 2:
         raise UserError(f"--models names {len(paths)} model(s); at least two are compared.")
     settings = dataclasses.replace(settings, models=tuple(paths))

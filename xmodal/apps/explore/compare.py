@@ -20,12 +20,12 @@ import numpy as np
 from etils import epath
 
 from xmodal.apps.analysis.agree import draw_bump_chart, format_agreement, ranks_of_models
-from xmodal.apps.analysis.metric_tables import check_labels, choose_metrics, load_models
-from xmodal.apps.arguments import make_parser, name_list
+from xmodal.apps.analysis.metric_tables import check_labels, choose_metrics
+from xmodal.apps.arguments import make_parser, name_list, read_names
 from xmodal.core import console
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
-from xmodal.core.files import FINAL, read_json
+from xmodal.core.files import FINAL, read_json, read_numbers
 from xmodal.core.text_table import Bold, format_table
 from xmodal.evals.reports.evaluation import SINGLE, find_evaluations, find_same, load_ranks
 from xmodal.evals.reports.metrics import lower_is_better
@@ -48,22 +48,6 @@ def main() -> None:
     ours, *others = comparison.metrics
     tables = (comparison.differences(ours, each, format, args.metrics) for each in others)
     print("\n".join(tables), end="")
-
-
-def read_names(models: Sequence[str]) -> dict[str, str]:
-    """Returns name -> folder for arguments `[NAME=]FOLDER`."""
-    folders: dict[str, str] = {}
-    for given in models:
-        name, equals, folder = given.partition("=")
-        if not equals or glob.glob(given):  # The folder's own name has an "=".
-            name, folder = os.path.basename(os.path.normpath(given)), given
-            name = given if glob.has_magic(given) else name
-        if name in folders:
-            raise UserError(
-                f"{folders[name]} and {folder} share the name {name!r}: write NAME=FOLDER."
-            )
-        folders[name] = folder
-    return folders
 
 
 def compare(results: Mapping[str, str | os.PathLike]) -> "Comparison":
@@ -141,9 +125,10 @@ class Comparison:
         folders = list(itertools.chain(*self._runs.values()))
         self._evaluations = _find_evaluations(folders)
         self._differences = functools.cache(self._compute_differences)
+        self._labels: dict[str, str] = {}
         for evaluator in {each for found in self._evaluations.values() for each in found}:
             places = (each[evaluator] for each in self._evaluations.values() if evaluator in each)
-            check_labels([os.fspath(place) for place in places])
+            self._labels |= check_labels([os.fspath(place) for place in places])
         self._has_seeds = len(folders) > len(self._runs)
         self.metrics: dict[str, dict[str, float]] = {}
         self._of_runs: dict[str, dict[str, list[float]]] = {}
@@ -166,7 +151,7 @@ class Comparison:
             self.metrics[name] = means | deviations
 
     def _read_numbers(self, folder: epath.Path) -> dict[str, float]:
-        (found,) = load_models([os.fspath(folder)]).values()
+        found = read_numbers(folder / "metrics.json", "evaluate again.")
         evaluations = self._evaluations[folder].items()
         if single := [evaluator for evaluator, place in evaluations if place == folder]:
             found = {_tag_of(single[0], tag): value for tag, value in found.items()}
@@ -302,7 +287,8 @@ class Comparison:
 
         See `table` for `tags`.
         """
-        return format_agreement(self.metrics, choose_metrics(self.metrics, tags), format)
+        chosen = choose_metrics(self.metrics, tags)
+        return format_agreement(self.metrics, chosen, self._labels, format)
 
     def draw_ranks(self, tags: Sequence[str] | None = None) -> bytes:
         """Returns a PNG with a line per model over the metrics; see `table` for `tags`."""

@@ -17,8 +17,8 @@ import jinja2
 
 from data_prep.reading.csv_files import read_csv
 from xmodal.apps.analysis.metric_tables import choose_metrics, load_models
-from xmodal.apps.arguments import make_parser, name_list
-from xmodal.apps.explore.compare import Comparison, read_names
+from xmodal.apps.arguments import make_parser, name_list, read_names
+from xmodal.apps.explore.compare import Comparison
 from xmodal.core import console
 from xmodal.core.errors import UserError
 from xmodal.core.files import check_writable, csv_text, write_files

@@ -142,7 +142,8 @@ def compute_benchmarks(
         left_out = sorted(benchmark.compared.keys() - directions.keys() - correlated.keys())
         skipped = {name: reasons[name] for name in left_out}
         named = benchmark.name, benchmark.definition, benchmark.label_hash
-        results.append(Result(*named, directions, correlated, skipped))
+        found = Result(*named, directions, correlated, skipped, label_set=benchmark.label_set)
+        results.append(found)
     if not any(each.directions or each.correlations for each in results):
         why = "; ".join(sorted({reason for each in results for reason in each.skipped.values()}))
         hint = ""

@@ -50,7 +50,8 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
     Args:
       folder: folder with the CSV files of Crisscrossed Captions, the JSON files and
         `coco_test_ids.npy` of ECCV Caption, COCO's `instances_val2014.json`, and Oscar's
-        `test_img_keys_1k.tsv`; some of them may be missing.
+        `test_img_keys_1k.tsv`; some of them may be missing. `label_set.txt` has the name of
+        the labels, such as `mine@2026-11`, which is by default that of the folder.
       split: `test` or `validation`; also `val`, as in the names of the files.
     """
     split = "validation" if split == "val" else split
@@ -97,10 +98,13 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
         name: {key: read_lists(of_test[x]) for key, x in listed_in.items() if x in of_test}
         for name, listed_in in _LISTS.items()
     }
+    named = files.get("label_set.txt")
+    label_set = named.read_text(encoding="utf-8") if named else Path(folder).resolve().name
     return Labels(
         name="coco_captions", split=split, image_ids=image_ids, caption_ids=caption_ids,
         caption_image_ids=owners, ratings=ratings, lists=lists, categories=categories,
         caption_categories=caption_categories, folds=folds, shortlist=shortlist,
+        label_set=label_set.strip(),
     )  # fmt: skip
 
 

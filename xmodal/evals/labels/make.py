@@ -95,7 +95,9 @@ class _Maker:
                 ids = (np.asarray(given[end]) for end in _ENDS)
                 label_hash.add(rating, *ids, graded[rating].scores)
         sentence = definition.sentence + (f" Only {partial}." if partial else "")
-        return Benchmark(definition.name, sentence, directions, graded, label_hash.digits())
+        name, digits = definition.name, label_hash.digits()
+        label_set = name if digits == definition.published else self._labels.label_set or name
+        return Benchmark(name, sentence, directions, graded, digits, label_set)
 
     def _grade(self, rating: str) -> GradedPairs:
         """The pairs of a rating, by position."""

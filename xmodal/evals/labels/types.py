@@ -29,6 +29,7 @@ class Labels:
       shortlist: bool [N], whether an image is on VinVL's list of 1,000, or None.
       partial: how much of the split is present, as in "181 of 5,000 images"; "" for all of it.
       texts: integers [M], equal for captions of one text; None if texts are not known.
+      label_set: name of the files that the labels were read from; "" for those of a dataset.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Labels:
     shortlist: np.ndarray | None = None
     texts: np.ndarray | None = None
     partial: str = ""
+    label_set: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +106,8 @@ class Benchmark:
       directions: direction, a name in `DIRECTIONS` -> its positives.
       graded: rating -> pairs.
       label_hash: 16 hexadecimal digits that identify the labels, regardless of their order.
+      label_set: name of the labels: the benchmark's own for published labels and those of a
+        dataset, `Labels.label_set` for others.
     """
 
     name: str
@@ -111,6 +115,7 @@ class Benchmark:
     directions: Mapping[str, DirectionLabels]
     graded: Mapping[str, GradedPairs]
     label_hash: str
+    label_set: str = ""
 
     @property
     def compared(self) -> dict[str, tuple[str, str]]:

@@ -166,6 +166,7 @@ class Evaluation:
         directions = result.directions.items()
         return {
             "definition": result.definition,
+            "label_set": result.label_set,
             "label_hash": result.label_hash,
             "similarity": self.similarity,
             "bootstrap": {"samples": self.samples, "seed": self.seed},

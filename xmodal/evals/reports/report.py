@@ -8,7 +8,7 @@ from xmodal.core.text_table import Bold, Rows, format_document, format_number
 from xmodal.evals.labels.definitions import RATING_SIDES, find_title
 from xmodal.evals.reports.metrics import find_best, lower_is_better
 from xmodal.evals.reports.published import PUBLISHED_LABELS, eccv_table_4, published_numbers
-from xmodal.evals.reports.results import RSUM, Result, metric_tag
+from xmodal.evals.reports.results import RSUM, Result, metric_tag, name_labels
 
 if TYPE_CHECKING:
     from xmodal.evals.reports.evaluation import Evaluation
@@ -151,7 +151,8 @@ def _make_summary(evaluation: "Evaluation") -> list[Section]:
         if any(f"{name}/{tag}" in metrics for name in names)
     }
     cells = ([_cell(metrics, f"{name}/{tag}") for tag in columns.values()] for name in names)
-    shown = [[name, *row] for name, row in zip(names, cells, strict=True) if {*row} - {"-"}]
+    titles = [name_labels(each.name, each.label_set) for each in evaluation.benchmarks]
+    shown = [[title, *row] for title, row in zip(titles, cells, strict=True) if {*row} - {"-"}]
     return [[[evaluation.name, *columns], *shown]] if names else []
 
 
@@ -161,7 +162,7 @@ def _make_benchmark(evaluation: "Evaluation", benchmark: Result) -> list[Section
     is_comparable, title = _is_published(benchmark), find_title(name)
     sections: list[Section] = [f"## {title} ({name})" if title else f"## {name}"]
     if name in PUBLISHED_LABELS and not is_comparable:
-        sections = [f"## {name}", _NOT_PUBLISHED]
+        sections = [f"## {name_labels(name, benchmark.label_set)}", _NOT_PUBLISHED]
     # The ECCV Caption paper prints two decimals, since its differences are small.
     decimals = 2 if name == "eccv" or name.startswith("pmrp") else 1
     if "eccv/mean/map@r" in metrics and name == "eccv":
@@ -275,7 +276,7 @@ def _make_facts(benchmark: Result) -> list[Section]:
     for name, each in benchmark.correlations.items():
         rated.append([name.upper(), f"{len(each.influence):,}", f"{each.pairs_per_sample:,}"])
     reasons = [f"- Without {', '.join(x)}: {why.rstrip('.')}." for why, x in lacking.items()]
-    facts: list[Section] = [f"### {benchmark.name}"]
+    facts: list[Section] = [f"### {name_labels(benchmark.name, benchmark.label_set)}"]
     facts.append(f"{benchmark.definition} Labels `{benchmark.label_hash}`.".strip())
     facts += [rows for rows in (ranked, rated) if len(rows) > 1]
     return facts + ["\n".join(reasons)] * bool(reasons)

@@ -111,6 +111,7 @@ class Result:
       repeats: tag -> [S], values of a metric in samples that all models share, whose mean it is.
       chance: tag -> the number of a model that guesses.
       samples: the kind of the samples of `repeats`.
+      label_set: name of the labels, see `labels.types.Benchmark`; "" without a benchmark.
     """
 
     name: str
@@ -123,6 +124,12 @@ class Result:
     repeats: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
     chance: Mapping[str, float] = dataclasses.field(default_factory=dict)
     samples: Literal["pools", "images"] = "pools"
+    label_set: str = ""
+
+
+def name_labels(benchmark: str, label_set: str) -> str:
+    """Returns `eccv` on its own labels, and `eccv (mine@2026-11)` on others."""
+    return benchmark if label_set in ("", benchmark) else f"{benchmark} ({label_set})"
 
 
 def evaluator_tag(evaluator: str, tag: str) -> str:

@@ -24,7 +24,7 @@ from xmodal.evals.scores.ranks import (
 from xmodal.evals.scores.rerank import describe_candidates
 from xmodal.evals.scores.score_files import hash_arrays
 from xmodal.evals.scores.score_rows import Scores
-from xmodal.evals.scores.sources import Candidates, RankedLists
+from xmodal.evals.scores.sources import Candidates, Ids, RankedLists
 
 _DIGITS = 12  # Digits of the hash that distinguishes candidates.
 
@@ -113,7 +113,7 @@ def keep_determined(
     return dataclasses.replace(answer, rank=rank, tied=None, values=values, missing=missing)
 
 
-def open_lists(source: RankedLists | Candidates, labels: Labels, direction: str) -> ListedScores:
+def open_lists(source: RankedLists | Candidates, labels: Ids, direction: str) -> ListedScores:
     """Returns the ranked lists of a direction by position in the galleries of a split.
 
     Candidates are ranked by descending score; of equal scores, the smaller id comes first. Queries
@@ -124,7 +124,7 @@ def open_lists(source: RankedLists | Candidates, labels: Labels, direction: str)
     queries, items = (Positions(KINDS[each], ids[each]) for each in DIRECTIONS[direction])
     definition, ranked = "", None
     if isinstance(source, RankedLists):
-        lists = source.directions[direction]
+        lists = source.directions.get(direction, {})
         given, ranked = np.fromiter(lists, np.int64, len(lists)), list(lists.values())
     else:
         given = source.image_ids if direction == "i2t" else source.caption_ids
