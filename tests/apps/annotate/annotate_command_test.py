@@ -78,7 +78,7 @@ def test_from_models_to_labels(run, few_shapes, tmp_path):
     options = ("--similarity=cosine", "--per_hit=10", f"--exclude={study}")
     code, said = run(*made, *options)
     assert code == 0, said
-    asked = int(re.search(r"; (\d+) pairs of 40 that the models propose, (\d+) of", said)[1])
+    asked = int(re.search(r"; (\d+) pairs of 40 that the models propose; \d+ more are", said)[1])
     assert 8 <= asked <= 10
     later = StudyFile(second)
     queue, rater = AssignmentQueue(later), find_rater(later, *invite(later, 1).values())

@@ -112,3 +112,20 @@ def test_a_slider_has_labels_and_no_numbers(look, chromium, tmp_path):
             follow(page, lambda: page.keyboard.press("Enter"))
     (answer,) = read_answers(study)
     assert float(answer.value) == pytest.approx(between + 0.1)
+
+
+@pytest.mark.slow
+def test_digits_in_a_reason_choose_nothing(chromium, tmp_path):
+    study = make_study(tmp_path / "study", STUDIES["match"], CAPTIONS)
+    with serving(study) as server:
+        (link,) = links(study, server, 1).values()
+        with open_page(chromium, link, size="phone", scheme="light") as page:
+            follow(page, lambda: page.keyboard.press("Enter"))
+            page.keyboard.press("3")
+            page.check("[name=wrong_caption]")
+            page.click("[name=because]")
+            page.keyboard.type("2 dogs, not 1")
+            assert page.locator("[name=answer]:checked").get_attribute("value") == "weak_no"
+            follow(page, lambda: page.keyboard.press("Enter"))
+    (answer,) = read_answers(study)
+    assert (answer.value, answer.wrong_caption, answer.because) == ("weak_no", 1, "2 dogs, not 1")

@@ -249,3 +249,12 @@ def test_cxc_as_a_sixth_annotator(real_data):
         "i2t": 8_906,
         "t2i": 1_895,
     }
+
+
+def test_released_positives_are_symmetric(real_data):
+    """Between a query image and a query caption, both lists say the same, as ours do."""
+    i2t, t2i = released_pairs(real_data / "eccv_caption", "eccv")
+    images, captions = {image for _, image in i2t}, {caption for caption, _ in t2i}
+    shared = [{(c, i) for c, i in pairs if c in captions and i in images} for pairs in (i2t, t2i)]
+    assert shared[0] == shared[1]
+    assert len(shared[0]) == 6_089

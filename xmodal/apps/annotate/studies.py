@@ -62,15 +62,14 @@ def make(kind: str, options: Mapping[str, Any]) -> str:
       options: flags of `python -m xmodal annotate make`, by name.
     """
     check_new_file(options["study"])
-    section = {name: options[name] for name in _SHARED} | {"kind": kind}
+    paths = read_names(options.get("models", []))
+    section = {name: options[name] for name in _SHARED} | {"kind": kind, "models": tuple(paths)}
     section["raters_per_item"] = options["raters_per_item"] or _RATERS[kind]
     own = {"cxc": ("numbers",), "eccv": ("pass_share",)}.get(kind, ())
     section |= {name: options[name] for name in own}
     settings = read(StudySettings, "make", section)  # Checks numbers before the dataset is opened.
-    paths = read_names(options.get("models", []))
     if kind == "preference" and len(paths) < 2:
         raise UserError(f"--models names {len(paths)} model(s); at least two are compared.")
-    settings = dataclasses.replace(settings, models=tuple(paths))
     split = open_split({name: options[name] for name in DATASET})
     generator, said = np.random.default_rng(options["seed"]), ""
     models = {name: read_source(path, options["similarity"]) for name, path in paths.items()}
@@ -90,7 +89,7 @@ def make(kind: str, options: Mapping[str, Any]) -> str:
         images, captions = (tuple(ids.tolist()) for ids in queries.values())
         settings = dataclasses.replace(settings, image_queries=images, caption_queries=captions)
         said = f"; {len(pool.pairs):,} pairs of {len(proposals):,} that the models propose"
-        said += f", {len(pool.judged):,} of them judged before" if judged else ""
+        said += f"; {len(pool.judged):,} more are judged already" if judged else ""
     else:
         count, labels = options["examples"], options["labels"]
         units, groups, proposals = draw_preferences(models, split, count, labels, generator)
