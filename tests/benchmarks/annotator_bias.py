@@ -154,8 +154,9 @@ def main():
     known.mkdir()
     for name, content in files.items():
         (known / name).write_text(content)
-    for original in (args.output / "labels" / "ten").glob("original_*.json"):
-        (known / original.name).write_bytes(original.read_bytes())
+    for kept in (args.output / "labels" / "ten").glob("*.json"):
+        if kept.name.startswith(("original", "study")):
+            (known / kept.name).write_bytes(kept.read_bytes())
 
     found, folders = {}, []
     for labels in ("truth", *sets):

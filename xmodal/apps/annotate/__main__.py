@@ -130,8 +130,7 @@ def _parse() -> argparse.Namespace:
     )  # fmt: skip
     runs = {inviting: _invite, serve: _serve, review: _review, aggregate: _aggregate}
     for command, run in runs.items():
-        text = "files, A,B" if command is aggregate else "file of the study"
-        command.add_argument("--study", required=True, help=text)
+        command.add_argument("--study", required=True, help="file of the study; aggregate: A,B,...")
         command.set_defaults(run=run)
     return parser.parse_args()
 
