@@ -42,12 +42,19 @@ class Ragged:
 
     def contains(self, rows: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Whether items are in their rows, bool; `rows` and `items` broadcast; -1 is in no row."""
+        return self.find(rows, items) >= 0
+
+    def find(self, rows: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """Returns where items are in `values` that ascend in a row, int64; -1 if they are not.
+
+        `rows` and `items` broadcast; -1 is in no row.
+        """
         keys, stride = self._keys
         items = np.asarray(items)
         # One key per pair; an item beyond the stride would give the key of another row's pair.
         wanted = np.asarray(rows, np.int64) * stride + items
-        found = keys[np.searchsorted(keys[:-1], wanted)] == wanted
-        return found & (items >= 0) & (items < stride)
+        at = np.searchsorted(keys[:-1], wanted)
+        return np.where((keys[at] == wanted) & (items >= 0) & (items < stride), at, -1)
 
     def expand(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns the position in `rows` of every value of these rows, and the value; int [V]."""

@@ -75,13 +75,14 @@ class DirectionLabels:
       positives: positives of every query; a query without any is skipped. With several relations,
         the same queries are evaluated with each, and every metric is their mean (PCME's
         R-Precision).
-      metrics: any of "recall@1", "recall@5", "recall@10", "mrr", "median_rank", "map@r",
-        "r_precision", "pmrp".
+      metrics: any of "recall@K", "mrr", "median_rank", "map", "map@r", "r_precision", "ndcg@K",
+        "pmrp".
       unreachable: int32 [Q], positives of every query that are not in the gallery: they can never
         be found but count in R. None means zeros.
       cap: R of a query is min(its positives, `cap`); None for no cap.
       folds: int32 [Q] and int32 [N], fold of every query and every item; a query is compared only
         with items in the same fold. None for the whole gallery.
+      grades: float64 [P], above 0, of the values of `positives`; None if all are 1.
     """
 
     positives: Ragged | Relation | tuple[Relation, ...]
@@ -89,6 +90,7 @@ class DirectionLabels:
     unreachable: np.ndarray | None = None
     cap: int | None = None
     folds: tuple[np.ndarray, np.ndarray] | None = None
+    grades: np.ndarray | None = None
 
     @property
     def relations(self) -> tuple[Ragged | Relation, ...]:

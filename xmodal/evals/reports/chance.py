@@ -4,8 +4,8 @@ import numpy as np
 
 from xmodal.evals.labels.positives import Ragged, Relation
 from xmodal.evals.labels.types import DirectionLabels
-from xmodal.evals.reports.metrics import MEDIAN_RANK, RECALL, RECIPROCAL_RANK
-from xmodal.evals.scores.ranks import compute_r, has_positives
+from xmodal.evals.reports.metrics import MEDIAN_RANK, RECALL, RECIPROCAL_RANK, compute_discounts
+from xmodal.evals.scores.ranks import compute_r, find_cutoff, has_positives, ideal_dcg
 
 
 def compute_chance(labels: DirectionLabels, sizes: np.ndarray) -> dict[str, float]:
@@ -28,7 +28,10 @@ def compute_chance(labels: DirectionLabels, sizes: np.ndarray) -> dict[str, floa
         facts = np.stack([sizes, positives, depths])
         facts, counts = np.unique(facts, axis=1, return_counts=True)
         for metric, values in found.items():
-            values.append(_expect(metric, facts, counts / len(rows)))
+            if cutoff := find_cutoff(metric):
+                values.append(_expect_ndcg(labels, relation, sizes, rows, cutoff))
+            else:
+                values.append(_expect(metric, facts, counts / len(rows)))
     return {metric: float(np.mean(values)) for metric, values in found.items()}
 
 
@@ -54,6 +57,8 @@ def _expect(metric: str, facts: np.ndarray, shares: np.ndarray) -> float:
     elif metric.startswith(RECALL):
         depth = int(metric.removeprefix(RECALL))
         values = 1 - _survive(sizes, positives, depth)[-1]
+    elif metric == "map":
+        values = _expect_precisions(sizes, positives, sizes) / depths
     elif metric == "map@r":
         values = _expect_precisions(sizes, positives, np.minimum(depths, sizes)) / depths
     else:  # Each of the first R items is a positive with probability P / G.
@@ -70,6 +75,23 @@ def _expect_precisions(sizes: np.ndarray, positives: np.ndarray, seen: np.ndarra
     harmonic = np.cumsum(1 / np.arange(1, seen.max() + 1))[np.maximum(seen, 1) - 1]
     others = (positives - 1) / np.maximum(sizes - 1, 1)
     return positives / sizes * (harmonic + (seen - harmonic) * others)
+
+
+def _expect_ndcg(
+    labels: DirectionLabels,
+    relation: Ragged | Relation,
+    sizes: np.ndarray,
+    rows: np.ndarray,
+    cutoff: int,
+) -> float:
+    """Expectation over queries `rows`: each of the first items has the mean grade of all."""
+    gains = _count_reachable(labels, relation).astype(np.float64)
+    if labels.grades is not None and isinstance(relation, Ragged):
+        gains = np.diff(np.concatenate([[0.0], np.cumsum(labels.grades)])[relation.offsets])
+    discounts = np.cumsum(compute_discounts(cutoff))[np.minimum(cutoff, sizes) - 1]
+    return 100.0 * float(
+        np.mean(gains[rows] / sizes * discounts / ideal_dcg(labels, relation, cutoff)[rows])
+    )
 
 
 def _survive(size: np.ndarray, positives: np.ndarray, depth: int) -> np.ndarray:

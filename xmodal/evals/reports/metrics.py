@@ -14,7 +14,8 @@ RECIPROCAL_RANK = "mrr"
 # of their tags: the mean over i2t and t2i, or t2t.
 SELECTED = (RECIPROCAL_RANK, "recall@10")
 MEAN_SELECTED = tuple(f"mean_{metric}" for metric in SELECTED)
-RECALL = "recall@"  # Begins the name of a recall; the number of items that it reads follows.
+# Begin the names of metrics; the number of items that they read follows.
+RECALL, NDCG = "recall@", "ndcg@"
 # Metrics of one table, in the order in which they break ties.
 _FAMILIES = (
     ("recall@10", "recall@5", "recall@1", MEDIAN_RANK),
@@ -89,6 +90,14 @@ def compute_median_rank(rank: np.ndarray) -> float:
     return float(np.floor(np.median(rank)) + 1)
 
 
+def compute_map(hits: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """Returns the average precision of every query: the summed precision at each hit, over R.
+
+    It is trec_eval's `map` if `hits` has the whole gallery, see `compute_map_at_r`.
+    """
+    return np.sum(np.cumsum(hits, axis=1) / np.arange(1, hits.shape[1] + 1) * hits, axis=1) / r
+
+
 def compute_map_at_r(hits: np.ndarray, r: np.ndarray) -> np.ndarray:
     """Returns mAP@R of every query: the summed precision at each hit in the first R, over R.
 
@@ -102,16 +111,22 @@ def compute_map_at_r(hits: np.ndarray, r: np.ndarray) -> np.ndarray:
     Returns:
       float64 [Q] in 0..1.
     """
-    place = np.arange(1, hits.shape[1] + 1)
-    precision = np.cumsum(hits, axis=1) / place
-    counts = hits & (place <= r[:, None])
-    return np.sum(precision * counts, axis=1) / r
+    return compute_map(hits & (np.arange(hits.shape[1]) < r[:, None]), r)
 
 
 def compute_r_precision(hits: np.ndarray, r: np.ndarray) -> np.ndarray:
     """Returns the share of positives among the first R, see `compute_map_at_r`."""
     place = np.arange(1, hits.shape[1] + 1)
     return np.sum(hits & (place <= r[:, None]), axis=1) / r
+
+
+def compute_discounts(count: int) -> np.ndarray:
+    """Returns 1 / log2(place + 1) of the first places, float64 [count].
+
+    A discounted cumulative gain is the sum of discounted grades (Järvelin and Kekäläinen 2002, with
+    the linear gains and the discounts of trec_eval's `ndcg_cut`).
+    """
+    return 1 / np.log2(np.arange(2, count + 2))
 
 
 def compute_average_precision(scores: np.ndarray, positive: np.ndarray) -> float:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from xmodal.core.text_table import Bold, Rows, format_document, format_number
 from xmodal.evals.labels.definitions import RATING_SIDES, find_title
-from xmodal.evals.reports.metrics import find_best, lower_is_better
+from xmodal.evals.reports.metrics import NDCG, RECALL, find_best, lower_is_better
 from xmodal.evals.reports.published import PUBLISHED_LABELS, eccv_table_4, published_numbers
 from xmodal.evals.reports.results import RSUM, Result, metric_tag, name_labels
 
@@ -18,8 +18,10 @@ Section = str | Rows
 _DIGITS = 16  # Digits of a hash in the report; benchmarks.json has all of them.
 _ARROWS = {"i2t": "I→T", "t2i": "T→I", "t2t": "T→T", "i2i": "I→I"}
 _METRIC_NAMES = {
+    "map": "mAP",
     "map@r": "mAP@R",
     "r_precision": "R-P",
+    "ndcg@10": "nDCG@10",
     "recall@1": "R@1",
     "recall@5": "R@5",
     "recall@10": "R@10",
@@ -39,7 +41,9 @@ _ON_CORRELATIONS = (
 _SUMMARY = {
     **{f"{arrow} R@1": f"{direction}/recall@1" for direction, arrow in _ARROWS.items()},
     RSUM: RSUM,
+    "mAP": "mean/map",
     "mAP@R": "mean/map@r",
+    "nDCG@10": "mean/ndcg@10",
     "PMRP": "mean",
     **{rating.upper(): f"{rating}/spearman" for rating in RATING_SIDES},
 }
@@ -108,7 +112,7 @@ def _find_warnings(evaluation: "Evaluation") -> list[str]:
         is_reached = low <= chance < (600 if tag.endswith(RSUM) else 100)
         if 1 < chance <= high if lower_is_better(tag) else is_reached:
             table, _, metric = tag.rpartition("/")
-            guessed.setdefault(table, []).append(_METRIC_NAMES.get(metric, metric))
+            guessed.setdefault(table, []).append(_name_metric(metric))
     by_table = [f"{table} {', '.join(names)}".strip() for table, names in guessed.items()]
     warnings = {
         "MOST QUERIES ARE TIED: {}; the order of the items decides.": tied,
@@ -179,9 +183,10 @@ def _make_benchmark(evaluation: "Evaluation", benchmark: Result) -> list[Section
         columns = {}
         for direction in directions:
             arrow = f"{_ARROWS[direction]} "
-            for metric, title in _METRIC_NAMES.items():
+            found = benchmark.directions.get(direction)
+            for metric in dict.fromkeys((*_METRIC_NAMES, *(found.values if found else ()))):
                 if (tag := metric_tag(name, direction, metric)) in metrics:
-                    columns[tag], arrow = arrow + title, ""
+                    columns[tag], arrow = arrow + _name_metric(metric), ""
         if "i2t" in directions and f"{name}/{RSUM}" in metrics:
             columns[f"{name}/{RSUM}"] = RSUM
         tables.append(("Retrieval", columns))
@@ -189,6 +194,11 @@ def _make_benchmark(evaluation: "Evaluation", benchmark: Result) -> list[Section
     tables.append(("Spearman x100", rated))
     shown = [_make_table(evaluation, *each, printed, decimals) for each in tables if each[1]]
     return [*sections, *shown] if shown else []
+
+
+def _name_metric(metric: str) -> str:
+    """The name of a metric in tables."""
+    return _METRIC_NAMES.get(metric) or metric.replace(RECALL, "R@").replace(NDCG, "nDCG@")
 
 
 def _is_published(benchmark: Result) -> bool:

@@ -13,7 +13,6 @@ from xmodal.evals.reports.results import RSUM, Result, metric_tag
 MEAN = "mean"  # Used in tags in place of a direction.
 _MEAN_OF = ("i2t", "t2i")
 _SUMMED = ("recall@1", "recall@5", "recall@10")
-_MEAN_METRICS = (*_SUMMED, "mrr", "map@r", "r_precision", "pmrp")
 # Suffixes of tags that training does not change, and of one that repeats another tag.
 _OF_QUERIES = ("queries", "skipped_queries", "tied_queries", "gallery")
 _OF_PAIRS = ("spearman", "spearman_std", "pairs", "pairs_per_sample")
@@ -108,8 +107,8 @@ def name_values(benchmark: str, directions: Mapping[str, Mapping[str, Value]]) -
         for metric, value in values.items()
     }
     i2t, t2i = (directions.get(name, {}) for name in _MEAN_OF)
-    for metric in _MEAN_METRICS:
-        if metric in i2t and metric in t2i:
+    for metric in i2t:
+        if metric in t2i and metric != MEDIAN_RANK:
             found[metric_tag(benchmark, MEAN, metric)] = (i2t[metric] + t2i[metric]) / 2
     if i2t.keys() & t2i.keys() >= {*_SUMMED}:
         total: Any = sum(each[metric] for each in (i2t, t2i) for metric in _SUMMED)

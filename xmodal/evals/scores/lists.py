@@ -15,11 +15,11 @@ from xmodal.evals.labels.types import DirectionLabels, Labels
 from xmodal.evals.reports.metrics import RECALL
 from xmodal.evals.reports.results import Rescored
 from xmodal.evals.scores.ranks import (
-    LIST_METRICS,
     RankedQueries,
-    find_deepest,
+    find_depth,
     has_positives,
     rank_directions,
+    reads_list,
 )
 from xmodal.evals.scores.rerank import describe_candidates
 from xmodal.evals.scores.score_files import hash_arrays
@@ -98,8 +98,8 @@ def keep_determined(
         known |= answer.rank < gallery
     missing = {}
     for metric in labels.metrics:
-        if metric in LIST_METRICS:
-            short = lengths < np.minimum(find_deepest(labels), gallery)
+        if reads_list(metric):
+            short = lengths < np.minimum(find_depth(labels, metric, gallery), whole)
         else:
             depth = int(metric.removeprefix(RECALL)) if metric.startswith(RECALL) else gallery
             short = ~known & (lengths < depth)

@@ -13,7 +13,8 @@ from xmodal.evals.reports.results import Rescored
 from xmodal.evals.scores.score_rows import Scores, as_slice, memory_budget, top_items
 
 # Metrics of the top of a list, and their functions.
-LIST_METRICS = {
+_LIST_METRICS = {
+    "map": metrics.compute_map,
     "map@r": metrics.compute_map_at_r,
     "r_precision": metrics.compute_r_precision,
     "pmrp": metrics.compute_r_precision,
@@ -21,6 +22,7 @@ LIST_METRICS = {
 Pairs = Sequence[tuple[np.ndarray, np.ndarray]]
 
 _FLAGS = 255 * 8  # Counted together.
+_TINY = np.finfo(np.float64).tiny
 _SAMPLE = 16  # Every 16th chunk is checked for ranks that rounding decides.
 
 
@@ -184,9 +186,17 @@ class _Answer:
 
     def __init__(self, labels: DirectionLabels, shape: tuple[int, int]) -> None:
         self.labels, (queries, self._items) = labels, shape
-        self._values = {name: np.zeros(queries) for name in labels.metrics if name in LIST_METRICS}
-        deepest = find_deepest(labels) if self._values else np.zeros(queries, int)
+        self._values = {name: np.zeros(queries) for name in labels.metrics if reads_list(name)}
+        deepest = np.zeros(queries, int)
+        if self._values:
+            every = (find_depth(labels, name, self._items) for name in self._values)
+            deepest = np.max([find_deepest(labels), *every], axis=0)
         self.depths = deepest + (deepest > 0)
+        self._ideals = {
+            name: [np.maximum(ideal_dcg(labels, x, cutoff), _TINY) for x in labels.relations]
+            for name in self._values
+            if (cutoff := find_cutoff(name))
+        }
         self._has_rank = len(self._values) < len(labels.metrics)
         self._rank = np.full(queries, self._items, np.int32)
         self._tied, self._rounded = np.zeros(queries, bool), list[bool]()
@@ -194,17 +204,31 @@ class _Answer:
     def add(self, chunk: _Chunk, rounding: np.ndarray | None) -> None:
         """Adds rows of queries, and `rounding` of their scores [q] if it is to be counted."""
         queries = chunk.queries
-        for relation in self.labels.relations if self._values else ():
+        for number, relation in enumerate(self.labels.relations if self._values else ()):
             r = compute_r(self.labels, relation)[queries]
             hits = relation.contains(queries[:, None], chunk.lists)
             for metric, values in self._values.items():
-                values[queries] += LIST_METRICS[metric](hits, np.maximum(r, 1))
+                if ideals := self._ideals.get(metric):
+                    gains = self._gains(queries, chunk.lists[:, : find_cutoff(metric)], hits)
+                    dcg = gains @ metrics.compute_discounts(gains.shape[1])
+                    values[queries] += dcg / ideals[number][queries]
+                else:
+                    values[queries] += _LIST_METRICS[metric](hits, np.maximum(r, 1))
             if not self._has_rank:  # Is the R-th item tied with the next?
                 ends = np.stack([np.maximum(r - 1, 0), r], axis=1)
                 last, following = np.take_along_axis(chunk.listed, ends, axis=1).T
                 self._tied[queries] |= (r > 0) & (last == following)
         if self._has_rank:
             self._rank_best(chunk, rounding)
+
+    def _gains(self, queries: np.ndarray, lists: np.ndarray, hits: np.ndarray) -> np.ndarray:
+        """The grades of the first items of lists, float64 [q, K]; `hits` may have more."""
+        positives, grades = self.labels.positives, self.labels.grades
+        if grades is None:
+            return hits[:, : lists.shape[1]].astype(np.float64)
+        assert isinstance(positives, Ragged), "grades are of listed positives"
+        found = positives.find(queries[:, None], lists)
+        return np.where(found < 0, 0.0, grades[found])
 
     def _rank_best(self, chunk: _Chunk, rounding: np.ndarray | None) -> None:
         """Ranks the best positives, and finds items with the same scores."""
@@ -238,6 +262,37 @@ class _Answer:
             values = metrics.compute_recall_values(rank, self.labels.metrics) | values
         rounded = float(np.mean(self._rounded)) if self._rounded else 0.0
         return RankedQueries(rank, self._tied, rounded, values, rescored=rescored)
+
+
+def reads_list(metric: str) -> bool:
+    """Returns whether a metric reads the first items of a list, and not only the best rank."""
+    return metric in _LIST_METRICS or bool(find_cutoff(metric))
+
+
+def find_cutoff(metric: str) -> int:
+    """Returns the K of nDCG@K; 0 for other metrics."""
+    return int(metric.removeprefix(metrics.NDCG)) if metric.startswith(metrics.NDCG) else 0
+
+
+def find_depth(labels: DirectionLabels, metric: str, items: int) -> np.ndarray:
+    """Returns how many of N items determine a metric that reads lists; int64 [Q]."""
+    deepest = find_deepest(labels)
+    depth = items if metric == "map" else find_cutoff(metric) or deepest
+    return np.minimum(depth, items) * (deepest > 0)
+
+
+def ideal_dcg(labels: DirectionLabels, relation: Ragged | Relation, cutoff: int) -> np.ndarray:
+    """Returns the discounted cumulative gain of the best first K items; float64 [Q]."""
+    discounts = metrics.compute_discounts(cutoff)
+    if labels.grades is None or not isinstance(relation, Ragged):
+        sums = np.concatenate([[0.0], np.cumsum(discounts)])
+        return sums[np.minimum(compute_r(labels, relation), cutoff)]
+    rows = np.repeat(np.arange(len(relation.lengths)), relation.lengths)
+    grades = labels.grades[np.lexsort((-labels.grades, rows))]
+    place = np.arange(len(rows)) - relation.offsets[rows]
+    some = place < cutoff
+    gains = grades[some] * discounts[place[some]]
+    return np.bincount(rows[some], gains, len(relation.lengths))
 
 
 def has_positives(labels: DirectionLabels) -> np.ndarray:
