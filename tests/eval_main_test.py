@@ -91,6 +91,22 @@ def test_saved_embeddings_are_those_that_files_hold(saved_run_dir, tmp_path):
     assert metrics == read(tmp_path / "out/shapes/metrics.json")
 
 
+def test_own_judgments_of_the_dataset_of_a_run(saved_run_dir, tmp_path, capsys):
+    split = data.eval_split(run_folder.load_run(saved_run_dir).data.to_dict(), split="validation")
+    first, second, third = split.caption_ids[:3].tolist()
+    rows = f"{first} 0 {second} 2\n{first} 0 {third} 1\n{second} 0 {first} 1\n"
+    (tmp_path / "mine_t2t.qrels").write_text(rows)
+    given = {"run": str(saved_run_dir), "split": "validation", "output": str(tmp_path / "out")}
+    evaluate(annotations=str(tmp_path / "mine_t2t.qrels"), **given)
+    found = read(tmp_path / "out/metrics.json")
+    assert found["shapes/mine/t2t/queries"] == 2
+    low, value, high = (found[f"shapes/mine/t2t/ndcg@10{end}"] for end in ("_low", "", "_high"))
+    assert 0 <= low <= value <= high <= 100
+    assert "shapes/shapes_own/t2t/recall@1" in found
+    tables = (tmp_path / "out/shapes/report.tex").read_text(), capsys.readouterr().out
+    assert all("nDCG@10" in table for table in tables)
+
+
 @pytest.mark.slow
 def test_the_mean_of_the_scores_of_two_runs(saved_run_dir, tmp_path, capsys):
     """Against the mean of two score matrices on the same benchmarks."""

@@ -215,7 +215,8 @@ def _evaluate_on_annotations(args: argparse.Namespace) -> None:
     other = None
     if args.compare:
         other = find_ranks(args.compare)
-    names = ("ids", "annotations", "benchmarks", "similarity", "partial", "name", "save_rankings")
+    names = ("ids", "annotations", "benchmarks", "metrics", "similarity", "partial")
+    names += ("name", "save_rankings")
     evaluation = evaluating.evaluate(
         **{name: getattr(args, name) for name in (kind, *names)},
         split=args.split or "test",
@@ -268,17 +269,20 @@ def _add_arguments(args: argparse.Namespace, config: ConfigDict) -> None:
 
 
 def add_annotations(config: ConfigDict, folder: str) -> None:
-    """Sets the folder of labels of all evaluators of benchmarks of MS-COCO."""
-    found = False
+    """Sets the labels of all evaluators that read them: of MS-COCO, else of the run's dataset."""
+    sections: dict[str, list[ConfigDict]] = {}
     for section in config.evals.values():
         dataset = (section.get("data") or {}).get("dataset", config.data.dataset)
-        if section.type == "benchmarks" and dataset == "coco_captions":
-            section.annotations, found = folder, True
+        if section.type in ("benchmarks", "ambiguity"):
+            sections.setdefault(dataset, []).append(section)
+    found = sections.get("coco_captions") or sections.get(config.data.dataset)
     if not found:
         raise UserError(
-            f"--annotations={folder} has labels of MS-COCO, but no evaluator of config.evals uses "
-            "benchmarks of coco_captions."
+            f"--annotations={folder} has labels, but no evaluator of config.evals uses benchmarks "
+            f"of {config.data.dataset} or coco_captions."
         )
+    for section in found:
+        section.annotations = folder
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import pytest
 
 import xmodal
 from xmodal import data
+from xmodal.core.errors import UserError
 
 SHAPES = "crisscrossed_shapes"
 DIRECTIONS = ("/i2t/", "/t2i/")
@@ -66,3 +67,29 @@ def test_a_dataset_ranks_files_of_other_systems_as_embeddings(
     ranked = evaluate(few_shapes, rankings=lists(scores))
     assert between(ranked.metrics) == expected
     assert ranked.page is None
+
+
+def test_own_judgments_with_and_without_the_dataset(few_shapes, embeddings, scores, tmp_path):
+    """The same numbers from both, and from scores and complete lists."""
+    generator = np.random.default_rng(1)
+    queries, items = embeddings["caption_ids"][:30], embeddings["image_ids"]
+    rows = ["query,item,grade"]
+    for query in queries:
+        rows += [f"{query},{x},{n}" for n, x in enumerate(generator.permutation(items)[:4])]
+    (tmp_path / "mine_t2i.csv").write_text("\n".join(rows))
+    given = {"annotations": tmp_path / "mine_t2i.csv", "bootstrap_samples": 10}
+    vectors = {"embeddings": embeddings, "similarity": "dot"}
+    alone = xmodal.evaluate(**vectors, **given)
+    assert [each.name for each in alone.results] == ["mine"]
+    expected = {tag: x for tag, x in alone.metrics.items() if not tag.endswith(("low", "high"))}
+    assert expected["mine/t2i/queries"] == 30
+    assert {"mine/t2i/map", "mine/t2i/ndcg@10", "mine/t2i/r_precision"} <= set(expected)
+    for source in (vectors, {"scores": scores}, {"rankings": lists(scores)}):
+        found = evaluate(few_shapes, **source, **given).metrics
+        known = {tag: found[tag] for tag in expected if not tag.endswith("tied_queries")}
+        assert known == {tag: pytest.approx(expected[tag]) for tag in known}
+    chosen = xmodal.evaluate(**vectors, **given, metrics=["ndcg@3", "ndcg@100"]).metrics
+    assert {"mine/t2i/ndcg@3", "mine/t2i/ndcg@100"} <= set(chosen)
+    assert "mine/t2i/map" not in chosen
+    with pytest.raises(UserError, match="metrics names 'ndcg'; known: recall@K, ndcg@K"):
+        xmodal.evaluate(**vectors, **given, metrics="ndcg")

@@ -31,7 +31,7 @@ from xmodal.evals.scores.files import (
     open_source,
     save_rankings,
 )
-from xmodal.evals.scores.sources import ModelAdapter, RankedLists, ids_of, with_similarity
+from xmodal.evals.scores.sources import ModelAdapter, with_similarity
 from xmodal.pretrained.saved_models import open_text_encoder
 from xmodal.similarity import make_similarity
 
@@ -56,6 +56,7 @@ def evaluate(
     annotations: str | os.PathLike = "",
     evaluator: Mapping[str, Any] | None = None,
     benchmarks: Sequence[str] | None = None,
+    metrics: Sequence[str] | None = None,
     similarity: str | None = None,
     partial: bool = False,
     batch_size: Annotated[int, Bounds(at_least=1)] = _BATCH_SIZE,
@@ -83,8 +84,8 @@ def evaluate(
     `embeddings="model.npz"` instead of the functions reads the embeddings of the dataset's items,
     `scores` and `rankings` the scores or ranked lists of any other system.
 
-    Without a dataset, these files are evaluated on the labels released for MS-COCO, in the folder
-    `annotations`.
+    Without a dataset, these files are evaluated on the labels in the folder `annotations`: those
+    released for MS-COCO, those of a study, or own judgments.
 
     A dataset of captions and images is evaluated by its retrieval benchmarks and ratings, a dataset
     of sentence pairs (`dataset="semeval_sts", config="pairs"`) by STS correlations, and any dataset
@@ -106,10 +107,12 @@ def evaluate(
       data_dir: folder of prepared datasets; "" for TFDS's own.
       manual_dir: folder of the files that the dataset is built from.
       ratings_dir: folder of the released CSV files of Crisscrossed Captions.
-      annotations: folder of the labels released for MS-COCO, see `annotations.read_annotations`.
+      annotations: folder of the labels released for MS-COCO, of `xmodal annotate aggregate`, or of
+        judgments, see `annotations.read_annotations`.
       evaluator: an entry of `config.evals`, of which the splits and `every` are not read; None for
         benchmarks or pairs, as the dataset has it.
       benchmarks: names of benchmarks; None for all that the annotations allow.
+      metrics: metrics of judgments, such as "ndcg@100"; None for the usual ones.
       similarity: a name in `xmodal.similarity.SIMILARITIES`, such as "cosine" or "dot"; None for
         that of a file. There is no other default, since they rank differently.
       partial: whether files may lack items of the annotations.
@@ -156,20 +159,20 @@ def evaluate(
 _BOOTSTRAP = ("bootstrap_samples", "seed", "precision")
 _FOLDERS = ("data_dir", "manual_dir", "ratings_dir")
 _FOR_DATASETS = ("config", *_FOLDERS, "evaluator", "examples")
-_FOR_LABELS = ("benchmarks", "partial", "other", "save_rankings")
+_FOR_LABELS = ("benchmarks", "metrics", "partial", "other", "save_rankings")
 _DEFAULTS = {key: each.default for key, each in inspect.signature(evaluate).parameters.items()}
 
 
 def _evaluate_labels(given: Mapping[str, Any], source: Any, name: str) -> Evaluation:
-    """Evaluates a file on the labels released for MS-COCO."""
-    entry = {key: given[key] for key in (*_BOOTSTRAP, "benchmarks")}
+    """Evaluates a file on labels without a prepared dataset."""
+    entry = {key: given[key] for key in _BOOTSTRAP}
     entry |= {"type": "benchmarks", "annotations": os.fspath(given["annotations"])}
-    if isinstance(entry["benchmarks"], str):
-        entry["benchmarks"] = (entry["benchmarks"],)
+    for key in ("benchmarks", "metrics"):
+        entry[key] = (given[key],) if isinstance(given[key], str) else given[key]
     options = read(BenchmarksOptions, "evaluate", entry)
-    partial = given["partial"] and not isinstance(source, RankedLists)
-    ids = ids_of(source) if partial else None
-    evaluator = benchmarks_of_annotations(options, given["split"], ids, mesh=given["mesh"])
+    options.check("evaluate")
+    how = {key: given[key] for key in ("partial", "mesh")}
+    evaluator = benchmarks_of_annotations(options, given["split"], source, **how)
     if given["other"] is not None:
         check_comparable(evaluator.hashes, given["other"])
     if path := given["save_rankings"]:

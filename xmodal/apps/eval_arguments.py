@@ -8,7 +8,7 @@ from xmodal.core.errors import UserError
 
 SAVED = ("save_embeddings", "save_scores", "save_rankings")
 # Arguments of `files` that need labels in --annotations, or the dataset of a --config.
-_OF_LABELS = ("benchmarks", "bootstrap_samples", "partial", "precision", "seed")
+_OF_LABELS = ("benchmarks", "metrics", "bootstrap_samples", "partial", "precision", "seed")
 _OF_CONFIG = ("evaluators", "examples")
 # File -> arguments that it does not read.
 _UNUSED = {
@@ -89,7 +89,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         manual_dir="where the files of its dataset are now, if moved",
         data_dir="where its prepared datasets are now, if moved",
         ratings_dir="where its ratings are now, if moved",
-        annotations="folder of the released label files of MS-COCO",
+        annotations="labels of its dataset, see `files`",
     )
     _add_model(parser)
 
@@ -135,9 +135,11 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
         ids="of --scores=FILE.npy: npz of image_ids and caption_ids",
         similarity="of embeddings, such as cosine; default: the file's",
         name="name of the model's row; default: the file's",
-        annotations="folder of the released label files of MS-COCO; or use --config",
+        annotations="labels: a folder of released files, of `annotate aggregate` or of judgments; "
+        "or use --config",
     )
     parser.add_argument("--benchmarks", type=name_list, help="benchmarks to compute; default: all")
+    parser.add_argument("--metrics", type=name_list, help="of judgments, such as ndcg@100,map")
     parser.add_argument(
         "--partial", action="store_true", help="evaluate on the items of the split that exist"
     )
@@ -173,8 +175,8 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
 def _check_files(args: argparse.Namespace, has_config: bool) -> None:
     if has_config == bool(args.annotations):
         raise UserError(
-            "Give either --annotations, the folder of the released label files, or --config, whose "
-            "dataset is read."
+            "Give either --annotations, the folder of the label files, or --config, whose dataset "
+            "is read."
         )
     source = next(name for name in _UNUSED if getattr(args, name))
     unused = [*(_OF_LABELS if has_config else _OF_CONFIG), *_UNUSED[source]]

@@ -10,7 +10,7 @@ from xmodal.apps.arguments import read_names
 from xmodal.evals.evaluators.runner import open_galleries, scores_of
 from xmodal.evals.scores.files import NamedArrays, open_source
 from xmodal.evals.scores.lists import open_lists
-from xmodal.evals.scores.score_rows import Scores, top_items
+from xmodal.evals.scores.score_rows import Scores
 from xmodal.evals.scores.sources import Candidates, Ids, RankedLists, Source
 
 # Direction -> the ids of its queries and of its gallery.
@@ -46,20 +46,10 @@ def open_queries(source: Source, split: Ids, direction: str, queries: np.ndarray
     return scores_of(open_galleries(source, items), direction)
 
 
-def best_positions(scores: Scores, depth: int) -> np.ndarray:
-    """Returns the positions of every query's best items, best first, int64 [Q, depth].
-
-    Ties are broken by the order of the gallery, as in an evaluation; -1 follows the end of a list
-    that has fewer items.
-    """
-    found = [top_items(rows, depth) for _, rows in scores.blocks(np.arange(scores.shape[0]))]
-    return np.concatenate(found)
-
-
 def best_items(
     source: Source, split: Ids, direction: str, queries: np.ndarray, depth: int
 ) -> list[np.ndarray]:
-    """Returns the best items of every query, best first.
+    """Returns the best items of every query, best first, ties in the order of the gallery.
 
     Args:
       source: source of one model.
@@ -72,7 +62,7 @@ def best_items(
       Q arrays of ids.
     """
     ids = np.asarray(getattr(split, _KINDS[direction][1]))
-    found = best_positions(open_queries(source, split, direction, queries), depth)
+    found = open_queries(source, split, direction, queries).best_items(depth)
     return [ids[row[row >= 0]] for row in found]
 
 

@@ -128,7 +128,7 @@ def label_sets(tmp_path):
         ):
             lists = {str(each): rng.choice(items, 3, replace=False).tolist() for each in queries}
             (folder / f"eccv_{name}.json").write_text(json.dumps(lists))
-    (folders[1] / "label_set.txt").write_text("mine@2026-11\n")
+    (folders[1] / "study.json").write_text('{"name": "mine@2026-11"}')
     return [str(folder) for folder in folders]
 
 
@@ -190,7 +190,7 @@ def test_label_sets_and_models_with_one_name_are_refused(tmp_path, files, label_
     xmodal.evaluate(**given, annotations=first).save(places[2])
     with pytest.raises(xmodal.UserError, match="Two models are called 'a'"):
         compare([str(places[0]), str(places[2])], str(tmp_path / "out"))
-    (tmp_path / "second/label_set.txt").write_text("first")
+    (tmp_path / "second/study.json").write_text('{"name": "first"}')
     xmodal.evaluate(**given, annotations=second).save(places[1])
     with pytest.raises(xmodal.UserError, match=r"labels of benchmark eccv \(first\) differ"):
         compare([*map(str, places[:2])], str(tmp_path / "out"))

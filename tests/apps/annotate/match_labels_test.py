@@ -18,6 +18,7 @@ from xmodal.apps.annotate.study_file import (
 )
 from xmodal.core.errors import UserError
 from xmodal.evals.labels.annotations import read_annotations, read_lists
+from xmodal.evals.labels.make import make_benchmarks
 
 
 def match(caption, image, golden=None):
@@ -84,6 +85,11 @@ def test_positives_are_yes_and_weak_yes_and_unseen_originals(study, tmp_path):
         {"10": [2], "20": [2]},
     ]
     assert ["captions of an image", "2", "5", "2.50"] in tables(report)
+    # These labels belong to the dataset of the study.
+    found = read_annotations(tmp_path / "labels", "test")
+    assert (found.name, found.split) == ("captioned_images", "validation")
+    sets = {each.name: each.label_set for each in make_benchmarks(found)}
+    assert sets == {"captioned_images": "labels", "eccv": "labels"}
     aggregate([study], tmp_path / "human", human_only=True)
     assert read(tmp_path / "human") == [{"1": [30], "2": [10, 20]}, {"10": [2], "20": [2]}]
     (tmp_path / "wrong.txt").write_text("20\n11\n")

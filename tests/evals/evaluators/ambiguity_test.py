@@ -3,11 +3,14 @@
 import dataclasses
 
 import numpy as np
+import PIL.Image
 import pytest
 import scipy.stats
+from matplotlib.axes import Axes
 
 from tests.evals.evaluators.random_vectors import MODALITIES, make_source, make_split, options_of
 from xmodal.evals import evaluate_source, make_evaluator
+from xmodal.evals.evaluators.ambiguity import draw_means
 
 
 def make_matches(split, seed=8):
@@ -61,3 +64,37 @@ def test_ambiguity_is_the_rank_correlation_with_the_number_of_positives(probabil
         )
         assert low < found < high
         assert evaluation.metrics[f"ambiguity/{tag}/pairs"] == len(known)
+
+
+def test_labels_of_a_study_and_the_figure(tmp_path):
+    split = make_split(records=20, captions=2)
+    matches = make_matches(split)["matches"]
+    for direction, pairs in matches.items():
+        rows = [f"{query} 0 {item} 1" for query, item in zip(*pairs, strict=True)]
+        (tmp_path / f"mine_{direction}.qrels").write_text("\n".join(rows))
+    source, generator = make_source(split), np.random.default_rng(2)
+    sigma = {"image": generator.normal(size=(20, 6)), "text": generator.normal(size=(40, 6))}
+    source = dataclasses.replace(source, log_sigma=sigma)
+    found = []
+    for labels, chosen in (
+        (split, {"benchmark": "mine", "annotations": str(tmp_path)}),
+        (dataclasses.replace(split, lists={"matches": matches}), {"benchmark": "shapes_matches"}),
+    ):
+        evaluator = make_evaluator("x", options_of(type="ambiguity", **chosen), labels, MODALITIES)
+        evaluation = evaluate_source(evaluator, source, name="ours")
+        evaluation.save(tmp_path / chosen["benchmark"])
+        found.append((evaluation.metrics, evaluation.figures["uncertainty"]))
+    assert found[0] == found[1]
+    assert f"\n## ambiguity ({tmp_path.name})\n" in (tmp_path / "mine/report.md").read_text()
+    picture = PIL.Image.open(tmp_path / "mine/uncertainty.png")
+    assert picture.size == (1200, 450)
+    assert len(np.unique(np.asarray(picture.convert("L")))) > 10
+    assert "data:image/png;base64," in (tmp_path / "mine/report.html").read_text()
+
+
+def test_the_means_of_queries_with_the_same_number_of_positives(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(Axes, "errorbar", lambda axes, *given, **options: drawn.append(given))
+    draw_means({"i2t": (np.array([3.0, 1, 3]), np.array([5.0, 2, 9]))})
+    numbers, means, errors = map(np.ndarray.tolist, drawn[0])
+    assert (numbers, means, errors) == ([1, 3], [2, 7], [0, pytest.approx(2 / 2**0.5)])

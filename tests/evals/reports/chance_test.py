@@ -10,7 +10,7 @@ from xmodal.evals.labels.types import DirectionLabels
 from xmodal.evals.reports.chance import compute_chance
 
 ITEMS = 5
-METRICS = ("recall@1", "recall@5", "mrr", "map@r", "r_precision")
+METRICS = ("recall@1", "recall@5", "mrr", "map", "map@r", "r_precision")
 # Query 3 has no positive.
 POSITIVES = Ragged.from_pairs(
     np.array([0, 1, 1, 2, 2, 2, 4]), np.array([2, 0, 4, 1, 3, 4, 4]), num_rows=5
@@ -20,11 +20,13 @@ POSITIVES = Ragged.from_pairs(
 def values_of(order, positives, r):
     """The metrics of one query, by their definitions."""
     hits = [item in positives for item in order]
+    every = [sum(hits[: k + 1]) / (k + 1) for k in range(len(hits)) if hits[k]]
     at_hits = [sum(hits[: k + 1]) / (k + 1) for k in range(min(r, len(hits))) if hits[k]]
     return {
         "recall@1": any(hits[:1]),
         "recall@5": any(hits[:5]),
         "mrr": 1 / (hits.index(True) + 1) if any(hits) else 0,
+        "map": sum(every) / r,
         "map@r": sum(at_hits) / r,
         "r_precision": sum(hits[:r]) / r,
     }
@@ -68,3 +70,18 @@ def test_positives_outside_the_gallery_and_folds():
     expected = mean_over_orders(galleries, [positives[row] for row in asked], [1] * 4)
     found = compute_chance(labels, np.array([len(each) for each in galleries]))
     assert found == pytest.approx({name: expected[name] for name in METRICS[:3]})
+
+
+def test_graded_judgments():
+    grades, discounts = np.array([3.0, 1, 2, 1, 1, 3, 2]), 1 / np.log2([2, 3, 4])
+    labels = DirectionLabels(POSITIVES, ("ndcg@3",), grades=grades)
+    shares = []
+    for row in (0, 1, 2, 4):
+        own = slice(*POSITIVES.offsets[row : row + 2])
+        gains = np.zeros(ITEMS)
+        gains[POSITIVES.values[own]] = grades[own]
+        ideal = np.sort(gains)[::-1][:3] @ discounts
+        orders = itertools.permutations(gains)
+        shares.append(np.mean([np.dot(order[:3], discounts) / ideal for order in orders]))
+    expected = {"ndcg@3": 100 * np.mean(shares)}
+    assert compute_chance(labels, np.full(4, ITEMS)) == pytest.approx(expected)

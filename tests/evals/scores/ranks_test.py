@@ -1,10 +1,12 @@
 """Ranks, ties and list metrics of all sources against sorted rows, query by query."""
 
 import dataclasses
+import math
 
 import jax
 import numpy as np
 import pytest
+import sklearn.metrics
 
 from xmodal.core.mesh import make_mesh
 from xmodal.evals.labels.positives import Ragged, Relation
@@ -222,3 +224,48 @@ def test_ranks_that_rounding_decides_are_counted_and_float64_has_them(case, simi
     if similarity == "cosine":
         left, right = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (left, right))
     assert_equals_slow(dataclasses.replace(found, values={}), left @ right.T, labels)
+
+
+def trec_eval(order, grades, cutoffs):
+    """The definitions of trec_eval's `ndcg_cut`, `map` and `Rprec` for a query, from its list."""
+    best = sorted(grades.values(), reverse=True)
+    found = {}
+    for k in cutoffs:
+        gains = [grades.get(item, 0) / math.log2(n + 2) for n, item in enumerate(order[:k])]
+        ideal = [grade / math.log2(n + 2) for n, grade in enumerate(best[:k])]
+        found[f"ndcg@{k}"] = sum(gains) / sum(ideal)
+    hits = [item in grades for item in order]
+    found["map"] = sum(sum(hits[: n + 1]) / (n + 1) for n, x in enumerate(hits) if x) / len(grades)
+    found["r_precision"] = sum(hits[: len(grades)]) / len(grades)
+    return found
+
+
+@pytest.mark.parametrize("graded", [True, False])
+@pytest.mark.parametrize("tied", [True, False])
+def test_graded_judgments_as_trec_eval_and_scikit_learn_have_them(graded, tied, monkeypatch):
+    monkeypatch.setattr(score_rows, "_CHUNK", 1 << 10)
+    generator, cutoffs = np.random.default_rng(3), (1, 5, 60, 100)
+    positives = random_positives(generator, 40, 70)
+    grades = generator.integers(1, 4 if graded else 2, len(positives.values)) / 1.0
+    matrix = generator.normal(size=(40, 70))
+    matrix = matrix.round() if tied else matrix
+    metrics = (*(f"ndcg@{k}" for k in cutoffs), "map", "r_precision", "recall@5")
+    direction = DirectionLabels(positives, metrics, grades=grades)
+    # Only the metrics of short lists, too.
+    others = DirectionLabels(positives, metrics[:1], grades=grades)
+    (found, first), *_ = rank_directions(MatrixScores(matrix), [direction, others])
+    asked = np.flatnonzero(has_positives(direction))
+    for i in asked:
+        own = slice(*positives.offsets[i : i + 2])
+        judged = dict(zip(positives.values[own].tolist(), grades[own].tolist(), strict=True))
+        order = np.argsort(-matrix[i], kind="stable").tolist()
+        for metric, value in trec_eval(order, judged, cutoffs).items():
+            assert found.values[metric][i] == pytest.approx(100 * value), metric
+        if not tied:
+            truth = np.array([judged.get(item, 0) for item in range(70)])
+            for k in cutoffs:
+                expected = sklearn.metrics.ndcg_score([truth], [matrix[i]], k=k)
+                assert found.values[f"ndcg@{k}"][i] == pytest.approx(100 * expected)
+            expected = sklearn.metrics.average_precision_score(truth > 0, matrix[i])
+            assert found.values["map"][i] == pytest.approx(100 * expected)
+    np.testing.assert_array_equal(first.values["ndcg@1"][asked], found.values["ndcg@1"][asked])

@@ -101,11 +101,11 @@ def compute_diversity(
       float64 [M, M] each: `tau`, the mean of `tau_of_lists`; and `mean rank`, from 1, of the first
       item of the model in the row under the model in the column.
     """
-    from xmodal.apps.model_files import best_positions, open_queries  # Imports JAX.
+    from xmodal.apps.model_files import open_queries  # Imports JAX.
 
     queries = np.asarray(split.image_ids if direction == "i2t" else split.caption_ids)
     scores = [open_queries(each, split, direction, queries) for each in sources]
-    lists, tau = [best_positions(each, top) for each in scores], np.eye(len(scores))
+    lists, tau = [each.best_items(top) for each in scores], np.eye(len(scores))
     blocks = np.array_split(np.arange(len(queries)), len(queries) // 128 + 1)
     for i, j in zip(*np.triu_indices(len(lists), 1), strict=True):
         taus = [tau_of_lists(lists[i][block], lists[j][block]) for block in blocks]

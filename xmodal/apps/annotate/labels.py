@@ -24,6 +24,7 @@ from xmodal.apps.annotate.vote_labels import vote_file
 from xmodal.core.errors import UserError
 from xmodal.core.files import csv_text, format_json, write_files
 from xmodal.core.text_table import Rows, format_document
+from xmodal.evals.labels.definitions import STUDY
 
 if TYPE_CHECKING:
     from xmodal.apps.annotate.study_file import StudyFile, StudySettings
@@ -86,10 +87,11 @@ def aggregate(
         if ",same," in contents["votes.csv"]:
             told += " Its answers `same` weigh too much until all units are done."
         parts.append(told)
-    contents |= {"label_set.txt": f"{name}\n"} if name else {}
     if settings.kind != "preference":  # Evaluations need the captions and images of the split.
         captions, images = zip(*originals, strict=True)
         contents |= format_lists("original", positives_of_queries(originals, images, captions))
+        study = {"dataset": settings.dataset, "split": settings.split}
+        contents[STUDY] = format_json(study | ({"name": name} if name else {}))
     alphas = {"krippendorff_alpha": compute_alphas(answers)}
     parts.append(_tabulate_alphas(alphas["krippendorff_alpha"]))
     if len(studies) > 1:

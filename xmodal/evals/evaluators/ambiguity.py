@@ -1,7 +1,8 @@
 """Tests whether a model is less certain about items with more matches on the other modality."""
 
 import dataclasses
-from collections.abc import Collection
+import io
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -12,9 +13,9 @@ from xmodal.evals.evaluators.runner import correlate
 from xmodal.evals.labels.definitions import DIRECTIONS
 from xmodal.evals.labels.make import make_benchmarks
 from xmodal.evals.labels.positives import Ragged
-from xmodal.evals.labels.types import Benchmark, DirectionLabels, GradedPairs
+from xmodal.evals.labels.types import DirectionLabels, GradedPairs
 from xmodal.evals.reports.results import Result
-from xmodal.evals.scores.sources import ModelAdapter
+from xmodal.evals.scores.sources import ModelAdapter, order_embeddings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,9 +24,11 @@ class AmbiguityOptions(Options):
 
     Attributes:
       benchmark: benchmark whose positives are counted.
+      annotations: see `BenchmarksOptions`.
     """
 
     benchmark: str = ""
+    annotations: str = ""
 
 
 class AmbiguityEvaluator(Evaluator):
@@ -40,7 +43,7 @@ class AmbiguityEvaluator(Evaluator):
 
     def _read(self, modalities: Collection[str]) -> None:
         benchmarks = (self.options.benchmark,)
-        self._labels = labels_of_split(self.split, benchmarks)
+        self._labels = labels_of_split(self.split, benchmarks, self.options.annotations)
         (benchmark,) = make_benchmarks(self._labels, benchmarks)
         graded = {
             name: _grade(DIRECTIONS[name][0], direction)
@@ -51,20 +54,53 @@ class AmbiguityEvaluator(Evaluator):
             "Predicted uncertainty of a query (its mean log sigma, else the spread of its K "
             f"embeddings) and the number of its positives. {benchmark.definition}"
         )
-        name, label_hash = self.options.type, benchmark.label_hash
-        self.benchmarks = [Benchmark(name, definition, {}, graded, label_hash)]
+        benchmark = dataclasses.replace(benchmark, definition=definition, graded=graded)
+        self.benchmarks = [dataclasses.replace(benchmark, name=self.options.type, directions={})]
 
     def run(self, adapter: ModelAdapter) -> list[Result]:
         """See `Evaluator`."""
-        source = self._ordered(adapter)
-        options, (benchmark,), found = self.options, self.benchmarks, {}
-        for name, pairs in benchmark.graded.items():
+        (benchmark,), how = self.benchmarks, (self.options.bootstrap_samples, self.options.seed)
+        found = {
+            name: correlate(values, benchmark.graded[name], self._labels, *how)
+            for name, values in self._uncertainty(adapter).items()
+        }
+        named = benchmark.name, benchmark.definition, benchmark.label_hash
+        return [Result(*named, {}, found, label_set=benchmark.label_set)]
+
+    def _uncertainty(self, adapter: ModelAdapter) -> dict[str, np.ndarray]:
+        """Direction -> uncertainty of its queries with a positive."""
+        source, found = order_embeddings(self.embeddings(adapter), self._labels), {}
+        for name, pairs in self.benchmarks[0].graded.items():
             modality = pairs.modalities[0]
             if (own := source.by_modality.get(modality)) is not None:
                 values = compute_uncertainty(source.place, own, source.log_sigma.get(modality))
-                how = self._labels, options.bootstrap_samples, options.seed
-                found[name] = correlate(values[pairs.left], pairs, *how)
-        return [Result(benchmark.name, benchmark.definition, benchmark.label_hash, {}, found)]
+                found[name] = values[pairs.left]
+        return found
+
+    def figures(self, adapter: ModelAdapter) -> dict[str, bytes]:
+        """See `Evaluator`; draws the mean uncertainty over the number of positives."""
+        graded, values = self.benchmarks[0].graded, self._uncertainty(adapter)
+        return {"uncertainty": draw_means({x: (graded[x].scores, y) for x, y in values.items()})}
+
+
+def draw_means(directions: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> bytes:
+    """Returns a PNG of the mean uncertainty over the number of positives, with standard errors.
+
+    Args:
+      directions: direction -> numbers of positives and uncertainties, floats [Q] each.
+    """
+    from matplotlib.figure import Figure  # Slow to import.
+
+    figure, png = Figure((4 * len(directions), 3), layout="constrained"), io.BytesIO()
+    axes = figure.subplots(1, len(directions), squeeze=False)[0]
+    for each, (name, (counts, values)) in zip(axes, directions.items(), strict=True):
+        numbers, at, sizes = np.unique(counts, return_inverse=True, return_counts=True)
+        means = np.bincount(at, values) / sizes
+        errors = np.sqrt(np.bincount(at, (values - means[at]) ** 2)) / sizes
+        each.errorbar(numbers, means, errors, fmt="o-", capsize=2, markersize=3, linewidth=1)
+        each.set(title=name, xlabel="number of positives", ylabel="uncertainty")
+    figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
+    return png.getvalue()
 
 
 def compute_uncertainty(

@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import os
+import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -12,8 +14,8 @@ from xmodal.core.config import setting
 from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split, describe_labels
 from xmodal.evals.evaluators.runner import compute_benchmarks, open_galleries, scores_of
-from xmodal.evals.labels.annotations import read_annotations, restrict
-from xmodal.evals.labels.definitions import definitions_of
+from xmodal.evals.labels.annotations import add_annotations, read_annotations, restrict
+from xmodal.evals.labels.definitions import COCO, KINDS, definitions_of
 from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.make import explain_left_out, make_benchmarks
 from xmodal.evals.labels.split import describe_texts, number_texts
@@ -25,9 +27,10 @@ from xmodal.evals.scores import sources
 from xmodal.evals.scores.completed_concepts import OWN, RULES, CompletedItems, find_neighbors
 from xmodal.evals.scores.lists import open_lists
 from xmodal.evals.scores.rerank import TwoStages, make_reranker
-from xmodal.evals.scores.score_rows import Scores, top_items
+from xmodal.evals.scores.score_rows import Scores
 
 _LISTED = 50  # Items that metrics of ECCV Caption and PMRP read.
+_METRIC = re.compile(r"(?:recall|ndcg)@[1-9]\d*|map(?:@r)?|r_precision|mrr|median_rank")
 _TRANSDUCTIVE = (
     "TRANSDUCTIVE: with concepts={!r}, captions are also labeled with the concepts of similar "
     "captions of this split. Metrics depend on the gallery; they cannot be compared with those of "
@@ -40,9 +43,11 @@ class BenchmarksOptions(Options):
     """Options of benchmarks.
 
     Attributes:
-      annotations: folder of released label files, see `labels.annotations.read_annotations`; ""
-        for the dataset's own labels.
+      annotations: folder of label files, or a file of judgments, see `labels.annotations`; "" for
+        the dataset's own labels.
       benchmarks: names of benchmarks; None for every benchmark that the labels allow.
+      metrics: metrics of the benchmarks that annotations add, see `labels.types.DirectionLabels`,
+        such as "ndcg@100"; None for the usual ones.
       reranker: `{"name": ..., **options}`, see `scores.rerank`; `{"name": "cross_encoder", "top":
         K}` ranks the best K items of the towers by the model's cross-encoder.
       task: task whose predictions the reranker uses; not for a second stage.
@@ -53,6 +58,7 @@ class BenchmarksOptions(Options):
 
     annotations: str = ""
     benchmarks: tuple[str, ...] | None = None
+    metrics: tuple[str, ...] | None = None
     reranker: Mapping[str, Any] | None = None
     task: str = ""
     concepts: str = setting(OWN, one_of=(OWN, *RULES))
@@ -66,10 +72,16 @@ class BenchmarksOptions(Options):
         """See `Options`."""
         super().check(where)
         make_reranker(f"{where}.reranker", self.reranker)
+        for metric in self.metrics or ():
+            if not _METRIC.fullmatch(metric):
+                raise UserError(
+                    f"{where}.metrics names {metric!r}; known: recall@K, ndcg@K, map, map@r, "
+                    "r_precision, mrr and median_rank."
+                )
 
     def default_metric(self, dataset: str) -> str:
         """See `Options`."""
-        known = definitions_of("coco_captions" if self.annotations else dataset)
+        known = definitions_of(dataset)
         for name in self.benchmarks or known:
             for metric in SELECTED:
                 if name in known and metric in known[name].metrics:
@@ -91,6 +103,10 @@ class BenchmarksEvaluator(Evaluator):
         split: Split | None = None,
     ) -> None:
         """Makes the benchmarks; `split` has their items, None for labels without a dataset."""
+        if options.metrics:
+            added = labels.definitions.items()
+            chosen = {n: dataclasses.replace(x, metrics=options.metrics) for n, x in added}
+            labels = dataclasses.replace(labels, definitions=chosen)
         self.options, self.labels, self.split = options, labels, split
         self.reranker = make_reranker(f"{where}.reranker", options.reranker)
         self._ranking: dict[str, Any] = {
@@ -172,10 +188,7 @@ class BenchmarksEvaluator(Evaluator):
         directions = {}
         for direction, queries in asked.items():
             items = labels.caption_ids if direction == "i2t" else labels.image_ids
-            scores = opened(direction)
-            blocks = scores.blocks(np.arange(len(queries)))
-            best = np.concatenate([top_items(rows, _LISTED) for _, rows in blocks])
-            found = zip(queries.tolist(), best, strict=True)
+            found = zip(queries.tolist(), opened(direction).best_items(_LISTED), strict=True)
             directions[direction] = {query: items[row[row >= 0]] for query, row in found}
         return sources.RankedLists(source.place, directions)
 
@@ -196,50 +209,54 @@ def benchmarks_of_split(
     mesh: Mesh | None,
 ) -> BenchmarksEvaluator:
     """Makes the benchmarks of a prepared dataset's split, see `make_evaluator`."""
-    if options.annotations:
-        ids = {"image": split.image_ids, "caption": split.caption_ids}
-        return benchmarks_of_annotations(
-            options, split.split, ids, where=where, mesh=mesh, items=split
-        )
-    labels = labels_of_split(split, options.benchmarks or ())
+    labels = labels_of_split(split, options.benchmarks or (), options.annotations)
     return BenchmarksEvaluator(where, options, labels, mesh, split)
 
 
-def labels_of_split(split: Split, benchmarks: Collection[str]) -> Labels:
-    """Returns the labels of a prepared dataset's split, with lists if a benchmark needs one."""
+def labels_of_split(
+    split: Split, benchmarks: Collection[str], annotations: str | os.PathLike = ""
+) -> Labels:
+    """Returns the labels of a prepared dataset's split, with lists if a benchmark needs one.
+
+    Annotations of MS-COCO replace its own labels, which have no images that are missing here; those
+    of other datasets are added to theirs.
+    """
+    if annotations and split.name == COCO:
+        labels = read_annotations(annotations, split.split)
+        labels = restrict(labels, split.image_ids, split.caption_ids)
+        rows = Positions("caption", split.caption_ids)(labels.caption_ids)
+        return dataclasses.replace(labels, texts=number_texts(split.caption_texts)[rows])
     known = definitions_of(split.name)
     needs_lists = any(known[name].released for name in benchmarks if name in known)
     names = ("image_ids", "caption_ids", "caption_image_ids", "categories", "caption_categories")
-    return Labels(
+    labels = Labels(
         name=split.name, split=split.split, ratings=split.ratings, partial=split.partial,
         lists=split.lists if needs_lists else {}, texts=number_texts(split.caption_texts),
         **{name: getattr(split, name) for name in names},
     )  # fmt: skip
+    return add_annotations(labels, annotations, split) if annotations else labels
 
 
 def benchmarks_of_annotations(
     options: BenchmarksOptions,
     split: str,
-    ids: Mapping[str, np.ndarray] | None,
+    source: sources.Source,
     *,
-    where: str = "config.evals",
+    partial: bool = False,
     mesh: Mesh | None = None,
-    items: Split | None = None,
 ) -> BenchmarksEvaluator:
-    """Makes the benchmarks of released labels.
+    """Makes the benchmarks of labels without a prepared dataset, see `read_annotations`.
 
     Args:
       options: options with the folder of the labels.
       split: split of these labels.
-      ids: ids by kind, "image" and "caption", to which the labels are limited; None for all.
-      where: section of the options, for messages.
+      source: a file, whose items are the gallery of judgments that name none.
+      partial: whether the file may lack items of the labels.
       mesh: devices over which galleries are sharded.
-      items: the split of a prepared dataset that is evaluated; None for others.
     """
-    labels = read_annotations(options.annotations, split)
-    if ids is not None:
+    ids = {} if isinstance(source, sources.RankedLists) else sources.ids_of(source)
+    gallery = {name: ids.get(kind, np.zeros(0, np.int64)) for name, kind in KINDS.items()}
+    labels = read_annotations(options.annotations, split, gallery if ids else None)
+    if partial and ids:
         labels = restrict(labels, ids.get("image"), ids.get("caption"))
-    if items is not None:
-        rows = Positions("caption", items.caption_ids)(labels.caption_ids)
-        labels = dataclasses.replace(labels, texts=number_texts(items.caption_texts)[rows])
-    return BenchmarksEvaluator(where, options, labels, mesh, items)
+    return BenchmarksEvaluator("config.evals", options, labels, mesh)

@@ -147,6 +147,10 @@ class Evaluator:
         """Returns all results of a model."""
         return [self._result(self._compute(self._ordered(adapter)))]
 
+    def figures(self, adapter: ModelAdapter) -> dict[str, bytes]:
+        """Returns name -> PNG file of the figures of a report."""
+        return {}
+
     def _ordered(self, adapter: ModelAdapter, split: Split | None = None) -> Embeddings:
         """`embeddings` in the order of the split."""
         return order_embeddings(self.embeddings(adapter, split), split or self.split)

@@ -1,9 +1,9 @@
-"""Labels of the COCO benchmarks, from the files released by their authors."""
+"""Labels of the COCO benchmarks, released by their authors, and labels of any dataset."""
 
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,19 @@ from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.folders import walk
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
-from xmodal.evals.labels.definitions import DIRECTIONS, KINDS, RATING_SIDES
+from xmodal.evals.labels.definitions import (
+    COCO,
+    DIRECTIONS,
+    KINDS,
+    RATING_SIDES,
+    STUDY,
+    Definition,
+    define,
+    definitions_of,
+)
 from xmodal.evals.labels.ids import Positions
+from xmodal.evals.labels.judgments import read_judgments
+from xmodal.evals.labels.split import Split
 from xmodal.evals.labels.types import Labels
 from xmodal.evals.scores.files import first_line
 
@@ -41,8 +52,10 @@ _LISTS = {
 }
 
 
-def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
-    """Reads the released files in a folder and its subfolders.
+def read_annotations(
+    folder: str | os.PathLike, split: str, gallery: Mapping[str, np.ndarray] | None = None
+) -> Labels:
+    """Reads the released files in a folder and its subfolders, or those of a study.
 
     The galleries are in the released order, not that of any saved embeddings, so that ties are
     broken the same way for everyone.
@@ -50,34 +63,41 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
     Args:
       folder: folder with the CSV files of Crisscrossed Captions, the JSON files and
         `coco_test_ids.npy` of ECCV Caption, COCO's `instances_val2014.json`, and Oscar's
-        `test_img_keys_1k.tsv`; some of them may be missing. `label_set.txt` has the name of
-        the labels, such as `mine@2026-11`, which is by default that of the folder.
-      split: `test` or `validation`; also `val`, as in the names of the files.
+        `test_img_keys_1k.tsv`; some of them may be missing. Also the output of `xmodal annotate
+        aggregate`, which may name the labels, and judgments, see `judgments`, in a folder or in a
+        single file.
+      split: `test` or `validation`; also `val`, as in the names of the files; not read for labels
+        of a study, which name their own.
+      gallery: modality -> ids of the items, for judgments in a folder that does not name them.
     """
     split = "validation" if split == "val" else split
-    lookup("the splits of the annotations", split, cxc_files.SPLITS)
-    files: dict[str, Path] = {}
-    for parent, names in walk(Path(folder)):
-        for name in names:
-            files.setdefault(name, parent / name)
-    of_test = files if split == "test" else {}  # Some files exist for this split only.
-    ratings = {
-        rating: cxc_files.read_cxc_file(files[name], rating)
-        for rating in cxc_files.RATINGS
-        if (name := cxc_files.file_name(rating, split)) in files
-    }
+    files, study = _open(folder)
+    dataset, split = study.get("dataset", COCO), study.get("split", split)
+    if dataset == COCO:
+        lookup("the splits of the annotations", split, cxc_files.SPLITS)
+    # Some files exist for this split only.
+    of_test = files if STUDY in files or split == "test" else {}
+    ratings = _read_ratings(files, split)
     if _OWN in of_test:
         caption_ids, owners = read_lists(of_test[_OWN])
     elif "sits" in ratings:
         original = ratings["sits"]["methods"] == "c2i_original"
         caption_ids, owners = (ratings["sits"][end][original].astype(np.int64) for end in _ENDS)
+    elif gallery and (judged := read_judgments(files, gallery)):
+        image_ids, caption_ids = gallery["image"], gallery["text"]
+        # Nothing is known about the images of the captions.
+        return Labels(
+            name=next(iter(judged)), split=split, image_ids=image_ids, caption_ids=caption_ids,
+            caption_image_ids=-1 - np.arange(len(caption_ids)), ratings={}, lists=judged,
+            definitions=_define_judged(judged), label_set=study["name"],
+        )  # fmt: skip
     else:
         raise UserError(
             f"{folder} does not say which captions and images are in the {split} split: add "
             f"{cxc_files.file_name('sits', split)} or, for the test split, {_OWN}."
         )
     folds = categories = caption_categories = shortlist = None
-    if order := files.get(_ORDERS[split]):
+    if order := files.get(_ORDERS.get(split, "")):
         ids = _read(order, lambda path: load_arrays(path).astype(np.int64))
         owners, caption_ids = owners[Positions("caption", caption_ids)(ids)], ids
     image_ids, first = np.unique(owners, return_index=True)
@@ -94,18 +114,91 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
     if path := of_test.get(_SHORTLIST):
         listed = _read(path, lambda path: [*map(int, path.read_text(encoding="utf-8").split())])
         shortlist = np.isin(image_ids, listed)
-    lists = {
-        name: {key: read_lists(of_test[x]) for key, x in listed_in.items() if x in of_test}
-        for name, listed_in in _LISTS.items()
-    }
-    named = files.get("label_set.txt")
-    label_set = named.read_text(encoding="utf-8") if named else Path(folder).resolve().name
-    return Labels(
-        name="coco_captions", split=split, image_ids=image_ids, caption_ids=caption_ids,
-        caption_image_ids=owners, ratings=ratings, lists=lists, categories=categories,
+    labels = Labels(
+        name=dataset, split=split, image_ids=image_ids, caption_ids=caption_ids,
+        caption_image_ids=owners, ratings={}, lists={}, categories=categories,
         caption_categories=caption_categories, folds=folds, shortlist=shortlist,
-        label_set=label_set.strip(),
+        label_set=study["name"],
     )  # fmt: skip
+    return _add(labels, of_test, files, ratings)
+
+
+def add_annotations(labels: Labels, folder: str | os.PathLike, split: Split) -> Labels:
+    """Returns the labels of a prepared dataset's split with those of a study or judgments.
+
+    Args:
+      labels: labels of the split.
+      folder: folder of the labels, or a file of judgments.
+      split: the items.
+    """
+    files, study = _open(folder)
+    labels = dataclasses.replace(labels, label_set=study["name"])
+    return _add(labels, files, files, _read_ratings(files, split.split), split)
+
+
+def _add(
+    labels: Labels,
+    listed: Mapping[str, Path],
+    files: Mapping[str, Path],
+    ratings: Mapping[str, Mapping[str, np.ndarray]],
+    items: Split | None = None,
+) -> Labels:
+    """Labels with the lists in `listed`, the judgments in `files`, and ratings.
+
+    Those that no benchmark of the dataset reads have a benchmark of their own.
+    """
+    ids = {"image": labels.image_ids, "text": labels.caption_ids}
+    lists: dict[str, Any] = {}
+    for name, directions in _LISTS.items():
+        for direction in (x for x, file in directions.items() if file in listed):
+            pairs = np.stack(read_lists(listed[directions[direction]]))
+            if labels.name != COCO:  # Those of other splits are ignored.
+                pairs = pairs[:, np.isin(pairs[0], ids[DIRECTIONS[direction][0]])]
+            lists.setdefault(name, {})[direction] = tuple(pairs)
+    lists |= read_judgments(files, ids, items)
+    known = definitions_of(labels.name).values()
+    used = {each.released for each in known}
+    own = _define_judged({name: each for name, each in lists.items() if name not in used})
+    if ratings and not any(each.rated for each in known):
+        own["cxc"] = define("cxc", "cxc", rated=(*ratings,), correlations=(*ratings,))
+    return dataclasses.replace(
+        labels,
+        lists={**labels.lists, **lists},
+        ratings={**labels.ratings, **ratings},
+        definitions=own,
+    )
+
+
+def _define_judged(lists: Mapping[str, Mapping[str, Any]]) -> dict[str, Definition]:
+    return {
+        name: define("judged", name, directions=(*directions,), released=name)
+        for name, directions in lists.items()
+    }
+
+
+def _open(folder: str | os.PathLike) -> tuple[dict[str, Path], dict[str, str]]:
+    """The first file of every name in a folder and its subfolders, or the one file; and its study.
+
+    The study has a name: that of the labels, by default of the folder, "" for a file.
+    """
+    place = Path(folder)
+    files: dict[str, Path] = {place.name: place} if place.is_file() else {}
+    study = {"name": "" if files else place.resolve().name}
+    for parent, names in () if files else walk(place):
+        for name in names:
+            files.setdefault(name, parent / name)
+    if STUDY in files:
+        study |= _read(files[STUDY], _read_json)
+    return files, study
+
+
+def _read_ratings(files: Mapping[str, Path], split: str) -> dict[str, dict[str, np.ndarray]]:
+    """Rating -> columns of its file of the split, see `cxc_files.read_cxc_file`."""
+    return {
+        rating: cxc_files.read_cxc_file(files[name], rating)
+        for rating in cxc_files.RATINGS
+        if (name := cxc_files.file_name(rating, split)) in files
+    }
 
 
 def restrict(
@@ -170,11 +263,15 @@ def _read(path: Path, read: Callable[[Path], Any]) -> Any:
         ) from error
 
 
+def _read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8-sig"))
+
+
 def read_lists(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Returns query ids and gallery ids, int64 [P] each, from a JSON object of id lists."""
 
     def read(path: Path) -> np.ndarray:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
+        content = _read_json(path)
         pairs = [(int(query), item) for query, items in content.items() for item in items]
         return np.array(pairs, np.int64).reshape(-1, 2).T
 

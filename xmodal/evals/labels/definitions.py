@@ -4,9 +4,13 @@ import dataclasses
 import functools
 import pathlib
 import tomllib
+from typing import Any
 
 from xmodal.core.config import read
 
+COCO = "coco_captions"
+# The dataset, the split and the name of the labels of `xmodal annotate aggregate`, in their folder.
+STUDY = "study.json"
 # Direction -> (query modality, gallery modality).
 DIRECTIONS = {
     "i2t": ("image", "text"),
@@ -83,6 +87,12 @@ class Definition:
 def definitions_of(dataset: str) -> dict[str, Definition]:
     """Benchmark name -> definition; a dataset without an entry has one of its own pairs."""
     return _read().get(dataset) or {dataset: Definition(dataset)}
+
+
+def define(kind: str, name: str, **changes: Any) -> Definition:
+    """Returns a benchmark of labels that are added to a dataset, of the kind "judged" or "cxc"."""
+    usual = _read()["annotations"][kind]
+    return dataclasses.replace(usual, name=name, sentence=usual.sentence.format(name), **changes)
 
 
 def find_title(benchmark: str) -> str:

@@ -20,6 +20,8 @@ class Positions:
 
     def find(self, wanted: np.ndarray) -> np.ndarray:
         """int64, position of every wanted id; -1 for ids that are not in the gallery."""
+        if not len(self.ids):
+            return np.full(np.shape(wanted), -1)
         at = np.minimum(np.searchsorted(self._sorted, wanted), len(self.ids) - 1)
         return np.where(self._sorted[at] == wanted, self._order[at], -1)
 

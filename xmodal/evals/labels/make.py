@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +40,8 @@ def make_benchmarks(labels: Labels, names: Sequence[str] | None = None) -> list[
       labels: labels of the split.
       names: names of the benchmarks; None for every benchmark that has its labels, except variants.
     """
-    known, maker, benchmarks = definitions_of(labels.name), _Maker(labels), []
+    known, maker = definitions_of(labels.name) | labels.definitions, _Maker(labels)
+    benchmarks: list[Benchmark] = []
     chosen = [each.name for each in known.values() if not each.variant] if names is None else names
     for name in dict.fromkeys(chosen):
         definition = lookup(f"the benchmarks of {labels.name}", name, known)
@@ -56,7 +58,7 @@ def explain_left_out(labels: Labels, benchmarks: Sequence[Benchmark]) -> dict[st
     """Returns the benchmarks that `make_benchmarks` left out by default, by reason; no variants."""
     made = {benchmark.name for benchmark in benchmarks}
     reasons: dict[str, list[str]] = {}
-    for name, definition in definitions_of(labels.name).items():
+    for name, definition in (definitions_of(labels.name) | labels.definitions).items():
         if name not in made and not definition.variant:
             reasons.setdefault(_lacking(labels, definition) or _NOTHING_LEFT, []).append(name)
     return reasons
@@ -73,7 +75,7 @@ class _Maker:
         }
         images = self._galleries["image"]
         # In a part of a split, a caption's image may be missing.
-        self._own_image = (images.find if labels.partial else images)(labels.caption_image_ids)
+        self._own_image = images.find(labels.caption_image_ids)
         group = np.unique(labels.caption_image_ids, return_inverse=True)[1]
         one_text = None if labels.name in PUBLIC else labels.texts
         self._own = own_pairs(self._own_image, group, one_text)
@@ -121,10 +123,13 @@ class _Maker:
         query, gallery = (self._galleries[kind] for kind in DIRECTIONS[direction])
         folds = self._folds(definition, direction)
         beyond = np.zeros((2, 0), np.int64)  # Ids of positives outside the gallery.
+        given: Any = 1.0  # Grades.
         if _is_listed(self._labels, definition):
-            ids = np.stack(self._labels.lists[definition.released][direction])
+            listed = self._labels.lists[definition.released][direction]
+            ids = np.stack(listed[:2])
             found = gallery.find(ids[1])
             pairs, beyond = np.stack([query(ids[0]), found])[:, found >= 0], ids[:, found < 0]
+            given = listed[2][found >= 0] if len(listed) > 2 else given
             if beyond.shape[1] > definition.unreachable:
                 gallery(beyond[1])  # The error names them.
         else:
@@ -138,14 +143,19 @@ class _Maker:
             return None
         positives = Ragged.from_pairs(pairs[0], pairs[1], len(query.ids))
         rows = np.repeat(np.arange(len(query.ids)), positives.lengths)
-        label_hash.add(direction, query.ids[rows], gallery.ids[positives.values])
+        grades = np.zeros(len(rows))
+        np.maximum.at(grades, positives.find(*pairs), given)  # A pair may be judged twice.
+        graded = [grades] * bool(np.any(grades != 1))
+        label_hash.add(direction, query.ids[rows], gallery.ids[positives.values], *graded)
         if folds is not None:
             label_hash.add(f"folds of {direction}", query.ids, folds[0])
         unreachable = None
         if beyond.size:
             label_hash.add(f"beyond {direction}", *beyond)
             unreachable = np.bincount(query(beyond[0]), minlength=len(query.ids)).astype(np.int32)
-        return DirectionLabels(positives, definition.metrics, unreachable, definition.cap, folds)
+        return DirectionLabels(
+            positives, definition.metrics, unreachable, definition.cap, folds, grades
+        )
 
     def _folds(
         self, definition: Definition, direction: str

@@ -40,7 +40,7 @@ class Split(Protocol):
     caption_texts: Sequence[str]
     image_hashes: np.ndarray
     ratings: Mapping[str, Mapping[str, np.ndarray]]
-    lists: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]]
+    lists: Mapping[str, Mapping[str, tuple[np.ndarray, ...]]]
     categories: np.ndarray | None
     caption_categories: np.ndarray | None
     partial: str

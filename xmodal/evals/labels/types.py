@@ -2,10 +2,11 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from xmodal.evals.labels.definitions import DIRECTIONS
+from xmodal.evals.labels.definitions import DIRECTIONS, Definition
 from xmodal.evals.labels.positives import Ragged, Relation
 
 
@@ -21,15 +22,17 @@ class Labels:
       caption_image_ids: integers [M], the image every caption was written for.
       ratings: rating -> dict of `left_ids`, `right_ids` (integers [P]) and `scores` (float32
         [P]); may be empty.
-      lists: name of a released list of positives -> direction -> (query ids, gallery ids)
-        int64 [P] each; may be empty.
+      lists: name of a list of positives -> direction -> (query ids, gallery ids) int64 [P] each,
+        and perhaps their grades, float64 [P], above 0; may be empty.
       categories: uint8 0/1 [N, C], objects in every image, or None.
       caption_categories: uint8 0/1 [M, C], objects in every caption's image, or None.
       folds: int32 [N], fold of every image, or None.
       shortlist: bool [N], whether an image is on VinVL's list of 1,000, or None.
       partial: how much of the split is present, as in "181 of 5,000 images"; "" for all of it.
       texts: integers [M], equal for captions of one text; None if texts are not known.
-      label_set: name of the files that the labels were read from; "" for those of a dataset.
+      label_set: name of the labels if they are not the published ones, such as `mine@2026-11`; ""
+        for that of each benchmark.
+      definitions: benchmarks besides those of the dataset, by name.
     """
 
     name: str
@@ -38,7 +41,7 @@ class Labels:
     caption_ids: np.ndarray
     caption_image_ids: np.ndarray
     ratings: Mapping[str, Mapping[str, np.ndarray]]
-    lists: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]]
+    lists: Mapping[str, Mapping[str, tuple[np.ndarray, ...]]]
     categories: np.ndarray | None = None
     caption_categories: np.ndarray | None = None
     folds: np.ndarray | None = None
@@ -46,6 +49,7 @@ class Labels:
     texts: np.ndarray | None = None
     partial: str = ""
     label_set: str = ""
+    definitions: dict[str, Definition] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +86,7 @@ class DirectionLabels:
       cap: R of a query is min(its positives, `cap`); None for no cap.
       folds: int32 [Q] and int32 [N], fold of every query and every item; a query is compared only
         with items in the same fold. None for the whole gallery.
-      grades: float64 [P], above 0, of the values of `positives`; None if all are 1.
+      grades: float64 [P], above 0, of the values of `positives`, for nDCG; None for relations.
     """
 
     positives: Ragged | Relation | tuple[Relation, ...]
@@ -90,7 +94,7 @@ class DirectionLabels:
     unreachable: np.ndarray | None = None
     cap: int | None = None
     folds: tuple[np.ndarray, np.ndarray] | None = None
-    grades: np.ndarray | None = None
+    grades: Any = None
 
     @property
     def relations(self) -> tuple[Ragged | Relation, ...]:

@@ -1,10 +1,12 @@
 """Metrics of a random order of the gallery, as of a model without any knowledge."""
 
+from typing import Any
+
 import numpy as np
 
 from xmodal.evals.labels.positives import Ragged, Relation
 from xmodal.evals.labels.types import DirectionLabels
-from xmodal.evals.reports.metrics import MEDIAN_RANK, RECALL, RECIPROCAL_RANK, compute_discounts
+from xmodal.evals.reports import metrics
 from xmodal.evals.scores.ranks import compute_r, find_cutoff, has_positives, ideal_dcg
 
 
@@ -29,7 +31,7 @@ def compute_chance(labels: DirectionLabels, sizes: np.ndarray) -> dict[str, floa
         facts, counts = np.unique(facts, axis=1, return_counts=True)
         for metric, values in found.items():
             if cutoff := find_cutoff(metric):
-                values.append(_expect_ndcg(labels, relation, sizes, rows, cutoff))
+                values.append(_expect_ndcg(labels, sizes, rows, cutoff))
             else:
                 values.append(_expect(metric, facts, counts / len(rows)))
     return {metric: float(np.mean(values)) for metric, values in found.items()}
@@ -44,20 +46,20 @@ def _expect(metric: str, facts: np.ndarray, shares: np.ndarray) -> float:
       shares: float [U], shares of the queries that have them.
     """
     sizes, positives, depths = facts
-    if metric == MEDIAN_RANK:
+    if metric == metrics.MEDIAN_RANK:
         cases = zip(sizes, positives, shares, strict=True)
         reached = sum(share * (1 - _survive(size, own, sizes.max())) for size, own, share in cases)
         at = np.flatnonzero(reached >= 0.5 * (1 - 1e-12))
         return float(at[0] + 1 if len(at) else sizes.max() + 1)
-    if metric == RECIPROCAL_RANK:
+    if metric == metrics.RECIPROCAL_RANK:
         values = [
             -np.diff(_survive(size, positive, size), prepend=1.0) @ (1 / np.arange(1, size + 1))
             for size, positive in zip(sizes, positives, strict=True)
         ]
-    elif metric.startswith(RECALL):
-        depth = int(metric.removeprefix(RECALL))
+    elif metric.startswith(metrics.RECALL):
+        depth = int(metric.removeprefix(metrics.RECALL))
         values = 1 - _survive(sizes, positives, depth)[-1]
-    elif metric == "map":
+    elif metric == metrics.MAP:
         values = _expect_precisions(sizes, positives, sizes) / depths
     elif metric == "map@r":
         values = _expect_precisions(sizes, positives, np.minimum(depths, sizes)) / depths
@@ -78,20 +80,13 @@ def _expect_precisions(sizes: np.ndarray, positives: np.ndarray, seen: np.ndarra
 
 
 def _expect_ndcg(
-    labels: DirectionLabels,
-    relation: Ragged | Relation,
-    sizes: np.ndarray,
-    rows: np.ndarray,
-    cutoff: int,
+    labels: DirectionLabels, sizes: np.ndarray, rows: np.ndarray, cutoff: int
 ) -> float:
     """Expectation over queries `rows`: each of the first items has the mean grade of all."""
-    gains = _count_reachable(labels, relation).astype(np.float64)
-    if labels.grades is not None and isinstance(relation, Ragged):
-        gains = np.diff(np.concatenate([[0.0], np.cumsum(labels.grades)])[relation.offsets])
-    discounts = np.cumsum(compute_discounts(cutoff))[np.minimum(cutoff, sizes) - 1]
-    return 100.0 * float(
-        np.mean(gains[rows] / sizes * discounts / ideal_dcg(labels, relation, cutoff)[rows])
-    )
+    positives: Any = labels.positives
+    gains = np.diff(np.append(0.0, np.cumsum(labels.grades))[positives.offsets])[rows]
+    discounts = np.cumsum(metrics.compute_discounts(cutoff))[np.minimum(cutoff, sizes) - 1]
+    return 100.0 * float(np.mean(gains / sizes * discounts / ideal_dcg(labels, cutoff)[rows]))
 
 
 def _survive(size: np.ndarray, positives: np.ndarray, depth: int) -> np.ndarray:

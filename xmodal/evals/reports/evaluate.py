@@ -53,5 +53,5 @@ def evaluate_source(
         name=name, results=results, similarity=similarity,
         provenance=dataclasses.replace(provenance, notes=notes, warnings=warnings),
         samples=options.bootstrap_samples, seed=options.seed, evaluator=evaluator_name,
-        trained_on=trained_on or {}, page=page,
+        trained_on=trained_on or {}, page=page, figures=evaluator.figures(adapter),
     )  # fmt: skip

@@ -7,6 +7,7 @@ Directions have `<benchmark>/<direction>/query_ids`, `/clusters`, `/values/<metr
 `<name>/repeats/<tag>`.
 """
 
+import base64
 import dataclasses
 import functools
 import io
@@ -62,6 +63,7 @@ class Evaluation:
       evaluator: its name in `config.evals`; "" for a source from files.
       trained_on: hash of the records of the model's training data, by name, if known.
       page: example queries, see `examples.make_example_page`.
+      figures: name -> PNG file.
       place: the folder that it was read from; "" otherwise.
     """
 
@@ -74,6 +76,7 @@ class Evaluation:
     evaluator: str = ""
     trained_on: Mapping[str, str] = dataclasses.field(default_factory=dict)
     page: Page | None = None
+    figures: Mapping[str, bytes] = dataclasses.field(default_factory=dict, repr=False)
     place: str = ""
 
     @property
@@ -139,7 +142,7 @@ class Evaluation:
         `comparison.json` and `comparison.md`; otherwise, those of an earlier evaluation are
         removed. `report.html` is the report as a web page, `report.tex` its tables in LaTeX, both
         with the comparison. Everything is computed before the first file is written, see
-        `files.write_files`.
+        `files.write_files`. Figures are written to `NAME.png`.
         """
         page, tables = self.report(), self.report("latex")
         facts = {each.name: self._describe(each) for each in self.results}
@@ -151,6 +154,10 @@ class Evaluation:
         if self.page is not None:
             contents[EXAMPLES] = self.page.to_html()
             page += f"\n[Example queries]({EXAMPLES})\n"
+        for name, png in self.figures.items():
+            contents[f"{name}.png"] = png
+            # The page loads no files.
+            page += f"\n![{name}](data:image/png;base64,{base64.b64encode(png).decode()})\n"
         if comparison is not None:
             text = str(comparison)
             contents |= zip(_COMPARISON, (format_json(comparison.flatten()), text), strict=True)

@@ -9,7 +9,7 @@ from xmodal.evals.labels.positives import Ragged
 MEDIAN_RANK = "median_rank"
 LOWER_IS_BETTER = (MEDIAN_RANK,)
 """Ends of the tags of metrics that are better if lower, also of added evaluators."""
-RECIPROCAL_RANK = "mrr"
+MAP, RECIPROCAL_RANK = "map", "mrr"
 # The metrics that select checkpoints where none is named: the first that a benchmark has. The ends
 # of their tags: the mean over i2t and t2i, or t2t.
 SELECTED = (RECIPROCAL_RANK, "recall@10")

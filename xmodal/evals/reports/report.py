@@ -157,16 +157,17 @@ def _make_summary(evaluation: "Evaluation") -> list[Section]:
     cells = ([_cell(metrics, f"{name}/{tag}") for tag in columns.values()] for name in names)
     titles = [name_labels(each.name, each.label_set) for each in evaluation.benchmarks]
     shown = [[title, *row] for title, row in zip(titles, cells, strict=True) if {*row} - {"-"}]
-    return [[[evaluation.name, *columns], *shown]] if names else []
+    return [[[evaluation.name, *columns], *shown]] if columns else []
 
 
 def _make_benchmark(evaluation: "Evaluation", benchmark: Result) -> list[Section]:
     """The heading and tables of a benchmark, with published rows if its labels are those."""
     name, metrics = benchmark.name, evaluation.metrics
     is_comparable, title = _is_published(benchmark), find_title(name)
-    sections: list[Section] = [f"## {title} ({name})" if title else f"## {name}"]
-    if name in PUBLISHED_LABELS and not is_comparable:
-        sections = [f"## {name_labels(name, benchmark.label_set)}", _NOT_PUBLISHED]
+    sections: list[Section] = [f"## {title} ({name})"]
+    if not title or (name in PUBLISHED_LABELS and not is_comparable):
+        sections = [f"## {name_labels(name, benchmark.label_set)}"]
+        sections += [_NOT_PUBLISHED] * (name in PUBLISHED_LABELS)
     # The ECCV Caption paper prints two decimals, since its differences are small.
     decimals = 2 if name == "eccv" or name.startswith("pmrp") else 1
     if "eccv/mean/map@r" in metrics and name == "eccv":

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,6 @@ from xmodal.evals.scores.score_rows import Scores, as_slice, memory_budget, top_
 
 # Metrics of the top of a list, and their functions.
 _LIST_METRICS = {
-    "map": metrics.compute_map,
     "map@r": metrics.compute_map_at_r,
     "r_precision": metrics.compute_r_precision,
     "pmrp": metrics.compute_r_precision,
@@ -22,7 +22,6 @@ _LIST_METRICS = {
 Pairs = Sequence[tuple[np.ndarray, np.ndarray]]
 
 _FLAGS = 255 * 8  # Counted together.
-_TINY = np.finfo(np.float64).tiny
 _SAMPLE = 16  # Every 16th chunk is checked for ranks that rounding decides.
 
 
@@ -187,16 +186,12 @@ class _Answer:
     def __init__(self, labels: DirectionLabels, shape: tuple[int, int]) -> None:
         self.labels, (queries, self._items) = labels, shape
         self._values = {name: np.zeros(queries) for name in labels.metrics if reads_list(name)}
-        deepest = np.zeros(queries, int)
-        if self._values:
-            every = (find_depth(labels, name, self._items) for name in self._values)
-            deepest = np.max([find_deepest(labels), *every], axis=0)
+        # mAP sorts the whole gallery, but only for queries with a positive.
+        every = [find_depth(labels, x, self._items) for x in self._values if x != metrics.MAP]
+        deepest = np.max([find_deepest(labels) * bool(self._values), *every], axis=0)
         self.depths = deepest + (deepest > 0)
-        self._ideals = {
-            name: [np.maximum(ideal_dcg(labels, x, cutoff), _TINY) for x in labels.relations]
-            for name in self._values
-            if (cutoff := find_cutoff(name))
-        }
+        cutoffs = {name: find_cutoff(name) for name in self._values if find_cutoff(name)}
+        self._ideals = {name: ideal_dcg(labels, cutoff) for name, cutoff in cutoffs.items()}
         self._has_rank = len(self._values) < len(labels.metrics)
         self._rank = np.full(queries, self._items, np.int32)
         self._tied, self._rounded = np.zeros(queries, bool), list[bool]()
@@ -204,31 +199,29 @@ class _Answer:
     def add(self, chunk: _Chunk, rounding: np.ndarray | None) -> None:
         """Adds rows of queries, and `rounding` of their scores [q] if it is to be counted."""
         queries = chunk.queries
-        for number, relation in enumerate(self.labels.relations if self._values else ()):
+        for relation in self.labels.relations if self._values else ():
             r = compute_r(self.labels, relation)[queries]
             hits = relation.contains(queries[:, None], chunk.lists)
-            for metric, values in self._values.items():
-                if ideals := self._ideals.get(metric):
-                    gains = self._gains(queries, chunk.lists[:, : find_cutoff(metric)], hits)
-                    dcg = gains @ metrics.compute_discounts(gains.shape[1])
-                    values[queries] += dcg / ideals[number][queries]
-                else:
-                    values[queries] += _LIST_METRICS[metric](hits, np.maximum(r, 1))
+            for metric in self._values.keys() & _LIST_METRICS.keys():
+                self._values[metric][queries] += _LIST_METRICS[metric](hits, np.maximum(r, 1))
             if not self._has_rank:  # Is the R-th item tied with the next?
                 ends = np.stack([np.maximum(r - 1, 0), r], axis=1)
                 last, following = np.take_along_axis(chunk.listed, ends, axis=1).T
                 self._tied[queries] |= (r > 0) & (last == following)
+        positives: Any = self.labels.positives
+        if metrics.MAP in self._values:
+            asked = self.depths[queries] > 0
+            order, some = top_items(chunk.rows[asked], self._items), queries[asked]
+            hits = positives.contains(some[:, None], np.where(order < 0, -1, order + chunk.first))
+            average = metrics.compute_map(hits, compute_r(self.labels, positives)[some])
+            self._values[metrics.MAP][some] = average
+        for metric, ideal in self._ideals.items():
+            found = positives.find(queries[:, None], chunk.lists[:, : find_cutoff(metric)])
+            gains = np.where(found < 0, 0.0, self.labels.grades[found])
+            dcg = gains @ metrics.compute_discounts(gains.shape[1])
+            self._values[metric][queries] = dcg / np.maximum(ideal[queries], 1e-300)
         if self._has_rank:
             self._rank_best(chunk, rounding)
-
-    def _gains(self, queries: np.ndarray, lists: np.ndarray, hits: np.ndarray) -> np.ndarray:
-        """The grades of the first items of lists, float64 [q, K]; `hits` may have more."""
-        positives, grades = self.labels.positives, self.labels.grades
-        if grades is None:
-            return hits[:, : lists.shape[1]].astype(np.float64)
-        assert isinstance(positives, Ragged), "grades are of listed positives"
-        found = positives.find(queries[:, None], lists)
-        return np.where(found < 0, 0.0, grades[found])
 
     def _rank_best(self, chunk: _Chunk, rounding: np.ndarray | None) -> None:
         """Ranks the best positives, and finds items with the same scores."""
@@ -266,7 +259,7 @@ class _Answer:
 
 def reads_list(metric: str) -> bool:
     """Returns whether a metric reads the first items of a list, and not only the best rank."""
-    return metric in _LIST_METRICS or bool(find_cutoff(metric))
+    return metric == metrics.MAP or metric in _LIST_METRICS or bool(find_cutoff(metric))
 
 
 def find_cutoff(metric: str) -> int:
@@ -277,22 +270,18 @@ def find_cutoff(metric: str) -> int:
 def find_depth(labels: DirectionLabels, metric: str, items: int) -> np.ndarray:
     """Returns how many of N items determine a metric that reads lists; int64 [Q]."""
     deepest = find_deepest(labels)
-    depth = items if metric == "map" else find_cutoff(metric) or deepest
+    depth = items if metric == metrics.MAP else find_cutoff(metric) or deepest
     return np.minimum(depth, items) * (deepest > 0)
 
 
-def ideal_dcg(labels: DirectionLabels, relation: Ragged | Relation, cutoff: int) -> np.ndarray:
+def ideal_dcg(labels: DirectionLabels, cutoff: int) -> np.ndarray:
     """Returns the discounted cumulative gain of the best first K items; float64 [Q]."""
-    discounts = metrics.compute_discounts(cutoff)
-    if labels.grades is None or not isinstance(relation, Ragged):
-        sums = np.concatenate([[0.0], np.cumsum(discounts)])
-        return sums[np.minimum(compute_r(labels, relation), cutoff)]
-    rows = np.repeat(np.arange(len(relation.lengths)), relation.lengths)
-    grades = labels.grades[np.lexsort((-labels.grades, rows))]
-    place = np.arange(len(rows)) - relation.offsets[rows]
-    some = place < cutoff
-    gains = grades[some] * discounts[place[some]]
-    return np.bincount(rows[some], gains, len(relation.lengths))
+    positives: Any = labels.positives
+    rows = np.repeat(np.arange(len(positives.lengths)), positives.lengths)
+    best = labels.grades[np.lexsort((-labels.grades, rows))]
+    place = np.arange(len(rows)) - positives.offsets[rows]
+    discounts = np.append(metrics.compute_discounts(cutoff), 0.0)[np.minimum(place, cutoff)]
+    return np.bincount(rows, best * discounts, len(positives.lengths))
 
 
 def has_positives(labels: DirectionLabels) -> np.ndarray:

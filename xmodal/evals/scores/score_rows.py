@@ -54,6 +54,11 @@ class Scores(abc.ABC):
             values[some] = rows[at[some] - part.start, items[some]]
         return values
 
+    def best_items(self, depth: int) -> np.ndarray:
+        """Returns the best items of every query, see `top_items`, int64 [Q, depth]."""
+        every = np.arange(self.shape[0])
+        return np.concatenate([top_items(rows, depth) for _, rows in self.blocks(every)])
+
     def find_scored(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Returns which pairs at positions [P] have a score, and not only a rank; bool [P]."""
         return np.ones(len(queries), bool)
