@@ -83,7 +83,9 @@ def aggregate(
         parts += tables
     else:
         contents["votes.csv"] = vote_file(counted, settings, proposals)
-        told = "votes.csv is for `xmodal votes --answers=FILE` and `bradley_terry --preferences=FILE`."
+        told = (
+            "votes.csv is for `xmodal votes --answers=FILE` and `bradley_terry --preferences=FILE`."
+        )
         if ",same," in contents["votes.csv"]:
             told += " Its answers `same` weigh too much until all units are done."
         parts.append(told)
