@@ -42,7 +42,8 @@ def read(name):
 def test_cells_use_public_names_alone(name):
     code = "\n".join(cell.source for cell in read(name).cells if cell.cell_type == "code")
     imported = re.findall(r"^(?:from|import) ([\w.]+)", code, re.MULTILINE)
-    assert set(imported) <= {"IPython.display", "configs", "importlib.util", "pathlib", "xmodal"}
+    others = {"IPython.display", "importlib.util", "numpy", "pathlib", "tensorflow_datasets"}
+    assert set(imported) <= {"configs", "xmodal"} | others
     import xmodal
 
     assert set(re.findall(r"\bxmodal\.(\w+)\(", code)) <= set(xmodal.__all__)
@@ -129,6 +130,13 @@ def test_notebooks_run_and_name_metrics_as_files_do(execute):
         assert found
         assert found <= known | {tag.partition("/")[2] for tag in known}
     assert len(data_of(outputs["ranks"], "image/png")) == 1
+
+    # Labels that a model proposed favor it: the weakest one leads on them, and is last on others.
+    rows = re.findall(r"\| (\w+) \| ([\d.]+) \| ([\d.]+) \|", text_of(outputs["label-sets"]))
+    leads = {name: float(a) > float(e) for name, a, e in rows}
+    assert leads == {"only_A": True, "all_five": False, "truth": False}
+    assert re.search(r"\| A +\| +1 \| +5 \| +5 \|", text_of(outputs["label-sets-agreement"]))
+    assert len(data_of(outputs["label-sets-agreement"], "image/png")) == 1
 
 
 @pytest.mark.slow
