@@ -88,11 +88,13 @@ def read_mturk(path: pathlib.Path) -> dict[tuple[int, int], list[int]]:
 
     Raises:
       FileNotFoundError: the file is missing.
-      UnexpectedFilesError: it lacks a column, or is damaged.
+      UnexpectedFilesError: it lacks a column, or has another answer.
     """
     found: dict[tuple[int, int], list[int]] = {}
-    for _, row in read_csv(path, columns=("cid", "iid", "annotation")):
-        caption, image = row["cid"].strip(), row["iid"].strip()
+    for where, row in read_csv(path, columns=("cid", "iid", "annotation")):
+        caption, image, answer = (row[name].strip() for name in ("cid", "iid", "annotation"))
         if caption.isdecimal() and image.isdecimal():
-            found.setdefault((int(caption), int(image)), []).append(int(row["annotation"]))
+            if answer not in ("1", "2", "3", "4"):
+                raise UnexpectedFilesError(f"{path.parent / where}: answer {answer!r}.")
+            found.setdefault((int(caption), int(image)), []).append(int(answer))
     return found

@@ -87,6 +87,14 @@ def test_labels_of_a_study_are_added_to_those_of_its_dataset(tmp_path):
     assert rated.lengths.tolist() == [2, *own.lengths[1:]]
     assert made["cxc"].graded["sits"].scores.tolist() == [4.0, 1.0]
     assert set(made["captioned_images"].graded) == {"sts", "sis", "sits"}
+    # Pairs of the dataset keep its name; here, its benchmark also has the ratings of the study.
+    assert {each.label_set for each in made.values()} == {tmp_path.name}
+    (tmp_path / "sits_test.csv").unlink()
+    made = make_benchmarks(labels_of_split(own_split(), (), tmp_path))
+    assert [each.label_set for each in made] == ["captioned_images", tmp_path.name]
+    (tmp_path / "study.json").write_text('{"dataset": "flickr8k"}')
+    with pytest.raises(UserError, match="has labels of flickr8k, not of captioned_images"):
+        labels_of_split(own_split(), (), tmp_path)
 
 
 def test_released_lists_as_judgments(real_data, tmp_path):

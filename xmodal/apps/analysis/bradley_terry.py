@@ -18,6 +18,8 @@ from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.text_table import Rows
 
+_OF_VOTES = ("example", "answer", "group", "first_model", "second_model")
+
 
 def bradley_terry(
     preferences: Iterable[tuple[str, str]] | Mapping[tuple[str, str], float],
@@ -74,10 +76,12 @@ def main() -> None:
 
 
 def _score_rows(rows: Sequence[Mapping[str, str]]) -> Rows:
-    if rows and "answer" in rows[0]:
+    head = rows[0] if rows else {}
+    is_votes = "answer" in head
+    for column in _OF_VOTES if is_votes else ("preferred", "rejected"):
+        lookup("the columns", column, head)
+    if is_votes:
         return _score_votes(rows)
-    for column in ("preferred", "rejected"):
-        lookup("the columns", column, rows[0] if rows else {})
     scores = bradley_terry((row["preferred"], row["rejected"]) for row in rows)
     best = sorted(scores.items(), key=lambda each: -each[1])
     return [["item", "score"], *([item, f"{score:.2f}"] for item, score in best)]
@@ -94,7 +98,7 @@ def _score_votes(rows: Sequence[Mapping[str, str]]) -> Rows:
     results: dict[tuple[str, str], float] = collections.defaultdict(float)
     for (first, second, _), answers in examples.items():
         for answer in answers:
-            sign, weight = ANSWERS[answer], 1 / len(answers)
+            sign, weight = lookup("the answers", answer, ANSWERS), 1 / len(answers)
             wins[first, second] += weight * (1 + sign) / 2
             wins[second, first] += weight * (1 - sign) / 2
             tie = "same" if answer == SAME else "tied"

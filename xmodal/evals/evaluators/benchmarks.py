@@ -104,7 +104,8 @@ class BenchmarksEvaluator(Evaluator):
     ) -> None:
         """Makes the benchmarks; `split` has their items, None for labels without a dataset."""
         if options.metrics:
-            added = labels.definitions.items()
+            if not (added := labels.definitions.items()):
+                raise UserError(f"{where}.metrics needs judgments in {where}.annotations.")
             chosen = {n: dataclasses.replace(x, metrics=options.metrics) for n, x in added}
             labels = dataclasses.replace(labels, definitions=chosen)
         self.options, self.labels, self.split = options, labels, split

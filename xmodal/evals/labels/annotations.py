@@ -132,6 +132,8 @@ def add_annotations(labels: Labels, folder: str | os.PathLike, split: Split) -> 
       split: the items.
     """
     files, study = _open(folder)
+    if study.get("dataset", labels.name) != labels.name:
+        raise UserError(f"{folder} has labels of {study['dataset']}, not of {labels.name}.")
     labels = dataclasses.replace(labels, label_set=study["name"])
     return _add(labels, files, files, _read_ratings(files, split.split), split)
 
@@ -165,6 +167,7 @@ def _add(
         labels,
         lists={**labels.lists, **lists},
         ratings={**labels.ratings, **ratings},
+        added=None if items is None else frozenset((*lists, *ratings)),
         definitions=own,
     )
 

@@ -98,7 +98,10 @@ class _Maker:
                 label_hash.add(rating, *ids, graded[rating].scores)
         sentence = definition.sentence + (f" Only {partial}." if partial else "")
         name, digits = definition.name, label_hash.digits()
-        label_set = name if digits == definition.published else self._labels.label_set or name
+        read = {definition.released, *definition.rated, *definition.correlations}
+        added = self._labels.added
+        is_own = digits == definition.published or (added is not None and not added & read)
+        label_set = name if is_own else self._labels.label_set or name
         return Benchmark(name, sentence, directions, graded, digits, label_set)
 
     def _grade(self, rating: str) -> GradedPairs:

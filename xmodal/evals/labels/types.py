@@ -32,6 +32,7 @@ class Labels:
       texts: integers [M], equal for captions of one text; None if texts are not known.
       label_set: name of the labels if they are not the published ones, such as `mine@2026-11`; ""
         for that of each benchmark.
+      added: names of the lists and ratings that have this name; None for all labels.
       definitions: benchmarks besides those of the dataset, by name.
     """
 
@@ -49,6 +50,7 @@ class Labels:
     texts: np.ndarray | None = None
     partial: str = ""
     label_set: str = ""
+    added: frozenset[str] | None = None
     definitions: dict[str, Definition] = dataclasses.field(default_factory=dict)
 
 
@@ -112,8 +114,8 @@ class Benchmark:
       directions: direction, a name in `DIRECTIONS` -> its positives.
       graded: rating -> pairs.
       label_hash: 16 hexadecimal digits that identify the labels, regardless of their order.
-      label_set: name of the labels: the benchmark's own for published labels and those of a
-        dataset, `Labels.label_set` for others.
+      label_set: name of the labels: the benchmark's own name for published labels and for those of
+        a dataset, `Labels.label_set` for others.
     """
 
     name: str
