@@ -10,12 +10,11 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder, configs
 from data_prep.building.record_counts import LeftOut, Record
-from data_prep.eccv_labels.label_files import LabeledGallery, read_gallery, read_positives
+from data_prep.eccv_labels.label_files import ENDS, LabeledGallery, read_gallery, read_positives
 
 _FOLD_IMAGES = 1000
 # Builder config -> start of the names of its files.
 _LISTS = {"eccv": "eccv", "cxc": "cxc", "original": "original", "plausible_matches": "pm"}
-_FILES = {"i2t": "image_to_caption", "t2i": "caption_to_image"}
 # Number of queries, of positives, and of positives that nothing can retrieve.
 _PUBLISHED = {
     ("eccv", "i2t"): (1261, 22_550, 2),
@@ -65,7 +64,7 @@ class Builder(RandomAccessBuilder):
         found = {"images": len(gallery.captions), "captions": len(gallery.image_of)}
         name = self.builder_config.name
         rows: list[Record | LeftOut] = []
-        for direction, ending in _FILES.items() if name != "gallery" else ():
+        for direction, ending in ENDS.items() if name != "gallery" else ():
             path = folder / f"{_LISTS[name]}_{ending}.json"
             own: list[dict[str, Any]] = [
                 {

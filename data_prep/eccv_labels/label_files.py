@@ -11,6 +11,8 @@ from data_prep.reading.text_files import read_json
 from xmodal.core.errors import UnexpectedFilesError
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 
+ENDS = {"i2t": "image_to_caption", "t2i": "caption_to_image"}
+"""Direction -> end of the names of its lists of positives."""
 _CAPTIONS = 5
 
 

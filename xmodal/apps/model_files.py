@@ -13,9 +13,6 @@ from xmodal.evals.scores.lists import open_lists
 from xmodal.evals.scores.score_rows import Scores
 from xmodal.evals.scores.sources import Candidates, Ids, RankedLists, Source
 
-# Direction -> the ids of its queries and of its gallery.
-_KINDS = {"i2t": ("image_ids", "caption_ids"), "t2i": ("caption_ids", "image_ids")}
-
 
 def kind_of(path: str) -> str:
     """Returns what a file has: "rankings" (.json), "scores", or "embeddings" (any other .npz)."""
@@ -39,8 +36,8 @@ def open_queries(source: Source, split: Ids, direction: str, queries: np.ndarray
       direction: `i2t` or `t2i`.
       queries: int [Q], their ids.
     """
-    ids = {"image_ids": np.asarray(split.image_ids), "caption_ids": np.asarray(split.caption_ids)}
-    items = _Items(**{**ids, _KINDS[direction][0]: np.asarray(queries)})
+    ids = np.asarray(split.image_ids), np.asarray(split.caption_ids)
+    items = _Items(queries, ids[1]) if direction == "i2t" else _Items(ids[0], queries)
     if isinstance(source, RankedLists | Candidates):
         return open_lists(source, items, direction)
     return scores_of(open_galleries(source, items), direction)
@@ -61,7 +58,7 @@ def best_items(
     Returns:
       Q arrays of ids.
     """
-    ids = np.asarray(getattr(split, _KINDS[direction][1]))
+    ids = np.asarray(split.caption_ids if direction == "i2t" else split.image_ids)
     found = open_queries(source, split, direction, queries).best_items(depth)
     return [ids[row[row >= 0]] for row in found]
 

@@ -98,14 +98,12 @@ def _score_votes(rows: Sequence[Mapping[str, str]]) -> Rows:
     results: dict[tuple[str, str], float] = collections.defaultdict(float)
     for (first, second, _), answers in examples.items():
         for answer in answers:
-            sign, weight = lookup("the answers", answer, ANSWERS), 1 / len(answers)
-            wins[first, second] += weight * (1 + sign) / 2
-            wins[second, first] += weight * (1 - sign) / 2
-            tie = "same" if answer == SAME else "tied"
-            results[first, ("lost", tie, "won")[sign + 1]] += weight
-            results[second, ("won", tie, "lost")[sign + 1]] += weight
-    scores = bradley_terry(wins)
-    names = "won", "lost", "tied", "same"
+            sign = lookup("the answers", answer, ANSWERS)
+            kinds = "lost", SAME if answer == SAME else "tied", "won"
+            for model, other, own in ((first, second, sign), (second, first, -sign)):
+                wins[model, other] += (1 + own) / 2 / len(answers)
+                results[model, kinds[own + 1]] += 1 / len(answers)
+    scores, names = bradley_terry(wins), ("won", "lost", "tied", SAME)
     return [["model", "score", *names], *(
         [model, f"{scores[model]:.2f}", *(f"{results[model, name]:.1f}" for name in names)]
         for model in sorted(scores, key=scores.__getitem__, reverse=True)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data_prep.eccv_labels.label_files import read_mturk, read_positives
+from data_prep.eccv_labels.label_files import ENDS, read_mturk, read_positives
 from xmodal.apps.arguments import make_parser
 from xmodal.core import console
 from xmodal.core.text_table import Rows, format_table
@@ -103,8 +103,8 @@ def _tabulate(labels: pathlib.Path, truth: pathlib.Path, strict: bool) -> Rows:
     """Precision and recall of all lists of a folder, in both directions."""
     head = ["labels"]
     found: dict[str, list[str]] = {}
-    for name, end in (("I2T", "image_to_caption"), ("T2I", "caption_to_image")):
-        head += (f"{name} {each}" for each in ("precision", "judged", "recall"))
+    for direction, end in ENDS.items():
+        head += (f"{direction.upper()} {each}" for each in ("precision", "judged", "recall"))
         lists = {path.name: read_positives(path) for path in sorted(labels.glob(f"*_{end}.json"))}
         positives, judged = _read_truth(truth, end, strict)
         queries = lists.get(f"eccv_{end}.json", positives)

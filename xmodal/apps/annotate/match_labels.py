@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from data_prep.cxc.cxc_files import THRESHOLDS
-from data_prep.eccv_labels.label_files import read_mturk
+from data_prep.eccv_labels.label_files import ENDS, read_mturk
 from data_prep.reading.csv_files import read_csv
 from xmodal.apps.annotate.answers import Answer, group, read_answers
 from xmodal.apps.annotate.questions import POSITIVE
@@ -15,7 +15,6 @@ from xmodal.core.errors import UserError
 from xmodal.core.files import csv_text
 from xmodal.core.text_table import Rows
 
-_ENDS = {"i2t": "image_to_caption", "t2i": "caption_to_image"}
 Pair = tuple[int, int]
 """A caption and an image."""
 Lists = dict[int, list[int]]
@@ -56,7 +55,9 @@ def label_matches(
     lists = positives_of_queries(kept, *queries)
     files = format_lists("eccv", lists)
     files |= format_lists("annotated", positives_of_queries(judged, *queries))
-    files["proposals.csv"] = _proposals_file(proposals, judged)
+    states = {pair: int(positive) for pair, positive in judged.items()}  # Not of pairs not asked.
+    rows = ((*each, states.get(each.pair, "")) for each in proposals)
+    files["proposals.csv"] = csv_text([(*Proposal._fields, "positive"), *rows])
     wrong = dict.fromkeys(answer.left for answer in answers if answer.wrong_caption)
     files["wrong_captions.txt"] = "".join(f"{caption}\n" for caption in wrong)
     told = f"{len(wrong):,} caption(s) that raters call wrong: wrong_captions.txt."
@@ -75,11 +76,11 @@ def judge(
     """
     accepted = POSITIVE[:1] if strict else POSITIVE
     votes = group(answers, lambda answer: (answer.left, answer.right))
-    least = {pair: len(own) if rule == "all" else len(own) // 2 + 1 for pair, own in votes.items()}
-    return {
-        pair: sum(answer.value in accepted for answer in own) >= least[pair]
-        for pair, own in votes.items()
-    }
+    judged = {}
+    for pair, own in votes.items():
+        least = len(own) if rule == "all" else len(own) // 2 + 1
+        judged[pair] = sum(answer.value in accepted for answer in own) >= least
+    return judged
 
 
 def read_judged(path: str) -> set[Pair]:
@@ -123,7 +124,7 @@ def positives_of_queries(
 
 def format_lists(name: str, lists: Mapping[str, Lists]) -> dict[str, str]:
     """Returns file name -> content, in the format of the released JSON files."""
-    return {f"{name}_{_ENDS[direction]}.json": json.dumps(lists[direction]) for direction in lists}
+    return {f"{name}_{ENDS[direction]}.json": json.dumps(each) for direction, each in lists.items()}
 
 
 def _tabulate_lists(lists: Mapping[str, Lists]) -> Rows:
@@ -153,13 +154,6 @@ def describe_proposals(proposals: Iterable[Proposal]) -> dict[Pair, str]:
     for each in proposals:
         found.setdefault(each.pair, []).append(f"{each.model} {each.direction} {each.rank}")
     return {pair: "; ".join(names) for pair, names in found.items()}
-
-
-def _proposals_file(proposals: Iterable[Proposal], judged: Mapping[Pair, bool]) -> str:
-    """Returns a CSV file with a row per proposal; `positive` is empty for pairs not judged."""
-    states = {pair: int(positive) for pair, positive in judged.items()}
-    rows = [(*each, states.get(each.pair, "")) for each in proposals]
-    return csv_text([(*Proposal._fields, "positive"), *rows])
 
 
 def _tabulate_yield(proposals: Sequence[Proposal], judged: Mapping[Pair, bool]) -> Rows:

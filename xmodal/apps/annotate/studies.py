@@ -89,7 +89,8 @@ def make(kind: str, options: Mapping[str, Any]) -> str:
         images, captions = (tuple(ids.tolist()) for ids in queries.values())
         settings = dataclasses.replace(settings, image_queries=images, caption_queries=captions)
         said = f"; {len(pool.pairs):,} pairs of {len(proposals):,} that the models propose"
-        said += f"; {len(pool.judged):,} more are judged already" if judged else ""
+        known = len({each.pair for each in proposals} & judged)
+        said += f"; {known:,} more are judged already" if judged else ""
     else:
         count, labels = options["examples"], options["labels"]
         units, groups, proposals = draw_preferences(models, split, count, labels, generator)
@@ -174,14 +175,12 @@ class Pool(NamedTuple):
     Attributes:
       pairs: (caption, image) of every candidate to ask about, once.
       proposals: who proposes which candidate, one or several times.
-      judged: candidates that are judged already.
       near: all pairs that some model ranks among its first 25, and all that are judged already.
       queries: direction -> ids of the queries, for which `near` is known.
     """
 
     pairs: list[Pair]
     proposals: list[Proposal]
-    judged: set[Pair]
     near: set[Pair]
     queries: Mapping[str, np.ndarray]
 
@@ -198,7 +197,7 @@ def collect(
     split: "EvalSplit",
     queries: Mapping[str, np.ndarray],
     top: int,
-    judged: Collection[Pair] = (),
+    judged: Collection[Pair] = frozenset(),
 ) -> Pool:
     """Returns the candidates of several models.
 
@@ -212,20 +211,20 @@ def collect(
     queries = {direction: ids for direction, ids in queries.items() if len(ids)}
     near: set[Pair] = set(judged)
     proposals: list[Proposal] = []
-    for direction, asked in queries.items():
+    for direction, ids in queries.items():
         for name, source in models.items():
-            lists = best_items(source, split, direction, asked, max(top, DEPTH))
-            for query, best in zip(asked.tolist(), lists, strict=True):
+            lists = best_items(source, split, direction, ids, max(top, DEPTH))
+            for query, best in zip(ids.tolist(), lists, strict=True):
                 items = best.tolist()
                 found = [(query, each) if direction == "t2i" else (each, query) for each in items]
                 near.update(found[:DEPTH])
                 ranked = enumerate(found[:top], 1)
                 proposals += (Proposal(*pair, name, direction, rank) for rank, pair in ranked)
     pairs = dict.fromkeys(each.pair for each in proposals)
-    known = pairs.keys() & set(judged)
-    if pairs and not pairs.keys() - known:
+    asked = [pair for pair in pairs if pair not in judged]
+    if pairs and not asked:
         raise UserError(f"All {len(pairs):,} pairs that the models propose are judged already.")
-    return Pool([pair for pair in pairs if pair not in known], proposals, known, near, queries)
+    return Pool(asked, proposals, near, queries)
 
 
 def draw_sets(
@@ -312,7 +311,6 @@ def draw_preferences(
       labels: column of 0 and 1 [N, R] whose names group the captions; None for no groups.
       generator: random generator for the draw.
     """
-    groups = None if labels is None else _read_groups(split, labels)
     drawn = generator.permutation(len(split.caption_ids))[:examples]
     captions = split.caption_ids[drawn]
     found = (best_items(each, split, "t2i", captions, 1) for each in models.values())
@@ -325,17 +323,14 @@ def draw_preferences(
         for left, right in itertools.combinations(dict.fromkeys(pictures), 2):
             question = StudyQuestion("preference", left, right, about)
             units.append(StudyUnit((question,), position=len(units)))
-    named_groups = {} if groups is None else {
-        str(caption): groups[row] for caption, row in zip(captions.tolist(), drawn, strict=True)
-    }  # fmt: skip
-    return units, named_groups, proposals
+    return units, _read_groups(split, labels, drawn) if labels else {}, proposals
 
 
-def _read_groups(split: "EvalSplit", name: str) -> list[list[str]]:
-    """Names of the labels of every caption."""
+def _read_groups(split: "EvalSplit", name: str, captions: np.ndarray) -> dict[str, list[str]]:
+    """Id of captions at some positions -> names of their labels."""
     known = sorted(set(split.labels) & set(split.label_names))
     if name not in known:
         raise UserError(f"--labels={name} is not a column with named labels; known: {known}.")
     names = np.array(split.label_names[name], object)
     of_image = [names[row > 0].tolist() for row in split.labels[name]]
-    return [of_image[row] for row in split.caption_rows]
+    return {str(split.caption_ids[x]): of_image[split.caption_rows[x]] for x in captions}

@@ -179,17 +179,14 @@ class BenchmarksEvaluator(Evaluator):
     def rankings(self, adapter: sources.ModelAdapter) -> sources.RankedLists:
         """Returns the first 50 items of every query, as `run` ranks them, best first."""
         source, labels = self.source(adapter), self.labels
-        asked = {"i2t": labels.image_ids, "t2i": labels.caption_ids}
-        opened: Callable[[str], Scores]
-        if isinstance(source, sources.RankedLists | sources.Candidates):
-            opened = functools.partial(open_lists, source, labels)
-            asked = {direction: asked[direction] for direction in source.directions}
-        else:
+        ids: Mapping[str, np.ndarray] = {"i2t": labels.image_ids, "t2i": labels.caption_ids}
+        opened: Callable[[str], Scores] = functools.partial(open_lists, source, labels)
+        if not isinstance(source, sources.RankedLists | sources.Candidates):
             opened = self.open_rankings(source)
         directions = {}
-        for direction, queries in asked.items():
-            items = labels.caption_ids if direction == "i2t" else labels.image_ids
-            found = zip(queries.tolist(), opened(direction).best_items(_LISTED), strict=True)
+        for direction in getattr(source, "directions", ids):
+            items, best = ids[direction[::-1]], opened(direction).best_items(_LISTED)
+            found = zip(ids[direction].tolist(), best, strict=True)
             directions[direction] = {query: items[row[row >= 0]] for query, row in found}
         return sources.RankedLists(source.place, directions)
 

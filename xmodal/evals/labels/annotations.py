@@ -11,6 +11,7 @@ import numpy as np
 
 from data_prep.coco_captions.categories import read_categories
 from data_prep.cxc import cxc_files
+from data_prep.eccv_labels.label_files import ENDS
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.folders import walk
@@ -47,7 +48,7 @@ _CATEGORIES = ("val2014_categories.npz", "instances_val2014.json")
 _SHORTLIST = "test_img_keys_1k.tsv"
 # Released lists of the test split -> direction -> file.
 _LISTS = {
-    name: {"i2t": f"{name}_image_to_caption.json", "t2i": f"{name}_caption_to_image.json"}
+    name: {direction: f"{name}_{end}.json" for direction, end in ENDS.items()}
     for name in ("eccv", "cxc")
 }
 

@@ -190,8 +190,8 @@ class _Answer:
         every = [find_depth(labels, x, self._items) for x in self._values if x != metrics.MAP]
         deepest = np.max([find_deepest(labels) * bool(self._values), *every], axis=0)
         self.depths = deepest + (deepest > 0)
-        cutoffs = {name: find_cutoff(name) for name in self._values if find_cutoff(name)}
-        self._ideals = {name: ideal_dcg(labels, cutoff) for name, cutoff in cutoffs.items()}
+        named = ((name, find_cutoff(name)) for name in self._values)
+        self._ideals = {name: ideal_dcg(labels, cutoff) for name, cutoff in named if cutoff}
         self._has_rank = len(self._values) < len(labels.metrics)
         self._rank = np.full(queries, self._items, np.int32)
         self._tied, self._rounded = np.zeros(queries, bool), list[bool]()
