@@ -69,13 +69,12 @@ def evaluate_files(
     """Evaluates files on every folder of labels; returns the folders of the results.
 
     Args:
-      models: `[NAME=]FILE`; folders of results are returned as they are.
+      models: `[NAME=]FILE`.
       annotations: `[NAME=]FOLDER` of labels, see `xmodal.evaluate`.
       output: folder for the results, in `LABELS/MODEL`.
       similarity: for embeddings whose file names none.
     """
-    folders = [path for path in models if os.path.isdir(path)]
-    files = read_names([path for path in models if path not in folders])
+    files, folders = read_names(models), []
     for labels, place in read_names(annotations).items():
         for name, path in files.items():
             given: dict[str, Any] = {kind_of(path): path, "similarity": similarity}

@@ -149,10 +149,8 @@ def test_files_are_evaluated_on_several_label_sets(tmp_path, files, label_sets, 
     words = [f"--models={','.join(files)}", f"--annotations={','.join(label_sets)}"]
     monkeypatch.setattr("sys.argv", ["agree", *words, "--similarity=cosine", f"--output={out}"])
     agree.main()
-    found, text = (
-        json.loads((out / "agreement.json").read_text()),
-        (out / "agreement.md").read_text(),
-    )
+    found = json.loads((out / "agreement.json").read_text())
+    text = (out / "agreement.md").read_text()
     assert "**FEWER THAN FIVE MODELS" in text
     assert "table 5" not in text
     names = ("first", "mine@2026-11")
@@ -180,17 +178,13 @@ def test_files_are_evaluated_on_several_label_sets(tmp_path, files, label_sets, 
     assert compare(folders, str(tmp_path / "again")) == text
 
 
-def test_label_sets_and_models_with_one_name_are_refused(tmp_path, files, label_sets):
-    first, second = label_sets
-    places = [tmp_path / "x" / "a", tmp_path / "y" / "b", tmp_path / "z" / "a"]
-    for file, labels, place in zip(files[:2], label_sets, places, strict=False):
-        given = {"embeddings": file, "similarity": "cosine"}
-        xmodal.evaluate(**given, annotations=labels).save(place)
-    given["embeddings"] = files[1]
-    xmodal.evaluate(**given, annotations=first).save(places[2])
-    with pytest.raises(xmodal.UserError, match="Two models are called 'a'"):
-        compare([str(places[0]), str(places[2])], str(tmp_path / "out"))
-    (tmp_path / "second/study.json").write_text('{"name": "first"}')
-    xmodal.evaluate(**given, annotations=second).save(places[1])
-    with pytest.raises(xmodal.UserError, match=r"labels of benchmark eccv \(first\) differ"):
-        compare([*map(str, places[:2])], str(tmp_path / "out"))
+def test_label_sets_and_models_with_one_name_are_refused(tmp_path):
+    for folder, value, digits in (("x/a", 1, "beef"), ("y/a", 2, "beef"), ("y/b", 3, "cafe")):
+        place = tmp_path / folder
+        place.mkdir(parents=True)
+        (place / "metrics.json").write_text(json.dumps({"eccv/mean/map@r": value}))
+        facts = {"eccv": {"label_set": "mine", "label_hash": digits}}
+        (place / "benchmarks.json").write_text(json.dumps(facts))
+    for other, said in (("y/a", "Two models are called 'a'"), ("y/b", r"eccv \(mine\) differ")):
+        with pytest.raises(xmodal.UserError, match=said):
+            compare([str(tmp_path / "x/a"), str(tmp_path / other)], str(tmp_path / "out"))

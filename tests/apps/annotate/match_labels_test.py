@@ -59,7 +59,6 @@ def study(tmp_path):
         dataset="captioned_images",
         split="validation",
         raters_per_item=1,
-        models=("clip", "vsrn"),
         image_queries=(1, 2),
         caption_queries=(10, 20),
         proposals=PROPOSALS,
@@ -112,14 +111,8 @@ def test_labels_know_who_proposed_them(study, tmp_path):
     answers = {(10, 1): "yes", (10, 2): "weak_yes", (20, 2): "no", (30, 1): "yes"}
     answer(AssignmentQueue(study), *raters(study, 1), answers | GOOD)
     cells = tables(aggregate([study], tmp_path / "all"))
-    assert [
-        "annotator",
-        "rank",
-        "proposed",
-        "judged",
-        "accepted",
-        "by no other model",
-    ] in cells
+    names = "annotator", "rank", "proposed", "judged", "accepted", "by no other model"
+    assert [*names] in cells
     assert ["clip", "all", "3", "3", "3", "2"] in cells
     assert ["clip", "1", "1", "1", "1", "1"] in cells  # (10, 1), in both directions
     assert ["clip", "2", "2", "2", "2", "1"] in cells
@@ -169,7 +162,6 @@ def test_two_studies_give_one_set_of_labels(study, tmp_path):
         dataset="captioned_images",
         split="validation",
         raters_per_item=2,
-        models=("vse",),
         image_queries=(2,),
         caption_queries=(40,),
         proposals=[Proposal(10, 2, "vse", "i2t", 1), Proposal(40, 2, "vse", "t2i", 1),

@@ -40,7 +40,6 @@ def test_votes_are_about_the_first_model_wherever_it_stood(tmp_path):
         proposals=[*found(10, cmcm=1, cmca=2), *found(20, cmcm=3, cmca=4)],
         kind="preference",
         raters_per_item=3,
-        models=("cmcm", "cmca"),
         groups={"10": ["Story", "Visible"], "20": ["Story"]},
     )
 
@@ -76,7 +75,6 @@ def test_an_answer_counts_for_all_models_that_found_its_pictures(tmp_path, monke
         proposals=[*found(10, **pictures), *found(20, **pictures | {"E": 3})],
         kind="preference",
         raters_per_item=3,
-        models=tuple("ABCDE"),
     )
     best = {10: [1], 20: [2, 3]}  # 2 beats 1, and 3 ties with 2
 

@@ -4,9 +4,9 @@ r"""Compares metrics by how they rank models: Kendall's tau-b, ranks and a bump 
     python -m xmodal agree --models=A.npz,B.json,third=C.npz --annotations=LABELS1,LABELS2 \
         --similarity=cosine --output=AGREEMENT
 
---models takes folders of evaluations and JSON tables {model: {tag: number}}; with --annotations,
-files of embeddings, scores or rankings, which are evaluated on every folder of labels into
-AGREEMENT/LABELS/MODEL. A model's results on several label sets are one row of numbers.
+--models takes folders of evaluations and JSON tables {model: {tag: number}}. With --annotations,
+it takes files of embeddings, scores or rankings. Each is evaluated on every folder of labels, and
+the results are saved in AGREEMENT/LABELS/MODEL. All results of a model are compared together.
 """
 
 import math
@@ -193,7 +193,7 @@ def format_agreement(
 
 
 def _make_matrix(metrics: Sequence[str], *values: np.ndarray) -> Rows:
-    """The upper triangle of a symmetric matrix, or of two, of limits; a dash where undefined."""
+    """The upper triangle of a symmetric matrix, or of the lower and upper limits of intervals."""
     rows = [["", *(f"({j + 1})" for j in range(len(metrics)))]]
     for i, metric in enumerate(metrics):
         columns = zip(*(each[i] for each in values), strict=True)

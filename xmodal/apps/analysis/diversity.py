@@ -4,8 +4,8 @@ r"""How differently models retrieve, as section 3.1 of ECCV Caption asks of mach
     python -m xmodal diversity --models=A.npz,B.npz --dataset=NAME --output=OUT
 
 For every two models, the mean over all queries of Kendall's tau between their first 25 items; and
-the mean rank that a model gives to the first item of another, in the whole gallery. Where a list or
-candidates end before the item, its rank is that behind the last.
+the mean rank that a model gives to the first item of another, in the whole gallery. An item that a
+model does not list has the rank after its last item.
 """
 
 from collections.abc import Mapping, Sequence

@@ -6,10 +6,11 @@ r"""Precision and recall of one set of positives against another.
 
 Files are lists of positives as eccv_caption releases them: {"query id": [ids]}.
 
-With a folder of --labels, it prints table 2 of the ECCV Caption paper for all lists in it. --truth
-is then the output of `xmodal annotate aggregate`, or the raters' answers that the paper's authors
-offer, for the queries of the eccv lists in --labels, if there are any. "Judged" is the precision
-among judged pairs, as in the paper's later revision; in the first one, unseen pairs are wrong.
+If --labels is a folder, the command prints table 2 of the ECCV Caption paper for all lists in it.
+--truth is then the output of `xmodal annotate aggregate`, or mturk_parsed.csv, the raters' answers
+that the paper's authors offer. If the folder has lists named eccv, only their queries count.
+"Judged" is the precision among judged pairs, as in the paper's later revision; the first revision
+takes pairs that nobody saw as wrong.
 """
 
 import math

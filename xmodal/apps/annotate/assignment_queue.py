@@ -93,7 +93,7 @@ class Place(NamedTuple):
 
 
 class Remarks(NamedTuple):
-    """What a rater says beside an answer.
+    """What a rater may add to an answer.
 
     Attributes:
       wrong_caption: whether the caption itself is wrong or makes no sense.
@@ -112,7 +112,7 @@ class HandedPage(NamedTuple):
       question: the question, with its two items in the order of the page.
       questions: number of questions in the unit.
       answer: the rater's earlier answer, as shown on the page; None for a new question.
-      remarks: what the rater said beside it.
+      remarks: what the rater added to it.
       finished: number of units that the rater has finished.
       remaining: number of units that the rater may still get, including this one.
       previous: the question that the rater answered last and may correct.

@@ -110,7 +110,7 @@ def aggregate(
 
 
 def _join(studies: Sequence["StudyFile"]) -> "StudySettings":
-    """The settings of several studies of the same items, with the queries and models of all."""
+    """The settings of several studies of the same items, with the queries and groups of all."""
     settings = [study.settings for study in studies]
     kinds = {(each.kind, each.dataset, each.split) for each in settings}
     if len(kinds) > 1 or len({study.name for study in studies}) < len(studies):
@@ -120,7 +120,7 @@ def _join(studies: Sequence["StudyFile"]) -> "StudySettings":
         )
     joined = {
         name: tuple(dict.fromkeys(x for each in settings for x in getattr(each, name)))
-        for name in ("models", "image_queries", "caption_queries")
+        for name in ("image_queries", "caption_queries")
     }
     groups = {key: names for each in settings for key, names in each.groups.items()}
     return dataclasses.replace(settings[0], **joined, groups=groups)

@@ -21,7 +21,7 @@ CREATE TABLE questions (
   note TEXT NOT NULL,
   PRIMARY KEY (unit, number)
 );
--- Which models propose a pair, also one that is not asked. `direction` names the query; rank 1 is the best.
+-- Which models propose a pair, including pairs that nobody is asked about. `t2i`: the caption is the query. Rank 1 is the best.
 CREATE TABLE proposals (
   caption INTEGER NOT NULL,
   image INTEGER NOT NULL,

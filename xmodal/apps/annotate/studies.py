@@ -63,7 +63,7 @@ def make(kind: str, options: Mapping[str, Any]) -> str:
     """
     check_new_file(options["study"])
     paths = read_names(options.get("models", []))
-    section = {name: options[name] for name in _SHARED} | {"kind": kind, "models": tuple(paths)}
+    section = {name: options[name] for name in _SHARED} | {"kind": kind}
     section["raters_per_item"] = options["raters_per_item"] or _RATERS[kind]
     own = {"cxc": ("numbers",), "eccv": ("pass_share",)}.get(kind, ())
     section |= {name: options[name] for name in own}

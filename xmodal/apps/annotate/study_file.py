@@ -35,7 +35,6 @@ class StudySettings:
       per_rater: largest number of units for one rater; None for no limit.
       pass_share: share of golden pairs that a rater has to get right in the qualification.
       numbers: whether sliders show the numbers 0 to 5, and take them as keys.
-      models: names of the models of an `eccv` or `preference` study.
       groups: id of a caption of a preference study -> its groups.
       image_queries, caption_queries: ids of the queries of an ECCV study.
       id: id of this study, in the name of its cookie.
@@ -49,7 +48,6 @@ class StudySettings:
     per_rater: int | None = setting(None, at_least=1)
     pass_share: float = setting(0.9, at_least=0, at_most=1)
     numbers: bool = False
-    models: tuple[str, ...] = ()
     groups: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     image_queries: tuple[int, ...] = ()
     caption_queries: tuple[int, ...] = ()

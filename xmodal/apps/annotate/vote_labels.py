@@ -1,7 +1,7 @@
 """Votes between every two models, from the answers of studies of the kind `preference`."""
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from xmodal.apps.analysis.votes import ALL, SAME
 from xmodal.apps.annotate.answers import Answer, group
@@ -13,7 +13,7 @@ _TURNED = {"better": "worse", "worse": "better"}
 
 
 def vote_file(
-    answers: Iterable[Answer], settings: StudySettings, proposals: Iterable[Proposal]
+    answers: Iterable[Answer], settings: StudySettings, proposals: Sequence[Proposal]
 ) -> str:
     """Returns a CSV file with a row per answer on two models, for `votes` and `bradley_terry`.
 
@@ -24,7 +24,7 @@ def vote_file(
 
     Args:
       answers: answers that count.
-      settings: the models, and the groups of the captions.
+      settings: the groups of the captions.
       proposals: the picture that every model finds.
     """
     found: dict[int, dict[str, int]] = {}
@@ -32,7 +32,7 @@ def vote_file(
         found.setdefault(each.caption, {})[each.model] = each.image
     asked = group(answers, lambda answer: (answer.about, frozenset((answer.left, answer.right))))
     rows: list[list[object]] = []
-    for models in itertools.combinations(settings.models, 2):
+    for models in itertools.combinations(dict.fromkeys(each.model for each in proposals), 2):
         for caption, pictures in found.items():
             if not pictures.keys() >= set(models):
                 continue

@@ -181,9 +181,9 @@ def _define_judged(lists: Mapping[str, Mapping[str, Any]]) -> dict[str, Definiti
 
 
 def _open(folder: str | os.PathLike) -> tuple[dict[str, Path], dict[str, str]]:
-    """The first file of every name in a folder and its subfolders, or the one file; and its study.
+    """Returns the files in a folder and its subfolders by name, and the content of `study.json`.
 
-    The study has a name: that of the labels, by default of the folder, "" for a file.
+    `name` is the name of the labels; by default, that of the folder, and "" for a single file.
     """
     place = Path(folder)
     files: dict[str, Path] = {place.name: place} if place.is_file() else {}

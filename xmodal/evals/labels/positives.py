@@ -45,9 +45,9 @@ class Ragged:
         return self.find(rows, items) >= 0
 
     def find(self, rows: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """Returns where items are in `values` that ascend in a row, int64; -1 if they are not.
+        """Returns the positions of items of rows in `values`, int64; -1 for items of other rows.
 
-        `rows` and `items` broadcast; -1 is in no row.
+        `rows` and `items` broadcast. The values of every row must ascend.
         """
         keys, stride = self._keys
         items = np.asarray(items)
